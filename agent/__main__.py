@@ -1,0 +1,182 @@
+"""`evenkeel-agent`, also `python -m agent`: puts the parts together and runs the loop."""
+
+import json
+import logging
+import os
+import queue
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import structlog
+
+from agent import config as configuration
+from agent.backend import Courier, Dashboards
+from agent.channel import Channel, SocketUnusable
+from agent.config import Config, ExitCode
+from agent.consumer import Consumer
+from agent.conversation import Conversation
+from agent.hints import HintListener
+from agent.loop import Agent, Inbox, Places, Signalled
+from agent.membership import Membership, Note
+from agent.restoring import Restorer, restore_into
+from agent.state_dirs import StateDirUnusable, claim_state_dir
+from agent.steering import monotonic_ms
+from agent.store import GroupStore, StoreUnavailable, Timeouts
+from agent.supervisor import ConsumerUnstartable, Supervisor
+from assignment.errors import InvalidInput
+from assignment.types import GroupSettings
+from assignment.wire import SOCKET_VARIABLE, Join
+
+REDIS_TIMEOUTS = Timeouts(connect_s=1.0, answer_s=1.0)
+REDIS_PATIENCE_S = 30.0  # at the start: Redis may be started beside this agent
+REDIS_TRY_S = 0.5
+
+
+class Ended(Exception):
+    """A start that cannot go on: one sentence, and how to exit."""
+
+    def __init__(self, code: ExitCode, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    try:
+        config = configuration.parse(sys.argv[1:] if arguments is None else arguments)
+        note = _logging(config)
+        return int(_run(config, note))
+    except InvalidInput as error:
+        ended = Ended(ExitCode.BAD_CONFIGURATION, str(error))
+    except (ConsumerUnstartable, SocketUnusable, StateDirUnusable) as error:
+        ended = Ended(ExitCode.BAD_CONFIGURATION, str(error))
+    except Ended as error:
+        ended = error
+    print(f"evenkeel-agent: {ended}", file=sys.stderr)
+    return int(ended.code)
+
+
+def _run(config: Config, note: Note) -> ExitCode:
+    inbox: queue.SimpleQueue[Inbox] = queue.SimpleQueue()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: inbox.put(Signalled()))
+    store = _redis(config, note, stop=lambda: not inbox.empty())
+    state_dir, held = claim_state_dir(config.state_root)
+    channel = Channel(config.socket, inbox.put)
+    environ = {**os.environ, SOCKET_VARIABLE: str(config.socket)}
+    supervisor = None if config.attach else Supervisor(config.command, environ, inbox.put, (held,))
+    consumer = Consumer(channel, supervisor, note)
+    courier = Courier(Dashboards(config.dashboards, config.group, config.current_token), inbox.put)
+    membership = Membership(
+        store=store,
+        member_id=config.member_id,
+        settings=GroupSettings(stream="unknown", partitions=1),  # until the dashboard tells
+        restorer=Restorer(restore_into(store, state_dir), inbox.put),
+        clock=monotonic_ms,
+        note=note,
+    )
+    agent = Agent(
+        places=Places(
+            group=config.group,
+            redis_url=config.redis_url,
+            state_dir=str(state_dir),
+            snapshot_url=config.snapshot_url,
+        ),
+        membership=membership,
+        conversation=Conversation(_identity(config), membership, courier, monotonic_ms, note),
+        consumer=consumer,
+        line=channel,
+        inbox=inbox,
+        clock=monotonic_ms,
+        note=note,
+    )
+    hints = HintListener(store, config.member_id, inbox.put)
+    try:
+        for part in (channel, courier, hints):
+            part.start()
+        code = agent.run()
+    except Exception as error:
+        note("a bug ends this agent", why=repr(error))
+        raise
+    finally:
+        consumer.end_now()
+        if supervisor is not None:
+            supervisor.wait_gone()
+        hints.close()
+        courier.close()
+        channel.close()
+    note("ended", code=int(code))
+    return code
+
+
+def _redis(config: Config, note: Note, stop: Callable[[], bool]) -> GroupStore:
+    """Waits for a Redis that is only starting. Raises Ended for one that will never do."""
+    store = GroupStore.connect(config.redis_url, config.group, REDIS_TIMEOUTS)
+    give_up = time.monotonic() + REDIS_PATIENCE_S
+    noted = False
+    while True:
+        try:
+            facts = store.server_facts()
+        except InvalidInput as error:
+            raise Ended(ExitCode.REDIS_UNUSABLE, str(error)) from error
+        except StoreUnavailable as error:
+            if time.monotonic() > give_up:
+                raise Ended(ExitCode.REDIS_UNUSABLE, str(error)) from error
+            if not noted:
+                note("waiting for Redis", why=str(error))
+            noted = True
+            time.sleep(REDIS_TRY_S)
+            if stop():
+                raise Ended(ExitCode.LEFT, "asked to end before Redis answered") from error
+            continue
+        if facts.appendonly is False:
+            note("Redis keeps nothing on disk: appendonly is off")
+        return store
+
+
+def _identity(config: Config) -> Join:
+    try:
+        installed = version("evenkeel")
+    except PackageNotFoundError:
+        installed = ""
+    return Join(
+        member=config.member_id,
+        secret=config.secret,
+        host=socket.gethostname(),
+        version=installed,
+        zone=config.zone,
+        capacity=config.capacity,
+        pid=os.getpid(),
+    )
+
+
+def _logging(config: Config) -> Note:
+    """One event per decision, on standard error. The answer is bound to group and member."""
+    last: Any = (
+        structlog.processors.JSONRenderer(serializer=json.dumps)
+        if config.log_format == "json"
+        else structlog.processors.LogfmtRenderer(
+            key_order=["timestamp", "event", "group", "member"], drop_missing=True
+        )
+    )
+    structlog.configure(
+        processors=[structlog.processors.TimeStamper(fmt="iso", utc=True), last],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    log = structlog.get_logger().bind(group=config.group, member=config.member_id)
+    return partial(_note, log)
+
+
+def _note(log: Any, event: str, /, **values: Any) -> None:
+    log.info(event, **{name: value for name, value in values.items() if value is not None})
+
+
+if __name__ == "__main__":
+    sys.exit(main())

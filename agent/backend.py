@@ -1,0 +1,213 @@
+"""The dashboard as an agent sees it: join, heartbeat, leave over HTTP (coordination.md section 3).
+
+`Dashboards` asks the first address that answers and goes back to an earlier one when it does.
+`Courier` does the asking in a thread of its own, so that a slow dashboard never delays a renew.
+Knows nothing of partitions or Redis.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, assert_never
+
+import msgspec
+import urllib3
+
+from assignment.errors import EvenkeelError
+from assignment.wire import API_PREFIX, Heartbeat, Join, Reply
+
+TIMEOUT = urllib3.Timeout(connect=1.0, read=3.0)  # far below a session; Redis is followed meanwhile
+GO_BACK_S = 5.0  # how often an earlier address is tried again while a later one answers
+REPLY_BYTES_MAX = 16 * 2**20  # a target of 100,000 partitions is some MiB
+
+
+class DashboardAway(EvenkeelError):
+    """No address answered, or the one that did cannot answer now: stay safe and try again."""
+
+
+class Refusal(EvenkeelError):
+    """The dashboard answered and said no. Asking again the same way changes nothing."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leave:
+    member: str
+    secret: str
+
+
+Message = Join | Heartbeat | Leave
+
+
+class Verb(StrEnum):
+    JOIN = "join"
+    HEARTBEAT = "heartbeat"
+    LEAVE = "leave"
+
+
+def verb_of(message: Message) -> Verb:
+    match message:
+        case Join():
+            return Verb.JOIN
+        case Heartbeat():
+            return Verb.HEARTBEAT
+        case Leave():
+            return Verb.LEAVE
+        case _:
+            assert_never(message)
+
+
+class Dashboards:
+    """All addresses of the dashboard, in order of preference. Used by one thread."""
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        group: str,
+        token: Callable[[], str],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._urls = tuple(urls)
+        self._group = group
+        self._token = token
+        self._clock = clock
+        self._current = 0
+        self._tried_back_at = clock()
+        self._pool = urllib3.PoolManager(retries=False, timeout=TIMEOUT, maxsize=1)
+
+    @property
+    def current_url(self) -> str:
+        return self._urls[self._current]
+
+    def ask(self, message: Message) -> Reply:
+        """Raises DashboardAway or Refusal."""
+        failures = []
+        for index in self._order():
+            try:
+                reply = self._ask_one(self._urls[index], message)
+            except DashboardAway as error:
+                failures.append(str(error))
+            else:
+                self._current = index
+                return reply
+        raise DashboardAway("; ".join(failures))
+
+    def _order(self) -> list[int]:
+        """The current address first, then the others; now and then an earlier one comes first."""
+        others = [i for i in range(len(self._urls)) if i != self._current]
+        if self._current and self._clock() - self._tried_back_at >= GO_BACK_S:
+            self._tried_back_at = self._clock()
+            return list(range(len(self._urls)))
+        return [self._current, *others]
+
+    def _ask_one(self, url: str, message: Message) -> Reply:
+        address = f"{url}{API_PREFIX}/{self._group}/{verb_of(message)}"
+        headers = {
+            "authorization": f"Bearer {self._token()}",
+            "content-type": "application/json",
+        }
+        try:
+            response = self._pool.request(
+                "POST", address, body=msgspec.json.encode(message), headers=headers, redirect=False
+            )
+        except urllib3.exceptions.HTTPError as error:
+            raise DashboardAway(f"{url} does not answer: {error}") from error
+        if response.status == 200:
+            return _reply(url, response.data)
+        raise _refused(url, response.status, response.data)
+
+
+def _reply(url: str, body: bytes) -> Reply:
+    if len(body) > REPLY_BYTES_MAX:
+        raise DashboardAway(f"{url} answered more than {REPLY_BYTES_MAX} bytes")
+    try:
+        return msgspec.json.decode(body, type=Reply)
+    except msgspec.DecodeError as error:
+        raise DashboardAway(f"{url} answered what is no reply: {error}") from error
+
+
+def _refused(url: str, status: int, body: bytes) -> EvenkeelError:
+    text = f"{url}: {_detail(body) or 'no reason given'} (HTTP {status})"
+    if status in (408, 429) or status >= 500:
+        return DashboardAway(text)
+    return Refusal(status, text)
+
+
+def _detail(body: bytes) -> str:
+    """`title: detail` of a problem+json body (RFC 9457); "" when it is something else."""
+    try:
+        problem: Any = msgspec.json.decode(body)
+        return f"{problem['title']}: {problem['detail']}"
+    except (msgspec.DecodeError, KeyError, TypeError):
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of a message: exactly one of reply and error is there."""
+
+    message: Message
+    reply: Reply | None
+    error: DashboardAway | Refusal | None
+
+
+class Courier:
+    """Carries one message at a time; of those that wait for it only the newest is kept."""
+
+    def __init__(
+        self, dashboards: Dashboards, deliver: Callable[[Answer | BaseException], None]
+    ) -> None:
+        self._dashboards = dashboards
+        self._deliver = deliver
+        self._waiting: Message | None = None
+        self._busy = False
+        self._closed = False
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="courier", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def send(self, message: Message) -> None:
+        with self._changed:
+            self._waiting = message
+            self._changed.notify()
+
+    @property
+    def busy(self) -> bool:
+        with self._changed:
+            return self._busy or self._waiting is not None
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+
+    def _run(self) -> None:
+        try:
+            while (message := self._next()) is not None:
+                answer = self._ask(message)
+                with self._changed:
+                    self._busy = False
+                self._deliver(answer)
+        except BaseException as error:  # a bug: the loop must hear of it and end
+            self._deliver(error)
+
+    def _next(self) -> Message | None:
+        with self._changed:
+            while self._waiting is None and not self._closed:
+                self._changed.wait()
+            message, self._waiting = self._waiting, None
+            self._busy = message is not None
+            return message
+
+    def _ask(self, message: Message) -> Answer:
+        try:
+            return Answer(message, self._dashboards.ask(message), None)
+        except (DashboardAway, Refusal) as error:
+            return Answer(message, None, error)

@@ -1,0 +1,222 @@
+"""What an agent is told when it starts: flags first, then the environment.
+
+Every value is checked here; a bad one is one sentence that names it (exit code 2).
+"""
+
+import argparse
+import os
+import secrets
+import socket
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from assignment.errors import InvalidInput
+from assignment.types import valid_name
+
+SOCKET_PATH_MAX = 100  # the kernel takes 107 bytes for the address of a Unix socket
+DASHBOARDS_MAX = 16
+NAME_MAX = 90  # a member id is the name, a dash and six hex digits, and at most 100 characters
+
+
+class ExitCode(IntEnum):
+    """How an agent ends. The same list is printed by --help."""
+
+    LEFT = 0
+    BUG = 1
+    BAD_CONFIGURATION = 2
+    REFUSED = 3
+    REDIS_UNUSABLE = 4
+    HURRIED = 5
+
+
+EXIT_CODES = """exit codes:
+  0  left the group cleanly (SIGTERM or SIGINT)
+  1  a bug: the log says where
+  2  bad configuration: the message names the value
+  3  refused by the dashboard: token wrong, expired or of another group, unknown group,
+     member id in use
+  4  Redis is too old, refuses the login, or did not answer at the start
+  5  left in a hurry (a second SIGTERM): the batch in hand was not waited for"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    group: str
+    dashboards: tuple[str, ...]
+    token: str
+    token_file: Path | None
+    redis_url: str
+    member_id: str
+    secret: str
+    state_root: Path  # holds one numbered folder per agent of this machine
+    snapshot_url: str
+    socket: Path
+    command: tuple[str, ...]  # empty when attached
+    attach: bool
+    zone: str = ""
+    capacity: float = 1.0
+    log_format: str = "text"
+
+    def current_token(self) -> str:
+        """A token file is read anew each time, so that a rotated token needs no restart."""
+        if self.token_file is None:
+            return self.token
+        try:
+            return self.token_file.read_text().strip() or self.token
+        except OSError:
+            return self.token
+
+
+def parse(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> Config:
+    """Raises InvalidInput; exits by itself for --help and unknown flags, as argparse does."""
+    own, command = _split(arguments)
+    given = _parser(environ).parse_args(own)
+    name = _name(given.name)
+    member_id = f"{name}-{secrets.token_hex(3)}"
+    token_file = Path(given.token_file) if given.token_file else None
+    state_root = Path(given.state_dir or Path(tempfile.gettempdir()) / "evenkeel" / given.group)
+    return Config(
+        group=valid_name("group", _required("--group", given.group)),
+        dashboards=_dashboards(_required("--dashboard", given.dashboard)),
+        token=_token(given.token, token_file),
+        token_file=token_file,
+        redis_url=_redis_url(_required("--redis-url", given.redis_url)),
+        member_id=member_id,
+        secret=secrets.token_hex(32),
+        state_root=state_root.absolute(),
+        snapshot_url=given.snapshot_url or str((state_root / "snapshots").absolute()),
+        socket=_socket(given.socket, member_id, given.attach),
+        command=_command(command, given.attach),
+        attach=given.attach,
+        zone=given.zone,
+        capacity=_capacity(given.capacity),
+        log_format=given.log_format,
+    )
+
+
+def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """What stands before and after the first `--`."""
+    own = list(arguments)
+    if "--" not in own:
+        return own, []
+    at = own.index("--")
+    return own[:at], own[at + 1 :]
+
+
+def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="evenkeel-agent",
+        usage="evenkeel-agent [options] -- COMMAND ...   (or --attach --socket PATH)",
+        description="Runs beside one Spark consumer: holds its partitions, starts and watches it.",
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+
+    def option(flag: str, variable: str, text: str, default: str = "") -> None:
+        value = environ.get(variable) or default
+        parser.add_argument(flag, default=value, metavar="X", help=f"{text} [{variable}]")
+
+    option("--group", "EVENKEEL_GROUP", "name of the group")
+    option("--dashboard", "EVENKEEL_DASHBOARD", "URL[,URL ...], the first that answers is used")
+    option("--token", "EVENKEEL_TOKEN", "the group's agent token (better: the variable or a file)")
+    option("--token-file", "EVENKEEL_TOKEN_FILE", "file that holds the token")
+    option("--redis-url", "EVENKEEL_REDIS_URL", "redis://, rediss:// or unix:// address")
+    option("--name", "EVENKEEL_NAME", "first part of the member id", socket.gethostname())
+    option("--state-dir", "EVENKEEL_STATE_DIR", "local disk for copies of state")
+    option("--snapshot-url", "EVENKEEL_SNAPSHOT_URL", "folder or fsspec URL all members reach")
+    option("--socket", "EVENKEEL_SOCKET", "path of the socket to the consumer")
+    option("--zone", "EVENKEEL_ZONE", "where this member runs")
+    option("--capacity", "EVENKEEL_CAPACITY", "share of the work, relative to others", "1")
+    parser.add_argument(
+        "--attach", action="store_true", help="start no consumer: wait for one at --socket"
+    )
+    parser.add_argument("--log-format", choices=("text", "json"), default="text")
+    return parser
+
+
+def _required(flag: str, value: str) -> str:
+    if not value:
+        raise InvalidInput(f"{flag} is missing")
+    return value
+
+
+def _name(name: str) -> str:
+    if len(name) > NAME_MAX:
+        raise InvalidInput(f"--name {name!r} is longer than {NAME_MAX} characters")
+    return valid_name("--name", name)
+
+
+def _token(token: str, token_file: Path | None) -> str:
+    if token_file is not None:
+        try:
+            token = token_file.read_text().strip()
+        except OSError as error:
+            raise InvalidInput(
+                f"--token-file {token_file} cannot be read: {error.strerror}"
+            ) from error
+    if not token:
+        raise InvalidInput("no token: give EVENKEEL_TOKEN, --token or --token-file")
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise InvalidInput("the token holds characters that no token has")
+    return token
+
+
+def _dashboards(text: str) -> tuple[str, ...]:
+    urls = tuple(part.strip().rstrip("/") for part in text.split(",") if part.strip())
+    if not 1 <= len(urls) <= DASHBOARDS_MAX:
+        raise InvalidInput(f"--dashboard {text!r} does not name 1 to {DASHBOARDS_MAX} addresses")
+    for url in urls:
+        _checked_url("--dashboard", url, ("http", "https"))
+    return urls
+
+
+def _redis_url(url: str) -> str:
+    if url.startswith("unix://") and len(url) > len("unix://"):
+        return url
+    return _checked_url("--redis-url", url, ("redis", "rediss"))
+
+
+def _checked_url(flag: str, url: str, schemes: Sequence[str]) -> str:
+    """The password of a URL never reaches the message."""
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError as error:
+        raise InvalidInput(f"{flag}: the address cannot be read: {error}") from error
+    if parts.scheme not in schemes or not host:
+        shown = f"{parts.scheme}://{host or ''}"
+        raise InvalidInput(f"{flag} {shown!r} is not of the form {schemes[0]}://host:port")
+    return url
+
+
+def _socket(path: str, member_id: str, attach: bool) -> Path:
+    if attach and not path:
+        raise InvalidInput("--attach needs --socket: the consumer must know where to connect")
+    if not path:
+        return Path(tempfile.gettempdir()) / f"evenkeel-{os.getuid()}" / f"{member_id}.sock"
+    if len(os.fsencode(path)) > SOCKET_PATH_MAX:
+        raise InvalidInput(f"--socket {path!r} is longer than {SOCKET_PATH_MAX} bytes")
+    return Path(path).absolute()
+
+
+def _command(command: list[str], attach: bool) -> tuple[str, ...]:
+    if attach and command:
+        raise InvalidInput(f"--attach starts no consumer, so {command[0]!r} after -- is too much")
+    if not attach and not command:
+        raise InvalidInput("no consumer: give its command after --, or --attach")
+    return tuple(command)
+
+
+def _capacity(text: str) -> float:
+    try:
+        capacity = float(text)
+    except ValueError as error:
+        raise InvalidInput(f"--capacity {text!r} is not a number") from error
+    if not 0 < capacity <= 1_000:
+        raise InvalidInput(f"--capacity {text} is not above 0 and at most 1000")
+    return capacity

@@ -1,0 +1,65 @@
+"""Listens to a group's control stream, so that a change is acted on at once and not at the next
+beat.
+
+Nothing depends on a hint: whoever misses one reads the same facts with the next renew.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from agent.store import GroupStore, StoreUnavailable
+
+WAIT_MS = 10_000
+AWAY_S = 1.0  # between two tries while Redis is away
+
+
+@dataclass(frozen=True, slots=True)
+class Hinted:
+    reasons: frozenset[str]
+
+
+class HintListener:
+    def __init__(
+        self, store: GroupStore, member_id: str, deliver: Callable[[Hinted | BaseException], None]
+    ) -> None:
+        self._store = store
+        self._member_id = member_id
+        self._deliver = deliver
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="hints", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._closed.set()
+
+    def _run(self) -> None:
+        try:
+            while not self._closed.is_set():
+                try:
+                    self._listen()
+                except StoreUnavailable:
+                    self._closed.wait(AWAY_S)
+        except BaseException as error:  # a bug: the loop must hear of it and end
+            if not self._closed.is_set():
+                self._deliver(error)
+
+    def _listen(self) -> None:
+        """From the end of the stream as it is now: a Redis started anew may have lost ids."""
+        after = self._store.last_hint_id()
+        self._deliver(Hinted(frozenset({"target", "released"})))
+        while not self._closed.is_set():
+            heard = self._store.wait_hints(after, WAIT_MS)
+            after = heard.last_id
+            reasons = frozenset(
+                h.reason for h in heard.hints if concerns(h.reason, h.member_id, self._member_id)
+            )
+            if reasons:
+                self._deliver(Hinted(reasons))
+
+
+def concerns(reason: str, hinted_member_id: str, member_id: str) -> bool:
+    """Who else drained or joined changes nothing here; a lock given up may be waited for."""
+    return hinted_member_id in ("", member_id) or reason in ("released", "expired", "leave")

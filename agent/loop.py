@@ -1,0 +1,315 @@
+"""The agent's loop: read what happened -> decide -> act -> wait.
+
+One thread decides and talks to Redis; dashboard, consumer and restoring have threads of their own
+and only put events into the inbox. The clock is monotonic; renewing comes before everything else.
+"""
+
+import queue
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol, assert_never
+
+from agent.backend import Answer
+from agent.channel import Hello, Hung, Said
+from agent.config import ExitCode
+from agent.consumer import Consumer
+from agent.conversation import Conversation
+from agent.hints import Hinted
+from agent.membership import ForTheLoop, Membership, Note
+from agent.restoring import RestoreResult
+from agent.store import StoreUnavailable
+from agent.supervisor import ConsumerUnstartable, Exited
+from assignment import member as core
+from assignment.member import ConsumerState
+from assignment.types import GroupSettings
+from assignment.wire import Steering
+
+WAIT_MIN_MS = 5  # a loop that is always due would take a whole core
+WAIT_MAX_MS = 5_000
+INBOX_AT_ONCE = 1_000  # then renewing has its turn
+DRAIN_POLL_MS = 50  # a consumer says drained in Redis; the hint may be missed
+START_POLL_MS = 250  # of a consumer that is not ready yet
+REDIS_RETRY_MS = 250  # many tries within the fifth of a lease that is left
+LEAVE_PATIENCE_MS = 2_000  # for the dashboard's answer: the locks are released already
+
+
+@dataclass(frozen=True, slots=True)
+class Signalled:
+    """SIGTERM or SIGINT."""
+
+
+Inbox = Answer | Hello | Said | Hung | Exited | RestoreResult | Hinted | Signalled | BaseException
+
+
+class Line(Protocol):
+    """What is needed of the channel."""
+
+    def send_lease_end(self, lease_end_ms: int) -> None: ...
+    def send_settings(self, settings: Mapping[str, Any]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """What a consumer is told of where things are."""
+
+    group: str
+    redis_url: str
+    state_dir: str
+    snapshot_url: str
+
+
+class Agent:
+    def __init__(
+        self,
+        *,
+        places: Places,
+        membership: Membership,
+        conversation: Conversation,
+        consumer: Consumer,
+        line: Line,
+        inbox: "queue.SimpleQueue[Inbox]",
+        clock: Callable[[], int],
+        note: Note,
+    ) -> None:
+        self._places = places
+        self._membership = membership
+        self._conversation = conversation
+        self._consumer = consumer
+        self._line = line
+        self._inbox = inbox
+        self._clock = clock
+        self._note = note
+        self._settings_told: GroupSettings | None = None
+        self._lease_told = False
+        self._lease_end_ms = 0
+        self._next_renew_ms = 0
+        self._next_look_ms = 0  # at the consumer's progress
+        self._next_drain_look_ms = 0
+        self._target_wanted = False
+        self._owned_wanted = False
+        self._redis_retry_ms = 0
+        self._redis_trouble = ""
+        self._leaving_since_ms: int | None = None
+        self._hurried = False
+        self._started_once = False
+
+    # --- the loop
+
+    def run(self) -> ExitCode:
+        while (code := self.step()) is None:
+            try:
+                self._take(self._inbox.get(timeout=self.wait_ms() / 1_000))
+            except queue.Empty:
+                continue
+        return code
+
+    def step(self) -> ExitCode | None:
+        """One turn; how to end, when it is over."""
+        for _ in range(INBOX_AT_ONCE):
+            try:
+                self._take(self._inbox.get_nowait())
+            except queue.Empty:
+                break
+        self._tend_consumer()
+        self._turn_to_redis()
+        self._membership.feed(core.Tick())
+        if self._lease_told and not self._state.joined:
+            self._line.send_lease_end(0)
+            self._lease_told = False
+        self._speak()
+        return self._finished()
+
+    def wait_ms(self) -> int:
+        """Until something is due although nothing happens."""
+        now_ms, talk = self._clock(), self._conversation
+        dues = [self._consumer.next_due_ms()]
+        if self._state.joined:
+            dues += [self._next_renew_ms, self._next_look_ms, core.next_due_ms(self._state)]
+            dues.append(None if talk.courier.busy else talk.next_beat_ms)
+        elif not talk.joining:
+            dues.append(talk.next_join_ms)
+        if self._membership.draining or self._leaving_since_ms is not None:
+            dues.append(now_ms + DRAIN_POLL_MS)
+        soonest = min((ms for ms in dues if ms is not None), default=now_ms + WAIT_MAX_MS)
+        if now_ms < self._redis_retry_ms:  # what waits for Redis waits until then
+            soonest = min(max(soonest, now_ms + DRAIN_POLL_MS), self._redis_retry_ms)
+        return max(WAIT_MIN_MS, min(soonest - now_ms, WAIT_MAX_MS))
+
+    @property
+    def _state(self) -> core.MemberState:
+        return self._membership.state
+
+    # --- what happened
+
+    def _take(self, event: Inbox) -> None:
+        match event:
+            case Answer():
+                self._conversation.hear(event)
+            case Hello() | Said() | Hung() | Exited():
+                self._consumer.take(event, self._clock())
+                self._next_look_ms = 0
+            case RestoreResult():
+                self._membership.restored(event)
+            case Hinted(reasons):
+                self._hinted(reasons)
+            case Signalled():
+                self._leave()
+            case BaseException():
+                raise event
+            case _:
+                assert_never(event)
+
+    def _hinted(self, reasons: frozenset[str]) -> None:
+        self._target_wanted |= bool(reasons - {"drained", "released", "expired"})
+        self._owned_wanted |= "drained" in reasons
+        if self._state.waiting:
+            self._membership.feed(core.TryAgain())
+
+    def _leave(self) -> None:
+        """The first signal waits for the batch in hand, the second for nothing."""
+        if self._leaving_since_ms is None:
+            self._note("leaving", partitions=len(self._state.held))
+            self._leaving_since_ms = self._clock()
+            self._consumer.ask_to_end(self._state.settings.grace_ms, self._clock())
+            self._membership.feed(core.LeaveAsked())
+        else:
+            self._note("leaving at once")
+            self._hurried = True
+            self._consumer.end_now()
+
+    # --- the consumer
+
+    def _tend_consumer(self) -> None:
+        try:
+            self._consumer.tend(self._clock())
+            self._started_once = True
+        except ConsumerUnstartable as error:
+            if not self._started_once:
+                raise
+            self._note("consumer cannot be started", why=str(error))
+        state = ConsumerState.DEAD if self._hurried else self._consumer.state()
+        if (state, self._consumer.stateful) != (self._state.consumer, self._state.stateful):
+            self._membership.feed(core.ConsumerSeen(state, self._consumer.stateful))
+
+    def _look_at_consumer(self) -> None:
+        """Its progress, and whether it stalls; steers it first when it has just connected."""
+        now_ms, consumer, settings = self._clock(), self._consumer, self._state.settings
+        if consumer.wants_steering() and self._membership.forget_progress():
+            consumer.steer(self._steering())
+        ready = consumer.state() is ConsumerState.READY
+        self._next_look_ms = now_ms + (settings.heartbeat_ms if ready else START_POLL_MS)
+        consumer.says(self._membership.progress())
+        why = consumer.health.why
+        if ready and consumer.watch.stalled(
+            consumer.health, settings, now_ms, lambda: self._membership.has_lag(why)
+        ):
+            consumer.has_stalled(f"no batch finished for {settings.consumer_stall_ms} ms")
+        self._tend_consumer()
+
+    def _steering(self) -> Steering:
+        settings, places = self._state.settings, self._places
+        self._settings_told = settings
+        return Steering(
+            group=places.group,
+            member=self._membership.member_id,
+            redis_url=places.redis_url,
+            state_dir=places.state_dir,
+            snapshot_url=places.snapshot_url,
+            settings=asdict(settings),
+            lease_end_ms=self._lease_end_ms,
+        )
+
+    # --- Redis
+
+    def _turn_to_redis(self) -> None:
+        if not self._state.joined or self._clock() < self._redis_retry_ms:
+            return
+        try:
+            self._do_in_redis()
+        except StoreUnavailable as error:
+            if not self._redis_trouble:
+                self._note("Redis away", why=str(error))
+            self._redis_trouble = str(error)
+            self._redis_retry_ms = self._clock() + REDIS_RETRY_MS
+        else:
+            if self._redis_trouble:
+                self._note("Redis back")
+            self._redis_trouble = ""
+
+    def _do_in_redis(self) -> None:
+        now_ms = self._clock()
+        if now_ms >= self._next_renew_ms or self._state.renewed_ms is None:
+            self._renew()
+        if self._target_wanted and self._state.joined:
+            self._membership.read_target()
+            self._target_wanted = False
+        if self._owned_wanted or (self._membership.draining and now_ms >= self._next_drain_look_ms):
+            self._membership.read_owned()
+            self._owned_wanted = False
+            self._next_drain_look_ms = now_ms + DRAIN_POLL_MS
+        if now_ms >= self._next_look_ms:
+            self._look_at_consumer()
+        for effect in self._membership.reconcile():
+            self._do(effect)
+
+    def _renew(self) -> None:
+        """Sent on time by the monotonic clock, whatever else is slow."""
+        started_ms, renew_ms = self._clock(), self._state.settings.renew_ms
+        lease_end_ms = self._membership.renew()
+        # A longer pause holds from the next renew on: these locks have the length from before.
+        self._next_renew_ms = started_ms + min(renew_ms, self._state.settings.renew_ms)
+        self._lease_end_ms = lease_end_ms or 0
+        if lease_end_ms is None:
+            return
+        self._line.send_lease_end(lease_end_ms)
+        self._lease_told = True
+        self._membership.say_when_idle()
+        if self._settings_told not in (None, self._state.settings):
+            self._settings_told = self._state.settings
+            self._line.send_settings(asdict(self._state.settings))
+
+    def _do(self, effect: ForTheLoop) -> None:
+        match effect:
+            case core.Join():
+                pass  # spoken below: it needs no Redis
+            case core.RestartConsumer(reason=reason):
+                if self._consumer.restart(reason, self._clock()):
+                    self._note("consumer restarted", why=reason)
+            case core.Leave(reason=reason):
+                if self._conversation.leave_sent_ms is None:
+                    self._note("leaves", why=reason)
+                self._conversation.leave()
+            case _:
+                assert_never(effect)
+
+    # --- the dashboard
+
+    def _speak(self) -> None:
+        if self._state.joined:
+            self._conversation.beat_when_due(self._consumer.report())
+        elif not self._state.leaving:
+            self._conversation.join_when_due()
+
+    def _finished(self) -> ExitCode | None:
+        if self._conversation.refusal:
+            self._note("refused", why=self._conversation.refusal)
+            self._consumer.end_now()
+            return ExitCode.REFUSED
+        if self._leaving_since_ms is None:
+            return None
+        now_ms = self._clock()
+        patience_over = now_ms >= self._given_up_ms(self._leaving_since_ms)
+        gone = self._conversation.left or not (self._state.joined or self._conversation.joining)
+        if gone and self._consumer.ended and not self._state.held:
+            return ExitCode.HURRIED if self._hurried else ExitCode.LEFT
+        if patience_over:
+            self._note("left without an answer", partitions=len(self._state.held))
+            self._consumer.end_now()
+            return ExitCode.HURRIED if self._state.held or self._hurried else ExitCode.LEFT
+        return None
+
+    def _given_up_ms(self, leaving_since_ms: int) -> int:
+        """When to go whatever has not answered: what is still locked ends with its lease."""
+        if self._conversation.leave_sent_ms is not None and self._consumer.ended:
+            return self._conversation.leave_sent_ms + LEAVE_PATIENCE_MS
+        return leaving_since_ms + self._state.settings.grace_ms + LEAVE_PATIENCE_MS

@@ -1,0 +1,271 @@
+"""One member in Redis: its state, and the carrying out of what the core decides about it.
+
+Used by the loop's thread only. Every method may raise StoreUnavailable: what was not done is
+decided again from the state that is then. Knows no HTTP and no process.
+"""
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol, assert_never
+
+from agent.restoring import RETRY_MS, RestoreResult
+from agent.store import GroupStore, MemberTarget
+from agent.store.stream import StreamStore
+from assignment import member as core
+from assignment.errors import Fenced
+from assignment.scripts import AcquireAnswer, Granted, HeldBy, NotTarget, Refusal, StateChange
+from assignment.types import Claim, GroupSettings, HeldState, Partition, TargetRow
+from assignment.wire import ConsumerHealth
+
+ACQUIRE_RETRY_MS = (100, 500)  # between two tries for a partition that another still holds
+ROUNDS_MAX = 8  # restoring -> running, or a refused change read again, take two rounds
+
+Note = Callable[..., None]
+ForTheLoop = core.Join | core.RestartConsumer | core.Leave
+
+
+class Orders(Protocol):
+    """What is needed of the restorer."""
+
+    def order(self, claim: Claim) -> None: ...
+
+
+class Membership:
+    def __init__(
+        self,
+        *,
+        store: GroupStore,
+        member_id: str,
+        settings: GroupSettings,
+        restorer: Orders,
+        clock: Callable[[], int],
+        note: Note,
+    ) -> None:
+        self.store = store
+        self.member_id = member_id
+        self.state = core.MemberState(settings=settings)
+        self.settings_epoch = 0
+        self._restorer = restorer
+        self._clock = clock
+        self._note = note
+        self._idle: tuple[int, int] | None = None
+        self._idle_said: tuple[int, int] | None = None
+
+    # --- what happened
+
+    def feed(self, event: core.Event) -> None:
+        self.state, drops = core.handle(self.state, event, self._clock())
+        for drop in drops:
+            if isinstance(drop, core.Drop):
+                self._note("lost", why=drop.reason, **_fields(drop.claim))
+
+    def restored(self, result: RestoreResult) -> None:
+        retry_ms = self._clock() + RETRY_MS
+        self.feed(core.RestoreEnded(result.claim, result.failure, retry_ms))
+        if result.failure:
+            self._note("restore failed", why=result.failure, **_fields(result.claim))
+
+    def settings_seen(self, settings: GroupSettings, settings_epoch: int) -> bool:
+        """Whether they are new."""
+        if settings_epoch < self.settings_epoch or settings == self.state.settings:
+            self.settings_epoch = max(settings_epoch, self.settings_epoch)
+            return False
+        self.settings_epoch = settings_epoch
+        self.feed(core.SettingsSeen(settings))
+        return True
+
+    def target_seen(self, incarnation: int, row: TargetRow) -> None:
+        before = self.state.target
+        self.feed(core.TargetSeen(incarnation, row))
+        if self.state.target is not before:
+            active = len(row.active)
+            self._note("target", epoch=row.target_epoch, active=active, incarnation=incarnation)
+
+    # --- Redis
+
+    def renew(self) -> int | None:
+        """When processing must have stopped, or None when this member was fenced."""
+        claims = core.claims(self.state)
+        sent_ms, settings = self._clock(), self.state.settings
+        try:
+            answer = self.store.renew(self.member_id, settings.lease_ms, claims)
+        except Fenced as error:
+            never = self.state.renewed_ms is None
+            asks = "; is --redis-url the Redis of the dashboard?" if never else ""
+            self.fenced(f"{error}{asks}")
+            return None
+        lost = (claim for claim, held in zip(claims, answer.held, strict=True) if not held)
+        self.feed(core.Renewed(sent_ms, frozenset(lost)))
+        self.feed(core.EpochsSeen(answer.incarnation, answer.mode_epoch))
+        told = (self.state.target_incarnation, self.target_epoch)
+        if (answer.incarnation, answer.target_epoch) != told:
+            self.read_target()
+        return core.processing_end_ms(settings, sent_ms)  # new ones hold from the next renew on
+
+    def read_target(self) -> None:
+        """Straight from Redis, so that a member cut off from the dashboard follows it too."""
+        seen: MemberTarget = self.store.target(self.member_id)
+        self.feed(core.EpochsSeen(seen.meta.incarnation, seen.meta.mode_epoch))
+        if seen.meta.settings is not None:
+            self.settings_seen(seen.meta.settings, seen.meta.settings_epoch)
+        if seen.row is not None:
+            self.target_seen(seen.meta.incarnation, seen.row)
+
+    def read_owned(self) -> None:
+        self.feed(core.OwnedSeen(self.store.owned(self.member_id)))
+
+    def fenced(self, why: str) -> None:
+        if self.state.joined:
+            self._note("fenced", why=why, epoch=self.target_epoch)
+        self.feed(core.Fenced())
+
+    def has_lag(self, consumer_says: str) -> bool:
+        """Whether a partition that runs here has an entry above its committed offset.
+
+        One that was halted by policy is not lag: the consumer's words name it.
+        """
+        running = [
+            partition
+            for partition, holding in self.state.held.items()
+            if holding.state is HeldState.RUNNING and f"{partition} halted" not in consumer_says
+        ]
+        for partition, committed in self.store.committed(running).items():
+            stream = StreamStore(self.store.door, partition.stream)
+            if stream.last_offset(partition.number) > committed:
+                return True
+        return False
+
+    def progress(self) -> ConsumerHealth | None:
+        return self.store.progress(self.member_id)
+
+    def forget_progress(self) -> bool:
+        """What the consumer before said must not be taken for this one's. False: no member."""
+        return self.store.write_progress(self.member_id, ConsumerHealth())
+
+    def say_when_idle(self) -> None:
+        """Asked after each renew; said when two in a row found the same."""
+        target, able = self.state.target, not core.not_able_because(self.state, self._clock())
+        before, self._idle = self._idle, None
+        if target is None or target.active or not able:
+            self._idle_said = None
+            return
+        partitions = self.state.settings.partitions
+        members = int(self.store.door.ask("HLEN", self.store.keys.members))
+        self._idle = partitions, members
+        if members > partitions and self._idle == before and self._idle != self._idle_said:
+            self._idle_said = self._idle
+            self._note(f"idle: {partitions} partitions, {members} members")
+
+    # --- decisions
+
+    def reconcile(self) -> list[ForTheLoop]:
+        """Does what is to be done in Redis; what is left concerns the dashboard or the consumer."""
+        rest: list[ForTheLoop] = []
+        for _ in range(ROUNDS_MAX):
+            before = self.state
+            rest = self._act(core.decide(self.state, self._clock()))
+            if self.state == before:
+                break
+        return rest
+
+    def _act(self, effects: Sequence[core.Effect]) -> list[ForTheLoop]:
+        rest: list[ForTheLoop] = []
+        changes: list[core.SetState] = []
+        releases: list[core.Release] = []
+        for effect in effects:
+            match effect:
+                case core.SetState():
+                    changes.append(effect)
+                case core.Release():
+                    releases.append(effect)
+                case core.Acquire(partitions=partitions, reason=reason):
+                    self._acquire(partitions, reason)
+                case core.Restore(claim=claim):
+                    self.state = core.restore_ordered(self.state, claim)
+                    self._restorer.order(claim)
+                case core.Join() | core.RestartConsumer() | core.Leave():
+                    rest.append(effect)
+                case core.Drop():
+                    pass  # noted when it was fed
+                case _:
+                    assert_never(effect)
+        self._set_states(changes)
+        self._release(releases)
+        return rest
+
+    def _set_states(self, changes: Sequence[core.SetState]) -> None:
+        if not changes:
+            return
+        asked = [
+            StateChange(change.claim.partition, change.claim.fence, change.expected, change.state)
+            for change in changes
+        ]
+        done = self.store.set_state(self.member_id, asked)
+        for change, was_done in zip(changes, done, strict=True):
+            if was_done:
+                self._note(str(change.state), why=change.reason, **_fields(change.claim))
+        self.read_owned()
+
+    def _release(self, releases: Sequence[core.Release]) -> None:
+        if not releases:
+            return
+        claims = [release.claim for release in releases]
+        done = self.store.release(self.member_id, claims)
+        for release, was_done in zip(releases, done, strict=True):
+            self.feed(core.Released(release.claim))
+            if was_done:
+                self._note("released", why=release.reason, **_fields(release.claim))
+
+    def _acquire(self, partitions: Sequence[Partition], reason: str) -> None:
+        state = self.state
+        try:
+            answers = self.store.acquire(
+                self.member_id,
+                state.settings.lease_ms,
+                state.mode_epoch,
+                state.incarnation,
+                partitions,
+            )
+        except Fenced as error:
+            self.fenced(str(error))
+            return
+        if isinstance(answers, Refusal):
+            self._refused(partitions, str(answers))
+            self.read_target()
+            return
+        self._acquired(answers, reason)
+        answered = {answer.partition for answer in answers}
+        self._refused([p for p in partitions if p not in answered], "not answered")
+
+    def _acquired(self, answers: AcquireAnswer, reason: str) -> None:
+        for answer in answers:
+            match answer:
+                case Granted(partition, fence, held_state):
+                    self.feed(core.Granted(Claim(partition, fence), held_state))
+                    self._note("acquired", why=reason, **_fields(Claim(partition, fence)))
+                case HeldBy(partition, owner, _):
+                    self._refused([partition], f"waiting for {owner}", owner)
+                case NotTarget(partition):
+                    self._refused([partition], "the target in Redis does not give it")
+        if any(isinstance(answer, NotTarget) for answer in answers):
+            self.read_target()
+
+    def _refused(self, partitions: Iterable[Partition], why: str, owner: str = "") -> None:
+        for partition in partitions:
+            wait = self.state.waiting.get(partition)
+            if wait and wait.why != why:
+                self._note("waiting", why=why, partition=str(partition), epoch=self.target_epoch)
+            retry_ms = self._clock() + random.randint(*ACQUIRE_RETRY_MS)
+            self.feed(core.Refused(partition, why, retry_ms, owner))
+
+    @property
+    def target_epoch(self) -> int:
+        return self.state.target.target_epoch if self.state.target else 0
+
+    @property
+    def draining(self) -> bool:
+        return any(h.state is HeldState.DRAINING for h in self.state.held.values())
+
+
+def _fields(claim: Claim) -> dict[str, str | int]:
+    return {"partition": str(claim.partition), "fence": claim.fence}

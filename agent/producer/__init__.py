@@ -1,0 +1,7 @@
+"""Producers of events: a library, a command for JSON lines, and the replay of real flights."""
+
+from agent.producer.entries import FORMS
+from agent.producer.library import Producer, partition_of
+from agent.producer.sender import ProducerIdInUse
+
+__all__ = ["FORMS", "Producer", "ProducerIdInUse", "partition_of"]

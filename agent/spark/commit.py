@@ -1,0 +1,205 @@
+"""The fenced commit of one batch: merge what changed, commit each partition of the plan for itself.
+
+Runs on the driver, in foreachBatch. Only the changed keys come here, as Arrow. A commit that is
+answered fenced drops its partition, the others of the batch commit (pipeline.md section 3).
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+import pyarrow as pa
+
+from agent.spark.pipeline import IDS_COLUMN, KEY_COLUMN, PARTITION_COLUMN
+from agent.spark.source import Counted, Range
+from agent.store import GroupStore, StoreUnavailable
+from assignment.errors import EvenkeelError, InvalidInput
+from assignment.scripts import CommitAnswer, CommitRequest, CommitResult
+from assignment.types import Offset, Partition
+from assignment.wire import pack_ids
+
+Answer = TypeVar("Answer")
+TRY_AGAIN_S = 0.1  # a lost reply is asked again so often, for as long as the lease lasts
+
+
+class LeaseOver(EvenkeelError):
+    """Redis did not answer within the lease: the batch is given up, whatever became of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionChanges:
+    """Changed keys of one partition with their changes, and the ids of events behind them."""
+
+    changes: Sequence[tuple[str, Mapping[str, Any]]] = ()
+    ids: bytes = b""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of a batch, by partition; `why` is what the runner says of it, for people."""
+
+    applied: dict[Partition, int] = field(default_factory=dict)  # events
+    moved: list[Partition] = field(default_factory=list)
+    fenced: list[Range] = field(default_factory=list)
+    halted: dict[Range, str] = field(default_factory=dict)  # why
+    dead_letters: int = 0
+    why: str = ""
+
+
+class Effects(Protocol):
+    """Where the effects of a commit live: a partition's state, or a sink of its own."""
+
+    def prepare(
+        self, one: Range, count: Counted, committed: Offset, changes: PartitionChanges
+    ) -> "Prepared | None":
+        """What to commit; None when this range must not be committed from here (moved)."""
+        ...
+
+    def applied(self, prepared: "Prepared", answer: CommitAnswer) -> None: ...
+
+    def fenced(self, one: Range) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A commit's part that depends on where effects live. `values`: merged, by key."""
+
+    one: Range
+    to_offset: Offset
+    events: int
+    base_total: int = 0
+    changelog: bool = True
+    packed: bytes = b""
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+def changes_by_partition(table: pa.Table) -> dict[int, PartitionChanges]:
+    """Rows of the changes' table, by partition number. Raises InvalidInput: not keyed changes."""
+    for name in (PARTITION_COLUMN, KEY_COLUMN):
+        if name not in table.column_names:
+            raise InvalidInput(f"the pipeline's changes have no column {name!r}")
+        if table.column(name).null_count:
+            raise InvalidInput(f"the pipeline's changes have a null {name!r}")
+    names = [n for n in table.column_names if n not in (PARTITION_COLUMN, KEY_COLUMN, IDS_COLUMN)]
+    columns = [table.column(name).to_pylist() for name in names]
+    changed: dict[int, list[tuple[str, Mapping[str, Any]]]] = {}
+    numbers = table.column(PARTITION_COLUMN).to_pylist()
+    keys = table.column(KEY_COLUMN).to_pylist()
+    rows = zip(*columns, strict=True) if columns else ((),) * len(keys)
+    for number, key, row in zip(numbers, keys, rows, strict=True):
+        changed.setdefault(number, []).append((key, dict(zip(names, row, strict=True))))
+    ids = _ids_by_partition(table, numbers)
+    return {n: PartitionChanges(rows, pack_ids(ids.get(n, ()))) for n, rows in changed.items()}
+
+
+def _ids_by_partition(table: pa.Table, numbers: Sequence[int]) -> dict[int, list[int]]:
+    ids: dict[int, list[int]] = {}
+    if IDS_COLUMN in table.column_names:
+        for number, some in zip(numbers, table.column(IDS_COLUMN).to_pylist(), strict=True):
+            ids.setdefault(number, []).extend(some or ())
+    return ids
+
+
+def counted_ranges(
+    ranges: Sequence[Range], batch: str, packed: Mapping[str, bytes]
+) -> list[tuple[Range, Counted]]:
+    """Those ranges that were read to their end, or to where they stopped, with their counts."""
+    return [
+        (one, msgspec.msgpack.decode(packed[one.name(batch)], type=Counted))
+        for one in ranges
+        if one.name(batch) in packed
+    ]
+
+
+class Committer:
+    """Commits batches of one member. `may_process` says whether its lease still lasts."""
+
+    def __init__(
+        self,
+        groups: GroupStore,
+        member_id: str,
+        effects: Effects,
+        may_process: Callable[[], bool],
+    ) -> None:
+        self._groups = groups
+        self._member_id = member_id
+        self._effects = effects
+        self._may_process = may_process
+
+    def commit(
+        self,
+        counted: Sequence[tuple[Range, Counted]],
+        changed: Mapping[int, PartitionChanges],
+    ) -> Outcome:
+        """One fenced commit for each range, also for those without a changed key.
+
+        Raises LeaseOver, and StateError when the disk refuses before anything was committed.
+        """
+        outcome = Outcome()
+        partitions = [one.partition for one, _ in counted]
+        committed = self._asked(lambda: self._groups.committed(partitions))
+        ready: list[tuple[Prepared, Counted]] = []
+        for one, count in counted:
+            if count.halted:
+                outcome.halted[one] = count.halted
+            if count.end == one.from_offset:
+                continue  # halted at its first entry
+            changes = changed.get(one.partition.number, PartitionChanges())
+            prepared = self._effects.prepare(one, count, committed[one.partition], changes)
+            if prepared is None:
+                outcome.moved.append(one.partition)
+            else:
+                ready.append((prepared, count))
+        requests = [self._request(p, c, changed) for p, c in ready]
+        answers = self._asked(lambda: self._groups.commit_many(requests)) if requests else ()
+        for (prepared, count), answer in zip(ready, answers, strict=True):
+            self._take(outcome, prepared, count, answer)
+        return outcome
+
+    def _request(
+        self, prepared: Prepared, count: Counted, changed: Mapping[int, PartitionChanges]
+    ) -> CommitRequest:
+        one = prepared.one
+        changes = changed.get(one.partition.number, PartitionChanges())
+        return CommitRequest(
+            partition=one.partition,
+            member_id=self._member_id,
+            fence=one.fence,
+            from_offset=one.from_offset,
+            to_offset=prepared.to_offset,
+            events=prepared.events,
+            base_total=prepared.base_total,
+            changelog=prepared.changelog,
+            changes=prepared.packed,
+            ids=changes.ids,
+            dead=count.dead_letters(),
+        )
+
+    def _take(
+        self, outcome: Outcome, prepared: Prepared, count: Counted, answer: CommitAnswer
+    ) -> None:
+        one = prepared.one
+        match answer.result:
+            case CommitResult.DONE | CommitResult.ALREADY:
+                self._effects.applied(prepared, answer)
+                outcome.applied[one.partition] = count.events
+                outcome.dead_letters += len(count.dead)
+            case CommitResult.MOVED:
+                outcome.moved.append(one.partition)
+            case CommitResult.FENCED:
+                self._effects.fenced(one)
+                outcome.fenced.append(one)
+
+    def _asked(self, call: Callable[[], Answer]) -> Answer:
+        """The answer, asked for again with the same arguments while the lease lasts."""
+        while True:
+            try:
+                return call()
+            except StoreUnavailable as error:
+                if not self._may_process():
+                    raise LeaseOver(f"the lease ended before Redis answered: {error}") from error
+                time.sleep(TRY_AGAIN_S)

@@ -1,0 +1,186 @@
+"""Entries of a stream -> Arrow tables of events, and dead letters for what cannot be read.
+
+Forms, told by the name of the only field: `arrow` (an Arrow IPC stream of events), `lines` (many
+JSON objects, one a line), `json` (one JSON object); any other fields are the columns of one event.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+import pyarrow as pa
+from pyarrow import json as arrow_json
+
+from assignment.scripts import DeadLetter, Raw
+
+RAW_BYTES_MAX = 65_536  # of a malformed event that a dead letter keeps
+REASON_CHARACTERS_MAX = 300
+
+RawEntry = Sequence[Raw]
+Payloads = Sequence[bytes]
+
+
+@dataclass(slots=True)
+class Decoded:
+    """Events of some entries, in their order; `events` counts the malformed ones too."""
+
+    tables: list[pa.Table] = field(default_factory=list)
+    events: int = 0
+    dead: list[DeadLetter] = field(default_factory=list)
+
+
+class Decoder:
+    """For events of one schema; holds nothing between calls."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        self._parse = arrow_json.ParseOptions(
+            explicit_schema=schema, newlines_in_values=False, unexpected_field_behavior="ignore"
+        )
+
+    def decode(self, entries: Sequence[RawEntry]) -> Decoded:
+        decoded = Decoded()
+        for form, run in groupby(entries, key=_form):
+            self._decode_run(form, list(run), decoded)
+        return decoded
+
+    def _decode_run(self, form: bytes, entries: Sequence[RawEntry], decoded: Decoded) -> None:
+        match form:
+            case b"json":
+                self._objects([(e[0], 0, e[1][1]) for e in entries], decoded)
+            case b"lines":
+                for entry in entries:
+                    lines = entry[1][1].splitlines()
+                    self._objects([(entry[0], i, line) for i, line in enumerate(lines)], decoded)
+            case b"arrow":
+                for entry in entries:
+                    self._table(entry, decoded)
+            case _:
+                self._fields(entries, decoded)
+
+    def _objects(self, payloads: list[tuple[bytes, int, bytes]], decoded: Decoded) -> None:
+        """(entry id, index in it, JSON) each; halves what does not parse until it is one object."""
+        if not payloads:
+            return
+        try:
+            decoded.tables.append(self._parsed([payload for _, _, payload in payloads]))
+            decoded.events += len(payloads)
+        except (pa.ArrowException, ValueError) as error:
+            if len(payloads) == 1:
+                entry_id, index, payload = payloads[0]
+                decoded.dead.append(_dead(f"not an event: {error}", entry_id, index, payload))
+                decoded.events += 1
+                return
+            middle = len(payloads) // 2
+            self._objects(payloads[:middle], decoded)
+            self._objects(payloads[middle:], decoded)
+
+    def _parsed(self, payloads: Payloads) -> pa.Table:
+        """Raises pa.ArrowInvalid unless each payload is exactly one object of the schema."""
+        if not _all_objects(payloads):
+            payloads = [payload.strip() for payload in payloads]
+            if not _all_objects(payloads):
+                raise pa.ArrowInvalid("not a JSON object")
+        text = b"\n".join(payloads)
+        if text.count(b"\n") != len(payloads) - 1:
+            raise pa.ArrowInvalid("more than one line")
+        if not text.isascii():
+            text.decode()  # Arrow does not look, and Spark must not get it
+        table = arrow_json.read_json(
+            pa.BufferReader(text),
+            read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(text) + 1),
+            parse_options=self._parse,
+        )
+        if table.num_rows != len(payloads):
+            raise pa.ArrowInvalid("not one JSON object")
+        return table
+
+    def _table(self, entry: RawEntry, decoded: Decoded) -> None:
+        entry_id, (_, payload) = entry
+        try:
+            with pa.ipc.open_stream(pa.py_buffer(payload)) as reader:
+                table = self.fitted(reader.read_all())
+            table.validate(full=True)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            decoded.dead.append(
+                _dead(f"not an Arrow stream of events: {error}", entry_id, 0, payload)
+            )
+            decoded.events += 1
+            return
+        decoded.tables.append(table)
+        decoded.events += table.num_rows
+
+    def fitted(self, table: pa.Table) -> pa.Table:
+        """The columns of the schema, missing ones null. Raises pa.ArrowInvalid for values that do
+        not fit.
+        """
+        if table.schema.equals(self.schema):
+            return table
+        columns = [
+            table.column(column.name).cast(column.type)
+            if column.name in table.column_names
+            else pa.nulls(table.num_rows, column.type)
+            for column in self.schema
+        ]
+        return pa.table(columns, schema=self.schema)
+
+    def _fields(self, entries: Sequence[RawEntry], decoded: Decoded) -> None:
+        """One event per entry, its columns as text."""
+        try:
+            rows = [_texts(fields) for _, fields in entries]
+            columns = [
+                pa.array([row.get(column.name) for row in rows], pa.string()).cast(column.type)
+                for column in self.schema
+            ]
+            decoded.tables.append(pa.table(columns, schema=self.schema))
+            decoded.events += len(entries)
+        except (pa.ArrowException, ValueError) as error:
+            if len(entries) == 1:
+                raw = b" ".join(entries[0][1])
+                decoded.dead.append(_dead(f"not an event: {error}", entries[0][0], 0, raw))
+                decoded.events += 1
+                return
+            middle = len(entries) // 2
+            self._fields(entries[:middle], decoded)
+            self._fields(entries[middle:], decoded)
+
+
+def batches(
+    tables: Iterator[pa.Table], schema: pa.Schema, rows_min: int
+) -> Iterator[pa.RecordBatch]:
+    """Few large record batches: each costs Spark some tens of microseconds."""
+    waiting: list[pa.Table] = []
+    rows = 0
+    for table in tables:
+        waiting.append(table)
+        rows += table.num_rows
+        if rows >= rows_min:
+            yield from _together(waiting, schema)
+            waiting, rows = [], 0
+    if rows:
+        yield from _together(waiting, schema)
+
+
+def _together(tables: list[pa.Table], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for batch in pa.concat_tables(tables).combine_chunks().to_batches():
+        yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+
+
+def _all_objects(payloads: Payloads) -> bool:
+    """Each begins with a brace, as then do the first and the last of them in order of bytes."""
+    return min(payloads)[:1] == max(payloads)[:1] == b"{"
+
+
+def _form(entry: RawEntry) -> bytes:
+    fields = entry[1]
+    name: bytes = fields[0] if len(fields) == 2 else b""
+    return name if name in (b"json", b"lines", b"arrow") else b""
+
+
+def _texts(fields: Sequence[bytes]) -> dict[str, str]:
+    names = (name.decode() for name in fields[::2])
+    return dict(zip(names, (value.decode() for value in fields[1::2]), strict=True))
+
+
+def _dead(reason: str, entry_id: bytes, index: int, raw: bytes) -> DeadLetter:
+    return DeadLetter(reason[:REASON_CHARACTERS_MAX], entry_id.decode(), index, raw[:RAW_BYTES_MAX])

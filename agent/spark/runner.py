@@ -1,0 +1,357 @@
+"""Runs a pipeline as the consumer beside an agent: `run(pipeline)`, or `main` as a program.
+
+Starts Spark, hears from the agent what it may do and for how long, and ends by itself when the
+agent is gone: after the batch in hand, at the latest when the lease would end.
+"""
+
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import structlog
+
+from agent.spark.commit import (
+    Committer,
+    Effects,
+    LeaseOver,
+    Outcome,
+    changes_by_partition,
+    counted_ranges,
+)
+from agent.spark.effects import StateEffects
+from agent.spark.pipeline import PARTITION_COLUMN, Pipeline
+from agent.spark.progress import Progress, QueryWatch
+from agent.spark.session import fresh_folder, make_session
+from agent.spark.shared import Shared
+from agent.spark.sink_effects import sink_effects
+from agent.spark.sink_start import hand_over, troubles
+from agent.spark.snapshotter import Snapshotter
+from agent.spark.source import FORMAT, EvenkeelSource, batch_name, plan_of
+from agent.state import StateError
+from agent.steering import AgentLink, AgentUnreachable, monotonic_ms
+from agent.store import GroupStore
+from agent.store.events import EventStore
+from assignment.errors import EvenkeelError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+START_TRIES = 3  # "Python worker failed to connect back" happens on a loaded machine
+QUERY_TRIES = 5  # in a row without a finished batch; then the agent starts a new process
+TROUBLE_PAUSE_S = 1.0
+TROUBLE_CHARACTERS = 160  # of each halted partition's reason
+WATCH_EVERY_S = 0.02  # the lease
+LOOK_EVERY_S = 0.1  # whether the query runs
+EVENTS_FIRST = 5_000  # of the first batch: it is slow, and a slow machine must end it in time
+EVENTS_MIN, EVENTS_MAX = 5_000, 1_000_000
+BATCH_S = 2.5  # aim: short beside a grace of 8 s, long beside what a batch costs at all
+NO_PLAN = {"n": 0, "p": {}, "halt": False, "tasks": 1}  # what a query starts from
+EXIT_ENDED, EXIT_FAILED, EXIT_NO_AGENT, EXIT_LEASE = 0, 1, 3, 4
+_log = structlog.get_logger()
+
+
+def main(pipeline: Pipeline) -> None:
+    """The program of a consumer. Exit codes: 0 ended in order, 1 failed, 3 no agent, 4 its lease
+    ended with a batch in hand.
+    """
+    try:
+        run(pipeline)
+    except AgentUnreachable as error:
+        sys.exit(_told(error, EXIT_NO_AGENT))
+    except EvenkeelError as error:
+        sys.exit(_told(error, EXIT_FAILED))
+
+
+def run(pipeline: Pipeline) -> None:
+    """Processes what the agent's member owns until SIGTERM or until the agent is gone.
+
+    Raises AgentUnreachable, and what stops Spark from starting or a batch from being processed.
+    """
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    link = AgentLink.connect(stateful=pipeline.stateful, on_gone=stop.set)
+    consumer: Consumer | None = None
+    try:
+        session = _started_session(pipeline, stop)
+        link.say(spark_application_id=session.sparkContext.applicationId)
+        consumer = Consumer(pipeline, link, session, stop)
+        consumer.process()
+    finally:
+        if consumer is not None:
+            consumer.close()
+        link.close()
+
+
+def _started_session(pipeline: Pipeline, stop: threading.Event) -> "SparkSession":
+    for attempt in range(1, START_TRIES + 1):
+        try:
+            session = make_session(pipeline.name)
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # the agent gets it too, and asks to end
+            return session
+        except EvenkeelError:
+            raise
+        except Exception as error:
+            if attempt == START_TRIES or stop.is_set():
+                raise
+            _log.warning("spark did not start", attempt=attempt, why=_first_line(error))
+            time.sleep(TROUBLE_PAUSE_S)
+    raise AssertionError("unreachable")
+
+
+@dataclass(slots=True)
+class Rate:
+    """How many events a batch may have, from how fast the ones before it were."""
+
+    events_max: int = EVENTS_FIRST
+
+    def learn(self, events: int, took_s: float) -> None:
+        """Twice as many after a full batch that was quick, since part of the time is the same for
+        any number; fewer after one that took too long.
+        """
+        wanted = self.events_max
+        if took_s > 2 * BATCH_S:
+            wanted = max(wanted // 2, int(events * BATCH_S / took_s))
+        elif took_s < BATCH_S and events >= wanted // 2:
+            wanted *= 2
+        self.events_max = max(EVENTS_MIN, min(wanted, EVENTS_MAX))
+
+
+class Consumer:
+    """One Spark query and its batches, for as long as the agent says."""
+
+    def __init__(
+        self, pipeline: Pipeline, link: AgentLink, session: "SparkSession", stop: threading.Event
+    ) -> None:
+        steering = link.steering
+        self._pipeline, self._link, self._session, self._stop = pipeline, link, session, stop
+        self._group, self._member = steering.group, steering.member
+        self._folder = fresh_folder()
+        self._shared = Shared.create(self._folder)
+        self._groups = GroupStore.connect(steering.redis_url, steering.group)
+        self._events = EventStore.connect(steering.redis_url)
+        self._progress = Progress(self._groups, steering.member)
+        self._progress.say(spark_application_id=session.sparkContext.applicationId)
+        self._effects = self._effects_of(pipeline)
+        self._committer = Committer(self._groups, self._member, self._effects, self._may_process)
+        self._held_back: set[tuple[str, int]] = set()
+        self._halted: dict[tuple[str, int], str] = {}
+        self._trouble_said = ""
+        self._rate = Rate()
+        self._run = ""
+        self._failures = 0
+        self._ended = threading.Event()
+
+    def _effects_of(self, pipeline: Pipeline) -> Effects:
+        steering = self._link.steering
+        if pipeline.sink is not None:
+            hand_over(pipeline.sink, self._folder)
+            _log.info("sink", guarantee=pipeline.sink.guarantee)
+            effects: Effects = sink_effects(pipeline.sink, self._group, self._may_process)
+            return effects
+        assert pipeline.merge is not None
+        snapshots = Snapshotter(
+            self._groups,
+            steering.snapshot_url,
+            trim=lambda: self._link.settings.trimming,
+        )
+        return StateEffects(
+            self._groups, steering.state_dir, self._group, pipeline.merge, snapshots
+        )
+
+    # --- the query
+
+    def process(self) -> None:
+        """Until `stop`; a query that failed is started again, from what is committed."""
+        self._share()
+        threading.Thread(target=self._watch, name="lease", daemon=True).start()
+        self._session.dataSource.register(EvenkeelSource)
+        self._session.streams.addListener(QueryWatch(self._progress))
+        self._warm_up()
+        while not self._stop.is_set():
+            query = self._start_query()
+            while query.isActive and not self._stop.wait(LOOK_EVERY_S):
+                self._say_trouble()
+            self._finish(query)
+            if (error := query.exception()) is not None and not self._stop.is_set():
+                self._failed(error)
+        _log.info("consumer ends", why="agent gone" if self._link.gone.is_set() else "asked to")
+
+    def _start_query(self) -> "StreamingQuery":
+        self._run = secrets.token_hex(6)
+        self._shared.write_plan(0, NO_PLAN)
+        self._shared.set("finished", 0)
+        checkpoint = self._folder / f"checkpoint-{self._run}"
+        cores = self._session.sparkContext.defaultParallelism
+        stream = (
+            self._session.readStream.format(FORMAT)
+            .schema(f"{self._pipeline.schema}, {PARTITION_COLUMN} int")
+            .options(
+                redis_url=self._link.steering.redis_url,
+                group=self._group,
+                member=self._member,
+                stream=self._link.settings.stream,
+                folder=str(self._folder),
+                run=self._run,
+                tasks=str(cores),
+            )
+            .load()
+        )
+        # Spark's own offsets are of no use here, so they may be written late and seldom.
+        writer = stream.writeStream.foreachBatch(self._batch).options(
+            checkpointLocation=str(checkpoint),
+            asyncProgressTrackingEnabled="true",
+            asyncProgressTrackingCheckpointIntervalMs="60000",
+            _asyncProgressTrackingOverrideSinkSupportCheck="true",
+        )
+        return writer.trigger(processingTime="0 seconds").start()
+
+    def _warm_up(self) -> None:
+        """Compiles and loads what the first batch needs, before anything is owned."""
+        schema = f"{self._pipeline.schema}, {PARTITION_COLUMN} int"
+        empty = self._session.createDataFrame([], schema).coalesce(1)
+        for attempt in range(1, START_TRIES + 1):
+            try:
+                self._pipeline.changes(empty).toArrow()
+                return
+            except Exception as error:
+                if attempt == START_TRIES:
+                    raise
+                _log.warning("warm-up failed", attempt=attempt, why=_first_line(error))
+                time.sleep(TROUBLE_PAUSE_S)
+
+    def _failed(self, error: Exception) -> None:
+        """Counts a query that ended with an error; raises it after too many in a row."""
+        self._failures += 1
+        _log.warning("query failed", failures=self._failures, why=_first_line(error))
+        self._progress.say(state="starting", why=_first_line(error))
+        if self._failures >= QUERY_TRIES:
+            raise error
+        time.sleep(TROUBLE_PAUSE_S)
+
+    def _finish(self, query: "StreamingQuery") -> None:
+        """Ends the query after the batch in hand; what is planned then is planned no more."""
+        self._shared.set("stopping", 1)
+        polls = self._shared.get("polls")
+        while query.isActive and self._in_hand(polls) and self._may_process():
+            time.sleep(WATCH_EVERY_S)
+        if self._stop.is_set() and self._shared.get("planned") != self._shared.get("finished"):
+            self._leave_hard()
+        query.stop()
+        self._shared.set("finished", self._shared.get("planned"))
+        self._shared.set("stopping", 0)
+
+    def _in_hand(self, polls: int) -> bool:
+        """A batch may be running, or a plan be on its way since before `stopping` was set."""
+        finished = self._shared.get("planned") == self._shared.get("finished")
+        return not (finished and self._shared.get("polls") >= polls + 2)
+
+    # --- one batch
+
+    def _batch(self, events: "DataFrame", batch_id: int) -> None:
+        started_s = time.monotonic()
+        plan = self._shared.read_plan()
+        if not plan["p"]:  # Spark's first batch, when nothing was owned or appended yet
+            return
+        ranges = plan_of(plan, self._link.settings.stream)
+        batch = batch_name(self._run, plan)
+        if plan["tasks"] == 1:
+            events = events.coalesce(1)  # spares the shuffle
+        try:
+            table = self._pipeline.changes(events).toArrow()
+            names = [one.name(batch) for one in ranges]
+            packed = self._events.take_counts(self._group, self._member, names)
+            if len(packed) < len(names):  # a plan that Spark found to need no reading at all
+                events.write.format("noop").mode("overwrite").save()
+                packed |= self._events.take_counts(self._group, self._member, names)
+            counted = counted_ranges(ranges, batch, packed)
+            outcome = self._committer.commit(counted, changes_by_partition(table))
+        except (LeaseOver, StateError) as error:
+            _log.warning("batch given up", batch=plan["n"], why=str(error))
+            self._progress.say(why=str(error))
+            self._shared.set("finished", plan["n"])
+            time.sleep(TROUBLE_PAUSE_S)
+            return
+        self._hold_back(outcome)
+        outcome.why = self._trouble()
+        self._rate.learn(sum(outcome.applied.values()), time.monotonic() - started_s)
+        self._failures = 0
+        self._progress.batch_done(int(plan["n"]), started_s, outcome)
+        self._share()
+        self._shared.set("finished", plan["n"])
+
+    def _hold_back(self, outcome: Outcome) -> None:
+        for one in outcome.fenced:
+            _log.warning("fenced", partition=str(one.partition), fence=one.fence)
+            self._held_back.add((str(one.partition), one.fence))
+        for one, why in outcome.halted.items():
+            _log.warning("halted", partition=str(one.partition), fence=one.fence, why=why)
+            self._halted[str(one.partition), one.fence] = why
+
+    def _trouble(self) -> str:
+        """Names every halted partition: one that is not named counts as lag of this consumer."""
+        found = [*self._halted.values(), *troubles(self._folder).values()]
+        return "; ".join(why[:TROUBLE_CHARACTERS] for why in found)
+
+    def _say_trouble(self) -> None:
+        """Also when there is no batch that could say it."""
+        if (trouble := self._trouble()) != self._trouble_said:
+            self._trouble_said = trouble
+            self._progress.say(why=trouble)
+
+    def _share(self) -> None:
+        """For the planner: what not to plan, what a malformed event does, how large a batch is."""
+        policy = self._link.settings.dead_letters
+        if policy != "halt":
+            self._halted.clear()
+        self._shared.hold_back(self._held_back | self._halted.keys(), policy)
+        self._shared.set("events_max", self._rate.events_max)
+
+    # --- lease
+
+    def _may_process(self) -> bool:
+        return self._link.may_process()
+
+    def _watch(self) -> None:
+        """Shares how long the planner may plan; ends the process when the agent is gone and the
+        time is over, whatever Spark is doing.
+        """
+        policy = self._link.settings.dead_letters
+        while not self._ended.wait(WATCH_EVERY_S):
+            self._shared.set("lease_end_ms", self._link.lease_end_ms)
+            if policy != self._link.settings.dead_letters:
+                policy = self._link.settings.dead_letters
+                self._share()
+            if self._link.gone.is_set() and monotonic_ms() >= self._link.lease_end_ms:
+                self._leave_hard()
+
+    def _leave_hard(self) -> None:
+        """Without waiting for Spark: its JVM and workers end with this process."""
+        _log.warning("consumer ends with a batch in hand", why="its time is over")
+        shutil.rmtree(self._folder, ignore_errors=True)
+        os._exit(EXIT_LEASE)
+
+    def close(self, *, session: bool = True) -> None:
+        self._ended.set()
+        self._progress.end("ended")
+        self._effects.close()
+        if session:
+            with contextlib.suppress(Exception):  # Spark may be gone already
+                self._session.stop()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:300]
+
+
+def _told(error: Exception, code: int) -> int:
+    _log.error("consumer failed", why=_first_line(error))
+    return code

@@ -1,0 +1,117 @@
+"""Effects of a batch that go to a sink: what the driver does in the place of a partition's state.
+
+The sink first, Redis after it: a crash in between leaves Redis behind, and the next tenure, or the
+next plan, brings it there. Keeps no state.
+"""
+
+import time
+from collections.abc import Callable
+
+from agent.spark.commit import LeaseOver, PartitionChanges, Prepared
+from agent.spark.source import Counted, Range
+from agent.spark.sql_sink import (
+    AtLeastOnceSink,
+    Delivery,
+    Sink,
+    SinkDoor,
+    SinkResult,
+    SinkUnavailable,
+    SqlSink,
+)
+from assignment.scripts import CommitAnswer
+from assignment.types import Offset
+
+TRY_AGAIN_S = 0.2
+PATIENCE_S = 30.0  # for a database that is away; then the consumer ends and is started anew
+
+
+class SqlEffects:
+    """Exactly once. What the sink refuses is planned again from where the sink stands."""
+
+    def __init__(
+        self,
+        door: SinkDoor,
+        may_process: Callable[[], bool],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._door = door
+        self._may_process = may_process
+        self._clock = clock
+
+    def prepare(
+        self, one: Range, count: Counted, committed: Offset, changes: PartitionChanges
+    ) -> Prepared | None:
+        """In the sink when this returns. Redis' offset is not asked: the sink's is the truth.
+
+        Raises SinkUnavailable and LeaseOver.
+        """
+        match self._applied(_delivery(one, count, changes)):
+            case SinkResult.APPLIED | SinkResult.ALREADY:
+                return Prepared(one, count.end, count.events, changelog=False)
+            case SinkResult.MOVED | SinkResult.FENCED:
+                return None
+
+    def applied(self, prepared: Prepared, answer: CommitAnswer) -> None:
+        pass  # nothing is kept here
+
+    def fenced(self, one: Range) -> None:
+        pass
+
+    def close(self) -> None:
+        self._door.close()
+
+    def _applied(self, delivery: Delivery) -> SinkResult:
+        """Asked again with the same delivery: what became of the one before is seen by the sink."""
+        give_up = self._clock() + PATIENCE_S
+        while True:
+            if not self._may_process():
+                raise LeaseOver(f"the lease ended before the sink had {delivery.partition}")
+            try:
+                return self._door.apply(delivery)
+            except SinkUnavailable:
+                if self._clock() >= give_up:
+                    raise
+                time.sleep(TRY_AGAIN_S)
+
+
+class DeliveredEffects:
+    """At least once: delivered before the commit in Redis, which alone knows how far it got."""
+
+    def __init__(self, sink: AtLeastOnceSink) -> None:
+        self._sink = sink
+
+    def prepare(
+        self, one: Range, count: Counted, committed: Offset, changes: PartitionChanges
+    ) -> Prepared | None:
+        if committed != one.from_offset:
+            return None
+        self._sink.deliver(_delivery(one, count, changes))
+        return Prepared(one, count.end, count.events, changelog=False)
+
+    def applied(self, prepared: Prepared, answer: CommitAnswer) -> None:
+        pass
+
+    def fenced(self, one: Range) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def sink_effects(
+    sink: Sink, group: str, may_process: Callable[[], bool]
+) -> SqlEffects | DeliveredEffects:
+    if isinstance(sink, SqlSink):
+        return SqlEffects(SinkDoor(sink, group), may_process)
+    return DeliveredEffects(sink)
+
+
+def _delivery(one: Range, count: Counted, changes: PartitionChanges) -> Delivery:
+    return Delivery(
+        partition=one.partition,
+        fence=one.fence,
+        from_offset=one.from_offset,
+        to_offset=count.end,
+        events=count.events,
+        changes=changes.changes,
+    )

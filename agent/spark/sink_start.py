@@ -1,0 +1,135 @@
+"""Where the tenure of a partition starts when a SQL sink keeps its offset (pipeline.md section 3).
+
+Runs in the planner process: opens the sink under each new fence, begins at the sink's offset, and
+brings Redis there by a commit without changes. A partition of which Redis is ahead of the sink is
+left out, and so is everything while the database is away; `troubles` says so to the driver.
+"""
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol, Self
+
+from pyspark import cloudpickle
+
+from agent.spark.sql_sink import Position, Sink, SinkDoor, SinkUnavailable, SqlSink
+from assignment.errors import Fenced
+from assignment.scripts import CommitAnswer, CommitRequest, Planned
+from assignment.types import Partition
+
+SINK_FILE, TROUBLES_FILE = "sink", "sink_troubles.json"
+LOOK_AGAIN_S = 2.0  # while something is wrong with the sink; a look is one query
+WHOLE_SINK = ""  # under this name: trouble with the database, not with one partition
+
+
+class Groups(Protocol):
+    """What is needed of the group's store."""
+
+    def commit(self, request: CommitRequest) -> CommitAnswer: ...
+
+
+def hand_over(sink: Sink | None, folder: Path) -> None:
+    """For the planner process, which shares nothing but the folder with the driver."""
+    if isinstance(sink, SqlSink):
+        (folder / SINK_FILE).write_bytes(cloudpickle.dumps(sink))  # type: ignore[no-untyped-call]
+
+
+def troubles(folder: Path) -> dict[str, str]:
+    """What keeps partitions from being planned: partition, or WHOLE_SINK, -> why."""
+    try:
+        found: dict[str, str] = json.loads((folder / TROUBLES_FILE).read_text())
+    except FileNotFoundError:
+        return {}
+    return found
+
+
+class SinkStart:
+    def __init__(
+        self,
+        door: SinkDoor,
+        groups: Groups,
+        member_id: str,
+        folder: Path,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._door = door
+        self._groups = groups
+        self._member_id = member_id
+        self._folder = folder
+        self._clock = clock
+        self._asked: tuple[int, frozenset[Planned]] | None = None
+        self._begun: list[Planned] = []
+        self._troubles: dict[str, str] = {}
+        self._look_again = 0.0
+
+    @classmethod
+    def handed_over(cls, folder: Path, groups: Groups, group: str, member_id: str) -> Self | None:
+        """None: this pipeline has no SQL sink."""
+        file = folder / SINK_FILE
+        if not file.exists():
+            return None
+        return cls(SinkDoor(cloudpickle.loads(file.read_bytes()), group), groups, member_id, folder)
+
+    def begin(self, planned: Sequence[Planned], finished: int) -> list[Planned]:
+        """Those that may be read, from the sink's offset on. The sink is asked once after each
+        finished batch, not while nothing happens. Raises StoreUnavailable.
+        """
+        asked = (finished, frozenset(planned))
+        if asked == self._asked and not (self._troubles and self._clock() >= self._look_again):
+            return self._begun
+        self._asked = None  # until this look is over
+        found: dict[str, str] = {}
+        try:
+            positions = self._door.positions() if planned else {}
+            begun = [b for p in planned if (b := self._begin(p, positions, found)) is not None]
+        except SinkUnavailable as error:
+            begun, found = [], {WHOLE_SINK: str(error)}
+        self._say(found)
+        self._asked, self._begun = asked, begun
+        self._look_again = self._clock() + LOOK_AGAIN_S
+        return begun
+
+    def _begin(
+        self, planned: Planned, positions: Mapping[Partition, Position], found: dict[str, str]
+    ) -> Planned | None:
+        name = str(planned.partition)
+        position = positions.get(planned.partition)
+        if position is None or position.fence != planned.fence:
+            try:
+                position = self._door.open(planned.partition, planned.fence)
+            except Fenced as error:
+                found[name] = str(error)
+                return None
+        if position.offset < planned.committed:
+            found[name] = (
+                f"{name} halted: Redis is at {planned.committed}, ahead of its sink at"
+                f" {position.offset}; was the sink restored from a copy?"
+            )
+            return None
+        if position.offset > planned.committed and not self._bring_redis(planned, position):
+            return None
+        return Planned(planned.partition, planned.fence, position.offset, position.events)
+
+    def _bring_redis(self, planned: Planned, position: Position) -> bool:
+        """Effects are in the sink and Redis does not know: a crash, or a Redis that lost writes."""
+        answer = self._groups.commit(
+            CommitRequest(
+                partition=planned.partition,
+                member_id=self._member_id,
+                fence=planned.fence,
+                from_offset=planned.committed,
+                to_offset=position.offset,
+                events=max(0, position.events - planned.total),
+                changelog=False,
+            )
+        )
+        return answer.applied
+
+    def _say(self, found: dict[str, str]) -> None:
+        if found == self._troubles:
+            return
+        self._troubles = found
+        fresh = self._folder / f"{TROUBLES_FILE}.fresh"
+        fresh.write_text(json.dumps(found))
+        fresh.rename(self._folder / TROUBLES_FILE)

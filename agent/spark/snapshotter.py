@@ -1,0 +1,81 @@
+"""Writes a partition's snapshot now and then, so that its changelog stays bounded.
+
+In a thread of its own, from one read transaction: the next batch does not wait for it.
+"""
+
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from agent.state import PartitionState, StateError, remove_snapshot, write_snapshot
+from agent.store import GroupStore, StoreUnavailable
+from assignment.errors import EvenkeelError
+from assignment.scripts import SnapshotResult
+from assignment.types import Partition
+
+SNAPSHOT_ENTRIES = 1_000  # of the changelog since the last one
+SNAPSHOT_BYTES = 32 * 2**20  # of packed changes since the last one
+_log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class _Since:
+    entries: int = 0
+    size: int = 0
+    ordered: bool = False
+
+
+class Snapshotter:
+    """Call it after each commit. `trim`: False in check runs, in which nothing is trimmed."""
+
+    def __init__(self, store: GroupStore, folder: str, trim: Callable[[], bool]) -> None:
+        self._store = store
+        self._folder = folder
+        self._trim = trim
+        self._since: dict[Partition, _Since] = {}
+        self._orders: queue.SimpleQueue[tuple[PartitionState, int]] = queue.SimpleQueue()
+        threading.Thread(target=self._run, name="snapshotter", daemon=True).start()
+
+    def __call__(self, state: PartitionState, fence: int, size: int) -> None:
+        since = self._since.setdefault(state.partition, _Since())
+        since.entries += 1
+        since.size += size
+        due = since.entries >= SNAPSHOT_ENTRIES or since.size >= SNAPSHOT_BYTES
+        if due and not since.ordered:
+            since.ordered = True
+            self._orders.put((state, fence))
+
+    def _run(self) -> None:
+        while True:
+            state, fence = self._orders.get()
+            since = self._since[state.partition]
+            try:
+                self.write(state, fence)
+                since.entries = since.size = 0
+            except (EvenkeelError, OSError, ValueError) as error:
+                # Tried again after as many entries; the changelog grows meanwhile, nothing is lost.
+                _log.warning("snapshot failed", partition=str(state.partition), why=str(error))
+                since.entries = since.size = 0
+            finally:
+                since.ordered = False
+
+    def write(self, state: PartitionState, fence: int) -> None:
+        """Writes, records, and removes the file before the one before. Raises StateError."""
+        before = self._store.read_snapshots(state.partition)
+        record = write_snapshot(state, self._folder, self._store.group, fence)
+        try:
+            result = self._store.snapshot(state.partition, record, trim=self._trim())
+        except StoreUnavailable:
+            return  # it may be recorded: the file must stay
+        if result is not SnapshotResult.DONE:
+            remove_snapshot(record.url)
+            return
+        _log.info("snapshot", partition=str(state.partition), offset=str(record.offset))
+        for older in before[1:]:
+            try:
+                remove_snapshot(older.url)
+            except StateError as error:
+                _log.warning("snapshot left behind", url=older.url, why=str(error))

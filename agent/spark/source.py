@@ -1,0 +1,368 @@
+"""The streaming source `evenkeel`: what this member owns, from the committed offset on.
+
+Spark's offset is the plan of one batch, {"n": 7, "p": {"3": [from, to, fence]}, "halt": a malformed
+event stops its partition, "tasks": how many Spark tasks read it}. The committed
+offsets in Redis are the truth; Spark's own start offset is ignored, so its checkpoint may vanish.
+Runs in three places: the planner process beside the driver, the driver, and Spark's tasks.
+"""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.types import StructType
+
+from agent.spark.decode import Decoder, RawEntry, batches
+from agent.spark.pipeline import PARTITION_COLUMN
+from agent.spark.shared import Shared
+from agent.spark.sink_start import SinkStart
+from agent.store import GroupStore, StoreUnavailable, Timeouts
+from agent.store.events import Bound, EventStore
+from assignment.errors import Fenced
+from assignment.scripts import DeadLetter, Planned
+from assignment.types import Offset, Partition
+
+FORMAT = "evenkeel"
+EVENTS_PER_RANGE_MIN = 1_000  # one point of a stream's index
+BATCH_BYTES_MAX = 64 * 2**20
+PROBE_ENTRIES = 1_000  # of a stream that no producer library counted, per partition and batch
+PROBE_STEPS_MAX = 8
+WAIT_PARTITIONS_MAX = 256  # more streams than this are polled, not waited for
+ONE_TASK_EVENTS = 20_000  # so few are faster in one task than with a shuffle between two
+IDLE_WAIT_MS = 100  # how long a planner with nothing to do waits; a revoke waits as long
+ROWS_PER_ARROW_BATCH = 10_000
+DEAD_PER_RANGE_MAX = 1_000  # a commit carries no more: the rest of the range is read again after it
+READ_TRIES = 20  # with TRY_AGAIN_S between them: as long as a Redis needs to come back
+TRY_AGAIN_S = 0.25
+
+
+class Range(NamedTuple):
+    """What one batch does of one partition: the entries in (from, to], owned under the fence."""
+
+    partition: Partition
+    from_offset: Offset
+    to_offset: Offset
+    fence: int
+
+    def name(self, batch: str) -> str:
+        """Under which its counts are stored: no other batch ever has it."""
+        return f"{batch} {self.partition} {self.fence} {self.from_offset} {self.to_offset}"
+
+
+class Counted(msgspec.Struct):
+    """What the task that read a range tells the driver, beside the events: how many it counted
+    (malformed ones too), how far it got, why it stopped before the end, and the malformed events.
+    """
+
+    events: int
+    to_offset: str
+    halted: str = ""
+    dead: list[tuple[str, str, int, bytes]] = []
+
+    @property
+    def end(self) -> Offset:
+        return Offset.parse(self.to_offset)
+
+    def dead_letters(self) -> list[DeadLetter]:
+        return [DeadLetter(*letter) for letter in self.dead]
+
+
+def batch_name(run: str, offset: Mapping[str, Any]) -> str:
+    return f"{run}/{offset['n']}"
+
+
+def plan_of(offset: Mapping[str, Any], stream: str) -> list[Range]:
+    """The ranges of Spark's offset."""
+    return [
+        Range(Partition(stream, int(n)), Offset.parse(start), Offset.parse(end), int(fence))
+        for n, (start, end, fence) in offset["p"].items()
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadTask(InputPartition):
+    """Everything that changes from batch to batch; one Spark task reads all its ranges."""
+
+    ranges: tuple[Range, ...]
+    batch: str  # the name of the batch, in every name under which its counts are stored
+    halt: bool  # stop a range at its first malformed event
+    number: int = 0
+
+    @property
+    def value(self) -> int:
+        return self.number
+
+
+class EvenkeelSource(DataSource):
+    """Options: redis_url, group, member, stream, folder (of `Shared`), run (a name that no query
+    had before), tasks (Spark tasks of a batch at most). The schema is the event's columns and
+    `partition`.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def streamReader(self, schema: StructType) -> "EvenkeelReader":
+        return EvenkeelReader(dict(self.options), schema)
+
+
+class EvenkeelReader(DataSourceStreamReader):
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self._options = dict(options)
+        self._stream = options["stream"]
+        self._schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
+        self._planner: Planner | None = None  # not pickled with anything open in it
+
+    def initialOffset(self) -> dict[str, Any]:
+        return {"n": 0, "p": {}}
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """The plan of the next batch, or `start` when there is nothing to do. The bounds of a batch
+        are its own: `limit` is always "all that is available".
+        """
+        if self._planner is None:
+            self._planner = Planner(self._options)
+        return self._planner.next_plan(int(start["n"]) + 1) or start
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Uses `end` only, so that a batch run again reads the same."""
+        if start == end:
+            return []
+        ranges = plan_of(end, self._stream)
+        count = min(int(end["tasks"]), len(ranges))
+        return [
+            ReadTask(
+                ranges=tuple(ranges[n::count]),
+                batch=batch_name(self._options["run"], end),
+                halt=bool(end["halt"]),
+                number=n,
+            )
+            for n in range(count)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, ReadTask)
+        return read_task(partition, self._options, self._schema)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_planner": None}
+
+
+class Planner:
+    """Decides what the next batch reads. Asked only when the batch before it is finished."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._member = options["member"]
+        self._tasks = int(options["tasks"])
+        self._groups = GroupStore.connect(options["redis_url"], options["group"])
+        self._events = EventStore.connect(options["redis_url"])
+        folder = Path(options["folder"])
+        self._shared = Shared(folder)
+        self._sink = SinkStart.handed_over(folder, self._groups, options["group"], self._member)
+        self._halt = False
+        self._totals: dict[Partition, tuple[Offset, int]] = {}  # events up to the last bound
+
+    def next_plan(self, number: int) -> dict[str, Any] | None:
+        """Spark's next offset; None when there is nothing to do, now or any more."""
+        ranges, events = self._next_ranges()
+        if not ranges:
+            return None
+        plan = {
+            "n": number,
+            "p": {
+                str(r.partition.number): [str(r.from_offset), str(r.to_offset), r.fence]
+                for r in ranges
+            },
+            "halt": self._halt,
+            "tasks": 1 if events is not None and events <= ONE_TASK_EVENTS else self._tasks,
+        }
+        self._shared.write_plan(number, plan)
+        return plan
+
+    def _next_ranges(self) -> tuple[list[Range], int | None]:
+        """What to read and how many events that is, if known; waits a little for something."""
+        self._shared.set("polls", self._shared.get("polls") + 1)
+        if self._must_not_plan():
+            return self._nothing()
+        try:
+            free = self._free()
+            bounded = self._bounded(free)
+            if bounded[0]:
+                return bounded
+            if not free or len(free) > WAIT_PARTITIONS_MAX:
+                return self._nothing()
+            self._events.wait([(p.partition, p.committed) for p in free], IDLE_WAIT_MS)
+            return ([], 0) if self._must_not_plan() else self._bounded(free)
+        except (StoreUnavailable, Fenced):
+            return self._nothing()
+
+    def _must_not_plan(self) -> bool:
+        if self._shared.get("stopping"):
+            return True
+        return time.monotonic_ns() // 1_000_000 >= self._shared.get("lease_end_ms")
+
+    def _nothing(self) -> tuple[list[Range], int | None]:
+        time.sleep(IDLE_WAIT_MS / 1000)
+        return [], 0
+
+    def _free(self) -> list[Planned]:
+        held_back, dead_letters = self._shared.held_back()
+        self._halt = dead_letters == "halt"
+        planned = self._groups.plan(self._member)
+        free = [p for p in planned if (str(p.partition), p.fence) not in held_back]
+        return self._sink.begin(free, self._shared.get("finished")) if self._sink else free
+
+    def _bounded(self, free: Sequence[Planned]) -> tuple[list[Range], int | None]:
+        if not free:
+            return [], 0
+        events_max = max(EVENTS_PER_RANGE_MIN, self._shared.get("events_max") // len(free))
+        bounds = self._events.bounds(
+            [(p.partition, p.committed) for p in free], events_max, BATCH_BYTES_MAX // len(free)
+        )
+        ranges: list[Range] = []
+        events: int | None = 0
+        for planned, bound in zip(free, bounds, strict=True):
+            end = bound.to_offset
+            if bound.probe and end == planned.committed:
+                end = self._probed(planned.partition, end, events_max)
+            if end > planned.committed:
+                ranges.append(Range(planned.partition, planned.committed, end, planned.fence))
+                counted = self._events_between(planned, bound)
+                events = None if events is None or counted is None else events + counted
+        return ranges, events
+
+    def _events_between(self, planned: Planned, bound: Bound) -> int | None:
+        """Events from the committed offset to the bound, when both ends were counted."""
+        before = self._totals.get(planned.partition)
+        if bound.total is None:
+            return None
+        self._totals[planned.partition] = (bound.to_offset, bound.total)
+        if before is None or before[0] != planned.committed:
+            return None
+        return bound.total - before[1]
+
+    def _probed(self, partition: Partition, start: Offset, events_max: int) -> Offset:
+        """A few steps over entries that are in no index, as one event each."""
+        end = start
+        for _ in range(max(1, min(PROBE_STEPS_MAX, events_max // PROBE_ENTRIES))):
+            further = self._events.probe(partition, end, PROBE_ENTRIES)
+            if further == end:
+                break
+            end = further
+        return end
+
+
+# --- in Spark's tasks
+
+
+def read_task(
+    task: ReadTask, options: Mapping[str, str], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """All events of the task's ranges, then what was counted: to Redis, for the driver."""
+    events = _event_store(options["redis_url"])
+    decoder = Decoder(schema.remove(schema.get_field_index(PARTITION_COLUMN)))
+    counted: dict[str, Counted] = {}
+    tables = (
+        _with_partition(table, one.partition, schema)
+        for one in task.ranges
+        for table in _read_range(events, decoder, one, task, counted)
+    )
+    yield from batches(tables, schema, ROWS_PER_ARROW_BATCH)
+    packed = {name: msgspec.msgpack.encode(value) for name, value in counted.items()}
+    _again(lambda: events.store_counts(options["group"], options["member"], packed))
+
+
+def _read_range(
+    events: EventStore, decoder: Decoder, one: Range, task: ReadTask, counted: dict[str, Counted]
+) -> Iterator[pa.Table]:
+    """The range's tables; leaves in `counted` what was counted under the range's name."""
+    total = Counted(0, str(one.from_offset))
+    counted[one.name(task.batch)] = total
+    dead_max = 0 if task.halt else DEAD_PER_RANGE_MAX
+    for chunk in _read_again(events, one):
+        decoded = decoder.decode(chunk)
+        kept = chunk
+        if len(total.dead) + len(decoded.dead) > dead_max:
+            room = dead_max - len(total.dead)
+            kept = _before_too_many(chunk, decoded.dead, room, at_least=0 if task.halt else 1)
+            if task.halt:
+                total.halted = f"{one.partition} halted at {_told(decoded.dead[0])}"
+            decoded = decoder.decode(kept)
+        total.events += decoded.events
+        total.dead += [(d.reason, d.entry_id, d.index, d.raw) for d in decoded.dead]
+        if kept:
+            total.to_offset = _id(kept[-1])
+        yield from decoded.tables
+        if len(kept) < len(chunk):
+            return
+    total.to_offset = str(one.to_offset)
+
+
+def _before_too_many(
+    chunk: Sequence[RawEntry], dead: Sequence[DeadLetter], room: int, at_least: int
+) -> Sequence[RawEntry]:
+    """The entries before the one with the malformed event that there is no room for."""
+    first_out = dead[room].entry_id
+    before = next(i for i, entry in enumerate(chunk) if _id(entry) == first_out)
+    return chunk[: max(before, at_least)]
+
+
+def _told(letter: DeadLetter) -> str:
+    return f"{letter.entry_id}: {letter.reason}"
+
+
+def _id(entry: RawEntry) -> str:
+    return str(entry[0].decode())
+
+
+def _with_partition(table: pa.Table, partition: Partition, schema: pa.Schema) -> pa.Table:
+    numbers = pa.repeat(pa.scalar(partition.number, pa.int32()), table.num_rows)
+    columns = [numbers if name == PARTITION_COLUMN else table.column(name) for name in schema.names]
+    return pa.table(columns, schema=schema)
+
+
+def _read_again(events: EventStore, one: Range) -> Iterator[Sequence[RawEntry]]:
+    """All chunks of the range; goes on where it was when Redis went away for a moment."""
+    start = one.from_offset
+    tries = 0
+    while True:
+        try:
+            for chunk in events.read(one.partition, start, one.to_offset):
+                yield chunk
+                start = Offset.parse(_id(chunk[-1]))
+                tries = 0
+            return
+        except StoreUnavailable:
+            tries += 1
+            if tries >= READ_TRIES:
+                raise
+            time.sleep(TRY_AGAIN_S)
+
+
+def _again(call: Any) -> None:
+    for _ in range(READ_TRIES - 1):
+        try:
+            call()
+        except StoreUnavailable:
+            time.sleep(TRY_AGAIN_S)
+        else:
+            return
+    call()
+
+
+_stores: dict[str, EventStore] = {}
+
+
+def _event_store(url: str) -> EventStore:
+    """One connection per worker process: workers are used again from batch to batch."""
+    if url not in _stores:
+        _stores[url] = EventStore.connect(url, Timeouts(answer_s=10.0))
+    return _stores[url]

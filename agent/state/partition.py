@@ -1,0 +1,247 @@
+"""One partition's state: key -> JSON value in one LMDB file, its offset in the same transaction.
+
+The file is written without fsync: it is a copy, and its name carries the machine's boot id, so that
+a copy which a power cut may have torn is never opened again.
+"""
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from enum import StrEnum
+from itertools import islice
+from pathlib import Path
+from typing import Any, Self
+
+import lmdb
+import msgspec
+
+from agent.state.errors import StateError
+from assignment.types import START, Offset, Partition
+from assignment.wire import ChangelogEntry, unpack_changes
+
+MAP_BYTES = 16 * 2**30  # address space kept per partition, not memory and not disk
+KEY_BYTES_MAX = 500  # LMDB holds keys up to 511 bytes; longer ones are stored under their hash
+CHUNK_KEYS = 50_000  # a restore of many keys must not hold them all in memory
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+_PLAIN, _HASHED, _META = b"k", b"h", b"m"
+_OFFSET, _TOTAL, _CHANGELOG_ID = b"moffset", b"mtotal", b"mchangelog"
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+
+class Applied(StrEnum):
+    """What became of one changelog entry: `gap` means that this copy does not lead there."""
+
+    APPLIED = "applied"
+    SKIPPED = "skipped"
+    GAP = "gap"
+
+
+class PartitionState:
+    """Open one per process and partition: LMDB does not allow a second one.
+
+    Many processes may read, one writes.
+    """
+
+    def __init__(self, environment: lmdb.Environment, path: Path, partition: Partition) -> None:
+        self._environment = environment
+        self.path = path
+        self.partition = partition
+        self._in_use = threading.Lock()
+
+    @classmethod
+    def open(cls, directory: str | Path, group: str, partition: Partition) -> Self:
+        """The copy under `directory`/group, empty at 0-0 when there is none. Raises StateError."""
+        folder = Path(directory) / group
+        path = folder / f"{partition}.{_boot()}.lmdb"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for older in folder.glob(f"{partition}.*.lmdb*"):
+                if not older.name.startswith(path.name):
+                    older.unlink(missing_ok=True)
+            environment = _environment(path)
+        except (lmdb.Error, OSError) as error:
+            raise StateError(
+                f"cannot open the state of {partition} in {folder}: {error}"
+            ) from error
+        return cls(environment, path, partition)
+
+    def close(self) -> None:
+        """Waits for a `reading` in another thread."""
+        with self._in_use:
+            self._environment.close()
+
+    @property
+    def offset(self) -> Offset:
+        text = self._meta(_OFFSET)
+        return Offset.parse(text) if text else START
+
+    @property
+    def total(self) -> int:
+        """Events applied in total, up to `offset`."""
+        return int(self._meta(_TOTAL) or 0)
+
+    @property
+    def changelog_id(self) -> str:
+        """An entry of the changelog: reading on after it misses nothing."""
+        return self._meta(_CHANGELOG_ID) or "0-0"
+
+    def get_many(self, keys: Iterable[str]) -> dict[str, Any]:
+        """key -> value of those that are there."""
+        with self.reading() as reading:
+            return reading.get_many(keys)
+
+    def apply(self, entry: ChangelogEntry) -> Applied:
+        """Takes over one entry by the rules of pipeline.md section 4. Raises StateError."""
+        return self.apply_changes(
+            entry.from_offset,
+            entry.to_offset,
+            lambda: unpack_changes(entry.changes),
+            total=entry.total,
+            changelog_id=entry.entry_id,
+        )
+
+    def apply_changes(
+        self,
+        from_offset: Offset,
+        to_offset: Offset,
+        changes: Mapping[str, Any] | Callable[[], Mapping[str, Any]],
+        *,
+        total: int,
+        changelog_id: str | None,
+    ) -> Applied:
+        """Effects of (from, to] and the offset in one transaction; a None value deletes its key."""
+        with self._write("apply a commit to") as transaction:
+            current = Offset.parse(bytes(transaction.get(_OFFSET, b"0-0")).decode())
+            if to_offset <= current:
+                return Applied.SKIPPED
+            if from_offset != current:
+                return Applied.GAP
+            _put_all(transaction, (changes() if callable(changes) else changes).items())
+            self._stand_at(transaction, to_offset, total, changelog_id)
+        return Applied.APPLIED
+
+    def replace(
+        self,
+        items: Iterable[tuple[str, Any]],
+        position: Callable[[], tuple[Offset, int, str]],
+    ) -> None:
+        """Throws the copy away and takes these items instead, all or nothing.
+
+        `position` is asked after the last item (that is when a snapshot knows that it was read
+        whole) and gives offset, total and changelog id.
+        """
+        with self._write("restore") as transaction:
+            transaction.drop(self._environment.open_db(None, transaction), delete=False)
+            _put_all(transaction, items)
+            offset, total, changelog_id = position()
+            self._stand_at(transaction, offset, total, changelog_id)
+
+    def clear(self) -> None:
+        """Empty, at offset 0-0."""
+        self.replace((), lambda: (START, 0, "0-0"))
+
+    @contextmanager
+    def reading(self) -> Iterator["Reading"]:
+        """Everything as it stands at one moment, whatever is written meanwhile."""
+        with self._in_use:
+            try:
+                transaction = self._environment.begin()
+            except lmdb.Error as error:
+                raise StateError(f"the state of {self.partition} is closed") from error
+            with transaction:
+                yield Reading(transaction)
+
+    def _meta(self, name: bytes) -> str:
+        with self._environment.begin() as transaction:
+            return bytes(transaction.get(name, b"")).decode()
+
+    @staticmethod
+    def _stand_at(
+        transaction: lmdb.Transaction, offset: Offset, total: int, changelog_id: str | None
+    ) -> None:
+        transaction.put(_OFFSET, str(offset).encode())
+        transaction.put(_TOTAL, str(total).encode())
+        if changelog_id is not None:
+            transaction.put(_CHANGELOG_ID, changelog_id.encode())
+
+    @contextmanager
+    def _write(self, what: str) -> Iterator[lmdb.Transaction]:
+        try:
+            with self._environment.begin(write=True) as transaction:
+                yield transaction
+        except lmdb.MapFullError as error:
+            raise StateError(
+                f"cannot {what} {self.partition}: its state is above {MAP_BYTES} bytes"
+            ) from error
+        except lmdb.Error as error:
+            full = "No space left" in str(error)
+            reason = f"no space left for {self.path}" if full else str(error)
+            raise StateError(f"cannot {what} the state of {self.partition}: {reason}") from error
+
+
+class Reading:
+    """One read transaction of a PartitionState."""
+
+    def __init__(self, transaction: lmdb.Transaction) -> None:
+        self._transaction = transaction
+        self.offset = Offset.parse(bytes(transaction.get(_OFFSET, b"0-0")).decode())
+        self.total = int(transaction.get(_TOTAL, b"0"))
+        self.changelog_id = bytes(transaction.get(_CHANGELOG_ID, b"0-0")).decode()
+
+    def get_many(self, keys: Iterable[str]) -> dict[str, Any]:
+        """key -> value of those that are there."""
+        wanted = sorted(map(_stored_key, keys))  # neighbours lie on the same page
+        found = self._transaction.cursor().getmulti(wanted)
+        return dict(_value(bytes(key), bytes(value)) for key, value in found)
+
+    def items(self) -> Iterator[tuple[str, Any]]:
+        for stored_key, stored in self._transaction.cursor():
+            if stored_key[:1] != _META:
+                yield _value(bytes(stored_key), bytes(stored))
+
+
+def _environment(path: Path) -> lmdb.Environment:
+    environment = lmdb.open(
+        str(path), subdir=False, map_size=MAP_BYTES, sync=False, metasync=False, readahead=False
+    )
+    environment.reader_check()  # places of readers that were killed
+    return environment
+
+
+def _boot() -> str:
+    return BOOT_ID.read_text().strip()[:8] if BOOT_ID.exists() else "noboot"
+
+
+def _stored_key(key: str) -> bytes:
+    text = key.encode()
+    if len(text) <= KEY_BYTES_MAX:
+        return _PLAIN + text
+    return _HASHED + hashlib.sha256(text).digest()
+
+
+def _put_all(transaction: lmdb.Transaction, items: Iterable[tuple[str, Any]]) -> None:
+    """In chunks, each in the order of its keys: that is a third of the time of one by one."""
+    remaining = iter(items)
+    while chunk := list(islice(remaining, CHUNK_KEYS)):
+        stored = []
+        for key, value in chunk:
+            stored_key = _stored_key(key)
+            if value is None:
+                transaction.delete(stored_key)
+            else:
+                hashed = stored_key[:1] == _HASHED
+                stored.append((stored_key, _encode([key, value] if hashed else value)))
+        stored.sort()
+        with transaction.cursor() as cursor:
+            cursor.putmulti(stored)
+
+
+def _value(stored_key: bytes, stored: bytes) -> tuple[str, Any]:
+    """(key, value) of one stored pair."""
+    value = _decode(stored)
+    if stored_key[:1] == _HASHED:
+        return value[0], value[1]
+    return stored_key[1:].decode(), value

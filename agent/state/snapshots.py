@@ -1,0 +1,184 @@
+"""Compacted snapshots of a partition's state: files in a folder or under any fsspec URL.
+
+Form: MAGIC; blocks of (length as 4 bytes big endian, zlib of a MessagePack array of [key, JSON
+value] pairs); a length of 0; a last line of JSON with partition, offset, total, changelog id,
+number of keys and the SHA-256 of all bytes before it.
+"""
+
+import errno
+import hashlib
+import secrets
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from agent.state.errors import SnapshotBroken, StateError
+from agent.state.partition import PartitionState
+from assignment.scripts import SnapshotRecord
+from assignment.types import Offset, Partition
+
+MAGIC = b"EVENKEEL SNAPSHOT 1\n"
+KEYS_PER_BLOCK = 10_000
+BLOCK_BYTES_MAX = 256 * 2**20  # a longer one is a broken file, not a block
+
+
+class _Footer(msgspec.Struct):
+    partition: str
+    offset: str
+    total: int
+    changelog_id: str
+    keys: int
+    sha256: str
+
+
+def write_snapshot(state: PartitionState, folder: str, group: str, fence: int) -> SnapshotRecord:
+    """Writes the state as it stands to a new file, whole or not at all. Raises StateError."""
+    with state.reading() as reading:
+        name = f"{reading.offset}-{fence}-{secrets.token_hex(4)}.snapshot"
+        url = "/".join((folder.rstrip("/"), group, str(state.partition), name))
+        try:
+            with _writing(url) as file:
+                keys, digest = _write_blocks(file, reading.items())
+                footer = _Footer(
+                    partition=str(state.partition),
+                    offset=str(reading.offset),
+                    total=reading.total,
+                    changelog_id=reading.changelog_id,
+                    keys=keys,
+                    sha256=digest,
+                )
+                file.write(msgspec.json.encode(footer))
+        except OSError as error:
+            full = "no space left" if error.errno == errno.ENOSPC else str(error)
+            raise StateError(f"cannot write the snapshot {url}: {full}") from error
+        return SnapshotRecord(
+            url=url,
+            offset=reading.offset,
+            changelog_id=reading.changelog_id,
+            total=reading.total,
+            fence=fence,
+        )
+
+
+def read_snapshot(state: PartitionState, snapshot: SnapshotRecord) -> None:
+    """Replaces the copy by the snapshot's content, or changes nothing and raises SnapshotBroken."""
+    try:
+        with _reading(snapshot.url) as file:
+            blocks = _Blocks(file, state.partition, snapshot)
+            state.replace(blocks.items(), blocks.position)
+    except (OSError, zlib.error, msgspec.MsgspecError, ValueError) as error:
+        raise SnapshotBroken(f"snapshot {snapshot.url} cannot be read: {error}") from error
+
+
+def remove_snapshot(url: str) -> None:
+    """No error when it is gone already. Raises StateError."""
+    try:
+        if "://" in url:
+            filesystem, path = _remote(url)
+            if filesystem.exists(path):
+                filesystem.rm(path)
+        else:
+            Path(url).unlink(missing_ok=True)
+    except OSError as error:
+        raise StateError(f"cannot remove the snapshot {url}: {error}") from error
+
+
+def _write_blocks(file: IO[bytes], items: Iterator[tuple[str, Any]]) -> tuple[int, str]:
+    """(number of keys, checksum of all that was written)."""
+    digest = hashlib.sha256()
+
+    def put(data: bytes) -> None:
+        digest.update(data)
+        file.write(data)
+
+    put(MAGIC)
+    keys = 0
+    while block := list(islice(items, KEYS_PER_BLOCK)):
+        packed = zlib.compress(msgspec.msgpack.encode(block), 1)
+        put(len(packed).to_bytes(4, "big"))
+        put(packed)
+        keys += len(block)
+    put(bytes(4))
+    return keys, digest.hexdigest()
+
+
+class _Blocks:
+    """Reads one file front to back; checks it against its footer and what was recorded."""
+
+    def __init__(self, file: IO[bytes], partition: Partition, snapshot: SnapshotRecord) -> None:
+        self._file = file
+        self._partition = partition
+        self._snapshot = snapshot
+        self._digest = hashlib.sha256()
+        self._keys = 0
+
+    def items(self) -> Iterator[tuple[str, Any]]:
+        if self._take(len(MAGIC)) != MAGIC:
+            raise SnapshotBroken(f"{self._snapshot.url} is not a snapshot")
+        while length := int.from_bytes(self._take(4), "big"):
+            if length > BLOCK_BYTES_MAX:
+                raise SnapshotBroken(f"snapshot {self._snapshot.url} has a block of {length} bytes")
+            block = msgspec.msgpack.decode(zlib.decompress(self._take(length)))
+            self._keys += len(block)
+            yield from block
+
+    def position(self) -> tuple[Offset, int, str]:
+        footer = msgspec.json.decode(self._file.read(), type=_Footer)
+        found = (footer.partition, footer.offset, footer.total, footer.keys, footer.sha256)
+        recorded = self._snapshot
+        expected = (
+            str(self._partition),
+            str(recorded.offset),
+            recorded.total,
+            self._keys,
+            self._digest.hexdigest(),
+        )
+        if found != expected:
+            raise SnapshotBroken(f"snapshot {recorded.url} holds {found}, recorded is {expected}")
+        return recorded.offset, recorded.total, footer.changelog_id
+
+    def _take(self, count: int) -> bytes:
+        data = self._file.read(count)
+        if len(data) != count:
+            raise SnapshotBroken(f"snapshot {self._snapshot.url} is cut short")
+        self._digest.update(data)
+        return data
+
+
+@contextmanager
+def _writing(url: str) -> Iterator[IO[bytes]]:
+    """A file that appears under its name only when it was written whole."""
+    if "://" in url:
+        filesystem, path = _remote(url)
+        filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
+        with filesystem.open(path, "wb") as file:  # recorded in Redis only after this succeeded
+            yield file
+        return
+    finished = Path(url)
+    finished.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = finished.with_suffix(".unfinished")
+    try:
+        with unfinished.open("wb") as file:
+            yield file
+        unfinished.rename(finished)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _reading(url: str) -> Any:
+    if "://" in url:
+        filesystem, path = _remote(url)
+        return filesystem.open(path, "rb")
+    return Path(url).open("rb")
+
+
+def _remote(url: str) -> tuple[Any, str]:
+    from fsspec.core import url_to_fs  # heavy, and not needed for a local folder
+
+    filesystem, path = url_to_fs(url)
+    return filesystem, str(path)

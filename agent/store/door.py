@@ -1,0 +1,220 @@
+"""The one way to Redis: scripts and reads, raw answers, errors by what can be done about them."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Protocol
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from agent.store.errors import InvalidInput, InvariantBroken, StoreUnavailable
+from assignment.lua import script
+from assignment.scripts import Arguments, Raw
+
+OLDEST = (6, 2)  # XTRIM MINID, SET PXAT
+CONNECTIONS_MAX = 32
+BLOCK_MAX_MS = 30_000  # a wait longer than this is asked again
+# Redis says so while it starts, fails over or is full: the same command may succeed later.
+PASSING = (
+    "LOADING",
+    "BUSY",
+    "READONLY",
+    "MISCONF",
+    "OOM",
+    "NOREPLICAS",
+    "MASTERDOWN",
+    "CLUSTERDOWN",
+    "TRYAGAIN",
+    "UNKILLABLE",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptCall:
+    name: str
+    keys: Sequence[str]
+    args: Arguments
+
+
+Command = tuple[str | bytes | int, ...]
+
+
+class Door(Protocol):
+    """What a store needs of Redis. tests/fakes.py has one without a server."""
+
+    def run(self, call: ScriptCall) -> Raw: ...
+
+    def run_many(self, calls: Sequence[ScriptCall]) -> list[Raw]:
+        """In their order, in one trip, not as one transaction."""
+        ...
+
+    def ask(self, *command: str | bytes | int) -> Raw: ...
+
+    def ask_together(self, commands: Sequence[Command]) -> list[Raw]:
+        """At one moment: nothing happens between them. All keys in one slot."""
+        ...
+
+    def wait(self, stream: str, after: str, timeout_ms: int, count: int) -> Raw:
+        """XREAD BLOCK: entries after an id, or None when none came in time."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """A renew must fail in time to be tried again within the lease."""
+
+    connect_s: float = 1.0
+    answer_s: float = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    version: tuple[int, ...]
+    run_id: str
+    appendonly: bool | None  # None: this Redis does not tell (CONFIG is not allowed)
+
+
+class RedisDoor:
+    """Safe for threads; makes its own connections after a fork. Nothing is retried here."""
+
+    def __init__(self, url: str, timeouts: Timeouts | None = None) -> None:
+        """Raises InvalidInput: not a URL of Redis. Does not connect yet."""
+        timeouts = timeouts or Timeouts()
+        self.address = shown(url)
+        self._client = self._client_of(url, timeouts.connect_s, timeouts.answer_s)
+        waiting_s = BLOCK_MAX_MS / 1000 + timeouts.answer_s
+        self._waiting = self._client_of(url, timeouts.connect_s, waiting_s)
+
+    def _client_of(self, url: str, connect_s: float, answer_s: float) -> Any:
+        try:
+            client = redis.Redis.from_url(
+                url,
+                protocol=2,
+                socket_connect_timeout=connect_s,
+                socket_timeout=answer_s,
+                retry=Retry(NoBackoff(), 0),  # only the caller knows how long it may try
+                max_connections=CONNECTIONS_MAX,
+                decode_responses=False,
+            )
+        except ValueError as error:
+            raise InvalidInput(f"{self.address!r} is not the URL of a Redis: {error}") from error
+        client.response_callbacks.clear()  # raw answers; a dict per stream entry costs three times
+        return client
+
+    def run(self, call: ScriptCall) -> Raw:
+        text, sha = _script(call.name)
+        rest = (len(call.keys), *call.keys, *call.args)
+        with self._reaching():
+            try:
+                return self._client.execute_command("EVALSHA", sha, *rest)
+            except redis.exceptions.NoScriptError:
+                return self._client.execute_command("EVAL", text, *rest)
+
+    def run_many(self, calls: Sequence[ScriptCall]) -> list[Raw]:
+        with self._reaching():
+            pipeline = self._client.pipeline(transaction=False)
+            for call in calls:
+                sha = _script(call.name)[1]
+                pipeline.execute_command("EVALSHA", sha, len(call.keys), *call.keys, *call.args)
+            answers: list[Raw] = pipeline.execute(raise_on_error=False)
+        for index, answer in enumerate(answers):
+            if isinstance(answer, redis.exceptions.NoScriptError):
+                answers[index] = self.run(calls[index])
+            elif isinstance(answer, Exception):
+                with self._reaching():
+                    raise answer
+        return answers
+
+    def ask(self, *command: str | bytes | int) -> Raw:
+        with self._reaching():
+            return self._client.execute_command(*command)
+
+    def ask_together(self, commands: Sequence[Command]) -> list[Raw]:
+        with self._reaching():
+            pipeline = self._client.pipeline(transaction=True)
+            for command in commands:
+                pipeline.execute_command(*command)
+            return list(pipeline.execute())
+
+    def wait(self, stream: str, after: str, timeout_ms: int, count: int) -> Raw:
+        block_ms = max(1, min(timeout_ms, BLOCK_MAX_MS))
+        with self._reaching():
+            answer = self._waiting.execute_command(
+                "XREAD", "COUNT", count, "BLOCK", block_ms, "STREAMS", stream, after
+            )
+        return answer[0][1] if answer else None
+
+    def server_facts(self) -> ServerFacts:
+        """Raises InvalidInput: older than 6.2."""
+        info = self.ask("INFO", "server")
+        fields = dict(line.split(":", 1) for line in info.decode().splitlines() if ":" in line)
+        version = fields.get("redis_version", "0")
+        numbers = tuple(int(part) for part in version.split(".") if part.isdecimal())
+        if numbers < OLDEST:
+            raise InvalidInput(
+                f"Redis at {self.address} is version {version}; Evenkeel needs 6.2 or later"
+            )
+        return ServerFacts(numbers, fields["run_id"], self._appendonly())
+
+    def _appendonly(self) -> bool | None:
+        try:
+            answer = self.ask("CONFIG", "GET", "appendonly")
+        except (InvalidInput, InvariantBroken):
+            return None  # a managed Redis hides its configuration
+        return bool(answer[1] == b"yes") if len(answer) == 2 else None
+
+    def close(self) -> None:
+        self._client.close()
+        self._waiting.close()
+
+    @contextmanager
+    def _reaching(self) -> Iterator[None]:
+        try:
+            yield
+        except (redis.AuthenticationError, redis.exceptions.AuthorizationError) as error:
+            raise InvalidInput(f"Redis at {self.address} refuses the login: {error}") from error
+        except redis.exceptions.NoPermissionError as error:
+            raise InvalidInput(f"Redis at {self.address} does not allow it: {error}") from error
+        except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
+            raise StoreUnavailable(f"Redis at {self.address} does not answer: {error}") from error
+        except redis.ResponseError as error:
+            if passing(error):
+                raise StoreUnavailable(f"Redis at {self.address} refuses: {error}") from error
+            if str(error).startswith("NOAUTH"):
+                raise InvalidInput(f"Redis at {self.address} wants a password") from error
+            raise InvariantBroken(f"Redis at {self.address} answered: {error}") from error
+        except redis.RedisError as error:
+            raise InvariantBroken(f"Redis at {self.address}: {error!r}") from error
+
+
+def shown(url: str) -> str:
+    """Without user, password and options, which may hold one too."""
+    rest = url.partition("://")[2] or url
+    return rest.partition("?")[0].rpartition("@")[2]
+
+
+def passing(error: Exception) -> bool:
+    kinds = (
+        redis.exceptions.ReadOnlyError,
+        redis.exceptions.OutOfMemoryError,
+        redis.exceptions.TryAgainError,
+        redis.exceptions.ClusterDownError,
+    )
+    return isinstance(error, kinds) or any(word in str(error)[:200] for word in PASSING)
+
+
+@cache
+def _script(name: str) -> tuple[str, str]:
+    text = script(name)
+    return text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+
+def pairs(flat: Sequence[Any]) -> Iterator[tuple[bytes, bytes]]:
+    """Names and values of a flat answer (HGETALL, the fields of an entry)."""
+    return zip(flat[::2], flat[1::2], strict=True)

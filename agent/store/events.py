@@ -1,0 +1,178 @@
+"""Events in Redis: appended by producers, bounded by a planner, read by Spark's tasks.
+
+Works on many partitions in one trip, unlike StreamStore. Knows entries and ids, not what is in
+them. Raises StoreUnavailable (ask again) as the other stores do.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+from agent.store.door import Door, RedisDoor, ScriptCall, Timeouts
+from assignment.errors import EvenkeelError
+from assignment.scripts import Arguments, Raw
+from assignment.types import Offset, Partition
+from assignment.wire import GroupKeys, StreamKeys
+
+FIRST_CHUNK_ENTRIES = 16  # tells how large entries are
+CHUNK_ENTRIES = 5_000  # of one XRANGE; of larger entries as many as fit in CHUNK_BYTES
+CHUNK_BYTES = 2 * 2**20
+COUNTS_EXPIRE_MS = 600_000  # longer than any batch may take
+POINTS_MAX = 512  # index points looked at for one bound: half a million events
+
+
+class AppendRefused(EvenkeelError):
+    """A batch before this one is missing in Redis: it lost writes, or two producers share an id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """What one XADD writes: a flat list of names and values, the events in it, its bytes."""
+
+    fields: tuple[bytes, ...]
+    events: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """One batch of a producer for one partition; `sequence` counts 1, 2, 3 ... per partition."""
+
+    partition: Partition
+    sequence: int
+    entries: Sequence[Packed]
+    note: str = ""  # kept beside the sequence, in the same step
+
+
+class Bound(NamedTuple):
+    """`to` = `from` when nothing is known above it; `probe`: uncounted entries may lie above."""
+
+    to_offset: Offset
+    probe: bool
+    total: int | None  # events of the partition up to `to`, where they are counted
+
+
+class Produced(NamedTuple):
+    """How far a producer has got in one partition."""
+
+    sequence: int
+    note: str
+
+
+RawEntry = Sequence[Raw]  # [id, [name, value, name, value ...]], all bytes
+
+
+class EventStore:
+    def __init__(self, door: Door) -> None:
+        self.door = door
+
+    @classmethod
+    def connect(cls, url: str, timeouts: Timeouts | None = None) -> Self:
+        """Raises InvalidInput: not a URL of Redis. Connects with the first call."""
+        return cls(RedisDoor(url, timeouts))
+
+    def close(self) -> None:
+        self.door.close()
+
+    # --- producers
+
+    def append(self, producer: str, batches: Sequence[Append]) -> list[bool]:
+        """Per batch, True when it was appended now, False when it was there already.
+
+        Raises AppendRefused. After StoreUnavailable ask again with the same batches.
+        """
+        calls = [
+            ScriptCall(
+                "append",
+                _keys(batch.partition),
+                [producer, str(batch.sequence), batch.note, *_arguments(batch.entries)],
+            )
+            for batch in batches
+        ]
+        answers = self.door.run_many(calls)
+        for batch, answer in zip(batches, answers, strict=True):
+            if answer[0] == b"gap":
+                raise AppendRefused(
+                    f"{batch.partition}: batch {batch.sequence} of producer {producer} does not"
+                    f" follow batch {answer[1].decode()}"
+                )
+        return [answer[0] == b"done" for answer in answers]
+
+    def produced(self, producer: str, partition: Partition) -> Produced:
+        stored = self.door.ask("HGET", _keys(partition)[1], f"p:{producer}") or b"0 0-0 "
+        sequence, _, rest = stored.decode().partition(" ")
+        return Produced(int(sequence), rest.partition(" ")[2])
+
+    # --- planner
+
+    def bounds(
+        self, starts: Sequence[tuple[Partition, Offset]], events_max: int, bytes_max: int
+    ) -> list[Bound]:
+        """How far a batch may read from each start within `events_max` and `bytes_max` each."""
+        limits = [str(events_max), str(bytes_max), str(POINTS_MAX)]
+        answers = self.door.run_many(
+            [ScriptCall("bound", _keys(p), [str(offset), *limits]) for p, offset in starts]
+        )
+        return [
+            Bound(Offset.parse(to.decode()), how == b"probe", int(total) if total else None)
+            for to, total, how in answers
+        ]
+
+    def probe(self, partition: Partition, after: Offset, entries_max: int) -> Offset:
+        """Id of the last of the next `entries_max` entries; `after` when there is none."""
+        raw = self.door.ask("XRANGE", _keys(partition)[0], f"({after}", "+", "COUNT", entries_max)
+        return _last(raw) if raw else after
+
+    def wait(self, ends: Sequence[tuple[Partition, Offset]], timeout_ms: int) -> None:
+        """Returns when an entry lies above one of the ends, at the latest after `timeout_ms`.
+
+        All streams in one call: a Redis Cluster refuses that.
+        """
+        keys = [_keys(partition)[0] for partition, _ in ends]
+        ids = [str(offset) for _, offset in ends]
+        self.door.ask("XREAD", "COUNT", 1, "BLOCK", timeout_ms, "STREAMS", *keys, *ids)
+
+    # --- tasks
+
+    def read(
+        self, partition: Partition, start: Offset, end: Offset
+    ) -> Iterator[Sequence[RawEntry]]:
+        """Entries in (start, end] in chunks, oldest first."""
+        key, count, after = _keys(partition)[0], FIRST_CHUNK_ENTRIES, start
+        while after < end:
+            chunk = self.door.ask("XRANGE", key, f"({after}", str(end), "COUNT", count)
+            if chunk:
+                yield chunk
+            if len(chunk) < count:
+                return
+            after = _last(chunk)
+            size = sum(len(value) for _, fields in chunk for value in fields)
+            count = max(1, min(CHUNK_ENTRIES, CHUNK_BYTES * len(chunk) // max(size, 1)))
+
+    def store_counts(self, group: str, member_id: str, counts: Mapping[str, bytes]) -> None:
+        """What a task counted while it read; the same task run again writes the same."""
+        key = GroupKeys(group).counts(member_id)
+        flat = [value for pair in counts.items() for value in pair]
+        self.door.ask_together((("HSET", key, *flat), ("PEXPIRE", key, COUNTS_EXPIRE_MS)))
+
+    def take_counts(self, group: str, member_id: str, names: Sequence[str]) -> dict[str, bytes]:
+        """What the tasks of a batch counted, by name; whatever else was there is forgotten."""
+        key = GroupKeys(group).counts(member_id)
+        values, _ = self.door.ask_together((("HMGET", key, *names), ("DEL", key)))
+        return {name: v for name, v in zip(names, values, strict=True) if v is not None}
+
+
+def _last(chunk: Sequence[RawEntry]) -> Offset:
+    return Offset.parse(chunk[-1][0].decode())
+
+
+def _keys(partition: Partition) -> tuple[str, str, str]:
+    keys, number = StreamKeys(partition.stream), partition.number
+    return keys.entries(number), keys.producers(number), keys.index(number)
+
+
+def _arguments(entries: Iterable[Packed]) -> Arguments:
+    arguments: Arguments = []
+    for entry in entries:
+        arguments += [str(entry.events), str(entry.size), str(len(entry.fields)), *entry.fields]
+    return arguments

@@ -1,0 +1,229 @@
+"""A group in Redis as agents and consumers use it: locks, fenced commits, targets, changelogs."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Self
+
+from agent.store.door import Door, RedisDoor, ScriptCall, ServerFacts, Timeouts, pairs
+from assignment import scripts
+from assignment.scripts import (
+    AcquireAnswer,
+    CommitAnswer,
+    CommitRequest,
+    Meta,
+    PartitionAnswer,
+    Planned,
+    Raw,
+    Refusal,
+    Renewed,
+    SnapshotRecord,
+    SnapshotResult,
+    StateChange,
+)
+from assignment.types import START, Claim, Held, Offset, Partition, TargetRow
+from assignment.wire import (
+    ChangelogPage,
+    ConsumerHealth,
+    GroupKeys,
+    parse_changelog,
+    parse_held,
+    parse_target,
+)
+
+ACQUIRE_AT_ONCE = 1_000  # one call blocks Redis for about 10 ms
+HINTS_MAX = 1_000  # the control stream keeps about as many
+
+
+@dataclass(frozen=True, slots=True)
+class MemberTarget:
+    """What Redis says at one moment. `row` None: no target was written for this member."""
+
+    meta: Meta
+    row: TargetRow | None
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """Something changed; `member_id` is "" when it concerns all."""
+
+    reason: str
+    epoch: int
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hints:
+    last_id: str  # where to go on
+    hints: tuple[Hint, ...]
+
+
+class GroupStore:
+    """Every method raises StoreUnavailable (ask again) and InvariantBroken (a bug); no exception of
+    the client leaves it.
+
+    A write whose reply was lost may be asked again with the same arguments: acquire, renew and
+    commit answer as before; release, set_state and snapshot answer "not done": read what is.
+    """
+
+    def __init__(self, door: Door, group: str) -> None:
+        self.door = door
+        self.group = group
+        self.keys = GroupKeys(group)
+
+    @classmethod
+    def connect(cls, url: str, group: str, timeouts: Timeouts | None = None) -> Self:
+        """Raises InvalidInput: not a URL of Redis. Connects with the first call."""
+        return cls(RedisDoor(url, timeouts), group)
+
+    def server_facts(self) -> ServerFacts:
+        """Raises InvalidInput: a Redis older than 6.2, or a wrong password."""
+        assert isinstance(self.door, RedisDoor)
+        return self.door.server_facts()
+
+    def close(self) -> None:
+        self.door.close()
+
+    # --- locks ------------------------------------------------------------------------------------
+
+    def acquire(
+        self,
+        member_id: str,
+        ttl_ms: int,
+        mode_epoch: int,
+        incarnation: int,
+        partitions: Sequence[Partition],
+    ) -> AcquireAnswer:
+        """One answer per partition, in their order; fewer when a refusal came between.
+
+        Raises Fenced.
+        """
+        answers: list[PartitionAnswer] = []
+        for first in range(0, len(partitions), ACQUIRE_AT_ONCE):
+            chunk = partitions[first : first + ACQUIRE_AT_ONCE]
+            args = scripts.acquire_args(member_id, ttl_ms, mode_epoch, incarnation, chunk)
+            answer = scripts.acquire_answer(self._run("acquire", args))
+            if isinstance(answer, Refusal):
+                return tuple(answers) or answer
+            answers += answer
+        return tuple(answers)
+
+    def renew(self, member_id: str, ttl_ms: int, claims: Iterable[Claim]) -> Renewed:
+        """All in one call; also a sign of life when there are none. Raises Fenced."""
+        args = scripts.renew_args(member_id, ttl_ms, claims)
+        return scripts.renew_answer(self._run("renew", args))
+
+    def release(self, member_id: str, claims: Iterable[Claim]) -> tuple[bool, ...]:
+        """False: it was not ours any more."""
+        args = scripts.release_args(member_id, claims)
+        return scripts.flags_answer(self._run("release", args))
+
+    def set_state(self, member_id: str, changes: Iterable[StateChange]) -> tuple[bool, ...]:
+        """False: its fence or state in Redis is another than expected."""
+        args = scripts.set_state_args(member_id, changes)
+        return scripts.flags_answer(self._run("set_state", args))
+
+    def owned(self, member_id: str) -> dict[Partition, Held]:
+        """What Redis keeps as held by this member; a lock that ran out stays in it until swept."""
+        flat = self.door.ask("HGETALL", self.keys.owned(member_id))
+        return {Partition.parse(p.decode()): parse_held(v.decode()) for p, v in pairs(flat)}
+
+    def target(self, member_id: str) -> MemberTarget:
+        """The group's epochs and settings with this member's row, as read at one moment."""
+        meta, row = self.door.ask_together(
+            (("HGETALL", self.keys.meta), ("HGET", self.keys.target, member_id))
+        )
+        return MemberTarget(scripts.read_meta(meta), parse_target(row.decode()) if row else None)
+
+    # --- batches ----------------------------------------------------------------------------------
+
+    def plan(self, member_id: str) -> tuple[Planned, ...]:
+        """What may be read now. Only when the batch before is finished: draining becomes drained.
+
+        Raises Fenced.
+        """
+        return scripts.plan_answer(self._run("plan", scripts.plan_args(member_id)))
+
+    def commit(self, request: CommitRequest) -> CommitAnswer:
+        return scripts.commit_answer(self._run("commit", scripts.commit_args(request)))
+
+    def commit_many(self, requests: Sequence[CommitRequest]) -> tuple[CommitAnswer, ...]:
+        """In one trip. Each stands for itself: one that is fenced does not hinder the others."""
+        calls = [self._call("commit", scripts.commit_args(r)) for r in requests]
+        return tuple(map(scripts.commit_answer, self.door.run_many(calls)))
+
+    def committed(self, partitions: Sequence[Partition]) -> dict[Partition, Offset]:
+        """START where nothing was committed yet."""
+        if not partitions:
+            return {}
+        values = self.door.ask("HMGET", self.keys.offsets, *map(str, partitions))
+        return {
+            p: Offset.parse(v.decode()) if v else START
+            for p, v in zip(partitions, values, strict=True)
+        }
+
+    def write_progress(self, member_id: str, health: ConsumerHealth) -> bool:
+        """False: it is no member (any more); nothing was written."""
+        values = ((f.name, getattr(health, f.name)) for f in fields(health))
+        args = scripts.progress_args(member_id, values)
+        return scripts.number_answer(self._run("progress", args)) == 1
+
+    def progress(self, member_id: str) -> ConsumerHealth | None:
+        """None: its consumer said nothing yet."""
+        flat = self.door.ask("HGETALL", self.keys.progress(member_id))
+        return _health({name.decode(): value.decode() for name, value in pairs(flat)})
+
+    # --- state ------------------------------------------------------------------------------------
+
+    def read_changelog(self, partition: Partition, after: str, count: int) -> ChangelogPage:
+        """At most `count` entries after that id, and the committed offset of the same moment."""
+        entries, committed = self.door.ask_together(
+            (
+                ("XRANGE", self.keys.changelog(partition), f"({after}", "+", "COUNT", count),
+                ("HGET", self.keys.offsets, str(partition)),
+            )
+        )
+        return ChangelogPage(
+            tuple(parse_changelog(i.decode(), dict(pairs(f))) for i, f in entries),
+            Offset.parse(committed.decode()) if committed else START,
+        )
+
+    def read_snapshots(self, partition: Partition) -> tuple[SnapshotRecord, ...]:
+        """The newest first, at most two."""
+        return scripts.read_snapshots(self.door.ask("HGET", self.keys.snapshots, str(partition)))
+
+    def snapshot(
+        self, partition: Partition, record: SnapshotRecord, *, trim: bool
+    ) -> SnapshotResult:
+        """Records a written file. Trims the changelog only up to the record before it."""
+        args = scripts.snapshot_args(partition, record, trim=trim)
+        return scripts.snapshot_answer(self._run("snapshot", args))
+
+    # --- hints ------------------------------------------------------------------------------------
+
+    def last_hint_id(self) -> str:
+        entries = self.door.ask("XREVRANGE", self.keys.control, "+", "-", "COUNT", 1)
+        return str(entries[0][0].decode()) if entries else "0-0"
+
+    def wait_hints(self, after: str, timeout_ms: int) -> Hints:
+        """Waits for hints after that id; none when none came in time."""
+        entries = self.door.wait(self.keys.control, after, timeout_ms, HINTS_MAX) or []
+        hints = tuple(_hint(dict(pairs(flat))) for _, flat in entries)
+        return Hints(entries[-1][0].decode() if entries else after, hints)
+
+    def _run(self, name: str, args: scripts.Arguments) -> Raw:
+        return self.door.run(self._call(name, args))
+
+    def _call(self, name: str, args: scripts.Arguments) -> ScriptCall:
+        return ScriptCall(name, (self.keys.meta,), args)
+
+
+def _hint(values: Mapping[bytes, bytes]) -> Hint:
+    return Hint(values[b"reason"].decode(), int(values[b"epoch"]), values[b"member"].decode())
+
+
+def _health(values: Mapping[str, str]) -> ConsumerHealth | None:
+    if not values:
+        return None
+    return ConsumerHealth(
+        **{f.name: f.type(values[f.name]) for f in fields(ConsumerHealth) if f.name in values}  # type: ignore[operator]
+    )

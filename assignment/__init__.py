@@ -1,0 +1,1 @@
+"""Pure core: strategies, coordination decisions, metrics, the contract of agent and dashboard."""

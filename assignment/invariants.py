@@ -1,0 +1,126 @@
+"""What must hold in every group at every moment; asked by tests, simulation and the coordinator.
+
+Everything found is named at once, in one InvariantBroken.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from assignment.errors import InvariantBroken
+from assignment.group import settings_of
+from assignment.scripts import GroupRead
+from assignment.types import INCARNATION_STEP, Partition
+
+
+def check(view: GroupRead) -> None:
+    """One moment: one owner each, locks as granted, the target complete."""
+    _raise_if(
+        [
+            *_lock_faults(view),
+            *_fence_faults(view),
+            *_report_faults(view),
+            *_target_faults(view),
+            *_member_faults(view),
+        ]
+    )
+
+
+def check_step(before: GroupRead, after: GroupRead) -> None:
+    """Two moments of one Redis: epochs and fences never fall, and a fence never changes hands.
+
+    Not to be asked across a wiped Redis.
+    """
+    _raise_if([*_epoch_steps(before, after), *_grant_steps(before, after)])
+
+
+def _raise_if(faults: list[str]) -> None:
+    if faults:
+        raise InvariantBroken("; ".join(faults))
+
+
+def _lock_faults(view: GroupRead) -> Iterator[str]:
+    for partition, lock in view.locks.items():
+        grant = view.grants.get(partition)
+        if grant is None:
+            yield f"{partition} is locked by {lock.member_id} and was never granted"
+        elif (grant.member_id, grant.fence) != (lock.member_id, lock.fence):
+            yield (
+                f"{partition} is locked by {lock.member_id}/{lock.fence},"
+                f" last granted to {grant.member_id}/{grant.fence}"
+            )
+        elif grant.ended is not None:
+            yield f"{partition} is locked by {lock.member_id} after its grant was {grant.ended}"
+        if lock.member_id not in view.members:
+            yield f"{partition} is locked by {lock.member_id}, who is no member"
+
+
+def _fence_faults(view: GroupRead) -> Iterator[str]:
+    for partition, grant in view.grants.items():
+        if grant.fence // INCARNATION_STEP > view.meta.incarnation:
+            yield (
+                f"{partition} was granted under fence {grant.fence},"
+                f" above incarnation {view.meta.incarnation}"
+            )
+
+
+def _report_faults(view: GroupRead) -> Iterator[str]:
+    """A report may be old, but never ahead of the grants, and never another member's fence.
+
+    Of an incarnation before this one the grants may be what a Redis lost.
+    """
+    for member, report in view.reports.items():
+        for partition, held in report.owned.items():
+            grant = view.grants.get(partition)
+            last = grant.fence if grant else 0
+            current = held.fence // INCARNATION_STEP == view.meta.incarnation
+            if held.fence > last and current:
+                yield f"{member} reports {partition} under {held.fence}, last granted is {last}"
+            elif grant and held.fence == last and grant.member_id != member:
+                yield f"{member} reports {partition} under {last}, {grant.member_id}'s fence"
+
+
+def _target_faults(view: GroupRead) -> Iterator[str]:
+    meta = view.meta
+    if meta.target_epoch > meta.group_epoch:
+        yield f"target_epoch {meta.target_epoch} is above group_epoch {meta.group_epoch}"
+    owners: dict[Partition, str] = {}
+    for member, row in sorted(view.target.items()):
+        if row.target_epoch != meta.target_epoch:
+            yield f"the row of {member} is of epoch {row.target_epoch}, not {meta.target_epoch}"
+        for partition in sorted(row.active):
+            if partition in owners:
+                yield f"the target gives {partition} to {owners[partition]} and {member}"
+            owners[partition] = member
+    if owners and meta.target_epoch == meta.group_epoch:
+        existing = set(settings_of(view).all_partitions())
+        yield from (f"the target leaves {p} out" for p in sorted(existing - owners.keys()))
+        yield from (f"the target gives {p}, which is not" for p in sorted(owners.keys() - existing))
+
+
+def _member_faults(view: GroupRead) -> Iterator[str]:
+    for member in sorted(view.members.keys() ^ view.beats.keys()):
+        where = "no beat" if member in view.members else "a beat and is no member"
+        yield f"{member} has {where}"
+    rows: Mapping[str, object]
+    for name, rows in (("target", view.target), ("reports", view.reports), ("asked", view.asked)):
+        for member in sorted(rows.keys() - view.members.keys()):
+            yield f"{member} has a row in {name} and is no member"
+
+
+def _epoch_steps(before: GroupRead, after: GroupRead) -> Iterator[str]:
+    for name in ("group_epoch", "target_epoch", "mode_epoch", "coordinator_epoch", "incarnation"):
+        old, new = getattr(before.meta, name), getattr(after.meta, name)
+        if new < old:
+            yield f"{name} fell from {old} to {new}"
+
+
+def _grant_steps(before: GroupRead, after: GroupRead) -> Iterator[str]:
+    for partition, old in before.grants.items():
+        new = after.grants.get(partition)
+        if new is None:
+            yield f"the grant of {partition} is gone"
+        elif new.fence < old.fence:
+            yield f"the fence of {partition} fell from {old.fence} to {new.fence}"
+        elif new.fence == old.fence and new.member_id != old.member_id:
+            yield f"fence {new.fence} of {partition} went from {old.member_id} to {new.member_id}"
+        elif new.fence == old.fence and old.ended is not None and new.ended is None:
+            yield f"the ended grant {new.fence} of {partition} lives again"

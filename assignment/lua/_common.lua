@@ -1,0 +1,95 @@
+-- Put before every script of a group. KEYS[1] is always the group's meta key; all other keys share its slot.
+local prefix = string.sub(KEYS[1], 1, -5)
+local EVENTS_MAX = 1000000
+local CONTROL_MAX = 1000
+local REFUSED_MAX = 10000
+
+local function key(name) return prefix .. name end
+
+local function text(number) return string.format('%.0f', number) end
+
+local function now_ms()
+  local time = redis.call('TIME')
+  return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+end
+
+local function run_id()
+  return string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
+end
+
+local function record(kind, partition, member, fence, at_ms)
+  local seq = redis.call('HINCRBY', KEYS[1], 'event_seq', 1)
+  redis.call('XADD', key('events'), 'MAXLEN', '~', EVENTS_MAX, '*', 'seq', seq, 'type', kind,
+    'partition', partition, 'member', member, 'fence', fence, 'at_ms', text(at_ms))
+end
+
+local function hint(reason, member)
+  redis.call('XADD', key('control'), 'MAXLEN', '~', CONTROL_MAX, '*', 'reason', reason,
+    'epoch', redis.call('HGET', KEYS[1], 'group_epoch') or '0', 'member', member)
+end
+
+local function group_changed(reason, member)
+  redis.call('HINCRBY', KEYS[1], 'group_epoch', 1)
+  hint(reason, member)
+end
+
+-- A grant is the text "fence member until_ms ended"; ended is -, released or expired.
+local function grant_of(partition)
+  local value = redis.call('HGET', key('grants'), partition)
+  if not value then return nil end
+  local fence, member, until_ms, ended = string.match(value, '^(%d+) (%S+) (%d+) (%S+)$')
+  return {fence = fence, member = member, until_ms = tonumber(until_ms), ended = ended}
+end
+
+local function store_grant(partition, grant)
+  redis.call('HSET', key('grants'), partition, grant.fence .. ' ' .. grant.member .. ' '
+    .. text(grant.until_ms) .. ' ' .. grant.ended)
+end
+
+-- What a consumer may read: partition -> "fence state" in owned:<member>; forgotten only with its fence.
+local function forget_owned(partition, grant)
+  local owned = redis.call('HGET', key('owned:' .. grant.member), partition)
+  if owned and string.match(owned, '^(%d+) ') == grant.fence then
+    redis.call('HDEL', key('owned:' .. grant.member), partition)
+  end
+end
+
+-- The lock ends at until_ms to the millisecond: the history is exact without asking for the time left.
+local function set_lock(partition, member, fence, until_ms)
+  redis.call('SET', key('lock:' .. partition), member .. '/' .. fence, 'PXAT', text(until_ms))
+  store_grant(partition, {fence = fence, member = member, until_ms = until_ms, ended = '-'})
+end
+
+local function holds(partition, member, fence)
+  return redis.call('GET', key('lock:' .. partition)) == member .. '/' .. fence
+end
+
+local function end_grant(partition, grant, kind, at_ms)
+  grant.ended = kind
+  grant.until_ms = at_ms
+  store_grant(partition, grant)
+  forget_owned(partition, grant)
+  record(kind, partition, grant.member, grant.fence, at_ms)
+end
+
+-- Every way out of a group: its locks end (a live one now, a lost one when it ran out), its rows go.
+local function remove_member(member, kind, reason)
+  local now = now_ms()
+  for _, partition in ipairs(redis.call('HKEYS', key('owned:' .. member))) do
+    local grant = grant_of(partition)
+    if grant and grant.member == member and grant.ended == '-' then
+      if holds(partition, member, grant.fence) then
+        redis.call('DEL', key('lock:' .. partition))
+        end_grant(partition, grant, kind, now)
+      else
+        end_grant(partition, grant, 'expired', math.min(grant.until_ms, now))
+      end
+    end
+  end
+  redis.call('DEL', key('owned:' .. member), key('progress:' .. member))
+  for _, name in ipairs({'members', 'reports', 'asked', 'target'}) do
+    redis.call('HDEL', key(name), member)
+  end
+  redis.call('ZREM', key('beats'), member)
+  group_changed(reason, member)
+end

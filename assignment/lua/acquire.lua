@@ -1,0 +1,62 @@
+-- ARGV: member, ttl_ms, mode_epoch, incarnation, partition ...
+-- Answers {'fenced'}, {'mode'}, {'no_incarnation'}, or {'ok', {partition, answer, ...} ...} with answer
+-- 'granted' fence state | 'held' holder left_ms | 'not_target'.
+local member, ttl_ms = ARGV[1], tonumber(ARGV[2])
+if redis.call('HEXISTS', key('members'), member) == 0 then return {'fenced'} end
+local meta = redis.call('HMGET', KEYS[1], 'mode_epoch', 'incarnation', 'run_id', 'coordination')
+if meta[1] ~= ARGV[3] then return {'mode'} end
+-- This connection's run: a Redis that was started anew may have lost grants, so it grants nothing yet.
+if not meta[2] or meta[2] ~= ARGV[4] or meta[3] ~= run_id() then return {'no_incarnation'} end
+
+local everything = meta[4] ~= 'server'
+local allowed = {}
+local row = not everything and redis.call('HGET', key('target'), member)
+if row then
+  for _, partition in ipairs(cjson.decode(row)['active']) do allowed[partition] = true end
+end
+
+local now = now_ms()
+local lowest = tonumber(meta[2]) * 4294967296
+local owned = key('owned:' .. member)
+
+-- Asked again after a lost reply: the same fence, and a whole lease from now, as the asker counts it.
+local function grant_again(partition, fence)
+  set_lock(partition, member, fence, now + ttl_ms)
+  local held, state = string.match(redis.call('HGET', owned, partition) or '', '^(%d+) (%S+)$')
+  if held ~= fence then
+    state = 'restoring'
+    redis.call('HSET', owned, partition, fence .. ' ' .. state)
+  end
+  return {partition, 'granted', fence, state}
+end
+
+local function grant_new(partition)
+  local before = grant_of(partition)
+  if before and before.ended == '-' then
+    end_grant(partition, before, 'expired', math.min(before.until_ms, now))
+  end
+  local fence = text(math.max(before and tonumber(before.fence) or 0, lowest) + 1)
+  set_lock(partition, member, fence, now + ttl_ms)
+  redis.call('HSET', owned, partition, fence .. ' restoring')
+  redis.call('HSET', key('since'), partition, fence .. ' ' .. text(now))
+  record('acquired', partition, member, fence, now)
+  return {partition, 'granted', fence, 'restoring'}
+end
+
+local answers = {'ok'}
+for i = 5, #ARGV do
+  local partition = ARGV[i]
+  local holder, fence = string.match(redis.call('GET', key('lock:' .. partition)) or '', '^(.*)/(%d+)$')
+  local answer
+  if not everything and not allowed[partition] then
+    answer = {partition, 'not_target'}
+  elseif not holder then
+    answer = grant_new(partition)
+  elseif holder == member then
+    answer = grant_again(partition, fence)
+  else
+    answer = {partition, 'held', holder, text(math.max(redis.call('PTTL', key('lock:' .. partition)), 0))}
+  end
+  answers[#answers + 1] = answer
+end
+return answers

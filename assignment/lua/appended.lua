@@ -1,0 +1,14 @@
+-- How many events one partition's stream ever got. KEYS: entries, producers, both in its slot. Answers
+-- {events that the producer library counted, entries that it counted, entries ever added or ''}. In here,
+-- because XINFO answers with two whole entries besides.
+local counted = redis.call('HMGET', KEYS[2], ':events', ':entries')
+local added = ''
+if redis.call('EXISTS', KEYS[1]) == 0 then
+  added = counted[2] or '0'
+else
+  local info = redis.call('XINFO', 'STREAM', KEYS[1])
+  for i = 1, #info, 2 do
+    if info[i] == 'entries-added' then added = string.format('%.0f', info[i + 1]) end
+  end
+end
+return {counted[1] or '0', counted[2] or '0', added}

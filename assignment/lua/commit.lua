@@ -1,0 +1,37 @@
+-- The fenced commit. ARGV: partition, member, fence, from, to, events in (from, to] (malformed ones too),
+-- base (events applied when there is no offset yet), write a changelog entry ('1'/'0'), packed changes,
+-- packed event ids ('' = none), dead letters: reason, entry id, index, raw ...
+-- Answers {'done' | 'already', committed offset, changelog id or ''}, {'moved', committed offset} or
+-- {'fenced', last granted fence}.
+local partition, member, fence, from, to = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local grant = grant_of(partition)
+if not grant or grant.fence ~= fence then
+  redis.call('HINCRBY', KEYS[1], 'refused_commits', 1)
+  if redis.call('HLEN', key('refused')) >= REFUSED_MAX then redis.call('DEL', key('refused')) end
+  if redis.call('HINCRBY', key('refused'), partition .. ' ' .. fence, 1) == 1 then
+    record('fenced', partition, member, fence, now_ms())
+  end
+  return {'fenced', grant and grant.fence or '0'}
+end
+local committed = redis.call('HGET', key('offsets'), partition)
+local changelog = key('changelog:' .. partition)
+if (committed or '0-0') ~= from then
+  if committed ~= to then return {'moved', committed or '0-0'} end
+  local last = redis.call('XREVRANGE', changelog, '+', '-', 'COUNT', 1)[1]
+  return {'already', committed, ARGV[8] == '1' and last and last[1] or ''}
+end
+local applied = committed and redis.call('HGET', key('applied'), partition)
+local base = applied and string.match(applied, '^(%d+) ') or ARGV[7]
+local total = text(tonumber(base) + tonumber(ARGV[6]))
+local entry = ''
+if ARGV[8] == '1' then
+  entry = redis.call('XADD', changelog, '*', 'from', from, 'to', to, 'fence', fence,
+    'total', total, 'events', ARGV[6], 'changes', ARGV[9], 'ids', ARGV[10])
+end
+redis.call('HSET', key('offsets'), partition, to)
+redis.call('HSET', key('applied'), partition, total .. ' ' .. text(now_ms()))
+for i = 11, #ARGV, 4 do
+  redis.call('XADD', key('dead:' .. partition), 'MAXLEN', '~', 100000, '*', 'reason', ARGV[i],
+    'entry', ARGV[i + 1], 'index', ARGV[i + 2], 'raw', ARGV[i + 3], 'fence', fence)
+end
+return {'done', to, entry}

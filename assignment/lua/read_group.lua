@@ -1,0 +1,36 @@
+-- Everything a coordinator decides from, at one moment. ARGV: purpose ('plan' takes a new coordinator_epoch
+-- first, 'tick' stores the time of the tick, 'look' changes nothing), session_timeout_ms (for 'tick').
+-- Answers {now_ms, run_id, meta, members, beats, reports, asked, target, grants, locks (partition,
+-- "member/fence" ...; they end at the grant's until_ms), offsets, applied, snapshots}, each as flat name,
+-- value lists.
+local TICK_AWAY_MS = 3000
+local LOCKS_AT_ONCE = 1000 -- unpack has a limit of about 8,000
+local now, run = now_ms(), run_id()
+if ARGV[1] == 'plan' then
+  redis.call('HINCRBY', KEYS[1], 'coordinator_epoch', 1)
+elseif ARGV[1] == 'tick' then
+  local meta = redis.call('HMGET', KEYS[1], 'tick_ms', 'run_id')
+  if not meta[1] or now - tonumber(meta[1]) > TICK_AWAY_MS or meta[2] ~= run then
+    redis.call('HSET', KEYS[1], 'quiet_until_ms', text(now + tonumber(ARGV[2])))
+  end
+  redis.call('HSET', KEYS[1], 'tick_ms', text(now))
+end
+local grants = redis.call('HGETALL', key('grants'))
+local locks = {}
+for first = 1, #grants, 2 * LOCKS_AT_ONCE do
+  local names = {}
+  for i = first, math.min(first + 2 * LOCKS_AT_ONCE, #grants) - 1, 2 do
+    names[#names + 1] = key('lock:' .. grants[i])
+  end
+  for n, lock in ipairs(redis.call('MGET', unpack(names))) do
+    if lock then
+      locks[#locks + 1] = grants[first + 2 * (n - 1)]
+      locks[#locks + 1] = lock
+    end
+  end
+end
+return {text(now), run, redis.call('HGETALL', KEYS[1]), redis.call('HGETALL', key('members')),
+  redis.call('ZRANGE', key('beats'), 0, -1, 'WITHSCORES'), redis.call('HGETALL', key('reports')),
+  redis.call('HGETALL', key('asked')), redis.call('HGETALL', key('target')), grants, locks,
+  redis.call('HGETALL', key('offsets')), redis.call('HGETALL', key('applied')),
+  redis.call('HGETALL', key('snapshots'))}

@@ -1,0 +1,16 @@
+-- ARGV: member, then partition, fence, ... Answers per partition 1 (released now) or 0 (was not ours any more).
+local member = ARGV[1]
+local now = now_ms()
+local answers, released = {}, false
+for i = 2, #ARGV, 2 do
+  local partition, fence = ARGV[i], ARGV[i + 1]
+  local held = holds(partition, member, fence)
+  if held then
+    redis.call('DEL', key('lock:' .. partition))
+    end_grant(partition, {fence = fence, member = member}, 'released', now)
+    released = true
+  end
+  answers[#answers + 1] = held and 1 or 0
+end
+if released then hint('released', member) end
+return answers

@@ -1,0 +1,30 @@
+-- ARGV: member, ttl_ms, then partition, fence, ... (may be none). Answers {'fenced'} and touches nothing when
+-- it is not a member, else {'ok', incarnation, target_epoch, mode_epoch, 1 or 0 per partition ...}.
+local AT_ONCE = 1000 -- unpack has a limit of about 8,000
+local member, now = ARGV[1], now_ms()
+local until_ms = text(now + tonumber(ARGV[2]))
+if redis.call('HEXISTS', key('members'), member) == 0 then return {'fenced'} end
+redis.call('ZADD', key('beats'), text(now), member)
+local meta = redis.call('HMGET', KEYS[1], 'incarnation', 'target_epoch', 'mode_epoch')
+local answers = {'ok', meta[1] or '0', meta[2] or '0', meta[3] or '0'}
+
+-- The same as set_lock for each that is still held; the calls around it are shared, since this is what a
+-- group does all day.
+local function renew(first, last)
+  local names, grants = {}, {}
+  for i = first, last, 2 do names[#names + 1] = key('lock:' .. ARGV[i]) end
+  for n, lock in ipairs(redis.call('MGET', unpack(names))) do
+    local partition, fence = ARGV[first + 2 * n - 2], ARGV[first + 2 * n - 1]
+    local held = lock == member .. '/' .. fence
+    if held then
+      redis.call('SET', names[n], lock, 'PXAT', until_ms)
+      grants[#grants + 1] = partition
+      grants[#grants + 1] = fence .. ' ' .. member .. ' ' .. until_ms .. ' -'
+    end
+    answers[#answers + 1] = held and 1 or 0
+  end
+  if #grants > 0 then redis.call('HSET', key('grants'), unpack(grants)) end
+end
+
+for first = 3, #ARGV, 2 * AT_ONCE do renew(first, math.min(first + 2 * AT_ONCE, #ARGV + 1) - 1) end
+return answers

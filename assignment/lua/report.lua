@@ -1,0 +1,54 @@
+-- A heartbeat. ARGV: member, secret (hex SHA-256), number of its last complete report, sequence (grows with
+-- every heartbeat of that process), kind ('complete' or 'changes'), payload (JSON), able ('1'/'0'), leaving
+-- ('1'/'0'), incarnation and target_epoch that the agent has stored.
+-- Answers {'fenced'} and touches nothing when it is not a member, {'late'} when a newer one was here (a sign
+-- of life all the same), else {'ok', incarnation, mode_epoch, group_epoch, target_epoch, settings_epoch,
+-- wants a complete report '1'/'0', target row or '', replan '1'/'0'}.
+local member = ARGV[1]
+local stored = redis.call('HGET', key('members'), member)
+if not stored then return {'fenced'} end
+local row = cjson.decode(stored)
+if row['secret'] ~= ARGV[2] then return {'fenced'} end
+local now = now_ms()
+redis.call('ZADD', key('beats'), now, member)
+
+-- reports[member] is the text "number sequence at_ms length <complete><changes>"; an older sequence (a
+-- request that was late or sent twice) never replaces a newer one.
+local wants = '0'
+local number, sequence, length, rest =
+  string.match(redis.call('HGET', key('reports'), member) or '', '^(%d+) (%d+) %d+ (%d+) (.*)$')
+local function store(complete, changes)
+  redis.call('HSET', key('reports'), member,
+    ARGV[3] .. ' ' .. ARGV[4] .. ' ' .. text(now) .. ' ' .. #complete .. ' ' .. complete .. changes)
+end
+if sequence and tonumber(sequence) >= tonumber(ARGV[4]) then
+  return {'late'}
+elseif ARGV[5] == 'complete' then
+  store(ARGV[6], '{}')
+  redis.call('HDEL', key('asked'), member)
+elseif number == ARGV[3] then
+  store(string.sub(rest, 1, tonumber(length)), ARGV[6])
+else
+  wants = '1'
+  redis.call('HSETNX', key('asked'), member, text(now))
+end
+
+local able, leaving = ARGV[7] == '1', ARGV[8] == '1'
+local replan = '0'
+if row['able'] ~= able or (row['leaving'] or false) ~= leaving then
+  if able and not row['able'] then row['able_at_ms'] = now end
+  row['able'] = able
+  row['leaving'] = leaving
+  redis.call('HSET', key('members'), member, cjson.encode(row))
+  group_changed(leaving and 'leaving' or able and 'able' or 'not able', member)
+  replan = '1'
+end
+
+local meta = redis.call('HMGET', KEYS[1], 'incarnation', 'mode_epoch', 'group_epoch', 'target_epoch',
+  'settings_epoch')
+local target = ''
+if meta[1] ~= ARGV[9] or meta[4] ~= ARGV[10] then
+  target = redis.call('HGET', key('target'), member) or ''
+end
+return {'ok', meta[1] or '0', meta[2] or '0', meta[3] or '0', meta[4] or '0', meta[5] or '0', wants,
+  target, replan}

@@ -1,0 +1,11 @@
+-- A group made anew after a wipe counts on above what the history holds. ARGV: highest target_epoch, highest
+-- event seq, both as stored in the database. Answers the group_epoch.
+local function raise(name, least)
+  if tonumber(redis.call('HGET', KEYS[1], name) or '0') < tonumber(least) then
+    redis.call('HSET', KEYS[1], name, least)
+  end
+end
+raise('group_epoch', ARGV[1])
+raise('target_epoch', ARGV[1])
+raise('event_seq', ARGV[2])
+return redis.call('HGET', KEYS[1], 'group_epoch')

@@ -1,0 +1,26 @@
+-- ARGV: partition, fence, url, offset, changelog id, events applied in total, trim ('1'/'0').
+-- Answers 'done', 'fenced' or 'old' (not above the recorded one, or above what is committed).
+-- Keeps the record before it, and trims the changelog only up to that one's changelog id.
+local function halves(offset)
+  local ms, seq = string.match(offset, '^(%d+)-(%d+)$')
+  return tonumber(ms), tonumber(seq)
+end
+local function above(left, right)
+  local left_ms, left_seq = halves(left)
+  local right_ms, right_seq = halves(right)
+  return left_ms > right_ms or (left_ms == right_ms and left_seq > right_seq)
+end
+local partition, fence, offset = ARGV[1], ARGV[2], ARGV[4]
+local grant = grant_of(partition)
+if not grant or grant.fence ~= fence then return 'fenced' end
+local stored = redis.call('HGET', key('snapshots'), partition)
+local before = stored and cjson.decode(stored)[1] or nil
+if before and not above(offset, before['offset']) then return 'old' end
+if above(offset, redis.call('HGET', key('offsets'), partition) or '0-0') then return 'old' end
+local record_now = {url = ARGV[3], offset = offset, changelog_id = ARGV[5], total = ARGV[6], fence = fence}
+local records = {record_now, before}
+redis.call('HSET', key('snapshots'), partition, cjson.encode(records))
+if before and ARGV[7] == '1' then
+  redis.call('XTRIM', key('changelog:' .. partition), 'MINID', before['changelog_id'])
+end
+return 'done'

@@ -1,0 +1,86 @@
+"""The member as it is -> what it does next, each with its reason."""
+
+from typing import assert_never
+
+from assignment.member.messages import (
+    Acquire,
+    Effect,
+    Join,
+    Leave,
+    Release,
+    RestartConsumer,
+    Restore,
+    SetState,
+)
+from assignment.member.state import ConsumerState, Holding, MemberState, wanted_partitions
+from assignment.types import Claim, HeldState
+
+
+def decide(member: MemberState, now_ms: int) -> list[Effect]:
+    """All that is to be done now, in order. Doing none, some or all of it twice is safe."""
+    if not member.joined:
+        return [] if member.leaving else [Join(reason="not a member")]
+    effects: list[Effect] = []
+    wanted = wanted_partitions(member)
+    for partition, holding in sorted(member.held.items()):
+        claim = Claim(partition, holding.fence)
+        if member.leaving or (member.target is not None and partition not in wanted):
+            effects += _revoke(member, claim, holding, now_ms)
+        else:
+            effects += _keep(member, claim, holding, now_ms)
+    effects += _acquire(member, now_ms)
+    if member.consumer is ConsumerState.STALLED and not member.leaving:
+        effects.append(RestartConsumer(reason="no batch finished although there is lag"))
+    if member.leaving and not member.held:
+        effects.append(Leave(reason="nothing is held any more"))
+    return effects
+
+
+def _keep(member: MemberState, claim: Claim, holding: Holding, now_ms: int) -> list[Effect]:
+    """What is in both the old and the new assignment is never touched while it runs."""
+    match holding.state:
+        case HeldState.RUNNING:
+            return []
+        case HeldState.RESTORING if holding.restored or not member.stateful:
+            reason = "restored" if holding.restored else "nothing to restore"
+            return [_set_state(claim, holding, HeldState.RUNNING, reason)]
+        case HeldState.RESTORING:
+            if holding.restore_ordered or now_ms < holding.retry_ms:
+                return []
+            return [Restore(claim=claim, reason="acquired")]
+        case HeldState.DRAINING | HeldState.DRAINED:
+            return [_set_state(claim, holding, HeldState.RUNNING, "given back while draining")]
+        case _:
+            assert_never(holding.state)
+
+
+def _revoke(member: MemberState, claim: Claim, holding: Holding, now_ms: int) -> list[Effect]:
+    why = "leaving" if member.leaving else "revoked"
+    if holding.state is HeldState.RESTORING:
+        return [Release(claim=claim, reason=f"{why} before it ran")]
+    if member.consumer is ConsumerState.DEAD:
+        return [Release(claim=claim, reason=f"{why}: its consumer is dead")]
+    match holding.state:
+        case HeldState.RUNNING:
+            return [_set_state(claim, holding, HeldState.DRAINING, why)]
+        case HeldState.DRAINED:
+            return [Release(claim=claim, reason=f"{why}: drained")]
+        case HeldState.DRAINING:
+            if now_ms < holding.since_ms + member.settings.grace_ms:
+                return []
+            return [Release(claim=claim, reason=f"{why}: the grace is over")]
+        case _:
+            assert_never(holding.state)
+
+
+def _set_state(claim: Claim, holding: Holding, state: HeldState, reason: str) -> SetState:
+    return SetState(claim=claim, expected=holding.state, state=state, reason=reason)
+
+
+def _acquire(member: MemberState, now_ms: int) -> list[Effect]:
+    if member.target is None or member.renewed_ms is None:
+        return []
+    due = tuple(p for p, wait in member.waiting.items() if wait.retry_ms <= now_ms)
+    if not due:
+        return []
+    return [Acquire(partitions=due, reason=f"assigned at epoch {member.target.target_epoch}")]

@@ -1,0 +1,184 @@
+"""What can happen to a member (events) and what it can decide to do (effects)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from assignment.member.state import ConsumerState
+from assignment.types import Claim, GroupSettings, Held, HeldState, Partition, TargetRow
+
+# --- events ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """The dashboard took this member in."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpochsSeen:
+    """From a reply or a renew: under what an acquire must be asked."""
+
+    incarnation: int
+    mode_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class TargetSeen:
+    """This member's row of the target, by heartbeat or read in Redis."""
+
+    incarnation: int
+    row: TargetRow
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsSeen:
+    settings: GroupSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """A renew sent at `sent_ms` succeeded; these claims were no longer locked by this member."""
+
+    sent_ms: int
+    lost: frozenset[Claim] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    """This member is not a member any more: drop everything, join anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    claim: Claim
+    state: HeldState
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An acquire was not granted; asked again from `retry_ms` on."""
+
+    partition: Partition
+    why: str
+    retry_ms: int
+    owner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TryAgain:
+    """A lock was given up somewhere, or an incarnation was set: ask for what is waited for now."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreEnded:
+    """The partition's state stands at the committed offset, or `failure` says why it does not."""
+
+    claim: Claim
+    failure: str = ""
+    retry_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedSeen:
+    """All of this member's `owned` in Redis: the truth about states."""
+
+    owned: Mapping[Partition, Held]
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """Released now, or found not ours: either way no longer held."""
+
+    claim: Claim
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSeen:
+    state: ConsumerState
+    stateful: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveAsked:
+    """SIGTERM: this member goes, whoever takes its partitions (leaving and forced)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time passed."""
+
+
+Event = (
+    Joined
+    | EpochsSeen
+    | TargetSeen
+    | SettingsSeen
+    | Renewed
+    | Fenced
+    | Granted
+    | Refused
+    | TryAgain
+    | RestoreEnded
+    | OwnedSeen
+    | Released
+    | ConsumerSeen
+    | LeaveAsked
+    | Tick
+)
+
+
+# --- effects --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Join:
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acquire:
+    partitions: tuple[Partition, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restore:
+    claim: Claim
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetState:
+    """Compare-and-set in `owned`: MarkRunning, Drain and Resume are this with other states."""
+
+    claim: Claim
+    expected: HeldState
+    state: HeldState
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    claim: Claim
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drop:
+    """No longer ours, nothing to give back: stop restoring it, say so."""
+
+    claim: Claim
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartConsumer:
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leave:
+    reason: str
+
+
+Effect = Join | Acquire | Restore | SetState | Release | Drop | RestartConsumer | Leave

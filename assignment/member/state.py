@@ -1,0 +1,109 @@
+"""What a member knows of itself: values only, and the facts that follow from them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from assignment.types import Claim, GroupSettings, HeldState, Partition, TargetRow
+
+
+class ConsumerState(StrEnum):
+    """The agent's judgement of its consumer."""
+
+    STARTING = "starting"
+    READY = "ready"
+    STALLED = "stalled"  # no batch finished for consumer_stall_ms although there is lag
+    DEAD = "dead"  # there is no process, or it let go of its agent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """A partition in this member's hands. `since_ms`: when it came into its state."""
+
+    fence: int
+    state: HeldState
+    since_ms: int
+    restored: bool = False
+    restore_ordered: bool = False
+    retry_ms: int = 0  # a failed restore is ordered again from then on
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """A partition that the target gives and that is not held yet. `owner` "": nobody is known."""
+
+    since_ms: int
+    retry_ms: int
+    owner: str = ""
+    why: str = "not asked yet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberState:
+    """All that a member decides from. `waiting` is always target - held, and empty when leaving."""
+
+    settings: GroupSettings
+    joined: bool = False
+    leaving: bool = False
+    incarnation: int = 0
+    mode_epoch: int = 0
+    target: TargetRow | None = None  # None: never told anything; keep what is held
+    target_incarnation: int = 0
+    held: Mapping[Partition, Holding] = field(default_factory=dict)
+    waiting: Mapping[Partition, Wait] = field(default_factory=dict)
+    consumer: ConsumerState = ConsumerState.STARTING
+    stateful: bool = True  # False: the consumer says that nothing is to be restored
+    renewed_ms: int | None = None  # when the last renew that succeeded was sent
+
+
+def wanted_partitions(member: MemberState) -> frozenset[Partition]:
+    if member.leaving or member.target is None:
+        return frozenset()
+    return member.target.active
+
+
+def claims(member: MemberState) -> list[Claim]:
+    return [Claim(p, holding.fence) for p, holding in sorted(member.held.items())]
+
+
+def holds(member: MemberState, claim: Claim) -> bool:
+    holding = member.held.get(claim.partition)
+    return holding is not None and holding.fence == claim.fence
+
+
+def processing_end_ms(settings: GroupSettings, sent_ms: int) -> int:
+    """When processing must have stopped: 80 % of the lease from before the renew was sent."""
+    return sent_ms + settings.lease_ms * 4 // 5
+
+
+def lease_is_over(member: MemberState, now_ms: int) -> bool:
+    """No renew succeeded within the last lease: whatever was held may be another's."""
+    if member.renewed_ms is None:
+        return True
+    return now_ms - member.renewed_ms > member.settings.lease_ms
+
+
+def not_able_because(member: MemberState, now_ms: int) -> str:
+    """ "" when able to own partitions (coordination.md section 3), else the reason."""
+    if not member.joined:
+        return "not joined"
+    if member.consumer is not ConsumerState.READY:
+        return f"consumer {member.consumer}"
+    if lease_is_over(member, now_ms):
+        return "no renew within the last lease"
+    patience_ms = member.settings.lease_ms + member.settings.grace_ms
+    for partition, wait in member.waiting.items():
+        if not wait.owner and now_ms - wait.since_ms > patience_ms:
+            return f"{partition} is assigned, free and cannot be acquired: {wait.why}"
+    return ""
+
+
+def next_due_ms(member: MemberState) -> int | None:
+    """When `decide` may have something new to say although nothing happened; None = never."""
+    due = [wait.retry_ms for wait in member.waiting.values()]
+    for holding in member.held.values():
+        if holding.state is HeldState.DRAINING:
+            due.append(holding.since_ms + member.settings.grace_ms)
+        elif holding.state is HeldState.RESTORING and not holding.restore_ordered:
+            due.append(holding.retry_ms)
+    return min(due, default=None)

@@ -1,0 +1,203 @@
+"""What happened -> the member after it. An event that does not fit changes nothing."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import assert_never
+
+from assignment.member.messages import (
+    ConsumerSeen,
+    Drop,
+    Effect,
+    EpochsSeen,
+    Event,
+    Fenced,
+    Granted,
+    Joined,
+    LeaveAsked,
+    OwnedSeen,
+    Refused,
+    Released,
+    Renewed,
+    RestoreEnded,
+    SettingsSeen,
+    TargetSeen,
+    Tick,
+    TryAgain,
+)
+from assignment.member.state import (
+    Holding,
+    MemberState,
+    Wait,
+    claims,
+    holds,
+    lease_is_over,
+    wanted_partitions,
+)
+from assignment.types import Claim, Held, HeldState, Partition
+
+
+def handle(member: MemberState, event: Event, now_ms: int) -> tuple[MemberState, list[Effect]]:
+    """The member after the event. The only effects are drops: what is lost needs no decision."""
+    match event:
+        case Renewed() | Fenced() | OwnedSeen() | Released() | Tick():
+            return _lock_event(member, event, now_ms)
+        case Granted(claim, state):
+            after = _granted(member, claim, state, now_ms)
+        case Refused():
+            after = _refused(member, event)
+        case TryAgain():
+            after = _asking_at_once(member, now_ms)
+        case RestoreEnded():
+            after = _restore_ended(member, event)
+        case (
+            TargetSeen() | EpochsSeen() | Joined() | SettingsSeen() | ConsumerSeen() | LeaveAsked()
+        ):
+            after = _told(member, event, now_ms)
+        case _:
+            assert_never(event)
+    return after, []
+
+
+def _told(
+    member: MemberState,
+    event: TargetSeen | EpochsSeen | Joined | SettingsSeen | ConsumerSeen | LeaveAsked,
+    now_ms: int,
+) -> MemberState:
+    match event:
+        case TargetSeen():
+            after = _target_seen(member, event, now_ms)
+        case EpochsSeen(incarnation, mode_epoch):
+            after = _epochs_seen(member, incarnation, mode_epoch, now_ms)
+        case Joined():
+            after = replace(member, joined=True)
+        case SettingsSeen(settings):
+            after = replace(member, settings=settings)
+        case ConsumerSeen(state, stateful):
+            after = replace(member, consumer=state, stateful=stateful)
+        case LeaveAsked():
+            after = replace(member, leaving=True, waiting={})
+        case _:
+            assert_never(event)
+    return after
+
+
+def _lock_event(
+    member: MemberState, event: Renewed | Fenced | OwnedSeen | Released | Tick, now_ms: int
+) -> tuple[MemberState, list[Effect]]:
+    """What may end a holding without this member having given it up."""
+    match event:
+        case Renewed(sent_ms, lost):
+            latest = max(sent_ms, member.renewed_ms or 0)
+            renewed = replace(member, renewed_ms=latest)
+            result = _without(renewed, lost, "its lock was lost", now_ms)
+        case Fenced():
+            result = _fenced(member, now_ms)
+        case OwnedSeen(owned):
+            result = _owned_seen(member, owned, now_ms)
+        case Released(claim):
+            result = _without(member, [claim], "", now_ms)[0], []
+        case Tick():
+            ended = claims(member) if lease_is_over(member, now_ms) else []
+            result = _without(member, ended, "its lease ended without a renew", now_ms)
+        case _:
+            assert_never(event)
+    return result
+
+
+def _without(
+    member: MemberState, gone: Iterable[Claim], reason: str, now_ms: int
+) -> tuple[MemberState, list[Effect]]:
+    """The member without those of its claims, a drop for each; what the target still gives is
+    waited for.
+    """
+    dropped = [claim for claim in gone if holds(member, claim)]
+    partitions = {claim.partition for claim in dropped}
+    held = {p: holding for p, holding in member.held.items() if p not in partitions}
+    after = _with_waits(replace(member, held=held), now_ms)
+    return after, [Drop(claim=claim, reason=reason) for claim in sorted(dropped)]
+
+
+def _with_waits(member: MemberState, now_ms: int) -> MemberState:
+    wanted = wanted_partitions(member) - member.held.keys()
+    fresh = Wait(since_ms=now_ms, retry_ms=now_ms)
+    return replace(member, waiting={p: member.waiting.get(p, fresh) for p in sorted(wanted)})
+
+
+def _fenced(member: MemberState, now_ms: int) -> tuple[MemberState, list[Effect]]:
+    outside = replace(member, joined=False, target=None, target_incarnation=0, renewed_ms=None)
+    return _without(outside, claims(member), "fenced: not a member any more", now_ms)
+
+
+def _granted(member: MemberState, claim: Claim, state: HeldState, now_ms: int) -> MemberState:
+    present = member.held.get(claim.partition)
+    if not member.joined or (present and present.fence >= claim.fence):
+        return member
+    holding = Holding(fence=claim.fence, state=state, since_ms=now_ms)
+    held = {**member.held, claim.partition: holding}
+    return _with_waits(replace(member, held=held), now_ms)
+
+
+def _refused(member: MemberState, event: Refused) -> MemberState:
+    wait = member.waiting.get(event.partition)
+    if wait is None:
+        return member
+    asked = replace(wait, owner=event.owner, why=event.why, retry_ms=event.retry_ms)
+    return replace(member, waiting={**member.waiting, event.partition: asked})
+
+
+def _owned_seen(
+    member: MemberState, owned: Mapping[Partition, Held], now_ms: int
+) -> tuple[MemberState, list[Effect]]:
+    held = dict(member.held)
+    lost = []
+    for partition, holding in member.held.items():
+        seen = owned.get(partition)
+        if seen is None or seen.fence != holding.fence:
+            lost.append(Claim(partition, holding.fence))
+        elif seen.state != holding.state:
+            held[partition] = replace(holding, state=seen.state, since_ms=now_ms)
+    return _without(replace(member, held=held), lost, "its grant ended", now_ms)
+
+
+def _restore_ended(member: MemberState, event: RestoreEnded) -> MemberState:
+    if not holds(member, event.claim):
+        return member
+    holding = replace(
+        member.held[event.claim.partition],
+        restored=not event.failure,
+        restore_ordered=False,
+        retry_ms=event.retry_ms,
+    )
+    return replace(member, held={**member.held, event.claim.partition: holding})
+
+
+def _target_seen(member: MemberState, event: TargetSeen, now_ms: int) -> MemberState:
+    stored = (member.target_incarnation, member.target.target_epoch if member.target else -1)
+    if not member.joined or (event.incarnation, event.row.target_epoch) <= stored:
+        return member
+    told = replace(member, target=event.row, target_incarnation=event.incarnation)
+    return _with_waits(told, now_ms)
+
+
+def _epochs_seen(
+    member: MemberState, incarnation: int, mode_epoch: int, now_ms: int
+) -> MemberState:
+    if incarnation < member.incarnation or mode_epoch < member.mode_epoch:
+        return member
+    if (incarnation, mode_epoch) == (member.incarnation, member.mode_epoch):
+        return member
+    told = replace(member, incarnation=incarnation, mode_epoch=mode_epoch)
+    return _asking_at_once(told, now_ms)
+
+
+def _asking_at_once(member: MemberState, now_ms: int) -> MemberState:
+    waiting = {p: replace(wait, retry_ms=now_ms) for p, wait in member.waiting.items()}
+    return replace(member, waiting=waiting)
+
+
+def restore_ordered(member: MemberState, claim: Claim) -> MemberState:
+    """Noted when the restore is handed over, so that it is not ordered twice."""
+    if not holds(member, claim):
+        return member
+    holding = replace(member.held[claim.partition], restore_ordered=True)
+    return replace(member, held={**member.held, claim.partition: holding})

@@ -1,0 +1,336 @@
+"""What an agent and its consumer ask: locks, the plan of a batch, the fenced commit, snapshots."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from assignment.errors import Fenced, InvalidInput
+from assignment.scripts.values import (
+    FENCE_MAX,
+    INCARNATION_MAX,
+    Arguments,
+    Raw,
+    bytes_of,
+    epoch_text,
+    fence_text,
+    flag,
+    text_of,
+    texts_of,
+    ttl_text,
+    within,
+)
+from assignment.types import START, Claim, HeldState, Offset, Partition, valid_name
+
+# --- acquire, renew, release ----------------------------------------------------------------------
+
+
+class Refusal(StrEnum):
+    """Why a whole acquire was refused; nothing was granted."""
+
+    WRONG_MODE = "mode"  # the mode_epoch is not the current one
+    NO_INCARNATION = "no_incarnation"  # Redis may have lost writes: wait until it is raised
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """Ours, new or as before; a whole lease from now."""
+
+    partition: Partition
+    fence: int
+    state: HeldState
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBy:
+    """Another member's, for `left_ms` at least, unless it releases."""
+
+    partition: Partition
+    member_id: str
+    left_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class NotTarget:
+    """The stored target does not give it to this member."""
+
+    partition: Partition
+
+
+PartitionAnswer = Granted | HeldBy | NotTarget
+AcquireAnswer = tuple[PartitionAnswer, ...] | Refusal
+
+
+def acquire_args(
+    member_id: str,
+    ttl_ms: int,
+    mode_epoch: int,
+    incarnation: int,
+    partitions: Iterable[Partition],
+) -> Arguments:
+    return [
+        valid_name("member", member_id),
+        ttl_text(ttl_ms),
+        epoch_text("mode_epoch", mode_epoch),
+        within("incarnation", incarnation, 0, INCARNATION_MAX),
+        *(str(p) for p in partitions),
+    ]
+
+
+def acquire_answer(raw: Raw) -> AcquireAnswer:
+    """One answer per partition, in their order. Raises Fenced: not a member."""
+    kind = text_of(raw[0])
+    if kind == "fenced":
+        raise Fenced("acquire: Redis knows no such member")
+    if kind != "ok":
+        return Refusal(kind)
+    return tuple(_partition_answer(answer) for answer in raw[1:])
+
+
+def _partition_answer(raw: Raw) -> PartitionAnswer:
+    match texts_of(raw):
+        case [partition, "granted", fence, state]:
+            return Granted(Partition.parse(partition), int(fence), HeldState(state))
+        case [partition, "held", holder, left_ms]:
+            return HeldBy(Partition.parse(partition), holder, int(left_ms))
+        case [partition, "not_target"]:
+            return NotTarget(Partition.parse(partition))
+        case answer:
+            raise InvalidInput(f"acquire answered {answer}")
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """`held`: per claim, in their order, whether its lock is still ours, a whole lease again."""
+
+    incarnation: int
+    target_epoch: int
+    mode_epoch: int
+    held: tuple[bool, ...]
+
+
+def renew_args(member_id: str, ttl_ms: int, claims: Iterable[Claim]) -> Arguments:
+    return [valid_name("member", member_id), ttl_text(ttl_ms), *_claim_texts(claims)]
+
+
+def renew_answer(raw: Raw) -> Renewed:
+    """Raises Fenced: not a member; nothing was renewed."""
+    if text_of(raw[0]) == "fenced":
+        raise Fenced("renew: Redis knows no such member")
+    return Renewed(int(raw[1]), int(raw[2]), int(raw[3]), flags_answer(raw[4:]))
+
+
+def release_args(member_id: str, claims: Iterable[Claim]) -> Arguments:
+    return [valid_name("member", member_id), *_claim_texts(claims)]
+
+
+def flags_answer(raw: Raw) -> tuple[bool, ...]:
+    """Of release and set_state: whether it was done, per partition, in their order."""
+    return tuple(int(value) == 1 for value in raw)
+
+
+def _claim_texts(claims: Iterable[Claim]) -> Iterable[str]:
+    for partition, fence in claims:
+        yield str(partition)
+        yield fence_text(fence)
+
+
+# --- set_state, plan ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StateChange:
+    """Done only when the stored fence and state are these."""
+
+    partition: Partition
+    fence: int
+    expected: HeldState
+    new: HeldState
+
+
+def set_state_args(member_id: str, changes: Iterable[StateChange]) -> Arguments:
+    arguments: Arguments = [valid_name("member", member_id)]
+    for change in changes:
+        arguments += [str(change.partition), fence_text(change.fence)]
+        arguments += [change.expected.value, change.new.value]
+    return arguments
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """Running and locked: may be read from `committed`; `total` events were applied up to there."""
+
+    partition: Partition
+    fence: int
+    committed: Offset
+    total: int
+
+
+def plan_args(member_id: str) -> Arguments:
+    return [valid_name("member", member_id)]
+
+
+def plan_answer(raw: Raw) -> tuple[Planned, ...]:
+    """Raises Fenced: not a member."""
+    if text_of(raw[0]) == "fenced":
+        raise Fenced("plan: Redis knows no such member")
+    return tuple(
+        Planned(Partition.parse(partition), int(fence), Offset.parse(committed), int(total))
+        for partition, fence, committed, total in map(texts_of, raw[1:])
+    )
+
+
+def progress_args(member_id: str, values: Iterable[tuple[str, str | int | float]]) -> Arguments:
+    arguments: Arguments = [valid_name("member", member_id)]
+    for name, value in values:
+        arguments += [name, str(value)]
+    return arguments
+
+
+# --- commit ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """One malformed event: what it was and why it cannot be read."""
+
+    reason: str
+    entry_id: str
+    index: int
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitRequest:
+    """Effects of the events in (from_offset, to_offset]; `events` counts malformed ones too.
+
+    `base_total`: events applied already when Redis holds no offset (a sink that keeps its own).
+    `changelog` False writes no entry: a pipeline without partition state.
+    """
+
+    partition: Partition
+    member_id: str
+    fence: int
+    from_offset: Offset
+    to_offset: Offset
+    events: int
+    base_total: int = 0
+    changelog: bool = True
+    changes: bytes = b""
+    ids: bytes = b""
+    dead: Sequence[DeadLetter] = ()
+
+
+class CommitResult(StrEnum):
+    DONE = "done"
+    ALREADY = "already"  # this very commit, before: its reply was lost
+    MOVED = "moved"  # ours still, at another offset: nothing was applied, plan again from there
+    FENCED = "fenced"  # a newer fence was granted: nothing was applied, drop the partition
+
+
+@dataclass(frozen=True, slots=True)
+class CommitAnswer:
+    """`changelog_id`: the id of this commit's entry (done, already), "" when none was written."""
+
+    result: CommitResult
+    committed: Offset | None = None  # None when fenced
+    last_fence: int | None = None  # the last granted, when fenced; 0 = none
+    changelog_id: str = ""
+
+    @property
+    def applied(self) -> bool:
+        return self.result in (CommitResult.DONE, CommitResult.ALREADY)
+
+
+def commit_args(request: CommitRequest) -> Arguments:
+    if request.to_offset <= request.from_offset:
+        raise InvalidInput(
+            f"commit of {request.partition} from {request.from_offset} to {request.to_offset}"
+            " does not go forward"
+        )
+    arguments: Arguments = [
+        str(request.partition),
+        valid_name("member", request.member_id),
+        fence_text(request.fence),
+        str(request.from_offset),
+        str(request.to_offset),
+        within("events", request.events, 0, FENCE_MAX),
+        within("base_total", request.base_total, 0, FENCE_MAX),
+        flag(request.changelog),
+        request.changes,
+        request.ids,
+    ]
+    for letter in request.dead:
+        arguments += [letter.reason, letter.entry_id, str(letter.index), letter.raw]
+    return arguments
+
+
+def commit_answer(raw: Raw) -> CommitAnswer:
+    match texts_of(raw):
+        case ["done" | "already" as result, committed, changelog_id]:
+            return CommitAnswer(
+                CommitResult(result), Offset.parse(committed), changelog_id=changelog_id
+            )
+        case ["moved", committed]:
+            return CommitAnswer(CommitResult.MOVED, Offset.parse(committed))
+        case ["fenced", last_fence]:
+            return CommitAnswer(CommitResult.FENCED, last_fence=int(last_fence))
+        case answer:
+            raise InvalidInput(f"commit answered {answer}")
+
+
+# --- snapshot -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotRecord:
+    """Where a partition's state at `offset` lies; its changelog goes on after `changelog_id`."""
+
+    url: str
+    offset: Offset
+    changelog_id: str
+    total: int  # events applied in total
+    fence: int
+
+    def __post_init__(self) -> None:
+        Offset.parse(self.changelog_id)
+
+
+class SnapshotResult(StrEnum):
+    DONE = "done"
+    FENCED = "fenced"
+    OLD = "old"  # not above the recorded one, or above what is committed
+
+
+def snapshot_args(partition: Partition, record: SnapshotRecord, *, trim: bool) -> Arguments:
+    if record.offset <= START:
+        raise InvalidInput(f"snapshot of {partition} at {record.offset} holds nothing")
+    return [
+        str(partition),
+        fence_text(record.fence),
+        record.url,
+        str(record.offset),
+        record.changelog_id,
+        within("total", record.total, 0, FENCE_MAX),
+        flag(trim),
+    ]
+
+
+def snapshot_answer(raw: Raw) -> SnapshotResult:
+    return SnapshotResult(text_of(raw))
+
+
+def read_snapshots(raw: Raw) -> tuple[SnapshotRecord, ...]:
+    """A field of the hash `snapshots`: the newest first, at most two; none for None."""
+    if raw is None:
+        return ()
+    return tuple(
+        SnapshotRecord(
+            url=record["url"],
+            offset=Offset.parse(record["offset"]),
+            changelog_id=record["changelog_id"],
+            total=int(record["total"]),
+            fence=int(record["fence"]),
+        )
+        for record in json.loads(bytes_of(raw))
+    )

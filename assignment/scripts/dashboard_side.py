@@ -1,0 +1,284 @@
+"""What the dashboard asks: membership, reports, targets, settings, the incarnation, the history."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from assignment.errors import InvalidInput
+from assignment.scripts.agent_side import SnapshotRecord
+from assignment.scripts.values import (
+    INCARNATION_MAX,
+    Arguments,
+    Raw,
+    epoch_text,
+    fence_text,
+    flag,
+    text_of,
+    texts_of,
+    within,
+)
+from assignment.types import GroupSettings, Partition, TargetRow, valid_name
+from assignment.wire import parse_held, parse_target, settings_text, target_text
+
+REASON_MAX = 200
+Scalar = str | int | float | bool | None
+
+
+def secret_digest(secret: str) -> str:
+    """Redis keeps only this of a member's secret."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _reason(reason: str) -> str:
+    return reason[:REASON_MAX]
+
+
+# --- join, leave, evict ---------------------------------------------------------------------------
+
+
+class JoinResult(StrEnum):
+    OK = "ok"
+    IN_USE = "in_use"  # a live member has this id under another secret
+    NO_GROUP = "no_group"  # never configured, or Redis was wiped: configure, then ask again
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    result: JoinResult
+    group_epoch: int = 0
+
+
+def join_args(member_id: str, secret: str, row: Mapping[str, Scalar]) -> Arguments:
+    """`row`: host, version, instance, zone, capacity, pid. Lists would not survive Lua's JSON."""
+    for name, value in row.items():
+        if not isinstance(value, str | int | float | bool | None):
+            raise InvalidInput(f"{name} of a member is not one text or number: {value!r}")
+    row_text = json.dumps(dict(row), separators=(",", ":"), allow_nan=False)
+    return [valid_name("member", member_id), secret_digest(secret), row_text]
+
+
+def join_answer(raw: Raw) -> Joined:
+    result = JoinResult(text_of(raw[0]))
+    return Joined(result, int(raw[1]) if result is JoinResult.OK else 0)
+
+
+def leave_args(member_id: str, secret: str) -> Arguments:
+    return [valid_name("member", member_id), secret_digest(secret)]
+
+
+def leave_answer(raw: Raw) -> bool:
+    """False: it was no member under that secret; nothing was touched."""
+    return text_of(raw) == "ok"
+
+
+class EvictResult(StrEnum):
+    OK = "ok"
+    NEWER = "newer"  # it gave a sign of life after the judged one: it stays
+    GONE = "gone"
+
+
+def evict_args(member_id: str, judged_beat_ms: int, reason: str) -> Arguments:
+    return [valid_name("member", member_id), str(judged_beat_ms), _reason(reason)]
+
+
+def evict_answer(raw: Raw) -> EvictResult:
+    return EvictResult(text_of(raw))
+
+
+# --- report ---------------------------------------------------------------------------------------
+
+
+class ReportResult(StrEnum):
+    OK = "ok"
+    FENCED = "fenced"  # no such member under that secret; nothing was touched
+    LATE = "late"  # a newer heartbeat was here
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportAnswer:
+    """`target` only when it differs from the agent's. `replan`: a plan depends on what changed."""
+
+    result: ReportResult
+    incarnation: int = 0
+    mode_epoch: int = 0
+    group_epoch: int = 0
+    target_epoch: int = 0
+    settings_epoch: int = 0
+    want_complete: bool = False
+    target: TargetRow | None = None
+    replan: bool = False
+
+
+def report_args(
+    member_id: str,
+    secret: str,
+    *,
+    report: int,
+    sequence: int,
+    complete: bool,
+    owned: Mapping[str, str | None],
+    consumer: Mapping[str, Any],
+    able: bool,
+    leaving: bool,
+    incarnation: int,
+    target_epoch: int,
+) -> Arguments:
+    """`owned` as in wire.Heartbeat. Raises InvalidInput for a wrong part of it."""
+    for partition, held in owned.items():
+        Partition.parse(partition)
+        if held is not None:
+            fence_text(parse_held(held).fence)
+    payload = {"owned": dict(owned), "consumer": dict(consumer), "target_epoch": target_epoch}
+    return [
+        valid_name("member", member_id),
+        secret_digest(secret),
+        epoch_text("report", report),
+        epoch_text("sequence", sequence),
+        "complete" if complete else "changes",
+        json.dumps(payload, separators=(",", ":")),
+        flag(able),
+        flag(leaving),
+        within("incarnation", incarnation, 0, INCARNATION_MAX),
+        epoch_text("target_epoch", target_epoch),
+    ]
+
+
+def report_answer(raw: Raw) -> ReportAnswer:
+    result = ReportResult(text_of(raw[0]))
+    if result is not ReportResult.OK:
+        return ReportAnswer(result=result)
+    values = texts_of(raw)
+    return ReportAnswer(
+        result=result,
+        incarnation=int(values[1]),
+        mode_epoch=int(values[2]),
+        group_epoch=int(values[3]),
+        target_epoch=int(values[4]),
+        settings_epoch=int(values[5]),
+        want_complete=values[6] == "1",
+        target=parse_target(values[7]) if values[7] else None,
+        replan=values[8] == "1",
+    )
+
+
+# --- settings, incarnation, targets ---------------------------------------------------------------
+
+
+def configure_args(settings: GroupSettings, reason: str, *, replan: bool) -> Arguments:
+    """`replan` when a plan depends on what changed. Answers the group_epoch (number_answer)."""
+    return [settings_text(settings), flag(replan), _reason(reason)]
+
+
+def touch_args(reason: str, member_id: str = "") -> Arguments:
+    """A person asked for a plan. The answer is the group_epoch (number_answer)."""
+    return [_reason(reason), member_id]
+
+
+def sweep_args() -> Arguments:
+    """The answer is how many grants were ended (number_answer)."""
+    return []
+
+
+def number_answer(raw: Raw) -> int:
+    return int(raw or 0)
+
+
+def incarnation_args(incarnation: int) -> Arguments:
+    return [within("incarnation", incarnation, 1, INCARNATION_MAX)]
+
+
+def incarnation_answer(raw: Raw) -> tuple[bool, int]:
+    """Whether it was set, and the incarnation that is stored now."""
+    result, stored = texts_of(raw)
+    return result == "done", int(stored)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetAnswer:
+    done: bool
+    target_epoch: int = 0
+    why: str = ""  # when it was refused
+
+
+def set_target_args(
+    coordinator_epoch: int, mode_epoch: int, group_epoch: int, rows: Mapping[str, TargetRow]
+) -> Arguments:
+    """Epochs as read_group gave them; the rows are written with target_epoch = that group_epoch."""
+    arguments: Arguments = [
+        epoch_text("coordinator_epoch", coordinator_epoch),
+        epoch_text("mode_epoch", mode_epoch),
+        epoch_text("group_epoch", group_epoch),
+    ]
+    seen: dict[Partition, str] = {}
+    for member_id, row in rows.items():
+        if row.target_epoch != group_epoch:
+            raise InvalidInput(
+                f"target of {member_id} was made for epoch {row.target_epoch}, not {group_epoch}"
+            )
+        for partition in row.active:
+            if seen.setdefault(partition, member_id) != member_id:
+                raise InvalidInput(f"{partition} has two owners: {seen[partition]}, {member_id}")
+        arguments += [valid_name("member", member_id), target_text(row)]
+    return arguments
+
+
+def set_target_answer(raw: Raw) -> TargetAnswer:
+    result, value = texts_of(raw)
+    if result == "done":
+        return TargetAnswer(True, int(value))
+    return TargetAnswer(False, why=value)
+
+
+def restore_args(records: Mapping[Partition, SnapshotRecord]) -> Arguments:
+    """After a wipe, before the incarnation is set: partitions start from their last snapshots."""
+    arguments: Arguments = []
+    for partition, record in records.items():
+        values = {
+            "url": record.url,
+            "offset": str(record.offset),
+            "changelog_id": record.changelog_id,
+            "total": str(record.total),
+            "fence": str(record.fence),
+        }
+        arguments += [str(partition), json.dumps(values, separators=(",", ":"))]
+    return arguments
+
+
+def restore_answer(raw: Raw) -> int | None:
+    """How many were put back (never over an offset); None: too late, grants are possible."""
+    return int(raw[1]) if text_of(raw[0]) == "done" else None
+
+
+# --- history --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockEvent:
+    """One entry of the stream `events`. `seq` has no gaps: a missing one was trimmed unread."""
+
+    entry_id: str
+    seq: int
+    kind: str  # acquired, released, expired, fenced
+    partition: Partition
+    member_id: str
+    fence: int
+    at_ms: int
+
+
+def read_event(entry_id: Raw, fields: Sequence[Raw] | Mapping[Raw, Raw]) -> LockEvent:
+    flat = (
+        fields if isinstance(fields, Mapping) else dict(zip(fields[::2], fields[1::2], strict=True))
+    )
+    values = {text_of(name): text_of(value) for name, value in flat.items()}
+    return LockEvent(
+        entry_id=text_of(entry_id),
+        seq=int(values["seq"]),
+        kind=values["type"],
+        partition=Partition.parse(values["partition"]),
+        member_id=values["member"],
+        fence=int(values["fence"]),
+        at_ms=int(values["at_ms"]),
+    )

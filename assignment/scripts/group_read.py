@@ -1,0 +1,185 @@
+"""Everything a coordinator decides from, read at one moment: the script read_group."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from assignment.errors import InvalidInput
+from assignment.scripts.agent_side import SnapshotRecord, read_snapshots
+from assignment.scripts.values import Arguments, Raw, pairs_of, text_of
+from assignment.types import Grant, GroupSettings, Held, Offset, Partition, TargetRow
+from assignment.wire import parse_grant, parse_held, parse_lock, parse_settings, parse_target
+
+
+class Purpose(StrEnum):
+    PLAN = "plan"  # takes a new coordinator_epoch first
+    TICK = "tick"  # stores the Redis time of the tick
+    LOOK = "look"  # changes nothing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meta:
+    """The hash `meta`. `settings` is None when the group was never configured in this Redis."""
+
+    coordination: str = "server"
+    mode_epoch: int = 0
+    group_epoch: int = 0
+    target_epoch: int = 0
+    target_at_ms: int = 0  # when the target was stored
+    coordinator_epoch: int = 0
+    settings_epoch: int = 0
+    incarnation: int = 0  # 0 = not set
+    run_id: str = ""  # of Redis when the incarnation was set
+    tick_ms: int = 0
+    quiet_until_ms: int = 0  # no session ends before
+    event_seq: int = 0  # of the last event
+    refused_commits: int = 0
+    settings: GroupSettings | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberRow:
+    """A field of the hash `members`, without the secret."""
+
+    member_id: str
+    joined_at_ms: int
+    able: bool = False
+    able_at_ms: int = 0  # when it last became able
+    leaving: bool = False
+    host: str = ""
+    version: str = ""
+    instance: str = ""
+    zone: str = ""
+    capacity: float = 1.0
+    pid: int = 0
+
+
+_ROW_NAMES = frozenset(MemberRow.__dataclass_fields__) - {"member_id"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What a member said last: its complete report with every change since."""
+
+    number: int
+    sequence: int
+    at_ms: int
+    owned: Mapping[Partition, Held] = field(default_factory=dict)
+    consumer: Mapping[str, Any] = field(default_factory=dict)
+    target_epoch: int = 0  # of the target that its agent has
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    member_id: str
+    fence: int
+    left_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """Events applied in total, and when the last commit was."""
+
+    total: int
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRead:
+    now_ms: int
+    run_id: str
+    meta: Meta
+    members: Mapping[str, MemberRow]
+    beats: Mapping[str, int]
+    reports: Mapping[str, Report]
+    asked: Mapping[str, int]  # member -> since when it owes a complete report
+    target: Mapping[str, TargetRow]
+    grants: Mapping[Partition, Grant]
+    locks: Mapping[Partition, Lock]  # the live ones
+    offsets: Mapping[Partition, Offset]
+    applied: Mapping[Partition, Applied]
+    snapshots: Mapping[Partition, tuple[SnapshotRecord, ...]]
+
+    @property
+    def grants_are_possible(self) -> bool:
+        """False until the incarnation is set under the Redis that runs now."""
+        return self.meta.incarnation > 0 and self.meta.run_id == self.run_id
+
+
+def read_group_args(purpose: Purpose, session_timeout_ms: int = 0) -> Arguments:
+    if purpose is Purpose.TICK and session_timeout_ms <= 0:
+        raise InvalidInput(f"session_timeout_ms {session_timeout_ms} of a tick is not above 0")
+    return [purpose.value, str(session_timeout_ms)]
+
+
+def read_group_answer(raw: Raw) -> GroupRead:
+    now_ms = int(raw[0])
+    grants = {Partition.parse(p): parse_grant(v.decode()) for p, v in pairs_of(raw[8])}
+    return GroupRead(
+        now_ms=now_ms,
+        run_id=text_of(raw[1]),
+        meta=read_meta(raw[2]),
+        members={m: _member_row(m, v) for m, v in pairs_of(raw[3])},
+        beats={m: int(float(v)) for m, v in pairs_of(raw[4])},
+        reports={m: read_report(v) for m, v in pairs_of(raw[5])},
+        asked={m: int(v) for m, v in pairs_of(raw[6])},
+        target={m: parse_target(v.decode()) for m, v in pairs_of(raw[7])},
+        grants=grants,
+        locks=_locks(raw[9], grants, now_ms),
+        offsets={Partition.parse(p): Offset.parse(v.decode()) for p, v in pairs_of(raw[10])},
+        applied={Partition.parse(p): _applied(v) for p, v in pairs_of(raw[11])},
+        snapshots={Partition.parse(p): read_snapshots(v) for p, v in pairs_of(raw[12])},
+    )
+
+
+def read_meta(raw: Raw) -> Meta:
+    """From HGETALL of the key `meta`."""
+    values: dict[str, Any] = {name: value.decode() for name, value in pairs_of(raw)}
+    settings = values.get("settings")
+    numbers = {
+        name: int(values[name])
+        for name, kind in Meta.__annotations__.items()
+        if kind is int and name in values
+    }
+    return Meta(
+        coordination=values.get("coordination", "server"),
+        run_id=values.get("run_id", ""),
+        settings=parse_settings(settings) if settings else None,
+        **numbers,
+    )
+
+
+def _member_row(member_id: str, raw: bytes) -> MemberRow:
+    row = {k: v for k, v in json.loads(raw).items() if k in _ROW_NAMES and v is not None}
+    return MemberRow(member_id=member_id, **row)
+
+
+def read_report(raw: bytes) -> Report:
+    """`number sequence at_ms length <complete><changes>`, the length in bytes."""
+    number, sequence, at_ms, length, rest = raw.split(b" ", 4)
+    complete, changes = json.loads(rest[: int(length)]), json.loads(rest[int(length) :])
+    owned = {**complete.get("owned", {}), **changes.get("owned", {})}
+    return Report(
+        number=int(number),
+        sequence=int(sequence),
+        at_ms=int(at_ms),
+        owned={Partition.parse(p): parse_held(v) for p, v in owned.items() if v is not None},
+        consumer=changes.get("consumer") or complete.get("consumer") or {},
+        target_epoch=changes.get("target_epoch", complete.get("target_epoch", 0)),
+    )
+
+
+def _locks(raw: Raw, grants: Mapping[Partition, Grant], now_ms: int) -> dict[Partition, Lock]:
+    locks = {}
+    for name, value in pairs_of(raw):
+        partition = Partition.parse(name)
+        member_id, fence = parse_lock(value.decode())
+        locks[partition] = Lock(member_id, fence, max(0, grants[partition].until_ms - now_ms))
+    return locks
+
+
+def _applied(raw: bytes) -> Applied:
+    total, at_ms = raw.split(b" ")
+    return Applied(int(total), int(at_ms))

@@ -1,0 +1,58 @@
+"""Small readers and checks that the arguments and answers share."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from assignment.errors import InvalidInput
+
+Arguments = list[str | bytes]
+Raw = Any  # what a Redis client gave: bytes, text, whole numbers, None, and lists of them
+
+FENCE_MAX = 2**53 - 1  # Lua's numbers are exact up to here
+INCARNATION_MAX = 2**21 - 1
+TTL_MAX_MS = 3_600_000
+
+
+def text_of(value: Raw) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def texts_of(values: Sequence[Raw]) -> list[str]:
+    return [text_of(v) for v in values]
+
+
+def pairs_of(values: Raw) -> Iterator[tuple[str, bytes]]:
+    """Names and raw values of a flat list, or of a mapping as a RESP3 client gives it."""
+    if isinstance(values, Mapping):
+        for name, value in values.items():
+            yield text_of(name), bytes_of(value)
+        return
+    for name, value in zip(values[::2], values[1::2], strict=True):
+        yield text_of(name), bytes_of(value)
+
+
+def bytes_of(value: Raw) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode()
+
+
+def flag(value: bool) -> str:
+    return "1" if value else "0"
+
+
+def within(name: str, value: int, low: int, high: int) -> str:
+    """The number as text. Raises InvalidInput outside of [low, high]."""
+    if not low <= value <= high:
+        raise InvalidInput(f"{name} {value} is not within {low} and {high}")
+    return str(value)
+
+
+def fence_text(fence: int) -> str:
+    return within("fence", fence, 1, FENCE_MAX)
+
+
+def ttl_text(ttl_ms: int) -> str:
+    return within("ttl_ms", ttl_ms, 1, TTL_MAX_MS)
+
+
+def epoch_text(name: str, epoch: int) -> str:
+    return within(name, epoch, 0, FENCE_MAX)

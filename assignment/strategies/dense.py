@@ -1,0 +1,152 @@
+"""What every strategy is given, and its inside form: arrays of integers, names at the edges.
+
+Knows nothing of epochs, locks or reports: previous ownership comes as claims, partition -> fence.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from assignment.errors import InvalidInput
+from assignment.types import Member, Partition
+
+Owners = npt.NDArray[np.int32]  # [partitions] -> index of the member, NOBODY where there is none
+NOBODY = -1
+_LOWEST_FENCE = np.iinfo(np.int64).min
+
+Assigned = dict[str, tuple[Partition, ...]]  # every member given, ascending; () for the idle ones
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrategyInput:
+    """Members with their metadata and claims (`Member.owned`), and partitions per stream.
+
+    Order carries no meaning: a strategy sorts for itself. InvalidInput names a duplicate or empty
+    member id, and a partition count that is negative or no integer.
+    """
+
+    members: tuple[Member, ...]
+    topics: Mapping[str, int]
+
+    def __post_init__(self) -> None:
+        seen: set[str] = set()
+        for member in self.members:
+            if not member.member_id:
+                raise InvalidInput("a member id is empty: ''")
+            if member.member_id in seen:
+                raise InvalidInput(f"member id {member.member_id!r} is there twice")
+            seen.add(member.member_id)
+        for stream, partitions in self.topics.items():
+            _check_count(stream, partitions)
+
+
+def _check_count(stream: str, partitions: Any) -> None:
+    if isinstance(partitions, bool) or not isinstance(partitions, int):
+        raise InvalidInput(f"partitions of {stream!r} is {partitions!r}, not an integer")
+    if partitions < 0:
+        raise InvalidInput(f"partitions of {stream!r} is {partitions}, below 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dense:
+    """The same in arrays: members and topics sorted by name, partitions numbered topic by topic.
+
+    starts [T + 1]: first partition of each topic, and their sum; subscribed [T, N]; previous [P]:
+    who keeps what by rule 1 of `sticky` (assignment.md), NOBODY for the rest.
+    """
+
+    member_ids: tuple[str, ...]
+    topics: tuple[str, ...]
+    starts: npt.NDArray[np.int64]
+    subscribed: npt.NDArray[np.bool_]
+    previous: Owners
+
+    @classmethod
+    def of(cls, given: StrategyInput, *, unknown_topics: bool) -> Self:
+        """`unknown_topics`: ignored when True; InvalidInput names the first one when False."""
+        members = sorted(given.members, key=lambda m: m.member_id)
+        topics = tuple(sorted(given.topics))
+        if not unknown_topics:
+            _refuse_unknown(members, given.topics)
+        starts = np.zeros(len(topics) + 1, dtype=np.int64)
+        np.cumsum([given.topics[t] for t in topics], out=starts[1:])
+        subscribed = np.ones((len(topics), len(members)), dtype=np.bool_)
+        for column, member in enumerate(members):
+            if member.subscription is not None:
+                subscribed[:, column] = [t in member.subscription for t in topics]
+        return cls(
+            member_ids=tuple(m.member_id for m in members),
+            topics=topics,
+            starts=starts,
+            subscribed=subscribed,
+            previous=_kept(members, topics, starts, subscribed),
+        )
+
+    @property
+    def partitions(self) -> int:
+        return int(self.starts[-1])
+
+    def named(self, owners: Owners) -> Assigned:
+        """Owners by name; unassigned partitions are in nobody's list."""
+        order = np.argsort(owners, kind="stable")
+        ends = np.searchsorted(owners[order], np.arange(-1, len(self.member_ids)), side="right")
+        topic_of = np.searchsorted(self.starts, order, side="right") - 1
+        numbers = (order - self.starts[topic_of]).tolist()
+        names = [self.topics[t] for t in topic_of.tolist()]
+        pairs = [Partition(name, number) for name, number in zip(names, numbers, strict=True)]
+        bounds = ends.tolist()
+        return {
+            member: tuple(pairs[bounds[i] : bounds[i + 1]])
+            for i, member in enumerate(self.member_ids)
+        }
+
+
+def _refuse_unknown(members: Iterable[Member], topics: Mapping[str, int]) -> None:
+    for member in members:
+        for topic in sorted(member.subscription or ()):
+            if topic not in topics:
+                raise InvalidInput(f"member {member.member_id!r} subscribes to unknown {topic!r}")
+
+
+def _kept(
+    members: list[Member],
+    topics: tuple[str, ...],
+    starts: npt.NDArray[np.int64],
+    subscribed: npt.NDArray[np.bool_],
+) -> Owners:
+    """Rule 1: claims of existing partitions by subscribed members; the one highest fence wins."""
+    claims = _claims(members, topics, starts, subscribed)
+    previous = np.full(int(starts[-1]), NOBODY, dtype=np.int32)
+    if not len(claims):
+        return previous
+    partition, member, fence = claims.T
+    highest = np.full(len(previous), _LOWEST_FENCE, dtype=np.int64)
+    np.maximum.at(highest, partition, fence)
+    wins = fence == highest[partition]
+    alone = wins & (np.bincount(partition[wins], minlength=len(previous))[partition] == 1)
+    previous[partition[alone]] = member[alone]
+    return previous
+
+
+def _claims(
+    members: list[Member],
+    topics: tuple[str, ...],
+    starts: npt.NDArray[np.int64],
+    subscribed: npt.NDArray[np.bool_],
+) -> npt.NDArray[np.int64]:
+    """[claims, 3]: partition, member, fence; of those that count at all."""
+    first = dict(zip(topics, starts.tolist(), strict=False))
+    size = dict(zip(topics, np.diff(starts).tolist(), strict=True))
+    rows: list[tuple[int, int, int]] = []
+    for index, member in enumerate(members):
+        mine = {t for t, yes in zip(topics, subscribed[:, index].tolist(), strict=True) if yes}
+        rows.extend(
+            (first[stream] + number, index, fence)
+            for (stream, number), fence in member.owned.items()
+            if stream in mine and 0 <= number < size[stream]
+        )
+    return np.fromiter(chain.from_iterable(rows), np.int64, 3 * len(rows)).reshape(-1, 3)

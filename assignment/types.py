@@ -1,0 +1,195 @@
+"""Frozen values of the core: what a group is, what its members say, and who should own what.
+
+Knows nothing of Redis, HTTP, Django or clocks. Times are whole milliseconds of the Redis server's
+clock (`*_ms`).
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from typing import NamedTuple, Self
+
+from assignment.errors import InvalidInput
+
+INCARNATION_STEP = 2**32  # a fence is incarnation * 2^32 + counter (coordination.md section 2)
+NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+PARTITIONS_MAX = 100_000  # one group in the dashboard's dense mode (dashboard.md section 7)
+
+
+def valid_name(kind: str, name: str) -> str:
+    """The name itself; InvalidInput when it could not be part of a key, a URL and a log line."""
+    if not NAME_PATTERN.fullmatch(name):
+        raise InvalidInput(
+            f"{kind} {name!r} is not a name: letters, digits, '_', '.', '-', at most 100,"
+            " first a letter or digit"
+        )
+    return name
+
+
+class Partition(NamedTuple):
+    """The unit of ownership: one partition of one stream, from 0. Text form: `stream:number`."""
+
+    stream: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.stream}:{self.number}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        stream, colon, number = text.rpartition(":")
+        if not colon or not number.isdecimal() or not NAME_PATTERN.fullmatch(stream):
+            raise InvalidInput(f"partition {text!r} is not of the form stream:number")
+        return cls(stream, int(number))
+
+
+class Offset(NamedTuple):
+    """Id of a stream entry, `ms-seq`, ordered as two integers.
+
+    The committed offset is the last entry whose effects are stored.
+    """
+
+    ms: int
+    seq: int
+
+    def __str__(self) -> str:
+        return f"{self.ms}-{self.seq}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        ms, dash, seq = text.partition("-")
+        if not dash or not ms.isdecimal() or not seq.isdecimal():
+            raise InvalidInput(f"offset {text!r} is not of the form ms-seq")
+        return cls(int(ms), int(seq))
+
+
+START = Offset(0, 0)
+
+
+class HeldState(StrEnum):
+    """What a member is doing with a partition whose lock it holds."""
+
+    RESTORING = "restoring"  # state is being brought to the committed offset; not processed yet
+    RUNNING = "running"
+    DRAINING = "draining"  # left out of the next batch; the batch in hand may still commit
+    DRAINED = "drained"  # no batch holds it any more: may be released
+
+
+class Role(StrEnum):
+    OWNER = "owner"
+    STANDBY = "standby"
+    LEARNER = "learner"
+
+
+class Claim(NamedTuple):
+    """A partition under the fence with which it was granted."""
+
+    partition: Partition
+    fence: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSettings:
+    """Per-group configuration; defaults of coordination.md section 2. All times in ms."""
+
+    stream: str
+    partitions: int
+    strategy: str = "sticky"
+    lease_ms: int = 10_000
+    renew_ms: int = 3_333
+    heartbeat_ms: int = 3_000
+    session_timeout_ms: int = 10_000
+    grace_ms: int = 8_000
+    consumer_stall_ms: int = 60_000
+    dead_letters: str = (
+        "keep"  # keep: ride in the commit; halt: the partition stops at the malformed entry
+    )
+    trimming: bool = True  # False in check runs: neither streams nor changelogs lose an entry
+
+    def __post_init__(self) -> None:
+        valid_name("stream", self.stream)
+        if not 1 <= self.partitions <= PARTITIONS_MAX:
+            raise InvalidInput(f"partitions {self.partitions} is not within 1 and {PARTITIONS_MAX}")
+        for name in TIMINGS:
+            value = getattr(self, name)
+            if not TIMING_MIN_MS <= value <= TIMING_MAX_MS:
+                raise InvalidInput(
+                    f"{name} {value} is not within {TIMING_MIN_MS} and {TIMING_MAX_MS}"
+                )
+        if self.lease_ms < 3 * self.renew_ms:
+            raise InvalidInput(
+                f"lease_ms {self.lease_ms} is below three times renew_ms {self.renew_ms}"
+            )
+        if self.session_timeout_ms > self.lease_ms:
+            raise InvalidInput(
+                f"session_timeout_ms {self.session_timeout_ms} is above lease_ms {self.lease_ms}"
+            )
+        if self.dead_letters not in DEAD_LETTER_POLICIES:
+            raise InvalidInput(
+                f"dead_letters {self.dead_letters!r} is not one of {DEAD_LETTER_POLICIES}"
+            )
+
+    def all_partitions(self) -> tuple[Partition, ...]:
+        return tuple(Partition(self.stream, n) for n in range(self.partitions))
+
+
+TIMINGS = (
+    "lease_ms",
+    "renew_ms",
+    "heartbeat_ms",
+    "session_timeout_ms",
+    "grace_ms",
+    "consumer_stall_ms",
+)
+TIMING_MIN_MS = 50
+TIMING_MAX_MS = 3_600_000
+DEAD_LETTER_POLICIES = ("keep", "halt")
+SETTING_NAMES = tuple(f.name for f in fields(GroupSettings))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One participant as the coordinator sees it: its row in `members`, its beat and its report."""
+
+    member_id: str
+    joined_at_ms: int = 0
+    able: bool = True
+    leaving: bool = False
+    forced: bool = False
+    instance_id: str | None = None
+    zone: str = ""
+    capacity: float = 1.0
+    subscription: frozenset[str] | None = None  # streams; None = every stream of the group
+    owned: Mapping[Partition, int] = field(default_factory=dict)  # partition -> fence, as reported
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetRow:
+    """What one member should hold, and the epoch that it was made for."""
+
+    target_epoch: int
+    active: frozenset[Partition] = frozenset()
+    standby: frozenset[Partition] = frozenset()
+    learning: frozenset[Partition] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """The last granting of a partition.
+
+    `ended` is None while it lasts, else how it ended; `until_ms` is its end so far.
+    """
+
+    fence: int
+    member_id: str
+    until_ms: int
+    ended: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """One partition in a member's hands."""
+
+    fence: int
+    state: HeldState

@@ -1,0 +1,333 @@
+"""Key names and message forms: the contract of agent and dashboard (coordination.md section 1).
+
+Pure: makes and reads texts and bytes; sends nothing. Message classes are plain dataclasses, so that
+both sides may decode them with a validating library of their own.
+"""
+
+import json
+import zlib
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+from assignment.errors import InvalidInput
+from assignment.types import (
+    SETTING_NAMES,
+    Grant,
+    GroupSettings,
+    Held,
+    HeldState,
+    Offset,
+    Partition,
+    TargetRow,
+)
+
+CHANGES_MAX = 100  # after so many changes a new complete report is sent (coordination.md section 3)
+HELD_STATES = frozenset(HeldState)
+API_PREFIX = "/api/agent/v1"  # POST {API_PREFIX}/{group}/join | heartbeat | leave, bearer token
+
+
+@dataclass(frozen=True, slots=True)
+class GroupKeys:
+    """Every key of a group; all share the slot of {group}."""
+
+    group: str
+
+    def __getattr__(self, name: str) -> str:
+        if name in _GROUP_KEYS:
+            return f"ek:{{{self.group}}}:{name}"
+        raise AttributeError(name)
+
+    def owned(self, member_id: str) -> str:
+        return f"ek:{{{self.group}}}:owned:{member_id}"
+
+    def progress(self, member_id: str) -> str:
+        return f"ek:{{{self.group}}}:progress:{member_id}"
+
+    def counts(self, member_id: str) -> str:
+        """What the reading tasks of a consumer counted of the batch in hand; expires by itself."""
+        return f"ek:{{{self.group}}}:counts:{member_id}"
+
+    def lock(self, partition: Partition) -> str:
+        return f"ek:{{{self.group}}}:lock:{partition}"
+
+    def changelog(self, partition: Partition) -> str:
+        return f"ek:{{{self.group}}}:changelog:{partition}"
+
+    def dead(self, partition: Partition) -> str:
+        return f"ek:{{{self.group}}}:dead:{partition}"
+
+
+_GROUP_KEYS = frozenset(
+    (
+        "meta",
+        "members",
+        "beats",
+        "reports",
+        "asked",
+        "target",
+        "grants",
+        "offsets",
+        "applied",
+        "snapshots",
+        "refused",
+        "control",
+        "events",
+        "wanted",
+        "queued",
+        "running",
+        "rate",
+        "since",  # partition -> "fence at_ms": when its last fence was granted
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamKeys:
+    """Keys of a stream: the events of a partition and its producers share one slot."""
+
+    stream: str
+
+    @property
+    def meta(self) -> str:
+        return f"{self.stream}:meta"
+
+    @property
+    def groups(self) -> str:
+        return f"{self.stream}:groups"
+
+    def entries(self, number: int) -> str:
+        return f"{{{self.stream}:{number}}}"
+
+    def producers(self, number: int) -> str:
+        return f"{{{self.stream}:{number}}}:producers"
+
+    def index(self, number: int) -> str:
+        """A sparse stream: id of an entry -> events and bytes up to it; bounds a batch unread."""
+        return f"{{{self.stream}:{number}}}:index"
+
+
+# --- settings, targets, grants -------------------------------------------------------------------
+
+
+def settings_text(settings: GroupSettings) -> str:
+    return json.dumps(asdict(settings), sort_keys=True, separators=(",", ":"))
+
+
+def parse_settings(text: str) -> GroupSettings:
+    """Unknown names are left out, so that an older agent reads a newer dashboard's settings."""
+    values = json.loads(text)
+    return GroupSettings(**{k: v for k, v in values.items() if k in SETTING_NAMES})
+
+
+def target_text(row: TargetRow) -> str:
+    return json.dumps(
+        {
+            "target_epoch": row.target_epoch,
+            "active": sorted_texts(row.active),
+            "standby": sorted_texts(row.standby),
+            "learning": sorted_texts(row.learning),
+        },
+        separators=(",", ":"),
+    )
+
+
+def parse_target(text: str) -> TargetRow:
+    values = json.loads(text)
+    return TargetRow(
+        target_epoch=int(values["target_epoch"]),
+        active=partitions_of(values["active"]),
+        standby=partitions_of(values["standby"]),
+        learning=partitions_of(values["learning"]),
+    )
+
+
+def parse_grant(text: str) -> Grant:
+    fence, member_id, until_ms, ended = text.split(" ")
+    return Grant(
+        fence=int(fence),
+        member_id=member_id,
+        until_ms=int(until_ms),
+        ended=None if ended == "-" else ended,
+    )
+
+
+def parse_held(text: str) -> Held:
+    """Raises InvalidInput when it is not `fence state`."""
+    fence, _, state = text.partition(" ")
+    if not fence.isdecimal() or state not in HELD_STATES:
+        raise InvalidInput(f"held {text!r} is not of the form 'fence state'")
+    return Held(fence=int(fence), state=HeldState(state))
+
+
+def parse_lock(text: str) -> tuple[str, int]:
+    """(member id, fence) of a lock's value `member/fence`."""
+    member_id, _, fence = text.rpartition("/")
+    return member_id, int(fence)
+
+
+def sorted_texts(partitions: Iterable[Partition]) -> list[str]:
+    return [str(p) for p in sorted(partitions)]
+
+
+def partitions_of(texts: Iterable[str]) -> frozenset[Partition]:
+    return frozenset(Partition.parse(t) for t in texts)
+
+
+# --- agent <-> dashboard, JSON over HTTP ----------------------------------------------------------
+# Fences travel as decimal text: some JSON readers keep only 53 bits, Lua's writer only 14 digits.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Join:
+    member: str
+    secret: str  # random, made once per process
+    host: str = ""
+    version: str = ""
+    instance: str = ""
+    zone: str = ""
+    capacity: float = 1.0
+    pid: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    """`owned` is complete (partition -> "fence state") or, with complete False, all changes.
+
+    Changes are those since the complete report with that number (None = no longer held). Consumer
+    health and rates ride in `consumer`.
+    """
+
+    member: str
+    secret: str
+    sequence: int  # grows with every heartbeat of the process
+    report: int  # number of the last complete report
+    complete: bool
+    owned: Mapping[str, str | None] = field(default_factory=dict)
+    able: bool = False
+    leaving: bool = False
+    incarnation: int = 0
+    target_epoch: int = 0
+    settings_epoch: int = 0
+    consumer: Mapping[str, Any] = field(default_factory=dict)  # see ConsumerHealth
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerHealth:
+    """What a consumer says of itself: hash `progress:<member>`, and `consumer` of a heartbeat."""
+
+    state: str = "starting"  # starting, ready, stalled, dead
+    why: str = ""  # for people; names each partition halted by policy as "<partition> halted ..."
+    spark_application_id: str = ""
+    batch: int = -1  # last finished plan
+    batch_at_ms: int = 0  # wall clock of its end
+    batch_ms: int = 0
+    rows: int = 0
+    rows_per_second: float = 0.0
+    refused_commits: int = 0
+    dead_letters: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """To join and heartbeat. `target` comes only when the agent has another one: absent = keep."""
+
+    # ok, fenced (drop everything, join anew), late (a newer heartbeat was here: ignore this reply)
+    status: str
+    incarnation: int = 0
+    mode_epoch: int = 0
+    group_epoch: int = 0
+    target_epoch: int = 0
+    settings_epoch: int = 0
+    target: Mapping[str, Any] | None = None
+    settings: Mapping[str, Any] | None = None
+    want_complete: bool = False
+
+
+# --- changelog ---
+
+Changes = Mapping[str, Any]  # key -> new JSON value; None = deleted
+
+
+def pack_changes(changes: Changes) -> bytes:
+    """Fast zlib over JSON: a whole batch of one partition is one field of one changelog entry."""
+    if not changes:
+        return b""
+    return zlib.compress(json.dumps(changes, separators=(",", ":"), allow_nan=False).encode(), 1)
+
+
+def unpack_changes(packed: bytes) -> dict[str, Any]:
+    if not packed:
+        return {}
+    changes = json.loads(zlib.decompress(packed))
+    if not isinstance(changes, dict):
+        raise InvalidInput(f"packed changes hold a {type(changes).__name__}, not an object")
+    return changes
+
+
+def pack_ids(ids: Iterable[int]) -> bytes:
+    """Event ids of a commit, 64-bit little endian, for check runs that count effects by event."""
+    values = array("q", ids)
+    return zlib.compress(values.tobytes(), 1) if values else b""
+
+
+def unpack_ids(packed: bytes) -> list[int]:
+    return array("q", zlib.decompress(packed)).tolist() if packed else []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangelogEntry:
+    """One commit: effects of events in (from_offset, to_offset]; `total` = all applied so far."""
+
+    entry_id: str
+    from_offset: Offset
+    to_offset: Offset
+    fence: int
+    total: int
+    events: int
+    changes: bytes
+    ids: bytes
+
+
+class ChangelogPage(NamedTuple):
+    """Entries after the id asked for, oldest first, and the committed offset of the same moment."""
+
+    entries: Sequence[ChangelogEntry]
+    committed: Offset
+
+
+def parse_changelog(entry_id: str, fields: Mapping[bytes, bytes]) -> ChangelogEntry:
+    return ChangelogEntry(
+        entry_id=entry_id,
+        from_offset=Offset.parse(fields[b"from"].decode()),
+        to_offset=Offset.parse(fields[b"to"].decode()),
+        fence=int(fields[b"fence"]),
+        total=int(fields[b"total"]),
+        events=int(fields[b"events"]),
+        changes=fields[b"changes"],
+        ids=fields[b"ids"],
+    )
+
+
+# --- agent <-> its consumer, JSON lines over a Unix socket ---
+# The consumer connects to the path in EVENKEEL_AGENT_SOCKET and says {"pid": n,
+# "spark_application_id": "..."}; the agent answers with Steering, then sends {"lease_end_ms": n}
+# (CLOCK_MONOTONIC of this machine) after every renew. A closed socket means that the agent is gone.
+SOCKET_VARIABLE = "EVENKEEL_AGENT_SOCKET"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steering:
+    """What a consumer needs to know.
+
+    `lease_end_ms` is when it must have stopped, monotonic (80 % of the lease).
+    """
+
+    group: str
+    member: str
+    redis_url: str
+    state_dir: str  # one LMDB file per partition
+    snapshot_url: str  # folder or fsspec URL
+    settings: Mapping[str, Any]
+    lease_end_ms: int

@@ -1,0 +1,29 @@
+"""Celery beat's scheduler, with a bound on what waits for a worker that is not there.
+
+Beat publishes for ever; expired tasks stay in the broker's list until a worker throws them away.
+"""
+
+import logging
+from typing import Any
+
+from celery.beat import PersistentScheduler
+
+from dashboard.celery import QUEUE
+
+WAITING_MAX = 50  # half a minute of ticks: whoever comes back starts with a short list
+
+log = logging.getLogger(__name__)
+
+
+class BoundedScheduler(PersistentScheduler):  # type: ignore[misc]
+    def apply_async(self, entry: Any, producer: Any = None, **kwargs: Any) -> Any:
+        """None, and nothing is published, while more than WAITING_MAX tasks wait."""
+        waiting = self.waiting()
+        if waiting > WAITING_MAX:
+            log.warning("%s not published: %d tasks wait for a worker", entry.task, waiting)
+            return None
+        return super().apply_async(entry, producer=producer, **kwargs)
+
+    def waiting(self) -> int:
+        with self.app.connection_for_read() as connection:
+            return int(connection.default_channel.client.llen(QUEUE))

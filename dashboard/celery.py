@@ -1,0 +1,43 @@
+"""Celery's wiring: Redis as broker, no results kept, one beat process for periodic work.
+
+Nothing here is relied on for delivery: the tick finds what a killed worker lost (backend.md).
+"""
+
+import os
+
+from celery import Celery
+from django.conf import settings
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
+
+QUEUE = "evenkeel"
+app = Celery("dashboard")
+app.conf.update(
+    broker_url=settings.REDIS_URL,
+    broker_transport_options={
+        "global_keyprefix": f"{settings.REDIS_PREFIX}:celery:",
+        "socket_timeout": 10,
+        "socket_connect_timeout": 5,
+    },
+    broker_connection_retry_on_startup=True,
+    broker_connection_max_retries=None,
+    task_default_queue=QUEUE,
+    task_ignore_result=True,
+    task_publish_retry=False,  # a lost trigger is found by the tick; nobody waits for a retry
+    task_time_limit=60,
+    task_soft_time_limit=50,
+    worker_prefetch_multiplier=1,
+    worker_hijack_root_logger=False,
+    worker_send_task_events=False,
+    timezone="UTC",
+    beat_schedule_filename=str(settings.DATA / "beat-schedule"),
+    beat_scheduler="dashboard.beat:BoundedScheduler",
+    beat_max_loop_interval=1,
+    # Expiry: what a stopped worker missed is not made up for, the next one does the same work.
+    beat_schedule={
+        "tick": {"task": "dashboard.tick", "schedule": 1.0, "options": {"expires": 2}},
+        "sample": {"task": "dashboard.sample", "schedule": 5.0, "options": {"expires": 5}},
+        "trim": {"task": "dashboard.trim", "schedule": 10.0, "options": {"expires": 10}},
+    },
+)
+app.autodiscover_tasks(["dashboard"])

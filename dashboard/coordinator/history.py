@@ -1,0 +1,131 @@
+"""Turns the locks' events into tenures: each event once, in order, with its fence and time.
+
+Idempotent by the stream's entry ids: the cursor moves in the transaction that stores the rows. A
+missing number is recorded as a gap. Events are trimmed only when they are stored.
+"""
+
+import logging
+from collections.abc import Sequence
+
+from django.db import transaction
+
+from assignment.scripts import LockEvent
+from dashboard.live import groups as live_groups
+from dashboard.models import Group, HistoryGap, Tenure, TenureEnd
+
+BATCHES_MAX = 20  # of one tick: 100,000 events; the rest comes with the next one
+EVENTS_KEPT = 100_000  # stored events that stay in Redis for whoever wants to check the history
+FENCES_AT_ONCE = 500  # SQLite's limit of variables is 32,766, PostgreSQL plans long lists slowly
+
+log = logging.getLogger(__name__)
+
+
+def drain(group: Group) -> int:
+    """How many events were stored. Moves the group's cursor."""
+    stored = 0
+    for _ in range(BATCHES_MAX):
+        events = live_groups.events_after(
+            group.name, group.events_cursor, live_groups.EVENTS_AT_ONCE
+        )
+        if not events:
+            break
+        stored += len(events) if store(group, events) else 0
+        if len(events) < live_groups.EVENTS_AT_ONCE:
+            break
+    if stored and group.values.trimming:
+        live_groups.trim_events(group.name, group.events_cursor, EVENTS_KEPT)
+    return stored
+
+
+def store(group: Group, events: Sequence[LockEvent]) -> bool:
+    """False when another process stored them meanwhile; the cursor is read anew either way."""
+    with transaction.atomic():
+        locked = Group.objects.select_for_update().get(pk=group.pk)
+        same = locked.events_cursor == group.events_cursor
+        if same:
+            _note_gaps(locked, events)
+            _write(locked, events)
+            locked.events_cursor, locked.last_event_seq = events[-1].entry_id, events[-1].seq
+            locked.save(update_fields=["events_cursor", "last_event_seq"])
+    group.events_cursor, group.last_event_seq = locked.events_cursor, locked.last_event_seq
+    return same
+
+
+def _note_gaps(group: Group, events: Sequence[LockEvent]) -> None:
+    last = group.last_event_seq
+    for event in events:
+        if event.seq != last + 1:
+            # A lower number: Redis lost its last writes and counts from before them again.
+            lost = event.seq - last - 1 if event.seq > last else None
+            HistoryGap.objects.create(group=group, at_ms=event.at_ms, events_lost=lost)
+            log.error("history gap group=%s at_ms=%d lost=%s", group.name, event.at_ms, lost)
+        last = event.seq
+
+
+def _write(group: Group, events: Sequence[LockEvent]) -> None:
+    known = _stored(group, events)
+    open_by_number = _open(group, {e.partition.number for e in events if e.kind == "acquired"})
+    made: dict[tuple[int, int], Tenure] = {}
+    changed: dict[tuple[int, int], Tenure] = {}
+    for event in events:
+        key = (event.partition.number, event.fence)
+        tenure = made.get(key) or known.get(key)
+        if event.kind == "acquired" and tenure is None:
+            if before := open_by_number.get(event.partition.number):
+                _end(
+                    before, event.at_ms, None
+                )  # its own end was lost: this is the latest it can be
+                changed[before.number, before.fence] = before
+            tenure = made[key] = _begun(group, event)
+            open_by_number[event.partition.number] = tenure
+        elif tenure is not None and _apply(tenure, event):
+            changed[key] = tenure
+            if event.kind != "fenced":
+                open_by_number.pop(event.partition.number, None)
+    Tenure.objects.bulk_create(made.values(), batch_size=FENCES_AT_ONCE)
+    Tenure.objects.bulk_update(
+        [t for key, t in changed.items() if key not in made],
+        ["ended_ms", "end", "refused_at_ms"],
+        batch_size=FENCES_AT_ONCE,
+    )
+
+
+def _begun(group: Group, event: LockEvent) -> Tenure:
+    return Tenure(
+        group=group,
+        number=event.partition.number,
+        partition=str(event.partition),
+        member_id=event.member_id,
+        fence=event.fence,
+        started_ms=event.at_ms,
+    )
+
+
+def _apply(tenure: Tenure, event: LockEvent) -> bool:
+    """Whether the tenure changed. `acquired` again is the same grant: nothing."""
+    if event.kind == "fenced" and tenure.refused_at_ms is None:
+        tenure.refused_at_ms = event.at_ms
+        return True
+    if event.kind in TenureEnd.values and tenure.end is None:
+        _end(tenure, event.at_ms, event.kind)
+        return True
+    return False
+
+
+def _end(tenure: Tenure, at_ms: int, end: str | None) -> None:
+    tenure.ended_ms, tenure.end = max(at_ms, tenure.started_ms), end
+
+
+def _stored(group: Group, events: Sequence[LockEvent]) -> dict[tuple[int, int], Tenure]:
+    fences = sorted({event.fence for event in events})
+    found: dict[tuple[int, int], Tenure] = {}
+    for first in range(0, len(fences), FENCES_AT_ONCE):
+        rows = Tenure.objects.filter(group=group, fence__in=fences[first : first + FENCES_AT_ONCE])
+        found.update({(t.number, t.fence): t for t in rows})
+    return found
+
+
+def _open(group: Group, numbers: set[int]) -> dict[int, Tenure]:
+    """Tenures without an end, of partitions that are acquired anew."""
+    rows = Tenure.objects.filter(group=group, ended_ms=None)
+    return {t.number: t for t in rows if t.number in numbers}

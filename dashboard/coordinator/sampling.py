@@ -1,0 +1,131 @@
+"""Every few seconds: numbers for the charts, the mirror for a wiped Redis, and trimming of what all
+have read.
+"""
+
+import logging
+from collections.abc import Iterable
+
+from assignment.scripts import GroupRead, Purpose
+from assignment.types import Offset, Partition
+from dashboard import live
+from dashboard.live import StoreUnavailable
+from dashboard.live import groups as live_groups
+from dashboard.models import Group, PartitionMirror, Sample
+
+SAMPLES_KEPT_MS = 7 * 86_400_000
+PRUNE_EVERY = 100  # samples of a group between two prunings
+
+SILENT = ("suspect", "unreachable", "lost")
+
+log = logging.getLogger(__name__)
+
+
+def sample() -> int:
+    """How many groups were sampled. Raises StoreUnavailable."""
+    taken = 0
+    for group in Group.objects.all():
+        try:
+            _sample(group)
+            _mirror(group, live_groups.read(group.name, Purpose.LOOK))
+            taken += 1
+        except live.GroupNotThere:
+            continue  # the tick sets it up
+        except StoreUnavailable:
+            raise
+        except Exception:  # the top of a loop
+            log.exception("sample failed group=%s", group.name)
+    return taken
+
+
+def _sample(group: Group) -> None:
+    snapshot = live.snapshot(group.name)
+    before = group.samples.order_by("-at_ms").first()
+    if before is not None and before.at_ms >= snapshot.at_ms:
+        return
+    numbers = snapshot.numbers
+    row = Sample.objects.create(
+        group=group,
+        at_ms=snapshot.at_ms,
+        lag_records=numbers.lag_records,
+        events_per_second=_rate(before, snapshot.at_ms, numbers.applied_total),
+        applied_total=numbers.applied_total,
+        members=numbers.members,
+        owned=numbers.owned,
+        conflicts=numbers.conflicts,
+        suspect=sum(m.state in SILENT for m in snapshot.members),
+        stalled=sum(m.state == "stalled" for m in snapshot.members),
+    )
+    if row.pk % PRUNE_EVERY == 0:
+        group.samples.filter(at_ms__lt=snapshot.at_ms - SAMPLES_KEPT_MS).delete()
+
+
+def _rate(before: Sample | None, at_ms: int, applied_total: int | None) -> float | None:
+    """Events applied a second since the sample before; None when they cannot be compared."""
+    if before is None or before.applied_total is None or applied_total is None:
+        return None
+    applied = applied_total - before.applied_total
+    return applied * 1000 / (at_ms - before.at_ms) if applied >= 0 else None
+
+
+def _mirror(group: Group, read: GroupRead) -> None:
+    """What changed of offsets and snapshot records, into the database."""
+    stored = {row.number: row for row in group.mirror.all()}
+    changed = []
+    for partition, offset in read.offsets.items():
+        row = PartitionMirror(
+            group=group,
+            number=partition.number,
+            offset=str(offset),
+            total=read.applied[partition].total if partition in read.applied else 0,
+            snapshot=_snapshot(read, partition),
+        )
+        old = stored.get(partition.number)
+        if old is None or (old.offset, old.snapshot) != (row.offset, row.snapshot):
+            changed.append(row)
+    PartitionMirror.objects.bulk_create(
+        changed,
+        update_conflicts=True,
+        unique_fields=["group", "number"],
+        update_fields=["offset", "total", "snapshot"],
+        batch_size=500,
+    )
+
+
+def _snapshot(read: GroupRead, partition: Partition) -> list[dict[str, str]] | None:
+    records = read.snapshots.get(partition)
+    if not records:
+        return None
+    return [
+        {
+            "url": record.url,
+            "offset": str(record.offset),
+            "changelog_id": record.changelog_id,
+            "total": str(record.total),
+            "fence": str(record.fence),
+        }
+        for record in records
+    ]
+
+
+def trim() -> int:
+    """Drops events that every group of their stream has committed; how many entries went.
+
+    A reader without a committed offset, or one that wants nothing trimmed, keeps everything.
+    """
+    groups = list(Group.objects.all())
+    keepers = {group.name for group in groups if not group.values.trimming}
+    dropped = 0
+    for stream, partitions in sorted({(g.stream, g.partitions) for g in groups}):
+        readers = live_groups.readers(stream)
+        if not readers or readers & keepers:
+            continue
+        all_partitions = [Partition(stream, number) for number in range(partitions)]
+        lowest = _lowest(live_groups.committed(name, all_partitions) for name in sorted(readers))
+        dropped += live_groups.trim_entries(stream, lowest)
+    return dropped
+
+
+def _lowest(offsets_of_groups: Iterable[list[str]]) -> dict[int, str]:
+    """Partition number -> the offset that every group has reached; those without are left out."""
+    lowest = [min(map(Offset.parse, offsets)) for offsets in zip(*offsets_of_groups, strict=True)]
+    return {number: str(offset) for number, offset in enumerate(lowest) if offset > Offset(0, 0)}

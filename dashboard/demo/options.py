@@ -1,0 +1,99 @@
+"""What `up` is asked for, and whether this machine can do it. Refusals are one sentence each."""
+
+import errno
+import fcntl
+import os
+import socket
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+FLIGHTS = (sys.executable, "-m", "agent.pipelines.flights")
+GROUP = "flights"  # group and stream of the demo have the same name
+BASE_MIB = 700  # web, worker with two children, beat, watch, producer, Redis
+CONSUMER_MIB = 900  # a local Spark consumer with its agent (pipeline.md section 7)
+LOCK_WAIT_S = 20.0  # how long the watchdog of an `up` that was killed may take to clean up
+LOCK_POLL_S = 0.2
+
+
+class Refused(RuntimeError):
+    """The tree is not started; one sentence says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """`speed`: replayed seconds per second, 0 = as fast as it goes. `check`: nothing is trimmed."""
+
+    data: Path
+    port: int
+    consumers: int = 3
+    partitions: int = 12
+    speed: float = 3600.0
+    flights: int | None = None
+    demo: bool = True
+    check: bool = False
+    pipeline: tuple[str, ...] = FLIGHTS  # the consumers' command
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+
+def check_port(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise Refused(f"port {port} cannot be used: {error.strerror}") from error
+            raise Refused(
+                f"port {port} is taken by another program: choose another one with --port"
+            ) from error
+
+
+def free_mib() -> int:
+    """The memory that may still be used: less than the machine's where a cgroup allows less."""
+    available = psutil.virtual_memory().available
+    try:
+        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+        used = int(Path("/sys/fs/cgroup/memory.current").read_text())
+        if limit != "max":
+            available = min(available, int(limit) - used)
+    except (OSError, ValueError):
+        pass
+    return int(available // 2**20)
+
+
+def check_memory(consumers: int, free: int) -> None:
+    needed = BASE_MIB + consumers * CONSUMER_MIB
+    if free < needed:
+        raise Refused(
+            f"{consumers} consumers need about {needed} MiB of memory and {free} MiB are free:"
+            " start fewer with --consumers"
+        )
+
+
+def lock_folder(data: Path) -> int:
+    """An open, locked file: one tree per data folder. The watchdog keeps it until all has ended."""
+    try:
+        (data / "logs").mkdir(parents=True, exist_ok=True)
+        lock = os.open(data / "up.lock", os.O_CREAT | os.O_RDWR, 0o600)
+    except OSError as error:
+        raise Refused(f"the data folder {data} cannot be used: {error.strerror}") from error
+    deadline = time.monotonic() + LOCK_WAIT_S
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lock
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                os.close(lock)
+                raise Refused(
+                    f"the data folder {data} is in use by another `up`: end it, or choose another"
+                    " folder with --data"
+                ) from None
+            time.sleep(LOCK_POLL_S)

@@ -1,0 +1,214 @@
+"""The parts of the demo: Redis, web, Celery worker, beat, watch, producer, agents with consumers.
+
+Each is a program that can also be started by hand; the README's table says how. Knows no Django.
+"""
+
+import http.client
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dashboard.demo.options import GROUP, Options, Refused
+from dashboard.demo.tree import Process
+from dashboard.embedded_redis import EmbeddedRedis, RedisNotStarted, external_url
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+ANSWER_TIMEOUT_S = 5.0
+CONSUMER_READY_S = 300.0  # Spark starts in 10-20 s on a quiet machine
+PREPARE_TIMEOUT_S = 120
+GRACE_S = 8.0
+WORKERS = 2  # of Celery: one rebalance and one tick at a time on a small machine
+REDIS, WEB, WORKER, WATCH, CONSUMER = range(5)  # layers, in the order of their start
+
+
+@dataclass(slots=True)
+class RedisPart:
+    """The embedded server as a part of the tree."""
+
+    server: EmbeddedRedis
+    name: str = "redis"
+    ready_s: float = 1.0  # start() itself waits
+    ends: bool = False
+    layer: int = REDIS
+
+    def start(self) -> None:
+        try:
+            self.server.start()
+        except RedisNotStarted as error:
+            raise Refused(str(error)) from error
+
+    def exit_code(self) -> int | None:
+        return self.server.process.poll() if self.server.process else None
+
+    def ask_to_end(self) -> None:
+        if self.server.process:
+            self.server.process.terminate()
+
+    def stop(self, patient: bool) -> None:
+        self.server.stop() if patient else self.server.kill()
+
+    def ready(self) -> bool:
+        return self.server.pid is not None
+
+    def healthy(self) -> bool:
+        return self.server.answers()
+
+    def why(self) -> str:
+        return f"log: {self.server.folder / 'redis.log'}"
+
+
+@dataclass(slots=True)
+class Parts:
+    """Makes the parts for one set of options and one Redis."""
+
+    options: Options
+    redis_url: str
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.environment = {
+            "EVENKEEL_DATA": str(self.options.data),
+            "EVENKEEL_URL": self.options.url,
+            "REDIS_URL": self.redis_url,
+            "PYTHONPATH": str(ROOT),
+            "PYTHONUNBUFFERED": "1",
+        }
+
+    def log(self, name: str) -> Path:
+        return self.options.data / "logs" / f"{name}.log"
+
+    def process(self, name: str, layer: int, module: str, *arguments: str, **more: Any) -> Process:
+        return Process(
+            name=name,
+            command=(sys.executable, "-m", module, *arguments),
+            log=self.log(name.replace(" ", "-")),
+            environment={**self.environment, **more.pop("environment", {})},
+            layer=layer,
+            **more,
+        )
+
+    def web(self) -> Process:
+        options = ("--host", "127.0.0.1", "--port", str(self.options.port), "--no-access-log")
+        return self.process(
+            "web",
+            WEB,
+            "uvicorn",
+            "dashboard.asgi:application",
+            *options,
+            "--timeout-graceful-shutdown",
+            "3",
+            is_ready=lambda: answers(self.options.port, "/healthz"),
+            is_healthy=lambda: answers(self.options.port, "/healthz"),
+        )
+
+    def worker(self) -> Process:
+        options = ("--concurrency", str(WORKERS), "--loglevel", "INFO")
+        return self.process(
+            "worker", WORKER, "celery", "-A", "dashboard.celery", "worker", *options
+        )
+
+    def beat(self) -> Process:
+        """Ready when the tick has gone the whole way: beat, Redis, worker, database."""
+        return self.process(
+            "beat",
+            WORKER,
+            "celery",
+            "-A",
+            "dashboard.celery",
+            "beat",
+            "--pidfile=",
+            is_ready=lambda: answers(self.options.port, "/readyz"),
+        )
+
+    def watch(self, status_file: Path) -> Process:
+        return self.process(
+            "watch",
+            WATCH,
+            "dashboard.demo.watch",
+            GROUP,
+            str(status_file),
+            is_ready=status_file.exists,
+        )
+
+    def producer(self, *arguments: str) -> Process:
+        speed = f"{self.options.speed:g}"
+        limit = () if self.options.flights is None else ("--limit", str(self.options.flights))
+        return self.process(
+            "producer",
+            CONSUMER,
+            "agent.producer",
+            "flights",
+            *("--stream", GROUP, "--speed", speed, *limit, *arguments),
+            ends=True,
+        )
+
+    def consumer(self, number: int, is_ready: Callable[[], bool]) -> Process:
+        name = f"consumer-{number}"
+        folder = self.options.data / "agents" / name
+        check = {"EVENKEEL_CHECK": "1"} if self.options.check else {}
+        return self.process(
+            name,
+            CONSUMER,
+            "agent",
+            *("--group", GROUP, "--name", name, "--dashboard", self.options.url),
+            *("--token-file", str(self.options.data / "agent_token")),
+            *("--state-dir", str(folder), "--snapshot-url", str(self.options.data / "snapshots")),
+            *("--", *self.options.pipeline),
+            environment={"EVENKEEL_REDIS_URL": self.redis_url, **check},
+            is_ready=is_ready,
+            ready_s=CONSUMER_READY_S,
+            stop_s=GRACE_S + 7,
+        )
+
+    def prepare(self) -> None:
+        """Tables, operator, group and token. Raises Refused with the sentence it failed with."""
+        asked = (
+            ("--group", GROUP, "--partitions", str(self.options.partitions))
+            if self.options.demo
+            else ()
+        )
+        check = ("--check",) if self.options.check else ()
+        done = subprocess.run(
+            [sys.executable, "-m", "dashboard.demo.prepare", *asked, *check],
+            env={**os.environ, **self.environment},
+            capture_output=True,
+            text=True,
+            timeout=PREPARE_TIMEOUT_S,
+            check=False,
+        )
+        with self.log("prepare").open("a") as log:
+            log.write(done.stdout + done.stderr)
+        if done.returncode:
+            lines = done.stderr.strip().splitlines() or ["the database was not prepared"]
+            raise Refused(lines[-1].removeprefix("evenkeel: "))
+
+
+def redis_server(data: Path) -> EmbeddedRedis | None:
+    """None when REDIS_URL names the operator's own."""
+    return None if external_url() else EmbeddedRedis(data / "redis")
+
+
+def answers(port: int, path: str) -> bool:
+    """Whether the page is there and says 200."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_TIMEOUT_S)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status == http.client.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def read_status(status_file: Path) -> Mapping[str, Any] | None:
+    """What watch wrote last; None when it has not yet."""
+    try:
+        found: Mapping[str, Any] = json.loads(status_file.read_text())
+    except (OSError, json.JSONDecodeError):
+        return None
+    return found

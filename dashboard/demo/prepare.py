@@ -1,0 +1,115 @@
+"""What `up` needs of the database before anything else runs: tables, an operator, the demo's group.
+
+A process of its own (`python -m dashboard.demo.prepare [--group NAME --partitions N] [--check]`),
+so that the supervisor needs no connection. May be run again: what stands is kept. The last line on
+standard error is the reason when it fails.
+"""
+
+import argparse
+import os
+import secrets
+import sys
+from pathlib import Path
+
+import django
+
+OPERATOR = "operator"
+PASSWORD_BYTES = 12
+
+
+def main() -> None:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
+    from django.core.exceptions import ImproperlyConfigured
+
+    try:
+        django.setup()
+    except ImproperlyConfigured as error:
+        sys.exit(f"evenkeel: {error}")
+    from django.db import DatabaseError
+
+    from assignment.errors import EvenkeelError
+
+    options = parse_options()
+    try:
+        prepare(options)
+    except DatabaseError as error:
+        sys.exit(f"evenkeel: the database cannot be used: {error}")
+    except (EvenkeelError, OSError) as error:
+        sys.exit(f"evenkeel: {error}")
+
+
+def parse_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--group")
+    parser.add_argument("--partitions", type=int, default=12)
+    parser.add_argument("--check", action="store_true", help="nothing is trimmed")
+    return parser.parse_args()
+
+
+def prepare(options: argparse.Namespace) -> None:
+    from django.conf import settings
+    from django.core.management import call_command
+
+    call_command("migrate", interactive=False, verbosity=0)
+    make_operator(settings.DATA / "login")
+    if options.group:
+        make_group(options.group, options.partitions, options.check, settings.DATA / "agent_token")
+
+
+def make_operator(login: Path) -> None:
+    """The password is made once; the user follows the file, should either be lost."""
+    from django.contrib.auth.models import User
+
+    if not login.exists():
+        write_private(login, f"{OPERATOR} {secrets.token_urlsafe(PASSWORD_BYTES)}\n")
+    name, password = read_login(login)
+    user = User.objects.filter(username=name).first()
+    if user is None:
+        User.objects.create_superuser(name, password=password)
+    elif not user.check_password(password):
+        user.set_password(password)
+        user.save()
+
+
+def read_login(login: Path) -> tuple[str, str]:
+    words = login.read_text().split()
+    if len(words) != 2:
+        raise OSError(f"{login} does not hold a name and a password: delete it to get a new one")
+    return words[0], words[1]
+
+
+def make_group(name: str, partitions: int, check: bool, token_file: Path) -> None:
+    """Group and token, each once. Refused when the group has another number of partitions."""
+    from dashboard import groups
+    from dashboard.models import AuditSource, Group
+
+    group = Group.objects.filter(name=name).first()
+    if group is None:
+        group = groups.create_group(
+            name,
+            stream=name,
+            partitions=partitions,
+            actor=OPERATOR,
+            source=AuditSource.COMMAND,
+            trimming=not check,
+        )
+    if group.partitions != partitions:
+        raise groups.Refused(
+            f"group {name} has {group.partitions} partitions, not {partitions}: choose another"
+            " folder with --data"
+        )
+    if not token_file.exists():
+        made = groups.create_token(group, actor=OPERATOR, source=AuditSource.COMMAND)
+        write_private(token_file, f"{made.text}\n")
+
+
+def write_private(path: Path, text: str) -> None:
+    """Readable by its owner only from the first byte on; complete or not there."""
+    fresh = path.with_name(f"{path.name}.{os.getpid()}")
+    with open(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
+        file.write(text)
+    fresh.replace(path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""The status object of one group: what `status --json` prints and `up` ends with.
+
+Owned is what the live locks say; state and application id are what the member's agent reported.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db.models import F, Window
+from django.db.models.functions import Lag
+
+from assignment.scripts import GroupRead, Purpose
+from assignment.types import HeldState, Partition
+from dashboard.live import groups as live
+from dashboard.models import Group, Rebalance, Tenure
+
+READY = "ready"
+
+
+def group_status(group: Group) -> dict[str, Any]:
+    """Raises StoreUnavailable."""
+    read = live.read(group.name, Purpose.LOOK)
+    owned = owned_by_member(read)
+    members = {
+        member_id: {
+            "owned": [str(p) for p in sorted(owned.get(member_id, ()))],
+            "state": state_of(read, member_id),
+            "spark_application_id": consumer_of(read, member_id).get("spark_application_id", ""),
+        }
+        for member_id in sorted(read.members)
+    }
+    return {
+        "ready": is_ready(group, read, owned, members),
+        "members": members,
+        "partitions": group.partitions,
+        "processed": sum(applied.total for applied in read.applied.values()),
+        "rebalances": Rebalance.objects.filter(group=group).count(),
+        "conflicts": len(overlaps(group)) + double_claims(read),
+    }
+
+
+def for_checks(name: str) -> dict[str, int]:
+    """Refused commits so far, how many events of the locks the history lacks, and how many batches
+    the member with the fewest has finished since its consumer started.
+    """
+    read = live.read(name, Purpose.LOOK)
+    stored = Group.objects.values_list("last_event_seq", flat=True).get(name=name)
+    return {
+        "refused_commits": read.meta.refused_commits,
+        "history_behind": read.meta.event_seq - stored,
+        "batches_min": min((consumer_of(read, m).get("batch", 0) for m in read.members), default=0),
+    }
+
+
+def owned_by_member(read: GroupRead) -> dict[str, set[Partition]]:
+    owned: dict[str, set[Partition]] = {}
+    for partition, lock in read.locks.items():
+        owned.setdefault(lock.member_id, set()).add(partition)
+    return owned
+
+
+def consumer_of(read: GroupRead, member_id: str) -> Mapping[str, Any]:
+    report = read.reports.get(member_id)
+    return report.consumer if report else {}
+
+
+def state_of(read: GroupRead, member_id: str) -> str:
+    """starting, ready, stalled or dead as reported; leaving; unknown before its first report."""
+    if read.members[member_id].leaving:
+        return "leaving"
+    return str(consumer_of(read, member_id).get("state", "unknown"))
+
+
+def is_ready(
+    group: Group,
+    read: GroupRead,
+    owned: Mapping[str, set[Partition]],
+    members: Mapping[str, Mapping[str, Any]],
+) -> bool:
+    """Every partition runs in the hands that the target gives it to, and every member is ready."""
+    running = sum(
+        held.state is HeldState.RUNNING and p in owned.get(member_id, ())
+        for member_id, report in read.reports.items()
+        for p, held in report.owned.items()
+    )
+    return (
+        read.grants_are_possible
+        and running == group.partitions
+        and read.meta.target_epoch == read.meta.group_epoch
+        and all(member["state"] == READY for member in members.values())
+        and all(row.active == owned.get(m, set()) for m, row in read.target.items())
+    )
+
+
+def overlaps(group: Group) -> list[tuple[str, int, int]]:
+    """(partition, fence, ms) of every tenure that began before the one before it had ended."""
+    before = Window(Lag("ended_ms"), partition_by=F("partition"), order_by=F("fence").asc())
+    rows = (
+        Tenure.objects.filter(group=group)
+        .annotate(ended_before_ms=before)
+        .filter(started_ms__lt=F("ended_before_ms"))
+        .values_list("partition", "fence", "ended_before_ms", "started_ms")
+    )
+    return [(partition, fence, end - start) for partition, fence, end, start in rows]
+
+
+def double_claims(read: GroupRead) -> int:
+    """Partitions that two members report under one fence: no lock grants that."""
+    claims = [
+        (p, held.fence) for report in read.reports.values() for p, held in report.owned.items()
+    ]
+    return len(claims) - len(set(claims))

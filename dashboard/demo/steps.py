@@ -1,0 +1,172 @@
+"""What a fault did, read from history: tenures as the locks saw them, commits with their time.
+
+Pure. All times are milliseconds of the Redis server's clock.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from assignment.metrics import Coverage, Tenure, coverage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """One tenure: [started_ms, ended_ms), or still going on. `refused`: its refused commits."""
+
+    partition: str
+    member: str
+    fence: int
+    started_ms: int
+    ended_ms: int | None = None
+    end: str | None = None
+    refused_at_ms: int | None = None
+    refused: int = 0
+
+    def holds_at(self, at_ms: int) -> bool:
+        return self.started_ms <= at_ms and (self.ended_ms is None or at_ms < self.ended_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    at_ms: int
+    partition: str
+    fence: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """A fault at `began_ms`; `before_ms` is where its quiet comparison begins, `ended_ms` its end.
+
+    `recovered_ms` was measured by whoever caused it; None = from the locks. `over_ms` is until
+    when the others are looked at; None = until it was recovered.
+    """
+
+    name: str
+    before_ms: int
+    began_ms: int
+    ended_ms: int
+    bound_ms: int
+    victims: tuple[str, ...]
+    recovered_ms: int | None = None
+    over_ms: int | None = None
+
+
+def run_coverage(intervals: Sequence[Interval], until_ms: int) -> Coverage:
+    """Overlap over the whole run; unowned from the moment at which every partition had its first
+    owner.
+    """
+    tenures = [Tenure(i.partition, i.started_ms, i.ended_ms) for i in intervals]
+    held = by_partition(intervals)
+    begun_ms = max((first.started_ms for first, *_ in held.values()), default=until_ms)
+    return Coverage(
+        unowned_ms=coverage(tenures, held, begun_ms, until_ms).unowned_ms,
+        overlap_ms=coverage(tenures, held, 0, until_ms).overlap_ms,
+    )
+
+
+def by_partition(intervals: Iterable[Interval]) -> dict[str, list[Interval]]:
+    """Each partition's tenures in the order of their fences."""
+    found: dict[str, list[Interval]] = {}
+    for interval in sorted(intervals, key=lambda i: i.fence):
+        found.setdefault(interval.partition, []).append(interval)
+    return found
+
+
+def recovery_ms(intervals: Sequence[Interval], window: Window) -> int | None:
+    """From the fault to the last lost partition in new hands; None when one never was."""
+    last = 0
+    for held in by_partition(intervals).values():
+        victim = next((i for i in held if lost_by_victim(i, window)), None)
+        if victim is None:
+            continue
+        later = [i.started_ms for i in held if i.fence > victim.fence]
+        if not later:
+            return None
+        last = max(last, min(later) - window.began_ms)
+    return last
+
+
+def lost_by_victim(interval: Interval, window: Window) -> bool:
+    return interval.member in window.victims and interval.holds_at(window.began_ms)
+
+
+def others_fences_changed(intervals: Sequence[Interval], window: Window, over_ms: int) -> int:
+    """Partitions of the others whose owner changed before the fault was over."""
+    return sum(
+        interval.member not in window.victims
+        and interval.holds_at(window.began_ms)
+        and not interval.holds_at(over_ms)
+        for interval in intervals
+    )
+
+
+def longest_gap_ms(
+    commits: Iterable[Commit],
+    intervals: Sequence[Interval],
+    window: Window,
+    from_ms: int,
+    to_ms: int,
+) -> int:
+    """The longest time that one of the others did not commit, within [from_ms, to_ms].
+
+    A member's commits on all its partitions count: that it goes on working is the question.
+    """
+    owners = {
+        (i.partition, i.fence): i.member
+        for i in intervals
+        if i.member not in window.victims and i.holds_at(window.began_ms)
+    }
+    times: dict[str, list[int]] = {member: [from_ms] for member in owners.values()}
+    for commit in sorted(commits, key=lambda c: c.at_ms):
+        member = owners.get((commit.partition, commit.fence))
+        if member is not None and from_ms <= commit.at_ms <= to_ms:
+            times[member].append(commit.at_ms)
+    return max(
+        (b - a for at in times.values() for a, b in zip(at, [*at[1:], to_ms], strict=True)),
+        default=0,
+    )
+
+
+def expired_leases(intervals: Iterable[Interval], window: Window) -> int:
+    return sum(
+        i.end == "expired" and i.ended_ms is not None and in_window(i.ended_ms, window)
+        for i in intervals
+    )
+
+
+def refused_commits(intervals: Iterable[Interval], window: Window) -> int:
+    return sum(
+        i.refused
+        for i in intervals
+        if i.refused_at_ms is not None and in_window(i.refused_at_ms, window)
+    )
+
+
+def in_window(at_ms: int, window: Window) -> bool:
+    return window.began_ms <= at_ms < window.ended_ms
+
+
+def of_step(
+    intervals: Sequence[Interval], commits: Sequence[Commit], window: Window
+) -> Mapping[str, object]:
+    """The step's numbers but lost and doubled."""
+    recovered = (
+        window.recovered_ms if window.recovered_ms is not None else recovery_ms(intervals, window)
+    )
+    over_ms = window.over_ms
+    if over_ms is None:
+        over_ms = window.ended_ms if recovered is None else window.began_ms + recovered
+    return {
+        "name": window.name,
+        "recovered_ms": recovered,
+        "bound_ms": window.bound_ms,
+        "others_fences_changed": others_fences_changed(intervals, window, over_ms),
+        "others_commit_gap_before_ms": longest_gap_ms(
+            commits, intervals, window, window.before_ms, window.began_ms
+        ),
+        "others_commit_gap_during_ms": longest_gap_ms(
+            commits, intervals, window, window.began_ms, over_ms
+        ),
+        "expired_leases": expired_leases(intervals, window),
+        "refused_commits": refused_commits(intervals, window),
+    }

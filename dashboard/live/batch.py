@@ -1,0 +1,146 @@
+"""Many small script calls, one trip: those within about 2 ms share a pipeline (backend.md).
+
+One Batch per event loop. Bounded: what does not fit is refused, so that a slow Redis cannot fill
+the memory.
+"""
+
+import asyncio
+import math
+from collections import Counter, deque
+from dataclasses import dataclass
+from typing import Any
+
+import redis
+from hiredis import pack_command
+
+from assignment.scripts import Arguments
+from assignment.wire import GroupKeys
+from dashboard.live.connection import (
+    ANSWER_TIMEOUT_S,
+    StoreUnavailable,
+    async_client,
+    reaching_redis,
+)
+from dashboard.live.scripts import Script
+
+GATHER_S = 0.002
+CALLS_MAX = 500  # of one pipeline: its answers come within some tens of milliseconds
+WAITING_MAX = 20_000  # twice the agents aimed at; more means that Redis does not keep up
+RATE_WINDOW_MS = 2_000  # a counter of one second outlives it
+
+
+class Overloaded(StoreUnavailable):
+    """More calls wait for Redis than may."""
+
+
+@dataclass(slots=True)
+class Call:
+    script: Script
+    group: str
+    arguments: Arguments
+    counter: str  # what this call counts against, "" for nothing
+    answer: asyncio.Future[tuple[Any, int]]
+
+
+class Batch:
+    def __init__(self) -> None:
+        self._waiting: deque[Call] = deque()
+        self._running: asyncio.Task[None] | None = None
+
+    async def call(
+        self, script: Script, group: str, arguments: Arguments, counter: str = ""
+    ) -> tuple[Any, int]:
+        """The script's answer, and how often `counter` was counted in this second, by every
+        process.
+        """
+        if len(self._waiting) >= WAITING_MAX:
+            raise Overloaded(f"{len(self._waiting)} calls wait for Redis")
+        loop = asyncio.get_running_loop()
+        call = Call(script, group, arguments, counter, loop.create_future())
+        self._waiting.append(call)
+        if self._running is None:
+            self._running = loop.create_task(self._run())
+        return await call.answer
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                await asyncio.sleep(GATHER_S)
+                calls = [self._waiting.popleft() for _ in range(min(CALLS_MAX, len(self._waiting)))]
+                await _carry_out(calls)
+        finally:
+            self._running = None
+
+
+async def _carry_out(calls: list[Call]) -> None:
+    try:
+        answers, counts = await _send(calls)
+        again = [i for i, a in enumerate(answers) if isinstance(a, redis.exceptions.NoScriptError)]
+        if again:
+            await _load({calls[i].script for i in again})
+            repeated, _ = await _send([calls[i] for i in again], count=False)
+            for i, answer in zip(again, repeated, strict=True):
+                answers[i] = answer
+    except (StoreUnavailable, redis.RedisError) as error:
+        answers, counts = [error] * len(calls), {}
+    for call, answer in zip(calls, answers, strict=True):
+        if call.answer.done():  # whoever asked has gone
+            continue
+        if isinstance(answer, Exception):
+            call.answer.set_exception(_as_unavailable(answer))
+        else:
+            call.answer.set_result((answer, counts.get(call.counter, 0)))
+
+
+async def _send(calls: list[Call], count: bool = True) -> tuple[list[Any], dict[str, int]]:
+    commands: list[tuple[Any, ...]] = [
+        ("EVALSHA", call.script.sha, 1, GroupKeys(call.group).meta, *call.arguments)
+        for call in calls
+    ]
+    counters = Counter(call.counter for call in calls if count and call.counter)
+    for name, times in counters.items():
+        commands += [("INCRBY", name, times), ("PEXPIRE", name, RATE_WINDOW_MS)]
+    with reaching_redis():
+        answers = await _exchanged(commands)
+    counts = zip(counters, answers[len(calls) :: 2], strict=True)
+    known = {name: value for name, value in counts if isinstance(value, int)}
+    return answers[: len(calls)], known
+
+
+async def _exchanged(commands: list[tuple[Any, ...]]) -> list[Any]:
+    """The answers, errors among them. One write, one deadline for all; packed by hiredis, since the
+    client's own pipeline costs as much CPU again as everything else in a heartbeat.
+    """
+    pool = async_client().connection_pool
+    connection = await pool.get_connection()
+    try:
+        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+            packed = b"".join(map(pack_command, commands))
+            await connection.send_packed_command(packed, check_health=False)
+            return [await _answer_of(connection) for _ in commands]
+    except BaseException:  # answers that nobody read must not meet the next batch
+        await connection.disconnect(nowait=True)
+        raise
+    finally:
+        await pool.release(connection)
+
+
+async def _answer_of(connection: Any) -> Any:
+    try:
+        return await connection.read_response(timeout=math.inf)
+    except redis.ResponseError as error:
+        return error
+
+
+async def _load(scripts: set[Script]) -> None:
+    with reaching_redis():
+        for script in scripts:
+            await async_client().script_load(script.text)
+
+
+def _as_unavailable(error: Exception) -> Exception:
+    try:
+        with reaching_redis():
+            raise error
+    except Exception as translated:  # the same error, or StoreUnavailable instead of it
+        return translated

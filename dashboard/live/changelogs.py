@@ -1,0 +1,49 @@
+"""Reads what was appended, committed and refused, for checks. Changes nothing."""
+
+from collections.abc import Iterator
+
+from assignment.types import Partition
+from assignment.wire import ChangelogEntry, GroupKeys, StreamKeys, parse_changelog
+from dashboard.live.connection import reaching_redis, sync_client
+
+ENTRIES_AT_ONCE = 1_000
+FIRST_ENTRY = "0-0"
+
+
+def entries(group: str, partition: Partition) -> Iterator[ChangelogEntry]:
+    """All that the changelog still holds, oldest first. Raises StoreUnavailable."""
+    key = GroupKeys(group).changelog(partition)
+    after = FIRST_ENTRY
+    while True:
+        with reaching_redis():
+            found = sync_client().xrange(key, min=f"({after}", count=ENTRIES_AT_ONCE)
+        for entry_id, fields in found:
+            after = entry_id.decode()
+            yield parse_changelog(after, fields)
+        if len(found) < ENTRIES_AT_ONCE:
+            return
+
+
+def refused(group: str) -> dict[tuple[str, int], int]:
+    """(partition, fence) -> how many of its commits were refused."""
+    with reaching_redis():
+        counts = sync_client().hgetall(GroupKeys(group).refused)
+    found = {}
+    for name, count in counts.items():
+        partition, _, fence = name.decode().rpartition(" ")
+        found[(partition, int(fence))] = int(count)
+    return found
+
+
+def appended(stream: str, number: int) -> Iterator[tuple[str, dict[bytes, bytes]]]:
+    """(entry id, its fields) of all that lies in a partition of the stream, in order."""
+    key = StreamKeys(stream).entries(number)
+    after = FIRST_ENTRY
+    while True:
+        with reaching_redis():
+            found = sync_client().xrange(key, min=f"({after}", count=ENTRIES_AT_ONCE)
+        for entry_id, fields in found:
+            after = entry_id.decode()
+            yield after, fields
+        if len(found) < ENTRIES_AT_ONCE:
+            return

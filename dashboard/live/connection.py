@@ -1,0 +1,102 @@
+"""Connections to Redis: a pool per process for sync code, one per event loop for async code.
+
+The clients are given out untyped: redis-py types its answers for both kinds and every protocol at
+once.
+"""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import redis
+import redis.asyncio
+from django.conf import settings
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from assignment.errors import EvenkeelError
+
+CONNECT_TIMEOUT_S = 2
+ANSWER_TIMEOUT_S = 10  # a group of 100,000 partitions is read in about a second
+CONNECTIONS_MAX = 64
+# The client takes the word away from some of these, and a script's error carries it inside.
+PASSING_ERRORS = (
+    redis.exceptions.ReadOnlyError,
+    redis.exceptions.OutOfMemoryError,
+    redis.exceptions.TryAgainError,
+    redis.exceptions.ClusterDownError,
+)
+PASSING_WORDS = ("LOADING", "MISCONF", "READONLY", "OOM", "BUSY", "NOREPLICAS", "MASTERDOWN")
+
+
+class StoreUnavailable(EvenkeelError):
+    """Redis cannot be asked now: stay as you are and try again."""
+
+
+@contextmanager
+def reaching_redis() -> Iterator[None]:
+    try:
+        yield
+    except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
+        raise StoreUnavailable(f"Redis at {shown_address()} does not answer: {error}") from error
+    except redis.ResponseError as error:
+        if isinstance(error, PASSING_ERRORS) or any(w in str(error)[:200] for w in PASSING_WORDS):
+            raise StoreUnavailable(f"Redis at {shown_address()} refuses: {error}") from error
+        raise
+
+
+def shown_address() -> str:
+    """Without the password."""
+    rest = settings.REDIS_URL.partition("://")[2] or settings.REDIS_URL
+    return str(rest.partition("?")[0].rpartition("@")[2])
+
+
+@cache
+def _sync_client(url: str) -> "redis.Redis":
+    return redis.Redis.from_url(
+        url,
+        protocol=2,
+        socket_connect_timeout=CONNECT_TIMEOUT_S,
+        socket_timeout=ANSWER_TIMEOUT_S,
+        max_connections=CONNECTIONS_MAX,
+        retry=Retry(NoBackoff(), 1),  # once: a connection that died while idle
+    )
+
+
+def sync_client() -> Any:
+    return _sync_client(settings.REDIS_URL)
+
+
+_async_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[str, Any]] = WeakKeyDictionary()
+_making = threading.Lock()
+
+
+def async_client() -> Any:
+    """The running loop's client; connections never cross loops."""
+    loop = asyncio.get_running_loop()
+    with _making:
+        url, client = _async_clients.get(loop, ("", None))
+        if client is None or url != settings.REDIS_URL:
+            client = redis.asyncio.Redis.from_url(
+                settings.REDIS_URL,
+                protocol=2,
+                socket_connect_timeout=CONNECT_TIMEOUT_S,
+                socket_timeout=ANSWER_TIMEOUT_S,
+                max_connections=CONNECTIONS_MAX,
+                retry=AsyncRetry(NoBackoff(), 1),
+            )
+            _async_clients[loop] = (settings.REDIS_URL, client)
+        return client
+
+
+async def close_async_client() -> None:
+    """Before a loop ends, so that nothing complains about open connections."""
+    with _making:
+        _, client = _async_clients.pop(asyncio.get_running_loop(), ("", None))
+    if client is not None:
+        await client.aclose()

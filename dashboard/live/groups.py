@@ -1,0 +1,185 @@
+"""A group's shared state, for coordinator and commands: one sync function per script or key.
+
+All raise StoreUnavailable when Redis cannot be asked.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from assignment import scripts
+from assignment.scripts import EvictResult, GroupRead, LockEvent, Purpose, SnapshotRecord
+from assignment.types import GroupSettings, Partition, TargetRow
+from assignment.wire import GroupKeys, StreamKeys
+from dashboard.live.connection import reaching_redis, sync_client
+from dashboard.live.scripts import run
+
+EVENTS_AT_ONCE = 5_000
+HINTS_AT_ONCE = 1_000  # as many as `control` keeps
+FIRST_ENTRY = "0-0"
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """An entry of `control`: why the group_epoch became what it is."""
+
+    reason: str
+    epoch: int
+    member_id: str
+    at_ms: int
+
+
+def read(group: str, purpose: Purpose, session_timeout_ms: int = 0) -> GroupRead:
+    arguments = scripts.read_group_args(purpose, session_timeout_ms)
+    return scripts.read_group_answer(run("read_group", group, arguments))
+
+
+def configure(group: str, settings: GroupSettings, reason: str, *, replan: bool) -> int:
+    """The group_epoch after it."""
+    return scripts.number_answer(
+        run("configure", group, scripts.configure_args(settings, reason, replan=replan))
+    )
+
+
+def resume(group: str, target_epoch: int, event_seq: int) -> int:
+    return scripts.number_answer(run("resume", group, [target_epoch, event_seq]))
+
+
+def touch(group: str, reason: str) -> int:
+    return scripts.number_answer(run("touch", group, scripts.touch_args(reason)))
+
+
+def sweep(group: str) -> int:
+    return scripts.number_answer(run("sweep", group, scripts.sweep_args()))
+
+
+def evict(group: str, member_id: str, judged_beat_ms: int, reason: str) -> EvictResult:
+    arguments = scripts.evict_args(member_id, judged_beat_ms, reason)
+    return scripts.evict_answer(run("evict", group, arguments))
+
+
+def set_incarnation(group: str, incarnation: int) -> tuple[bool, int]:
+    return scripts.incarnation_answer(
+        run("set_incarnation", group, scripts.incarnation_args(incarnation))
+    )
+
+
+def set_target(
+    group: str, read_state: GroupRead, rows: Mapping[str, TargetRow]
+) -> scripts.TargetAnswer:
+    """Compare-and-set on the epochs of `read_state`, which was read with Purpose.PLAN."""
+    meta = read_state.meta
+    arguments = scripts.set_target_args(
+        meta.coordinator_epoch, meta.mode_epoch, meta.group_epoch, rows
+    )
+    return scripts.set_target_answer(run("set_target", group, arguments))
+
+
+def restore(group: str, records: Mapping[Partition, SnapshotRecord]) -> int | None:
+    return scripts.restore_answer(run("restore", group, scripts.restore_args(records)))
+
+
+def redis_now_ms() -> int:
+    with reaching_redis():
+        seconds, microseconds = sync_client().time()
+    return int(seconds) * 1000 + int(microseconds) // 1000
+
+
+def stored_settings(group: str) -> str | None:
+    with reaching_redis():
+        value = sync_client().hget(GroupKeys(group).meta, "settings")
+    return value.decode() if isinstance(value, bytes) else None
+
+
+# --- what happened
+# ---------------------------------------------------------------------------------
+
+
+def events_after(group: str, cursor: str, count: int = EVENTS_AT_ONCE) -> list[LockEvent]:
+    """At most `count` events of the locks after the entry `cursor`, in order."""
+    with reaching_redis():
+        entries = sync_client().xrange(GroupKeys(group).events, min=f"({cursor}", count=count)
+    return [scripts.read_event(entry_id, fields) for entry_id, fields in entries]
+
+
+def trim_events(group: str, stored: str, kept: int) -> None:
+    """When more than `kept` are there: forgets those below the entry `stored`, which the history
+    holds.
+    """
+    key = GroupKeys(group).events
+    with reaching_redis():
+        if sync_client().xlen(key) > kept:
+            sync_client().xtrim(key, minid=stored, approximate=True)
+
+
+def hints(group: str) -> list[Hint]:
+    """The newest hints that `control` keeps, oldest first."""
+    with reaching_redis():
+        entries = sync_client().xrevrange(GroupKeys(group).control, count=HINTS_AT_ONCE)
+    found = []
+    for entry_id, fields in reversed(entries):
+        values = {k.decode(): v.decode() for k, v in fields.items()}
+        at_ms = int(entry_id.partition(b"-")[0])
+        found.append(Hint(values["reason"], int(values["epoch"]), values["member"], at_ms))
+    return found
+
+
+# --- streams
+# ---------------------------------------------------------------------------------------
+
+
+def make_stream(stream: str, partitions: int, group: str) -> int:
+    """The stream's partition count, set to `partitions` when it had none; `group` is noted as its
+    reader.
+    """
+    keys = StreamKeys(stream)
+    with reaching_redis():
+        client = sync_client()
+        client.hsetnx(keys.meta, "partitions", str(partitions))
+        found = int(client.hget(keys.meta, "partitions") or 0)
+        if found == partitions:
+            client.sadd(keys.groups, group)
+    return found
+
+
+def add_reader(stream: str, partitions: int, group: str) -> None:
+    """Notes the group at its stream, and the stream's count where it is missing: both may have been
+    wiped.
+    """
+    make_stream(stream, partitions, group)
+
+
+def readers(stream: str) -> frozenset[str]:
+    """Groups that read the stream."""
+    with reaching_redis():
+        return frozenset(
+            name.decode() for name in sync_client().smembers(StreamKeys(stream).groups)
+        )
+
+
+def committed(group: str, partitions: Sequence[Partition]) -> list[str]:
+    """Committed offsets in their order; 0-0 where there is none yet."""
+    with reaching_redis():
+        values = sync_client().hmget(GroupKeys(group).offsets, [str(p) for p in partitions])
+    return [FIRST_ENTRY if v is None else v.decode() for v in values]
+
+
+def trim_entries(stream: str, lowest: Mapping[int, str]) -> int:
+    """Drops entries that every group has committed, `lowest[number]` too. How many went.
+
+    Of the index the last point at or below stays: counting starts from it.
+    """
+    keys = StreamKeys(stream)
+    with reaching_redis():
+        pipe = sync_client().pipeline(transaction=False)
+        for number, offset in lowest.items():
+            ms, _, seq = offset.partition("-")
+            pipe.xtrim(keys.entries(number), minid=f"{ms}-{int(seq) + 1}", approximate=True)
+        dropped: int = sum(pipe.execute())
+        for number, offset in lowest.items():
+            pipe.xrevrange(keys.index(number), max=offset, min="-", count=1)
+        points = pipe.execute()
+        for number, point in zip(lowest, points, strict=True):
+            if point:
+                pipe.xtrim(keys.index(number), minid=point[0][0], approximate=True)
+        pipe.execute()
+    return dropped

@@ -1,0 +1,92 @@
+"""Coalescing of rebalances (backend.md): many triggers, one run after the current one, none lost.
+
+A trigger counts itself in `wanted` and only who sets `queued` publishes. A run holds `running`,
+forgets `queued`, then takes `wanted`; after it has let go it looks at `wanted` again, for triggers
+whose own run found it busy.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import redis
+from django.conf import settings
+
+from assignment.wire import GroupKeys
+from dashboard.live.connection import reaching_redis, sync_client
+
+QUEUED_MS = 5_000  # a published task that no worker took for so long blocks nothing
+RUN_LEASE_S = 10.0  # renewed every third of it; a killed worker blocks its group no longer
+
+
+def want(group: str) -> bool:
+    """Whether the caller has to publish a task: nobody has since the last run began."""
+    keys = GroupKeys(group)
+    with reaching_redis():
+        pipe = sync_client().pipeline(transaction=False)
+        pipe.incr(keys.wanted).set(keys.queued, 1, nx=True, px=QUEUED_MS)
+        return bool(pipe.execute()[1])
+
+
+def unpublish(group: str) -> None:
+    """The task could not be published: the next trigger tries again at once."""
+    with reaching_redis():
+        sync_client().delete(GroupKeys(group).queued)
+
+
+def take_wanted(group: str) -> int:
+    """How many triggers gathered; from now on a trigger publishes again."""
+    keys = GroupKeys(group)
+    with reaching_redis():
+        pipe = sync_client().pipeline(transaction=False)
+        pipe.delete(keys.queued).getdel(keys.wanted)
+        return int(pipe.execute()[1] or 0)
+
+
+def is_wanted(group: str) -> bool:
+    with reaching_redis():
+        return int(sync_client().get(GroupKeys(group).wanted) or 0) > 0
+
+
+@contextmanager
+def running(group: str) -> Iterator[bool]:
+    """Whether this process is the one that runs the group's rebalance."""
+    with _lease(GroupKeys(group).running) as held:
+        yield held
+
+
+@contextmanager
+def ticking() -> Iterator[bool]:
+    """Whether this process is the one that ticks."""
+    with _lease(f"{settings.REDIS_PREFIX}:ticking") as held:
+        yield held
+
+
+@contextmanager
+def _lease(name: str) -> Iterator[bool]:
+    lock = sync_client().lock(name, timeout=RUN_LEASE_S, blocking=False, thread_local=False)
+    with reaching_redis():
+        held = lock.acquire()
+    if not held:
+        yield False
+        return
+    done = threading.Event()
+    renewer = threading.Thread(target=_renew, args=(lock, done), name="lease", daemon=True)
+    renewer.start()
+    try:
+        yield True
+    finally:
+        done.set()
+        renewer.join()
+        # Lost or unreachable: it ends by itself, and epochs guard the result.
+        with suppress(redis.RedisError):
+            lock.release()
+
+
+def _renew(lock: Any, done: threading.Event) -> None:
+    while not done.wait(RUN_LEASE_S / 3):
+        try:
+            lock.reacquire()
+        except redis.RedisError:
+            return  # the run goes on: its result is committed by epoch, not by this lock

@@ -1,0 +1,25 @@
+"""What an agent is told beside its target: settings and epochs."""
+
+from typing import Any
+
+import msgspec
+
+from assignment.wire import GroupKeys
+from dashboard.live.connection import StoreUnavailable, async_client, reaching_redis
+
+EPOCHS = ("incarnation", "mode_epoch", "group_epoch", "target_epoch", "settings_epoch")
+
+
+async def settings_of(group: str) -> dict[str, Any]:
+    """Fields of wire.Reply: the epochs, and the settings as Redis holds them. Raises
+    StoreUnavailable.
+    """
+    with reaching_redis():
+        *epochs, settings = await async_client().hmget(GroupKeys(group).meta, *EPOCHS, "settings")
+    if settings is None:
+        raise StoreUnavailable(f"group {group!r} is not set up in Redis yet; try again")
+    reply: dict[str, Any] = {
+        name: int(value or 0) for name, value in zip(EPOCHS, epochs, strict=True)
+    }
+    reply["settings"] = msgspec.Raw(settings)
+    return reply

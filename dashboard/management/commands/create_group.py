@@ -1,0 +1,43 @@
+"""create_group NAME --stream S --partitions N: a new group, and what to run next."""
+
+import getpass
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from assignment import strategies
+from assignment.errors import EvenkeelError
+from dashboard import groups
+from dashboard.models import AuditSource
+
+
+class Command(BaseCommand):
+    help = "Makes a group over a stream (the stream too, when it is not there yet)."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("name")
+        parser.add_argument("--stream", required=True)
+        parser.add_argument("--partitions", required=True, type=int)
+        parser.add_argument("--strategy", default="sticky", help=", ".join(strategies.NAMES))
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        actor = getpass.getuser()
+        try:
+            group = groups.create_group(
+                options["name"],
+                stream=options["stream"],
+                partitions=options["partitions"],
+                strategy=options["strategy"],
+                actor=actor,
+                source=AuditSource.COMMAND,
+            )
+            made = groups.create_token(group, actor=actor, source=AuditSource.COMMAND)
+        except EvenkeelError as error:
+            raise CommandError(str(error)) from error
+        self.stdout.write(
+            f"Group {group.name} reads stream {group.stream} with {group.partitions} partitions by"
+            f" {group.values.strategy}.\n"
+            "Run an agent beside each consumer (the token is shown only now):\n\n  "
+            + groups.agent_command(group, made.text, settings.PUBLIC_URL, settings.REDIS_URL)
+        )

@@ -1,0 +1,74 @@
+"""owner GROUP PARTITION --at TIME: who held the lock of a partition at a moment."""
+
+import json
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from assignment.errors import InvalidInput
+from dashboard import history
+from dashboard.coordinator import drain
+from dashboard.live import StoreUnavailable
+from dashboard.models import Group, Tenure
+from dashboard.queries.moments import parse_moment
+
+
+class Command(BaseCommand):
+    help = "Tells who owned a partition at a moment, with the fence, from the history of its lock."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("group")
+        parser.add_argument("partition", help="a number, or stream:number")
+        parser.add_argument("--at", required=True, help="ISO time (UTC) or ms since 1970")
+        parser.add_argument("--json", action="store_true")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        group = Group.objects.filter(name=options["group"]).first()
+        if group is None:
+            raise CommandError(f"there is no group {options['group']!r}")
+        with suppress(StoreUnavailable):  # the last second may not be stored yet
+            drain(group)
+        try:
+            partition = history.partition_of(group, options["partition"])
+            answer = history.owner_at(group, partition, parse_moment(options["at"]))
+        except InvalidInput as error:
+            raise CommandError(str(error)) from error
+        self.stdout.write(json.dumps(as_json(group, answer)) if options["json"] else said(answer))
+
+
+def as_json(group: Group, answer: history.OwnerAt) -> dict[str, Any]:
+    last = answer.tenures[-1] if answer.tenures else None
+    return {
+        "group": group.name,
+        "partition": str(answer.partition),
+        "at": iso(answer.at_ms),
+        "at_ms": answer.at_ms,
+        "owner": answer.owner,
+        "fence": str(last.fence) if last else None,
+        "from_ms": last.started_ms if last else None,
+        "to_ms": last.ended_ms if last else None,
+        "end": last.end if last else None,
+        "others": [f"{row.member_id}/{row.fence}" for row in answer.tenures[:-1]],
+        "doubtful": answer.doubtful,
+    }
+
+
+def said(answer: history.OwnerAt) -> str:
+    if not answer.tenures:
+        found = f"{answer.partition} had no owner at {iso(answer.at_ms)}"
+    else:
+        found = f"{answer.partition} at {iso(answer.at_ms)}: " + ", ".join(
+            map(tenure, answer.tenures)
+        )
+    return found + (" (doubtful: events of its lock were lost since)" if answer.doubtful else "")
+
+
+def tenure(row: Tenure) -> str:
+    until = "now" if row.ended_ms is None else f"{iso(row.ended_ms)} ({row.end or 'end unknown'})"
+    return f"{row.member_id} under fence {row.fence}, from {iso(row.started_ms)} to {until}"
+
+
+def iso(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")

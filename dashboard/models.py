@@ -1,0 +1,293 @@
+"""What is worth keeping: configuration, who may speak, and the history of ownership.
+
+Times that come from Redis are whole milliseconds of its clock (`*_ms`), kept exactly as they came.
+"""
+
+from django.db import models
+from django.db.models import F, Q
+
+from assignment import wire
+from assignment.types import GroupSettings
+from dashboard import ownership_map
+
+NAME_MAX = 100
+MEMBER_MAX = 200
+CAUSE_MAX = 60
+
+
+class Group(models.Model):
+    name = models.CharField(max_length=NAME_MAX, unique=True)
+    stream = models.CharField(max_length=NAME_MAX)
+    partitions = models.PositiveIntegerField()
+    settings = models.JSONField()  # of assignment.types.GroupSettings
+    created_at = models.DateTimeField(auto_now_add=True)
+    created_by = models.CharField(max_length=150)
+    incarnation = models.BigIntegerField(default=0)
+    events_cursor = models.CharField(max_length=50, default="0-0")  # last stored entry of `events`
+    last_event_seq = models.BigIntegerField(default=0)
+
+    class Meta:
+        ordering = ("name",)
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def values(self) -> GroupSettings:
+        return GroupSettings(**self.settings)
+
+    @property
+    def settings_text(self) -> str:
+        return wire.settings_text(self.values)
+
+
+class AgentToken(models.Model):
+    """Who may speak for a group. The token itself is shown once and never stored."""
+
+    group = models.ForeignKey(Group, on_delete=models.CASCADE, related_name="tokens")
+    name = models.CharField(max_length=NAME_MAX)
+    digest = models.CharField(max_length=64, unique=True)  # SHA-256, hex
+    created_at = models.DateTimeField(auto_now_add=True)
+    created_by = models.CharField(max_length=150)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+    last_used_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ("-created_at", "-id")
+
+    def __str__(self) -> str:
+        return f"{self.name} of {self.group_id}"
+
+
+class MemberEnd(models.TextChoices):
+    LEFT = "left"
+    LOST = "lost"
+    FORCED = "forced"
+
+
+class MemberRecord(models.Model):
+    """One stay of a member in its group; a member that joins anew gets another."""
+
+    group = models.ForeignKey(Group, on_delete=models.CASCADE, related_name="member_records")
+    member_id = models.CharField(max_length=MEMBER_MAX)
+    host = models.CharField(max_length=255, blank=True)
+    version = models.CharField(max_length=50, blank=True)
+    joined_at_ms = models.BigIntegerField()
+    left_at_ms = models.BigIntegerField(null=True, blank=True)
+    end = models.CharField(max_length=10, choices=MemberEnd, null=True, blank=True)
+    spark_application_id = models.CharField(max_length=100, blank=True)
+
+    class Meta:
+        ordering = ("-joined_at_ms",)
+        constraints = (
+            models.UniqueConstraint(
+                fields=("group", "member_id", "joined_at_ms"), name="one_record_per_stay"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return self.member_id
+
+
+class RebalanceOutcome(models.TextChoices):
+    RUNNING = "running"
+    DONE = "done"
+    SUPERSEDED = "superseded"
+
+
+class Rebalance(models.Model):
+    """An accepted target: an immutable numbered record, completed when what is held equals it."""
+
+    group = models.ForeignKey(Group, on_delete=models.CASCADE, related_name="rebalances")
+    target_epoch = models.BigIntegerField()
+    at_ms = models.BigIntegerField()
+    cause = models.CharField(max_length=CAUSE_MAX)
+    causes = models.JSONField(default=list)  # all that gathered: [{reason, member, epoch, at_ms}]
+    planned = models.BooleanField(default=False)  # a person asked
+    actor = models.CharField(max_length=150, blank=True)
+    reason = models.CharField(max_length=500, blank=True)
+    strategy = models.CharField(max_length=50)
+    members = models.PositiveIntegerField()
+    partitions = models.PositiveIntegerField()
+    kept = models.PositiveIntegerField()
+    moved = models.PositiveIntegerField()
+    avoidable = models.PositiveIntegerField()
+    balance_degree = models.FloatField(null=True)
+    max_minus_min = models.PositiveIntegerField(null=True)
+    score = models.FloatField(null=True)
+    stickiness = models.FloatField(null=True)
+    stickiness_best = models.FloatField(null=True)
+    detect_ms = models.BigIntegerField(null=True)
+    compute_ms = models.BigIntegerField(null=True)
+    deliver_ms = models.BigIntegerField(null=True)
+    revoke_ms = models.BigIntegerField(null=True)
+    acquire_ms = models.BigIntegerField(null=True)
+    first_effect_ms = models.BigIntegerField(null=True)
+    total_ms = models.BigIntegerField(null=True)
+    ownership_gap_ms = models.BigIntegerField(null=True)  # partition-milliseconds without an owner
+    outcome = models.CharField(
+        max_length=12, choices=RebalanceOutcome, default=RebalanceOutcome.RUNNING
+    )
+    finished_at_ms = models.BigIntegerField(null=True)
+    celery_task_id = models.CharField(max_length=100, blank=True)
+    celery_worker = models.CharField(max_length=255, blank=True)
+    target = models.BinaryField()  # ownership_map: partition number -> member
+    previous = models.BinaryField()
+
+    class Meta:
+        ordering = ("-target_epoch",)
+        constraints = (
+            models.UniqueConstraint(fields=("group", "target_epoch"), name="one_target_per_epoch"),
+        )
+        indexes = (
+            models.Index(fields=("group", "at_ms"), name="rebalance_at"),
+            models.Index(
+                fields=("group",), condition=Q(outcome="running"), name="rebalance_running"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.group_id} epoch {self.target_epoch}"
+
+    def owners(self) -> list[str | None]:
+        """Partition number -> member of the target; None where it gives the partition to nobody."""
+        return ownership_map.unpack(bytes(self.target))
+
+    def owners_before(self) -> list[str | None]:
+        return ownership_map.unpack(bytes(self.previous))
+
+
+class TenureEnd(models.TextChoices):
+    RELEASED = "released"
+    EXPIRED = "expired"
+
+
+class Tenure(models.Model):
+    """One granting of a partition to a member, as the lock saw it: [started_ms, ended_ms)."""
+
+    group = models.ForeignKey(Group, on_delete=models.CASCADE, related_name="tenures")
+    number = models.PositiveIntegerField()
+    partition = models.CharField(max_length=120)  # stream:number
+    member_id = models.CharField(max_length=MEMBER_MAX)
+    fence = models.BigIntegerField()
+    started_ms = models.BigIntegerField()
+    ended_ms = models.BigIntegerField(null=True, blank=True)
+    end = models.CharField(max_length=10, choices=TenureEnd, null=True, blank=True)
+    refused_at_ms = models.BigIntegerField(null=True, blank=True)  # its first refused commit
+
+    class Meta:
+        ordering = ("-started_ms", "-fence")
+        constraints = (
+            models.UniqueConstraint(
+                fields=("group", "partition", "fence"), name="one_tenure_per_fence"
+            ),
+            models.CheckConstraint(
+                condition=Q(ended_ms__isnull=True) | Q(ended_ms__gte=F("started_ms")),
+                name="tenure_ends_after_its_start",
+            ),
+        )
+        indexes = (
+            models.Index(fields=("group", "number", "started_ms"), name="tenure_of_partition"),
+            models.Index(fields=("group", "member_id", "started_ms"), name="tenure_of_member"),
+            models.Index(fields=("group", "started_ms"), name="tenure_started"),
+            models.Index(fields=("group", "ended_ms"), name="tenure_ended"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.partition} {self.member_id}/{self.fence}"
+
+
+class HistoryGap(models.Model):
+    """Events of the lock that were lost before they were stored: history says so."""
+
+    group = models.ForeignKey(Group, on_delete=models.CASCADE, related_name="gaps")
+    at_ms = models.BigIntegerField()
+    events_lost = models.BigIntegerField(null=True)  # None: Redis was wiped, nobody can know
+
+    class Meta:
+        ordering = ("-at_ms",)
+
+
+class AuditSource(models.TextChoices):
+    PAGE = "page"
+    API = "api"
+    COMMAND = "command"
+    AUTOMATIC = "automatic"
+
+
+class AuditEntry(models.Model):
+    at = models.DateTimeField(auto_now_add=True, db_index=True)
+    actor = models.CharField(max_length=150)
+    action = models.CharField(max_length=60)
+    object = models.CharField(max_length=255)
+    group = models.ForeignKey(Group, on_delete=models.SET_NULL, null=True, related_name="audit")
+    reason = models.CharField(max_length=500, blank=True)
+    before = models.JSONField(null=True)
+    after = models.JSONField(null=True)
+    source = models.CharField(max_length=10, choices=AuditSource)
+    result = models.CharField(max_length=100, default="done")
+
+    class Meta:
+        ordering = ("-at", "-id")
+        verbose_name_plural = "audit entries"
+
+    def __str__(self) -> str:
+        return f"{self.actor} {self.action} {self.object}"
+
+
+class Sample(models.Model):
+    """A group's numbers at a moment, for the charts. None: not known then (never 0)."""
+
+    group = models.ForeignKey(Group, on_delete=models.CASCADE, related_name="samples")
+    at_ms = models.BigIntegerField()
+    lag_records = models.BigIntegerField(null=True)
+    events_per_second = models.FloatField(null=True)
+    applied_total = models.BigIntegerField(null=True)
+    members = models.PositiveIntegerField()
+    owned = models.PositiveIntegerField()
+    conflicts = models.PositiveIntegerField(null=True)
+    suspect = models.PositiveIntegerField(null=True)  # members that gave no sign of life lately
+    stalled = models.PositiveIntegerField(null=True)
+
+    class Meta:
+        ordering = ("at_ms",)
+        constraints = (
+            models.UniqueConstraint(fields=("group", "at_ms"), name="one_sample_per_moment"),
+        )
+
+
+class RequestState(models.TextChoices):
+    PENDING = "pending"
+    DONE = "done"
+
+
+class RebalanceRequest(models.Model):
+    """A person asked for a rebalance; answered by the next target."""
+
+    group = models.ForeignKey(Group, on_delete=models.CASCADE, related_name="requests")
+    created_at = models.DateTimeField(auto_now_add=True)
+    actor = models.CharField(max_length=150)
+    reason = models.CharField(max_length=500, blank=True)
+    strategy = models.CharField(max_length=50)
+    state = models.CharField(max_length=10, choices=RequestState, default=RequestState.PENDING)
+    rebalance = models.ForeignKey(Rebalance, on_delete=models.SET_NULL, null=True, blank=True)
+
+    class Meta:
+        ordering = ("-created_at", "-id")
+
+
+class PartitionMirror(models.Model):
+    """What a wiped Redis is given back: last known offset and snapshot records of a partition."""
+
+    group = models.ForeignKey(Group, on_delete=models.CASCADE, related_name="mirror")
+    number = models.PositiveIntegerField()
+    offset = models.CharField(max_length=50)
+    total = models.BigIntegerField()
+    snapshot = models.JSONField(null=True)  # the records of `snapshots`, newest first
+
+    class Meta:
+        ordering = ("number",)
+        constraints = (
+            models.UniqueConstraint(fields=("group", "number"), name="one_mirror_per_partition"),
+        )

@@ -1,0 +1,1 @@
+"""Rows of the database as small values for pages; reading only."""

@@ -1,0 +1,232 @@
+"""Django's settings, and the only place of the dashboard that reads the environment.
+
+A wrong value stops the process with one sentence that names it.
+"""
+
+import os
+import secrets
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import dj_database_url
+from csp.constants import NONE, SELF, UNSAFE_INLINE
+from django.core.exceptions import ImproperlyConfigured
+
+ROOT = Path(__file__).resolve().parent.parent
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+BUSY_TIMEOUT_S = 20  # a writer waits for another one; ticks and pages write little and often
+
+
+def text(name: str, default: str = "") -> str:
+    return os.environ.get(name, "").strip() or default
+
+
+def flag(name: str, default: bool) -> bool:
+    value = text(name, "1" if default else "0").lower()
+    if value not in ("0", "1", "no", "yes", "false", "true"):
+        raise ImproperlyConfigured(f"{name} is {value!r}, neither 0 nor 1")
+    return value in ("1", "yes", "true")
+
+
+def names(name: str, default: tuple[str, ...]) -> list[str]:
+    return [part.strip() for part in text(name, ",".join(default)).split(",") if part.strip()]
+
+
+def number(name: str, default: int, least: int, most: int) -> int:
+    value = text(name, str(default))
+    if not value.isdecimal() or not least <= int(value) <= most:
+        raise ImproperlyConfigured(
+            f"{name} is {value!r}, not a whole number within {least} and {most}"
+        )
+    return int(value)
+
+
+def data_folder() -> Path:
+    folder = Path(text("EVENKEEL_DATA", str(ROOT / "data"))).resolve()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ImproperlyConfigured(f"EVENKEEL_DATA {folder} cannot be used: {error}") from error
+    return folder
+
+
+def secret_key(folder: Path) -> str:
+    """The one given, else the one in DATA; made there once, readable by its owner only."""
+    if given := text("SECRET_KEY"):
+        return given
+    path = folder / "secret_key"
+    made = path.with_suffix(f".{os.getpid()}")
+    if not path.exists():
+        with open(os.open(made, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
+            file.write(secrets.token_urlsafe(50))
+        try:
+            os.link(made, path)  # never replaces: of two processes that start, one wins
+        except FileExistsError:
+            pass
+        finally:
+            made.unlink()
+    return path.read_text().strip()
+
+
+def remembered(folder: Path, name: str, default: str) -> str:
+    """What a running `up` left in DATA for commands in a second terminal."""
+    path = folder / name
+    return path.read_text().strip() if path.exists() else default
+
+
+def redis_address(folder: Path) -> str:
+    """Raises ImproperlyConfigured for what is no address of a Redis."""
+    url = text("REDIS_URL", remembered(folder, "redis_url", "redis://127.0.0.1:6379/0"))
+    if urlsplit(url).scheme not in ("redis", "rediss", "unix"):
+        raise ImproperlyConfigured(
+            f"REDIS_URL {url!r} does not start with redis://, rediss:// or unix://"
+        )
+    return url
+
+
+def database(folder: Path) -> dict[str, object]:
+    url = text("DATABASE_URL", f"sqlite:///{folder / 'evenkeel.sqlite3'}")
+    try:
+        found: dict[str, object] = dict(dj_database_url.parse(url, conn_max_age=600))
+    except ValueError as error:
+        raise ImproperlyConfigured(f"DATABASE_URL cannot be read: {error}") from error
+    if str(found["ENGINE"]).endswith("sqlite3"):
+        found["OPTIONS"] = {
+            "timeout": BUSY_TIMEOUT_S,
+            "transaction_mode": "IMMEDIATE",
+            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+        }
+    return found
+
+
+DATA = data_folder()
+SECRET_KEY = secret_key(DATA)
+ALLOWED_HOSTS = names("EVENKEEL_HOSTS", LOOPBACK)
+# Only loopback names: one's own machine, plain HTTP. Else cookies travel over HTTPS only.
+DEVELOPMENT = flag("EVENKEEL_DEVELOPMENT", set(ALLOWED_HOSTS) <= set(LOOPBACK))
+DEBUG = flag("EVENKEEL_DEBUG", False)
+REDIS_URL = redis_address(DATA)
+# Prefix of what is not a group's key: Celery's queue and the channel layer.
+REDIS_PREFIX = text("EVENKEEL_REDIS_PREFIX", "ek")
+# Addresses that commands print for agents; the first is where people look too.
+PUBLIC_URL = text("EVENKEEL_URL", remembered(DATA, "public_url", "http://127.0.0.1:8000"))
+AGENT_RATE_PER_SECOND = number("EVENKEEL_AGENT_RATE", 5_000, 1, 1_000_000)  # of one token
+
+INSTALLED_APPS = [
+    "dashboard.apps.DashboardConfig",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "axes",
+    "csp",
+    "channels",
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "axes.middleware.AxesMiddleware",
+]
+ROOT_URLCONF = "dashboard.urls"
+ASGI_APPLICATION = "dashboard.asgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [ROOT / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "dashboard.views.account.theme",
+            ]
+        },
+    }
+]
+
+DATABASES = {"default": database(DATA)}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+CHANNEL_LAYERS = {
+    "default": {
+        "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
+        "CONFIG": {"hosts": [REDIS_URL], "prefix": f"{REDIS_PREFIX}:channels"},
+    }
+}
+
+AUTHENTICATION_BACKENDS = [
+    "axes.backends.AxesStandaloneBackend",
+    "django.contrib.auth.backends.ModelBackend",
+]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in ("MinimumLengthValidator", "CommonPasswordValidator", "NumericPasswordValidator")
+]
+AXES_FAILURE_LIMIT = 10
+AXES_COOLOFF_TIME = 0.25  # hours
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_RESET_ON_SUCCESS = True
+AXES_VERBOSE = False
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "overview"
+LOGOUT_REDIRECT_URL = "login"
+
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = not DEVELOPMENT
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+SECURE_HSTS_SECONDS = 0 if DEVELOPMENT else 31_536_000
+SECURE_PROXY_SSL_HEADER = (
+    ("HTTP_X_FORWARDED_PROTO", "https") if flag("EVENKEEL_BEHIND_PROXY", False) else None
+)
+CSRF_TRUSTED_ORIGINS = names("EVENKEEL_ORIGINS", ())
+X_FRAME_OPTIONS = "DENY"
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [SELF],
+        "style-src": [SELF, UNSAFE_INLINE],  # Plotly sets styles; it never needs unsafe-eval
+        "img-src": [SELF, "data:", "blob:"],
+        "connect-src": [SELF],
+        "object-src": [NONE],
+        "base-uri": [SELF],
+        "form-action": [SELF],
+        "frame-ancestors": [NONE],
+    }
+}
+
+STATIC_URL = "/static/"
+WHITENOISE_USE_FINDERS = True  # nothing to collect: files are served from where they lie
+WHITENOISE_AUTOREFRESH = DEBUG
+LANGUAGE_CODE = "en"
+USE_I18N = False
+USE_TZ = True
+TIME_ZONE = "UTC"
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {
+        "line": {
+            "format": "%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s %(message)s",
+            "datefmt": "%Y-%m-%dT%H:%M:%S",
+        }
+    },
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["stderr"], "level": text("EVENKEEL_LOG_LEVEL", "INFO")},
+    "loggers": {
+        "axes": {"level": "WARNING"},
+        # A line for every tick would bury the decisions.
+        "celery.beat": {"level": "WARNING"},
+        "celery.app.trace": {"level": "WARNING"},
+        "celery.worker.strategy": {"level": "WARNING"},
+    },
+}

@@ -1,0 +1,66 @@
+// The Balance tab: Plotly.react with a constant uirevision, so that a zoom survives every new point.
+import {live} from "./group.js";
+import {variable} from "./show.js";
+
+const charts = document.getElementById("charts");
+const EVERY_MS = 2000;
+const SAMPLES_MS = 10000;
+const SETTLE_MS = 4000;
+let figures = JSON.parse(document.getElementById("figures").textContent);
+
+// Plotly knows neither variables nor color-mix.
+function faint(colour) {
+  const [r, g, b] = [1, 3, 5].map((i) => parseInt(colour.slice(i, i + 2), 16));
+  return `rgba(${r},${g},${b},0.16)`;
+}
+
+const coloured = (trace) => ({
+  ...trace,
+  line: {color: variable(`--${trace.colour}`), width: 1.5, shape: trace.fill ? "linear" : undefined},
+  marker: {color: trace.colours ? trace.colours.map((name) => variable(`--${name}`)) : variable(`--${trace.colour}`), size: trace.symbol ? 10 : 6, symbol: trace.symbol},
+  fillcolor: trace.fill ? faint(variable(`--${trace.colour}`)) : undefined,
+  cliponaxis: trace.type === "scatter" ? false : undefined,
+});
+
+function layout(given) {
+  const axis = (own) => ({gridcolor: variable("--line"), linecolor: variable("--line-strong"), zerolinecolor: variable("--line-strong"), zeroline: false, automargin: true, ...own, title: {...own.title, font: {size: 11}}});
+  const axes = Object.fromEntries(Object.entries(given).filter(([name]) => /^[xy]axis/.test(name)).map(([name, own]) => [name, axis(own)]));
+  return {
+    ...given, ...axes, paper_bgcolor: "transparent", plot_bgcolor: "transparent", bargap: 0.4, hovermode: "closest",
+    font: {family: variable("--font"), size: 12, color: variable("--muted")}, margin: {l: 56, r: 16, t: 12, b: 44},
+    legend: {orientation: "h", traceorder: "normal", x: 0, y: 0.505, yanchor: "middle", font: {size: 11}, bgcolor: "transparent", itemwidth: 30},
+    hoverlabel: {bgcolor: variable("--surface"), bordercolor: variable("--line-strong"), font: {color: variable("--ink")}},
+    shapes: (given.shapes ?? []).map((shape) => ({...shape, line: {...shape.line, color: variable(`--${shape.colour}`)}})),
+  };
+}
+
+function draw() {
+  for (const place of charts.querySelectorAll("[data-figure]")) {
+    const {data, layout: given} = figures[place.dataset.figure];
+    Plotly.react(place, data.map(coloured), layout(given), {displayModeBar: false, responsive: true});
+    place.dataset.points = String(data[0].x.length);
+  }
+}
+
+async function fetchAgain() {
+  if (document.hidden) return;
+  const answer = await fetch(charts.dataset.url, {signal: AbortSignal.timeout(10000)}).catch(() => null);
+  if (!answer?.ok || answer.redirected) return;
+  figures = await answer.json();
+  draw();
+}
+
+let timer = 0, last = 0, settle = 0;
+function soon() {
+  if (timer) return;
+  timer = setTimeout(() => { timer = 0; last = Date.now(); fetchAgain(); }, Math.max(200, last + EVERY_MS - Date.now()));
+}
+
+live.addEventListener("change", ({detail}) => {
+  if (!detail.rebalanced && !detail.moved.length && !detail.members) return;
+  soon();
+  clearTimeout(settle); settle = setTimeout(soon, SETTLE_MS);
+});
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+setInterval(fetchAgain, SAMPLES_MS);
+draw();

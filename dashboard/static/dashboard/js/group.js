@@ -1,0 +1,33 @@
+// On every page of a group: the light, the six numbers, the state. Other modules take `live` from here.
+import {Live} from "./live.js";
+
+const root = document.getElementById("group");
+export const live = new Live(
+  {socket: root.dataset.socket, snapshot: root.dataset.snapshot},
+  JSON.parse(document.getElementById("first").textContent),
+);
+
+const light = document.getElementById("light");
+live.addEventListener("light", ({detail}) => {
+  light.dataset.light = detail.light; light.title = detail.why;
+  light.querySelector("span").textContent = detail.text;
+});
+
+live.addEventListener("change", ({detail}) => {
+  for (const [key, value] of Object.entries(detail.strip)) showNumber(key, value);
+  if (detail.state) showState(document.getElementById("group-state"), detail.state);
+});
+
+function showNumber(key, {text, small, tone, title}) {
+  const place = root.querySelector(`[data-number="${key}"]`);
+  if (!place) return;
+  place.className = tone; place.title = title;
+  place.querySelector("b").textContent = text; place.querySelector("small").textContent = small;
+}
+
+export function showState(place, word) {
+  const made = document.getElementById(`state-${word}`) ?? document.getElementById("state-unknown");
+  if (place) place.replaceChildren(made.content.cloneNode(true));
+}
+
+live.start();

@@ -1,0 +1,149 @@
+// A group as this page knows it: typed arrays, kept current by numbered frames. A lost frame costs nothing:
+// a gap, a reconnect or a wrong check fetches a fresh snapshot.
+export const STATES = ["owned", "acquiring", "releasing", "unowned", "conflict", "unknown"];
+const STALE_MS = 5000; // the hub says something every 2 s
+const OFFLINE_MS = 60000;
+const RETRY_MS = [250, 500, 1000, 2000, 3000];
+const CHECK_MODULO = 1000003;
+
+export class Cells {
+  constructor() { this.size = 0; this.names = []; this.index = new Map(); this.grow(16); }
+
+  grow(capacity) {
+    const wider = (kind, old, fill) => { const to = new kind(capacity).fill(fill); if (old) to.set(old); return to; };
+    this.owner = wider(Int32Array, this.owner, -1);
+    this.fence = wider(Float64Array, this.fence, 0);
+    this.state = wider(Uint8Array, this.state, 5);
+    this.since = wider(Float64Array, this.since, 0);
+    this.lag = wider(Float64Array, this.lag, NaN);
+    this.before = wider(Int32Array, this.before, -1);
+    this.movedAt = wider(Float64Array, this.movedAt, -1e9);
+  }
+
+  nameIndex(name) {
+    if (!this.index.has(name)) { this.index.set(name, this.names.length); this.names.push(name); }
+    return this.index.get(name);
+  }
+
+  // row: [number, index in names or -1, fence, state index, since_ms, lag]; true when it changed hands
+  put([n, at, fence, state, since, lag], names, now) {
+    if (n >= this.size) { this.size = n + 1; if (this.size > this.owner.length) this.grow(Math.max(this.size, 2 * this.owner.length)); }
+    const next = at < 0 ? -1 : this.nameIndex(names[at]);
+    const moved = next !== this.owner[n];
+    if (moved && now) { this.before[n] = this.owner[n]; this.movedAt[n] = now; }
+    this.owner[n] = next; this.fence[n] = fence ?? 0; this.state[n] = state;
+    this.since[n] = since ?? 0; this.lag[n] = lag ?? NaN;
+    return moved;
+  }
+
+  ownerOf(n) { return this.owner[n] < 0 ? null : this.names[this.owner[n]]; }
+
+  check() {
+    let sum = 0;
+    for (let n = 0; n < this.size; n++) sum = (sum + (n + 1) * (this.state[n] + 1) + (this.fence[n] % CHECK_MODULO)) % CHECK_MODULO;
+    return sum;
+  }
+}
+
+export class Live extends EventTarget {
+  constructor({socket, snapshot}, first) {
+    super();
+    this.socketUrl = socket; this.snapshotUrl = snapshot;
+    this.cells = new Cells(); this.members = new Map(); this.numbers = {}; this.strip = {};
+    this.seq = null; this.atMs = 0; this.epoch = 0; this.lastHeard = 0; this.openedAt = Date.now();
+    this.retries = 0; this.resyncs = 0; this.fetching = false; this.problem = ""; this.light = "";
+    this.whole = first.cells.length > 0;
+    this.take(first, false);
+  }
+
+  start() { this.connect(); this.watch = setInterval(() => this.showLight(), 500); this.showLight(); }
+
+  connect() {
+    const url = new URL(this.socketUrl, location.href);
+    url.protocol = location.protocol === "https:" ? "wss:" : "ws:";
+    const socket = this.socket = new WebSocket(url);
+    socket.onmessage = (event) => { if (socket === this.socket) this.receive(JSON.parse(event.data)); };
+    socket.onclose = (event) => {
+      if (socket !== this.socket) return;
+      this.seq = null;
+      if (event.code === 4403) { location.reload(); return; } // the session has ended: the page asks to log in
+      this.again = setTimeout(() => this.connect(), RETRY_MS[Math.min(this.retries++, RETRY_MS.length - 1)]);
+      this.showLight();
+    };
+  }
+
+  // A socket that went silent may never notice: it is given up and made anew.
+  reconnect() {
+    clearTimeout(this.again);
+    const old = this.socket; this.socket = null; this.seq = null; old?.close();
+    this.connect();
+  }
+
+  receive(frame) {
+    this.lastHeard = Date.now(); this.retries = 0; this.problem = frame.problem ?? "";
+    const expected = frame.type === "hello" || this.seq === null || frame.seq === this.seq + (frame.type === "delta" ? 1 : 0);
+    this.seq = frame.seq;
+    if (frame.type === "hello" || frame.type === "resync" || !expected) this.resync();
+    else if (frame.type === "delta" && frame.at_ms > this.atMs) this.take(frame, true);
+    if (frame.check !== undefined && this.whole && !this.fetching && frame.at_ms >= this.atMs && frame.check !== this.cells.check()) this.resync();
+    this.showLight();
+  }
+
+  async resync() {
+    if (this.fetching) { this.wanted = true; return; }
+    this.fetching = true; this.wanted = false; this.resyncs++;
+    this.showLight();
+    try {
+      const answer = await fetch(this.snapshotUrl, {headers: {Accept: "application/json"}, signal: AbortSignal.timeout(10000)});
+      if (answer.redirected) { location.reload(); return; }
+      if (!answer.ok) throw new Error(`snapshot: ${answer.status}`);
+      this.replace(await answer.json());
+    } catch (error) {
+      console.warn(error.message); this.wanted = true;
+    } finally {
+      this.fetching = false;
+    }
+    if (this.wanted) setTimeout(() => this.resync(), 1000);
+    this.showLight();
+  }
+
+  replace(snapshot) {
+    for (const id of [...this.members.keys()]) if (!snapshot.members.some((m) => m.id === id)) this.members.delete(id);
+    this.cells.size = Math.min(this.cells.size, this.whole ? snapshot.cells.length : 0);
+    this.take(snapshot, true);
+  }
+
+  take(part, animate) {
+    const moved = [], changed = [];
+    for (const row of part.cells ?? []) { changed.push(row[0]); if (this.cells.put(row, part.names, animate ? performance.now() : 0)) moved.push(row[0]); }
+    for (const member of part.members ?? []) this.members.set(member.id, {colour: null, ...this.members.get(member.id), ...member});
+    for (const id of part.gone ?? []) this.members.delete(id);
+    Object.assign(this.strip, part.strip); Object.assign(this.numbers, part.numbers);
+    const epoch = part.target_epoch ?? this.epoch;
+    const rebalanced = animate && epoch !== this.epoch;
+    this.epoch = epoch; this.atMs = Math.max(this.atMs, part.at_ms);
+    const detail = {changed, moved, rebalanced, members: (part.members ?? []).length + (part.gone ?? []).length > 0, strip: part.strip ?? {}, state: part.state};
+    this.dispatchEvent(new CustomEvent("change", {detail}));
+    if (animate && [...this.members.values()].some((m) => m.colour === null)) this.askColours();
+  }
+
+  // Colours come with snapshots only: a member that has just joined is grey until then.
+  askColours() {
+    if (this.colourTimer) return;
+    this.colourTimer = setTimeout(() => { this.colourTimer = 0; this.resync(); }, 1500);
+  }
+
+  showLight() {
+    const now = Date.now(), heard = this.lastHeard || this.openedAt, silent = now - heard;
+    let light = "live";
+    if (silent > OFFLINE_MS) light = "offline";
+    else if (silent > STALE_MS || this.problem) light = "stale";
+    else if (this.fetching || this.seq === null) light = "catching up";
+    if (silent > STALE_MS && this.socket?.readyState !== WebSocket.CONNECTING && now - (this.lastTry ?? 0) > STALE_MS) { this.lastTry = now; this.reconnect(); }
+    const since = light === "stale" || light === "offline" ? new Date(heard).toISOString().slice(11, 19) : "";
+    const text = since ? `${light} since ${since}` : light;
+    if (text === this.light) return;
+    this.light = text;
+    this.dispatchEvent(new CustomEvent("light", {detail: {light, text, why: this.problem}}));
+  }
+}

@@ -1,0 +1,189 @@
+// The ownership map: a canvas drawn from typed arrays. Colour = owner, outline = state. Nothing moves but a
+// partition that changes hands: a short fade from the old owner's colour.
+import {STATES} from "./live.js";
+import {number, short, span, variable} from "./show.js";
+
+const HUES = 10;
+const FADE_MS = 900;
+const WIDTHS = [200, 120, 88, 56, 40, 28, 20, 14, 10, 8, 6, 5, 4, 3];
+const height = (width) => width >= 56 ? 56 : width >= 28 ? 28 : width;
+const still = matchMedia("(prefers-reduced-motion: reduce)");
+
+function rgb(text) {
+  const hex = text.replace("#", "");
+  return [0, 2, 4].map((i) => parseInt(hex.slice(i, i + 2), 16));
+}
+const mix = (a, b, t) => a.map((v, i) => Math.round(v + (b[i] - v) * t));
+const css = (c) => `rgb(${c[0]},${c[1]},${c[2]})`;
+const linear = (v) => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+// Whichever of the two inks stands out more (WCAG's relative luminance).
+const ink = (c) => (0.2126 * linear(c[0]) + 0.7152 * linear(c[1]) + 0.0722 * linear(c[2]) > 0.18 ? "#0b0f13" : "#ffffff");
+
+export class OwnershipMap {
+  constructor(canvas, live) {
+    this.canvas = canvas; this.live = live; this.cells = live.cells;
+    this.overlay = "owner"; this.arrange = "number"; this.lit = null; this.focus = -1; this.moves = new Map();
+    this.readColours();
+    new ResizeObserver(() => this.layout()).observe(canvas.parentElement);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { this.readColours(); this.draw(); });
+    this.layout();
+  }
+
+  readColours() {
+    this.hues = Array.from({length: HUES}, (_, i) => rgb(variable(`--owner-${i}`)));
+    this.colours = Object.fromEntries(["nobody", "ink", "muted", "accent", "alarm", "warn", "surface", "line-strong", "sunk"].map((n) => [n, rgb(variable(`--${n}`))]));
+  }
+
+  layout() {
+    const size = this.cells.size, wide = this.canvas.parentElement.clientWidth;
+    if (!size || !wide) return;
+    const tall = Math.max(320, innerHeight * 0.6);
+    let width = WIDTHS.find((w) => w <= wide && Math.ceil(size / Math.floor(wide / w)) * height(w) <= (w >= 120 ? 240 : tall)) ?? 3;
+    const rows = Math.ceil(size / Math.floor(wide / width));
+    this.columns = width >= 28 ? Math.ceil(size / rows) : Math.floor(wide / width);
+    this.width = wide / this.columns;
+    this.height = height(width);
+    this.canvas.style.width = `${wide}px`; this.canvas.style.height = `${rows * this.height}px`;
+    this.ratio = devicePixelRatio || 1;
+    this.canvas.width = Math.round(wide * this.ratio); this.canvas.height = Math.round(rows * this.height * this.ratio);
+    this.order();
+    this.draw();
+  }
+
+  // place -> partition, and back
+  order() {
+    const size = this.cells.size;
+    this.at = Int32Array.from({length: size}, (_, n) => n);
+    if (this.arrange === "member") {
+      const {owner} = this.cells;
+      this.at = this.at.sort((a, b) => (owner[a] - owner[b]) || (a - b));
+    }
+  }
+
+  colourOf(ownerIndex) {
+    if (ownerIndex < 0) return this.colours.nobody;
+    const colour = this.live.members.get(this.cells.names[ownerIndex])?.colour;
+    return colour === null || colour === undefined ? this.colours["line-strong"] : this.hues[colour % HUES];
+  }
+
+  change(detail) {
+    if (this.cells.size !== this.at?.length) { this.layout(); return; }
+    if (this.arrange === "member" && detail.moved.length) this.order();
+    this.draw();
+  }
+
+  draw() {
+    if (this.frame) return;
+    this.frame = requestAnimationFrame((now) => { this.frame = 0; if (this.paint(now)) this.draw(); });
+  }
+
+  // Returns whether something still fades.
+  paint(now) {
+    const context = this.canvas.getContext("2d"), {cells} = this;
+    context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
+    context.clearRect(0, 0, this.canvas.width, this.canvas.height);
+    const scale = this.scale();
+    let fading = false;
+    for (let place = 0; place < this.at.length; place++) {
+      const n = this.at[place];
+      const x = Math.round((place % this.columns) * this.width), y = Math.floor(place / this.columns) * this.height;
+      const right = Math.round((place % this.columns + 1) * this.width);
+      const t = still.matches ? 1 : Math.min(1, (now - cells.movedAt[n]) / FADE_MS);
+      if (t < 1) fading = true;
+      const owner = this.colourOf(cells.owner[n]);
+      const shade = t < 1 ? mix(this.colourOf(cells.before[n]), owner, Math.max(0, t)) : owner;
+      this.cell(context, n, x, y, right - x, shade, scale);
+    }
+    return fading;
+  }
+
+  // What the overlay shows of each partition: a value and its share of the greatest; null without overlay.
+  scale() {
+    const {cells, overlay} = this;
+    if (overlay === "owner") return null;
+    const value = {
+      lag: (n) => cells.lag[n],
+      age: (n) => cells.since[n] ? Math.max(0, this.live.atMs - cells.since[n]) : NaN,
+      moves: (n) => this.moves.get(n) ?? 0,
+    }[overlay];
+    let most = 1;
+    for (let n = 0; n < cells.size; n++) { const v = value(n); if (v > most) most = v; }
+    return {value, most, text: overlay === "age" ? span : number};
+  }
+
+  cell(context, n, x, y, w, shade, scale) {
+    const gap = this.width >= 12 ? 1 : this.width >= 5 ? 0.5 : 0;
+    w -= gap;
+    const h = this.height - gap;
+    const state = STATES[this.cells.state[n]];
+    let fill = shade;
+    if (scale) {
+      const v = scale.value(n), share = Number.isNaN(v) ? 0 : Math.sqrt(v / scale.most);
+      fill = mix(this.colours.sunk, this.colours.accent, share);
+    }
+    context.globalAlpha = this.lit !== null && this.cells.ownerOf(n) !== this.lit ? 0.25 : state === "unknown" ? 0.45 : 1;
+    context.fillStyle = css(fill);
+    context.fillRect(x, y, w, h);
+    if (scale) { context.fillStyle = css(shade); context.fillRect(x, y + h - Math.max(1, h * 0.12), w, Math.max(1, h * 0.12)); }
+    this.outline(context, state, x, y, w, h);
+    if (this.width >= 28) this.label(context, n, state, x, y, w, h, fill, scale);
+    if (n === this.focus) { context.globalAlpha = 1; context.setLineDash([]); context.lineWidth = 2; context.strokeStyle = css(this.colours.ink); context.strokeRect(x + 1, y + 1, w - 2, h - 2); }
+    context.globalAlpha = 1;
+  }
+
+  outline(context, state, x, y, w, h) {
+    const form = {acquiring: ["accent", 2, [4, 3]], releasing: ["accent", 2, [1, 3]], unowned: ["warn", 2, [6, 3]], conflict: ["alarm", 4, []], unknown: ["muted", 1.5, [2, 2]]}[state];
+    if (!form) return;
+    const [colour, width, dash] = form;
+    if (this.width < 8) { context.fillStyle = css(this.colours[colour]); context.fillRect(x + w / 4, y + h / 4, w / 2, h / 2); return; }
+    context.setLineDash(dash); context.lineWidth = width; context.strokeStyle = css(this.colours[colour]);
+    context.strokeRect(x + width / 2 + 0.5, y + width / 2 + 0.5, w - width - 1, h - width - 1);
+    context.setLineDash([]);
+  }
+
+  label(context, n, state, x, y, w, h, fill, scale) {
+    context.fillStyle = ink(fill); context.textBaseline = "middle"; context.textAlign = "left";
+    if (this.height < 56 || w < 84) {
+      context.textAlign = "center"; context.font = "11px system-ui, sans-serif";
+      context.fillText(scale ? scale.text(scale.value(n)) : String(n), x + w / 2, y + h / 2, w - 4);
+      return;
+    }
+    context.font = "600 16px system-ui, sans-serif";
+    context.fillText(String(n), x + 10, y + 19);
+    context.font = "12px system-ui, sans-serif";
+    const owner = this.cells.ownerOf(n);
+    context.globalAlpha *= 0.9;
+    context.fillText(this.fitting(context, owner ? short(owner) : state, w - 20), x + 10, y + 39);
+    context.textAlign = "right";
+    const right = scale ? scale.text(scale.value(n)) : state === "owned" || state === "unowned" ? "" : state;
+    context.fillText(right, x + w - 10, y + 19, w - 50);
+  }
+
+  // The end of a member's id tells it from the others: where there is no room, the beginning goes.
+  fitting(context, text, room) {
+    let shown = text;
+    while (shown.length > 4 && context.measureText(shown).width > room) shown = `…${shown.slice(shown[0] === "…" ? 2 : 1)}`;
+    return shown;
+  }
+
+  partitionAt(clientX, clientY) {
+    const box = this.canvas.getBoundingClientRect();
+    const column = Math.floor((clientX - box.left) / this.width), row = Math.floor((clientY - box.top) / this.height);
+    const place = row * this.columns + column;
+    return column >= 0 && column < this.columns && row >= 0 && place < (this.at?.length ?? 0) ? this.at[place] : -1;
+  }
+
+  placeOf(n) {
+    const place = this.at.indexOf(n);
+    return {x: (place % this.columns) * this.width, y: Math.floor(place / this.columns) * this.height};
+  }
+
+  step(key) {
+    const by = {ArrowRight: 1, ArrowLeft: -1, ArrowDown: this.columns, ArrowUp: -this.columns}[key];
+    if (!by) return false;
+    const from = this.focus < 0 ? 0 : this.at.indexOf(this.focus) + by;
+    if (from >= 0 && from < this.at.length) this.focus = this.at[from];
+    this.draw();
+    return true;
+  }
+}

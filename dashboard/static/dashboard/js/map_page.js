@@ -1,0 +1,96 @@
+// The Map tab: canvas, legend, hover card, and the accessible table of the same rows.
+import {live, showState} from "./group.js";
+import {STATES} from "./live.js";
+import {OwnershipMap} from "./map.js";
+import {fence, number, short, span, utc} from "./show.js";
+
+const canvas = document.getElementById("map");
+const card = document.getElementById("card");
+const legend = document.getElementById("legend");
+const table = document.getElementById("ownership");
+const map = new OwnershipMap(canvas, live);
+const rows = new Map([...table.tBodies[0].rows].map((row) => [Number(row.dataset.number), row]));
+const partitionUrl = (n) => canvas.dataset.partition.replace("/0/", `/${n}/`);
+for (const [n, moves] of JSON.parse(document.getElementById("moves").textContent)) map.moves.set(n, moves);
+
+live.addEventListener("change", ({detail}) => {
+  map.change(detail);
+  for (const n of detail.changed) showRow(n);
+  for (const n of detail.moved) map.moves.set(n, (map.moves.get(n) ?? 0) + 1);
+  if (detail.members || detail.moved.length) { showLegend(); for (const n of rows.keys()) showSwatch(n); }
+});
+
+function showRow(n) {
+  const row = rows.get(n);
+  if (!row) return;
+  const {cells} = live, owner = cells.ownerOf(n) ?? "", state = STATES[cells.state[n]];
+  const fenceText = cells.fence[n] ? String(cells.fence[n]) : "";
+  if (row.dataset.state !== state) { row.dataset.state = state; showState(row.querySelector(".is-state"), state); }
+  if (row.dataset.owner !== owner || row.dataset.fence !== fenceText) {
+    row.dataset.owner = owner; row.dataset.fence = fenceText;
+    const name = row.querySelector(".is-owner b");
+    name.textContent = owner ? short(owner) : "—"; name.title = owner || "nobody holds the lock";
+    const place = row.querySelector(".is-fence");
+    place.textContent = fence(cells.fence[n]); place.title = fenceText ? `fence ${fenceText}` : "nobody holds the lock";
+    showSwatch(n);
+  }
+  row.querySelector(".is-since").textContent = utc(cells.since[n]);
+  row.querySelector(".is-lag").textContent = number(cells.lag[n]);
+}
+
+function showSwatch(n) {
+  const owner = live.cells.ownerOf(n), colour = live.members.get(owner)?.colour;
+  rows.get(n).querySelector(".swatch").className = `swatch ${colour === null || colour === undefined ? "" : `o${colour}`}`;
+}
+
+function showLegend() {
+  const held = new Map();
+  for (let n = 0; n < live.cells.size; n++) { const owner = live.cells.ownerOf(n); held.set(owner, (held.get(owner) ?? 0) + 1); }
+  legend.replaceChildren(...[...live.members.values()].slice(0, Number(legend.dataset.most)).map((member) => {
+    const item = document.createElement("li"), swatch = document.createElement("i"), name = document.createElement("b"), count = document.createElement("span");
+    item.dataset.member = member.id; item.title = member.id;
+    swatch.className = `swatch ${member.colour === null ? "" : `o${member.colour}`}`;
+    name.textContent = short(member.id); count.textContent = String(held.get(member.id) ?? 0);
+    item.append(swatch, name, count);
+    if (member.state !== "alive") { const state = document.createElement("span"); showState(state, member.state); item.append(state); }
+    return item;
+  }));
+}
+
+legend.addEventListener("pointerover", (event) => { map.lit = event.target.closest("li")?.dataset.member ?? null; map.draw(); });
+legend.addEventListener("pointerleave", () => { map.lit = null; map.draw(); });
+
+function showCard(n) {
+  map.focus = n; map.draw();
+  canvas.classList.toggle("over", n >= 0);
+  if (n < 0) { card.hidden = true; return; }
+  const {cells} = live, owner = cells.ownerOf(n), at = map.placeOf(n);
+  const facts = {
+    Partition: `${live.numbers.stream}:${n}`, State: STATES[cells.state[n]], Owner: owner ?? "—", Fence: fence(cells.fence[n]),
+    Held: cells.since[n] ? span(Math.max(0, live.atMs - cells.since[n])) : "—", Lag: `${number(cells.lag[n])} records`, "Changes 24 h": number(map.moves.get(n) ?? 0),
+  };
+  card.replaceChildren(...Object.entries(facts).flatMap(([term, text]) => {
+    const dt = document.createElement("dt"), dd = document.createElement("dd");
+    dt.textContent = term; dd.textContent = text;
+    return [dt, dd];
+  }));
+  card.hidden = false;
+  const right = Math.max(0, canvas.clientWidth - card.offsetWidth);
+  card.style.left = `${Math.min(at.x, right)}px`; card.style.top = `${at.y + map.height + 4}px`;
+}
+
+canvas.addEventListener("pointermove", (event) => showCard(map.partitionAt(event.clientX, event.clientY)));
+canvas.addEventListener("pointerleave", () => showCard(-1));
+canvas.addEventListener("blur", () => showCard(-1));
+canvas.addEventListener("click", (event) => { const n = map.partitionAt(event.clientX, event.clientY); if (n >= 0) location.href = partitionUrl(n); });
+canvas.addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && map.focus >= 0) location.href = partitionUrl(map.focus);
+  if (map.step(event.key)) { event.preventDefault(); showCard(map.focus); }
+});
+for (const choice of document.querySelectorAll("[data-overlay], [data-arrange]")) {
+  choice.addEventListener("change", () => {
+    if (choice.dataset.overlay !== undefined) map.overlay = choice.value; else { map.arrange = choice.value; map.order(); }
+    map.draw();
+  });
+}
+showLegend();

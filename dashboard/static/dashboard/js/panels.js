@@ -1,0 +1,39 @@
+// Panels that are asked for again when the group changes: the fragment of the first paint, fetched anew.
+import {live} from "./group.js";
+
+const EVERY_MS = 1500;
+const SETTLE_MS = 4000; // a rebalance's figures are complete some time after its last partition
+
+class Panel {
+  constructor(place) {
+    this.place = place; this.kinds = place.dataset.refresh.split(" "); this.last = 0;
+    live.addEventListener("change", ({detail}) => this.heard(detail));
+  }
+
+  heard(detail) {
+    const asked = {rebalance: detail.rebalanced, moved: detail.moved.length > 0, cells: detail.changed.length > 0, members: detail.members};
+    if (!this.kinds.some((kind) => asked[kind])) return;
+    this.ask(EVERY_MS);
+    if (asked.rebalance || asked.moved) { clearTimeout(this.settle); this.settle = setTimeout(() => this.fetch(), SETTLE_MS); }
+  }
+
+  ask(every) {
+    if (this.timer) return;
+    this.timer = setTimeout(() => { this.timer = 0; this.fetch(); }, Math.max(100, this.last + every - Date.now()));
+  }
+
+  async fetch() {
+    if (document.hidden || this.place.contains(document.activeElement)) { this.ask(EVERY_MS); return; }
+    this.last = Date.now();
+    const url = new URL(location.href);
+    url.searchParams.set("fragment", this.place.id);
+    const answer = await fetch(url, {signal: AbortSignal.timeout(10000)}).catch(() => null);
+    if (!answer?.ok || answer.redirected) { this.ask(EVERY_MS * 2); return; }
+    const known = new Set([...this.place.querySelectorAll("tr[data-key]")].map((row) => row.dataset.key));
+    const parsed = new DOMParser().parseFromString(await answer.text(), "text/html");
+    this.place.replaceChildren(...parsed.body.childNodes);
+    if (known.size) for (const row of this.place.querySelectorAll("tr[data-key]")) row.classList.toggle("fresh", !known.has(row.dataset.key));
+  }
+}
+
+for (const place of document.querySelectorAll("[data-refresh]")) new Panel(place);

@@ -1,0 +1,17 @@
+// How values look; the same forms as templatetags/show.py.
+export const number = (value) => Number.isNaN(value) ? "—" : Math.round(value).toLocaleString("en").replaceAll(",", "\u202f");
+export const fence = (value) => value ? `${Math.floor(value / 2 ** 32)}.${value % 2 ** 32}` : "—";
+export const utc = (ms) => ms ? new Date(ms).toISOString().slice(0, 19).replace("T", " ") : "—";
+export function short(id) {
+  const dash = id.lastIndexOf("-"), random = id.slice(dash + 1);
+  return dash > 0 && random.length > 8 ? `${id.slice(0, dash)}-${random.slice(0, 6)}` : id;
+}
+export function span(ms) {
+  const s = ms / 1000, m = s / 60, h = m / 60;
+  if (s < 1) return `${Math.round(ms)} ms`;
+  if (s < 60) return `${s.toFixed(1)} s`;
+  if (m < 60) return `${Math.floor(m)} min ${Math.floor(s % 60)} s`;
+  if (h < 48) return `${Math.floor(h)} h ${Math.floor(m % 60)} min`;
+  return `${Math.floor(h / 24)} d ${Math.floor(h % 24)} h`;
+}
+export const variable = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();

@@ -1,0 +1,55 @@
+"""Values as people read them: how numbers, times and fences look, on page and socket alike."""
+
+from datetime import UTC, datetime
+
+THIN = "\u202f"  # narrow no-break space between thousands
+DASH = "—"
+INCARNATION_BITS = 32
+
+
+def grouped(value: float, decimals: int = 0) -> str:
+    return f"{value:,.{decimals}f}".replace(",", THIN)
+
+
+def percent(share: float) -> str:
+    """100 % only when it is all."""
+    shown = 100.0 if share >= 1 else min(share * 100, 99.9)
+    return f"{shown:.0f}{THIN}%" if shown in (0.0, 100.0) else f"{shown:.1f}{THIN}%"
+
+
+def span(value_ms: float) -> str:
+    """A duration in two units at most, as people say it."""
+    seconds = int(abs(value_ms)) // 1000
+    if seconds < 1:
+        return f"{value_ms:.0f} ms"
+    if seconds < 60:
+        return f"{value_ms / 1000:.1f} s"
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
+    if minutes < 60:
+        return f"{minutes} min {seconds % 60} s"
+    if hours < 48:
+        return f"{hours} h {minutes % 60} min"
+    return f"{days} d {hours % 24} h"
+
+
+def utc(at_ms: int) -> datetime:
+    return datetime.fromtimestamp(at_ms / 1000, UTC)
+
+
+def exact(moment: int | datetime) -> str:
+    """ISO text in UTC to the millisecond, as `?at=` takes it."""
+    if isinstance(moment, int):
+        moment = utc(moment)
+    moment = moment.astimezone(UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+
+
+def fence(value: int) -> str:
+    """Fences are long: incarnation and counter."""
+    return f"{value >> INCARNATION_BITS}.{value & (2**INCARNATION_BITS - 1)}"
+
+
+def short_member(member_id: str) -> str:
+    """Ids are name and random: the random part is cut to six signs."""
+    name, dash, random = member_id.rpartition("-")
+    return f"{name}-{random[:6]}" if dash and len(random) > 8 else member_id

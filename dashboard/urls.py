@@ -1,0 +1,13 @@
+"""Addresses of people's pages. Agents' routes are dispatched before Django, in asgi.py."""
+
+from django.contrib import admin
+from django.urls import include, path
+
+from dashboard import health
+
+urlpatterns = [
+    path("healthz", health.healthz, name="healthz"),
+    path("readyz", health.readyz, name="readyz"),
+    path("admin/", admin.site.urls),
+    path("", include("dashboard.urls_pages")),
+]

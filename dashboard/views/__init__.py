@@ -1,0 +1,42 @@
+"""People's pages: what was asked, queries, a template."""
+
+from dashboard.views.account import Login, Logout, change_theme
+from dashboard.views.audit import audit, audit_csv
+from dashboard.views.charts import group_balance, group_charts
+from dashboard.views.group import group_map, group_members, group_partitions, group_snapshot
+from dashboard.views.history import (
+    group_history,
+    ownership_csv,
+    rebalance_details,
+    rebalances_csv,
+)
+from dashboard.views.lists import groups, groups_csv, new_group, overview
+from dashboard.views.partition import partition
+from dashboard.views.steering import group_settings, rebalance_preview
+from dashboard.views.tokens import tokens
+
+__all__ = [
+    "Login",
+    "Logout",
+    "audit",
+    "audit_csv",
+    "change_theme",
+    "group_balance",
+    "group_charts",
+    "group_history",
+    "group_map",
+    "group_members",
+    "group_partitions",
+    "group_settings",
+    "group_snapshot",
+    "groups",
+    "groups_csv",
+    "new_group",
+    "overview",
+    "ownership_csv",
+    "partition",
+    "rebalance_details",
+    "rebalance_preview",
+    "rebalances_csv",
+    "tokens",
+]

@@ -1,0 +1,72 @@
+"""What a dashboard answers to agents, by the real scripts: for tests without one."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from agent.backend import Leave, Message
+from assignment import scripts
+from assignment.scripts import JoinResult
+from assignment.types import GroupSettings
+from assignment.wire import Heartbeat, Join, Reply, target_text
+
+Run = Callable[[str, scripts.Arguments], Any]
+
+
+def answer_to(run: Run, settings: GroupSettings, message: Message) -> Reply | None:
+    """None: it cannot answer now. `run(name, arguments)` runs a script of the group."""
+    match message:
+        case Join():
+            return _joined(run, settings, message)
+        case Heartbeat():
+            return _reported(run, settings, message)
+        case Leave(member=member, secret=secret):
+            run("leave", scripts.leave_args(member, secret))
+            return Reply(status="ok")
+
+
+def _joined(run: Run, settings: GroupSettings, join: Join) -> Reply | None:
+    answer = scripts.join_answer(
+        run("join", scripts.join_args(join.member, join.secret, {"host": join.host}))
+    )
+    if answer.result is not JoinResult.OK:
+        return None
+    look = scripts.read_group_args(scripts.Purpose.LOOK, 1_000)
+    epoch = scripts.read_group_answer(run("read_group", look)).meta.settings_epoch
+    return Reply(
+        status="ok",
+        settings=asdict(settings),
+        settings_epoch=epoch,
+        group_epoch=answer.group_epoch,
+        want_complete=True,
+    )
+
+
+def _reported(run: Run, settings: GroupSettings, beat: Heartbeat) -> Reply:
+    arguments = scripts.report_args(
+        beat.member,
+        beat.secret,
+        report=beat.report,
+        sequence=beat.sequence,
+        complete=beat.complete,
+        owned=beat.owned,
+        consumer=beat.consumer,
+        able=beat.able,
+        leaving=beat.leaving,
+        incarnation=beat.incarnation,
+        target_epoch=beat.target_epoch,
+    )
+    answer = scripts.report_answer(run("report", arguments))
+    changed = answer.settings_epoch != beat.settings_epoch
+    return Reply(
+        status=str(answer.result),
+        incarnation=answer.incarnation,
+        mode_epoch=answer.mode_epoch,
+        group_epoch=answer.group_epoch,
+        target_epoch=answer.target_epoch,
+        settings_epoch=answer.settings_epoch,
+        want_complete=answer.want_complete,
+        target=json.loads(target_text(answer.target)) if answer.target else None,
+        settings=asdict(settings) if changed else None,
+    )

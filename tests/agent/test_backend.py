@@ -1,0 +1,146 @@
+"""The dashboard as an agent sees it, over real HTTP."""
+
+import queue
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from agent.backend import GO_BACK_S, Answer, Courier, DashboardAway, Dashboards, Leave, Refusal
+from assignment.wire import Heartbeat, Join, Reply
+from tests.agent.conftest import until
+
+JOIN = Join(member="a-1", secret="s" * 32)
+REPLY = b'{"status": "ok", "group_epoch": 4, "unknown": 1}'
+
+
+class Server:
+    """Answers everything with `status` and `body`; remembers the requests."""
+
+    def __init__(self) -> None:
+        self.status, self.body = 200, REPLY
+        self.requests: list[tuple[str, str, bytes]] = []
+        self.gate = threading.Event()
+        self.gate.set()
+        handler = type("Handler", (_Handler,), {"server_of_test": self})
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self.http.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self.http.server_port}"
+        threading.Thread(target=self.http.serve_forever, args=(0.02,), daemon=True).start()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server_of_test: Server
+
+    def do_POST(self) -> None:
+        server = self.server_of_test
+        body = self.rfile.read(int(self.headers["content-length"]))
+        server.requests.append((self.path, self.headers["authorization"], body))
+        server.gate.wait(10)
+        self.send_response(server.status)
+        self.send_header("content-length", str(len(server.body)))
+        self.end_headers()
+        self.wfile.write(server.body)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def servers() -> Iterator[list[Server]]:
+    servers = [Server(), Server()]
+    yield servers
+    for server in servers:
+        server.gate.set()
+        server.http.shutdown()
+        server.http.server_close()
+
+
+def dashboards(*urls: str, clock: Any = lambda: 0.0) -> Dashboards:
+    return Dashboards(urls, "flights", lambda: "t0ken", clock)
+
+
+def test_a_join_carries_the_token_and_is_answered(servers: list[Server]) -> None:
+    reply = dashboards(servers[0].url).ask(JOIN)
+    assert reply == Reply(status="ok", group_epoch=4)
+    path, authorization, body = servers[0].requests[0]
+    assert (path, authorization) == ("/api/agent/v1/flights/join", "Bearer t0ken")
+    assert b'"member":"a-1"' in body
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 301])
+def test_a_refusal_says_what_the_dashboard_said(servers: list[Server], status: int) -> None:
+    servers[0].status = status
+    servers[0].body = b'{"title": "Unknown group", "detail": "there is no group \'x\'"}'
+    with pytest.raises(Refusal, match="Unknown group: there is no group 'x'") as caught:
+        dashboards(servers[0].url).ask(JOIN)
+    assert caught.value.status == status
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_one_that_cannot_answer_now_is_away(servers: list[Server], status: int) -> None:
+    servers[0].status, servers[0].body = status, b"<html>"
+    with pytest.raises(DashboardAway, match=f"HTTP {status}"):
+        dashboards(servers[0].url).ask(JOIN)
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"status": 3}'])
+def test_what_is_no_reply_is_not_believed(servers: list[Server], body: bytes) -> None:
+    servers[0].body = body
+    with pytest.raises(DashboardAway, match="no reply"):
+        dashboards(servers[0].url).ask(JOIN)
+
+
+def test_the_first_that_answers_is_used_and_an_earlier_one_when_it_is_back(
+    servers: list[Server],
+) -> None:
+    first, second = servers
+    now = [0.0]
+    asked = dashboards(first.url, second.url, clock=lambda: now[0])
+    first.status = 503
+    asked.ask(JOIN)
+    assert asked.current_url == second.url
+    first.status = 200
+    asked.ask(JOIN)
+    assert len(first.requests) == 1  # not tried again with every request
+    now[0] = GO_BACK_S
+    asked.ask(JOIN)
+    assert asked.current_url == first.url
+
+
+def test_nobody_answers() -> None:
+    with pytest.raises(DashboardAway, match="does not answer"):
+        dashboards("http://127.0.0.1:9").ask(JOIN)
+
+
+def test_of_those_that_wait_only_the_newest_is_carried(servers: list[Server]) -> None:
+    server = servers[0]
+    answers: queue.SimpleQueue[Answer | BaseException] = queue.SimpleQueue()
+    courier = Courier(dashboards(server.url), answers.put)
+    server.gate.clear()
+    courier.start()
+    courier.send(JOIN)
+    until(lambda: server.requests)
+    for sequence in (1, 2, 3):
+        beat = Heartbeat(member="a-1", secret="s", sequence=sequence, report=1, complete=True)
+        courier.send(beat)
+    assert courier.busy
+    server.gate.set()
+    first, second = answers.get(timeout=10), answers.get(timeout=10)
+    assert isinstance(first, Answer) and first.message == JOIN
+    assert isinstance(second, Answer) and isinstance(second.message, Heartbeat)
+    assert second.message.sequence == 3
+    assert not courier.busy
+    courier.close()
+
+
+def test_an_error_is_delivered_as_an_answer() -> None:
+    answers: queue.SimpleQueue[Answer | BaseException] = queue.SimpleQueue()
+    courier = Courier(dashboards("http://127.0.0.1:9"), answers.put)
+    courier.start()
+    courier.send(Leave(member="a", secret="s"))
+    answer = answers.get(timeout=10)
+    assert isinstance(answer, Answer) and isinstance(answer.error, DashboardAway)
+    courier.close()

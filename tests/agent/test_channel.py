@@ -1,0 +1,164 @@
+"""The socket between agent and consumer, both ends real."""
+
+import queue
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from agent.channel import Channel, ChannelEvent, Hello, Hung, Said, SocketUnusable
+from agent.steering import AgentLink, AgentUnreachable
+from assignment.types import GroupSettings
+from assignment.wire import Steering
+from tests.agent.conftest import until
+
+SETTINGS = GroupSettings(stream="flights", partitions=12)
+STEERING = Steering(
+    group="flights",
+    member="a-1",
+    redis_url="redis://127.0.0.1",
+    state_dir="/tmp/state",
+    snapshot_url="/tmp/snapshots",
+    settings=asdict(SETTINGS),
+    lease_end_ms=1_000,
+)
+
+
+class Agent:
+    """The agent's end: answers each hello at once."""
+
+    def __init__(self, path: Path) -> None:
+        self.heard: queue.SimpleQueue[ChannelEvent] = queue.SimpleQueue()
+        self.channel = Channel(path, self.hear)
+        self.channel.start()
+
+    def hear(self, event: ChannelEvent) -> None:
+        if isinstance(event, Hello):
+            self.channel.steer(event.number, STEERING)
+        self.heard.put(event)
+
+    def next(self) -> ChannelEvent:
+        return self.heard.get(timeout=10)
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[Agent]:
+    agent = Agent(tmp_path / "a.sock")
+    yield agent
+    agent.channel.close()
+
+
+def connect(agent: Agent, **options: object) -> AgentLink:
+    return AgentLink.connect(path=str(agent.channel.path), **options)  # type: ignore[arg-type]
+
+
+def test_a_consumer_says_who_it_is_and_is_steered(agent: Agent) -> None:
+    link = connect(agent, spark_application_id="app-1", stateful=False)
+    hello = agent.next()
+    assert isinstance(hello, Hello)
+    assert (hello.spark_application_id, hello.stateful) == ("app-1", False)
+    assert link.steering == STEERING
+    assert link.settings == SETTINGS
+    link.close()
+
+
+def test_nothing_is_said_to_a_consumer_before_it_is_steered(agent: Agent) -> None:
+    """A renew may come between its hello and the loop's answer, which must be its first line."""
+    agent.channel.close()
+    channel = Channel(agent.channel.path, agent.heard.put)
+    channel.start()
+    links: list[AgentLink] = []
+    path = str(channel.path)
+    asking = threading.Thread(target=lambda: links.append(AgentLink.connect(path=path)))
+    asking.start()
+    hello = agent.next()
+    assert isinstance(hello, Hello)
+    channel.send_lease_end(7_000)
+    channel.send_settings(asdict(SETTINGS))
+    channel.steer(hello.number, STEERING)
+    channel.send_lease_end(9_000)
+    asking.join(10)
+    assert links and links[0].steering == STEERING
+    until(lambda: links[0].lease_end_ms == 9_000)
+    links[0].close()
+    channel.close()
+
+
+def test_the_end_of_the_lease_moves_and_what_is_said_later_arrives(agent: Agent) -> None:
+    link = connect(agent)
+    assert not link.may_process(1_000) and link.may_process(999)
+    agent.channel.send_lease_end(5_000)
+    until(lambda: link.lease_end_ms == 5_000)
+    agent.channel.send_settings(
+        asdict(GroupSettings(stream="flights", partitions=12, lease_ms=20_000))
+    )
+    until(lambda: link.settings.lease_ms == 20_000)
+    agent.next()
+    link.say(spark_application_id="app-2")
+    assert agent.next() == Said(1, {"spark_application_id": "app-2"})
+    link.close()
+
+
+def test_a_consumer_learns_that_its_agent_is_gone(agent: Agent) -> None:
+    gone = threading.Event()
+    connect(agent, on_gone=gone.set)
+    agent.channel.close()
+    assert gone.wait(10)
+
+
+def test_an_agent_learns_that_its_consumer_is_gone(agent: Agent) -> None:
+    called = threading.Event()
+    link = connect(agent, on_gone=called.set)
+    agent.next()
+    link.close()
+    assert agent.next() == Hung(1)
+    assert link.gone.wait(10)
+    assert not called.is_set()  # it closed by itself
+
+
+def test_only_the_newest_consumer_is_listened_to(agent: Agent) -> None:
+    gone = threading.Event()
+    connect(agent, on_gone=gone.set)
+    second = connect(agent)
+    assert gone.wait(10)
+    agent.channel.send_lease_end(7_000)
+    until(lambda: second.lease_end_ms == 7_000)
+    second.close()
+
+
+@pytest.mark.parametrize("nonsense", [b"hello\n", b"[]\n", b"{}\n", b'{"pid": "x"}\n', b"\n"])
+def test_nonsense_is_no_consumer(agent: Agent, nonsense: bytes) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stranger:
+        stranger.connect(str(agent.channel.path))
+        stranger.sendall(nonsense)
+        stranger.settimeout(10)
+        assert stranger.recv(1) == b""
+    link = connect(agent)
+    assert isinstance(agent.next(), Hello)
+    link.close()
+
+
+def test_a_consumer_without_an_agent_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(AgentUnreachable, match="no agent answers at"):
+        AgentLink.connect(path=str(tmp_path / "nobody.sock"))
+    monkeypatch.delenv("EVENKEEL_AGENT_SOCKET", raising=False)
+    with pytest.raises(AgentUnreachable, match="EVENKEEL_AGENT_SOCKET is not set"):
+        AgentLink.connect()
+
+
+def test_the_socket_is_its_users_own(agent: Agent) -> None:
+    assert agent.channel.path.stat().st_mode & 0o077 == 0
+
+
+def test_a_socket_in_use_is_not_taken_and_one_left_over_is(agent: Agent, tmp_path: Path) -> None:
+    with pytest.raises(SocketUnusable, match="another agent listens there"):
+        Channel(agent.channel.path, agent.hear)
+    left_over = tmp_path / "b.sock"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as dead:
+        dead.bind(str(left_over))
+    Channel(left_over, agent.hear).close()

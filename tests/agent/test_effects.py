@@ -1,0 +1,122 @@
+"""A batch's effects and a partition's state, on the driver, without Spark."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.spark.commit import Committer, PartitionChanges
+from agent.spark.effects import StateEffects
+from agent.spark.source import Counted, Range
+from agent.state import PartitionState
+from assignment.types import START, Claim
+from tests.contract.world import P0, P1, World, offset
+from tests.fakes import FakeDoor, FakeRedis
+
+GROUP = "sums"
+
+
+def merge(old: Any, change: Mapping[str, Any]) -> Any:
+    return (old or 0) + change["amount"]
+
+
+class Interrupted:
+    """An LMDB environment in which another process writes before the read transaction `number`."""
+
+    def __init__(self, environment: Any, number: int, write: Any) -> None:
+        self.environment, self.left, self.write = environment, number, write
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.environment, name)
+
+    def begin(self, *arguments: Any, **options: Any) -> Any:
+        if not options.get("write"):
+            self.left -= 1
+            if self.left == 0:
+                self.write()
+        return self.environment.begin(*arguments, **options)
+
+
+@pytest.fixture
+def world() -> World:
+    world = World(FakeDoor(FakeRedis()), GROUP)
+    world.stand(a={P0, P1})
+    return world
+
+
+def committed_once(world: World, folder: Path) -> tuple[StateEffects, Committer, int]:
+    fence = world.running("a", P0)
+    effects = StateEffects(world.store, str(folder), GROUP, merge)
+    committer = Committer(world.store, "a", effects, lambda: True)
+    changes = PartitionChanges([("k", {"amount": 5})])
+    one = Range(P0, START, offset(5), fence)
+    assert committer.commit([(one, Counted(5, "5-0"))], {0: changes}).applied == {P0: 5}
+    return effects, committer, fence
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+def test_merge_takes_offset_and_values_of_one_moment(
+    world: World, tmp_path: Path, number: int
+) -> None:
+    """The agent may restore the same copy once more beside the consumer that runs already: what it
+    holds meanwhile is older, and must not be merged with.
+    """
+    effects, _, fence = committed_once(world, tmp_path)
+    state = effects._states[P0]
+
+    def restore_older() -> None:
+        state.replace([("k", 1)], lambda: (offset(1), 1, "0-0"))
+
+    state._environment = Interrupted(state._environment, number, restore_older)
+    one = Range(P0, offset(5), offset(7), fence)
+    prepared = effects.prepare(
+        one, Counted(2, "7-0"), offset(5), PartitionChanges([("k", {"amount": 2})])
+    )
+    assert prepared is None or prepared.values == {"k": 7}
+
+
+def test_total_of_the_state_is_that_of_the_commit(world: World, tmp_path: Path) -> None:
+    effects, committer, fence = committed_once(world, tmp_path)
+    one = Range(P0, offset(5), offset(7), fence)
+    committer.commit([(one, Counted(2, "7-0"))], {})
+    state = effects._states[P0]
+    assert (state.offset, state.total, state.get_many(["k"])) == (offset(7), 7, {"k": 5})
+    assert world.read().applied[P0].total == 7
+
+
+def test_each_halted_partition_says_its_own_reason(world: World, tmp_path: Path) -> None:
+    """An agent takes a partition for lag that its consumer does not name as halted."""
+    ranges = [Range(p, START, offset(5), world.running("a", p)) for p in (P0, P1)]
+    effects = StateEffects(world.store, str(tmp_path), GROUP, merge)
+    counted = [(one, Counted(0, "0-0", f"{one.partition} halted at 1-0")) for one in ranges]
+    outcome = Committer(world.store, "a", effects, lambda: True).commit(counted, {})
+    assert outcome.halted == {one: f"{one.partition} halted at 1-0" for one in ranges}
+    assert world.store.committed([P0, P1]) == {P0: START, P1: START}
+
+
+def test_state_left_behind_by_a_crash_is_brought_forward(world: World, tmp_path: Path) -> None:
+    """Done in Redis, dead before LMDB."""
+    effects, committer, fence = committed_once(world, tmp_path)
+    effects.close()
+    behind = PartitionState.open(tmp_path, GROUP, P0)
+    behind.clear()
+    behind.close()
+    one = Range(P0, offset(5), offset(7), fence)
+    changes = PartitionChanges([("k", {"amount": 2})])
+    assert committer.commit([(one, Counted(2, "7-0"))], {0: changes}).applied == {P0: 2}
+    assert effects._states[P0].get_many(["k"]) == {"k": 7}
+
+
+def test_fenced_commit_leaves_the_state(world: World, tmp_path: Path) -> None:
+    effects, committer, fence = committed_once(world, tmp_path)
+    world.let_expire("a", Claim(P0, fence))
+    world.join("b")
+    world.assign(b={P0})
+    world.running("b", P0)
+    one = Range(P0, offset(5), offset(7), fence)
+    changes = PartitionChanges([("k", {"amount": 2})])
+    outcome = committer.commit([(one, Counted(2, "7-0"))], {0: changes})
+    assert (outcome.fenced, outcome.applied) == ([one], {})
+    state = effects._states[P0]
+    assert (state.offset, state.get_many(["k"])) == (offset(5), {"k": 5})

@@ -1,0 +1,181 @@
+"""One member over the fake Redis: what the loop asks of it."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agent.loop import Agent
+from agent.membership import Membership
+from agent.store import GroupStore, ScriptCall
+from assignment import scripts
+from assignment.member import ConsumerSeen, ConsumerState, Joined, TargetSeen
+from assignment.types import Claim, GroupSettings, Partition, TargetRow
+from assignment.wire import StreamKeys
+from tests.fakes import FakeDoor, FakeRedis
+
+SETTINGS = GroupSettings(stream="s", partitions=2)
+ZERO = Partition("s", 0)
+
+
+class Scene:
+    """Member "a" beside others that the test makes."""
+
+    def __init__(self) -> None:
+        self.server = FakeRedis()
+        self.store = GroupStore(FakeDoor(self.server), "g")
+        self.log: list[tuple[str, dict[str, Any]]] = []
+        self.ordered: list[Claim] = []
+        self.run("configure", scripts.configure_args(SETTINGS, "test", replan=False))
+        self.run("set_incarnation", scripts.incarnation_args(1))
+        self.member = self.membership("a")
+
+    def run(self, name: str, args: scripts.Arguments) -> Any:
+        return self.store.door.run(ScriptCall(name, (self.store.keys.meta,), args))
+
+    def membership(self, name: str) -> Membership:
+        self.run("join", scripts.join_args(name, "a secret of sixteen letters", {}))
+        member = Membership(
+            store=self.store,
+            member_id=name,
+            settings=SETTINGS,
+            restorer=self,
+            clock=lambda: self.server.now_ms,
+            note=lambda event, **fields: self.log.append((event, fields)),
+        )
+        member.feed(Joined())
+        member.feed(ConsumerSeen(ConsumerState.READY, stateful=False))
+        member.renew()
+        return member
+
+    def order(self, claim: Claim) -> None:
+        self.ordered.append(claim)
+
+    def assign(self, **numbers: set[int]) -> None:
+        self.run("touch", scripts.touch_args("test"))
+        raw = self.run("read_group", scripts.read_group_args(scripts.Purpose.PLAN))
+        meta = scripts.read_group_answer(raw).meta
+        rows = {
+            member: TargetRow(
+                target_epoch=meta.group_epoch, active=frozenset(Partition("s", n) for n in owned)
+            )
+            for member, owned in numbers.items()
+        }
+        args = scripts.set_target_args(
+            meta.coordinator_epoch, meta.mode_epoch, meta.group_epoch, rows
+        )
+        self.run("set_target", args)
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        return [fields for event, fields in self.log if event == name]
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def test_a_renew_brings_the_target_and_it_is_followed(scene: Scene) -> None:
+    scene.assign(a={0, 1})
+    scene.member.renew()
+    assert scene.member.reconcile() == []
+    assert len(scene.member.state.held) == 2
+    assert len(scene.events("running")) == 2
+
+
+def test_it_waits_for_an_owner_and_says_so_once(scene: Scene) -> None:
+    scene.assign(a={0})
+    scene.member.renew()
+    scene.member.reconcile()
+    other = scene.membership("b")
+    scene.assign(b={0}, a=set())
+    for _ in range(3):
+        scene.server.advance(1_000)
+        other.renew()
+        other.reconcile()
+    assert [e["why"] for e in scene.events("waiting")] == ["waiting for a"]
+
+
+def test_a_target_that_redis_does_not_have_grants_nothing(scene: Scene) -> None:
+    row = TargetRow(target_epoch=99, active=frozenset({ZERO}))
+    scene.member.feed(TargetSeen(1, row))
+    scene.member.reconcile()
+    assert scene.member.state.held == {}
+    assert scene.events("waiting")[0]["why"] == "the target in Redis does not give it"
+
+
+def test_after_a_redis_restart_nothing_is_granted_until_the_incarnation_is_raised(
+    scene: Scene,
+) -> None:
+    scene.assign(a={0})
+    scene.server.restart()
+    scene.member.renew()
+    scene.member.reconcile()
+    assert scene.events("waiting")[0]["why"] == "no_incarnation"
+    scene.run("set_incarnation", scripts.incarnation_args(2))
+    scene.member.renew()
+    scene.member.reconcile()
+    assert scene.member.state.held[ZERO].fence == 2 * 2**32 + 1
+
+
+def test_lag_is_an_entry_above_the_committed_offset_of_what_runs_here(scene: Scene) -> None:
+    scene.assign(a={0})
+    scene.member.renew()
+    assert not scene.member.has_lag("")
+    scene.server.xadd(StreamKeys("s").entries(0), {"event": "1"})
+    assert not scene.member.has_lag("")  # not running yet
+    scene.member.reconcile()
+    assert scene.member.has_lag("")
+    assert not scene.member.has_lag("s:0 halted at 1-0")
+
+
+def test_one_member_more_than_partitions_says_that_it_is_idle(scene: Scene) -> None:
+    for name in ("b", "c"):
+        scene.membership(name)
+    scene.assign(a=set(), b={0}, c={1})
+    scene.member.renew()
+    scene.member.say_when_idle()
+    assert not scene.events("idle: 2 partitions, 3 members")
+    for _ in range(3):
+        scene.member.say_when_idle()
+    assert len(scene.events("idle: 2 partitions, 3 members")) == 1
+
+
+def test_a_redis_that_is_not_the_dashboards_is_suspected(scene: Scene) -> None:
+    lost = Membership(
+        store=scene.store,
+        member_id="nobody",
+        settings=SETTINGS,
+        restorer=scene,
+        clock=lambda: scene.server.now_ms,
+        note=lambda event, **fields: scene.log.append((event, fields)),
+    )
+    lost.feed(Joined())
+    assert lost.renew() is None
+    assert "is --redis-url the Redis of the dashboard?" in scene.events("fenced")[0]["why"]
+
+
+def test_a_renew_that_brings_a_longer_lease_counts_by_the_one_it_asked_for(scene: Scene) -> None:
+    """The lock has the old length until the next renew, which must not come later than before."""
+    sent: list[int] = []
+    line = SimpleNamespace(send_lease_end=sent.append, send_settings=lambda settings: None)
+    agent = Agent(
+        **dict.fromkeys(("places", "conversation", "consumer", "inbox"), None),  # type: ignore[arg-type]
+        membership=scene.member,
+        line=line,
+        clock=lambda: scene.server.now_ms,
+        note=lambda *args, **fields: None,
+    )
+    agent._renew()
+    longer = replace(SETTINGS, lease_ms=60_000, renew_ms=20_000)
+    scene.run("configure", scripts.configure_args(longer, "test", replan=False))
+    scene.assign(a={0})
+    agent._renew()
+    assert scene.member.state.settings == longer
+    now_ms = scene.server.now_ms
+    assert sent[-1] == now_ms + SETTINGS.lease_ms * 4 // 5
+    assert agent._next_renew_ms == now_ms + SETTINGS.renew_ms
+    agent._renew()
+    assert sent[-1] == now_ms + longer.lease_ms * 4 // 5
+    assert agent._next_renew_ms == now_ms + longer.renew_ms

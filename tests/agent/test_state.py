@@ -1,0 +1,258 @@
+"""State on disk: what a changelog entry does to a copy; how one gets to the committed offset."""
+
+import multiprocessing
+from pathlib import Path
+
+import pytest
+
+from agent.state import (
+    Applied,
+    ChangelogPage,
+    PartitionState,
+    SnapshotBroken,
+    StateLost,
+    read_snapshot,
+    restore,
+    tail,
+    write_snapshot,
+)
+from assignment.scripts import SnapshotRecord
+from assignment.types import START, Offset, Partition
+from assignment.wire import ChangelogEntry, pack_changes
+
+PARTITION = Partition("flights", 3)
+
+
+def entry(start: int, end: int, total: int | None = None, **changes) -> ChangelogEntry:
+    """The effects of the entries in (start, end], under the id end-7 in the changelog."""
+    return ChangelogEntry(
+        entry_id=f"{end}-7",
+        from_offset=Offset(start, 0),
+        to_offset=Offset(end, 0),
+        fence=5,
+        total=end if total is None else total,
+        events=end - start,
+        changes=pack_changes(changes),
+        ids=b"",
+    )
+
+
+class Changelog:
+    """What Redis would answer: untrimmed entries, recorded snapshots, the committed offset."""
+
+    def __init__(self, *entries: ChangelogEntry, committed: int | None = None) -> None:
+        self.entries = list(entries)
+        last = entries[-1].to_offset if entries else START
+        self.committed = last if committed is None else Offset(committed, 0)
+        self.snapshots: list[SnapshotRecord] = []
+
+    def read_changelog(self, partition, after, count):
+        later = [e for e in self.entries if Offset.parse(e.entry_id) > Offset.parse(after)]
+        return ChangelogPage(later[:count], self.committed)
+
+    def read_snapshots(self, partition):
+        return self.snapshots
+
+
+@pytest.fixture
+def state(tmp_path):
+    opened = PartitionState.open(tmp_path, "demo", PARTITION)
+    yield opened
+    opened.close()
+
+
+def content(state: PartitionState) -> dict:
+    with state.reading() as reading:
+        return dict(reading.items())
+
+
+def test_new_copy_is_empty_at_the_start(state):
+    assert (state.offset, state.total, state.changelog_id, content(state)) == (START, 0, "0-0", {})
+
+
+def test_entry_moves_values_offset_and_total_together(state):
+    assert state.apply(entry(0, 5, a=[1], b={"n": 2})) is Applied.APPLIED
+    assert state.apply(entry(5, 9, a=None, c="x")) is Applied.APPLIED
+    assert state.get_many(["a", "b", "c", "d"]) == {"b": {"n": 2}, "c": "x"}
+    assert (state.offset, state.total, state.changelog_id) == (Offset(9, 0), 9, "9-7")
+
+
+def test_entry_not_above_the_copy_is_skipped(state):
+    state.apply(entry(0, 5, a=1))
+    assert state.apply(entry(0, 5, a=2)) is Applied.SKIPPED
+    assert content(state) == {"a": 1}
+
+
+def test_entry_that_starts_elsewhere_is_a_gap_and_changes_nothing(state):
+    state.apply(entry(0, 5, a=1))
+    assert state.apply(entry(6, 9, a=2)) is Applied.GAP
+    assert (state.offset, content(state)) == (Offset(5, 0), {"a": 1})
+
+
+def test_keys_of_any_length_and_script_come_back(state):
+    changes = {"": 0, "é" * 400: 1, "k" * 5000: [2], "k" * 5001: 3}
+    state.apply(entry(0, 1, **changes))
+    assert content(state) == changes
+    assert state.get_many(changes) == changes
+    state.apply(entry(1, 2, **{"k" * 5000: None}))
+    assert "k" * 5000 not in content(state)
+
+
+def test_copy_is_there_after_a_restart(tmp_path):
+    first = PartitionState.open(tmp_path, "demo", PARTITION)
+    first.apply(entry(0, 5, a=1))
+    first.close()
+    second = PartitionState.open(tmp_path, "demo", PARTITION)
+    assert (second.offset, content(second)) == (Offset(5, 0), {"a": 1})
+    second.close()
+
+
+def test_copy_of_an_earlier_boot_is_thrown_away(tmp_path):
+    first = PartitionState.open(tmp_path, "demo", PARTITION)
+    first.apply(entry(0, 5, a=1))
+    first.close()
+    first.path.rename(first.path.with_name(f"{PARTITION}.00000000.lmdb"))
+    second = PartitionState.open(tmp_path, "demo", PARTITION)
+    assert second.offset == START
+    assert sorted(p.suffix for p in second.path.parent.iterdir()) == [".lmdb", ".lmdb-lock"]
+    second.close()
+
+
+def _read_in_another_process(folder: Path, answer) -> None:
+    state = PartitionState.open(folder, "demo", PARTITION)
+    answer.put((str(state.offset), content(state)))
+    state.close()
+
+
+def test_another_process_reads_what_was_written(state, tmp_path):
+    state.apply(entry(0, 5, a=1))
+    context = multiprocessing.get_context("spawn")
+    answer = context.Queue()
+    process = context.Process(target=_read_in_another_process, args=(tmp_path, answer))
+    process.start()
+    assert answer.get(timeout=30) == ("5-0", {"a": 1})
+    process.join(timeout=30)
+
+
+# --- tail and restore
+
+
+def test_tail_brings_a_copy_forward(state):
+    state.apply(entry(0, 5, a=1))
+    log = Changelog(entry(0, 5, a=1), entry(5, 8, b=2), entry(8, 9, a=None))
+    assert tail(log, state, PARTITION) == Offset(9, 0)
+    assert content(state) == {"b": 2}
+
+
+def test_tail_reads_more_pages_than_one(state):
+    log = Changelog(*(entry(n, n + 1, **{f"k{n}": n}) for n in range(100)))
+    assert tail(log, state, PARTITION) == Offset(100, 0)
+    assert len(content(state)) == 100
+
+
+def test_tail_that_does_not_end_at_the_committed_offset_is_a_gap(state):
+    assert tail(Changelog(entry(0, 5), committed=9), state, PARTITION) is None
+    assert tail(Changelog(committed=9), state, PARTITION) is None
+
+
+def test_restore_without_a_snapshot_reads_the_whole_changelog(state):
+    log = Changelog(entry(0, 5, a=1), entry(5, 8, a=2))
+    assert restore(log, state, PARTITION) == Offset(8, 0)
+    assert content(state) == {"a": 2}
+
+
+def test_copy_above_the_committed_offset_is_thrown_away(state):
+    state.apply(entry(0, 5, a=1))
+    state.apply(entry(5, 9, b=1))
+    log = Changelog(entry(0, 5, a=1), entry(5, 7, a=7))
+    assert restore(log, state, PARTITION) == Offset(7, 0)
+    assert content(state) == {"a": 7}
+
+
+@pytest.fixture
+def source(tmp_path):
+    """Another member's copy, which writes the snapshots."""
+    opened = PartitionState.open(tmp_path / "other", "demo", PARTITION)
+    yield opened
+    opened.close()
+
+
+def test_snapshot_gives_the_same_state(state, source, tmp_path):
+    source.apply(entry(0, 5, a=[1, 2], **{"k" * 900: "long"}))
+    written = write_snapshot(source, str(tmp_path / "snapshots"), "demo", fence=5)
+    read_snapshot(state, written)
+    assert content(state) == content(source)
+    assert (state.offset, state.total, state.changelog_id) == (Offset(5, 0), 5, "5-7")
+    assert written.url.startswith(f"{tmp_path}/snapshots/demo/flights:3/5-0-5-")
+
+
+def test_snapshot_goes_to_any_fsspec_url(state, source):
+    source.apply(entry(0, 5, a=1))
+    written = write_snapshot(source, "memory://snapshots", "demo", fence=5)
+    read_snapshot(state, written)
+    assert content(state) == {"a": 1}
+
+
+def test_restore_takes_the_snapshot_and_the_changelog_after_it(state, source, tmp_path):
+    source.apply(entry(0, 5, a=1, b=1))
+    written = write_snapshot(source, str(tmp_path), "demo", fence=5)
+    log = Changelog(entry(5, 8, b=2))  # what led to 5 is trimmed
+    log.snapshots = [written]
+    assert restore(log, state, PARTITION) == Offset(8, 0)
+    assert content(state) == {"a": 1, "b": 2}
+
+
+@pytest.mark.parametrize("harm", ["cut", "flip", "gone", "empty"])
+def test_broken_snapshot_is_passed_over_for_the_one_before(state, source, tmp_path, harm):
+    source.apply(entry(0, 5, a=1))
+    before = write_snapshot(source, str(tmp_path), "demo", fence=5)
+    source.apply(entry(5, 8, a=2))
+    newest = write_snapshot(source, str(tmp_path), "demo", fence=5)
+    path = Path(newest.url)
+    data = path.read_bytes()
+    harmed = {
+        "cut": data[:-20],
+        "flip": data[:40] + bytes([data[40] ^ 1]) + data[41:],
+        "empty": b"",
+    }
+    path.unlink() if harm == "gone" else path.write_bytes(harmed[harm])
+    with pytest.raises(SnapshotBroken, match=path.name):
+        read_snapshot(state, newest)
+    assert state.offset == START
+    log = Changelog(entry(5, 8, a=2), entry(8, 9, c=3))
+    log.snapshots = [newest, before]
+    assert restore(log, state, PARTITION) == Offset(9, 0)
+    assert content(state) == {"a": 2, "c": 3}
+
+
+@pytest.mark.parametrize("trimmed", [True, False])
+def test_snapshot_that_leads_nowhere_is_passed_over_too(state, source, tmp_path, trimmed):
+    """Written of effects whose commit Redis lost, recorded when it had gone on in another step."""
+    source.apply(entry(0, 5, a=1))
+    before = write_snapshot(source, str(tmp_path), "demo", fence=5)
+    source.apply(entry(5, 8, a=2))
+    newest = write_snapshot(source, str(tmp_path), "demo", fence=5)
+    log = Changelog(*([] if trimmed else [entry(0, 5, a=1)]), entry(5, 9, a=3))
+    log.snapshots = [newest, before] if trimmed else [newest]
+    assert restore(log, state, PARTITION) == Offset(9, 0)
+    assert content(state) == {"a": 3}
+
+
+def test_state_that_nothing_leads_to_is_lost_and_says_so(state):
+    log = Changelog(entry(5, 8, a=2))
+    with pytest.raises(StateLost, match="flights:3"):
+        restore(log, state, PARTITION)
+
+
+def test_committed_offset_without_any_changelog_is_lost_state(state):
+    with pytest.raises(StateLost, match="flights:3"):
+        restore(Changelog(committed=8), state, PARTITION)
+
+
+def test_restored_state_after_a_wipe_stands_at_its_own_snapshot(state, source, tmp_path):
+    source.apply(entry(0, 5, a=1))
+    log = Changelog(committed=5)
+    log.snapshots = [write_snapshot(source, str(tmp_path), "demo", fence=5)]
+    state.apply(entry(0, 9, a=9))
+    assert restore(log, state, PARTITION) == Offset(5, 0)
+    assert content(state) == {"a": 1}

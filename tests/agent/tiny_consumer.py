@@ -1,0 +1,86 @@
+"""A consumer without Spark: real socket, real scripts, real locks; it counts events instead of
+reading.
+
+Run by an agent. Its whims come by environment: TINY_BATCH_MS (how long a batch takes),
+TINY_SILENT (never says ready), TINY_HANG_FILE (hangs while that file is there).
+"""
+
+import os
+import signal
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from agent.steering import AgentLink
+from agent.store import GroupStore, StoreUnavailable
+from agent.store.stream import StreamStore
+from assignment.errors import Fenced
+from assignment.scripts import CommitRequest, CommitResult, Planned
+from assignment.wire import ConsumerHealth
+
+BATCH_S = float(os.environ.get("TINY_BATCH_MS", "20")) / 1_000
+HANG_FILE = os.environ.get("TINY_HANG_FILE", "")
+
+
+def main() -> int:
+    ending = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ending.set())
+    link = AgentLink.connect(
+        spark_application_id=f"tiny-{os.getpid()}",
+        stateful=not os.environ.get("TINY_STATELESS"),
+        on_gone=ending.set,
+    )
+    store = GroupStore.connect(link.steering.redis_url, link.steering.group)
+    state = "starting" if os.environ.get("TINY_SILENT") else "ready"
+    health = ConsumerHealth(state=state, spark_application_id=f"tiny-{os.getpid()}")
+    while not ending.is_set():
+        try:
+            if health.batch < 0:
+                store.write_progress(link.steering.member, replace(health, batch=0))
+                health = replace(health, batch=0)
+            health = turn(link, store, health)
+        except (StoreUnavailable, Fenced):
+            time.sleep(0.05)
+    return 0
+
+
+def turn(link: AgentLink, store: GroupStore, health: ConsumerHealth) -> ConsumerHealth:
+    member = link.steering.member
+    planned = store.plan(member) if link.may_process() else ()
+    done = 0
+    time.sleep(BATCH_S)
+    while HANG_FILE and Path(HANG_FILE).exists():
+        Path(f"{HANG_FILE}.seen").touch()
+        time.sleep(0.05)
+    for plan in planned:
+        done += process(store, member, plan)
+    if not done:
+        return health
+    health = replace(
+        health, batch=health.batch + 1, batch_at_ms=int(time.time() * 1_000), rows=done
+    )
+    store.write_progress(member, health)
+    return health
+
+
+def process(store: GroupStore, member: str, plan: Planned) -> int:
+    stream = StreamStore(store.door, plan.partition.stream)
+    end = stream.last_offset(plan.partition.number)
+    if end <= plan.committed:
+        return 0
+    events = len(stream.read(plan.partition.number, plan.committed, 10_000, end))
+    request = CommitRequest(
+        partition=plan.partition,
+        member_id=member,
+        fence=plan.fence,
+        from_offset=plan.committed,
+        to_offset=end,
+        events=events,
+    )
+    return events if store.commit(request).result is CommitResult.DONE else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

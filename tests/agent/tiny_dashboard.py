@@ -1,0 +1,148 @@
+"""A dashboard in few lines, over real HTTP and the real scripts: answers agents, decides nothing.
+
+The test decides: `assign`, `evict`, `configure`. It can be slow, away, or refuse.
+"""
+
+import contextlib
+import threading
+from collections.abc import Iterable, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import msgspec
+
+from agent.backend import Leave
+from agent.store import GroupStore, ScriptCall
+from assignment import scripts
+from assignment.scripts import GroupRead, Purpose
+from assignment.types import GroupSettings, Partition, TargetRow
+from assignment.wire import API_PREFIX, Heartbeat, Join, Reply
+from tests.agent.coordinator import answer_to
+
+MESSAGES: dict[str, Any] = {"join": Join, "heartbeat": Heartbeat, "leave": Leave}
+TOKEN = "a-token-of-this-test"
+PROBLEMS = {
+    401: ("Token refused", "this token is wrong, expired or revoked"),
+    403: ("Token of another group", "this token speaks for 'other'"),
+    404: ("Unknown group", "there is no such group"),
+    409: ("Member id in use", "a live member has another secret"),
+    503: ("Redis is away", "try again"),
+}
+
+
+class TinyDashboard:
+    def __init__(self, store: GroupStore, settings: GroupSettings) -> None:
+        self.store = store
+        self.settings = settings
+        self.refuse_with = 0  # an HTTP status to answer everything with
+        self.answers = threading.Event()  # cleared: every request waits
+        self.answers.set()
+        self.heard: dict[str, list[Any]] = {verb: [] for verb in MESSAGES}
+        self.configure(settings)
+        self.set_incarnation(1)
+        self.port = 0
+        self.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        self.away = False
+        handler = type("Handler", (_Handler,), {"dashboard": self})
+        self._server = ThreadingHTTPServer(("127.0.0.1", self.port), handler)
+        self._server.daemon_threads = True
+        self.port = self._server.server_port
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+
+    def stop(self) -> None:
+        self.answers.set()
+        self.away = True
+        self._server.shutdown()
+        self._server.server_close()
+
+    @property
+    def beats(self) -> list[Heartbeat]:
+        return self.heard["heartbeat"]
+
+    # --- what a coordinator would do
+
+    def run(self, name: str, args: scripts.Arguments) -> Any:
+        return self.store.door.run(ScriptCall(name, (self.store.keys.meta,), args))
+
+    def configure(self, settings: GroupSettings) -> None:
+        self.settings = settings
+        self.run("configure", scripts.configure_args(settings, "test", replan=False))
+
+    def set_incarnation(self, incarnation: int) -> None:
+        self.run("set_incarnation", scripts.incarnation_args(incarnation))
+
+    def read(self, purpose: Purpose = Purpose.LOOK) -> GroupRead:
+        return scripts.read_group_answer(
+            self.run("read_group", scripts.read_group_args(purpose, 1_000))
+        )
+
+    def assign(self, rows: Mapping[str, Iterable[int]]) -> None:
+        """The target: member id -> partition numbers."""
+        self.run("touch", scripts.touch_args("test"))
+        read = self.read(Purpose.PLAN)
+        epoch = read.meta.group_epoch
+        targets = {
+            member: TargetRow(
+                target_epoch=epoch,
+                active=frozenset(Partition(self.settings.stream, n) for n in numbers),
+            )
+            for member, numbers in rows.items()
+        }
+        answer = self.run(
+            "set_target",
+            scripts.set_target_args(
+                read.meta.coordinator_epoch, read.meta.mode_epoch, epoch, targets
+            ),
+        )
+        assert scripts.set_target_answer(answer).done
+
+    def evict(self, member: str) -> None:
+        beat = self.read().beats[member]
+        self.run("evict", scripts.evict_args(member, beat, "test"))
+
+    # --- what agents ask
+
+    def answer(self, verb: str, body: bytes) -> Reply | None:
+        message = msgspec.json.decode(body, type=MESSAGES[verb])
+        self.heard[verb].append(message)
+        return answer_to(self.run, self.settings, message)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    dashboard: TinyDashboard
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        dashboard = self.dashboard
+        body = self.rfile.read(int(self.headers["content-length"]))
+        dashboard.answers.wait(30)
+        if dashboard.away:
+            self.close_connection = True
+            return
+        prefix, _, verb = self.path.rpartition("/")
+        assert prefix == f"{API_PREFIX}/{dashboard.store.group}"
+        status = dashboard.refuse_with
+        if not status and self.headers["authorization"] != f"Bearer {TOKEN}":
+            status = 401
+        if status:
+            title, detail = PROBLEMS[status]
+            self._answer(status, {"status": status, "title": title, "detail": detail})
+        else:
+            self._answer(200, dashboard.answer(verb, body))
+
+    def _answer(self, status: int, body: object) -> None:
+        content = msgspec.json.encode(body)
+        self.send_response(status)
+        self.send_header("content-length", str(len(content)))
+        self.end_headers()
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self.wfile.write(content)
+
+    def log_message(self, *_: Any) -> None:
+        pass

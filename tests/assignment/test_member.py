@@ -1,0 +1,461 @@
+"""One member's decisions: sentences for the transitions, properties for everything between them."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assignment.member import (
+    Acquire,
+    ConsumerSeen,
+    ConsumerState,
+    Drop,
+    EpochsSeen,
+    Event,
+    Fenced,
+    Granted,
+    Holding,
+    Join,
+    Joined,
+    Leave,
+    LeaveAsked,
+    MemberState,
+    OwnedSeen,
+    Refused,
+    Release,
+    Released,
+    Renewed,
+    RestartConsumer,
+    Restore,
+    RestoreEnded,
+    SetState,
+    TargetSeen,
+    Tick,
+    TryAgain,
+    Wait,
+    claims,
+    decide,
+    handle,
+    next_due_ms,
+    not_able_because,
+    processing_end_ms,
+    restore_ordered,
+    wanted_partitions,
+)
+from assignment.types import Claim, Held, HeldState, TargetRow
+from tests.builders import GRACE_MS, LEASE_MS, fence, partition, partitions, settings
+
+NOW = 50_000
+RESTORING, RUNNING = HeldState.RESTORING, HeldState.RUNNING
+DRAINING, DRAINED = HeldState.DRAINING, HeldState.DRAINED
+
+
+def holding(state: HeldState = RUNNING, counter: int = 1, **fields: object) -> Holding:
+    values = {"fence": fence(counter), "state": state, "since_ms": NOW}
+    return Holding(**(values | fields))  # type: ignore[arg-type]
+
+
+def claim(number: int, counter: int = 1) -> Claim:
+    return Claim(partition(number), fence(counter))
+
+
+def row(*numbers: int, epoch: int = 7) -> TargetRow:
+    return TargetRow(target_epoch=epoch, active=partitions(*numbers))
+
+
+def member(
+    held: dict[int, Holding] | None = None, target: Iterable[int] | None = (), **fields: object
+) -> MemberState:
+    """Joined, ready and just renewed; it waits for those of its target that it does not hold."""
+    held = held or {}
+    wanted = () if target is None else target
+    waiting = {partition(n): Wait(since_ms=NOW, retry_ms=NOW) for n in wanted if n not in held}
+    values = {
+        "settings": settings(),
+        "joined": True,
+        "incarnation": 1,
+        "mode_epoch": 1,
+        "target": None if target is None else row(*target),
+        "target_incarnation": 1,
+        "held": {partition(n): h for n, h in held.items()},
+        "waiting": waiting,
+        "consumer": ConsumerState.READY,
+        "renewed_ms": NOW,
+    }
+    return MemberState(**(values | fields))  # type: ignore[arg-type]
+
+
+def after(state: MemberState, *events: Event, now_ms: int = NOW) -> MemberState:
+    for event in events:
+        state, _ = handle(state, event, now_ms)
+    return state
+
+
+# --- joining --------------------------------------------------------------------------------------
+
+
+def test_whoever_is_no_member_joins() -> None:
+    assert decide(MemberState(settings=settings()), NOW) == [Join(reason="not a member")]
+
+
+def test_whoever_is_no_member_and_leaves_does_nothing() -> None:
+    assert decide(MemberState(settings=settings(), leaving=True), NOW) == []
+
+
+def test_a_member_without_a_target_keeps_what_it_holds() -> None:
+    assert decide(member({0: holding()}, target=None), NOW) == []
+
+
+def test_nothing_is_acquired_before_a_renew_succeeded() -> None:
+    assert decide(member(target=[0], renewed_ms=None), NOW) == []
+
+
+# --- from target to running -----------------------------------------------------------------------
+
+
+def test_an_assigned_partition_is_acquired() -> None:
+    assert decide(member(target=[1, 0]), NOW) == [
+        Acquire(partitions=(partition(1), partition(0)), reason="assigned at epoch 7")
+    ]
+
+
+def test_a_granted_partition_is_restored() -> None:
+    state = after(member(target=[0]), Granted(claim(0), RESTORING))
+    assert state.held == {partition(0): holding(RESTORING)}
+    assert state.waiting == {}
+    assert decide(state, NOW) == [Restore(claim=claim(0), reason="acquired")]
+
+
+def test_a_restore_is_ordered_once() -> None:
+    state = restore_ordered(member({0: holding(RESTORING)}, [0]), claim(0))
+    assert decide(state, NOW) == []
+
+
+def test_a_restored_partition_runs() -> None:
+    state = after(member({0: holding(RESTORING)}, [0]), RestoreEnded(claim(0)))
+    assert decide(state, NOW) == [
+        SetState(claim=claim(0), expected=RESTORING, state=RUNNING, reason="restored")
+    ]
+
+
+def test_without_state_a_partition_runs_at_once() -> None:
+    state = member({0: holding(RESTORING)}, [0], stateful=False)
+    assert decide(state, NOW) == [
+        SetState(claim=claim(0), expected=RESTORING, state=RUNNING, reason="nothing to restore")
+    ]
+
+
+def test_a_failed_restore_is_ordered_again_later() -> None:
+    ordered = restore_ordered(member({0: holding(RESTORING)}, [0]), claim(0))
+    state = after(ordered, RestoreEnded(claim(0), "disk full", NOW + 500))
+    assert decide(state, NOW + 499) == []
+    assert decide(state, NOW + 500) == [Restore(claim=claim(0), reason="acquired")]
+    assert next_due_ms(state) == NOW + 500
+
+
+def test_granted_again_after_a_lost_reply_it_runs_on() -> None:
+    state = after(member(target=[0]), Granted(claim(0), RUNNING))
+    assert decide(state, NOW) == []
+
+
+def test_a_held_partition_is_asked_for_again_later_and_its_owner_is_known() -> None:
+    refused = Refused(partition(0), "waiting for b", NOW + 300, owner="b")
+    state = after(member(target=[0]), refused)
+    assert decide(state, NOW + 299) == []
+    assert state.waiting[partition(0)] == Wait(
+        since_ms=NOW, retry_ms=NOW + 300, owner="b", why="waiting for b"
+    )
+    assert next_due_ms(state) == NOW + 300
+    assert len(decide(state, NOW + 300)) == 1
+
+
+def test_a_new_incarnation_and_a_released_lock_are_followed_at_once() -> None:
+    state = after(member(target=[0]), Refused(partition(0), "no_incarnation", NOW + 300))
+    assert len(decide(after(state, EpochsSeen(2, 1)), NOW)) == 1
+    assert len(decide(after(state, TryAgain()), NOW)) == 1
+
+
+def test_epochs_that_are_behind_change_nothing() -> None:
+    state = member(incarnation=3, mode_epoch=2)
+    assert after(state, EpochsSeen(2, 2), EpochsSeen(3, 1)) == state
+
+
+# --- both in the old and the new assignment -------------------------------------------------------
+
+
+def test_what_is_in_both_assignments_is_not_touched() -> None:
+    state = after(member({0: holding(), 1: holding()}, [0, 1]), TargetSeen(1, row(0, 2, epoch=8)))
+    assert decide(state, NOW) == [
+        SetState(claim=claim(1), expected=RUNNING, state=DRAINING, reason="revoked"),
+        Acquire(partitions=(partition(2),), reason="assigned at epoch 8"),
+    ]
+
+
+@pytest.mark.parametrize("epoch", [6, 7])
+def test_a_late_or_repeated_target_changes_nothing(epoch: int) -> None:
+    state = member({0: holding()}, [0])
+    assert after(state, TargetSeen(1, row(epoch=epoch))) == state
+
+
+def test_a_target_of_a_newer_incarnation_counts_although_its_epoch_is_lower() -> None:
+    state = after(member({0: holding()}, [0]), TargetSeen(2, row(1, epoch=3)))
+    assert wanted_partitions(state) == partitions(1)
+
+
+# --- revoking -------------------------------------------------------------------------------------
+
+
+def test_a_revoked_partition_that_never_ran_is_released() -> None:
+    assert decide(member({0: holding(RESTORING)}), NOW) == [
+        Release(claim=claim(0), reason="revoked before it ran")
+    ]
+
+
+def test_a_draining_partition_is_waited_for_until_the_grace_is_over() -> None:
+    state = member({0: holding(DRAINING)})
+    assert decide(state, NOW + GRACE_MS - 1) == []
+    assert next_due_ms(state) == NOW + GRACE_MS
+    assert decide(state, NOW + GRACE_MS) == [
+        Release(claim=claim(0), reason="revoked: the grace is over")
+    ]
+
+
+def test_a_drained_partition_is_released() -> None:
+    owned = OwnedSeen({partition(0): Held(fence=fence(1), state=DRAINED)})
+    state = after(member({0: holding(DRAINING)}), owned)
+    assert decide(state, NOW) == [Release(claim=claim(0), reason="revoked: drained")]
+
+
+@pytest.mark.parametrize("state", [RUNNING, DRAINING, DRAINED])
+def test_what_a_dead_consumer_held_is_released(state: HeldState) -> None:
+    dead = member({0: holding(state)}, consumer=ConsumerState.DEAD)
+    assert decide(dead, NOW) == [Release(claim=claim(0), reason="revoked: its consumer is dead")]
+
+
+@pytest.mark.parametrize("state", [DRAINING, DRAINED])
+def test_given_back_while_draining_it_runs_again(state: HeldState) -> None:
+    given_back = after(member({0: holding(state)}), TargetSeen(1, row(0, epoch=8)))
+    assert decide(given_back, NOW) == [
+        SetState(claim=claim(0), expected=state, state=RUNNING, reason="given back while draining")
+    ]
+
+
+def test_released_it_is_no_longer_held() -> None:
+    assert after(member({0: holding(DRAINED)}), Released(claim(0))).held == {}
+
+
+# --- losing ---------------------------------------------------------------------------------------
+
+
+def test_a_lock_that_renew_did_not_find_is_dropped_and_acquired_anew() -> None:
+    state, effects = handle(
+        member({0: holding(), 1: holding()}, [0, 1]),
+        Renewed(NOW, frozenset({claim(0)})),
+        NOW,
+    )
+    assert effects == [Drop(claim=claim(0), reason="its lock was lost")]
+    assert claims(state) == [claim(1)]
+    assert decide(state, NOW) == [Acquire(partitions=(partition(0),), reason="assigned at epoch 7")]
+
+
+def test_fenced_it_drops_everything_and_joins_anew() -> None:
+    state, effects = handle(member({0: holding(), 1: holding()}, [0, 1, 2]), Fenced(), NOW)
+    assert [type(effect) for effect in effects] == [Drop, Drop]
+    assert (state.held, state.waiting, state.target) == ({}, {}, None)
+    assert decide(state, NOW) == [Join(reason="not a member")]
+
+
+def test_after_a_lease_without_a_renew_nothing_is_held() -> None:
+    held = member({0: holding()}, [0])
+    assert after(held, Tick(), now_ms=NOW + LEASE_MS) == held
+    state, effects = handle(held, Tick(), NOW + LEASE_MS + 1)
+    assert effects == [Drop(claim=claim(0), reason="its lease ended without a renew")]
+    assert state.held == {}
+
+
+def test_a_grant_that_redis_does_not_know_is_dropped() -> None:
+    other = Held(fence=fence(2), state=RUNNING)
+    state, effects = handle(member({0: holding()}, [0]), OwnedSeen({partition(0): other}), NOW)
+    assert effects == [Drop(claim=claim(0), reason="its grant ended")]
+    assert state.waiting.keys() == partitions(0)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        Released(claim(0, 2)),
+        RestoreEnded(claim(0, 2)),
+        Renewed(NOW, frozenset({claim(0, 2), claim(5)})),
+        Granted(claim(0, 1), RESTORING),
+        Refused(partition(0), "late", NOW),
+        Tick(),
+        TryAgain(),
+    ],
+)
+def test_an_event_about_another_fence_changes_nothing(event: Event) -> None:
+    state = member({0: holding()}, [0])
+    assert handle(state, event, NOW) == (state, [])
+
+
+# --- leaving --------------------------------------------------------------------------------------
+
+
+def test_leaving_gives_up_everything_and_asks_for_nothing() -> None:
+    state = after(member({0: holding()}, [0, 1]), LeaveAsked())
+    assert decide(state, NOW) == [
+        SetState(claim=claim(0), expected=RUNNING, state=DRAINING, reason="leaving")
+    ]
+    assert state.waiting == {}
+
+
+def test_whoever_leaves_and_holds_nothing_is_gone() -> None:
+    state = after(member(target=[0]), LeaveAsked())
+    assert decide(state, NOW) == [Leave(reason="nothing is held any more")]
+
+
+# --- the consumer ---------------------------------------------------------------------------------
+
+
+def test_a_stalled_consumer_is_restarted() -> None:
+    state = after(member(), ConsumerSeen(ConsumerState.STALLED))
+    assert [type(effect) for effect in decide(state, NOW)] == [RestartConsumer]
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({}, ""),
+        ({"joined": False}, "not joined"),
+        ({"consumer": ConsumerState.STARTING}, "consumer starting"),
+        ({"consumer": ConsumerState.DEAD}, "consumer dead"),
+        ({"consumer": ConsumerState.STALLED}, "consumer stalled"),
+        ({"renewed_ms": None}, "no renew within the last lease"),
+        ({"renewed_ms": NOW - LEASE_MS - 1}, "no renew within the last lease"),
+    ],
+)
+def test_able_needs_a_ready_consumer_and_a_renew(changes: dict[str, object], why: str) -> None:
+    assert not_able_because(replace(member(), **changes), NOW) == why  # type: ignore[arg-type]
+
+
+def test_a_free_partition_that_cannot_be_acquired_makes_unable_after_lease_and_grace() -> None:
+    state = member(target=[0])
+    late = NOW + LEASE_MS + GRACE_MS
+    renewed = replace(state, renewed_ms=late)
+    assert not_able_because(renewed, late) == ""
+    assert not_able_because(renewed, late + 1).startswith("flights:0 is assigned, free")
+
+
+def test_waiting_for_an_owner_never_makes_unable() -> None:
+    state = after(member(target=[0]), Refused(partition(0), "waiting for b", NOW, owner="b"))
+    late = NOW + 1_000_000
+    assert not_able_because(replace(state, renewed_ms=late), late) == ""
+
+
+def test_processing_ends_at_four_fifths_of_the_lease() -> None:
+    assert processing_end_ms(settings(lease_ms=10_000), NOW) == NOW + 8_000
+
+
+# --- properties -----------------------------------------------------------------------------------
+
+NUMBERS = st.integers(0, 3)
+CLAIMS = st.builds(claim, NUMBERS, st.integers(1, 4))
+STATES = st.sampled_from(list(HeldState))
+HELD = st.builds(
+    lambda counter, state: Held(fence=fence(counter), state=state), st.integers(1, 4), STATES
+)
+EVENTS = st.one_of(
+    st.just(Joined()),
+    st.just(Fenced()),
+    st.just(TryAgain()),
+    st.just(Tick()),
+    st.builds(EpochsSeen, st.integers(0, 3), st.integers(0, 2)),
+    st.builds(
+        lambda incarnation, numbers, epoch: TargetSeen(incarnation, row(*numbers, epoch=epoch)),
+        st.integers(1, 2),
+        st.frozensets(NUMBERS),
+        st.integers(1, 20),
+    ),
+    st.builds(Renewed, st.integers(0, 200_000), st.frozensets(CLAIMS, max_size=2)),
+    st.builds(Granted, CLAIMS, STATES),
+    st.builds(Refused, st.builds(partition, NUMBERS), st.just("held"), st.integers(0, 200_000)),
+    st.builds(RestoreEnded, CLAIMS, st.sampled_from(["", "broken"])),
+    st.builds(OwnedSeen, st.dictionaries(st.builds(partition, NUMBERS), HELD)),
+    st.builds(Released, CLAIMS),
+    st.builds(ConsumerSeen, st.sampled_from(ConsumerState), st.booleans()),
+)
+
+
+@given(st.lists(st.tuples(EVENTS, st.integers(0, 5_000)), max_size=40), st.booleans())
+def test_whatever_happens_decisions_fit_what_is_held(
+    history: list[tuple[Event, int]], leaves: bool
+) -> None:
+    now_ms, state = NOW, MemberState(settings=settings(), joined=True)
+    events = [*history, *([(LeaveAsked(), 0)] if leaves else [])]
+    for event, passed_ms in events:
+        now_ms += passed_ms
+        state, drops = handle(state, event, now_ms)
+        assert not {d.claim for d in drops if isinstance(d, Drop)} & set(claims(state))
+        assert state.waiting.keys() == wanted_partitions(state) - state.held.keys()
+        wanted = wanted_partitions(state)
+        for effect in decide(state, now_ms):
+            match effect:
+                case SetState(claim=c) | Release(claim=c) | Restore(claim=c):
+                    assert c in claims(state)
+                    kept_and_running = (
+                        c.partition in wanted and state.held[c.partition].state is RUNNING
+                    )
+                    assert not kept_and_running
+                case Acquire(partitions=asked):
+                    assert state.joined
+                    assert set(asked) <= wanted - state.held.keys()
+                case Leave():
+                    assert not state.held
+                case _:
+                    pass
+
+
+@given(st.lists(st.tuples(EVENTS, st.integers(0, 5_000)), max_size=30), st.frozensets(NUMBERS))
+def test_when_redis_and_consumer_do_their_part_the_target_is_reached(
+    history: list[tuple[Event, int]], numbers: frozenset[int]
+) -> None:
+    now_ms, state = NOW, MemberState(settings=settings(), joined=True)
+    for event, passed_ms in history:
+        now_ms += passed_ms
+        state, _ = handle(state, event, now_ms)
+    newest = TargetSeen(9, row(*numbers, epoch=99))
+    state = after(
+        state,
+        Joined(),
+        ConsumerSeen(ConsumerState.READY),
+        Renewed(now_ms),
+        newest,
+        TryAgain(),
+        now_ms=now_ms,
+    )
+    for round_ in range(12):
+        now_ms += GRACE_MS
+        state = after(state, Renewed(now_ms), TryAgain(), now_ms=now_ms)
+        for effect in decide(state, now_ms):
+            state = carried_out(state, effect, 10 + round_, now_ms)
+    assert {p.number for p in state.held} == numbers
+    assert all(h.state is RUNNING for h in state.held.values())
+    assert decide(state, now_ms) == []
+
+
+def carried_out(state: MemberState, effect: object, counter: int, now_ms: int) -> MemberState:
+    match effect:
+        case Acquire(partitions=asked):
+            grants = (Granted(Claim(p, fence(counter)), RESTORING) for p in asked)
+            return after(state, *grants, now_ms=now_ms)
+        case Restore(claim=c):
+            return after(restore_ordered(state, c), RestoreEnded(c), now_ms=now_ms)
+        case Release(claim=c):
+            return after(state, Released(c), now_ms=now_ms)
+        case SetState(claim=c, state=new):
+            owned = {p: Held(fence=h.fence, state=h.state) for p, h in state.held.items()}
+            owned[c.partition] = Held(fence=c.fence, state=new)
+            return after(state, OwnedSeen(owned), now_ms=now_ms)
+        case _:
+            return state

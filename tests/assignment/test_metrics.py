@@ -1,0 +1,122 @@
+"""Figures: known values, limits, and what is unknown."""
+
+from collections import Counter
+from itertools import permutations
+
+import pytest
+from hypothesis import given as over
+from hypothesis import strategies as st
+
+from assignment import metrics
+from assignment.errors import InvalidInput
+from assignment.metrics import Coverage, Movement, Phases, Tenure, coverage
+
+loads = st.lists(st.integers(0, 50), max_size=12)
+
+
+def test_balance_degree_is_the_population_form() -> None:
+    assert metrics.balance_degree([4, 4, 4]) == 0
+    assert metrics.balance_degree([2, 4]) == 1.0
+    assert metrics.balance_degree([8, 0]) == 4.0
+
+
+@pytest.mark.parametrize(
+    "figure",
+    [metrics.balance_degree, metrics.max_minus_min, metrics.max_over_mean, metrics.score],
+)
+def test_without_members_a_figure_is_unknown(figure) -> None:
+    assert figure([]) is None
+
+
+def test_max_over_mean_is_unknown_when_nothing_is_owned() -> None:
+    assert metrics.max_over_mean([0, 0]) is None
+    assert metrics.max_over_mean([3, 1]) == 1.5
+
+
+def test_score_runs_from_all_on_one_to_even() -> None:
+    assert metrics.score([12, 0, 0]) == 0
+    assert metrics.score([8, 4, 0]) == 50
+    assert metrics.score([4, 4, 3]) == 100
+
+
+@over(loads)
+def test_score_is_100_exactly_when_no_two_differ_by_more_than_one(values: list[int]) -> None:
+    score = metrics.score(values)
+    if values:
+        assert score is not None and 0 <= score <= 100
+        assert (score == 100) == (max(values) - min(values) <= 1)
+
+
+def test_movement_counts_what_had_an_owner_before() -> None:
+    before = {0: "a", 1: "a", 2: "a", 3: "gone"}
+    after = {0: "a", 1: "b", 2: "b", 3: "b", 4: "a"}
+    moved = metrics.movement(before, after, ("a", "b"), existing=5)
+    assert moved == Movement(counted=4, kept=1, kept_best=3)
+    assert (moved.moves, moved.avoidable_moves) == (3, 2)
+    assert (moved.stickiness, moved.stickiness_best) == (0.25, 0.75)
+
+
+def test_stickiness_is_unknown_when_nothing_had_an_owner() -> None:
+    fresh = metrics.movement({}, {0: "a"}, ("a",), existing=1)
+    assert (fresh.stickiness, fresh.stickiness_best, fresh.moves) == (None, None, 0)
+
+
+@over(st.dictionaries(st.integers(0, 9), st.sampled_from("abc"), max_size=10))
+def test_no_balanced_assignment_keeps_more_than_the_best(before: dict[int, str]) -> None:
+    """By brute force over which members get the larger quotas."""
+    held = Counter(before.values())
+    quotas = set(permutations((4, 3, 3)))
+    best = max(sum(min(held[m], q) for m, q in zip("abc", quota, strict=True)) for quota in quotas)
+    assert metrics.most_kept([held[m] for m in "abc"], 10) == best
+
+
+def test_phases_add_up_what_is_known() -> None:
+    assert Phases(detect=10, compute=5, acquire=100).total == 115
+    assert Phases().total is None
+    with pytest.raises(InvalidInput, match="revoke lasts -1 ms"):
+        Phases(revoke=-1)
+
+
+# --- tenures --------------------------------------------------------------------------------------
+
+
+def test_a_gap_between_owners_counts_for_each_partition() -> None:
+    tenures = [Tenure(0, 0, 40), Tenure(0, 60, None), Tenure(1, 0, None)]
+    assert coverage(tenures, (0, 1, 2), 10, 110) == Coverage(unowned_ms=20 + 100, overlap_ms=0)
+    assert metrics.ownership_gap(tenures, (0, 1), 10, 110) == 20
+
+
+def test_two_owners_at_once_are_an_overlap() -> None:
+    tenures = [Tenure(0, 0, 50), Tenure(0, 30, 100), Tenure(0, 40, 45)]
+    assert coverage(tenures, (0,), 0, 100) == Coverage(unowned_ms=0, overlap_ms=20 + 5)
+
+
+def test_touching_tenures_are_neither_gap_nor_overlap() -> None:
+    tenures = [Tenure(0, 50, 100), Tenure(0, 0, 50)]
+    assert coverage(tenures, (0,), 0, 100) == Coverage(0, 0)
+
+
+def test_a_window_that_ends_before_it_starts_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="ends at 5, before its start 6"):
+        coverage([], (0,), 6, 5)
+
+
+@over(
+    st.lists(
+        st.tuples(st.integers(0, 2), st.integers(0, 30), st.none() | st.integers(0, 30)),
+        max_size=8,
+    )
+)
+def test_coverage_equals_counting_every_millisecond(rows: list[tuple[int, int, int]]) -> None:
+    tenures = [Tenure(*row) for row in rows]
+    owners = [
+        sum(
+            t.partition == p and t.start_ms <= ms and (t.end_ms is None or ms < t.end_ms)
+            for t in tenures
+        )
+        for p in range(3)
+        for ms in range(5, 25)
+    ]
+    assert coverage(tenures, range(3), 5, 25) == Coverage(
+        unowned_ms=owners.count(0), overlap_ms=sum(max(0, n - 1) for n in owners)
+    )

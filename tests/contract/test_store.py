@@ -1,0 +1,344 @@
+"""The store's door on real servers: what goes wrong there, and what a caller hears of it."""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.store import GroupStore, RedisDoor, StoreUnavailable, StreamStore, Timeouts
+from agent.store.door import shown
+from assignment import scripts
+from assignment.errors import InvalidInput, InvariantBroken
+from assignment.scripts import CommitRequest, CommitResult, Granted, Refusal
+from assignment.types import INCARNATION_STEP, START, Claim, Offset, Partition
+from assignment.wire import ConsumerHealth
+from dashboard.embedded_redis import EmbeddedRedis
+from tests.contract.world import LONG_MS, P0, P1, World, offset
+
+SHORT = Timeouts(connect_s=0.3, answer_s=0.3)
+
+
+@pytest.fixture
+def own_world(own_redis: EmbeddedRedis, group_name: str) -> Iterator[World]:
+    door = RedisDoor(own_redis.url, Timeouts(10.0, 10.0))
+    yield World(door, group_name)
+    door.close()
+
+
+def test_a_redis_that_is_away_is_said_so_and_the_store_goes_on_when_it_is_back(
+    own_redis: EmbeddedRedis, own_world: World
+) -> None:
+    world = own_world
+    world.stand(a={P0})
+    fence = world.running("a", P0)
+    own_redis.kill()
+    for ask in (
+        lambda: world.store.renew("a", LONG_MS, [Claim(P0, fence)]),
+        lambda: world.store.plan("a"),
+        lambda: world.store.commit_many([request(P0, fence)]),
+        lambda: world.store.target("a"),
+        lambda: world.store.wait_hints("0-0", 10),
+        lambda: world.store.owned("a"),
+    ):
+        with pytest.raises(StoreUnavailable, match="does not answer"):
+            ask()
+    own_redis.start()
+    assert world.store.renew("a", LONG_MS, [Claim(P0, fence)]).held == (True,)
+    assert world.store.plan("a")[0].fence == fence
+    assert world.store.commit_many([request(P0, fence)])[0].result is CommitResult.DONE
+
+
+def test_after_a_restart_nothing_is_granted_until_the_incarnation_is_raised(
+    own_redis: EmbeddedRedis, own_world: World
+) -> None:
+    world = own_world
+    world.stand(a={P0, P1})
+    fence = world.running("a", P0)
+    own_redis.kill()
+    own_redis.start()
+    assert world.acquire("a", P1) is Refusal.NO_INCARNATION
+    assert world.store.renew("a", LONG_MS, [Claim(P0, fence)]).held == (True,)
+    assert world.commit(P0, fence, START, offset(1)).applied
+    assert world.set_incarnation(2) == (True, 2)
+    assert world.fence("a", P1, incarnation=2) == 2 * INCARNATION_STEP + 1
+    assert world.fence("a", P0, incarnation=2) == fence
+
+
+def test_a_redis_that_hangs_is_given_up_within_the_timeout(
+    own_redis: EmbeddedRedis, group_name: str
+) -> None:
+    store = GroupStore.connect(own_redis.url, group_name, SHORT)
+    assert store.last_hint_id() == "0-0"
+    assert own_redis.pid
+    os.kill(own_redis.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(StoreUnavailable):
+            store.renew("a", LONG_MS, [])
+    finally:
+        os.kill(own_redis.pid, signal.SIGCONT)
+
+
+def test_scripts_that_redis_has_forgotten_are_sent_again(own_world: World) -> None:
+    world = own_world
+    world.stand(a={P0, P1})
+    fences = [world.running("a", p) for p in (P0, P1)]
+    world.door.ask("SCRIPT", "FLUSH")
+    answers = world.store.commit_many([request(P0, fences[0]), request(P1, fences[1])])
+    assert [a.result for a in answers] == [CommitResult.DONE] * 2
+    world.door.ask("SCRIPT", "FLUSH")
+    assert len(world.store.plan("a")) == 2
+
+
+def test_a_redis_that_is_full_changes_nothing_and_is_asked_again(own_world: World) -> None:
+    world = own_world
+    world.stand(a={P0, P1})
+    fence = world.running("a", P0)
+    world.door.ask("CONFIG", "SET", "maxmemory", "1")
+    with pytest.raises(StoreUnavailable, match="maxmemory"):
+        world.commit(P0, fence, START, offset(1))
+    with pytest.raises(StoreUnavailable, match="maxmemory"):
+        world.store.commit_many([request(P0, fence)])
+    world.door.ask("CONFIG", "SET", "maxmemory", "0")
+    group = world.read()
+    assert (group.offsets, group.applied) == ({}, {})
+    assert world.commit(P0, fence, START, offset(1)).result is CommitResult.DONE
+
+
+def test_a_replica_refuses_writes_as_passing(own_world: World) -> None:
+    world = own_world
+    world.stand(a={P0})
+    world.door.ask("REPLICAOF", "127.0.0.1", "1")
+    with pytest.raises(StoreUnavailable):
+        world.store.renew("a", LONG_MS, [])
+
+
+def test_a_key_of_another_kind_is_a_bug_not_an_outage(own_world: World) -> None:
+    world = own_world
+    world.stand(a={P0})
+    world.door.ask("SET", world.keys.owned("a"), "x")
+    with pytest.raises(InvariantBroken, match="WRONGTYPE"):
+        world.store.owned("a")
+
+
+# --- the connection -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("http://127.0.0.1:1/0", "not the URL of a Redis"),
+        ("nonsense", "not the URL of a Redis"),
+    ],
+)
+def test_what_is_no_url_of_a_redis_is_refused_at_once(url: str, why: str) -> None:
+    with pytest.raises(InvalidInput, match=why):
+        GroupStore.connect(url, "g")
+
+
+def test_a_wrong_password_is_named_and_never_shown(own_redis: EmbeddedRedis) -> None:
+    url = own_redis.url.replace(own_redis.password, "guessed")
+    with pytest.raises(InvalidInput, match="refuses the login") as caught:
+        GroupStore.connect(url, "g").server_facts()
+    assert "guessed" not in str(caught.value)
+
+
+def test_a_password_is_in_no_error(own_redis: EmbeddedRedis) -> None:
+    store = GroupStore.connect(own_redis.url, "g", SHORT)
+    own_redis.stop()
+    with pytest.raises(StoreUnavailable) as caught:
+        store.last_hint_id()
+    assert own_redis.password not in str(caught.value)
+    assert str(own_redis.port) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("redis://:pw@h:1/0", "h:1/0"),
+        ("rediss://user:p%40w@h:1/0?password=pw", "h:1/0"),
+        ("redis://h:1/0?password=pw&username=me@x", "h:1/0"),
+        ("unix://user:pw@/run/redis.sock?db=1", "/run/redis.sock"),
+    ],
+)
+def test_an_address_is_shown_without_what_logs_in(url: str, address: str) -> None:
+    assert shown(url) == address
+
+
+def test_the_servers_facts(valkey_server: EmbeddedRedis, redis_62_server: EmbeddedRedis) -> None:
+    for server in (valkey_server, redis_62_server):
+        facts = GroupStore.connect(server.url, "g").server_facts()
+        assert facts.version >= (6, 2)
+        assert facts.appendonly is True
+        assert len(facts.run_id) == 40
+
+
+def test_appendonly_that_is_off_is_seen(own_redis: EmbeddedRedis) -> None:
+    store = GroupStore.connect(own_redis.url, "g")
+    store.door.ask("CONFIG", "SET", "appendonly", "no")
+    assert store.server_facts().appendonly is False
+
+
+def test_a_redis_that_is_too_old_is_named_with_its_version(
+    own_redis: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = GroupStore.connect(own_redis.url, "g")
+    info = b"# Server\r\nredis_version:5.0.14\r\nrun_id:0\r\n"
+    monkeypatch.setattr(store.door, "ask", lambda *command: info)
+    with pytest.raises(InvalidInput, match=r"version 5\.0\.14; Evenkeel needs 6\.2 or later"):
+        store.server_facts()
+
+
+def test_a_user_limited_to_the_groups_keys_can_do_everything(
+    own_redis: EmbeddedRedis, own_world: World
+) -> None:
+    """`INFO` is asked by the scripts themselves: who runs them must be allowed to."""
+    world = own_world
+    rights = ("~ek:*", "+@all", "-@dangerous", "+info", "+config|get")
+    world.door.ask("ACL", "SETUSER", "agent", "on", ">pw", *rights)
+    limited = World(RedisDoor(f"redis://agent:pw@127.0.0.1:{own_redis.port}/0"), world.keys.group)
+    limited.stand(a={P0})
+    fence = limited.running("a", P0)
+    assert limited.commit(P0, fence, START, offset(1)).result is CommitResult.DONE
+    world.door.ask("ACL", "SETUSER", "agent", "-info")
+    with pytest.raises((InvalidInput, InvariantBroken), match=r"(?i)permission"):
+        limited.fence("a", P0)
+
+
+# --- many at once ---------------------------------------------------------------------------------
+
+
+def test_of_many_that_ask_at_once_exactly_one_is_granted(real_world: World) -> None:
+    world = real_world
+    members = [f"m{n}" for n in range(8)]
+    world.stand(**{m: {P0} if m == "m0" else set() for m in members})
+    world.door.ask("HSET", world.keys.meta, "coordination", "client")  # no target decides
+    granted: list[tuple[str, int]] = []
+    start = threading.Barrier(len(members))
+
+    def ask(member_id: str) -> None:
+        start.wait()
+        for _ in range(10):
+            answer = world.acquire(member_id, P0)
+            assert isinstance(answer, tuple)
+            if isinstance(answer[0], Granted):
+                granted.append((member_id, answer[0].fence))
+                world.store.release(member_id, [Claim(P0, answer[0].fence)])
+
+    threads = [threading.Thread(target=ask, args=(m,)) for m in members]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    fences = [fence for _, fence in granted]
+    assert granted and len(set(fences)) == len(fences)
+    events = world.events()
+    assert [e.kind for e in events] == ["acquired", "released"] * len(granted)
+    assert [e.fence for e in events[::2]] == sorted(fences)
+
+
+# --- streams and progress -------------------------------------------------------------------------
+
+
+def test_a_stream_without_meta_is_named(real_world: World, group_name: str) -> None:
+    stream = StreamStore(real_world.door, group_name)
+    with pytest.raises(InvalidInput, match=f"stream '{group_name}' is not there"):
+        stream.partitions()
+    stream.ensure(4)
+    stream.ensure(4)
+    assert stream.partitions() == 4
+    with pytest.raises(InvalidInput, match="has 4 partitions, not 5"):
+        stream.ensure(5)
+    real_world.door.ask("HSET", stream.keys.meta, "partitions", "many")
+    with pytest.raises(InvalidInput, match="many"):
+        stream.partitions()
+
+
+def test_entries_are_read_in_ranges_open_at_their_start(real_world: World, group_name: str) -> None:
+    stream = StreamStore(real_world.door, group_name)
+    key = stream.keys.entries(2)
+    assert stream.last_offset(2) == START
+    for n in range(1, 6):
+        real_world.door.ask("XADD", key, f"{n}-0", "v", b"\xff" + str(n).encode())
+    assert stream.last_offset(2) == offset(5)
+    assert [e.entry_id for e in stream.read(2, offset(1), 10, upto=offset(3))] == [b"2-0", b"3-0"]
+    assert [e.fields for e in stream.read(2, offset(3), 1)] == [[b"v", b"\xff4"]]
+    assert len(stream.read(2, START, 10)) == 5
+    assert stream.read(2, offset(5), 10) == []
+
+
+def test_waiting_for_hints_ends_with_the_first_one(real_world: World) -> None:
+    world = real_world
+    world.configure()
+    after = world.store.last_hint_id()
+    timer = threading.Timer(0.05, lambda: world.run("touch", scripts.touch_args("now")))
+    timer.start()
+    hints = world.store.wait_hints(after, 20_000)
+    timer.join()
+    assert [h.reason for h in hints.hints] == ["now"]
+    assert hints.last_id == world.store.last_hint_id()
+
+
+def test_progress_comes_back_as_it_was_written(real_world: World) -> None:
+    real_world.stand(a={P0})
+    health = ConsumerHealth(
+        state="stalled", why="größer", batch=2**40, rows_per_second=0.25, dead_letters=3
+    )
+    real_world.store.write_progress("a", health)
+    assert real_world.store.progress("a") == health
+
+
+def request(partition: Partition, fence: int) -> CommitRequest:
+    return CommitRequest(
+        partition=partition,
+        member_id="a",
+        fence=fence,
+        from_offset=START,
+        to_offset=Offset(1, 0),
+        events=1,
+    )
+
+
+# --- a Redis that lost its last writes ------------------------------------------------------------
+
+
+def test_no_fence_is_given_twice_by_a_redis_that_lost_its_last_writes(
+    own_redis: EmbeddedRedis, own_world: World
+) -> None:
+    world = own_world
+    world.stand(a={P0}, b=set())
+    first = world.running("a", P0)
+    assert world.commit(P0, first, START, offset(1)).applied
+    log, size = appended(own_redis)
+
+    world.store.release("a", [Claim(P0, first)])
+    world.assign(b={P0})
+    lost = world.running("b", P0)
+    assert lost == first + 1
+    assert world.commit(P0, lost, offset(1), offset(2), "b").applied
+    own_redis.kill()
+    with log.open("r+b") as file:
+        file.truncate(size)
+    own_redis.start()
+
+    # Redis is back at `first`, locked by `a`; `b` believes in a fence that Redis forgot.
+    group = world.read()
+    assert (group.grants[P0].fence, group.offsets[P0]) == (first, offset(1))
+    assert world.commit(P0, lost, offset(2), offset(3), "b").result is CommitResult.FENCED
+    assert world.store.renew("b", LONG_MS, [Claim(P0, lost)]).held == (False,)
+    assert world.acquire("b", P0) is Refusal.NO_INCARNATION
+    world.store.release("a", [Claim(P0, first)])
+    world.set_incarnation(2)
+    world.assign(b={P0})
+    fence = world.fence("b", P0, incarnation=2)
+    assert fence == 2 * INCARNATION_STEP + 1 > lost
+    assert world.commit(P0, lost, offset(1), offset(2), "b").result is CommitResult.FENCED
+    assert world.commit(P0, fence, offset(1), offset(2), "b").result is CommitResult.DONE
+
+
+def appended(server: EmbeddedRedis) -> tuple[Path, int]:
+    """The appendonly file and its size: Redis writes to it before it replies."""
+    (log,) = server.folder.rglob("*.incr.aof")
+    return log, log.stat().st_size

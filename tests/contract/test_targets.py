@@ -1,0 +1,218 @@
+"""Targets, settings and epochs: which write is refused, and what makes a plan outdated."""
+
+from dataclasses import replace
+
+import pytest
+
+from assignment import scripts
+from assignment.errors import InvalidInput
+from assignment.scripts import Purpose, SnapshotRecord
+from assignment.types import START, Claim, TargetRow
+from tests.contract.world import P0, P1, P2, World, offset
+
+
+def test_a_target_is_written_for_every_member_an_empty_row_for_those_without(world: World) -> None:
+    world.configure()
+    for member_id in ("a", "b"):
+        world.join(member_id)
+    epoch = world.assign(a={P0, P1})
+    group = world.read()
+    assert group.target == {
+        "a": TargetRow(target_epoch=epoch, active=frozenset({P0, P1})),
+        "b": TargetRow(target_epoch=epoch),
+    }
+    assert group.meta.target_epoch == epoch == group.meta.group_epoch
+
+
+def test_a_target_replaces_the_one_before_whole(world: World) -> None:
+    world.stand(a={P0}, b={P1})
+    world.leave("a")
+    world.assign(b={P0, P1, P2})
+    assert list(world.read().target) == ["b"]
+
+
+def test_rows_of_those_that_are_gone_are_not_written(world: World) -> None:
+    world.stand(a={P0})
+    world.assign(a={P0}, ghost={P1})
+    assert list(world.read().target) == ["a"]
+
+
+def test_one_that_joined_after_the_read_gets_an_empty_row(world: World) -> None:
+    world.configure()
+    world.join("a")
+    group = world.read(Purpose.PLAN)
+    world.join("b")
+    assert world.set_target(group, a={P0}).done
+    after = world.read()
+    assert after.target["b"] == TargetRow(target_epoch=group.meta.group_epoch)
+    assert after.meta.group_epoch > after.meta.target_epoch  # and is planned for next
+
+
+def test_a_target_of_another_coordinator_run_is_stale(world: World) -> None:
+    world.stand(a={P0})
+    world.run("touch", scripts.touch_args("test"))
+    mine = world.read(Purpose.PLAN)
+    other = world.read(Purpose.PLAN)
+    before = world.read().target
+    assert not world.set_target(mine, a={P1}).done
+    assert world.read().target == before
+    assert world.set_target(other, a={P1}).done
+
+
+def test_a_target_of_another_mode_epoch_is_stale(world: World) -> None:
+    world.stand(a={P0})
+    world.run("touch", scripts.touch_args("test"))
+    group = world.read(Purpose.PLAN)
+    other = replace(group, meta=replace(group.meta, mode_epoch=2))
+    assert not world.set_target(other, a={P1}).done
+    assert world.set_target(group, a={P1}).done
+
+
+def test_a_target_not_above_the_stored_one_is_stale(world: World) -> None:
+    world.stand(a={P0})
+    group = world.read(Purpose.PLAN)
+    assert group.meta.group_epoch == group.meta.target_epoch
+    answer = world.set_target(group, a={P1})
+    assert (answer.done, answer.why) == (False, "nothing changed")
+
+
+def test_a_target_repeated_after_a_lost_reply_is_done_and_written_once(world: World) -> None:
+    world.stand(a={P0})
+    world.run("touch", scripts.touch_args("test"))
+    group = world.read(Purpose.PLAN)
+    first = world.set_target(group, a={P1})
+    hints = world.store.last_hint_id()
+    assert world.set_target(group, a={P1}) == first
+    assert world.store.last_hint_id() == hints
+    world.read(Purpose.PLAN)
+    assert not world.set_target(group, a={P1}).done
+
+
+def test_a_target_above_the_groups_epoch_is_of_a_group_that_is_no_more(world: World) -> None:
+    world.stand(a={P0})
+    group = world.read(Purpose.PLAN)
+    ahead = replace(group, meta=replace(group.meta, group_epoch=group.meta.group_epoch + 1))
+    assert not world.set_target(ahead, a={P1}).done
+
+
+def test_a_target_of_a_group_that_was_never_configured_is_stale(world: World) -> None:
+    answer = scripts.set_target_answer(
+        world.run("set_target", scripts.set_target_args(1, 1, 1, {}))
+    )
+    assert not answer.done
+
+
+def test_a_partition_with_two_owners_never_reaches_redis() -> None:
+    row = TargetRow(target_epoch=3, active=frozenset({P0}))
+    with pytest.raises(InvalidInput, match="two owners"):
+        scripts.set_target_args(1, 1, 3, {"a": row, "b": row})
+    with pytest.raises(InvalidInput, match="epoch 3, not 4"):
+        scripts.set_target_args(1, 1, 4, {"a": row})
+
+
+def test_only_a_plan_takes_a_new_coordinator_epoch(world: World) -> None:
+    world.configure()
+    first = world.read(Purpose.PLAN).meta.coordinator_epoch
+    world.read(Purpose.TICK)
+    world.read(Purpose.LOOK)
+    assert world.read(Purpose.PLAN).meta.coordinator_epoch == first + 1
+
+
+def test_a_member_reads_its_own_row_with_epochs_and_settings(world: World) -> None:
+    world.stand(a={P0}, b={P1})
+    mine = world.store.target("b")
+    assert mine.row == TargetRow(target_epoch=mine.meta.target_epoch, active=frozenset({P1}))
+    assert mine.meta == world.read().meta
+    assert mine.meta.settings is not None and mine.meta.settings.partitions == 3
+    assert world.store.target("stranger").row is None
+
+
+def test_settings_make_a_plan_outdated_only_when_told_so(world: World) -> None:
+    first = world.configure()
+    assert world.configure(renew_ms=2_000, replan=False) == first
+    assert world.read().meta.settings_epoch == 2
+    assert world.configure(strategy="averagely", renew_ms=2_000) == first + 1
+    meta = world.read().meta
+    assert meta.settings_epoch == 3
+    assert meta.settings is not None
+    assert (meta.settings.strategy, meta.settings.renew_ms) == ("averagely", 2_000)
+
+
+def test_the_same_settings_again_are_no_new_settings(world: World) -> None:
+    world.configure()
+    world.configure(replan=False)
+    assert world.read().meta.settings_epoch == 1
+
+
+def test_what_locks_and_commits_do_makes_no_plan_outdated(world: World) -> None:
+    world.stand(a={P0})
+    before = world.group_epoch()
+    fence = world.running("a", P0)
+    world.commit(P0, fence, START, offset(1))
+    world.commit(P0, fence + 1, START, offset(1))
+    world.store.plan("a")
+    world.store.release("a", [Claim(P0, fence)])
+    world.sweep()
+    world.set_incarnation(9)
+    assert world.group_epoch() == before
+
+
+def test_a_person_who_asks_makes_a_plan_outdated(world: World) -> None:
+    first = world.configure()
+    answer = world.run("touch", scripts.touch_args("asked by a person", "a"))
+    assert scripts.number_answer(answer) == first + 1
+    assert world.store.wait_hints("0-0", 1).hints[-1].member_id == "a"
+
+
+# --- after a wipe ---------------------------------------------------------------------------------
+
+
+def record(number: int) -> SnapshotRecord:
+    return SnapshotRecord(
+        url="file:///x", offset=offset(number), changelog_id="5-0", total=40, fence=7
+    )
+
+
+def test_offsets_come_back_from_snapshots_before_anything_is_granted(world: World) -> None:
+    world.configure()
+    args = scripts.restore_args({P0: record(9), P1: record(3)})
+    assert scripts.restore_answer(world.run("restore", args)) == 2
+    assert scripts.restore_answer(world.run("restore", args)) == 0
+    group = world.read()
+    assert group.offsets == {P0: offset(9), P1: offset(3)}
+    assert group.snapshots[P0] == (record(9),)
+    assert group.applied[P0].total == 40
+
+
+def test_nothing_comes_back_once_grants_are_possible(world: World) -> None:
+    world.stand(a={P0})
+    args = scripts.restore_args({P0: record(9)})
+    assert scripts.restore_answer(world.run("restore", args)) is None
+    assert world.read().offsets == {}
+
+
+def test_a_commit_goes_on_from_what_came_back(world: World) -> None:
+    world.configure()
+    world.run("restore", scripts.restore_args({P0: record(9)}))
+    world.join("a")
+    world.set_incarnation(2)
+    world.assign(a={P0})
+    fence = world.fence("a", P0, incarnation=2)
+    assert world.commit(P0, fence, START, offset(10)).committed == offset(9)
+    assert world.commit(P0, fence, offset(9), offset(10), events=2).applied
+    assert world.read().applied[P0].total == 42
+    assert world.store.read_changelog(P0, "5-0", 9).entries[0].from_offset == offset(9)
+
+
+def test_epochs_and_event_numbers_go_on_above_the_history(world: World) -> None:
+    world.configure()
+    answer = world.run("resume", ["50", "900"])
+    assert scripts.number_answer(answer) == 50
+    world.run("resume", ["40", "800"])
+    meta = world.read().meta
+    assert (meta.group_epoch, meta.target_epoch, meta.event_seq) == (50, 50, 900)
+    world.join("a")
+    world.set_incarnation(1)
+    world.assign(a={P0})
+    world.fence("a", P0)
+    assert world.events()[0].seq == 901

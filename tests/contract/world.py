@@ -1,0 +1,216 @@
+"""One group on one kind of store, with the short forms that the contract's sentences need."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from agent.store import Door, GroupStore, RedisDoor, ScriptCall
+from assignment import scripts
+from assignment.scripts import (
+    CommitAnswer,
+    CommitRequest,
+    Granted,
+    GroupRead,
+    LockEvent,
+    Purpose,
+    ReportAnswer,
+    SnapshotRecord,
+    SnapshotResult,
+    StateChange,
+)
+from assignment.types import START, Claim, GroupSettings, HeldState, Offset, Partition, TargetRow
+from tests.fakes import FakeDoor
+
+LONG_MS = 60_000  # no lock ends by chance while a test runs
+DEADLINE_S = 10.0
+ANOTHER_RUN = "f" * 40
+P0, P1, P2 = (Partition("flights", n) for n in range(3))
+
+
+class World:
+    def __init__(self, door: Door, group: str) -> None:
+        self.door = door
+        self.store = GroupStore(door, group)
+        self.keys = self.store.keys
+
+    def run(self, name: str, args: scripts.Arguments) -> Any:
+        return self.door.run(ScriptCall(name, (self.keys.meta,), args))
+
+    # --- a group that stands ----------------------------------------------------------------------
+
+    def configure(self, *, replan: bool = True, **settings: Any) -> int:
+        chosen = GroupSettings(**{"stream": "flights", "partitions": 3, **settings})
+        args = scripts.configure_args(chosen, "settings", replan=replan)
+        return scripts.number_answer(self.run("configure", args))
+
+    def join(self, member_id: str, secret: str = "secret", **row: Any) -> scripts.Joined:
+        return scripts.join_answer(self.run("join", scripts.join_args(member_id, secret, row)))
+
+    def set_incarnation(self, incarnation: int) -> tuple[bool, int]:
+        args = scripts.incarnation_args(incarnation)
+        return scripts.incarnation_answer(self.run("set_incarnation", args))
+
+    def assign(self, **rows: set[Partition]) -> int:
+        """Gives these members these partitions, as a rebalance does; the target_epoch."""
+        scripts.number_answer(self.run("touch", scripts.touch_args("test")))
+        group = self.read(Purpose.PLAN)
+        answer = self.set_target(group, **rows)
+        assert answer.done, answer
+        return answer.target_epoch
+
+    def set_target(self, group: GroupRead, **rows: set[Partition]) -> scripts.TargetAnswer:
+        epoch = group.meta.group_epoch
+        wanted = {
+            m: TargetRow(target_epoch=epoch, active=frozenset(active)) for m, active in rows.items()
+        }
+        meta = group.meta
+        args = scripts.set_target_args(meta.coordinator_epoch, meta.mode_epoch, epoch, wanted)
+        return scripts.set_target_answer(self.run("set_target", args))
+
+    def stand(self, **rows: set[Partition]) -> None:
+        """A configured group under incarnation 1 whose members may acquire what is given."""
+        self.configure()
+        for member_id in rows:
+            self.join(member_id)
+        self.set_incarnation(1)
+        self.assign(**rows)
+
+    # --- asking -----------------------------------------------------------------------------------
+
+    def acquire(
+        self,
+        member_id: str,
+        *partitions: Partition,
+        ttl_ms: int = LONG_MS,
+        mode_epoch: int = 1,
+        incarnation: int = 1,
+    ) -> scripts.AcquireAnswer:
+        return self.store.acquire(member_id, ttl_ms, mode_epoch, incarnation, partitions)
+
+    def fence(self, member_id: str, partition: Partition, incarnation: int = 1) -> int:
+        """Acquires it and answers its fence."""
+        answer = self.acquire(member_id, partition, incarnation=incarnation)
+        assert isinstance(answer, tuple) and isinstance(answer[0], Granted), answer
+        return answer[0].fence
+
+    def running(self, member_id: str, partition: Partition) -> int:
+        fence = self.fence(member_id, partition)
+        assert self.move(member_id, partition, fence, HeldState.RESTORING, HeldState.RUNNING)
+        return fence
+
+    def move(self, member_id: str, partition: Partition, fence: int, *states: HeldState) -> bool:
+        change = StateChange(partition, fence, *states)
+        return self.store.set_state(member_id, (change,))[0]
+
+    def commit(
+        self,
+        partition: Partition,
+        fence: int,
+        low: Offset,
+        high: Offset,
+        member_id: str = "a",
+        **more: Any,
+    ) -> CommitAnswer:
+        request = CommitRequest(
+            partition=partition,
+            member_id=member_id,
+            fence=fence,
+            from_offset=low,
+            to_offset=high,
+            **{"events": 1, **more},
+        )
+        return self.store.commit(request)
+
+    def snapshot(
+        self,
+        partition: Partition,
+        fence: int,
+        offset: Offset,
+        changelog_id: str,
+        *,
+        trim: bool = True,
+    ) -> SnapshotResult:
+        record = SnapshotRecord(
+            url=f"file:///{offset}", offset=offset, changelog_id=changelog_id, total=1, fence=fence
+        )
+        return self.store.snapshot(partition, record, trim=trim)
+
+    def report(self, member_id: str, sequence: int, **changes: Any) -> ReportAnswer:
+        values: dict[str, Any] = {
+            "secret": "secret",
+            "report": 1,
+            "complete": True,
+            "owned": {},
+            "consumer": {},
+            "able": False,
+            "leaving": False,
+            "incarnation": 1,
+            "target_epoch": 0,
+        } | changes
+        args = scripts.report_args(member_id, sequence=sequence, **values)
+        return scripts.report_answer(self.run("report", args))
+
+    def leave(self, member_id: str, secret: str = "secret") -> bool:
+        return scripts.leave_answer(self.run("leave", scripts.leave_args(member_id, secret)))
+
+    def evict(self, member_id: str, judged_ms: int) -> scripts.EvictResult:
+        args = scripts.evict_args(member_id, judged_ms, "session ended")
+        return scripts.evict_answer(self.run("evict", args))
+
+    def sweep(self) -> int:
+        return scripts.number_answer(self.run("sweep", scripts.sweep_args()))
+
+    # --- seeing -----------------------------------------------------------------------------------
+
+    def read(self, purpose: Purpose = Purpose.LOOK, session_timeout_ms: int = 1_000) -> GroupRead:
+        return scripts.read_group_answer(
+            self.run("read_group", scripts.read_group_args(purpose, session_timeout_ms))
+        )
+
+    def group_epoch(self) -> int:
+        return self.read().meta.group_epoch
+
+    def events(self) -> list[LockEvent]:
+        raw = self.door.ask("XRANGE", self.keys.events, "-", "+")
+        return [scripts.read_event(entry_id, fields) for entry_id, fields in raw]
+
+    def kinds(self) -> list[str]:
+        return [event.kind for event in self.events()]
+
+    def lock(self, partition: Partition) -> scripts.Lock | None:
+        return self.read().locks.get(partition)
+
+    # --- time and runs ----------------------------------------------------------------------------
+
+    def let_expire(self, member_id: str, *claims: Claim) -> None:
+        """Their locks run out: the last renew was for one millisecond."""
+        assert all(self.store.renew(member_id, 1, claims).held)
+        partitions = {claim.partition for claim in claims}
+        self.until(lambda: not partitions & self.read().locks.keys())
+
+    def pass_ms(self, ms: int) -> None:
+        end_ms = self.read().now_ms + ms
+        self.until(lambda: self.read().now_ms >= end_ms)
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + DEADLINE_S
+        while not condition():
+            assert time.monotonic() < deadline, "it did not happen in time"
+            if isinstance(self.door, FakeDoor):
+                self.door.server.advance(1)
+
+    def another_run(self) -> None:
+        """As after a restart of Redis: the incarnation was set under another run."""
+        if isinstance(self.door, FakeDoor):
+            self.door.server.restart()
+        else:
+            assert isinstance(self.door, RedisDoor)
+            self.door.ask("HSET", self.keys.meta, "run_id", ANOTHER_RUN)
+
+
+def claim(partition: Partition, fence: int) -> Claim:
+    return Claim(partition, fence)
+
+
+def offset(number: int) -> Offset:
+    return Offset(number, 0) if number else START

@@ -1,0 +1,96 @@
+"""Agents as the coordinator sees them: what the agents' routes write, without HTTP."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from assignment import scripts
+from assignment.scripts import Granted, ReportResult
+from assignment.types import Claim, HeldState, Partition
+from dashboard import coordinator, groups
+from dashboard.live.scripts import run
+from dashboard.models import AuditSource, Group
+
+SECRET = "a secret of sixteen letters or more"
+
+
+def make_group(name: str, partitions: int = 4, **settings: Any) -> Group:
+    """Through the front door, and ticked once so that grants are possible."""
+    groups.create_group(
+        name,
+        stream=f"s-{name}",
+        partitions=partitions,
+        actor="ann",
+        source=AuditSource.PAGE,
+        **settings,
+    )
+    coordinator.tick()
+    return Group.objects.get(name=name)
+
+
+class FakeAgent:
+    """Says and does what a well-behaved agent would, when told to."""
+
+    def __init__(self, group: Group, member: str) -> None:
+        self.group, self.member = group, member
+        self.sequence = 0
+        self.held: dict[Partition, int] = {}
+
+    def join(self) -> None:
+        arguments = scripts.join_args(self.member, SECRET, {"host": "here", "version": "1"})
+        run("join", self.group.name, arguments)
+
+    def beat(
+        self, *, able: bool = True, leaving: bool = False, epoch: int = 0, **consumer: Any
+    ) -> Any:
+        self.sequence += 1
+        owned = {str(p): f"{fence} {HeldState.RUNNING}" for p, fence in self.held.items()}
+        arguments = scripts.report_args(
+            self.member,
+            SECRET,
+            report=self.sequence,
+            sequence=self.sequence,
+            complete=True,
+            owned=owned,
+            consumer=consumer,
+            able=able,
+            leaving=leaving,
+            incarnation=0,
+            target_epoch=epoch,
+        )
+        return scripts.report_answer(run("report", self.group.name, arguments))
+
+    def start(self) -> None:
+        self.join()
+        self.beat()
+
+    def follow(self) -> None:
+        """Releases what the target takes, acquires what it gives, and reports."""
+        answer = self.beat()
+        if answer.result is ReportResult.FENCED:
+            self.held.clear()
+            return
+        target = answer.target
+        wanted = target.active if target else frozenset()
+        self.release(p for p in tuple(self.held) if p not in wanted)
+        self.acquire(wanted)
+        self.beat(epoch=target.target_epoch if target else 0)
+
+    def acquire(self, partitions: Iterable[Partition]) -> scripts.AcquireAnswer:
+        meta = scripts.read_group_answer(
+            run("read_group", self.group.name, scripts.read_group_args(scripts.Purpose.LOOK))
+        ).meta
+        arguments = scripts.acquire_args(
+            self.member, self.group.values.lease_ms, meta.mode_epoch, meta.incarnation, partitions
+        )
+        answer = scripts.acquire_answer(run("acquire", self.group.name, arguments))
+        if isinstance(answer, tuple):
+            self.held |= {a.partition: a.fence for a in answer if isinstance(a, Granted)}
+        return answer
+
+    def release(self, partitions: Iterable[Partition]) -> None:
+        claims = [Claim(p, self.held.pop(p)) for p in tuple(partitions)]
+        run("release", self.group.name, scripts.release_args(self.member, claims))
+
+    def leave(self) -> None:
+        self.held.clear()
+        run("leave", self.group.name, scripts.leave_args(self.member, SECRET))

@@ -1,0 +1,70 @@
+"""The dashboard on a real Redis: the run's own server, under names of the test's own."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from kombu import pools
+from pytest_django.fixtures import Settings
+
+from dashboard.celery import QUEUE, app
+from dashboard.live.connection import sync_client
+from dashboard.models import Group
+from tests.dashboard.agents import FakeAgent, make_group
+
+Point = Callable[[str], None]
+
+
+@pytest.fixture
+def point_at(settings: Settings, group_name: str) -> Iterator[Point]:
+    """Makes this process's dashboard, its sockets and its Celery use the Redis at a URL."""
+    before = app.conf.broker_url, app.conf.broker_transport_options
+
+    def point(url: str) -> None:
+        settings.REDIS_URL = url
+        settings.REDIS_PREFIX = group_name
+        settings.CHANNEL_LAYERS = {
+            "default": {
+                "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
+                "CONFIG": {"hosts": [url], "prefix": f"{group_name}:channels"},
+            }
+        }
+        app.conf.broker_url = url
+        app.conf.broker_transport_options = {"global_keyprefix": f"{group_name}:celery:"}
+        _forget_broker()
+
+    yield point
+    _forget_broker()
+    app.conf.broker_url, app.conf.broker_transport_options = before
+
+
+def _forget_broker() -> None:
+    """Connections to the broker are kept in the app and in a pool of pools."""
+    app.pool.force_close_all()
+    app._pool = None
+    app.amqp._producer_pool = None
+    pools.reset()
+
+
+@pytest.fixture
+def store(point_at: Point, redis_url: str) -> Any:
+    """The client of the Redis that the dashboard uses in this test: the run's own server."""
+    point_at(redis_url)
+    return sync_client()
+
+
+@pytest.fixture
+def published(store: Any, group_name: str) -> Any:
+    """How many Celery tasks wait for a worker."""
+    return lambda: store.llen(f"{group_name}:celery:{QUEUE}")
+
+
+@pytest.fixture
+def group(store: Any, group_name: str, db: None) -> Group:
+    """A group of four partitions whose incarnation is set."""
+    return make_group(group_name)
+
+
+@pytest.fixture
+def agent(group: Group) -> FakeAgent:
+    return FakeAgent(group, "a")

@@ -1,0 +1,220 @@
+"""POST /api/agent/v1/{group}/join, heartbeat and leave: above all what they refuse."""
+
+import asyncio
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import OperationalError
+from django.utils import timezone
+from pytest_django.fixtures import Settings
+
+from assignment.wire import GroupKeys
+from dashboard import coordinator, groups, tokens
+from dashboard.api import BODY_MAX, AgentApi
+from dashboard.models import AgentToken, AuditSource, Group
+from tests.dashboard.agents import SECRET, make_group
+
+pytestmark = pytest.mark.django_db(transaction=True)
+JOIN = {"member": "m1", "secret": SECRET, "host": "here"}
+BEAT = {"member": "m1", "secret": SECRET, "sequence": 1, "report": 1, "complete": True}
+
+
+def token_of(group: Group, **more: Any) -> str:
+    return groups.create_token(group, actor="ann", source=AuditSource.PAGE, **more).text
+
+
+class Caller:
+    """Speaks ASGI to one AgentApi on one loop, as a server would."""
+
+    def __init__(self, group: str, token: str) -> None:
+        self.group, self.token, self.api = group, token, AgentApi()
+
+    async def post(self, verb: str, body: Any, **other: Any) -> tuple[int, Any]:
+        sent: list[dict[str, Any]] = []
+        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+        token = other.get("token", self.token)
+        headers = [(b"authorization", f"Bearer {token}".encode())] if token else []
+        scope = {
+            "type": "http",
+            "method": other.get("method", "POST"),
+            "path": f"/api/agent/v1/{other.get('group', self.group)}/{verb}",
+            "headers": headers,
+        }
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": raw, "more_body": False}
+
+        async def send(message: dict[str, Any]) -> None:
+            sent.append(message)
+
+        await self.api(scope, receive, send)
+        if sent[0]["status"] != 200:
+            assert dict(sent[0]["headers"])[b"content-type"] == b"application/problem+json"
+        return sent[0]["status"], json.loads(sent[1]["body"])
+
+
+@pytest.fixture
+def caller(group: Group) -> Caller:
+    return Caller(group.name, token_of(group))
+
+
+async def test_an_agent_joins_beats_gets_its_target_and_leaves(
+    caller: Caller, group: Group
+) -> None:
+    status, joined = await caller.post("join", JOIN)
+    assert (status, joined["status"], joined["want_complete"]) == (200, "ok", True)
+    assert joined["settings"]["partitions"] == 4
+    assert joined["incarnation"] == 1
+    _, first = await caller.post("heartbeat", {**BEAT, "able": True})
+    assert first["status"] == "ok"
+    assert "target" not in first, "a missing target is never sent as an empty one"
+    await asyncio.to_thread(coordinator.rebalance, group.name)
+    _, second = await caller.post("heartbeat", {**BEAT, "sequence": 2, "able": True})
+    assert second["target"]["active"] == [f"{group.stream}:{n}" for n in range(4)]
+    told = {"incarnation": 1, "target_epoch": second["target_epoch"], "settings_epoch": 1}
+    _, third = await caller.post("heartbeat", {**BEAT, **told, "sequence": 3, "able": True})
+    assert "target" not in third
+    assert "settings" not in third
+    assert await caller.post("leave", {"member": "m1", "secret": SECRET}) == (200, {"status": "ok"})
+    assert await caller.post("heartbeat", BEAT) == (200, {"status": "fenced"})
+
+
+async def test_a_repeated_heartbeat_is_late(caller: Caller) -> None:
+    await caller.post("join", JOIN)
+    await caller.post("heartbeat", {**BEAT, "sequence": 5})
+    assert await caller.post("heartbeat", {**BEAT, "sequence": 5}) == (200, {"status": "late"})
+
+
+async def test_a_change_without_its_complete_report_asks_for_one(caller: Caller) -> None:
+    await caller.post("join", JOIN)
+    _, reply = await caller.post("heartbeat", {**BEAT, "report": 7, "complete": False})
+    assert reply["want_complete"] is True
+
+
+async def test_what_changes_the_group_asks_celery_once(caller: Caller, published: Any) -> None:
+    before = published()
+    await caller.post("join", JOIN)
+    await asyncio.gather(
+        *(caller.post("join", {**JOIN, "member": f"m{n}"}) for n in range(20)),
+        caller.post("heartbeat", {**BEAT, "able": True}),
+    )
+    while caller.api.doorbell._answering is not None:
+        await asyncio.sleep(0.01)
+    assert published() - before <= 1, "many triggers, one task"
+
+
+MALFORMED = [
+    (b"{", "Malformed JSON", "truncated"),
+    (b"\xff\xfe", "Malformed JSON", ""),
+    (b"[]", "Invalid message", "Expected `object`"),
+    ({"member": "m1"}, "Invalid message", "`secret`"),
+    ({**BEAT, "sequence": "one"}, "Invalid message", "$.sequence"),
+    ({**BEAT, "sequence": -1}, "Invalid message", "sequence -1"),
+    ({**BEAT, "member": "a b"}, "Invalid message", "'a b'"),
+    ({**BEAT, "secret": "short"}, "Invalid message", "secret"),
+    ({**BEAT, "owned": {"nonsense": "1 running"}}, "Invalid message", "'nonsense'"),
+    ({**BEAT, "owned": {"s:1": "1 walking"}}, "Invalid message", "walking"),
+    ({**BEAT, "owned": {"s:1": "0 running"}}, "Invalid message", "fence 0"),
+    ({**BEAT, "owned": {"s:1": None}}, "Invalid message", "s:1"),
+]
+
+
+@pytest.mark.parametrize(("body", "title", "named"), MALFORMED)
+async def test_a_bad_message_is_refused_and_named(
+    caller: Caller, body: Any, title: str, named: str
+) -> None:
+    status, problem = await caller.post("heartbeat", body)
+    assert (status, problem["status"], problem["title"]) == (400, 400, title)
+    assert named in problem["detail"]
+
+
+async def test_a_missing_or_wrong_token_is_refused(caller: Caller) -> None:
+    assert (await caller.post("join", JOIN, token=""))[0] == 401
+    status, problem = await caller.post("join", JOIN, token="ekt_wrong")
+    assert status == 401
+    assert "wrong, expired or revoked" in problem["detail"]
+
+
+async def test_an_expired_token_is_refused(caller: Caller, group: Group) -> None:
+    def expired() -> str:
+        text = token_of(group, expires_at=timezone.now() + timedelta(hours=1))
+        past = timezone.now() - timedelta(seconds=1)
+        AgentToken.objects.filter(digest=tokens.digest_of(text)).update(expires_at=past)
+        return text
+
+    assert (await caller.post("join", JOIN, token=await asyncio.to_thread(expired)))[0] == 401
+
+
+async def test_a_revoked_token_stops_within_seconds(
+    caller: Caller, group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (await caller.post("join", JOIN))[0] == 200
+    token = await asyncio.to_thread(group.tokens.get)
+    await asyncio.to_thread(
+        lambda: groups.revoke_token(token, actor="ann", source=AuditSource.PAGE)
+    )
+    monkeypatch.setattr(tokens, "REMEMBERED_S", 0)
+    assert (await caller.post("join", JOIN))[0] == 401
+
+
+async def test_a_token_of_another_group_is_refused(caller: Caller, group: Group) -> None:
+    other = await asyncio.to_thread(make_group, f"{group.name}-b")
+    status, problem = await caller.post("join", JOIN, group=other.name)
+    assert status == 403
+    assert group.name in problem["detail"]
+
+
+async def test_an_unknown_group_is_not_found(caller: Caller) -> None:
+    status, problem = await caller.post("join", JOIN, group="nowhere")
+    assert (status, problem["detail"]) == (404, "there is no group 'nowhere'")
+
+
+async def test_an_unknown_route_and_another_method(caller: Caller) -> None:
+    assert (await caller.post("dance", {}))[0] == 404
+    assert (await caller.post("join", JOIN, method="GET"))[0] == 405
+
+
+async def test_a_member_id_in_use_is_refused(caller: Caller) -> None:
+    await caller.post("join", JOIN)
+    assert (await caller.post("join", JOIN))[0] == 200, "the same process joins anew"
+    status, problem = await caller.post("join", {**JOIN, "secret": SECRET + "!"})
+    assert status == 409
+    assert "'m1'" in problem["detail"]
+
+
+async def test_a_body_too_large_is_refused(caller: Caller) -> None:
+    assert (await caller.post("heartbeat", b" " * (BODY_MAX + 1)))[0] == 413
+    assert (await caller.post("join", b" " * 20_000))[0] == 413
+
+
+async def test_too_many_requests_of_a_token_are_refused(caller: Caller, settings: Settings) -> None:
+    settings.AGENT_RATE_PER_SECOND = 3
+    await caller.post("join", JOIN)
+    answers = [(await caller.post("heartbeat", {**BEAT, "sequence": n}))[0] for n in range(1, 10)]
+    assert 429 in answers
+
+
+async def test_redis_away_is_said(caller: Caller, settings: Settings) -> None:
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    status, problem = await caller.post("join", JOIN)
+    assert (status, problem["title"]) == (503, "Redis is away")
+
+
+async def test_database_away_is_said(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(digest: str) -> tokens.Known:
+        raise OperationalError("no connection")
+
+    monkeypatch.setattr(tokens, "read", away)
+    status, problem = await caller.post("join", JOIN)
+    assert (status, problem["title"]) == (503, "Database is away")
+
+
+async def test_a_group_that_redis_lost_is_tried_again(
+    caller: Caller, group: Group, store: Any
+) -> None:
+    store.delete(GroupKeys(group.name).meta)
+    status, problem = await caller.post("join", JOIN)
+    assert status == 503
+    assert "not yet set up" in problem["detail"]

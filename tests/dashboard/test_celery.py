@@ -1,0 +1,126 @@
+"""A real prefork worker and a real beat: without a worker no rebalance, and /readyz says why."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import pytest
+from django.db import connection
+from django.test import Client
+
+from assignment.scripts import Purpose
+from dashboard import coordinator, groups
+from dashboard.embedded_redis import EmbeddedRedis
+from dashboard.live import groups as live_groups
+from dashboard.models import AuditSource, Group, Rebalance
+from tests.dashboard.agents import FakeAgent
+from tests.dashboard.conftest import Point
+from tests.dashboard.test_coordinator import until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+STOP_TIMEOUT_S = 20
+Start = Callable[..., "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture
+def start(
+    point_at: Point, own_redis: EmbeddedRedis, group_name: str, tmp_path: Path
+) -> Iterator[Start]:
+    """Starts a Celery process on this test's database and Redis; all of them end with the test."""
+    point_at(own_redis.url)
+    environment = {
+        **os.environ,
+        "REDIS_URL": own_redis.url,
+        "EVENKEEL_REDIS_PREFIX": group_name,
+        "EVENKEEL_DATA": str(tmp_path),
+    }
+    name = connection.settings_dict["NAME"]
+    if connection.vendor == "sqlite":
+        environment["DATABASE_URL"] = f"sqlite:///{name}"
+    else:
+        whole = urlsplit(os.environ["DATABASE_URL"])
+        environment["DATABASE_URL"] = urlunsplit(whole._replace(path=f"/{name}"))
+    started: list[subprocess.Popen[bytes]] = []
+
+    def run(*arguments: str) -> "subprocess.Popen[bytes]":
+        with (tmp_path / f"{arguments[0]}.log").open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "celery", "-A", "dashboard.celery", *arguments],
+                env=environment,
+                stdout=log,
+                stderr=log,
+            )
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        stop(process)
+
+
+def stop(process: "subprocess.Popen[bytes]") -> None:
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def ready(client: Client) -> tuple[int, list[str]]:
+    answer = client.get("/readyz")
+    return answer.status_code, answer.json()["why"]
+
+
+def join(group: Group, name: str) -> None:
+    """As the agents' routes do it: the group changes, then the bell is rung."""
+    FakeAgent(group, name).start()
+    coordinator.want_rebalance(group.name)
+
+
+def test_a_stopped_worker_stops_rebalances_and_nothing_is_lost(
+    start: Start, group_name: str, client: Client
+) -> None:
+    group = groups.create_group(
+        group_name, stream=group_name, partitions=8, actor="ann", source=AuditSource.PAGE
+    )
+    worker = (
+        "worker",
+        "--pool=prefork",
+        "--concurrency=2",
+        "--without-mingle",
+        "--hostname=w@test",
+    )
+    first = start(*worker)
+    start("beat")
+    until(lambda: ready(client)[0] == 200, 60)
+
+    join(group, "a")
+    row = until(Rebalance.objects.first, 30)
+    assert row.celery_worker == "w@test"
+    assert row.celery_task_id
+    assert row.owners() == ["a"] * 8
+
+    stop(first)
+    for name in "bcd":
+        join(group, name)
+    status, why = until(lambda: (found := ready(client))[0] == 503 and found, 60)
+    assert status == 503
+    assert "no Celery worker answers; no rebalance happens" in why[0]
+    assert Rebalance.objects.count() == 1
+
+    start(*worker)
+    until(lambda: Rebalance.objects.count() > 1, 60)
+    until(lambda: ready(client)[0] == 200, 30)
+    assert Rebalance.objects.count() == 2, "one for all that gathered"
+    row = Rebalance.objects.order_by("target_epoch").last()
+    assert row is not None
+    assert {c["member"] for c in row.causes if c["reason"] == "join"} == set("bcd")
+    assert sorted(str(owner) for owner in row.owners()) == sorted("abcd" * 2)
+    meta = live_groups.read(group.name, Purpose.LOOK).meta
+    assert meta.target_epoch == meta.group_epoch == row.target_epoch

@@ -1,0 +1,356 @@
+"""The coordinator on a real Redis: rebalances, sessions that end, what a wipe leaves."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pytest_django.fixtures import Settings
+
+from assignment.scripts import Purpose, SnapshotRecord, snapshot_args
+from assignment.types import Offset, Partition
+from assignment.wire import GroupKeys, StreamKeys
+from dashboard import coordinator, groups, live
+from dashboard.coordinator import finishing
+from dashboard.embedded_redis import EmbeddedRedis, wheel_binary
+from dashboard.live import groups as live_groups
+from dashboard.live.connection import sync_client
+from dashboard.live.scripts import run
+from dashboard.models import (
+    AuditEntry,
+    AuditSource,
+    Group,
+    HistoryGap,
+    MemberRecord,
+    PartitionMirror,
+    Rebalance,
+    RebalanceOutcome,
+    Sample,
+    Tenure,
+)
+from tests.dashboard.agents import FakeAgent, make_group
+from tests.dashboard.conftest import Point
+
+pytestmark = pytest.mark.django_db
+FAST = {
+    "lease_ms": 600,
+    "renew_ms": 200,
+    "heartbeat_ms": 100,
+    "session_timeout_ms": 400,
+    "grace_ms": 300,
+}
+
+
+def until(condition: Callable[[], Any], seconds: float = 10.0) -> Any:
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+    return found
+
+
+def owners(group: Group) -> dict[int, str]:
+    return {t.number: t.member_id for t in Tenure.objects.filter(group=group, ended_ms=None)}
+
+
+def test_a_join_becomes_a_target_and_tenures(group: Group, agent: FakeAgent) -> None:
+    agent.start()
+    assert coordinator.rebalance(group.name, "task-1", "worker-1").startswith("epoch 2")
+    agent.follow()
+    coordinator.tick()
+    assert owners(group) == dict.fromkeys(range(4), "a")
+    row = Rebalance.objects.get()
+    assert (row.outcome, row.cause, row.celery_task_id, row.celery_worker) == (
+        RebalanceOutcome.DONE, "join", "task-1", "worker-1",
+    )  # fmt: skip
+    assert row.owners() == ["a"] * 4
+    assert row.owners_before() == [None] * 4
+    assert (row.score, row.max_minus_min, row.balance_degree) == (100.0, 0, 0.0)
+    assert (row.total_ms or 0) >= (row.acquire_ms or 0)
+    assert MemberRecord.objects.get().member_id == "a"
+
+
+def test_all_that_gathered_is_one_rebalance(group: Group) -> None:
+    members = [FakeAgent(group, name) for name in "abcd"]
+    for member in members:
+        member.start()
+    coordinator.rebalance(group.name)
+    assert coordinator.rebalance(group.name).startswith("nothing changed")
+    row = Rebalance.objects.get()
+    assert sorted(row.owners(), key=str) == ["a", "b", "c", "d"]
+    assert {c["member"] for c in row.causes if c["reason"] == "join"} == set("abcd")
+
+
+def test_a_second_member_takes_its_half_and_no_more(group: Group, agent: FakeAgent) -> None:
+    agent.start()
+    coordinator.rebalance(group.name)
+    agent.follow()
+    coordinator.tick()
+    other = FakeAgent(group, "b")
+    other.start()
+    coordinator.rebalance(group.name)
+    agent.follow()
+    other.follow()
+    coordinator.tick()
+    row = Rebalance.objects.first()
+    assert row is not None
+    assert (row.kept, row.moved, row.avoidable, row.stickiness) == (2, 2, 0, 0.5)
+    assert row.outcome == RebalanceOutcome.DONE
+    assert row.ownership_gap_ms is not None
+    assert sorted(owners(group).values()) == ["a", "a", "b", "b"]
+
+
+def test_no_rebalance_before_the_reports_asked_for(group: Group, agent: FakeAgent) -> None:
+    agent.join()
+    assert "waiting for complete reports of a" in coordinator.rebalance(group.name)
+    agent.beat()
+    assert coordinator.rebalance(group.name).startswith("epoch")
+
+
+def test_the_tick_finds_what_no_task_did(group: Group, agent: FakeAgent, published: Any) -> None:
+    agent.start()
+    before = published()
+    coordinator.tick()
+    assert published() == before + 1
+    coordinator.tick()
+    assert published() == before + 1, "a task is on its way already"
+
+
+def test_a_silent_member_is_evicted_and_its_tenures_end(store: Any, group_name: str) -> None:
+    group = make_group(group_name, **FAST)
+    agent, other = FakeAgent(group, "a"), FakeAgent(group, "b")
+    agent.start()
+    coordinator.rebalance(group.name)
+    agent.follow()
+
+    def gone() -> bool:
+        coordinator.tick()
+        return MemberRecord.objects.filter(group=group, member_id="a", end="lost").exists()
+
+    until(gone)
+    assert owners(group) == {}
+    ends = set(Tenure.objects.filter(group=group).values_list("end", flat=True))
+    assert ends == {"expired"}
+    other.start()
+    coordinator.rebalance(group.name)
+    row = group.rebalances.first()
+    assert row is not None
+    assert row.cause == "member lost"
+
+
+def test_a_member_that_left_is_recorded_so(group: Group, agent: FakeAgent) -> None:
+    agent.start()
+    coordinator.tick()
+    agent.leave()
+    coordinator.tick()
+    assert MemberRecord.objects.get().end == "left"
+
+
+def test_a_manual_rebalance_keeps_who_why_and_by_what(group: Group, agent: FakeAgent) -> None:
+    agent.start()
+    coordinator.rebalance(group.name)
+    agent.follow()
+    request = groups.request_rebalance(
+        group, actor="ann", reason="too sticky", strategy="averagely", source=AuditSource.PAGE
+    )
+    coordinator.rebalance(group.name)
+    row = Rebalance.objects.first()
+    assert row is not None
+    assert (row.planned, row.actor, row.reason, row.strategy, row.cause) == (
+        True, "ann", "too sticky", "averagely", "manual",
+    )  # fmt: skip
+    request.refresh_from_db()
+    assert (request.state, request.rebalance) == ("done", row)
+    entry = AuditEntry.objects.get(action="rebalance")
+    assert (entry.actor, entry.reason) == ("ann", "too sticky")
+    assert entry.after["target_epoch"] == row.target_epoch
+
+
+def test_a_wish_made_while_redis_was_away_is_found_by_the_tick(
+    group: Group, agent: FakeAgent, settings: Settings
+) -> None:
+    agent.start()
+    coordinator.rebalance(group.name)
+    here, settings.REDIS_URL = settings.REDIS_URL, "redis://127.0.0.1:1/0"
+    groups.request_rebalance(
+        group, actor="ann", reason="", strategy="sticky", source=AuditSource.PAGE
+    )
+    settings.REDIS_URL = here
+    coordinator.tick()
+    assert coordinator.rebalance(group.name).startswith("epoch")
+    assert Rebalance.objects.filter(planned=True).exists()
+
+
+def test_a_refused_target_leaves_no_record(
+    group: Group, agent: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent.start()
+    honest = live_groups.set_target
+
+    def late(name: str, view: Any, rows: Any) -> Any:
+        live_groups.read(name, Purpose.PLAN)  # another coordinator comes in between
+        return honest(name, view, rows)
+
+    monkeypatch.setattr(live_groups, "set_target", late)
+    assert coordinator.rebalance(group.name) == "another coordinator runs"
+    assert not Rebalance.objects.exists()
+
+
+def test_a_target_whose_record_was_lost_gets_one(
+    group: Group, agent: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent.start()
+    coordinator.rebalance(group.name)
+    agent.follow()
+    Rebalance.objects.all().delete()
+    coordinator.tick()
+    assert not Rebalance.objects.exists(), "it may still be on its way"
+    monkeypatch.setattr(finishing, "RECORD_WITHIN_MS", -1)
+    coordinator.tick()
+    row = Rebalance.objects.get()
+    assert (row.cause, row.owners(), row.outcome) == ("record lost", ["a"] * 4, "done")
+
+
+def test_changed_settings_reach_redis_and_the_audit(group: Group, agent: FakeAgent) -> None:
+    groups.change_settings(
+        group, {"grace_ms": 5000}, actor="ann", source=AuditSource.PAGE, reason="quicker"
+    )
+    assert live_groups.read(group.name, Purpose.LOOK).meta.settings_epoch == 2
+    entry = AuditEntry.objects.get(action="change settings")
+    assert (entry.before, entry.after) == ({"grace_ms": 8000}, {"grace_ms": 5000})
+    agent.start()
+    coordinator.rebalance(group.name)
+    group.refresh_from_db()
+    groups.change_settings(group, {"strategy": "averagely"}, actor="ann", source=AuditSource.PAGE)
+    coordinator.rebalance(group.name)
+    row = Rebalance.objects.first()
+    assert row is not None
+    assert (row.cause, row.strategy, row.planned, row.actor) == (
+        "strategy", "averagely", True, "ann",
+    )  # fmt: skip
+
+
+def test_samples_and_the_mirror(group: Group, agent: FakeAgent, store: Any) -> None:
+    agent.start()
+    coordinator.rebalance(group.name)
+    agent.follow()
+    store.hset(GroupKeys(group.name).offsets, f"{group.stream}:1", "7-0")
+    store.hset(GroupKeys(group.name).applied, f"{group.stream}:1", "30 1000")
+    assert coordinator.sample() == 1
+    row = Sample.objects.get()
+    assert (row.members, row.owned, row.applied_total) == (1, 4, 30)
+    store.hset(GroupKeys(group.name).applied, f"{group.stream}:1", "90 1000")
+    until(lambda: live_groups.redis_now_ms() > row.at_ms)
+    coordinator.sample()
+    assert (Sample.objects.last() or row).events_per_second
+    mirror = PartitionMirror.objects.get()
+    assert (mirror.number, mirror.offset) == (1, "7-0")
+
+
+def test_lag_counts_events_whatever_they_came_in(
+    group: Group, agent: FakeAgent, store: Any
+) -> None:
+    keys = StreamKeys(group.stream)
+    assert [p.lag_records for p in live.snapshot(group.name).partitions] == [0] * 4
+    store.xadd(keys.entries(0), {"batch": "x" * 100_000})
+    store.hset(keys.producers(0), mapping={":events": 500, ":entries": 1})
+    store.xadd(keys.entries(0), {"one": "event"})
+    store.xadd(keys.entries(1), {"one": "event"})
+    store.hset(GroupKeys(group.name).applied, f"{group.stream}:0", "200 1000")
+    numbers = live.snapshot(group.name)
+    assert [p.lag_records for p in numbers.partitions] == [301, 1, 0, 0]
+    assert numbers.numbers.lag_records == 302
+
+
+def test_only_what_every_reader_has_committed_is_trimmed(group: Group, store: Any) -> None:
+    keys = StreamKeys(group.stream)
+    for n in range(1, 1001):
+        store.xadd(keys.entries(0), {"e": n}, id=f"{n}-0")
+        store.xadd(keys.index(0), {"events": n, "bytes": n}, id=f"{n}-0")
+    assert coordinator.trim() == 0, "nobody has committed anything"
+    store.hset(GroupKeys(group.name).offsets, f"{group.stream}:0", "900-0")
+    assert 0 < coordinator.trim() <= 900
+    assert store.xrange(keys.entries(0), "901-0", "901-0"), "unread events are never trimmed"
+    assert store.xrange(keys.index(0), "900-0", "900-0"), "counting starts from there"
+    assert not store.xrange(keys.index(0), "1-0", "1-0")
+    store.sadd(keys.groups, "another")
+    store.hset(GroupKeys(group.name).offsets, f"{group.stream}:0", "1000-0")
+    assert coordinator.trim() == 0, "another group has read nothing yet"
+
+
+def test_a_restarted_redis_gets_a_higher_incarnation(
+    point_at: Point, own_redis: EmbeddedRedis, group_name: str
+) -> None:
+    point_at(own_redis.url)
+    group = make_group(group_name)
+    agent = FakeAgent(group, "a")
+    agent.start()
+    coordinator.rebalance(group.name)
+    agent.follow()
+    coordinator.tick()
+    own_redis.stop()
+    with pytest.raises(live.StoreUnavailable):
+        coordinator.tick()
+    own_redis.start()
+    coordinator.tick()
+    group.refresh_from_db()
+    assert group.incarnation == 2
+    assert live_groups.read(group.name, Purpose.LOOK).meta.incarnation == 2
+    assert owners(group) == dict.fromkeys(range(4), "a"), "held locks stay"
+
+
+def test_a_wiped_redis_gets_back_what_is_known_and_the_rest_is_said(
+    point_at: Point, own_redis: EmbeddedRedis, group_name: str, tmp_path: Path
+) -> None:
+    point_at(own_redis.url)
+    group = make_group(group_name, **FAST)
+    agent = FakeAgent(group, "a")
+    agent.start()
+    coordinator.rebalance(group.name)
+    agent.follow()
+    coordinator.tick()
+    partition = Partition(group.stream, 1)
+    sync_client().hset(GroupKeys(group.name).offsets, str(partition), "9-0")
+    sync_client().hset(GroupKeys(group.name).applied, str(partition), "50 1000")
+    record = SnapshotRecord(
+        url="file:///x",
+        offset=Offset(7, 0),
+        changelog_id="3-0",
+        total=40,
+        fence=agent.held[partition],
+    )
+    run("snapshot", group.name, snapshot_args(partition, record, trim=False))
+    coordinator.sample()
+    seq = live_groups.read(group.name, Purpose.LOOK).meta.event_seq
+    own_redis.stop()
+    fresh = EmbeddedRedis(tmp_path / "fresh", binary=wheel_binary())
+    fresh.start()
+    try:
+        point_at(fresh.url)
+        coordinator.tick()
+        read = live_groups.read(group.name, Purpose.LOOK)
+        assert read.offsets == {partition: Offset(7, 0)}, "its own snapshot's"
+        assert read.applied[partition].total == 40
+        assert not read.grants_are_possible, "one lease of waiting"
+        assert read.meta.group_epoch >= Rebalance.objects.get().target_epoch
+        assert read.meta.event_seq == seq
+        entry = AuditEntry.objects.get(action="redis wiped")
+        assert entry.result == "1 of 4 partitions put back"
+        assert HistoryGap.objects.get().events_lost is None
+
+        def granting() -> bool:
+            coordinator.tick()
+            return live_groups.read(group.name, Purpose.LOOK).grants_are_possible
+
+        until(granting)
+        again = FakeAgent(group, "b")
+        again.start()
+        coordinator.rebalance(group.name)
+        again.follow()
+        coordinator.tick()
+        assert owners(group) == dict.fromkeys(range(4), "b")
+        assert all(fence >> 32 == 2 for fence in again.held.values())
+        assert HistoryGap.objects.count() == 1
+    finally:
+        fresh.stop()

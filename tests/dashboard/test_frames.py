@@ -1,0 +1,239 @@
+"""Changes told in frames: whoever applies them all knows what the server knows."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dashboard import frames
+from dashboard.frames import FRAME_BYTES_MAX, RESYNC_CELLS, Changes, whole
+from dashboard.live import LiveMember, LiveNumbers, LivePartition, LiveSnapshot
+
+STATES = st.sampled_from(("owned", "acquiring", "releasing", "unowned", "conflict", "unknown"))
+
+
+def partition(number: int, owner: str | None = "a", fence: int = 1, **more: Any) -> LivePartition:
+    values: dict[str, Any] = {
+        "partition": f"s:{number}",
+        "number": number,
+        "owner": owner,
+        "fence": None if owner is None else str(2**32 + fence),
+        "state": "unowned" if owner is None else "owned",
+        "since_ms": None if owner is None else 1_000,
+        "target": owner,
+        "offset": None,
+        "committed_at_ms": None,
+        "lag_records": 0,
+    }
+    return LivePartition(**(values | more))
+
+
+def member(name: str, owned: int = 1, state: str = "alive") -> LiveMember:
+    return LiveMember(
+        id=name,
+        state=state,
+        why="",
+        owned=owned,
+        targeted=owned,
+        host="here",
+        version="1",
+        joined_at_ms=0,
+        beat_ms_ago=10,
+        spark_application_id="",
+        rows_per_second=None,
+        batch=None,
+        batch_ms=None,
+        refused_commits=None,
+        dead_letters=None,
+    )
+
+
+def snapshot(
+    *rows: LivePartition, members: tuple[LiveMember, ...] = (), at_ms: int = 1
+) -> LiveSnapshot:
+    owned = sum(row.owner is not None for row in rows)
+    numbers = LiveNumbers(
+        partitions=max(1, len(rows)),
+        owned=owned,
+        unowned=len(rows) - owned,
+        conflicts=sum(row.state == "conflict" for row in rows),
+        unknown=0,
+        members=len(members),
+        able=len(members),
+        idle=0,
+        lag_records=sum(row.lag_records or 0 for row in rows),
+        events_per_second=None,
+        applied_total=0,
+        balance_degree=0.0 if members else None,
+        max_minus_min=0 if members else None,
+        score=100.0 if members else None,
+        refused_commits=0,
+    )
+    return LiveSnapshot(
+        group="g",
+        at_ms=at_ms,
+        group_epoch=1,
+        target_epoch=1,
+        incarnation=1,
+        event_seq=0,
+        numbers=numbers,
+        members=members,
+        partitions=rows,
+    )
+
+
+class Page:
+    """A browser's store, as live.js keeps it."""
+
+    def __init__(self, first: Any) -> None:
+        self.cells: dict[int, Any] = {}
+        self.members: dict[str, Any] = {}
+        self.head: dict[str, Any] = {"strip": {}}
+        self.take(first)
+
+    def take(self, part: Any) -> None:
+        names = part.get("names", [])
+        for number, owner, *rest in part.get("cells", []):
+            self.cells[number] = (names[owner] if owner >= 0 else None, *rest)
+        for row in part.get("members", []):
+            self.members[row["id"]] = {k: v for k, v in row.items() if k != "colour"}
+        for gone in part.get("gone", []):
+            del self.members[gone]
+        self.head["strip"] |= part.get("strip", {})
+        for name in ("state", "group_epoch", "target_epoch", "incarnation"):
+            self.head[name] = part.get(name, self.head.get(name))
+
+
+def told(changes: Changes) -> list[Any]:
+    found = []
+    while (frame := changes.frame()) is not None:
+        assert len(json.dumps(frame)) <= FRAME_BYTES_MAX
+        found.append(frame)
+        assert len(found) < 1_000
+    return found
+
+
+def test_nothing_changed_is_no_frame() -> None:
+    changes = Changes(snapshot(partition(0)))
+    assert changes.frame() is None or told(changes) == []
+    changes.feed(snapshot(partition(0), at_ms=2))
+    assert changes.frame() is None
+
+
+def test_only_changed_cells_are_told() -> None:
+    changes = Changes(snapshot(partition(0), partition(1), members=(member("a", 2),)))
+    changes.forget()
+    moved = partition(1, "b", fence=2)
+    changes.feed(snapshot(partition(0), moved, members=(member("a", 2),), at_ms=2))
+    (frame,) = told(changes)
+    assert (frame["names"], frame["cells"]) == (["b"], [[1, 0, 2**32 + 2, 0, 1_000, 0]])
+    assert "members" not in frame
+    assert frame.keys() == {"type", "at_ms", "names", "cells"}
+
+
+def test_a_cell_that_changed_twice_is_told_once() -> None:
+    changes = Changes(snapshot(partition(0)))
+    changes.forget()
+    changes.feed(snapshot(partition(0, "b", fence=2), at_ms=2))
+    changes.feed(snapshot(partition(0, "c", fence=3), at_ms=3))
+    (frame,) = told(changes)
+    assert (frame["names"], frame["at_ms"]) == (["c"], 3)
+
+
+def test_an_overtaken_read_changes_nothing() -> None:
+    changes = Changes(snapshot(partition(0, "b", fence=2), at_ms=5))
+    changes.forget()
+    changes.feed(snapshot(partition(0, "a", fence=1), at_ms=4))
+    assert told(changes) == []
+
+
+def test_lag_waits_for_ownership() -> None:
+    rows = [partition(n) for n in range(1_500)]
+    changes = Changes(snapshot(*rows))
+    changes.forget()
+    moved = [
+        replace(r, lag_records=7) if r.number < 750 else partition(r.number, "b", 2) for r in rows
+    ]
+    changes.feed(snapshot(*moved, at_ms=2))
+    assert not changes.is_too_much
+    first, *rest = told(changes)
+    assert rest
+    assert all(cell[0] >= 750 for cell in first["cells"])
+    page = Page(whole(snapshot(*rows)))
+    for frame in (first, *rest):
+        page.take(frame)
+    assert page.cells == Page(whole(snapshot(*moved))).cells
+
+
+def test_too_much_is_left_to_a_snapshot() -> None:
+    rows = [partition(n) for n in range(RESYNC_CELLS + 1)]
+    changes = Changes(snapshot(*rows))
+    changes.forget()
+    changes.feed(snapshot(*(partition(r.number, "b", 2) for r in rows), at_ms=2))
+    assert changes.is_too_much
+    changes.forget()
+    assert not changes.is_too_much
+    assert told(changes) == []
+
+
+def test_members_that_go_are_told() -> None:
+    changes = Changes(snapshot(partition(0), members=(member("a"), member("b"))))
+    changes.forget()
+    changes.feed(snapshot(partition(0), members=(member("a", state="suspect"),), at_ms=2))
+    (frame,) = told(changes)
+    assert frame["gone"] == ["b"]
+    assert [(m["id"], m["state"]) for m in frame["members"]] == [("a", "suspect")]
+
+
+def test_the_check_waits_until_ownership_is_told() -> None:
+    changes = Changes(snapshot(partition(0)))
+    changes.forget()
+    before = changes.check
+    changes.feed(snapshot(partition(0, "b", fence=2), at_ms=2))
+    assert changes.check is None
+    told(changes)
+    assert changes.check not in (None, before)
+
+
+snapshots = st.lists(
+    st.tuples(
+        st.lists(
+            st.tuples(st.sampled_from((None, "a", "b", "c")), STATES, st.integers(0, 3)),
+            min_size=5,
+            max_size=5,
+        ),
+        st.sets(st.sampled_from("abc")),
+    ),
+    min_size=2,
+    max_size=6,
+)
+
+
+@given(snapshots)
+def test_frames_make_of_the_first_snapshot_the_last(script: list[Any]) -> None:
+    shots = [
+        snapshot(
+            *(
+                partition(n, owner, fence=fence, state=state, lag_records=fence)
+                for n, (owner, state, fence) in enumerate(cells)
+            ),
+            members=tuple(member(m) for m in sorted(present)),
+            at_ms=at_ms,
+        )
+        for at_ms, (cells, present) in enumerate(script)
+    ]
+    changes = Changes(shots[0])
+    changes.forget()
+    page = Page(whole(shots[0]))
+    for shot in shots[1:]:
+        changes.feed(shot)
+        if shot.at_ms % 2:
+            for frame in told(changes):
+                page.take(frame)
+    for frame in told(changes):
+        page.take(frame)
+    last = Page(whole(shots[-1]))
+    assert (page.cells, page.members, page.head) == (last.cells, last.members, last.head)
+    assert changes.check == frames.check_of(frames.cell_of(p) for p in shots[-1].partitions)

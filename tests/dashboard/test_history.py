@@ -1,0 +1,175 @@
+"""History equals what the locks saw: every interval with its fence, start and end."""
+
+import json
+import random
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from assignment.scripts import LockEvent
+from assignment.types import Partition
+from assignment.wire import GroupKeys
+from dashboard import coordinator, history
+from dashboard.coordinator import history as storing
+from dashboard.live import groups as live_groups
+from dashboard.models import Group, HistoryGap, Tenure
+from tests.dashboard.agents import FakeAgent, make_group
+
+pytestmark = pytest.mark.django_db
+DEEDS = ("join", "follow", "follow", "leave", "rebalance", "tick", "lose", "drain")
+Interval = tuple[str, str, int, int, int | None, str | None]
+
+
+def replayed(events: list[LockEvent]) -> set[Interval]:
+    """The locks' own account, by rules of its own: partition, member, fence, start, end, how."""
+    begun = {(str(e.partition), e.fence): e for e in events if e.kind == "acquired"}
+    ended = {(str(e.partition), e.fence): e for e in events if e.kind in ("released", "expired")}
+    assert ended.keys() <= begun.keys()
+    return {
+        (p, e.member_id, fence, e.at_ms, end.at_ms if end else None, end.kind if end else None)
+        for (p, fence), e in begun.items()
+        for end in [ended.get((p, fence))]
+    }
+
+
+def stored(group: Group) -> set[Interval]:
+    rows = Tenure.objects.filter(group=group)
+    return set(rows.values_list("partition", "member_id", "fence", "started_ms", "ended_ms", "end"))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_interval_equals_the_event_stream(
+    store: Any, group_name: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = random.Random(seed)
+    monkeypatch.setattr(live_groups, "EVENTS_AT_ONCE", 7)
+    group = make_group(group_name, partitions=6, lease_ms=300, renew_ms=60, session_timeout_ms=300)
+    agents = [FakeAgent(group, f"m{n}") for n in range(4)]
+    for _ in range(200):
+        agent = chance.choice(agents)
+        match chance.choice(DEEDS):
+            case "join":
+                agent.start()
+            case "follow":
+                agent.follow()
+            case "leave":
+                agent.leave()
+            case "rebalance":
+                coordinator.rebalance(group.name)
+            case "tick":
+                coordinator.tick()
+            case "lose":  # a lock that runs out
+                for partition in tuple(agent.held):
+                    store.delete(GroupKeys(group.name).lock(partition))
+            case "drain":
+                coordinator.drain(Group.objects.get(pk=group.pk))
+    coordinator.drain(Group.objects.get(pk=group.pk))
+    events = live_groups.events_after(group.name, "0-0", 10_000)
+    assert len(events) > 20
+    assert stored(group) == replayed(events)
+    assert not HistoryGap.objects.exists()
+
+
+def test_the_same_events_twice_change_nothing(group: Group, agent: FakeAgent) -> None:
+    agent.start()
+    coordinator.rebalance(group.name)
+    agent.follow()
+    one, other = Group.objects.get(pk=group.pk), Group.objects.get(pk=group.pk)
+    assert coordinator.drain(one) == 4
+    events = live_groups.events_after(group.name, other.events_cursor)
+    assert storing.store(other, events) is False, "another process was quicker"
+    assert coordinator.drain(Group.objects.get(pk=group.pk)) == 0
+    assert Tenure.objects.count() == 4
+
+
+def test_lost_events_are_a_gap_and_nothing_is_made_up(
+    group: Group, agent: FakeAgent, store: Any
+) -> None:
+    agent.start()
+    coordinator.rebalance(group.name)
+    agent.follow()
+    agent.release(tuple(agent.held))
+    store.xtrim(GroupKeys(group.name).events, maxlen=3, approximate=False)
+    coordinator.tick()
+    assert [(g.events_lost) for g in HistoryGap.objects.all()] == [5]
+    assert Tenure.objects.count() == 0, "ends without a start make no interval"
+    answer = history.owner_at(group, Partition(group.stream, 0), 1)
+    assert answer.owner is None
+    assert answer.doubtful
+
+
+def test_a_refused_commit_is_noted_at_its_tenure(group: Group, agent: FakeAgent) -> None:
+    agent.start()
+    coordinator.rebalance(group.name)
+    agent.follow()
+    coordinator.tick()
+    event = LockEvent(
+        entry_id="9999999999999-0",
+        seq=5,
+        kind="fenced",
+        partition=Partition(group.stream, 2),
+        member_id="a",
+        fence=agent.held[Partition(group.stream, 2)],
+        at_ms=123,
+    )
+    storing.store(Group.objects.get(pk=group.pk), [event])
+    assert Tenure.objects.get(number=2).refused_at_ms == 123
+
+
+def handed_over(group: Group) -> tuple[Tenure, Tenure]:
+    first, second = FakeAgent(group, "a"), FakeAgent(group, "b")
+    first.start()
+    coordinator.rebalance(group.name)
+    first.follow()
+    first.leave()
+    second.start()
+    coordinator.rebalance(group.name)
+    second.follow()
+    coordinator.tick()
+    old, new = Tenure.objects.filter(group=group, number=3).order_by("fence")
+    return old, new
+
+
+def test_owner_at_both_sides_of_a_handover(group: Group) -> None:
+    old, new = handed_over(group)
+    partition = Partition(group.stream, 3)
+    assert old.ended_ms is not None
+    Tenure.objects.filter(pk=old.pk).update(started_ms=1000, ended_ms=2000)
+    Tenure.objects.filter(pk=new.pk).update(started_ms=2500)
+    asked = {
+        at: history.owner_at(group, partition, at).owner
+        for at in (999, 1000, 1999, 2000, 2499, 2500)
+    }
+    assert asked == {999: None, 1000: "a", 1999: "a", 2000: None, 2499: None, 2500: "b"}
+    assert {n: t.member_id for n, t in history.map_at(group, new.started_ms + 9_999).items()}[
+        3
+    ] == "b"
+
+
+def test_the_owner_command(group: Group, capsys: pytest.CaptureFixture[str]) -> None:
+    _, new = handed_over(group)
+    capsys.readouterr()
+    call_command("owner", group.name, "3", at=str(new.started_ms), json=True)
+    told = json.loads(capsys.readouterr().out)
+    assert (told["owner"], told["fence"], told["from_ms"]) == ("b", str(new.fence), new.started_ms)
+    call_command("owner", group.name, f"{group.stream}:3", at="2001-01-01T00:00:00")
+    assert "had no owner at 2001-01-01T00:00:00.000+00:00" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("nowhere", "1"), "'nowhere'"),
+        (("{group}", "4"), "'4'"),
+        (("{group}", "other:1"), "'other:1'"),
+    ],
+)
+def test_the_owner_command_names_what_is_wrong(
+    group: Group, arguments: tuple[str, str], named: str
+) -> None:
+    name, partition = arguments
+    with pytest.raises(CommandError, match=named):
+        call_command("owner", name.format(group=group.name), partition, at="2026-01-01")
+    with pytest.raises(CommandError, match="'soon'"):
+        call_command("owner", group.name, "1", at="soon")

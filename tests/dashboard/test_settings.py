@@ -1,0 +1,62 @@
+"""Settings from the environment: a wrong value stops the process with a sentence that names it."""
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SHOW = "from dashboard import settings as s; print({})"
+
+
+def started(folder: Path, show: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    clean = {k: v for k, v in os.environ.items() if k not in ("REDIS_URL", "DATABASE_URL")}
+    return subprocess.run(
+        [sys.executable, "-c", SHOW.format(show)],
+        env={**clean, "EVENKEEL_DATA": str(folder), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("REDIS_URL", "http://x"),
+        ("DATABASE_URL", "nonsense://x"),
+        ("EVENKEEL_DEBUG", "maybe"),
+        ("EVENKEEL_AGENT_RATE", "many"),
+        ("EVENKEEL_DATA", "/proc/no"),
+    ],
+)
+def test_a_wrong_value_is_named(tmp_path: Path, name: str, value: str) -> None:
+    process = started(tmp_path, "1", **{name: value})
+    assert process.returncode != 0
+    assert name in process.stderr.splitlines()[-1]
+
+
+def test_defaults_are_safe_and_local(tmp_path: Path) -> None:
+    shown = "s.DEBUG, s.DEVELOPMENT, s.SESSION_COOKIE_SECURE, s.DATABASES['default']['ENGINE']"
+    told = started(tmp_path, shown).stdout
+    assert told == "False True False django.db.backends.sqlite3\n"
+
+
+def test_another_host_means_secure_cookies(tmp_path: Path) -> None:
+    shown = "s.DEVELOPMENT, s.SESSION_COOKIE_SECURE, s.CSRF_COOKIE_SECURE"
+    assert started(tmp_path, shown, EVENKEEL_HOSTS="example.org").stdout == "False True True\n"
+
+
+def test_the_secret_key_is_made_once_and_private(tmp_path: Path) -> None:
+    first = started(tmp_path, "s.SECRET_KEY").stdout
+    assert len(first) > 50
+    assert started(tmp_path, "s.SECRET_KEY").stdout == first
+    assert stat.S_IMODE((tmp_path / "secret_key").stat().st_mode) == 0o600
+    assert started(tmp_path, "s.SECRET_KEY", SECRET_KEY="given").stdout == "given\n"
+
+
+def test_a_second_terminal_finds_the_redis_of_up(tmp_path: Path) -> None:
+    (tmp_path / "redis_url").write_text("redis://127.0.0.1:7777/0\n")
+    assert started(tmp_path, "s.REDIS_URL").stdout == "redis://127.0.0.1:7777/0\n"

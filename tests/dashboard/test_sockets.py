@@ -1,0 +1,172 @@
+"""ws/group/<name>/: who may watch, numbered frames, and what happens when a browser is slow."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from asgiref.sync import sync_to_async
+from asgiref.testing import ApplicationCommunicator
+from django.contrib.auth.models import User
+from django.test import Client
+
+from dashboard import frames, hub, live
+from dashboard.asgi import application
+from dashboard.hub import WAITING_MAX, Hub, Watcher, hub_of
+from dashboard.live import push
+from dashboard.models import Group
+from tests.dashboard.agents import FakeAgent
+from tests.dashboard.scenes import staffed
+
+pytestmark = pytest.mark.django_db(transaction=True)
+DEADLINE_S = 10.0
+ORIGIN = (b"origin", b"http://localhost")
+
+
+class Browser(ApplicationCommunicator):
+    """Channels' own communicator comes only with a web server that this project does not use."""
+
+    async def texts(self) -> str:
+        answer = await self.receive_output(timeout=DEADLINE_S)
+        assert answer["type"] == "websocket.send", answer
+        return str(answer["text"])
+
+    async def closed(self) -> int:
+        """The code; frames that come before are let go."""
+        async with asyncio.timeout(DEADLINE_S):
+            while True:
+                answer = await self.receive_output(timeout=DEADLINE_S)
+                if answer["type"] == "websocket.close":
+                    return int(answer["code"])
+
+    async def leave(self) -> None:
+        await self.send_input({"type": "websocket.disconnect", "code": 1000})
+        await self.wait(timeout=DEADLINE_S)
+
+
+async def connected(
+    name: str, cookie: str = "", origin: tuple[bytes, bytes] | None = ORIGIN
+) -> Browser | None:
+    path = f"/ws/group/{name}/"
+    scope = {"type": "websocket", "path": path, "query_string": b"", "subprotocols": []}
+    headers = [(b"host", b"localhost"), (b"cookie", cookie.encode())]
+    socket = Browser(application, scope | {"headers": headers + ([origin] if origin else [])})
+    await socket.send_input({"type": "websocket.connect"})
+    answer = await socket.receive_output(timeout=DEADLINE_S)
+    return socket if answer["type"] == "websocket.accept" else None
+
+
+@pytest.fixture
+def cookie(db: None) -> str:
+    client = Client()
+    client.force_login(User.objects.create(username="ann"))
+    return f"sessionid={client.cookies['sessionid'].value}"
+
+
+@pytest.fixture
+async def socket(group: Group, cookie: str) -> AsyncIterator[Any]:
+    made = await connected(group.name, cookie)
+    yield made
+    await made.leave()
+    await live.close_async_client()
+
+
+async def frame_of(socket: Any, kind: str, has: str = "") -> Any:
+    """The next frame of this kind that carries `has`."""
+    async with asyncio.timeout(DEADLINE_S):
+        while True:
+            frame = json.loads(await socket.texts())
+            if frame["type"] == kind and (not has or has in frame):
+                return frame
+
+
+async def test_a_stranger_is_told_so_and_cut_off(group: Group) -> None:
+    socket = await connected(group.name)
+    assert socket is not None
+    assert await socket.closed() == 4403
+
+
+@pytest.mark.parametrize("origin", [None, (b"origin", b"http://evil.example")])
+async def test_another_origin_is_refused(group: Group, cookie: str, origin: Any) -> None:
+    assert await connected(group.name, cookie, origin) is None
+
+
+async def test_hello_then_numbered_changes(socket: Any, group: Group) -> None:
+    hello = await frame_of(socket, "hello")
+    await sync_to_async(staffed)(group, "a", "b")
+    seq, held = hello["seq"], {}
+    async with asyncio.timeout(DEADLINE_S):
+        while len(held) < 4:
+            frame = json.loads(await socket.texts())
+            seq += frame["type"] == "delta"
+            assert frame["seq"] == seq
+            held |= {c[0]: frame["names"][c[1]] for c in frame.get("cells", ()) if c[1] >= 0}
+    assert held == {0: "a", 1: "b", 2: "a", 3: "b"}
+
+
+async def test_a_word_of_the_channel_layer_is_enough(
+    socket: Any, group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub, "READ_EVERY_S", 3_600.0)
+    monkeypatch.setattr(hub, "FRAME_EVERY_S", 0.05)
+    await frame_of(socket, "hello")
+    await sync_to_async(FakeAgent(group, "a").start)()
+    waiting = asyncio.create_task(frame_of(socket, "delta", "members"))
+    while not waiting.done():  # the listener may still be subscribing: a lost word costs nothing
+        await sync_to_async(push.push)(group.name, "members")
+        await asyncio.wait([waiting], timeout=0.2)
+    assert [m["id"] for m in waiting.result()["members"]] == ["a"]
+
+
+async def test_beats_carry_the_check(socket: Any, group: Group) -> None:
+    beat = await frame_of(socket, "beat", "check")
+    snapshot = await asyncio.to_thread(live.snapshot, group.name)
+    assert beat["check"] == frames.check_of(frames.cell_of(p) for p in snapshot.partitions)
+
+
+async def test_redis_away_is_said(socket: Any, group: Group, settings: Any) -> None:
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    beat = await frame_of(socket, "beat", "problem")
+    assert "does not answer" in beat["problem"]
+
+
+async def test_one_hub_for_all_watchers_and_none_for_nobody(group: Group, cookie: str) -> None:
+    sockets = [await connected(group.name, cookie) for _ in range(3)]
+    assert hub_of(group.name).watchers == 3
+    for socket in sockets:
+        assert socket is not None
+        await socket.leave()
+    assert hub_of(group.name).watchers == 0
+    assert hub_of(group.name)._running is None
+
+
+async def test_a_session_that_ended_ends_the_socket(
+    group: Group, cookie: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dashboard.sockets.ALLOWED_AGAIN_S", 0.05)
+    socket = await connected(group.name, cookie)
+    await sync_to_async(User.objects.update)(is_active=False)
+    assert socket is not None
+    assert await socket.closed() == 4403
+    await socket.leave()
+
+
+async def test_who_talks_much_is_cut_off(socket: Any) -> None:
+    await socket.send_input({"type": "websocket.receive", "text": "x" * 2_000})
+    assert await socket.closed() == 4429
+
+
+async def test_a_slow_browser_gets_one_word_instead_of_all_that_waited() -> None:
+    watcher = Watcher()
+    for n in range(WAITING_MAX):
+        watcher.tell(f"frame {n}", "resync")
+    assert watcher.waiting.qsize() == WAITING_MAX
+    watcher.tell("one more", "resync")
+    assert [watcher.waiting.get_nowait() for _ in range(watcher.waiting.qsize())] == ["resync"]
+
+
+async def test_watchers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub, "WATCHERS_MAX", 0)
+    with pytest.raises(hub.TooManyWatchers):
+        Hub("g").join()

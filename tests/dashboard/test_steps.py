@@ -1,0 +1,80 @@
+"""What a fault did, on small histories written by hand."""
+
+from dataclasses import replace
+
+from dashboard.demo import steps
+from dashboard.demo.steps import Commit, Interval, Window
+
+STEP = Window(
+    name="kill", before_ms=0, began_ms=1_000, ended_ms=9_000, bound_ms=3_000, victims=("a",)
+)
+
+
+def interval(partition: str, member: str, fence: int, started_ms: int, **more: object) -> Interval:
+    return Interval(
+        partition=partition,
+        member=member,
+        fence=fence,
+        started_ms=started_ms,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+LOST = interval("s:0", "a", 1, 0, ended_ms=2_500, end="expired")
+TAKEN = interval("s:0", "b", 2, 2_700)
+OTHER = interval("s:1", "b", 1, 0)
+HISTORY = [TAKEN, OTHER, LOST]  # in no order: fences order them
+
+
+def test_recovery_ends_when_the_last_lost_partition_is_owned_again() -> None:
+    assert steps.recovery_ms(HISTORY, STEP) == 1_700
+
+
+def test_partition_that_nobody_took_is_no_recovery() -> None:
+    assert steps.recovery_ms([LOST, OTHER], STEP) is None
+
+
+def test_overlap_is_time_with_two_owners_over_the_whole_run() -> None:
+    assert steps.run_coverage(HISTORY, until_ms=6_000).overlap_ms == 0
+    late = [replace(LOST, ended_ms=2_800), TAKEN, OTHER]
+    assert steps.run_coverage(late, until_ms=6_000).overlap_ms == 100
+
+
+def test_owner_that_never_ended_overlaps_with_the_next() -> None:
+    found = steps.run_coverage([replace(LOST, ended_ms=None), TAKEN], until_ms=6_000)
+    assert found.overlap_ms == 3_300
+
+
+def test_unowned_counts_from_when_every_partition_had_its_first_owner() -> None:
+    ended = replace(TAKEN, ended_ms=5_000)
+    found = steps.run_coverage([LOST, ended, OTHER], until_ms=6_000)
+    assert found.unowned_ms == 200 + 1_000
+    later = replace(OTHER, started_ms=2_600)
+    assert steps.run_coverage([LOST, ended, later], until_ms=6_000).unowned_ms == 100 + 1_000
+
+
+def test_change_of_anothers_fence_during_the_fault_is_counted() -> None:
+    moved = replace(OTHER, ended_ms=2_000)
+    assert steps.others_fences_changed(HISTORY, STEP, 2_700) == 0
+    assert steps.others_fences_changed([LOST, TAKEN, moved], STEP, 2_700) == 1
+    late = replace(OTHER, ended_ms=5_000)
+    assert steps.others_fences_changed([LOST, TAKEN, late], STEP, 2_700) == 0
+
+
+def test_longest_gap_is_of_the_others_only_and_reaches_to_the_end() -> None:
+    commits = [
+        Commit(1_100, "s:1", 1),
+        Commit(1_500, "s:1", 1),
+        Commit(1_900, "s:0", 1),  # the victim's
+        Commit(2_000, "s:0", 2),  # the taker's new partition: another tenure
+    ]
+    assert steps.longest_gap_ms(commits, HISTORY, STEP, 1_000, 2_100) == 600
+    assert steps.longest_gap_ms([], HISTORY, STEP, 1_000, 2_100) == 1_100
+
+
+def test_step_counts_what_ended_and_was_refused_within_it() -> None:
+    refused = replace(LOST, refused_at_ms=3_000, refused=2)
+    earlier = interval("s:2", "a", 1, 0, ended_ms=500, end="expired", refused_at_ms=700, refused=5)
+    found = steps.of_step([refused, TAKEN, OTHER, earlier], [], STEP)
+    assert (found["expired_leases"], found["refused_commits"]) == (1, 2)
+    assert (found["recovered_ms"], found["bound_ms"]) == (1_700, 3_000)

@@ -1,0 +1,51 @@
+"""How values look."""
+
+import pytest
+
+from dashboard import texts
+
+
+@pytest.mark.parametrize(
+    ("value_ms", "shown"),
+    [
+        (0, "0 ms"),
+        (999, "999 ms"),
+        (1_000, "1.0 s"),
+        (59_999, "60.0 s"),
+        (60_000, "1 min 0 s"),
+        (119_999, "1 min 59 s"),
+        (3_600_000, "1 h 0 min"),
+        (47 * 3_600_000, "47 h 0 min"),
+        (49 * 3_600_000, "2 d 1 h"),
+    ],
+)
+def test_spans(value_ms: int, shown: str) -> None:
+    assert texts.span(value_ms) == shown
+
+
+@pytest.mark.parametrize(
+    ("share", "shown"),
+    [(1, "100 %"), (0.99999, "99.9 %"), (0.5, "50.0 %"), (0, "0 %"), (0.001, "0.1 %")],
+)
+def test_only_all_is_a_hundred_percent(share: float, shown: str) -> None:
+    assert texts.percent(share).replace(texts.THIN, " ") == shown
+
+
+def test_fences_are_incarnation_and_counter() -> None:
+    assert texts.fence(3 * 2**32 + 17) == "3.17"
+
+
+@pytest.mark.parametrize(
+    ("member", "shown"),
+    [
+        ("worker-1-0123456789ab", "worker-1-012345"),
+        ("a-b", "a-b"),
+        ("0123456789ab", "0123456789ab"),
+    ],
+)
+def test_members_are_cut_in_their_random_part(member: str, shown: str) -> None:
+    assert texts.short_member(member) == shown
+
+
+def test_moments_are_exact_and_in_utc() -> None:
+    assert texts.exact(1_700_000_000_123) == "2023-11-14T22:13:20.123Z"

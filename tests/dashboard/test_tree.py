@@ -1,0 +1,144 @@
+"""The supervised tree, with small programs in the place of the real ones."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from dashboard.demo import processes, tree
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+DEADLINE_S = 20.0
+SLEEPS = "import time; time.sleep(600)"
+IGNORES = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEPS}"
+# A parent with a child in a session of its own, as an agent has its consumer.
+FAMILY = (
+    "import subprocess, sys, time;"
+    f"subprocess.Popen([sys.executable, '-c', {SLEEPS!r}], start_new_session=True);"
+    "time.sleep(600)"
+)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not come true"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def grown(said: list[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[tree.Tree]:
+    monkeypatch.delenv(processes.MARK, raising=False)
+    monkeypatch.setattr(tree, "SWEEP_GRACE_S", 0.2)
+    made = tree.Tree(said.append)
+    yield made
+    made.stop()
+    assert processes.marked(made.mark) == []
+
+
+def part(tmp_path: Path, code: str, name: str = "part", **options: object) -> tree.Process:
+    return tree.Process(
+        name=name,
+        command=(sys.executable, "-c", code),
+        log=tmp_path / "logs" / f"{name}.log",
+        **options,  # type: ignore[arg-type]
+    )
+
+
+def test_parts_end_in_reverse_order(grown: tree.Tree, tmp_path: Path, said: list[str]) -> None:
+    grown.start(part(tmp_path, SLEEPS, "first", layer=0))
+    grown.start(part(tmp_path, SLEEPS, "second", layer=1))
+    grown.stop()
+    assert said[-2:] == ["stopping second", "stopping first"]
+
+
+def test_children_in_other_sessions_end_too(grown: tree.Tree, tmp_path: Path) -> None:
+    grown.start(part(tmp_path, FAMILY))
+    wait_until(lambda: len(processes.marked(grown.mark)) == 2)
+    grown.stop()
+    assert processes.marked(grown.mark) == []
+
+
+def test_part_that_ignores_sigterm_is_killed(grown: tree.Tree, tmp_path: Path) -> None:
+    log = tmp_path / "up"
+    stubborn = part(
+        tmp_path, f"open({str(log)!r}, 'w'); {IGNORES}", stop_s=0.2, is_ready=log.exists
+    )
+    grown.start(stubborn)
+    grown.stop()
+    assert stubborn.exit_code() is None and stubborn.popen is None
+
+
+def test_dead_part_is_restarted(grown: tree.Tree, tmp_path: Path, said: list[str]) -> None:
+    dying = part(tmp_path, SLEEPS)
+    grown.start(dying)
+    first = dying.pid
+    assert first is not None
+    os.kill(first, signal.SIGKILL)
+    wait_until(lambda: grown.turn() is None and dying.pid not in (None, first))
+    assert said[-1] == "part: ended with -9, restarting (1 of 5)"
+
+
+def test_part_that_keeps_dying_is_given_up(grown: tree.Tree, tmp_path: Path) -> None:
+    dying = part(tmp_path, "import sys; sys.exit('no such thing: 17')", is_ready=lambda: False)
+    with pytest.raises(tree.TreeFailed, match=r"ended while starting: no such thing: 17 \(log: "):
+        grown.start(dying)
+    with pytest.raises(tree.TreeFailed, match="part died 6 times: no such thing: 17"):
+        grown.wait(lambda: False, DEADLINE_S, "it lived")
+
+
+def test_part_that_may_end_is_done(grown: tree.Tree, tmp_path: Path, said: list[str]) -> None:
+    ending = part(tmp_path, "print('all is sent')", ends=True)
+    grown.start(ending)
+    wait_until(lambda: grown.turn() is None and ending not in grown.parts)
+    assert said[-1].startswith("part: done: all is sent (log: ")
+
+
+def test_part_that_does_not_answer_is_restarted(
+    grown: tree.Tree, tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tree, "HEALTH_EVERY_S", 0.0)
+    grown.start(part(tmp_path, SLEEPS, is_healthy=lambda: False))
+    wait_until(lambda: grown.turn() is None and "does not answer" in said[-1])
+
+
+def test_part_that_is_never_ready_names_itself(grown: tree.Tree, tmp_path: Path) -> None:
+    with pytest.raises(tree.TreeFailed, match="part was not ready within 0 s"):
+        grown.start(part(tmp_path, SLEEPS, is_ready=lambda: False, ready_s=0.0))
+
+
+def test_killed_supervisor_leaves_nothing(tmp_path: Path) -> None:
+    """The watchdog's work: neither the tree nor what its parts started outlives a SIGKILL."""
+    code = f"""
+import sys
+from pathlib import Path
+from dashboard.demo import tree
+tree.ORPHANS_GRACE_S = 0.2
+grown = tree.Tree(lambda line: None)
+grown.start(tree.Process(name="part", command=(sys.executable, "-c", {FAMILY!r}),
+                         log=Path({str(tmp_path / "log")!r})))
+print(grown.mark, grown.watchdog.pid, flush=True)
+while True:
+    grown.turn()
+"""
+    supervisor = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    assert supervisor.stdout is not None
+    mark, watchdog = supervisor.stdout.readline().split()
+    wait_until(lambda: len(processes.marked(mark)) == 2)
+    supervisor.kill()
+    supervisor.wait()
+    supervisor.stdout.close()
+    wait_until(lambda: not processes.marked(mark) and not psutil.pid_exists(int(watchdog)))

@@ -1,0 +1,80 @@
+"""A real Chromium, logged in, on a running dashboard. No Chromium is a failure, not a skip."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from playwright.async_api import Browser, BrowserContext, async_playwright
+from pytest_django.fixtures import Settings
+
+from dashboard.live import close_async_client
+from dashboard.models import Group
+from tests.dashboard.agents import make_group
+from tests.dashboard.conftest import point_at, store  # noqa: F401
+from tests.e2e.browser.stage import Stage, background, web
+
+CHROMIUM = "/usr/bin/chromium"
+FLAGS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+)
+PASSWORD = "even-keel-even"
+PARTITIONS = 12
+
+NewContext = Callable[..., Awaitable[BrowserContext]]
+
+
+@pytest.fixture
+def user(transactional_db: None, settings: Settings) -> User:
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # quick
+    return User.objects.create_user("ann", password=PASSWORD)
+
+
+@pytest.fixture
+def group(transactional_db: None, store: Any, group_name: str) -> Group:  # noqa: F811
+    return make_group(group_name, partitions=PARTITIONS)
+
+
+@pytest.fixture
+async def address(user: User, group: Group) -> AsyncIterator[str]:
+    async with web() as address:
+        yield address
+    await close_async_client()
+
+
+@pytest.fixture
+async def stage(group: Group, address: str) -> AsyncIterator[Stage]:
+    """Three members that own four partitions each."""
+    made = Stage(group)
+    async with background(made.play()):
+        for name in ("a", "b", "c"):
+            await made.join(name)
+        await made.settled()
+        yield made
+
+
+@pytest.fixture
+async def chromium(address: str) -> AsyncIterator[Browser]:
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        await browser.close()
+
+
+@pytest.fixture
+async def logged_in(chromium: Browser, address: str) -> NewContext:
+    """Makes contexts that share one session; each is a window of its own, always visible."""
+    first = await chromium.new_context(base_url=address)
+    page = await first.new_page()
+    await page.goto("/login/")
+    await page.fill("[name=username]", "ann")
+    await page.fill("[name=password]", PASSWORD)
+    await page.click("button.first")
+    await page.wait_for_url(f"{address}/")
+    state = await first.storage_state()
+
+    async def new(**options: Any) -> BrowserContext:
+        return await chromium.new_context(base_url=address, storage_state=state, **options)
+
+    return new

@@ -1,0 +1,174 @@
+"""What somebody sees who never reloads."""
+
+import re
+from typing import Any
+
+import pytest
+from playwright.async_api import Page, WebSocketRoute
+
+from tests.e2e.browser.conftest import NewContext
+from tests.e2e.browser.stage import Stage, until
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+ROWS = """() => Object.fromEntries([...document.querySelectorAll('#ownership tbody tr')].map(
+  (row) => [row.dataset.partition, [row.dataset.owner, row.dataset.fence, row.dataset.state]]))"""
+POINTS = """() => document.getElementById('chart-rebalances').data
+  .filter((trace) => ['balance degree', 'stickiness'].includes(trace.name))
+  .map((trace) => trace.y.filter((value) => value !== null).length)"""
+NOT_RELOADED = "window.openedOnce = true"
+STATES = ("owned", "acquiring", "releasing", "unowned", "conflict", "unknown")
+
+
+async def opened(new: NewContext, path: str, **options: Any) -> Page:
+    context = await new(**options)
+    page = await context.new_page()
+    await page.goto(path)
+    await light_is(page, "live")
+    await page.evaluate(NOT_RELOADED)
+    return page
+
+
+async def light_is(page: Page, word: str) -> None:
+    async def shown() -> bool:
+        return await page.get_attribute("#light", "data-light") == word
+
+    await until(shown, f"the light says {word}")
+
+
+async def assert_not_reloaded(page: Page) -> None:
+    assert await page.evaluate("window.openedOnce") is True
+
+
+async def snapshot_rows(page: Page) -> dict[str, list[str]]:
+    """The server's snapshot in the table's form."""
+    url = await page.get_attribute("#group", "data-snapshot")
+    assert url is not None
+    found = await (await page.request.get(url)).json()
+    stream = found["numbers"]["stream"]
+    return {
+        f"{stream}:{n}": [
+            "" if owner < 0 else found["names"][owner],
+            "" if fence is None else str(fence),
+            STATES[state],
+        ]
+        for n, owner, fence, state, _, _ in found["cells"]
+    }
+
+
+async def equals_the_server(page: Page) -> bool:
+    return bool(await snapshot_rows(page) == await page.evaluate(ROWS))
+
+
+async def test_a_rebalance_is_seen_without_a_reload(stage: Stage, logged_in: NewContext) -> None:
+    base = f"/groups/{stage.group.name}/"
+    page, balance, history = [
+        await opened(logged_in, base + tab) for tab in ("", "balance/", "history/")
+    ]
+    owners = {p: row[0] for p, row in (await page.evaluate(ROWS)).items()}
+    points = await balance.evaluate(POINTS)
+    lines = await history.locator("#rebalances tbody tr").count()
+
+    await stage.join("d")
+    await stage.settled()
+
+    async def three_changed_hands() -> bool:
+        now = await page.evaluate(ROWS)
+        moved = [p for p in owners if now[p][0] != owners[p] and now[p][2] == "owned"]
+        return len(moved) == 3 and {now[p][0] for p in moved} == {"d"}
+
+    await until(three_changed_hands, "three partitions of d in the table")
+    assert await equals_the_server(page)
+    assert await page.locator("#legend li").count() == 4
+
+    async def charts_have_the_point() -> bool:
+        return bool(await balance.evaluate(POINTS) > points)
+
+    async def history_has_the_line() -> bool:
+        return await history.locator("#rebalances tbody tr").count() > lines
+
+    await until(charts_have_the_point, "balance degree and stickiness have one more point")
+    before, after = points, await balance.evaluate(POINTS)
+    assert all(later > earlier for earlier, later in zip(before, after, strict=True))
+    await until(history_has_the_line, "a new line in History")
+    newest = history.locator("#rebalances tbody tr").first
+    assert re.search("join|able", await newest.inner_text())
+    for seen in (page, balance, history):
+        await assert_not_reloaded(seen)
+
+
+class Wire:
+    """The socket of one page, which can be cut without anybody being told."""
+
+    def __init__(self) -> None:
+        self.is_cut = False
+
+    def route(self, browser: WebSocketRoute) -> None:
+        server = browser.connect_to_server()
+        server.on_message(lambda text: None if self.is_cut else browser.send(text))
+        browser.on_message(lambda text: None if self.is_cut else server.send(text))
+
+
+async def test_a_cut_socket_is_said_and_made_good(stage: Stage, logged_in: NewContext) -> None:
+    wire = Wire()
+    context = await logged_in()
+    page = await context.new_page()
+    await page.route_web_socket(re.compile("/ws/group/"), wire.route)
+    await page.goto(f"/groups/{stage.group.name}/")
+    await light_is(page, "live")
+    await page.evaluate(NOT_RELOADED)
+
+    wire.is_cut = True
+    await context.set_offline(True)
+    before = await page.evaluate(ROWS)
+    await stage.leave("b")
+    await stage.settled()
+    await light_is(page, "stale")
+    assert re.search(r"stale since \d\d:\d\d:\d\d", await page.inner_text("#light"))
+    await page.wait_for_timeout(10_000)  # the cut itself is what is tested: ten seconds of it
+    assert await page.get_attribute("#light", "data-light") == "stale"
+    assert await page.evaluate(ROWS) == before
+
+    wire.is_cut = False
+    await context.set_offline(False)
+    await light_is(page, "live")
+
+    async def same() -> bool:
+        return await equals_the_server(page)
+
+    await until(same, "the page equals the server's snapshot")
+    assert "b" not in {row[0] for row in (await page.evaluate(ROWS)).values()}
+    await assert_not_reloaded(page)
+
+
+async def test_a_lost_frame_is_noticed_and_made_good(stage: Stage, logged_in: NewContext) -> None:
+    lost: list[str] = []
+
+    def route(browser: WebSocketRoute) -> None:
+        server = browser.connect_to_server()
+
+        def pass_on(text: str | bytes) -> None:
+            if '"cells":' in str(text) and not lost:
+                lost.append(str(text))
+            else:
+                browser.send(text)
+
+        server.on_message(pass_on)
+
+    context = await logged_in()
+    page = await context.new_page()
+    await page.route_web_socket(re.compile("/ws/group/"), route)
+    await page.goto(f"/groups/{stage.group.name}/")
+    await light_is(page, "live")
+    await stage.leave("a")
+    await stage.settled()
+
+    async def lost_and_the_same() -> bool:
+        rows = await page.evaluate(ROWS)
+        return (
+            bool(lost)
+            and "a" not in {r[0] for r in rows.values()}
+            and await equals_the_server(page)
+        )
+
+    await until(lost_and_the_same, "a frame was lost and the page equals the snapshot")

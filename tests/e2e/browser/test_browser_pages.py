@@ -1,0 +1,161 @@
+"""What somebody does in a browser, and how every page looks to it."""
+
+import json
+import re
+import urllib.request
+from typing import Any
+
+import pytest
+from asgiref.sync import sync_to_async
+from playwright.async_api import Page
+
+from dashboard.models import Group
+from tests.e2e.browser.conftest import NewContext
+from tests.e2e.browser.stage import Stage, until
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+NARROW, WIDE = {"width": 390, "height": 844}, {"width": 1440, "height": 900}
+
+
+async def page_of(new: NewContext, **options: Any) -> Page:
+    return await (await new(**options)).new_page()
+
+
+def post(url: str, token: str, body: dict[str, Any]) -> int:
+    request = urllib.request.Request(
+        url,
+        data=json.dumps(body).encode(),
+        headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return int(answer.status)
+
+
+async def test_a_group_and_a_token_are_made_and_the_token_works(
+    address: str, logged_in: NewContext, group_name: str
+) -> None:
+    page = await page_of(logged_in)
+    name = f"{group_name}-made"
+    await page.goto("/groups/")
+    await page.click("text=New group")
+    await page.fill("[name=name]", name)
+    await page.fill("[name=stream]", f"s-{name}")
+    await page.fill("[name=partitions]", "6")
+    await page.select_option("[name=strategy]", "averagely")
+    await page.click("text=Make the group")
+    await page.wait_for_url(f"**/groups/{name}/tokens/")
+    await page.fill("[name=name]", "night shift")
+    await page.click("text=Create token")
+    token = await page.inner_text("#token")
+    command = await page.inner_text("#agent-command")
+    assert f"--group {name}" in command
+    assert token in command
+    assert address in command
+
+    await page.goto(f"/groups/{name}/")
+    assert token not in await page.content()
+    assert await page.locator("#ownership tbody tr").count() == 6
+    joining = {"member": "first", "secret": "s" * 32, "host": "here", "version": "1"}
+    url = f"{address}/api/agent/v1/{name}/join"
+    assert await sync_to_async(post, thread_sensitive=False)(url, token, joining) == 200
+
+    async def is_shown() -> bool:
+        return await page.locator('#legend li[data-member="first"]').count() == 1
+
+    await until(is_shown, "the member that joined with the token is on the map")
+
+
+async def test_a_rebalance_from_the_browser(stage: Stage, logged_in: NewContext) -> None:
+    page = await page_of(logged_in)
+    await page.goto(f"/groups/{stage.group.name}/")
+    await page.click("text=Preview rebalance")
+    row = page.locator('#previews tr[data-strategy="averagely"]')
+    predicted = int(await row.locator("[data-moves]").get_attribute("data-moves") or "")
+    assert predicted > 0
+    await row.locator("input").check()
+    await page.fill("[name=reason]", "contiguous blocks")
+    await page.click("text=Run this rebalance")
+    await page.wait_for_url("**/history/")
+
+    async def is_listed() -> bool:
+        return "contiguous blocks" in await page.inner_text("#history")
+
+    await until(is_listed, "the rebalance that was asked for is in History")
+    last = await sync_to_async(stage.group.rebalances.first)()
+    assert last is not None
+    assert (last.moved, last.strategy, last.actor) == (predicted, "averagely", "ann")
+
+
+async def test_click_and_keys_on_the_map_open_a_partition(
+    stage: Stage, logged_in: NewContext
+) -> None:
+    page = await page_of(logged_in, viewport=WIDE)
+    await page.goto(f"/groups/{stage.group.name}/")
+    await page.hover("#map", position={"x": 20, "y": 20})
+    assert f"{stage.group.stream}:0" in await page.inner_text("#card")
+    await page.focus("#map")
+    for key in ("ArrowRight", "ArrowRight"):
+        await page.keyboard.press(key)
+    await page.keyboard.press("Enter")
+    await page.wait_for_url(re.compile(r"/partitions/\d+/"))
+    await page.go_back()
+    await page.click("#map", position={"x": 20, "y": 20})
+    await page.wait_for_url("**/partitions/0/")
+
+
+async def test_overlays_change_the_picture(stage: Stage, logged_in: NewContext) -> None:
+    page = await page_of(logged_in)
+    await page.goto(f"/groups/{stage.group.name}/")
+    picture = "document.getElementById('map').toDataURL()"
+    await until(lambda: page.evaluate("document.getElementById('map').width > 300"), "a map")
+    seen = [await page.evaluate(picture)]
+    for overlay in ("lag", "age", "moves"):
+        await page.select_option("[data-overlay]", overlay)
+
+        async def is_another() -> bool:
+            return await page.evaluate(picture) not in seen
+
+        await until(is_another, f"the picture of {overlay}")
+        seen.append(await page.evaluate(picture))
+
+
+async def test_readable_without_a_script(stage: Stage, logged_in: NewContext) -> None:
+    page = await page_of(logged_in, java_script_enabled=False)
+    for tab, text in (("", "Who owns what"), ("balance/", "The same as a table")):
+        await page.goto(f"/groups/{stage.group.name}/{tab}")
+        assert text in await page.inner_text("main")
+    await page.goto(f"/groups/{stage.group.name}/")
+    assert await page.locator('#ownership tr[data-state="owned"]').count() == 12
+
+
+def every_page(group: Group) -> list[str]:
+    base = f"/groups/{group.name}/"
+    tabs = "members/ partitions/ balance/ history/ settings/ rebalance/ tokens/ partitions/0/"
+    own = ["", *tabs.split(), "history/?show=ownership"]
+    return ["/", "/groups/", "/new-group/", "/audit/", *(base + tab for tab in own)]
+
+
+@pytest.mark.parametrize(
+    ("size", "scheme"), [(NARROW, "dark"), (WIDE, "light")], ids=["narrow", "wide"]
+)
+async def test_every_page_fits_and_nothing_complains(
+    stage: Stage, logged_in: NewContext, size: dict[str, int], scheme: str
+) -> None:
+    page = await page_of(logged_in, viewport=size, color_scheme=scheme)
+    complaints: list[str] = []
+    page.on("pageerror", lambda error: complaints.append(f"{page.url} {error}"))
+    page.on(
+        "console",
+        lambda said: (
+            complaints.append(f"{page.url} {said.text}")
+            if said.type in ("error", "warning")
+            else None
+        ),
+    )
+    for path in every_page(stage.group):
+        await page.goto(path)
+        if path.startswith("/groups/g"):
+            await page.wait_for_selector('#light[data-light="live"]')
+        assert await page.evaluate("document.documentElement.scrollWidth") <= size["width"], path
+    assert complaints == []

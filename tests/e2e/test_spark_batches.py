@@ -1,0 +1,221 @@
+"""One consumer on real Spark, Redis and locks: what it reads, commits and leaves alone."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from agent.spark.pipeline import Pipeline
+from agent.spark.session import make_session
+from tests.e2e.spark_world import SparkWorld, arrow, fields, lines, one, raw, until
+
+pytestmark = pytest.mark.spark
+
+
+def summed(events: DataFrame) -> DataFrame:
+    return events.groupBy("partition", "key").agg(
+        F.sum("amount").alias("amount"), F.collect_list("amount").alias("ids")
+    )
+
+
+def add(old: Any, change: Mapping[str, Any]) -> Any:
+    return (old or 0) + change["amount"]
+
+
+SUMS = Pipeline(name="sums", schema="key string, amount bigint", changes=summed, merge=add)
+
+
+@pytest.fixture(scope="module")
+def session() -> Any:
+    made = make_session("test")
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def world(redis_url: str, group_name: str, tmp_path: Any) -> SparkWorld:
+    return SparkWorld(redis_url, group_name, tmp_path)
+
+
+def test_events_of_every_form_are_counted_once(world: SparkWorld, session: SparkSession) -> None:
+    first, second = world.partitions
+    world.append(first, one(key="a", amount=1), arrow({"key": "a", "amount": 2}))
+    world.append(second, lines({"key": "b", "amount": 4}, {"key": "c", "amount": 8}))
+    with world.consuming(SUMS, session):
+        until(world.all_committed, "the first events")
+        world.append(first, fields(key="a", amount="16"), one(key="b", amount=32, more=True))
+        until(world.all_committed, "the second events")
+        until(lambda: (h := world.health()) and h.rows == 6 and h.state == "ready", "health")
+    assert world.state(first) == {"a": 19, "b": 32}
+    assert world.state(second) == {"b": 4, "c": 8}
+    assert world.local_state(first) == (world.end(first), world.state(first))
+    assert [e.events for e in world.changelog(second)] == [2]
+    assert sum(e.events for e in world.changelog(first)) == 4
+    assert world.health().state == "dead"
+
+
+def test_malformed_events_ride_in_the_commit(world: SparkWorld, session: SparkSession) -> None:
+    first, second = world.partitions
+    world.append(
+        first,
+        one(key="a", amount=1),
+        raw(b"json", b'{"key": "a", "amount": '),
+        one(key="a", amount="many"),
+        raw(b"json", b'{"key":"x","amount":1}\n{"key":"y","amount":1}'),
+        raw(b"json", b" "),
+        raw(b"arrow", b"not arrow"),
+        lines({"key": "a", "amount": 2}, b"[]", {"key": "b", "amount": 4}),
+        fields(key="a", amount="x"),
+        one(key="b", amount=8),
+    )
+    world.append(second, raw(b"json", b"{"))
+    with world.consuming(SUMS, session):
+        until(world.all_committed, "everything")
+        until(lambda: (h := world.health()) and h.dead_letters == 8, "health")
+    assert world.state(first) == {"a": 3, "b": 12}
+    letters = world.dead_letters(first)
+    assert [letter.index for letter in letters] == [0, 0, 0, 0, 0, 1, 0]
+    assert letters[0].raw == b'{"key": "a", "amount": '
+    assert "not an event" in letters[1].reason
+    assert "not an Arrow stream" in letters[4].reason
+    assert sum(e.events for e in world.changelog(first)) == 11
+    assert [(e.events, e.changes) for e in world.changelog(second)] == [(1, b"")]
+
+
+def test_policy_halt_stops_before_the_malformed_event(
+    world: SparkWorld, session: SparkSession
+) -> None:
+    first, second = world.partitions
+    link = world.link()
+    link.settings = replace(world.settings, dead_letters="halt")
+    good = world.append(first, one(key="a", amount=1))
+    world.append(first, raw(b"json", b"{"), one(key="a", amount=2))
+    with world.consuming(SUMS, session, link):
+        until(lambda: world.committed()[0] == good, "what is before it")
+        until(lambda: (h := world.health()) and "halted at" in h.why, "health says why")
+        world.append(second, one(key="b", amount=4))
+        until(lambda: world.committed()[1] == world.end(second), "the other partition goes on")
+        assert world.committed()[0] == good
+        link.settings = world.settings
+        until(world.all_committed, "it goes on once the policy is keep")
+    assert world.state(first) == {"a": 3}
+    assert len(world.dead_letters(first)) == 1
+
+
+def test_fenced_partition_is_dropped_while_the_others_commit(
+    world: SparkWorld, session: SparkSession
+) -> None:
+    first, second = world.partitions
+    taken: list[int] = []
+
+    def lose_one(events: DataFrame) -> DataFrame:
+        changed = summed(events)
+        if not taken and set(world.committed()) != {(0, 0)}:
+            world.take_over(first)  # while the batch is in hand
+            taken.append(1)
+        return changed
+
+    with world.consuming(replace(SUMS, changes=lose_one), session):
+        start = world.append(first, one(key="a", amount=1))
+        until(lambda: world.committed()[0] == start, "the first batch")
+        world.append(first, one(key="a", amount=2))
+        until(lambda: taken, "the take-over")
+        world.append(second, one(key="b", amount=4))
+        until(lambda: world.committed()[1] == world.end(second), "the other partition")
+    assert world.committed()[0] == start
+    assert world.state(first) == {"a": 1}
+    assert world.health().refused_commits <= 1
+    world.fences.pop(first)
+
+
+def test_pipeline_that_reads_nothing_still_commits(
+    world: SparkWorld, session: SparkSession
+) -> None:
+    def none(events: DataFrame) -> DataFrame:
+        return summed(events.where("false"))
+
+    world.append(world.partitions[0], one(key="a", amount=1), one(key="a", amount=2))
+    with world.consuming(replace(SUMS, changes=none), session):
+        until(world.all_committed, "a range without a changed key")
+    assert [(e.events, e.changes) for e in world.changelog(world.partitions[0])] == [(2, b"")]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_batch_that_died_around_its_commit_is_applied_once(
+    world: SparkWorld, session: SparkSession, when: str
+) -> None:
+    """A new consumer has a new checkpoint: only what Redis says counts."""
+    first = world.partitions[0]
+    world.append(first, one(key="a", amount=1))
+    with world.consuming(SUMS, session) as consumer:
+        until(world.all_committed, "the first batch")
+        commit, died = consumer._committer.commit, []
+
+        def dying(*arguments: Any) -> Any:
+            if not died:
+                died.append(1)
+                if when == "after":
+                    consumer._effects.applied = lambda *_: None  # LMDB never hears of it
+                    commit(*arguments)
+                raise RuntimeError("the process died")
+            return commit(*arguments)
+
+        consumer._committer.commit = dying
+        world.append(first, one(key="a", amount=2))
+        until(lambda: died, "the death")
+        until(world.all_committed, "the batch again")
+        consumer._effects.__dict__.pop("applied", None)
+        world.append(first, one(key="a", amount=4))
+        until(world.all_committed, "a batch after it")
+    assert world.state(first) == {"a": 7}
+    assert sum(e.events for e in world.changelog(first)) == 3
+    offset, state = world.local_state(first)
+    assert (offset, state) == (world.end(first), {"a": 7})
+
+
+def test_nothing_is_planned_when_the_lease_is_over(
+    world: SparkWorld, session: SparkSession
+) -> None:
+    link = world.link()
+    with world.consuming(SUMS, session, link) as consumer:
+        world.append(world.partitions[0], one(key="a", amount=1))
+        until(world.all_committed, "the first batch")
+        link.lease_end_ms = 0
+        shared = consumer._shared
+        until(lambda: shared.get("lease_end_ms") == 0, "the planner knows")
+        world.append(world.partitions[0], one(key="a", amount=2))
+        polls = shared.get("polls")
+        until(lambda: shared.get("polls") > polls + 3, "some looks")
+        assert not world.all_committed()
+        link.lease_end_ms = 2**62
+        until(world.all_committed, "after the next renew")
+    assert world.state(world.partitions[0]) == {"a": 3}
+
+
+def test_entries_of_a_foreign_producer_are_read(world: SparkWorld, session: SparkSession) -> None:
+    key = "{" + str(world.partitions[0]) + "}"
+    for n in range(20):
+        world.store.door.ask("XADD", key, "*", "key", f"k{n % 3}", "amount", str(n))
+    with world.consuming(SUMS, session):
+        until(world.all_committed, "entries that no library counted")
+    assert sum(world.state(world.partitions[0]).values()) == sum(range(20))
+
+
+def test_draining_partition_is_left_out_and_said_drained(
+    world: SparkWorld, session: SparkSession
+) -> None:
+    from assignment.scripts import StateChange
+    from assignment.types import HeldState
+
+    first = world.partitions[0]
+    with world.consuming(SUMS, session):
+        world.append(first, one(key="a", amount=1))
+        until(world.all_committed, "the first batch")
+        change = StateChange(first, world.fences[first], HeldState.RUNNING, HeldState.DRAINING)
+        assert world.store.set_state("m1", [change]) == (True,)
+        until(
+            lambda: world.store.owned("m1")[first].state is HeldState.DRAINED, "drained while idle"
+        )

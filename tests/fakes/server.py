@@ -1,0 +1,120 @@
+"""The fake server: keys and values as Redis keeps them, a settable clock, runs that end."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from agent.store.door import Command
+from assignment.scripts import Raw
+
+Id = tuple[int, int]
+
+
+def b(value: str | bytes | int) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode()
+
+
+def t(value: str | bytes | int) -> str:
+    return value.decode(errors="surrogateescape") if isinstance(value, bytes) else str(value)
+
+
+class FakeRedis:
+    """The server: its data, its clock, its run. Any number of FakeDoors lead to it."""
+
+    def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
+        self.now_ms = now_ms
+        self.starts = 0
+        self.down = False
+        self.wipe()
+
+    def wipe(self) -> None:
+        """Everything is lost, and it runs anew."""
+        self.hashes: dict[str, dict[str, bytes]] = {}
+        self.streams: dict[str, list[tuple[Id, dict[str, bytes]]]] = {}
+        self.scores: dict[str, dict[str, int]] = {}
+        self.locks: dict[str, tuple[bytes, int]] = {}
+        self.restart()
+
+    def restart(self) -> None:
+        """Runs anew with all it had."""
+        self.starts += 1
+        self.run_id = f"{self.starts:040x}"
+
+    def advance(self, ms: int) -> None:
+        self.now_ms += ms
+
+    # --- data -------------------------------------------------------------------------------------
+
+    def hash(self, key: str) -> dict[str, bytes]:
+        return self.hashes.setdefault(key, {})
+
+    def lock(self, key: str) -> bytes | None:
+        """Live up to and including its last millisecond, as in Redis."""
+        value, until_ms = self.locks.get(key, (None, 0))
+        return value if self.now_ms <= until_ms else None
+
+    def xadd(self, key: str, fields: dict[str, Any]) -> bytes:
+        entries = self.streams.setdefault(key, [])
+        last = entries[-1][0] if entries else (0, 0)
+        entry_id = max((self.now_ms, 0), (last[0], last[1] + 1))
+        entries.append((entry_id, {name: b(value) for name, value in fields.items()}))
+        return b(f"{entry_id[0]}-{entry_id[1]}")
+
+    def read(self, command: Command) -> Raw:
+        name, *rest = (t(part) for part in command)
+        return READS[name](self, *rest)
+
+    def hgetall(self, key: str) -> list[bytes]:
+        return flat(self.hashes.get(key, {}).items())
+
+    def hget(self, key: str, field: str) -> bytes | None:
+        return self.hashes.get(key, {}).get(field)
+
+    def hlen(self, key: str) -> int:
+        return len(self.hashes.get(key, {}))
+
+    def hmget(self, key: str, *names: str) -> list[bytes | None]:
+        return [self.hget(key, name) for name in names]
+
+    def hsetnx(self, key: str, field: str, value: str) -> int:
+        if field in self.hash(key):
+            return 0
+        self.hash(key)[field] = b(value)
+        return 1
+
+    def xrange(self, key: str, low: str, high: str, *count: str) -> list[list[Any]]:
+        found = [
+            [b(f"{i[0]}-{i[1]}"), flat(fields.items())]
+            for i, fields in self.streams.get(key, [])
+            if above(i, low) and (high == "+" or i <= id_of(high))
+        ]
+        return found[: int(count[1])] if count else found
+
+    def xrevrange(self, key: str, high: str, low: str, *count: str) -> list[list[Any]]:
+        found = self.xrange(key, low, high)[::-1]
+        return found[: int(count[1])] if count else found
+
+
+READS: dict[str, Callable[..., Raw]] = {
+    "HGETALL": FakeRedis.hgetall,
+    "HGET": FakeRedis.hget,
+    "HLEN": FakeRedis.hlen,
+    "HMGET": FakeRedis.hmget,
+    "HSETNX": FakeRedis.hsetnx,
+    "XRANGE": FakeRedis.xrange,
+    "XREVRANGE": FakeRedis.xrevrange,
+}
+
+
+def flat(items: Iterable[tuple[str, bytes]]) -> list[bytes]:
+    return [part for name, value in items for part in (b(name), value)]
+
+
+def id_of(text: str) -> Id:
+    ms, _, seq = text.partition("-")
+    return int(ms), int(seq or 0)
+
+
+def above(entry_id: Id, low: str) -> bool:
+    if low == "-":
+        return True
+    return entry_id > id_of(low[1:]) if low.startswith("(") else entry_id >= id_of(low)

@@ -1,0 +1,62 @@
+"""Who may import what (style guide, section 2), read from the sources themselves."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+MODULES = [p for top in ("assignment", "agent", "dashboard") for p in (ROOT / top).rglob("*.py")]
+NAMES = [str(p.relative_to(ROOT)) for p in MODULES]
+# What a library may be imported by: prefixes of paths.
+HOMES = {
+    "redis": ("agent/store", "dashboard/live"),
+    "pyspark": ("agent/spark/", "agent/pipelines/"),
+    "django": ("dashboard/",),
+    "agent": ("agent/",),
+    "dashboard": ("dashboard/",),
+}
+IMPURE = {"time", "random", "logging", "socket", "threading", "asyncio", "subprocess", "secrets"}
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def tree_of(name: str) -> ast.AST:
+    return ast.parse((ROOT / name).read_text())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_libraries_stay_in_their_rooms(name: str) -> None:
+    tops = {module.partition(".")[0] for module in imported(tree_of(name))}
+    assert not {top for top in tops & HOMES.keys() if not name.startswith(HOMES[top])}
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n.startswith("assignment/")])
+def test_the_core_is_pure(name: str) -> None:
+    tree = tree_of(name)
+    tops = {module.partition(".")[0] for module in imported(tree)}
+    assert tops <= (sys.stdlib_module_names - IMPURE) | {"numpy", "assignment"}
+    calls = {ast.unparse(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call)}
+    clocks = ("datetime.now", "datetime.utcnow", "date.today", "open", "print", "input")
+    assert not {c for c in calls if c.endswith(clocks[:3]) or c in clocks}
+    assert "np.random" not in {
+        ast.unparse(n) for n in ast.walk(tree) if isinstance(n, ast.Attribute)
+    }
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n.startswith("dashboard/sockets")])
+def test_sockets_import_no_models(name: str) -> None:
+    assert not {m for m in imported(tree_of(name)) if m.startswith("dashboard.models")}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_files_stay_below_four_hundred_lines(name: str) -> None:
+    assert len((ROOT / name).read_text().splitlines()) <= 400

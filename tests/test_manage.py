@@ -1,0 +1,129 @@
+"""The set-up of manage.py, without installing anything: pip's place is taken by a recorder."""
+
+import multiprocessing
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import manage
+
+Ran = list[list[str]]
+
+
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project folder with a lock and no environment."""
+    monkeypatch.setattr(manage, "ROOT", tmp_path)
+    monkeypatch.setattr(manage, "VENV", tmp_path / ".venv")
+    monkeypatch.setattr(manage, "VENV_PYTHON", tmp_path / ".venv" / "bin" / "python")
+    monkeypatch.setattr(manage, "LOCK", tmp_path / "requirements.lock")
+    monkeypatch.setattr(manage, "MARK", tmp_path / ".venv" / "evenkeel.sha256")
+    (tmp_path / "requirements.lock").write_text("one==1\n")
+    return tmp_path
+
+
+def recorder(bare: Path, fails_at: int | None = None) -> tuple[Ran, Callable[..., Any]]:
+    ran: Ran = []
+
+    def run(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
+        assert options["stdout"] is sys.stderr
+        ran.append(command)
+        if "venv" in command:
+            (bare / ".venv" / "bin").mkdir(parents=True, exist_ok=True)
+            (bare / ".venv" / "bin" / "python").touch()
+        return subprocess.CompletedProcess(command, int(len(ran) - 1 == fails_at))
+
+    return ran, run
+
+
+def test_installs_by_the_lock_then_the_project_and_marks_it_last(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran, run = recorder(bare)
+    monkeypatch.setattr(manage.subprocess, "run", run)
+    assert not manage.is_set_up()
+    manage.install()
+    assert [c[3] if c[2] == "pip" else c[2] for c in ran] == ["venv", "install", "install"]
+    assert ran[1][-3:] == ["--require-hashes", "-r", str(bare / "requirements.lock")]
+    assert ran[2][-4:] == ["--no-deps", "--no-build-isolation", "-e", str(bare)]
+    assert manage.is_set_up()
+
+
+@pytest.mark.parametrize("fails_at", [0, 1, 2])
+def test_failed_set_up_leaves_no_mark_and_is_repeated(
+    bare: Path, monkeypatch: pytest.MonkeyPatch, fails_at: int
+) -> None:
+    monkeypatch.setattr(manage.subprocess, "run", recorder(bare, fails_at)[1])
+    with pytest.raises(SystemExit, match=r"set-up failed at: .* run it again to repair"):
+        manage.install()
+    assert not manage.is_set_up()
+    monkeypatch.setattr(manage.subprocess, "run", recorder(bare)[1])
+    manage.install()
+    assert manage.is_set_up()
+
+
+def test_changed_lock_asks_for_a_new_set_up(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manage.subprocess, "run", recorder(bare)[1])
+    manage.install()
+    (bare / "requirements.lock").write_text("one==2\n")
+    assert not manage.is_set_up()
+
+
+def set_up_slowly(bare: Path, log: Path) -> None:
+    """In a process of its own: what a start does, with an installation that takes a moment."""
+    manage.ROOT, manage.MARK = bare, bare / "mark"
+    manage.is_set_up = manage.MARK.exists  # type: ignore[assignment]
+
+    def install() -> None:
+        with log.open("a") as lines:
+            lines.write("installed\n")
+        manage.MARK.touch()
+
+    manage.install = install  # type: ignore[assignment]
+    manage.VENV = Path(sys.prefix)
+    manage.run_in_venv()
+
+
+def test_of_starts_at_the_same_time_one_installs(bare: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    log = bare / "log"
+    starts = [context.Process(target=set_up_slowly, args=(bare, log)) for _ in range(3)]
+    for start in starts:
+        start.start()
+    for start in starts:
+        start.join()
+    assert [start.exitcode for start in starts] == [0, 0, 0]
+    assert log.read_text() == "installed\n"
+
+
+def test_shim_that_starts_nothing_is_not_believed(tmp_path: Path) -> None:
+    shim = tmp_path / "python3.12"
+    shim.write_text("#!/bin/sh\nexit 127\n")
+    shim.chmod(0o755)
+    assert not manage.runs_supported(str(shim))
+    assert manage.runs_supported(sys.executable)
+
+
+def test_data_folder_is_known_before_settings_are_read() -> None:
+    assert manage.data_option(["manage.py", "up", "--data", "/d"]) == "/d"
+    assert manage.data_option(["manage.py", "up", "--data=/d", "--port", "1"]) == "/d"
+    assert manage.data_option(["manage.py", "up", "--data"]) is None
+    assert manage.data_option(["manage.py", "up"]) is None
+
+
+def test_unusable_data_folder_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = subprocess.run(
+        [sys.executable, "manage.py", "up", "--data", str(tmp_path / "file")],
+        cwd=Path(manage.__file__).parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert "cannot be used" in done.stderr
