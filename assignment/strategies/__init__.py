@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from assignment.errors import InvalidInput
 from assignment.strategies import averagely, sticky
-from assignment.strategies.dense import Assigned, StrategyInput
+from assignment.strategies.given import Assigned, StrategyInput
 
 Strategy = Callable[[StrategyInput], Assigned]
 

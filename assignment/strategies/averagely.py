@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from assignment.strategies.dense import NOBODY, Assigned, Dense, Owners, StrategyInput
+from assignment.strategies.dense import NOBODY, Dense, Owners
+from assignment.strategies.given import Assigned, StrategyInput
 
 
 def assign(given: StrategyInput) -> Assigned:

@@ -7,7 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from assignment.strategies import flow
-from assignment.strategies.dense import NOBODY, Assigned, Dense, Owners, StrategyInput
+from assignment.strategies.dense import NOBODY, Dense, Owners
+from assignment.strategies.given import Assigned, StrategyInput
 
 _RADIX_MEMBERS_MAX = 2**16  # numpy sorts 16-bit keys by radix: linear, not n log n
 Counts = npt.NDArray[np.int64]

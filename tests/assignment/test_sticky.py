@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from assignment.metrics import most_kept
 from assignment.strategies import StrategyInput, get, sticky
-from assignment.strategies.dense import Assigned
+from assignment.strategies.given import Assigned
 from assignment.types import Member, Partition
 from tests.builders import STREAM, given, member
 
