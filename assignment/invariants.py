@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from assignment.errors import InvariantBroken
 from assignment.group import settings_of
 from assignment.scripts import GroupRead
-from assignment.types import INCARNATION_STEP, Partition
+from assignment.types import INCARNATION_STEP, Partition, TargetRow
 
 
 def check(view: GroupRead) -> None:
@@ -90,10 +90,26 @@ def _target_faults(view: GroupRead) -> Iterator[str]:
             if partition in owners:
                 yield f"the target gives {partition} to {owners[partition]} and {member}"
             owners[partition] = member
+        yield from (f"{p} has two roles at {member}" for p in sorted(_twice(row)))
+    yield from _learner_faults(view)
     if owners and meta.target_epoch == meta.group_epoch:
         existing = set(settings_of(view).all_partitions())
         yield from (f"the target leaves {p} out" for p in sorted(existing - owners.keys()))
         yield from (f"the target gives {p}, which is not" for p in sorted(owners.keys() - existing))
+
+
+def _twice(row: TargetRow) -> frozenset[Partition]:
+    return (row.active & row.standby) | ((row.active | row.standby) & row.learning)
+
+
+def _learner_faults(view: GroupRead) -> Iterator[str]:
+    """A partition has at most one learner (learners.md L3)."""
+    learners: dict[Partition, str] = {}
+    for member, row in sorted(view.target.items()):
+        for partition in sorted(row.learning):
+            if partition in learners:
+                yield f"{partition} is learned by {learners[partition]} and {member}"
+            learners[partition] = member
 
 
 def _member_faults(view: GroupRead) -> Iterator[str]:

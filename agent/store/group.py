@@ -20,7 +20,7 @@ from assignment.scripts import (
     SnapshotResult,
     StateChange,
 )
-from assignment.types import START, Claim, Held, Offset, Partition, TargetRow
+from assignment.types import START, Claim, Drain, Held, Offset, Partition, TargetRow
 from assignment.wire import (
     ChangelogPage,
     ConsumerHealth,
@@ -36,10 +36,14 @@ HINTS_MAX = 1_000  # the control stream keeps about as many
 
 @dataclass(frozen=True, slots=True)
 class MemberTarget:
-    """What Redis says at one moment. `row` None: no target was written for this member."""
+    """What Redis says at one moment. `row` None: no target was written for this member.
+
+    `drain` None: it is no member.
+    """
 
     meta: Meta
     row: TargetRow | None
+    drain: Drain | None = Drain.NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +133,18 @@ class GroupStore:
 
     def target(self, member_id: str) -> MemberTarget:
         """The group's epochs and settings with this member's row, as read at one moment."""
-        meta, row = self.door.ask_together(
-            (("HGETALL", self.keys.meta), ("HGET", self.keys.target, member_id))
+        meta, row, member = self.door.ask_together(
+            (
+                ("HGETALL", self.keys.meta),
+                ("HGET", self.keys.target, member_id),
+                ("HGET", self.keys.members, member_id),
+            )
         )
-        return MemberTarget(scripts.read_meta(meta), parse_target(row.decode()) if row else None)
+        return MemberTarget(
+            scripts.read_meta(meta),
+            parse_target(row.decode()) if row else None,
+            scripts.read_member(member_id, member).drain if member else None,
+        )
 
     # --- batches ----------------------------------------------------------------------------------
 

@@ -30,6 +30,11 @@ def rows(**active: frozenset) -> dict[str, TargetRow]:
     return {m: TargetRow(target_epoch=7, active=own) for m, own in active.items()}
 
 
+def learning(member: str) -> TargetRow:
+    own = partitions(0) if member == "a" else frozenset()
+    return TargetRow(target_epoch=7, active=own, learning=partitions(1))
+
+
 @pytest.mark.parametrize(
     ("broken", "fault"),
     [
@@ -56,6 +61,20 @@ def rows(**active: frozenset) -> dict[str, TargetRow]:
         (
             replace(SOUND, target=rows(a=partitions(0), b=partitions(0, 1))),
             "the target gives flights:0 to a and b",
+        ),
+        (
+            replace(SOUND, target={m: learning(m) for m in "ab"}),
+            "flights:1 is learned by a and b",
+        ),
+        (
+            replace(
+                SOUND,
+                target={
+                    "a": learning("a"),
+                    "b": TargetRow(target_epoch=7, active=partitions(1), standby=partitions(1)),
+                },
+            ),
+            "flights:1 has two roles at b",
         ),
         (
             replace(SOUND, target={"a": TargetRow(target_epoch=6)}),
