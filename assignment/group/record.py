@@ -1,0 +1,105 @@
+"""What a new target changes, and why: the record of one rebalance."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from assignment import metrics
+from assignment.group.reading import owners_before, settings_of
+from assignment.scripts import GroupRead
+from assignment.types import Partition, TargetRow
+
+
+class Cause(NamedTuple):
+    """Why a target differs from the one before, as far as the view shows; `subject` may be ""."""
+
+    kind: str  # joined, left, able, not able, leaving, partitions, asked
+    subject: str
+
+
+class Move(NamedTuple):
+    """`giver` is "" when nobody owned it, `taker` is "" when nobody gets it."""
+
+    partition: Partition
+    giver: str
+    taker: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """The record of one rebalance. `moves` has every partition whose owner changes."""
+
+    strategy: str
+    causes: tuple[Cause, ...]
+    moves: tuple[Move, ...]
+    movement: metrics.Movement
+    loads: Mapping[str, int]  # of the members that may own
+    balance_degree_before: float | None
+    balance_degree: float | None
+    max_minus_min: int | None
+    max_over_mean: float | None
+    score: float | None
+    unable: Mapping[str, str]
+
+
+def change_of(
+    view: GroupRead, strategy: str, rows: Mapping[str, TargetRow], barred: Mapping[str, str]
+) -> Change:
+    before = owners_before(view)
+    after = {p: member for member, row in rows.items() for p in row.active}
+    may_own = [m for m, row in view.members.items() if m not in barred and not row.leaving]
+    loads = {m: len(rows[m].active) for m in sorted(may_own)}
+    loads_before = Counter(before.values())
+    return Change(
+        strategy=strategy,
+        causes=_causes(view, barred),
+        moves=tuple(
+            Move(p, before.get(p, ""), after.get(p, ""))
+            for p in settings_of(view).all_partitions()
+            if before.get(p) != after.get(p)
+        ),
+        movement=metrics.movement(before, after, may_own, settings_of(view).partitions),
+        loads=loads,
+        balance_degree_before=metrics.balance_degree([loads_before[m] for m in loads]),
+        balance_degree=metrics.balance_degree(loads.values()),
+        max_minus_min=metrics.max_minus_min(loads.values()),
+        max_over_mean=metrics.max_over_mean(loads.values()),
+        score=metrics.score(loads.values()),
+        unable=dict(barred),
+    )
+
+
+def _causes(view: GroupRead, barred: Mapping[str, str]) -> tuple[Cause, ...]:
+    """Guessed from what differs from the stored target; a person's asking leaves no other trace."""
+    found: list[Cause] = []
+    for member, row in sorted(view.members.items()):
+        given = view.target.get(member)
+        if given is None:
+            found.append(Cause("joined", member))
+        elif member in barred and given.active:
+            found.append(Cause("not able", member))
+        elif row.leaving and given.active:
+            found.append(Cause("leaving", member))
+        elif member not in barred and row.able_at_ms > view.meta.target_at_ms > 0:
+            found.append(Cause("able", member))
+    found += [Cause("left", member) for member in _gone(view)]
+    if changed := _partitions_changed(view):
+        found.append(Cause("partitions", changed))
+    return tuple(found) or (Cause("asked", ""),)
+
+
+def _gone(view: GroupRead) -> list[str]:
+    """Last holders of partitions that no row covers any more, and that are no members."""
+    covered = {p for row in view.target.values() for p in row.active}
+    holders = {g.member_id for p, g in view.grants.items() if p not in covered}
+    return sorted(holders - view.members.keys())
+
+
+def _partitions_changed(view: GroupRead) -> str:
+    given = {p for row in view.target.values() for p in row.active}
+    existing = settings_of(view).all_partitions()
+    added = sum(p not in given and p not in view.grants for p in existing) if given else 0
+    removed = len(given.difference(existing))
+    parts = [f"{added} added"] if added else []
+    return ", ".join(parts + ([f"{removed} removed"] if removed else []))
