@@ -207,9 +207,30 @@ def test_a_target_of_a_newer_incarnation_counts_although_its_epoch_is_lower() ->
 # --- revoking -------------------------------------------------------------------------------------
 
 
-def test_a_revoked_partition_that_never_ran_is_released() -> None:
-    assert decide(member({0: holding(RESTORING)}), NOW) == [
-        Release(claim=claim(0), reason="revoked before it ran")
+def test_a_revoked_partition_that_never_ran_is_drained_by_compare_and_set_then_released() -> None:
+    """It may run already: a `running` was written, and its answer was lost."""
+    state = member({0: holding(RESTORING)})
+    assert decide(state, NOW) == [
+        SetState(claim=claim(0), expected=RESTORING, state=DRAINED, reason="revoked before it ran")
+    ]
+    owned = OwnedSeen({partition(0): Held(fence=fence(1), state=DRAINED)})
+    assert decide(after(state, owned), NOW) == [Release(claim=claim(0), reason="revoked: drained")]
+
+
+def test_revoked_while_its_running_was_written_unheard_it_drains() -> None:
+    owned = OwnedSeen({partition(0): Held(fence=fence(1), state=RUNNING)})
+    state = after(member({0: holding(RESTORING)}), owned)
+    assert decide(state, NOW) == [
+        SetState(claim=claim(0), expected=RUNNING, state=DRAINING, reason="revoked")
+    ]
+
+
+def test_given_back_before_it_ran_it_is_restored() -> None:
+    given_back = after(member({0: holding(DRAINED)}), TargetSeen(1, row(0, epoch=8)))
+    assert decide(given_back, NOW) == [
+        SetState(
+            claim=claim(0), expected=DRAINED, state=RESTORING, reason="given back before it ran"
+        )
     ]
 
 
@@ -228,7 +249,7 @@ def test_a_drained_partition_is_released() -> None:
     assert decide(state, NOW) == [Release(claim=claim(0), reason="revoked: drained")]
 
 
-@pytest.mark.parametrize("state", [RUNNING, DRAINING, DRAINED])
+@pytest.mark.parametrize("state", [RESTORING, RUNNING, DRAINING, DRAINED])
 def test_what_a_dead_consumer_held_is_released(state: HeldState) -> None:
     dead = member({0: holding(state)}, consumer=ConsumerState.DEAD)
     assert decide(dead, NOW) == [Release(claim=claim(0), reason="revoked: its consumer is dead")]
@@ -236,7 +257,8 @@ def test_what_a_dead_consumer_held_is_released(state: HeldState) -> None:
 
 @pytest.mark.parametrize("state", [DRAINING, DRAINED])
 def test_given_back_while_draining_it_runs_again(state: HeldState) -> None:
-    given_back = after(member({0: holding(state)}), TargetSeen(1, row(0, epoch=8)))
+    ran = member({0: holding(state, restored=True)})
+    given_back = after(ran, TargetSeen(1, row(0, epoch=8)))
     assert decide(given_back, NOW) == [
         SetState(claim=claim(0), expected=state, state=RUNNING, reason="given back while draining")
     ]
