@@ -65,13 +65,15 @@ def _fence_faults(view: GroupRead) -> Iterator[str]:
 def _report_faults(view: GroupRead) -> Iterator[str]:
     """A report may be old, but never ahead of the grants, and never another member's fence.
 
-    Of an incarnation before this one the grants may be what a Redis lost.
+    Of an incarnation before this one, or under a Redis that runs anew and has none of its own yet,
+    the grants may be what was lost.
     """
     for member, report in view.reports.items():
         for partition, held in report.owned.items():
             grant = view.grants.get(partition)
             last = grant.fence if grant else 0
             current = held.fence // INCARNATION_STEP == view.meta.incarnation
+            current = current and view.grants_are_possible
             if held.fence > last and current:
                 yield f"{member} reports {partition} under {held.fence}, last granted is {last}"
             elif grant and held.fence == last and grant.member_id != member:

@@ -26,6 +26,10 @@ def test_a_report_of_an_earlier_incarnation_may_be_ahead_of_a_redis_that_lost_wr
     check(group(live("a", {0: 9}, locked={}, target=()), incarnation=2))
 
 
+def test_a_report_may_be_ahead_of_a_redis_that_lost_writes_and_has_no_incarnation_yet() -> None:
+    check(group(live("a", {0: 9}, locked={}, target=()), run_id="another"))
+
+
 def rows(**active: frozenset) -> dict[str, TargetRow]:
     return {m: TargetRow(target_epoch=7, active=own) for m, own in active.items()}
 
