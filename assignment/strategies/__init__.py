@@ -33,9 +33,7 @@ def get(name: str, parameters: Mapping[str, Any] | None = None) -> Strategy:
     InvalidInput names an unknown strategy and the known ones, and parameters that are unknown,
     missing or wrong. Whether they fit the members and partitions, the strategy says when it runs.
     """
-    kind = _KINDS.get(name)
-    if kind is None:
-        raise InvalidInput(f"strategy {name!r} is not known; known are {', '.join(NAMES)}")
+    kind = _KINDS[known(name)]
     try:
         chosen = kind.parameters.read(parameters or {})
     except InvalidInput as error:
@@ -43,9 +41,16 @@ def get(name: str, parameters: Mapping[str, Any] | None = None) -> Strategy:
     return sticky.assign if name == "sticky" else partial(_assign, kind, chosen)
 
 
+def known(name: str) -> str:
+    """The name itself. InvalidInput names the known ones."""
+    if name not in _KINDS:
+        raise InvalidInput(f"strategy {name!r} is not known; known are {', '.join(NAMES)}")
+    return name
+
+
 def _assign(kind: Inner, parameters: Any, given: StrategyInput) -> Assigned:
     problem = Problem.of(given)
     return problem.dense.named(kind.owners(problem, parameters))
 
 
-__all__ = ["DEFAULT", "NAMES", "Assigned", "Strategy", "StrategyInput", "get"]
+__all__ = ["DEFAULT", "NAMES", "Assigned", "Strategy", "StrategyInput", "get", "known"]

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 from assignment.errors import InvalidInput
 
 NUMBER_MAX = 2**31 - 1  # partitions are numbered by 32-bit integers inside
-_RANGE = re.compile(r"(?:(?P<topic>.+):)?(?P<first>\d{1,10})(?:-(?P<last>\d{1,10}))?")
+_RANGE = re.compile(r"(?:(?P<topic>.+):)?(?P<first>\d{1,10})(?:-(?P<last>\d{1,10}))?", re.DOTALL)
 
 
 class Span(NamedTuple):
