@@ -4,12 +4,14 @@ Pure: a `GroupRead` in, values out; the same view gives the same answer, in what
 were reported (coordination.md section 3, learners.md L5, L8, L9). Remembers nothing.
 """
 
-from assignment.group.planning import Nothing, Target, next_target, target_of
+from assignment.group.planning import PLANNER, Nothing, Target, next_target, target_of
 from assignment.group.reading import (
     Evict,
     able_members,
     claims,
     expired_members,
+    goes,
+    is_forced,
     needs_incarnation,
     owners_before,
     settings_of,
@@ -20,6 +22,7 @@ from assignment.group.reading import (
 from assignment.group.record import Cause, Change, Move
 
 __all__ = [
+    "PLANNER",
     "Cause",
     "Change",
     "Evict",
@@ -29,6 +32,8 @@ __all__ = [
     "able_members",
     "claims",
     "expired_members",
+    "goes",
+    "is_forced",
     "needs_incarnation",
     "next_target",
     "owners_before",

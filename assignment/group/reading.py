@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from assignment.errors import GroupMissing
-from assignment.scripts import GroupRead
-from assignment.types import INCARNATION_STEP, GroupSettings, Member, Partition
+from assignment.scripts import GroupRead, MemberRow
+from assignment.types import INCARNATION_STEP, Drain, GroupSettings, Member, Partition
 
 TICK_AWAY_MS = 3_000  # a tick older than this: nobody watched, so no session ends yet
 _UNREPORTED = 0  # fence of a claim that only the stored target makes: any real fence is higher
@@ -108,13 +108,23 @@ def without_lock(view: GroupRead) -> dict[str, Partition]:
     return found
 
 
+def goes(row: MemberRow) -> bool:
+    """Whether it leaves: by its own word, or told to in a scale-down."""
+    return row.leaving or row.drain is not Drain.NONE
+
+
+def is_forced(row: MemberRow) -> bool:
+    """Whether it goes at once (learners.md S4, S5)."""
+    return row.leaving or row.drain is Drain.FORCED
+
+
 # --- what is held ---------------------------------------------------------------------------------
 
 
 def able_members(view: GroupRead, barred: Mapping[str, str]) -> tuple[Member, ...]:
     """Those that may own, with what they hold by report, lock or stored target, whichever is known.
 
-    A leaving member gets nothing, so it is not among them.
+    A member that leaves gets nothing, so it is not among them.
     """
     held = claims(view, barred)
     return tuple(
@@ -127,7 +137,7 @@ def able_members(view: GroupRead, barred: Mapping[str, str]) -> tuple[Member, ..
             owned=held.get(member, {}),
         )
         for member, row in sorted(view.members.items())
-        if member not in barred and not row.leaving
+        if member not in barred and not goes(row)
     )
 
 
