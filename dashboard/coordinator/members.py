@@ -17,7 +17,7 @@ def note_members(group: Group, read: GroupRead) -> bool:
         for member, record in open_records.items()
         if member not in read.members or read.members[member].joined_at_ms != record.joined_at_ms
     ]
-    ends = _ends(group) if gone else {}
+    ends = how_they_went(group) if gone else {}
     for record in gone:
         record.left_at_ms, record.end = ends.get(record.member_id, (read.now_ms, MemberEnd.LOST))
         record.left_at_ms = max(record.left_at_ms, record.joined_at_ms)
@@ -33,9 +33,11 @@ def note_members(group: Group, read: GroupRead) -> bool:
     return bool(gone or come)
 
 
-def _ends(group: Group) -> Mapping[str, tuple[int, MemberEnd]]:
-    """Member -> when and how it went last, as far as `control` still knows."""
-    kinds = {"leave": MemberEnd.LEFT, LOST: MemberEnd.LOST, "forced": MemberEnd.FORCED}
+def how_they_went(group: Group) -> Mapping[str, tuple[int, MemberEnd]]:
+    """Member -> when and how it went last, as far as `control` still knows. Who was forced went by
+    itself, too: only the record of its scale-down tells them apart.
+    """
+    kinds = {"leave": MemberEnd.LEFT, LOST: MemberEnd.LOST}
     return {
         hint.member_id: (hint.at_ms, kinds[hint.reason])
         for hint in live_groups.hints(group.name)

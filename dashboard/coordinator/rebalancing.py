@@ -20,7 +20,8 @@ from assignment.group import (
     target_of,
 )
 from assignment.scripts import GroupRead, Purpose
-from dashboard import audit, ownership_map
+from dashboard import audit, copies_map, ownership_map
+from dashboard.coordinator.setting_up import DECIDING
 from dashboard.live import groups as live_groups
 from dashboard.live import push, queue
 from dashboard.models import (
@@ -31,11 +32,13 @@ from dashboard.models import (
     RebalanceOutcome,
     RebalanceRequest,
     RequestState,
+    ScaleDown,
 )
 
 ROUNDS_MAX = 5  # triggers that keep coming wait for the next task
 CAUSES_MAX = 200  # kept of those that gathered; a record stays readable
 MANUAL = "manual"
+SCALE_DOWN = ("scale-down", "forced", "cancelled")  # of the script `mark`
 # Hints that tell agents something but change nothing that a plan depends on.
 NOT_A_CAUSE = frozenset(
     ("target", "released", "expired", "drained", "incarnation", "settings", "redis wiped", "")
@@ -43,7 +46,8 @@ NOT_A_CAUSE = frozenset(
 # The first of these that gathered names the rebalance: what people would say was the reason.
 CAUSES = (
     MANUAL,
-    "strategy",
+    *SCALE_DOWN,
+    *DECIDING.values(),
     "partitions",
     "member lost",
     "leave",
@@ -51,6 +55,7 @@ CAUSES = (
     "not able",
     "join",
     "able",
+    "ready",
 )
 
 log = logging.getLogger(__name__)
@@ -89,7 +94,7 @@ def _once(group_name: str, run: Run) -> str:
         return due.reason
     requests = list(group.requests.filter(state=RequestState.PENDING).order_by("created_at", "id"))
     if requests and requests[-1].strategy != due.change.strategy:
-        due = target_of(view, requests[-1].strategy)
+        due = target_of(view, requests[-1].strategy)  # of a stateful group: the same again
     row = _record(group, view, due, run)
     with transaction.atomic():  # the row first: a target without a record is worse than none
         refused = _store(row, view, due, requests)
@@ -114,7 +119,7 @@ def _store(
     group.rebalances.filter(outcome=RebalanceOutcome.RUNNING).update(
         outcome=RebalanceOutcome.SUPERSEDED, finished_at_ms=view.now_ms
     )
-    asked = requests[-1] if requests else _change_of_settings(row)
+    asked = requests[-1] if requests else _behind(row)
     if asked is not None:
         row.planned, row.actor, row.reason = True, asked.actor, asked.reason
     row.save()
@@ -126,11 +131,13 @@ def _store(
     return "" if answer.done else answer.why
 
 
-def _change_of_settings(row: Rebalance) -> AuditEntry | None:
-    """Who changed the strategy, when that is why."""
-    if row.cause != "strategy":
-        return None
-    return AuditEntry.objects.filter(group=row.group, action="change settings").first()
+def _behind(row: Rebalance) -> AuditEntry | ScaleDown | None:
+    """Who changed the settings or scaled down, when that is why."""
+    if row.cause in SCALE_DOWN:
+        return ScaleDown.objects.filter(group=row.group).first()
+    if row.cause in DECIDING.values():
+        return AuditEntry.objects.filter(group=row.group, action="change settings").first()
+    return None
 
 
 def _record(group: Group, view: GroupRead, due: Target, run: Run) -> Rebalance:
@@ -166,6 +173,8 @@ def _record(group: Group, view: GroupRead, due: Target, run: Run) -> Rebalance:
         celery_worker=run.worker,
         target=ownership_map.pack([after.get(p) for p in settings.all_partitions()]),
         previous=ownership_map.pack([before.get(p) for p in settings.all_partitions()]),
+        copies=copies_map.pack(due.rows) if settings.stateful else None,
+        learning=len(change.learning),
     )
 
 

@@ -7,6 +7,7 @@ import logging
 from assignment.group import expired_members, without_lock
 from assignment.scripts import GroupRead, Purpose
 from dashboard.coordinator.asking import want_rebalance
+from dashboard.coordinator.draining import advance
 from dashboard.coordinator.finishing import finish, note_first_effects, record_missing
 from dashboard.coordinator.history import drain
 from dashboard.coordinator.members import LOST, note_members
@@ -50,6 +51,7 @@ def tick_group(group: Group) -> None:
     stored = drain(group)
     view = _read(group)
     moved = note_members(group, view)
+    moved = advance(group, view) or moved
     if record_missing(group, view):
         log.error("record of epoch %d was lost group=%s", view.meta.target_epoch, group.name)
     done = finish(group, view, _delivered_ms(view))

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from assignment import strategies
 from assignment.errors import InvalidInput
-from assignment.group import Change, target_of
+from assignment.group import PLANNER, Change, settings_of, target_of
 from assignment.scripts import GroupRead, Purpose
 from dashboard.live import groups as live_groups
 
@@ -28,13 +28,26 @@ class Preview:
         return [(m.partition.number, m.giver, m.taker) for m in moves]
 
     @property
+    def learning_shown(self) -> list[tuple[int, str, str]]:
+        """(partition, who owns it until then, who learns it): what moves later, not at once."""
+        learning = self.change.learning[:MOVES_SHOWN] if self.change else ()
+        return [(m.partition.number, m.giver, m.taker) for m in learning]
+
+    @property
+    def learning_left_out(self) -> int:
+        return max(0, len(self.change.learning) - MOVES_SHOWN) if self.change else 0
+
+    @property
     def moves_left_out(self) -> int:
         return max(0, len(self.change.moves) - MOVES_SHOWN) if self.change else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Previews:
+    """Of a stateful group there is one only: the planner's, which has no strategy to choose."""
+
     group_epoch: int
+    stateful: bool
     every: list[Preview]
 
 
@@ -43,10 +56,13 @@ def of_group(name: str) -> Previews:
     InvalidInput when the group cannot be read.
     """
     view = live_groups.read(name, Purpose.LOOK)
-    found = [_of_strategy(view, strategy) for strategy in strategies.NAMES]
+    stateful = settings_of(view).stateful
+    names = (PLANNER,) if stateful else strategies.NAMES
+    found = [_of_strategy(view, strategy) for strategy in names]
     best = min(found, key=_order)
     return Previews(
         group_epoch=view.meta.group_epoch,
+        stateful=stateful,
         every=[replace(p, recommended=p is best) for p in sorted(found, key=_order)],
     )
 
