@@ -330,10 +330,14 @@ class ChangelogEntry:
 
 
 class ChangelogPage(NamedTuple):
-    """Entries after the id asked for, oldest first, and the committed offset of the same moment."""
+    """Entries after the id asked for, oldest first, and the committed offset of the same moment.
+
+    `total`: events applied in total up to there; -1: not known.
+    """
 
     entries: Sequence[ChangelogEntry]
     committed: Offset
+    total: int = -1
 
 
 def parse_changelog(entry_id: str, fields: Mapping[bytes, bytes]) -> ChangelogEntry:

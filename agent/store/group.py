@@ -188,16 +188,27 @@ class GroupStore:
 
     def read_changelog(self, partition: Partition, after: str, count: int) -> ChangelogPage:
         """At most `count` entries after that id, and the committed offset of the same moment."""
-        entries, committed = self.door.ask_together(
+        entries, committed, applied = self.door.ask_together(
             (
                 ("XRANGE", self.keys.changelog(partition), f"({after}", "+", "COUNT", count),
                 ("HGET", self.keys.offsets, str(partition)),
+                ("HGET", self.keys.applied, str(partition)),
             )
         )
         return ChangelogPage(
             tuple(parse_changelog(i.decode(), dict(pairs(f))) for i, f in entries),
             Offset.parse(committed.decode()) if committed else START,
+            int(applied.split(b" ")[0]) if applied else -1,
         )
+
+    def wait_changelogs(self, after: Mapping[Partition, str], timeout_ms: int) -> set[Partition]:
+        """Those of the partitions whose changelog has an entry after that id, as soon as one has.
+
+        None when none came in time. All in one call, so in one slot, as a group's keys are.
+        """
+        keys = {self.keys.changelog(partition): partition for partition in after}
+        streams = {key: after[partition] for key, partition in keys.items()}
+        return {keys[name] for name in self.door.wait_any(streams, timeout_ms)}
 
     def read_snapshots(self, partition: Partition) -> tuple[SnapshotRecord, ...]:
         """The newest first, at most two."""

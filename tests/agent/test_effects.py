@@ -66,7 +66,9 @@ def test_merge_takes_offset_and_values_of_one_moment(
     state = effects._states[P0]
 
     def restore_older() -> None:
-        state.replace([("k", 1)], lambda: (offset(1), 1, "0-0"))
+        state.begin_anew()
+        state.add([("k", 1)])
+        state.finish_anew(offset(1), 1, "0-0")
 
     state._environment = Interrupted(state._environment, number, restore_older)
     one = Range(P0, offset(5), offset(7), fence)
