@@ -4,6 +4,7 @@ from typing import assert_never
 
 from assignment.member.messages import (
     Acquire,
+    Depart,
     Effect,
     Join,
     Leave,
@@ -12,7 +13,13 @@ from assignment.member.messages import (
     Restore,
     SetState,
 )
-from assignment.member.state import ConsumerState, Holding, MemberState, wanted_partitions
+from assignment.member.state import (
+    ConsumerState,
+    Holding,
+    MemberState,
+    departs_because,
+    wanted_partitions,
+)
 from assignment.types import Claim, HeldState
 
 
@@ -31,6 +38,8 @@ def decide(member: MemberState, now_ms: int) -> list[Effect]:
     effects += _acquire(member, now_ms)
     if member.consumer is ConsumerState.STALLED and not member.leaving:
         effects.append(RestartConsumer(reason="no batch finished although there is lag"))
+    if why := departs_because(member):
+        effects.append(Depart(reason=why))
     if member.leaving and not member.held:
         effects.append(Leave(reason="nothing is held any more"))
     return effects
