@@ -14,7 +14,7 @@ from django.db import transaction
 from assignment.errors import InvalidInput
 from assignment.scripts import GroupRead
 from assignment.types import COPY_LIMITS
-from dashboard import audit
+from dashboard import audit, groups
 from dashboard.coordinator import draining
 from dashboard.live import StoreUnavailable
 from dashboard.live import groups as live_groups
@@ -62,12 +62,14 @@ def start(
     members: Sequence[str] | None = None,
     timeout_ms: Timeout = FROM_SETTINGS,
     at_deadline: AtDeadline | str = AtDeadline.FORCE,
+    eager: bool | None = None,
     force_all: bool = False,
     reason: str = "",
     actor: str,
     source: AuditSource | str,
 ) -> ScaleDown:
     """Tells members to leave. With both, `members` says who and `percent` is what was asked first.
+    `eager`: sets the group's learn_partial_rebalance, from now on; None leaves it as it is.
 
     While one runs the same command is answered with it and changes nothing. Raises InvalidInput,
     Conflict (another one runs, not stateful, all would leave), StoreUnavailable.
@@ -80,6 +82,9 @@ def start(
     if refused := refusal(group):
         raise Conflict(refused)
     leave = leavers(view, asked, force_all=force_all)
+    if eager is not None:
+        changes = {"learn_partial_rebalance": eager}
+        groups.change_settings(group, changes, actor=actor, source=source, reason=reason)
     with transaction.atomic():
         group = Group.objects.select_for_update().get(pk=group.pk)
         if running := running_of(group):

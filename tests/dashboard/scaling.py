@@ -3,9 +3,11 @@
 from collections.abc import Iterable
 from typing import Any
 
-from dashboard import coordinator
+from assignment.scripts import Purpose
+from assignment.types import Drain
+from dashboard import coordinator, scale_down
 from dashboard.live import groups as live_groups
-from dashboard.models import Group, Rebalance, ScaleDown
+from dashboard.models import AuditSource, Group, Rebalance, ScaleDown
 from tests.dashboard.agents import FakeAgent, make_group
 
 
@@ -65,3 +67,19 @@ class Scene:
 
     def outcomes(self) -> dict[str, str]:
         return {m: entry["outcome"] for m, entry in sorted(self.scale_down().members.items())}
+
+
+BY_ANN = {"actor": "ann", "source": AuditSource.PAGE}
+
+
+def start(scene: Scene, **asked: Any) -> ScaleDown:
+    return scale_down.start(scene.group, **(BY_ANN | asked))
+
+
+def told(scene: Scene) -> dict[str, str]:
+    view = live_groups.read(scene.group.name, Purpose.LOOK)
+    return {m: row.drain.value for m, row in view.members.items() if row.drain is not Drain.NONE}
+
+
+def epoch(scene: Scene) -> int:
+    return live_groups.read(scene.group.name, Purpose.LOOK).meta.group_epoch

@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 SAME = (
     *("test_coordinator.py", "test_history.py", "test_groups.py", "test_api.py", "test_celery.py"),
     *("test_health.py", "test_sockets.py", "test_stateful.py", "test_scale_down.py", "pages"),
+    *("test_scale_down_limits.py", "test_scale_down_faults.py", "test_scale_down_races.py"),
 )
 
 

@@ -80,7 +80,7 @@ def _looked(group: Group, options: dict[str, Any]) -> dict[str, Any]:
         "members": found.members,
         "percent": found.percent,
         "stay": found.stay,
-        "leave": [leaver.member_id for leaver in found.leave],
+        "leave": sorted(leaver.member_id for leaver in found.leave),
         "state": "preview",
     }
 
