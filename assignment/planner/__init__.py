@@ -7,8 +7,9 @@ A stateful partition goes from a live owner only to a learner that is ready; unt
 their roles. Everything else, a stateless partition or one without a live owner, is given at once.
 Where the rules leave a choice:
 
-- two members report one partition as owned: one that stays goes before one that leaves, then the
-  one with less; the other is told to give it up. (With fences the caller has decided before.)
+- two members report one partition as owned: the one that was its ready learner has just taken over
+  and keeps it; else one that stays goes before one that leaves, then the one with less. The other
+  gives it up. (With fences the caller has decided before.)
 - what a member reports and owns, or what does not exist, is no learner and no standby; what does
   not exist is revoked. Copies on a member that leaves count for nothing, since it gets nothing new.
 - equals in lag: the least loaded, then the smallest member id. "Least loaded" is who would have the

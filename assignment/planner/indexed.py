@@ -38,9 +38,8 @@ class Indexed(Generic[P]):
         index = {partition: rank for rank, partition in enumerate(partitions)}
         keepers = {m: row for m, row in enumerate(members) if row.stays and view.stateful}
         learning = {m: row.learning for m, row in keepers.items()}
-        standby = {
-            m: {p: lag_order(lag) for p, lag in row.standby.items() if p not in row.learning}
-            for m, row in keepers.items()
+        lags = {
+            m: {p: lag_order(lag) for p, lag in row.standby.items()} for m, row in keepers.items()
         }
         return cls(
             partitions=partitions,
@@ -49,7 +48,7 @@ class Indexed(Generic[P]):
             staying=tuple(m for m, row in enumerate(members) if row.stays),
             claims=_claims(index, members),
             learners=_copies(index, members, learning),
-            standbys=_copies(index, members, standby),
+            standbys=_copies(index, members, lags),
         )
 
     def live_claims(self, partition: int) -> list[int]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from assignment.planner.indexed import NOBODY, Indexed, lag_order
 from assignment.planner.loads import Loads
-from assignment.planner.values import P
+from assignment.planner.values import Learner, P
 
 
 def settled(given: Indexed[P], loads: Loads) -> list[int]:
@@ -31,18 +31,26 @@ def settled(given: Indexed[P], loads: Loads) -> list[int]:
 def _candidates(given: Indexed[P], partition: int) -> Sequence[int]:
     """The equals of the first rank of L6 that is there. Least loaded is none of them: see `deal`.
 
-    Two members that report one partition as owned are both candidates, one that stays before one
-    that leaves: either may be the real owner, so neither giving it to a third nor a learner helps.
+    Two members that report one partition as owned are both candidates: either may be the owner,
+    so giving it to a third would be a move too many.
     """
     claims = given.live_claims(partition)
     learners = given.learners.get(partition, {})
     if ready := [m for m, learner in learners.items() if learner.ready]:
         return ready
     if claims:
-        return [m for m in claims if given.members[m].stays] or claims
+        return claims if len(claims) == 1 else _best_of(given, partition, claims)
     if learners:
         return _nearest({m: lag_order(one.lag_records) for m, one in learners.items()})
     return _nearest(given.standbys.get(partition, {}))
+
+
+def _best_of(given: Indexed[P], partition: int, claims: list[int]) -> list[int]:
+    """Of several: who was its ready learner just now, else those that stay, else all."""
+    name = given.partitions[partition]
+    stay = [m for m in claims if given.members[m].stays]
+    learned = [m for m in stay if given.members[m].learning.get(name, Learner()).ready]
+    return learned or stay or claims
 
 
 def _nearest(lags: Mapping[int, float]) -> list[int]:

@@ -29,9 +29,11 @@ def placed(
 
     Copies that need not move are counted before any is placed anew.
     """
+    if not wanted:
+        return Standbys(members={}, missing={})
     room = _Room(given, owner, learner)
     chosen: dict[int, tuple[int, ...]] = {}
-    for partition in range(len(owner)) if wanted else ():
+    for partition in range(len(owner)):
         if owner[partition] != NOBODY:
             chosen[partition] = tuple(room.known(partition, same_zone=False)[:wanted])
             room.count(chosen[partition])
@@ -43,20 +45,27 @@ def placed(
 
 
 class _Room(Generic[P]):
-    """The members that stay, and the load of all they are given so far: roles over capacity."""
+    """The members that stay, and what the load of each would be with one role more, over capacity.
+
+    inside, outside and used: zone -> a cost for every member, to be added.
+    """
 
     def __init__(self, given: Indexed[P], owner: Sequence[int], learner: Mapping[int, int]) -> None:
         self.given, self.owner, self.learner = given, owner, learner
-        self.zones = [member.zone for member in given.members]
-        self.zone = np.unique(self.zones, return_inverse=True)[1]
+        names = [member.zone for member in given.members]
+        within = {zone: np.array([name == zone for name in names]) for zone in set(names)}
+        self.inside = {zone: np.where(here, 0.0, np.inf) for zone, here in within.items()}
+        self.outside = {zone: np.where(here, np.inf, 0.0) for zone, here in within.items()}
+        self.used = {zone: np.where(here, _USED_ZONE, 0.0) for zone, here in within.items()}
+        self.one_more = np.array([1 / weight for weight in given.weights])
         self.load = np.full(len(given.members), np.inf)
-        self.load[list(given.staying)] = 0.0
+        self.load[list(given.staying)] = self.one_more[list(given.staying)]
         self.count(m for m in owner if m != NOBODY)
         self.count(learner.values())
 
     def count(self, members: Iterable[int]) -> None:
         for m in members:
-            self.load[m] += 1.0 / self.given.weights[m]
+            self.load[m] += self.one_more[m]
 
     def known(self, partition: int, *, same_zone: bool) -> list[int]:
         """Members that have a copy and stay, in the owner's zone or outside of it."""
@@ -64,8 +73,9 @@ class _Room(Generic[P]):
         old_owners = [m for m in self.given.claims[partition] if self.given.members[m].stays]
         copies = old_owners + sorted(standbys, key=lambda m: (standbys[m], m))
         busy = (owner, self.learner.get(partition))
+        zone = self.given.members[owner].zone
         return [
-            m for m in copies if m not in busy and (self.zones[m] == self.zones[owner]) == same_zone
+            m for m in copies if m not in busy and (self.given.members[m].zone == zone) == same_zone
         ]
 
     def filled(self, partition: int, kept: tuple[int, ...], wanted: int) -> tuple[int, ...]:
@@ -81,12 +91,12 @@ class _Room(Generic[P]):
     def _add_lightest(
         self, partition: int, chosen: list[int], wanted: int, *, same_zone: bool
     ) -> None:
+        owner, rows = self.owner[partition], self.given.members
+        beyond = self.inside if same_zone else self.outside
         while len(chosen) < wanted:
-            owner = self.owner[partition]
-            cost = self.load.copy()
-            cost[(self.zone == self.zone[owner]) != same_zone] = np.inf
+            cost = self.load + beyond[rows[owner].zone]
             for m in chosen:
-                cost[self.zone == self.zone[m]] += _USED_ZONE
+                cost += self.used[rows[m].zone]
             cost[[owner, self.learner.get(partition, owner), *chosen]] = np.inf
             lightest = int(cost.argmin())
             if cost[lightest] == np.inf:

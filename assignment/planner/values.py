@@ -23,6 +23,8 @@ class Ordered(Protocol):
 P = TypeVar("P", bound=Ordered)
 # Generic classes have no slots: with them Python 3.11 cannot make a MemberView[str](...).
 
+TOLERANCE_MAX = 10.0  # eleven times one's share: beyond, nothing is balanced at all
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnerSettings:
@@ -38,10 +40,11 @@ class LearnerSettings:
     tolerance: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("standby_replicas", "learners_max", "acceptable_lag_records", "tolerance"):
-            value = getattr(self, name)
-            if not 0 <= value < math.inf:
-                raise InvalidInput(f"{name} {value!r} is not a number from 0")
+        for name in ("standby_replicas", "learners_max", "acceptable_lag_records"):
+            if getattr(self, name) < 0:
+                raise InvalidInput(f"{name} {getattr(self, name)} is below 0")
+        if not 0 <= self.tolerance <= TOLERANCE_MAX:
+            raise InvalidInput(f"tolerance {self.tolerance} is not within 0 and {TOLERANCE_MAX}")
 
 
 @dataclass(frozen=True, slots=True)
