@@ -4,11 +4,12 @@ Knows nothing of Redis, HTTP, Django or clocks. Times are whole milliseconds of 
 clock (`*_ms`).
 """
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from assignment.errors import InvalidInput
 
@@ -96,6 +97,7 @@ class GroupSettings:
     stream: str
     partitions: int
     strategy: str = "sticky"
+    strategy_parameters: Mapping[str, Any] = field(default_factory=dict)  # of that strategy
     lease_ms: int = 10_000
     renew_ms: int = 3_333
     heartbeat_ms: int = 3_000
@@ -137,6 +139,18 @@ class GroupSettings:
                 f"dead_letters {self.dead_letters!r} is not one of {DEAD_LETTER_POLICIES}"
             )
         self._check_copies()
+        self._check_parameters()
+
+    def _check_parameters(self) -> None:
+        """Their form only; what they mean is the strategy's to say."""
+        if not isinstance(self.strategy_parameters, Mapping):
+            raise InvalidInput(f"strategy_parameters {self.strategy_parameters!r} is no object")
+        try:
+            size = len(json.dumps(self.strategy_parameters, allow_nan=False))
+        except (TypeError, ValueError) as error:
+            raise InvalidInput(f"strategy_parameters cannot be written: {error}") from error
+        if size > PARAMETERS_MAX:
+            raise InvalidInput(f"strategy_parameters has {size} characters, above {PARAMETERS_MAX}")
 
     def _check_copies(self) -> None:
         for name in ("stateful", "learn_partial_rebalance"):
@@ -161,6 +175,7 @@ TIMINGS = (
     "grace_ms",
     "consumer_stall_ms",
 )
+PARAMETERS_MAX = 65_536  # characters: they ride in the settings that every agent is told
 TIMING_MIN_MS = 50
 TIMING_MAX_MS = 3_600_000
 DEAD_LETTER_POLICIES = ("keep", "halt")

@@ -271,6 +271,7 @@ class Sample(models.Model):
 class RequestState(models.TextChoices):
     PENDING = "pending"
     DONE = "done"
+    REFUSED = "refused"  # its strategy did not fit the group when its turn came; see the audit
 
 
 class RebalanceRequest(models.Model):
@@ -281,6 +282,7 @@ class RebalanceRequest(models.Model):
     actor = models.CharField(max_length=150)
     reason = models.CharField(max_length=500, blank=True)
     strategy = models.CharField(max_length=50)
+    parameters = models.JSONField(default=dict)  # of that strategy
     state = models.CharField(max_length=10, choices=RequestState, default=RequestState.PENDING)
     rebalance = models.ForeignKey(Rebalance, on_delete=models.SET_NULL, null=True, blank=True)
 

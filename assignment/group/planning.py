@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from assignment import planner, strategies
 from assignment.group.learners import view_of
@@ -9,6 +10,7 @@ from assignment.group.reading import able_members, settings_of, unable, waiting_
 from assignment.group.record import Change, change_of
 from assignment.scripts import GroupRead
 from assignment.strategies import StrategyInput
+from assignment.strategies.weighted_sticky import with_measured
 from assignment.types import TargetRow
 
 PLANNER = "planner"  # in the place of a strategy's name: a stateful group has none to choose
@@ -32,27 +34,40 @@ class Nothing:
     reason: str
 
 
-def next_target(view: GroupRead) -> Target | Nothing:
+def next_target(
+    view: GroupRead, strategy: str = "", parameters: Mapping[str, Any] | None = None
+) -> Target | Nothing:
     """The target for the view's group_epoch. To be asked of a plan's view.
 
-    Without any able member the rows are empty and every partition is unowned: a result, no error.
+    `strategy` with its parameters: this once, instead of the group's own. Without any able member
+    the rows are empty and every partition is unowned: a result, no error. InvalidInput when the
+    strategy does not fit the group as it is.
     """
     meta = view.meta
     if meta.group_epoch <= meta.target_epoch:
         return Nothing(f"nothing changed since epoch {meta.target_epoch}")
     if awaited := waiting_for(view):
         return Nothing(f"waiting for complete reports of {', '.join(awaited)}")
-    return target_of(view, settings_of(view).strategy)
+    return target_of(view, strategy, parameters)
 
 
-def target_of(view: GroupRead, strategy: str) -> Target:
+def target_of(
+    view: GroupRead, strategy: str = "", parameters: Mapping[str, Any] | None = None
+) -> Target:
     """The target that a strategy would give now, due or not: also the preview of a rebalance.
 
+    Without parameters the group's own strategy has the group's own. Raises InvalidInput.
     A stateful group has none to choose: its target is the planner's (learners.md).
     """
-    stateful, barred = settings_of(view).stateful, unable(view)
-    rows, waiting = _by_planner(view, barred) if stateful else _by_strategy(view, strategy, barred)
-    change = change_of(view, PLANNER if stateful else strategy, rows, barred)
+    settings, barred = settings_of(view), unable(view)
+    if settings.stateful:
+        name, (rows, waiting) = PLANNER, _by_planner(view, barred)
+    else:
+        name, waiting = strategy or settings.strategy, 0
+        if parameters is None:
+            parameters = settings.strategy_parameters if name == settings.strategy else {}
+        rows = _by_strategy(view, name, parameters, barred)
+    change = change_of(view, name, rows, barred)
     return Target(
         coordinator_epoch=view.meta.coordinator_epoch,
         mode_epoch=view.meta.mode_epoch,
@@ -63,18 +78,24 @@ def target_of(view: GroupRead, strategy: str) -> Target:
 
 
 def _by_strategy(
-    view: GroupRead, strategy: str, barred: Mapping[str, str]
-) -> tuple[dict[str, TargetRow], int]:
+    view: GroupRead, strategy: str, parameters: Mapping[str, Any], barred: Mapping[str, str]
+) -> dict[str, TargetRow]:
     settings, members = settings_of(view), able_members(view, barred)
     topics = {settings.stream: settings.partitions}
-    assigned = strategies.get(strategy)(StrategyInput(members=members, topics=topics))
-    rows = {
+    run = strategies.get(strategy, with_measured(parameters, _measured(view)))
+    assigned = run(StrategyInput(members=members, topics=topics))
+    return {
         member: TargetRow(
             target_epoch=view.meta.group_epoch, active=frozenset(assigned.get(member, ()))
         )
         for member in sorted(view.members)
     }
-    return rows, 0
+
+
+def _measured(view: GroupRead) -> list[float]:
+    """[partitions] events so far: what each partition weighs as far as the group has counted."""
+    applied = (view.applied.get(p) for p in settings_of(view).all_partitions())
+    return [float(a.total) if a else 0.0 for a in applied]
 
 
 def _by_planner(view: GroupRead, barred: Mapping[str, str]) -> tuple[dict[str, TargetRow], int]:

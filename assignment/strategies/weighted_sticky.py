@@ -22,6 +22,7 @@ from assignment.strategies.weighted_exact import best, is_small
 from assignment.strategies.weighted_search import improved
 
 DEFAULT_WEIGHT = 1.0
+MEASURED = "measured"  # in the place of weights: what the group has counted, see `with_measured`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,21 +39,37 @@ class Parameters:
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Self:
-        """`weights` is an object of partitions, or a list."""
+        """`weights` is an object of partitions, a list, or MEASURED: all alike until measured."""
         only(values, ("weights", "default_weight", "moves_max"))
         given, most = values.get("weights", {}), values.get("moves_max")
         is_list = isinstance(given, list | tuple)
         return cls(
-            weights={} if is_list else _weights(given),
+            weights={} if is_list or given == MEASURED else _weights(given),
             listed=tuple(weight("weight", v) for v in given) if is_list else (),
             default_weight=weight("default_weight", values.get("default_weight", DEFAULT_WEIGHT)),
             moves_max=None if most is None else whole("moves_max", most, 1, NUMBER_MAX),
         )
 
 
+def with_measured(parameters: Mapping[str, Any], weights: Sequence[float]) -> Mapping[str, Any]:
+    """The parameters with these weights, from partition 0, where they ask for measured ones.
+
+    Also inside `inner_parameters`. A partition that did nothing yet weighs as the lightest that did
+    something: nothing is known of it.
+    """
+    if "inner_parameters" in parameters:
+        inner = parameters["inner_parameters"]
+        if isinstance(inner, Mapping):
+            return {**parameters, "inner_parameters": with_measured(inner, weights)}
+    if parameters.get("weights") != MEASURED:
+        return parameters
+    least = min((w for w in weights if w > 0), default=DEFAULT_WEIGHT)
+    return {**parameters, "weights": [max(w, least) for w in weights]}
+
+
 def _weights(value: Any) -> dict[Span, float]:
     if not isinstance(value, Mapping):
-        raise InvalidInput(f"weights is {value!r}, neither an object nor a list")
+        raise InvalidInput(f"weights is {value!r}, not an object, a list or {MEASURED!r}")
     return {span("weights", key): weight(f"weight of {key}", v) for key, v in value.items()}
 
 

@@ -19,6 +19,7 @@ from dashboard.models import AuditSource, Group, HistoryGap, PartitionMirror
 DECIDING = {
     "stateful": "stateful",
     "strategy": "strategy",
+    "strategy_parameters": "strategy",
     "standby_replicas": "standbys",
     "learners_max": "learners",
 }

@@ -11,6 +11,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from assignment.errors import InvalidInput
+from dashboard import strict_json
 
 REFUSED = 2  # exit code
 
@@ -46,22 +47,4 @@ def read_json(path: str) -> Any:
                 content = file.read()
     except OSError as error:
         raise InvalidInput(f"{path!r} cannot be read: {error.strerror}") from error
-    try:
-        return json.loads(content, object_pairs_hook=_object, parse_constant=_no_number)
-    except InvalidInput:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"{path!r} is not JSON: {error}") from error
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in found:
-            raise InvalidInput(f"{name!r} is there twice in one object")
-        found[name] = value
-    return found
-
-
-def _no_number(name: str) -> Any:
-    raise InvalidInput(f"{name} is not a number")
+    return strict_json.read(repr(path), content)

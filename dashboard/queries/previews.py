@@ -1,6 +1,8 @@
 """What a rebalance would do now, per strategy: the core's own answer, computed on the live view."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from assignment import strategies
 from assignment.errors import InvalidInput
@@ -51,14 +53,17 @@ class Previews:
     every: list[Preview]
 
 
-def of_group(name: str) -> Previews:
-    """The recommended one first, those that cannot be used last. Raises StoreUnavailable, and
-    InvalidInput when the group cannot be read.
+def of_group(
+    name: str, strategy: str = "", parameters: Mapping[str, Any] | None = None
+) -> Previews:
+    """The recommended one first, those that cannot be used last. `strategy` is shown with these
+    parameters, the group's own with the group's own. Raises StoreUnavailable, and InvalidInput when
+    the group cannot be read.
     """
     view = live_groups.read(name, Purpose.LOOK)
     stateful = settings_of(view).stateful
     names = (PLANNER,) if stateful else strategies.NAMES
-    found = [_of_strategy(view, strategy) for strategy in names]
+    found = [_of_strategy(view, n, parameters if n == strategy else None) for n in names]
     best = min(found, key=_order)
     return Previews(
         group_epoch=view.meta.group_epoch,
@@ -67,9 +72,11 @@ def of_group(name: str) -> Previews:
     )
 
 
-def _of_strategy(view: GroupRead, strategy: str) -> Preview:
+def _of_strategy(
+    view: GroupRead, strategy: str, parameters: Mapping[str, Any] | None = None
+) -> Preview:
     try:
-        return Preview(strategy=strategy, change=target_of(view, strategy).change)
+        return Preview(strategy=strategy, change=target_of(view, strategy, parameters).change)
     except InvalidInput as error:
         return Preview(strategy=strategy, change=None, problem=str(error))
 

@@ -246,7 +246,7 @@ def test_weights_become_whole_numbers(weights: list[float], units: list[int]) ->
         ({"weights": {"x": 1}}, "weights: 'x' is not a partition"),
         ({"weights": [1, True]}, "weight is True, not a number"),
         ({"weights": [float("nan")]}, "weight nan is not within"),
-        ({"weights": 3}, "weights is 3, neither an object nor a list"),
+        ({"weights": 3}, "weights is 3, not an object, a list or 'measured'"),
         ({"default_weight": float("inf")}, "default_weight inf is not within"),
         ({"moves_max": 0}, "moves_max 0 is not within"),
         ({"moves_max": 1.5}, "moves_max is 1.5, not a whole number"),

@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from assignment import strategies
 from assignment.errors import EvenkeelError
-from dashboard import groups
+from dashboard import groups, parameters
 from dashboard.models import AuditSource
 
 
@@ -20,6 +20,7 @@ class Command(BaseCommand):
         parser.add_argument("--stream", required=True)
         parser.add_argument("--partitions", required=True, type=int)
         parser.add_argument("--strategy", default="sticky", help=", ".join(strategies.NAMES))
+        parser.add_argument("--strategy-parameters", default="", help="a JSON object")
 
     def handle(self, *args: Any, **options: Any) -> None:
         actor = getpass.getuser()
@@ -29,6 +30,7 @@ class Command(BaseCommand):
                 stream=options["stream"],
                 partitions=options["partitions"],
                 strategy=options["strategy"],
+                strategy_parameters=parameters.parse(options["strategy_parameters"]),
                 actor=actor,
                 source=AuditSource.COMMAND,
             )
