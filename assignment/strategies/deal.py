@@ -37,7 +37,9 @@ def deal(loads: Counts, free: int) -> Owners:
             turns = min(turns, int(levels[index + 1] - level))
         stretches.append(np.tile(taking, turns)[:left])
         left -= turns * len(taking)
-    return np.concatenate(stretches) if stretches else np.empty(0, dtype=np.int32)
+    if len(stretches) == 1:
+        return stretches[0]  # as it is: a copy of all partitions is not free
+    return np.concatenate([np.empty(0, dtype=np.int32), *stretches])
 
 
 def fill(loads: Counts, units: int) -> Counts:

@@ -5,8 +5,10 @@ pool. So this is a flow from pools to members, not over partitions: `levels` mak
 `exchange` proves that nothing better is left, and only then partitions are named.
 """
 
+from collections.abc import Iterator
+from itertools import pairwise
+
 import numpy as np
-import numpy.typing as npt
 
 from assignment.errors import InvalidInput
 from assignment.strategies.deal import fill
@@ -18,22 +20,15 @@ from assignment.strategies.trim import stable_order, surplus
 
 def owners(previous: Owners, starts: Vector, subscribed: Mask) -> Owners:
     """[P] as `sticky.owners_of`, of which this is the general case."""
-    pool_of_topic, readers = _pools(subscribed)
-    pool_of = np.repeat(pool_of_topic, np.diff(starts))
-    read: Mask = np.any(readers, axis=1)
-    pool_of[~read[pool_of]] = NOBODY
-    cell = np.where(previous == NOBODY, NOBODY, pool_of * readers.shape[1] + previous)
-    kept = _counts(cell, readers)
-    sizes = np.bincount(pool_of + 1, minlength=len(readers) + 1)[1:]
+    pool_of, readers = _pools(subscribed)
+    kept = _kept(previous, starts, pool_of, readers)
+    sizes = np.zeros(len(readers), dtype=np.int64)
+    np.add.at(sizes, pool_of, np.diff(starts))
+    sizes[~np.any(readers, axis=1)] = 0
     state = Flow.of(_filled(kept, readers, sizes), kept, readers)
     level(state)
     exchange(state)
-    result = previous.copy()
-    result[surplus(cell, np.maximum(kept - state.flow, 0).ravel(), starts)] = NOBODY
-    free = np.flatnonzero((result == NOBODY) & (pool_of != NOBODY))
-    by_pool = free[stable_order(pool_of[free], len(readers))]
-    result[by_pool] = _dealt(np.maximum(state.flow - kept, 0))
-    return result
+    return _placed(previous, starts, pool_of, state)
 
 
 def _pools(subscribed: Mask) -> tuple[Vector, Mask]:
@@ -45,13 +40,22 @@ def _pools(subscribed: Mask) -> tuple[Vector, Mask]:
     return pool_of, subscribed[first]
 
 
-def _counts(cell: npt.NDArray[np.int64], readers: Mask) -> Matrix:
+def _kept(previous: Owners, starts: Vector, pool_of: Vector, readers: Mask) -> Matrix:
     """[C, N] partitions held. InvalidInput names a member that does not read what it holds."""
-    held = np.bincount(cell + 1, minlength=readers.size + 1)[1:].reshape(readers.shape)
-    wrong = np.argwhere((held > 0) & ~readers)
+    members = readers.shape[1]
+    kept = np.zeros(readers.shape, dtype=np.int64)
+    for pool, own in zip(pool_of.tolist(), _topics(previous, starts), strict=True):
+        kept[pool] += np.bincount(own + 1, minlength=members + 1)[1:]
+    wrong = np.argwhere((kept > 0) & ~readers)
     if len(wrong):
         raise InvalidInput(f"member {wrong[0][1]} holds partitions that it does not read")
-    return held
+    return kept
+
+
+def _topics(owners: Owners, starts: Vector) -> Iterator[Owners]:
+    """The part of each topic: views, not copies."""
+    bounds = starts.tolist()
+    return (owners[start:end] for start, end in pairwise(bounds))
 
 
 def _filled(kept: Matrix, readers: Mask, sizes: Vector) -> Matrix:
@@ -71,9 +75,21 @@ def _filled(kept: Matrix, readers: Mask, sizes: Vector) -> Matrix:
     return flow
 
 
-def _dealt(missing: Matrix) -> Owners:
-    """Members for the free partitions, pool by pool; in a pool in turn."""
-    return np.concatenate([_in_turn(counts) for counts in missing])
+def _placed(previous: Owners, starts: Vector, pool_of: Vector, state: Flow) -> Owners:
+    """Partitions for the flow: givers lose their highest, takers in turn get what is free."""
+    result = previous.copy()
+    excess = np.maximum(state.kept - state.flow, 0)
+    if excess.any():
+        first = (pool_of * excess.shape[1]).astype(np.int32)  # more cells would not fit in memory
+        cell = np.repeat(first, np.diff(starts)) + previous
+        cell[previous == NOBODY] = NOBODY
+        result[surplus(cell, excess.ravel(), starts)] = NOBODY
+    takers = [_in_turn(counts) for counts in np.maximum(state.flow - state.kept, 0)]
+    for pool, own in zip(pool_of.tolist(), _topics(result, starts), strict=True):
+        free = np.flatnonzero(own == NOBODY)
+        own[free[: len(takers[pool])]] = takers[pool][: len(free)]
+        takers[pool] = takers[pool][len(free) :]
+    return result
 
 
 def _in_turn(counts: Vector) -> Owners:

@@ -8,11 +8,12 @@ import numpy.typing as npt
 
 from assignment.errors import InvalidInput
 from assignment.strategies import flow
-from assignment.strategies.deal import deal, quotas
+from assignment.strategies.deal import Counts, deal, quotas
 from assignment.strategies.dense import NOBODY, Dense, Owners
 from assignment.strategies.given import Assigned, StrategyInput
 from assignment.strategies.trim import surplus
 
+_PIECE = 2**17  # partitions
 Starts = npt.NDArray[np.int64]
 
 
@@ -50,10 +51,19 @@ def _even(previous: Owners, starts: Starts, members: int) -> Owners:
     """Everybody reads everything: quotas, trim, deal. O(P + N log N) time, a few arrays of P."""
     if previous.max(initial=NOBODY) == NOBODY:
         return deal(np.zeros(members, dtype=np.int64), len(previous))
-    loads = np.bincount(previous + 1, minlength=members + 1)[1:]
+    loads = _loads(previous, members)
     quota = quotas(loads, len(previous))
     result = previous.copy()
     result[surplus(previous, np.maximum(loads - quota, 0), starts)] = NOBODY
     free = np.flatnonzero(result == NOBODY)
     result[free] = deal(np.minimum(loads, quota), len(free))
     return result
+
+
+def _loads(previous: Owners, members: int) -> Counts:
+    """[N] partitions of each, counted in pieces: whole, the copies would outgrow the cache."""
+    loads = np.zeros(members + 1, dtype=np.int64)
+    step = max(_PIECE, members)
+    for start in range(0, len(previous), step):
+        loads += np.bincount(previous[start : start + step] + 1, minlength=members + 1)
+    return loads[1:]
