@@ -105,11 +105,15 @@ class Copies:
         return self._copies[partition]
 
     def _want_one(self, standing: Standing, role: Role) -> None:
+        if standing.stateless and self._wanted.stateful:
+            standing.hand_over()
         is_new = standing.role is None
         standing.learner = role is Role.LEARNER or (role is Role.OWNER and standing.learner)
         standing.role, standing.claim, standing.held = role, None, False
         standing.unwanted_since_ms = None
-        if is_new:
+        if not self._wanted.stateful:
+            standing.lack_nothing()
+        elif is_new:
             self._enqueue(standing)
 
     def _hold(self, standing: Standing) -> None:

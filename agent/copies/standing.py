@@ -25,6 +25,7 @@ class Standing:
     learner: bool = False  # also while it is given to this member and another holds it still
     claim: Claim | None = None  # acquired: to be brought to the committed offset before all others
     held: bool = False  # its file is the consumer's
+    stateless: bool = False  # there is nothing to restore: no file
     place: Place | None = None
     have: int = 0
     end: int = -1
@@ -42,17 +43,22 @@ class Standing:
 
     @property
     def is_needed(self) -> bool:
-        return self.claim is not None or self.role is not None
+        return self.claim is not None or (self.role is not None and not self.stateless)
 
     @property
     def is_tailed(self) -> bool:
         """At the committed offset, waiting for what comes."""
         idle = not (self.queued or self.running)
-        return idle and self.role is not None and self.claim is None and self.place is not None
+        return idle and self.is_needed and self.claim is None and self.place is not None
 
     @property
     def lag(self) -> int:
         return max(0, self.end - self.have) if self.end >= 0 else -1
+
+    def lack_nothing(self) -> None:
+        self.stateless = self.caught_up = True
+        self.have = self.end = 0
+        self.place = None
 
     # --- what became of it
 
@@ -96,8 +102,8 @@ class Standing:
         self.place = None
 
     def hand_over(self) -> None:
-        """To the consumer, which writes the file from now on."""
-        self.role, self.claim, self.learner = None, None, False
+        """To the consumer, which writes the file from now on, or to nobody."""
+        self.role, self.claim, self.learner, self.stateless = None, None, False, False
         self.have, self.end = 0, -1
         self.fall_behind()
         self.failures, self.retry_ms, self.why = 0, None, ""

@@ -17,22 +17,24 @@ class Wanted:
 
     copies: Mapping[Partition, Role] = field(default_factory=dict)
     held: frozenset[Partition] = frozenset()
+    stateful: bool = True  # False: the consumer keeps no state here, so a learner lacks nothing
     acceptable_lag_records: int = 0
     eager: bool = True  # call for a rebalance for each ready learner (learners.md L12)
 
 
 def wanted_copies(member: MemberState) -> Wanted:
-    """None of a group or a consumer without state, and none of a member that goes."""
+    """None of a group without state, and none of a member that goes."""
     settings, target = member.settings, member.target
     held = frozenset(member.held)
     copies: dict[Partition, Role] = {}
-    if settings.stateful and member.stateful and target is not None and not member.leaving:
+    if settings.stateful and target is not None and not member.leaving:
         copies = dict.fromkeys(target.standby - held, Role.STANDBY)
         copies |= dict.fromkeys(target.learning - held, Role.LEARNER)
         copies |= dict.fromkeys(member.waiting, Role.OWNER)
     return Wanted(
         copies=copies,
         held=held,
+        stateful=member.stateful,
         acceptable_lag_records=settings.acceptable_lag_records,
         eager=settings.learn_partial_rebalance,
     )

@@ -293,6 +293,22 @@ def test_with_an_acceptable_lag_a_learner_is_ready_before_the_end(
     assert len([lag for lag, _ in seen if 0 < lag <= 100]) == 10
 
 
+def test_a_consumer_without_state_is_a_ready_learner_without_a_file(scene: Scene) -> None:
+    scene.own(P0)
+    scene.commit()
+    copies = scene.copies()
+    copies.want(wanted(LEARNER, stateful=False))
+    report = copies.reports()[P0]
+    assert (report.ready, report.lag, report.percent) == (True, 0, 100.0)
+    copies.want(wanted(OWNER, stateful=False))
+    assert copies.reports()[P0].ready
+    copies.want(Wanted())
+    assert not scene.file() and not scene.store.asked["read_changelog"]
+    copies.want(wanted(LEARNER, stateful=False))
+    copies.want(wanted(LEARNER))
+    assert caught_up(copies).ready and scene.file()
+
+
 # --- handover -------------------------------------------------------------------------------------
 
 
