@@ -7,12 +7,13 @@ from assignment.group import claims
 from assignment.scripts import GroupRead, Purpose
 from assignment.types import Drain, Partition
 from dashboard.live import groups as live_groups
-from dashboard.models import Group, ScaleDown, ScaleDownState
+from dashboard.models import Group, Rebalance, ScaleDown, ScaleDownState
 from dashboard.queries.pages import Page, page_of
-from dashboard.queries.rebalances import CSV_MAX
+from dashboard.queries.rebalances import CSV_MAX, PACKED
 
 PAGE = 50
 PARTITIONS_SHOWN = 200  # of one leaving member
+ROUNDS_SHOWN = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +89,14 @@ def page(group: Group, before: int | None = None, size: int = PAGE) -> Page[Scal
 def every(group: Group) -> Iterator[ScaleDown]:
     """For a file; newest first."""
     return group.scale_downs.order_by("-id")[:CSV_MAX].iterator(chunk_size=500)
+
+
+def rounds(row: ScaleDown) -> list[Rebalance]:
+    """The group's rebalances since it was asked, until it ended; the newest ROUNDS_SHOWN first."""
+    found = Rebalance.objects.filter(group=row.group_id, at_ms__gte=row.asked_at_ms)
+    if row.ended_at_ms is not None:
+        found = found.filter(at_ms__lte=row.ended_at_ms)
+    return list(found.defer(*PACKED).order_by("-target_epoch")[:ROUNDS_SHOWN])
 
 
 def progress(row: ScaleDown) -> Progress:

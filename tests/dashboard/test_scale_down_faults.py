@@ -6,15 +6,11 @@ import pytest
 from django.db import IntegrityError, transaction
 
 from assignment.scripts import Purpose
-from dashboard import coordinator, scale_down
+from dashboard import coordinator, groups, scale_down
 from dashboard.coordinator import draining
 from dashboard.live import StoreUnavailable
 from dashboard.live import groups as live_groups
-from dashboard.models import (
-    AuditEntry,
-    Rebalance,
-    ScaleDown,
-)
+from dashboard.models import AuditEntry, AuditSource, Rebalance, ScaleDown
 from tests.dashboard.scaling import BY_ANN, Scene, epoch, start, told
 
 pytestmark = pytest.mark.django_db
@@ -179,3 +175,15 @@ def test_after_a_wiped_redis_everybody_is_told_again(scene: Scene, store: Any) -
         agent.join()
     coordinator.tick()
     assert (told(scene), scene.outcomes()) == ({"S2": "leaving"}, {"S2": ""})
+
+
+def test_a_group_that_stops_being_stateful_lets_the_leaving_go(scene: Scene) -> None:
+    start(scene, members=["S2"])
+    scene.round()
+    changes = {"stateful": False}
+    groups.change_settings(scene.group, changes, actor="ann", source=AuditSource.PAGE)
+    scene.round()
+    assert scene.agents["S2"].ended, "nothing is learned there: others have it at once"
+    scene.round()
+    assert (scene.scale_down().state, scene.outcomes()) == ("done", {"S2": "clean"})
+    assert sorted(map(len, scene.owned.values())) == [2, 3]

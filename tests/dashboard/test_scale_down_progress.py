@@ -67,3 +67,16 @@ def test_lists_of_scale_downs(scene: Scene) -> None:
     assert [row.state for row in scale_downs.every(scene.group)] == [
         ScaleDownState.RUNNING, ScaleDownState.CANCELLED,
     ]  # fmt: skip
+
+
+def test_the_rounds_of_a_scale_down(scene: Scene) -> None:
+    row = start(scene, members=["S2"])
+    assert scale_downs.rounds(row) == []
+    scene.round()
+    for agent in scene.here:
+        agent.catch_up()
+    scene.round()
+    scene.join("S5")
+    scene.round()
+    row.refresh_from_db()
+    assert [round.cause for round in scale_downs.rounds(row)] == ["ready", "scale-down"]

@@ -21,6 +21,12 @@ class Command(BaseCommand):
         parser.add_argument("--partitions", required=True, type=int)
         parser.add_argument("--strategy", default="sticky", help=", ".join(strategies.NAMES))
         parser.add_argument("--strategy-parameters", default="", help="a JSON object")
+        parser.add_argument(
+            "--stateful", action="store_true", help="state is learned before a partition moves"
+        )
+        parser.add_argument(
+            "--standby-replicas", type=int, default=0, help="kept copies of each partition's state"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         actor = getpass.getuser()
@@ -31,6 +37,8 @@ class Command(BaseCommand):
                 partitions=options["partitions"],
                 strategy=options["strategy"],
                 strategy_parameters=parameters.parse(options["strategy_parameters"]),
+                stateful=options["stateful"],
+                standby_replicas=options["standby_replicas"],
                 actor=actor,
                 source=AuditSource.COMMAND,
             )
