@@ -28,6 +28,7 @@ from assignment.wire import (
 )
 
 JOIN_RETRY_MS = (500, 5_000)  # doubled from one to the other
+PROGRESS_MS = 1_000  # people watch a learner: told so often until it is ready
 
 
 class Post(Protocol):
@@ -87,7 +88,9 @@ class Conversation:
         if now_ms < self.next_beat_ms and facts == self._said:
             return
         self._said = facts
-        self.next_beat_ms = now_ms + state.settings.heartbeat_ms
+        learns = any(c.role is Role.LEARNER and not c.ready for c in copies.values())
+        pause_ms = state.settings.heartbeat_ms
+        self.next_beat_ms = now_ms + (min(pause_ms, PROGRESS_MS) if learns else pause_ms)
         self.sequence += 1
         report = self.reporter.next(owned)
         beat = Heartbeat(

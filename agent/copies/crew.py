@@ -25,7 +25,8 @@ KEEP_UNWANTED_MS = 600_000  # a member that is given a partition again within th
 WATCH_MS = 1_000  # a copy that caught up while the watcher waits is watched after this at last
 GATHER_MS = 50  # commits that come one after the other are read together
 CHECK_EVERY_MS = 5_000  # whether a Redis that lost writes committed other things than the copies
-CLOSE_S = 2.0
+OPEN_MAX = 256  # files at once, two each for LMDB; of more copies each is open for its turns
+CLOSE_S = 0.5  # for each thread; what is left half done is found and thrown away
 
 Deliver = Callable[[RestoreResult | CopyNews | BaseException], None]
 
@@ -229,12 +230,13 @@ class Copies:
                 self._call()
                 self._tell(standing)
             claim = standing.claim
-            if claim is None or standing.work.serves != claim:
-                return []
-            standing.hand_over()
-            standing.held = True
-        standing.work.rest()
-        return [RestoreResult(claim)]
+            handed_over = claim is not None and standing.work.serves == claim
+            if handed_over:
+                standing.hand_over()
+                standing.held = True
+        if handed_over or len(self._copies) > OPEN_MAX:
+            standing.work.rest()
+        return [RestoreResult(claim)] if claim and handed_over else []
 
     def _tell(self, standing: Standing) -> None:
         if standing.role is not None:

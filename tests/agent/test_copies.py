@@ -590,6 +590,19 @@ def test_large_ones_do_not_keep_small_ones_waiting(scene: Scene, monkeypatch: An
     assert set(order[-3:]) == set(large)
 
 
+def test_of_very_many_copies_few_files_are_open_at_once(scene: Scene, monkeypatch: Any) -> None:
+    monkeypatch.setattr(crew, "OPEN_MAX", 4)
+    scene.own(*MANY)
+    copies = scene.copies()
+    copies.want(wanted(STANDBY, *MANY))
+    for partition in MANY:
+        caught_up(copies, partition)
+    until(lambda: not any(s.work._state for s in copies._copies.values()), "closed")
+    last = scene.commit(MANY[5])
+    standing_of = copies._copies[MANY[5]]
+    until(lambda: standing_of.place and standing_of.place.offset == last, "tailed all the same")
+
+
 def test_unwanted_copies_are_kept_for_a_while_and_then_removed(scene: Scene) -> None:
     scene.own(P0)
     scene.commit(a=1)
