@@ -1,5 +1,7 @@
 """What must hold after every round, whatever the view; asked by the properties of the planner."""
 
+from collections.abc import Iterator
+
 from assignment.planner import Assignment, GroupView, MemberView
 
 Members = dict[str, MemberView[str]]
@@ -106,3 +108,12 @@ def _check_standbys(
         if len(chosen) < wanted:
             missing[partition] = wanted - len(chosen)
     assert assignment.missing_standbys == missing
+
+
+def splits(total: int, members: int) -> Iterator[tuple[int, ...]]:
+    """All ways to give `total` partitions to so many members."""
+    if members == 1:
+        yield (total,)
+        return
+    for first in range(total + 1):
+        yield from ((first, *rest) for rest in splits(total - first, members - 1))

@@ -1,6 +1,5 @@
 """Even shares by capacity, against all possible splits."""
 
-from collections.abc import Iterator
 from itertools import combinations
 
 import pytest
@@ -10,16 +9,9 @@ from hypothesis import strategies as st
 from assignment.metrics import max_minus_min
 from assignment.planner.indexed import whole_weights
 from assignment.planner.loads import even_shares, is_even
+from tests.assignment.planner_checks import splits
 
 some_weights = st.lists(st.integers(1, 6), min_size=1, max_size=4)
-
-
-def splits(total: int, members: int) -> Iterator[tuple[int, ...]]:
-    if members == 1:
-        yield (total,)
-        return
-    for first in range(total + 1):
-        yield from ((first, *rest) for rest in splits(total - first, members - 1))
 
 
 @over(st.integers(0, 9), some_weights)

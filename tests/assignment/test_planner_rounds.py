@@ -17,7 +17,9 @@ from assignment.planner import (
     MemberView,
     plan,
 )
-from tests.assignment.planner_checks import check, owners
+from assignment.planner.indexed import whole_weights
+from assignment.planner.loads import is_even
+from tests.assignment.planner_checks import check, owners, splits
 from tests.assignment.rounds import Group, live
 
 NAMES = "123456789abc"
@@ -191,23 +193,37 @@ def check_at_rest(group: Group) -> None:
         assert actor.standby == set(last.members[member_id].standby)
 
 
-@over(groups(), st.sets(st.integers(0, 5)), st.randoms(use_true_random=False))
-def test_balance_is_reached_with_the_fewest_moves(
-    group: Group, leaving: set[int], random: Random
-) -> None:
-    """Whoever is ready first. With equal capacities, so that the least number is known."""
-    for member_id in group.actors:
-        group.change(member_id, capacity=1.0, leaving=int(member_id[1:]) in leaving)
-    owned = {m: len(actor.owned) for m, actor in group.actors.items()}
-    loads = [owned[m] for m, actor in group.actors.items() if actor.shown.stays]
-    if not loads:
-        return
+def play(group: Group, random: Random) -> None:
+    """Rounds without any trouble; whoever is ready first."""
     for _ in range(ROUNDS_MAX):
         group.plan()
         group.carry_out_all()
         learning = sorted(m for m, actor in group.actors.items() if actor.learning)
         if not learning:
-            break
+            return
         group.catch_up(random.choice(learning))
-    assert group.moves == sum(owned.values()) - most_kept(loads, len(group.partitions))
+
+
+@over(groups(), st.sets(st.integers(0, 5)), st.randoms(use_true_random=False))
+def test_balance_is_reached_with_the_fewest_moves(
+    group: Group, leaving: set[int], random: Random
+) -> None:
+    for member_id in group.actors:
+        group.change(member_id, capacity=1.0, leaving=int(member_id[1:]) in leaving)
+    owned = {m: len(actor.owned) for m, actor in group.actors.items()}
+    loads = [owned[m] for m, actor in group.actors.items() if actor.shown.stays]
+    if loads:
+        play(group, random)
+        assert group.moves == sum(owned.values()) - most_kept(loads, len(group.partitions))
+        assert plan(group.view()).balanced
+
+
+@over(groups(members_max=4), st.randoms(use_true_random=False))
+def test_balance_by_capacity_is_reached_with_the_fewest_moves(group: Group, random: Random) -> None:
+    loads = [len(actor.owned) for actor in group.actors.values()]
+    weights = whole_weights([actor.shown.capacity for actor in group.actors.values()])
+    even = [s for s in splits(len(group.partitions), len(loads)) if is_even(s, weights)]
+    play(group, random)
+    kept = max(sum(map(min, loads, split)) for split in even)
+    assert group.moves == sum(loads) - kept
     assert plan(group.view()).balanced
