@@ -16,7 +16,7 @@ from assignment.scripts import GroupRead
 from assignment.types import Drain
 from dashboard import audit
 from dashboard.coordinator.asking import want_rebalance
-from dashboard.coordinator.members import how_they_went
+from dashboard.coordinator.members import Went, how_they_went
 from dashboard.live import groups as live_groups
 from dashboard.models import (
     AtDeadline,
@@ -28,7 +28,7 @@ from dashboard.models import (
     ScaleDownState,
 )
 
-DIED = "died"
+CLEAN, FORCED, DIED, CANCELLED = "clean", "forced", "died", "cancelled"  # outcomes
 RETURN_WITHIN_MS = 86_400_000  # one that was lost while it left and comes back still has to leave
 
 log = logging.getLogger(__name__)
@@ -135,23 +135,23 @@ def _note_outcomes(row: ScaleDown, view: GroupRead) -> None:
     ends = how_they_went(row.group) if gone else {}
     quiet = view.now_ms < view.meta.quiet_until_ms
     for member in (m for m in gone if m in ends or not quiet):
-        entry = row.members[member]
-        at_ms, end = ends.get(member, (view.now_ms, MemberEnd.LOST))
-        entry["at_ms"] = max(at_ms, row.asked_at_ms)
-        entry["outcome"] = _outcome(entry, end)
-        if entry["outcome"] == "forced":
+        entry, went = row.members[member], ends.get(member, Went(view.now_ms, MemberEnd.LOST))
+        entry["at_ms"] = max(went.at_ms, row.asked_at_ms)
+        entry["outcome"] = _outcome(entry, went)
+        if entry["outcome"] == FORCED:
             MemberRecord.objects.filter(
-                group=row.group_id, member_id=member, end=MemberEnd.LEFT, left_at_ms=at_ms
+                group=row.group_id, member_id=member, end=went.end, left_at_ms=went.at_ms
             ).update(end=MemberEnd.FORCED)
     for member, entry in row.members.items():
         if member in view.members and entry["outcome"]:
             entry |= {"outcome": "", "at_ms": None}
 
 
-def _outcome(entry: Mapping[str, Any], end: MemberEnd) -> str:
-    if end == MemberEnd.LOST:
+def _outcome(entry: Mapping[str, Any], went: Went) -> str:
+    """Who was sent a SIGTERM meanwhile waited for no learner either (S4)."""
+    if went.end == MemberEnd.LOST:
         return DIED
-    return "forced" if entry["forced"] else "clean"
+    return FORCED if entry["forced"] or went.signalled else CLEAN
 
 
 def _keep_deadline(row: ScaleDown, now_ms: int) -> None:
@@ -172,7 +172,7 @@ def _keep_deadline(row: ScaleDown, now_ms: int) -> None:
 def cancel(row: ScaleDown, now_ms: int) -> None:
     """S7, not saved yet: whoever is still here stays."""
     for member in row.remaining():
-        row.members[member] |= {"outcome": "cancelled", "at_ms": now_ms}
+        row.members[member] |= {"outcome": CANCELLED, "at_ms": now_ms}
     row.state, row.ended_at_ms = ScaleDownState.CANCELLED, now_ms
 
 

@@ -42,6 +42,16 @@ def test_a_leaving_member_that_dies_is_not_waited_for(scene: Scene) -> None:
         assert set(numbers) <= set(scene.owned[member])
 
 
+def test_a_leaving_member_that_is_sent_a_signal_went_by_force(scene: Scene) -> None:
+    start(scene, members=["S2"])
+    scene.round()
+    agent = scene.agents.pop("S2")
+    agent.beat(leaving=True)
+    agent.leave()
+    coordinator.tick()
+    assert (scene.scale_down().state, scene.outcomes()) == ("done", {"S2": "forced"})
+
+
 def test_a_staying_member_that_dies_meanwhile(scene: Scene) -> None:
     """T9: S2 keeps what it has until S3 has learned it."""
     start(scene, members=["S2"])
