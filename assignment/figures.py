@@ -41,19 +41,19 @@ def of_assignment(
     nobody knows what the least is.
     """
     sizes = {member: len(own) for member, own in assigned.items()}
-    best = best_kept(given, before) if even_is_best else 0
+    best = best_kept(given, before) if even_is_best else None
     moved = Movement(counted=len(before), kept=_kept(assigned, before), kept_best=best)
     return Figures(
         sizes=sizes,
         moves=moved.moves,
-        least_moves=moved.counted - best if even_is_best else None,
-        avoidable_moves=moved.avoidable_moves if even_is_best else None,
+        least_moves=None if best is None else moved.counted - best,
+        avoidable_moves=moved.avoidable_moves,
         balance_degree=metrics.balance_degree(sizes.values()),
         max_minus_min=metrics.max_minus_min(sizes.values()),
         max_over_mean=metrics.max_over_mean(sizes.values()),
         score=metrics.score(sizes.values()),
         stickiness=moved.stickiness,
-        stickiness_best=moved.stickiness_best if even_is_best else None,
+        stickiness_best=moved.stickiness_best,
     )
 
 

@@ -147,7 +147,7 @@ class GroupSettings:
             raise InvalidInput(f"strategy_parameters {self.strategy_parameters!r} is no object")
         try:
             size = len(json.dumps(self.strategy_parameters, allow_nan=False))
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise InvalidInput(f"strategy_parameters cannot be written: {error}") from error
         if size > PARAMETERS_MAX:
             raise InvalidInput(f"strategy_parameters has {size} characters, above {PARAMETERS_MAX}")

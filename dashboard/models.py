@@ -112,7 +112,7 @@ class Rebalance(models.Model):
     partitions = models.PositiveIntegerField()
     kept = models.PositiveIntegerField()
     moved = models.PositiveIntegerField()
-    avoidable = models.PositiveIntegerField()
+    avoidable = models.PositiveIntegerField(null=True)  # None: nobody knows the least moves
     balance_degree = models.FloatField(null=True)
     max_minus_min = models.PositiveIntegerField(null=True)
     score = models.FloatField(null=True)

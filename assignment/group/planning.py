@@ -11,7 +11,7 @@ from assignment.group.record import Change, change_of
 from assignment.scripts import GroupRead
 from assignment.strategies import StrategyInput
 from assignment.strategies.weighted_sticky import with_measured
-from assignment.types import TargetRow
+from assignment.types import Member, TargetRow
 
 PLANNER = "planner"  # in the place of a strategy's name: a stateful group has none to choose
 
@@ -60,14 +60,17 @@ def target_of(
     A stateful group has none to choose: its target is the planner's (learners.md).
     """
     settings, barred = settings_of(view), unable(view)
+    name, waiting, even = PLANNER, 0, True
     if settings.stateful:
-        name, (rows, waiting) = PLANNER, _by_planner(view, barred)
+        rows, waiting = _by_planner(view, barred)
     else:
-        name, waiting = strategy or settings.strategy, 0
+        name = strategy or settings.strategy
         if parameters is None:
             parameters = settings.strategy_parameters if name == settings.strategy else {}
-        rows = _by_strategy(view, name, parameters, barred)
-    change = change_of(view, name, rows, barred)
+        members = able_members(view, barred)
+        rows = _by_strategy(view, name, parameters, members)
+        even = strategies.even_is_best(name, parameters, members)
+    change = change_of(view, name, rows, barred, even_is_best=even)
     return Target(
         coordinator_epoch=view.meta.coordinator_epoch,
         mode_epoch=view.meta.mode_epoch,
@@ -78,9 +81,9 @@ def target_of(
 
 
 def _by_strategy(
-    view: GroupRead, strategy: str, parameters: Mapping[str, Any], barred: Mapping[str, str]
+    view: GroupRead, strategy: str, parameters: Mapping[str, Any], members: tuple[Member, ...]
 ) -> dict[str, TargetRow]:
-    settings, members = settings_of(view), able_members(view, barred)
+    settings = settings_of(view)
     topics = {settings.stream: settings.partitions}
     run = strategies.get(strategy, with_measured(parameters, _measured(view)))
     assigned = run(StrategyInput(members=members, topics=topics))

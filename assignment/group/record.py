@@ -52,8 +52,14 @@ class Change:
 
 
 def change_of(
-    view: GroupRead, strategy: str, rows: Mapping[str, TargetRow], barred: Mapping[str, str]
+    view: GroupRead,
+    strategy: str,
+    rows: Mapping[str, TargetRow],
+    barred: Mapping[str, str],
+    *,
+    even_is_best: bool = True,
 ) -> Change:
+    """`even_is_best` False: weights decided, so the least moves are not known."""
     settings, before = settings_of(view), owners_before(view)
     after = {p: member for member, row in rows.items() for p in row.active}
     may_own = [m for m, row in view.members.items() if m not in barred and not goes(row)]
@@ -69,7 +75,7 @@ def change_of(
             for p in settings.all_partitions()
             if before.get(p) != after.get(p)
         ),
-        movement=_movement(view, before, after, may_own),
+        movement=_movement(view, before, after, may_own if even_is_best else None),
         loads=loads,
         balance_degree_before=metrics.balance_degree([loads_before[m] for m in loads]),
         balance_degree=metrics.balance_degree(loads.values()),
@@ -87,13 +93,14 @@ def _movement(
     view: GroupRead,
     before: Mapping[Partition, str],
     after: Mapping[Partition, str],
-    may_own: Collection[str],
+    may_own: Collection[str] | None,
 ) -> metrics.Movement:
     """While others learn, more is kept than in any balanced assignment: then that is the best."""
     settings = settings_of(view)
     found = metrics.movement(before, after, may_own, settings.partitions)
-    best = max(found.kept, found.kept_best) if settings.stateful else found.kept_best
-    return replace(found, kept_best=best)
+    if settings.stateful and found.kept_best is not None:
+        return replace(found, kept_best=max(found.kept, found.kept_best))
+    return found
 
 
 def _learning(rows: Mapping[str, TargetRow], owners: Mapping[Partition, str]) -> tuple[Move, ...]:

@@ -5,7 +5,7 @@
 subscribed member. Only `zone` leaves some out: those of zones that are not allowed.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,7 @@ from assignment.strategies import config, sticky, zone, zone_nearby
 from assignment.strategies.given import Assigned, StrategyInput
 from assignment.strategies.kinds import INNER, Inner
 from assignment.strategies.problem import Problem
+from assignment.types import Member
 
 Strategy = Callable[[StrategyInput], Assigned]
 DEFAULT = "sticky"
@@ -48,9 +49,25 @@ def known(name: str) -> str:
     return name
 
 
+def even_is_best(name: str, parameters: Mapping[str, Any], members: Iterable[Member]) -> bool:
+    """Whether nothing counts but the number of partitions, so that the least moves are known."""
+    if name != "weighted_sticky":
+        return True
+    return not parameters.get("weights") and len({m.capacity for m in members}) <= 1
+
+
 def _assign(kind: Inner, parameters: Any, given: StrategyInput) -> Assigned:
     problem = Problem.of(given)
     return problem.dense.named(kind.owners(problem, parameters))
 
 
-__all__ = ["DEFAULT", "NAMES", "Assigned", "Strategy", "StrategyInput", "get", "known"]
+__all__ = [
+    "DEFAULT",
+    "NAMES",
+    "Assigned",
+    "Strategy",
+    "StrategyInput",
+    "even_is_best",
+    "get",
+    "known",
+]

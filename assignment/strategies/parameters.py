@@ -51,7 +51,7 @@ def only(values: Mapping[str, Any], names: Collection[str], required: Iterable[s
 
 def whole(name: str, value: Any, least: int, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidInput(f"{name} is {value!r}, not a whole number")
+        raise InvalidInput(f"{name} is {value!r:.80}, not a whole number")
     if not least <= value <= most:
         raise InvalidInput(f"{name} {value} is not within {least} and {most}")
     return value
@@ -60,9 +60,9 @@ def whole(name: str, value: Any, least: int, most: int) -> int:
 def weight(name: str, value: Any) -> float:
     """A finite number of at least 0."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidInput(f"{name} is {value!r}, not a number")
+        raise InvalidInput(f"{name} is {value!r:.80}, not a number")
     if not 0 <= value <= WEIGHT_MAX or math.isnan(value):
-        raise InvalidInput(f"{name} {value!r} is not within 0 and {WEIGHT_MAX:g}")
+        raise InvalidInput(f"{name} {value!r:.80} is not within 0 and {WEIGHT_MAX:g}")
     return float(value)
 
 
@@ -71,20 +71,20 @@ WEIGHT_MAX = 1e15  # floats count whole numbers exactly up to here
 
 def mapping(name: str, value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise InvalidInput(f"{name} is {value!r}, not an object")
+        raise InvalidInput(f"{name} is {value!r:.80}, not an object")
     return value
 
 
 def texts(name: str, value: Any) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or not all(isinstance(v, str) for v in value):
-        raise InvalidInput(f"{name} is {value!r}, not a list of texts")
+        raise InvalidInput(f"{name} is {value!r:.80}, not a list of texts")
     return tuple(value)
 
 
 def spans(name: str, value: Any) -> tuple[Span, ...]:
     """A list of partitions in any of the forms above."""
     if not isinstance(value, list | tuple):
-        raise InvalidInput(f"{name} is {value!r}, not a list of partitions")
+        raise InvalidInput(f"{name} is {value!r:.80}, not a list of partitions")
     return tuple(span(name, item) for item in value)
 
 
@@ -98,15 +98,15 @@ def span(name: str, value: Any) -> Span:
             return Span(None, value, value)
         case [str(topic), int(number)] if 0 <= number <= NUMBER_MAX and number is not True:
             return Span(topic, number, number)
-    raise InvalidInput(f"{name}: {value!r} is not a partition, like 3, '0-5' or ['flights', 3]")
+    raise InvalidInput(f"{name}: {value!r:.80} is not a partition, like 3, '0-5' or ['flights', 3]")
 
 
 def _range(name: str, text: str) -> Span:
     found = _RANGE.fullmatch(text)
     if not found:
-        raise InvalidInput(f"{name}: {text!r} is not a partition or a range, like '3' or '0-5'")
+        raise InvalidInput(f"{name}: {text!r:.80} is not a partition or a range, like '3' or '0-5'")
     first = int(found["first"])
     last = first if found["last"] is None else int(found["last"])
     if not first <= last <= NUMBER_MAX:
-        raise InvalidInput(f"{name}: {text!r} ends before it starts, or above {NUMBER_MAX}")
+        raise InvalidInput(f"{name}: {text!r:.80} ends before it starts, or above {NUMBER_MAX}")
     return Span(found["topic"], first, last)

@@ -39,7 +39,9 @@ class Parameters:
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Self:
-        """`weights` is an object of partitions, a list, or MEASURED: all alike until measured."""
+        """`weights` is an object of partitions, or of topics with a list each; a list; or MEASURED,
+        which is all alike until it is measured.
+        """
         only(values, ("weights", "default_weight", "moves_max"))
         given, most = values.get("weights", {}), values.get("moves_max")
         is_list = isinstance(given, list | tuple)
@@ -69,8 +71,14 @@ def with_measured(parameters: Mapping[str, Any], weights: Sequence[float]) -> Ma
 
 def _weights(value: Any) -> dict[Span, float]:
     if not isinstance(value, Mapping):
-        raise InvalidInput(f"weights is {value!r}, not an object, a list or {MEASURED!r}")
-    return {span("weights", key): weight(f"weight of {key}", v) for key, v in value.items()}
+        raise InvalidInput(f"weights is {value!r:.80}, not an object, a list or {MEASURED!r}")
+    found: dict[Span, float] = {}
+    for key, own in value.items():
+        if isinstance(own, list | tuple):
+            found |= {Span(key, n, n): weight(f"weight of {key}:{n}", v) for n, v in enumerate(own)}
+        else:
+            found[span("weights", key)] = weight(f"weight of {key}", own)
+    return found
 
 
 def owners(problem: Problem, parameters: Parameters) -> Owners:

@@ -30,7 +30,7 @@ class Parameters:
         only(values, ("partition_zones", "inner", "inner_parameters"), ("partition_zones",))
         name = values.get("inner", DEFAULT_INNER)
         if not isinstance(name, str) or name not in INNER:
-            raise InvalidInput(f"inner {name!r} is not one of {', '.join(INNER)}")
+            raise InvalidInput(f"inner {name!r:.80} is not one of {', '.join(INNER)}")
         own = mapping("inner_parameters", values.get("inner_parameters", {}))
         return cls(
             inner=INNER[name],

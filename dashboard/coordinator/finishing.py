@@ -91,7 +91,6 @@ def record_missing(group: Group, view: GroupRead) -> bool:
         partitions=settings.partitions,
         kept=kept,
         moved=sum(old is not None for old in before) - kept,
-        avoidable=0,
         balance_degree=metrics.balance_degree(loads),
         max_minus_min=metrics.max_minus_min(loads),
         score=metrics.score(loads),

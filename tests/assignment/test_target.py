@@ -139,6 +139,7 @@ def test_measured_weights_are_the_events_applied() -> None:
         applied=totals,
     )
     assert active(view) == {"a": [0], "b": list(range(1, 12))}
+    assert target(view).change.movement.avoidable_moves is None, "nobody knows the least by weight"
 
 
 def test_a_member_that_is_not_able_stays_with_nothing() -> None:

@@ -105,9 +105,10 @@ def test_two_partitions_swap_where_no_single_move_helps() -> None:
     assert sorted(sum([5, 4, 3, 2][n] for n in own) for own in got) == [7, 7]
 
 
-def test_weights_by_topic() -> None:
+@pytest.mark.parametrize("weights", [{"x:0": 6, "y:0-1": 2}, {"x": [6], "y": [2, 2]}])
+def test_weights_by_topic(weights: dict[str, Any]) -> None:
     problem = given(member("a"), member("b"), x=2, y=2)
-    got = get("weighted_sticky", {"weights": {"x:0": 6, "y:0-1": 2}})(problem)
+    got = get("weighted_sticky", {"weights": weights})(problem)
     assert got["a"] == (Partition("x", 0),)
 
 

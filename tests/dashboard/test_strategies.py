@@ -204,6 +204,7 @@ def test_measured_weights_are_the_events_so_far(group: Group, store: Any) -> Non
     groups.change_settings(group, measured, **BY)
     settle(group, agents)
     assert sorted(sorted(p.number for p in agent.held) for agent in agents) == [[0], [1, 2, 3]]
+    assert (last(group).avoidable, last(group).stickiness_best) == (None, None)
 
 
 def test_a_capped_change_goes_on_by_itself_until_it_is_whole(group: Group) -> None:

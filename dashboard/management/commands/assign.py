@@ -31,18 +31,11 @@ class Command(AnswerCommand):
     def answer(self, options: dict[str, Any]) -> tuple[dict[str, Any], str]:
         case = read_case(read_json(options["case"]), options["strategy"])
         assigned = strategies.get(case.strategy, case.parameters)(case.given)
-        found = figures.of_assignment(
-            case.given, assigned, case.before, even_is_best=not _is_weighted(case)
-        )
+        even = strategies.even_is_best(case.strategy, case.parameters, case.given.members)
+        found = figures.of_assignment(case.given, assigned, case.before, even_is_best=even)
         pairs = {member: [list(p) for p in own] for member, own in assigned.items()}
         shown = {"assignment": pairs, "metrics": asdict(found)}
         return shown, as_text(case, assigned, found) if not options["json"] else ""
-
-
-def _is_weighted(case: Case) -> bool:
-    capacities = {member.capacity for member in case.given.members}
-    weighs = "weights" in case.parameters or len(capacities) > 1
-    return case.strategy == "weighted_sticky" and weighs
 
 
 def as_text(case: Case, assigned: Assigned, found: Figures) -> str:
