@@ -6,7 +6,7 @@ is to withdraw the flags (S7).
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Generic, NamedTuple
 
 from assignment.errors import InvalidInput
@@ -54,7 +54,7 @@ def leavers_by_percent(view: GroupView[P], percent: int) -> tuple[str, ...]:
     leave = split(len(view.members), percent).leave
     chosen = sorted(member.member_id for member in view.members if member.goes)[:leave]
     left = {member.member_id: member for member in view.members if not member.goes}
-    cover = _Cover(left.values())
+    cover = _Cover(list(left.values()))
     while len(chosen) < leave:
         member = min(left.values(), key=cover.cost)
         del left[member.member_id]
@@ -64,19 +64,36 @@ def leavers_by_percent(view: GroupView[P], percent: int) -> tuple[str, ...]:
 
 
 class _Cover(Generic[P]):
-    """Which partitions have a standby on somebody who stays, while leavers are chosen."""
+    """Owned partitions without a standby on somebody who stays, while leavers are chosen."""
 
-    def __init__(self, members: Iterable[MemberView[P]]) -> None:
-        self.standbys = Counter(p for m in members if m.able for p in m.standby if p not in m.owned)
+    def __init__(self, members: Collection[MemberView[P]]) -> None:
+        self.owners: dict[P, list[str]] = {}
+        self.bare = {member.member_id: 0 for member in members}
+        for member in members:
+            for partition in member.owned if member.able else ():
+                self.owners.setdefault(partition, []).append(member.member_id)
+        self.standbys = Counter(p for member in members for p in _kept(member))
+        for partition in self.owners.keys() - self.standbys.keys():
+            self._uncovered(partition)
+
+    def _uncovered(self, partition: P) -> None:
+        for owner in self.owners.get(partition, ()):
+            self.bare[owner] += 1
 
     def without(self, member: MemberView[P]) -> None:
-        if member.able:
-            self.standbys.subtract(p for p in member.standby if p not in member.owned)
+        for partition in _kept(member):
+            self.standbys[partition] -= 1
+            if not self.standbys[partition]:
+                self._uncovered(partition)
 
     def cost(self, member: MemberView[P]) -> tuple[int, int, int, str]:
-        owned = member.owned if member.able else ()
-        bare = sum(not self.standbys[p] for p in owned)
-        return len(owned), bare, -member.joined_at_ms, member.member_id
+        owned = len(member.owned) if member.able else 0
+        return owned, self.bare[member.member_id], -member.joined_at_ms, member.member_id
+
+
+def _kept(member: MemberView[P]) -> list[P]:
+    """Standbys that could take over."""
+    return [p for p in member.standby if p not in member.owned] if member.able else []
 
 
 def leavers_by_name(
