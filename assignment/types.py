@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, NamedTuple, Self
 
 from assignment.errors import InvalidInput
@@ -164,7 +165,12 @@ class GroupSettings:
                 raise InvalidInput(f"{name} {value!r} is not a whole number within 0 and {high}")
 
     def all_partitions(self) -> tuple[Partition, ...]:
-        return tuple(Partition(self.stream, n) for n in range(self.partitions))
+        return _all_partitions(self.stream, self.partitions)
+
+
+@lru_cache(maxsize=4)  # a target asks four times, a preview does so for each strategy
+def _all_partitions(stream: str, partitions: int) -> tuple[Partition, ...]:
+    return tuple(Partition(stream, n) for n in range(partitions))
 
 
 TIMINGS = (

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from assignment import planner, strategies
@@ -85,7 +86,7 @@ def _by_strategy(
 ) -> dict[str, TargetRow]:
     settings = settings_of(view)
     topics = {settings.stream: settings.partitions}
-    run = strategies.get(strategy, with_measured(parameters, _measured(view)))
+    run = strategies.get(strategy, with_measured(parameters, partial(_measured, view)))
     assigned = run(StrategyInput(members=members, topics=topics))
     return {
         member: TargetRow(

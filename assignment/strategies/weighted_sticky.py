@@ -6,7 +6,7 @@ so: equal weights and capacities are `sticky`, a small problem is searched throu
 is improved from where it stands.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -53,8 +53,10 @@ class Parameters:
         )
 
 
-def with_measured(parameters: Mapping[str, Any], weights: Sequence[float]) -> Mapping[str, Any]:
-    """The parameters with these weights, from partition 0, where they ask for measured ones.
+def with_measured(
+    parameters: Mapping[str, Any], measure: Callable[[], Sequence[float]]
+) -> Mapping[str, Any]:
+    """The parameters with weights from partition 0 on, where they ask for measured ones.
 
     Also inside `inner_parameters`. A partition that did nothing yet weighs as the lightest that did
     something: nothing is known of it.
@@ -62,9 +64,10 @@ def with_measured(parameters: Mapping[str, Any], weights: Sequence[float]) -> Ma
     if "inner_parameters" in parameters:
         inner = parameters["inner_parameters"]
         if isinstance(inner, Mapping):
-            return {**parameters, "inner_parameters": with_measured(inner, weights)}
+            return {**parameters, "inner_parameters": with_measured(inner, measure)}
     if parameters.get("weights") != MEASURED:
         return parameters
+    weights = measure()
     least = min((w for w in weights if w > 0), default=DEFAULT_WEIGHT)
     return {**parameters, "weights": [max(w, least) for w in weights]}
 
