@@ -25,11 +25,16 @@ class Refused(RuntimeError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """`speed`: replayed seconds per second, 0 = as fast as it goes. `check`: nothing is trimmed."""
+    """`speed`: replayed seconds per second, 0 = as fast as it goes. `check`: nothing is trimmed.
+
+    `stateful` False: a partition that moves is restored by its new owner after the acquire.
+    """
 
     data: Path
     port: int
     consumers: int = 3
+    standbys: int = 0
+    stateful: bool = True
     partitions: int = 12
     speed: float = 3600.0
     flights: int | None = None
@@ -74,6 +79,13 @@ def check_memory(consumers: int, free: int) -> None:
         raise Refused(
             f"{consumers} consumers need about {needed} MiB of memory and {free} MiB are free:"
             " start fewer with --consumers"
+        )
+
+
+def check_memory_of_one_more(free: int) -> None:
+    if free < CONSUMER_MIB:
+        raise Refused(
+            f"another consumer needs about {CONSUMER_MIB} MiB of memory and {free} MiB are free"
         )
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dashboard.demo.options import GROUP, Options, Refused
-from dashboard.demo.tree import Process
+from dashboard.demo.tree import Process, never, without_error
 from dashboard.embedded_redis import EmbeddedRedis, RedisNotStarted, external_url
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -33,7 +33,6 @@ class RedisPart:
     server: EmbeddedRedis
     name: str = "redis"
     ready_s: float = 1.0  # start() itself waits
-    ends: bool = False
     layer: int = REDIS
 
     def start(self) -> None:
@@ -44,6 +43,9 @@ class RedisPart:
 
     def exit_code(self) -> int | None:
         return self.server.process.poll() if self.server.process else None
+
+    def is_done(self, code: int) -> bool | None:
+        return never(code)
 
     def ask_to_end(self) -> None:
         if self.server.process:
@@ -144,12 +146,19 @@ class Parts:
             "agent.producer",
             "flights",
             *("--stream", GROUP, "--speed", speed, *limit, *arguments),
-            ends=True,
+            may_end=without_error,
         )
 
-    def consumer(self, number: int, is_ready: Callable[[], bool]) -> Process:
+    def state_folder(self, consumer: str) -> Path:
+        return self.options.data / "agents" / consumer
+
+    def consumer(
+        self,
+        number: int,
+        is_ready: Callable[[], bool],
+        may_end: Callable[[int], bool | None] = never,
+    ) -> Process:
         name = f"consumer-{number}"
-        folder = self.options.data / "agents" / name
         check = {"EVENKEEL_CHECK": "1"} if self.options.check else {}
         return self.process(
             name,
@@ -157,24 +166,20 @@ class Parts:
             "agent",
             *("--group", GROUP, "--name", name, "--dashboard", self.options.url),
             *("--token-file", str(self.options.data / "agent_token")),
-            *("--state-dir", str(folder), "--snapshot-url", str(self.options.data / "snapshots")),
+            *("--state-dir", str(self.state_folder(name))),
+            *("--snapshot-url", str(self.options.data / "snapshots")),
             *("--", *self.options.pipeline),
             environment={"EVENKEEL_REDIS_URL": self.redis_url, **check},
             is_ready=is_ready,
+            may_end=may_end,
             ready_s=CONSUMER_READY_S,
             stop_s=GRACE_S + 7,
         )
 
     def prepare(self) -> None:
         """Tables, operator, group and token. Raises Refused with the sentence it failed with."""
-        asked = (
-            ("--group", GROUP, "--partitions", str(self.options.partitions))
-            if self.options.demo
-            else ()
-        )
-        check = ("--check",) if self.options.check else ()
         done = subprocess.run(
-            [sys.executable, "-m", "dashboard.demo.prepare", *asked, *check],
+            [sys.executable, "-m", "dashboard.demo.prepare", *self._group_asked()],
             env={**os.environ, **self.environment},
             capture_output=True,
             text=True,
@@ -186,6 +191,17 @@ class Parts:
         if done.returncode:
             lines = done.stderr.strip().splitlines() or ["the database was not prepared"]
             raise Refused(lines[-1].removeprefix("evenkeel: "))
+
+    def _group_asked(self) -> tuple[str, ...]:
+        options = self.options
+        if not options.demo:
+            return ()
+        return (
+            *("--group", GROUP, "--partitions", str(options.partitions)),
+            *("--standbys", str(options.standbys)),
+            *(() if options.stateful else ("--stateless",)),
+            *(("--check",) if options.check else ()),
+        )
 
 
 def redis_server(data: Path) -> EmbeddedRedis | None:

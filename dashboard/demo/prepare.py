@@ -1,8 +1,8 @@
 """What `up` needs of the database before anything else runs: tables, an operator, the demo's group.
 
-A process of its own (`python -m dashboard.demo.prepare [--group NAME --partitions N] [--check]`),
-so that the supervisor needs no connection. May be run again: what stands is kept. The last line on
-standard error is the reason when it fails.
+A process of its own (`python -m dashboard.demo.prepare [--group NAME --partitions N ...]`), so that
+the supervisor needs no connection. May be run again: what stands is kept, but for what was asked
+anew. The last line on standard error is the reason when it fails.
 """
 
 import argparse
@@ -10,11 +10,13 @@ import os
 import secrets
 import sys
 from pathlib import Path
+from typing import Any
 
 import django
 
 OPERATOR = "operator"
 PASSWORD_BYTES = 12
+WHY = "as `up` was asked for"
 
 
 def main() -> None:
@@ -42,6 +44,8 @@ def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("--group")
     parser.add_argument("--partitions", type=int, default=12)
+    parser.add_argument("--standbys", type=int, default=0)
+    parser.add_argument("--stateless", action="store_true", help="no learners, no standbys")
     parser.add_argument("--check", action="store_true", help="nothing is trimmed")
     return parser.parse_args()
 
@@ -53,7 +57,12 @@ def prepare(options: argparse.Namespace) -> None:
     call_command("migrate", interactive=False, verbosity=0)
     make_operator(settings.DATA / "login")
     if options.group:
-        make_group(options.group, options.partitions, options.check, settings.DATA / "agent_token")
+        wanted = {
+            "stateful": not options.stateless,
+            "standby_replicas": options.standbys,
+            "trimming": not options.check,
+        }
+        make_group(options.group, options.partitions, wanted, settings.DATA / "agent_token")
 
 
 def make_operator(login: Path) -> None:
@@ -78,7 +87,7 @@ def read_login(login: Path) -> tuple[str, str]:
     return words[0], words[1]
 
 
-def make_group(name: str, partitions: int, check: bool, token_file: Path) -> None:
+def make_group(name: str, partitions: int, wanted: dict[str, Any], token_file: Path) -> None:
     """Group and token, each once. Refused when the group has another number of partitions."""
     from dashboard import groups
     from dashboard.models import AuditSource, Group
@@ -91,13 +100,14 @@ def make_group(name: str, partitions: int, check: bool, token_file: Path) -> Non
             partitions=partitions,
             actor=OPERATOR,
             source=AuditSource.COMMAND,
-            trimming=not check,
+            **wanted,
         )
     if group.partitions != partitions:
         raise groups.Refused(
             f"group {name} has {group.partitions} partitions, not {partitions}: choose another"
             " folder with --data"
         )
+    groups.change_settings(group, wanted, actor=OPERATOR, source=AuditSource.COMMAND, reason=WHY)
     if not token_file.exists():
         made = groups.create_token(group, actor=OPERATOR, source=AuditSource.COMMAND)
         write_private(token_file, f"{made.text}\n")

@@ -1,20 +1,24 @@
 """The status object of one group: what `status --json` prints and `up` ends with.
 
-Owned is what the live locks say; state and application id are what the member's agent reported.
+Owned is what the live locks say; state, application id and what its copies lack are what the
+member's agent reported.
 """
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
-from django.db.models import F, Window
+from django.db.models import F, Q, Window
 from django.db.models.functions import Lag
 
 from assignment.scripts import GroupRead, Purpose
-from assignment.types import HeldState, Partition
+from assignment.types import Drain, HeldState, Partition
 from dashboard.live import groups as live
-from dashboard.models import Group, Rebalance, Tenure
+from dashboard.models import Group, Rebalance, ScaleDownState, Tenure
 
 READY = "ready"
+RUNNING = ScaleDownState.RUNNING
+ENDED_WITHIN_MS = 600_000  # who was told to leave ends soon after the last of its scale-down
 
 
 def group_status(group: Group) -> dict[str, Any]:
@@ -24,6 +28,7 @@ def group_status(group: Group) -> dict[str, Any]:
     members = {
         member_id: {
             "owned": [str(p) for p in sorted(owned.get(member_id, ()))],
+            **copies_of(read, member_id),
             "state": state_of(read, member_id),
             "spark_application_id": consumer_of(read, member_id).get("spark_application_id", ""),
         }
@@ -33,9 +38,30 @@ def group_status(group: Group) -> dict[str, Any]:
         "ready": is_ready(group, read, owned, members),
         "members": members,
         "partitions": group.partitions,
+        "learning": sum(len(row.learning) for row in read.target.values()),
         "processed": sum(applied.total for applied in read.applied.values()),
         "rebalances": Rebalance.objects.filter(group=group).count(),
         "conflicts": len(overlaps(group)) + double_claims(read),
+    }
+
+
+def for_the_tree(group: Group) -> dict[str, Any]:
+    """Member -> when a scale-down was asked for that told it to leave, of those whom none took it
+    back from; and a moment of this machine's clock before all that was read.
+    """
+    at_ms = time.time_ns() // 1_000_000
+    lately = Q(state=RUNNING) | Q(ended_at_ms__gte=at_ms - ENDED_WITHIN_MS)
+    rows = group.scale_downs.filter(lately)
+    told = {
+        member_id: row.asked_at_ms
+        for row in rows.order_by("asked_at_ms")
+        for member_id, entry in row.members.items()
+        if entry["outcome"] != "cancelled"
+    }
+    return {
+        "at_ms": at_ms,
+        "told": told,
+        "scale_downs_running": sum(r.state == RUNNING for r in rows),
     }
 
 
@@ -59,6 +85,17 @@ def owned_by_member(read: GroupRead) -> dict[str, set[Partition]]:
     return owned
 
 
+def copies_of(read: GroupRead, member_id: str) -> dict[str, Any]:
+    """Partitions that it keeps copies of by the target, and how far the copies are, as reported."""
+    row, report = read.target.get(member_id), read.reports.get(member_id)
+    copies = report.copies if report else {}
+    return {
+        "standby": [str(p) for p in sorted(row.standby)] if row else [],
+        "learning": [str(p) for p in sorted(row.learning)] if row else [],
+        "percent": {str(p): copy.percent for p, copy in sorted(copies.items())},
+    }
+
+
 def consumer_of(read: GroupRead, member_id: str) -> Mapping[str, Any]:
     report = read.reports.get(member_id)
     return report.consumer if report else {}
@@ -66,7 +103,8 @@ def consumer_of(read: GroupRead, member_id: str) -> Mapping[str, Any]:
 
 def state_of(read: GroupRead, member_id: str) -> str:
     """starting, ready, stalled or dead as reported; leaving; unknown before its first report."""
-    if read.members[member_id].leaving:
+    row = read.members[member_id]
+    if row.leaving or row.drain is not Drain.NONE:
         return "leaving"
     return str(consumer_of(read, member_id).get("state", "unknown"))
 

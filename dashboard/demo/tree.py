@@ -43,16 +43,28 @@ def always() -> bool:
     return True
 
 
+def never(code: int) -> bool | None:
+    return False
+
+
+def without_error(code: int) -> bool | None:
+    return code == 0
+
+
 class Part(Protocol):
-    """One supervised thing: usually a process, Redis being a small object of its own."""
+    """One supervised thing: usually a process, Redis being a small object of its own.
+
+    `is_done` is asked when it has ended by itself: True: it has done its work; False: it died and
+    is started again; None: not known yet, asked again.
+    """
 
     name: str
     ready_s: float
-    ends: bool
     layer: int  # parts of one layer are asked to end together
 
     def start(self) -> None: ...
     def exit_code(self) -> int | None: ...
+    def is_done(self, code: int) -> bool | None: ...
     def ask_to_end(self) -> None: ...
     def stop(self, patient: bool) -> None: ...
     def ready(self) -> bool: ...
@@ -62,7 +74,7 @@ class Part(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class Process:
-    """A Part that is one process, with a log. `ends`: may end by itself with exit 0."""
+    """A Part that is one process, with a log."""
 
     name: str
     command: tuple[str, ...]
@@ -72,12 +84,14 @@ class Process:
     is_healthy: Callable[[], bool] = always
     ready_s: float = 60.0
     stop_s: float = 10.0
-    ends: bool = False
+    may_end: Callable[[int], bool | None] = never
     layer: int = 0
     popen: subprocess.Popen[bytes] | None = None
+    started_ms: int = 0  # this machine's clock
 
     def start(self) -> None:
         keep_log_small(self.log)
+        self.started_ms = time.time_ns() // 1_000_000
         with self.log.open("ab") as output:
             self.popen = subprocess.Popen(
                 self.command,
@@ -94,6 +108,9 @@ class Process:
 
     def exit_code(self) -> int | None:
         return self.popen.poll() if self.popen else None
+
+    def is_done(self, code: int) -> bool | None:
+        return self.may_end(code)
 
     def ready(self) -> bool:
         return self.is_ready()
@@ -139,7 +156,7 @@ class Tree:
         self.deaths: dict[str, deque[float]] = {}
         self.unhealthy: dict[str, int] = {}
         self.next_health = 0.0
-        self.left_dead: Part | None = None
+        self.left_dead: tuple[Part, ...] = ()
         self.watchdog = self._start_watchdog(lock)
         os.environ[processes.MARK] = self.mark
 
@@ -171,12 +188,13 @@ class Tree:
         if not wait:
             return
         self.wait(
-            lambda: part.exit_code() is not None or part.ready(),
+            lambda: is_over(part) if part.exit_code() is not None else part.ready(),
             part.ready_s,
             f"{part.name} was not ready within {part.ready_s:.0f} s",
             part,
         )
-        if part.exit_code() is not None and not (part.ends and part.exit_code() == 0):
+        code = part.exit_code()
+        if code is not None and not part.is_done(code):
             raise TreeFailed(f"{part.name} ended while starting: {part.why()}")
         self.say(f"{part.name}: ready after {time.monotonic() - began:.1f} s")
 
@@ -199,19 +217,15 @@ class Tree:
         check_health = time.monotonic() >= self.next_health
         if check_health:
             self.next_health = time.monotonic() + HEALTH_EVERY_S
-        for part in self.parts:
-            if part not in (leave_out, self.left_dead):
+        for part in tuple(self.parts):
+            if part is not leave_out and part not in self.left_dead:
                 self._look_at(part, check_health)
         if self.stopping.wait(POLL_S):
             raise Stopped
 
     def _look_at(self, part: Part, check_health: bool) -> None:
-        code = part.exit_code()
-        if code is not None and part.ends and code == 0:
-            self.parts.remove(part)
-            self.say(f"{part.name}: done: {part.why()}")
-        elif code is not None:
-            self._restart(part, f"ended with {code}")
+        if (code := part.exit_code()) is not None:
+            self._ended(part, code)
         elif check_health and not part.healthy():
             self.unhealthy[part.name] = self.unhealthy.get(part.name, 0) + 1
             if self.unhealthy[part.name] >= UNHEALTHY_MAX:
@@ -220,6 +234,14 @@ class Tree:
                 self._restart(part, "does not answer")
         elif check_health:
             self.unhealthy[part.name] = 0
+
+    def _ended(self, part: Part, code: int) -> None:
+        done = part.is_done(code)
+        if done:
+            self.parts.remove(part)
+            self.say(f"{part.name}: done: {part.why()}")
+        elif done is not None:
+            self._restart(part, f"ended with {code}")
 
     def _restart(self, part: Part, reason: str) -> None:
         deaths = self.deaths.setdefault(part.name, deque())
@@ -233,13 +255,13 @@ class Tree:
         part.start()
 
     @contextmanager
-    def not_restarting(self, part: Part) -> Iterator[None]:
-        """A part stays dead meanwhile, so that its return does not blur what its death did."""
-        self.left_dead = part
+    def not_restarting(self, *parts: Part) -> Iterator[None]:
+        """Parts stay dead meanwhile, so that their return does not blur what their death did."""
+        self.left_dead = parts
         try:
             yield
         finally:
-            self.left_dead = None
+            self.left_dead = ()
 
     def take_out(self, part: Part) -> None:
         """Ends one part, which is no longer looked after; start() puts it back."""
@@ -265,6 +287,12 @@ class Tree:
         if self.watchdog.stdin:
             self.watchdog.stdin.close()
         self.watchdog.wait()
+
+
+def is_over(part: Part) -> bool:
+    """Whether it has ended, and it is known whether it may."""
+    code = part.exit_code()
+    return code is not None and part.is_done(code) is not None
 
 
 def keep_log_small(log: Path) -> None:

@@ -19,7 +19,7 @@ EVERY_S = 0.5
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
     django.setup()
-    from dashboard.demo.status import for_checks, group_status
+    from dashboard.demo.status import for_checks, for_the_tree, group_status
     from dashboard.live import StoreUnavailable
     from dashboard.models import Group
 
@@ -28,7 +28,8 @@ def main() -> None:
     fresh = status_file.with_suffix(".new")
     while True:
         try:
-            fresh.write_text(json.dumps({**group_status(group), **for_checks(group.name)}))
+            seen = {**for_the_tree(group), **group_status(group), **for_checks(group.name)}
+            fresh.write_text(json.dumps(seen))
             fresh.replace(status_file)
         except StoreUnavailable as error:
             print(f"no status: {error}", file=sys.stderr, flush=True)

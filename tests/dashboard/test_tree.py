@@ -99,10 +99,44 @@ def test_part_that_keeps_dying_is_given_up(grown: tree.Tree, tmp_path: Path) -> 
 
 
 def test_part_that_may_end_is_done(grown: tree.Tree, tmp_path: Path, said: list[str]) -> None:
-    ending = part(tmp_path, "print('all is sent')", ends=True)
+    ending = part(tmp_path, "print('all is sent')", may_end=tree.without_error)
     grown.start(ending)
     wait_until(lambda: grown.turn() is None and ending not in grown.parts)
     assert said[-1].startswith("part: done: all is sent (log: ")
+
+
+def test_part_whose_end_is_not_judged_yet_is_asked_again(
+    grown: tree.Tree, tmp_path: Path, said: list[str]
+) -> None:
+    answers: list[bool | None] = [None]
+    ended = part(tmp_path, "print('nothing is left')", may_end=lambda code: answers[0])
+    grown.start(ended, wait=False)
+    wait_until(lambda: grown.turn() is None and ended.exit_code() == 0)
+    grown.turn()
+    assert grown.parts == [ended] and said == ["part: starting"]
+    answers[0] = True
+    grown.turn()
+    assert grown.parts == []
+    assert said[-1].startswith("part: done: nothing is left (log: ")
+
+
+def test_part_that_may_not_end_is_restarted(
+    grown: tree.Tree, tmp_path: Path, said: list[str]
+) -> None:
+    ended = part(tmp_path, "", may_end=lambda code: False)
+    grown.start(ended, wait=False)
+    wait_until(lambda: grown.turn() is None and len(said) > 1)
+    assert said[-1] == "part: ended with 0, restarting (1 of 5)"
+
+
+def test_part_that_ends_while_it_is_waited_for_is_judged(
+    grown: tree.Tree, tmp_path: Path, said: list[str]
+) -> None:
+    answers: list[bool | None] = [None] * 3 + [True] * 3
+    grown.start(
+        part(tmp_path, "", is_ready=lambda: False, may_end=lambda code: answers.pop(0)),
+    )
+    assert said[-1].startswith("part: ready after")
 
 
 def test_part_that_does_not_answer_is_restarted(

@@ -13,6 +13,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
 
+from dashboard.demo import requests
 from dashboard.demo.demo import NOTHING, Demo
 from dashboard.demo.options import Options, Refused
 from dashboard.demo.tree import Stopped, TreeFailed
@@ -53,6 +54,12 @@ class Command(BaseCommand):
         parser.add_argument("--consumers", type=whole(1, 100), default=3)
         parser.add_argument("--partitions", type=whole(1, 100_000), default=12)
         parser.add_argument(
+            "--standbys",
+            type=whole(0, 10),
+            default=0,
+            help="copies of each partition's state on other consumers, default 0",
+        )
+        parser.add_argument(
             "--speed",
             type=not_negative,
             default=3600.0,
@@ -71,6 +78,7 @@ class Command(BaseCommand):
             port=options["port"],
             consumers=options["consumers"],
             partitions=options["partitions"],
+            standbys=options["standbys"],
             speed=options["speed"],
             demo=not options["no_demo"],
         )
@@ -110,6 +118,7 @@ def start(demo: Demo) -> None:
     if demo.options.demo:
         demo.start_producer()
         demo.start_consumers()
+        requests.serve(demo.options.data)
     say("running; Ctrl-C ends it")
 
 
@@ -119,6 +128,8 @@ def watch(demo: Demo, seconds: float | None) -> None:
     reported = began
     while seconds is None or time.monotonic() - began < seconds:
         demo.tree.turn()
+        if demo.options.demo:
+            demo.serve_requests()
         if demo.options.demo and time.monotonic() - reported > REPORT_EVERY_S:
             reported = time.monotonic()
             status = demo.status()
