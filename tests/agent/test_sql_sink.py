@@ -317,7 +317,7 @@ def test_paused_owner_is_refused_after_another_opened_the_sink(
     fence_b = hand_to_b(world, fence)
     assert b.plan() == [planned(fence_b, 0)]
     outcome = paused.commit(one, 5)  # it goes on
-    assert (outcome.applied, outcome.moved) == ({}, [P0])
+    assert (outcome.applied, [o.fence for o in outcome.fenced]) == ({}, [fence])
     b.commit(planned(fence_b, 0), 4)
     assert (committed(world), database.events()) == (offset(4), numbers(1, 4))
 
@@ -333,7 +333,9 @@ def test_owner_paused_after_its_sink_commit_counts_once(
     fence_b = hand_to_b(world, fence)
     b = Consumer(world, database, "b", tmp_path)
     assert b.plan() == [planned(fence_b, 5, 5)]
-    assert paused.commit(one, 5).moved == [P0]  # the sink refuses before Redis is asked
+    assert [o.fence for o in paused.commit(one, 5).fenced] == [
+        fence
+    ]  # the sink refuses before Redis is asked
     refused = world.commit(P0, fence, START, offset(5), changelog=False)
     assert refused.result is CommitResult.FENCED
     assert (committed(world), database.events()) == (offset(5), numbers(1, 5))
