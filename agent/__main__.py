@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -21,10 +22,11 @@ from agent.channel import Channel, SocketUnusable
 from agent.config import Config, ExitCode
 from agent.consumer import Consumer
 from agent.conversation import Conversation
+from agent.copies.crew import Copies
 from agent.hints import HintListener
 from agent.loop import Agent, Inbox, Places, Signalled
 from agent.membership import Membership, Note
-from agent.restoring import Restorer, restore_into
+from agent.state import StateError
 from agent.state_dirs import StateDirUnusable, claim_state_dir
 from agent.steering import monotonic_ms
 from agent.store import GroupStore, StoreUnavailable, Timeouts
@@ -34,6 +36,7 @@ from assignment.types import GroupSettings
 from assignment.wire import SOCKET_VARIABLE, Join
 
 REDIS_TIMEOUTS = Timeouts(connect_s=1.0, answer_s=1.0)
+COPIES_TIMEOUTS = Timeouts(connect_s=1.0, answer_s=10.0)  # pages of a changelog may be large
 REDIS_PATIENCE_S = 30.0  # at the start: Redis may be started beside this agent
 REDIS_TRY_S = 0.5
 
@@ -72,11 +75,13 @@ def _run(config: Config, note: Note) -> ExitCode:
     supervisor = None if config.attach else Supervisor(config.command, environ, inbox.put, (held,))
     consumer = Consumer(channel, supervisor, note)
     courier = Courier(Dashboards(config.dashboards, config.group, config.current_token), inbox.put)
+    copies = _copies(config, state_dir, inbox, note)
     membership = Membership(
         store=store,
         member_id=config.member_id,
         settings=GroupSettings(stream="unknown", partitions=1),  # until the dashboard tells
-        restorer=Restorer(restore_into(store, state_dir), inbox.put),
+        restorer=copies,
+        keeper=copies,
         clock=monotonic_ms,
         note=note,
     )
@@ -108,10 +113,23 @@ def _run(config: Config, note: Note) -> ExitCode:
         if supervisor is not None:
             supervisor.wait_gone()
         hints.close()
+        copies.close()
         courier.close()
         channel.close()
     note("ended", code=int(code))
     return code
+
+
+def _copies(
+    config: Config, state_dir: Path, inbox: "queue.SimpleQueue[Inbox]", note: Note
+) -> Copies:
+    store = GroupStore.connect(config.redis_url, config.group, COPIES_TIMEOUTS)
+    copies = Copies(store, state_dir, inbox.put, monotonic_ms)
+    try:
+        copies.find_left_over()
+    except StateError as error:
+        note("left copies are not looked after", why=str(error))
+    return copies
 
 
 def _redis(config: Config, note: Note, stop: Callable[[], bool]) -> GroupStore:

@@ -34,7 +34,7 @@ class ExitCode(IntEnum):
 
 
 EXIT_CODES = """exit codes:
-  0  left the group cleanly (SIGTERM or SIGINT)
+  0  left the group cleanly (SIGTERM, SIGINT, or told to by a scale-down)
   1  a bug: the log says where
   2  bad configuration: the message names the value
   3  refused by the dashboard: token wrong, expired or of another group, unknown group,

@@ -15,9 +15,20 @@ from agent.membership import Membership, Note
 from agent.reports import Reporter
 from assignment import member as core
 from assignment.errors import InvalidInput
-from assignment.wire import ConsumerHealth, Heartbeat, Join, Reply, parse_settings, parse_target
+from assignment.types import Drain, Role
+from assignment.wire import (
+    ConsumerHealth,
+    Heartbeat,
+    Join,
+    Reply,
+    copy_values,
+    parse_settings,
+    parse_target,
+    sorted_texts,
+)
 
 JOIN_RETRY_MS = (500, 5_000)  # doubled from one to the other
+PROGRESS_MS = 1_000  # people watch a learner: told so often until it is ready
 
 
 class Post(Protocol):
@@ -70,11 +81,16 @@ class Conversation:
         state, now_ms = self.membership.state, self.clock()
         able = self._able(now_ms)
         owned = {str(p): f"{h.fence} {h.state}" for p, h in state.held.items()}
-        facts = (owned, able, state.leaving, health.state, health.why, state.target)
+        copies = self.membership.copies()
+        roles = [(partition, c.role, c.ready, c.why) for partition, c in copies.items()]
+        leaving = state.signalled
+        facts = (owned, able, leaving, health.state, health.why, state.target, roles)
         if now_ms < self.next_beat_ms and facts == self._said:
             return
         self._said = facts
-        self.next_beat_ms = now_ms + state.settings.heartbeat_ms
+        learns = any(c.role is Role.LEARNER and not c.ready for c in copies.values())
+        pause_ms = state.settings.heartbeat_ms
+        self.next_beat_ms = now_ms + (min(pause_ms, PROGRESS_MS) if learns else pause_ms)
         self.sequence += 1
         report = self.reporter.next(owned)
         beat = Heartbeat(
@@ -85,11 +101,13 @@ class Conversation:
             complete=report.complete,
             owned=report.owned,
             able=able,
-            leaving=state.leaving,
+            leaving=leaving,
             incarnation=state.target_incarnation,
             target_epoch=self.membership.target_epoch,
             settings_epoch=self.membership.settings_epoch,
             consumer=asdict(health),
+            copies={str(partition): copy_values(copy) for partition, copy in copies.items()},
+            ready=sorted_texts(p for p, c in copies.items() if c.role is Role.LEARNER and c.ready),
         )
         self.courier.send(beat)
 
@@ -151,7 +169,7 @@ class Conversation:
         """False when the reply cannot be read: then nothing of it was taken."""
         try:
             row = None if reply.target is None else parse_target(json.dumps(dict(reply.target)))
-            told = reply.settings
+            drain, told = Drain(reply.drain), reply.settings
             settings = None if told is None else parse_settings(json.dumps(dict(told)))
         except (InvalidInput, KeyError, TypeError, ValueError) as error:
             self.note("reply not understood", why=repr(error))
@@ -164,4 +182,6 @@ class Conversation:
             self.membership.feed(core.EpochsSeen(reply.incarnation, reply.mode_epoch))
         if row is not None:
             self.membership.target_seen(reply.incarnation, row)
+        if not joined:  # the answer to a join says nothing of it
+            self.membership.drain_seen(drain, reply.group_epoch)
         return True

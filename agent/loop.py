@@ -14,6 +14,7 @@ from agent.channel import Hello, Hung, Said
 from agent.config import ExitCode
 from agent.consumer import Consumer
 from agent.conversation import Conversation
+from agent.copies.news import CopyNews
 from agent.hints import Hinted
 from agent.membership import ForTheLoop, Membership, Note
 from agent.restoring import RestoreResult
@@ -38,7 +39,18 @@ class Signalled:
     """SIGTERM or SIGINT."""
 
 
-Inbox = Answer | Hello | Said | Hung | Exited | RestoreResult | Hinted | Signalled | BaseException
+Inbox = (
+    Answer
+    | Hello
+    | Said
+    | Hung
+    | Exited
+    | RestoreResult
+    | CopyNews
+    | Hinted
+    | Signalled
+    | BaseException
+)
 
 
 class Line(Protocol):
@@ -90,6 +102,7 @@ class Agent:
         self._redis_retry_ms = 0
         self._redis_trouble = ""
         self._leaving_since_ms: int | None = None
+        self._signals = 0
         self._hurried = False
         self._started_once = False
 
@@ -113,6 +126,7 @@ class Agent:
         self._tend_consumer()
         self._turn_to_redis()
         self._membership.feed(core.Tick())
+        self._membership.tell_keeper()
         if self._lease_told and not self._state.joined:
             self._line.send_lease_end(0)
             self._lease_told = False
@@ -150,10 +164,12 @@ class Agent:
                 self._next_look_ms = 0
             case RestoreResult():
                 self._membership.restored(event)
+            case CopyNews():
+                self._membership.copy_news(event)
             case Hinted(reasons):
                 self._hinted(reasons)
             case Signalled():
-                self._leave()
+                self._signalled()
             case BaseException():
                 raise event
             case _:
@@ -165,17 +181,23 @@ class Agent:
         if self._state.waiting:
             self._membership.feed(core.TryAgain())
 
-    def _leave(self) -> None:
+    def _signalled(self) -> None:
         """The first signal waits for the batch in hand, the second for nothing."""
-        if self._leaving_since_ms is None:
-            self._note("leaving", partitions=len(self._state.held))
-            self._leaving_since_ms = self._clock()
-            self._consumer.ask_to_end(self._state.settings.grace_ms, self._clock())
-            self._membership.feed(core.LeaveAsked())
+        self._signals += 1
+        if self._signals == 1:
+            self._depart("signal", signalled=True)
         else:
             self._note("leaving at once")
             self._hurried = True
             self._consumer.end_now()
+
+    def _depart(self, why: str, *, signalled: bool) -> None:
+        self._membership.feed(core.LeaveAsked(signalled))
+        if self._leaving_since_ms is not None:
+            return
+        self._note("leaving", partitions=len(self._state.held), why=why)
+        self._leaving_since_ms = self._clock()
+        self._consumer.ask_to_end(self._state.settings.grace_ms, self._clock())
 
     # --- the consumer
 
@@ -275,6 +297,8 @@ class Agent:
             case core.RestartConsumer(reason=reason):
                 if self._consumer.restart(reason, self._clock()):
                     self._note("consumer restarted", why=reason)
+            case core.Depart(reason=reason):
+                self._depart(reason, signalled=False)
             case core.Leave(reason=reason):
                 if self._conversation.leave_sent_ms is None:
                     self._note("leaves", why=reason)

@@ -5,29 +5,53 @@ decided again from the state that is then. Knows no HTTP and no process.
 """
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, assert_never
 
+from agent.copies.news import CopyNews
 from agent.restoring import RETRY_MS, RestoreResult
 from agent.store import GroupStore, MemberTarget
 from agent.store.stream import StreamStore
 from assignment import member as core
 from assignment.errors import Fenced
 from assignment.scripts import AcquireAnswer, Granted, HeldBy, NotTarget, Refusal, StateChange
-from assignment.types import Claim, GroupSettings, HeldState, Partition, TargetRow
+from assignment.types import (
+    Claim,
+    CopyReport,
+    Drain,
+    GroupSettings,
+    HeldState,
+    Partition,
+    TargetRow,
+)
 from assignment.wire import ConsumerHealth
 
 ACQUIRE_RETRY_MS = (100, 500)  # between two tries for a partition that another still holds
 ROUNDS_MAX = 8  # restoring -> running, or a refused change read again, take two rounds
 
 Note = Callable[..., None]
-ForTheLoop = core.Join | core.RestartConsumer | core.Leave
+ForTheLoop = core.Join | core.RestartConsumer | core.Depart | core.Leave
 
 
 class Orders(Protocol):
     """What is needed of the restorer."""
 
     def order(self, claim: Claim) -> None: ...
+
+
+class Keeper(Protocol):
+    """What is needed of who keeps copies of what this member does not hold."""
+
+    def want(self, wanted: core.Wanted) -> None: ...
+    def reports(self) -> Mapping[Partition, CopyReport]: ...
+
+
+class KeepsNothing:
+    def want(self, wanted: core.Wanted) -> None:
+        pass
+
+    def reports(self) -> Mapping[Partition, CopyReport]:
+        return {}
 
 
 class Membership:
@@ -40,12 +64,15 @@ class Membership:
         restorer: Orders,
         clock: Callable[[], int],
         note: Note,
+        keeper: Keeper | None = None,
     ) -> None:
         self.store = store
         self.member_id = member_id
         self.state = core.MemberState(settings=settings)
         self.settings_epoch = 0
         self._restorer = restorer
+        self._keeper = keeper or KeepsNothing()
+        self._wanted = core.Wanted()
         self._clock = clock
         self._note = note
         self._idle: tuple[int, int] | None = None
@@ -64,6 +91,30 @@ class Membership:
         self.feed(core.RestoreEnded(result.claim, result.failure, retry_ms))
         if result.failure:
             self._note("restore failed", why=result.failure, **_fields(result.claim))
+
+    def copy_news(self, news: CopyNews) -> None:
+        event = "copy failed" if news.why else "copy caught up"
+        self._note(event, partition=str(news.partition), role=news.role, why=news.why or None)
+
+    def tell_keeper(self) -> None:
+        """After every turn: which copies are wanted follows from the state as it is."""
+        wanted = core.wanted_copies(self.state)
+        if wanted == self._wanted:
+            return
+        for partition, role in wanted.copies.items():
+            if self._wanted.copies.get(partition) is not role:
+                self._note("copy wanted", partition=str(partition), role=str(role))
+        self._wanted = wanted
+        self._keeper.want(wanted)
+
+    def copies(self) -> Mapping[Partition, CopyReport]:
+        return self._keeper.reports()
+
+    def drain_seen(self, drain: Drain, group_epoch: int) -> None:
+        before = self.state.drain
+        self.feed(core.DrainSeen(drain, group_epoch))
+        if self.state.drain is not before:
+            self._note("told to stay" if drain is Drain.NONE else "told to leave", drain=str(drain))
 
     def settings_seen(self, settings: GroupSettings, settings_epoch: int) -> bool:
         """Whether they are new."""
@@ -110,6 +161,8 @@ class Membership:
             self.settings_seen(seen.meta.settings, seen.meta.settings_epoch)
         if seen.row is not None:
             self.target_seen(seen.meta.incarnation, seen.row)
+        if seen.drain is not None:
+            self.drain_seen(seen.drain, seen.meta.group_epoch)
 
     def read_owned(self) -> None:
         self.feed(core.OwnedSeen(self.store.owned(self.member_id)))
@@ -183,7 +236,7 @@ class Membership:
                 case core.Restore(claim=claim):
                     self.state = core.restore_ordered(self.state, claim)
                     self._restorer.order(claim)
-                case core.Join() | core.RestartConsumer() | core.Leave():
+                case core.Join() | core.RestartConsumer() | core.Depart() | core.Leave():
                     rest.append(effect)
                 case core.Drop():
                     pass  # noted when it was fed

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from assignment.errors import InvariantBroken
 from assignment.group import settings_of
 from assignment.scripts import GroupRead
-from assignment.types import INCARNATION_STEP, Partition
+from assignment.types import INCARNATION_STEP, Partition, TargetRow
 
 
 def check(view: GroupRead) -> None:
@@ -65,13 +65,15 @@ def _fence_faults(view: GroupRead) -> Iterator[str]:
 def _report_faults(view: GroupRead) -> Iterator[str]:
     """A report may be old, but never ahead of the grants, and never another member's fence.
 
-    Of an incarnation before this one the grants may be what a Redis lost.
+    Of an incarnation before this one, or under a Redis that runs anew and has none of its own yet,
+    the grants may be what was lost.
     """
     for member, report in view.reports.items():
         for partition, held in report.owned.items():
             grant = view.grants.get(partition)
             last = grant.fence if grant else 0
             current = held.fence // INCARNATION_STEP == view.meta.incarnation
+            current = current and view.grants_are_possible
             if held.fence > last and current:
                 yield f"{member} reports {partition} under {held.fence}, last granted is {last}"
             elif grant and held.fence == last and grant.member_id != member:
@@ -90,10 +92,26 @@ def _target_faults(view: GroupRead) -> Iterator[str]:
             if partition in owners:
                 yield f"the target gives {partition} to {owners[partition]} and {member}"
             owners[partition] = member
+        yield from (f"{p} has two roles at {member}" for p in sorted(_twice(row)))
+    yield from _learner_faults(view)
     if owners and meta.target_epoch == meta.group_epoch:
         existing = set(settings_of(view).all_partitions())
         yield from (f"the target leaves {p} out" for p in sorted(existing - owners.keys()))
         yield from (f"the target gives {p}, which is not" for p in sorted(owners.keys() - existing))
+
+
+def _twice(row: TargetRow) -> frozenset[Partition]:
+    return (row.active & row.standby) | ((row.active | row.standby) & row.learning)
+
+
+def _learner_faults(view: GroupRead) -> Iterator[str]:
+    """A partition has at most one learner (learners.md L3)."""
+    learners: dict[Partition, str] = {}
+    for member, row in sorted(view.target.items()):
+        for partition in sorted(row.learning):
+            if partition in learners:
+                yield f"{partition} is learned by {learners[partition]} and {member}"
+            learners[partition] = member
 
 
 def _member_faults(view: GroupRead) -> Iterator[str]:

@@ -70,12 +70,13 @@ class Movement:
     """What became of the partitions that existed before and after and had an owner before.
 
     `counted` is how many those are: the denominator of both stickinesses. `kept_best` is the most
-    that any balanced assignment could have kept of them.
+    that any balanced assignment could have kept of them; None where equal counts were not the aim,
+    for then nobody knows it.
     """
 
     counted: int
     kept: int
-    kept_best: int
+    kept_best: int | None
 
     @property
     def moves(self) -> int:
@@ -83,8 +84,8 @@ class Movement:
         return self.counted - self.kept
 
     @property
-    def avoidable_moves(self) -> int:
-        return max(0, self.kept_best - self.kept)
+    def avoidable_moves(self) -> int | None:
+        return None if self.kept_best is None else max(0, self.kept_best - self.kept)
 
     @property
     def stickiness(self) -> float | None:
@@ -92,22 +93,30 @@ class Movement:
 
     @property
     def stickiness_best(self) -> float | None:
-        return self.kept_best / self.counted if self.counted else None
+        return (
+            self.kept_best / self.counted if self.counted and self.kept_best is not None else None
+        )
 
 
 def movement(
-    before: Mapping[P, str], after: Mapping[P, str], members: Collection[str], existing: int
+    before: Mapping[P, str],
+    after: Mapping[P, str],
+    members: Collection[str] | None,
+    existing: int,
 ) -> Movement:
-    """Compares owners before and after. `members`: who may own now; `existing`: partitions now.
+    """Compares owners before and after. `members`: who may own now, with equal subscriptions; None:
+    equal counts were not the aim. `existing`: partitions now.
 
     `before` holds the partitions that still exist and had an owner.
     """
     loads = Counter(owner for owner in before.values())
-    eligible = [loads[member] for member in members]
+    best = None
+    if members is not None:
+        best = most_kept([loads[member] for member in members], existing)
     return Movement(
         counted=len(before),
         kept=sum(after.get(partition) == owner for partition, owner in before.items()),
-        kept_best=most_kept(eligible, existing),
+        kept_best=best,
     )
 
 

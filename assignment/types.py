@@ -4,11 +4,12 @@ Knows nothing of Redis, HTTP, Django or clocks. Times are whole milliseconds of 
 clock (`*_ms`).
 """
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from assignment.errors import InvalidInput
 
@@ -96,6 +97,7 @@ class GroupSettings:
     stream: str
     partitions: int
     strategy: str = "sticky"
+    strategy_parameters: Mapping[str, Any] = field(default_factory=dict)  # of that strategy
     lease_ms: int = 10_000
     renew_ms: int = 3_333
     heartbeat_ms: int = 3_000
@@ -106,6 +108,13 @@ class GroupSettings:
         "keep"  # keep: ride in the commit; halt: the partition stops at the malformed entry
     )
     trimming: bool = True  # False in check runs: neither streams nor changelogs lose an entry
+    # What follows counts in a stateful group only (learners.md; the names of KIP-429's first form).
+    stateful: bool = False  # partitions keep state that a new owner must have before it goes on
+    standby_replicas: int = 0  # kept copies of each partition's state, on other members
+    learners_max: int = 0  # at one time in the group; 0 = no limit
+    acceptable_lag_records: int = 0  # a learner that is no further behind is ready
+    learn_partial_rebalance: bool = True  # eager: each ready learner at once; False: all together
+    scale_down_timeout_ms: int | None = None  # None: leaving members are waited for; 0: at once
 
     def __post_init__(self) -> None:
         valid_name("stream", self.stream)
@@ -129,6 +138,30 @@ class GroupSettings:
             raise InvalidInput(
                 f"dead_letters {self.dead_letters!r} is not one of {DEAD_LETTER_POLICIES}"
             )
+        self._check_copies()
+        self._check_parameters()
+
+    def _check_parameters(self) -> None:
+        """Their form only; what they mean is the strategy's to say."""
+        if not isinstance(self.strategy_parameters, Mapping):
+            raise InvalidInput(f"strategy_parameters {self.strategy_parameters!r} is no object")
+        try:
+            size = len(json.dumps(self.strategy_parameters, allow_nan=False))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidInput(f"strategy_parameters cannot be written: {error}") from error
+        if size > PARAMETERS_MAX:
+            raise InvalidInput(f"strategy_parameters has {size} characters, above {PARAMETERS_MAX}")
+
+    def _check_copies(self) -> None:
+        for name in ("stateful", "learn_partial_rebalance"):
+            if not isinstance(value := getattr(self, name), bool):
+                raise InvalidInput(f"{name} {value!r} is neither true nor false")
+        for name, high in COPY_LIMITS.items():
+            value = getattr(self, name)
+            if name == "scale_down_timeout_ms" and value is None:
+                continue
+            if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= high:
+                raise InvalidInput(f"{name} {value!r} is not a whole number within 0 and {high}")
 
     def all_partitions(self) -> tuple[Partition, ...]:
         return tuple(Partition(self.stream, n) for n in range(self.partitions))
@@ -142,9 +175,16 @@ TIMINGS = (
     "grace_ms",
     "consumer_stall_ms",
 )
+PARAMETERS_MAX = 65_536  # characters: they ride in the settings that every agent is told
 TIMING_MIN_MS = 50
 TIMING_MAX_MS = 3_600_000
 DEAD_LETTER_POLICIES = ("keep", "halt")
+COPY_LIMITS = {
+    "standby_replicas": 10,  # each is the whole state once more, on disk and over the wire
+    "learners_max": PARTITIONS_MAX,
+    "acceptable_lag_records": 1_000_000_000,
+    "scale_down_timeout_ms": 30 * 86_400_000,  # a drain of a month was forgotten
+}
 SETTING_NAMES = tuple(f.name for f in fields(GroupSettings))
 
 
@@ -172,6 +212,31 @@ class TargetRow:
     active: frozenset[Partition] = frozenset()
     standby: frozenset[Partition] = frozenset()
     learning: frozenset[Partition] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyReport:
+    """What a member says of a copy of state that it keeps and does not own.
+
+    `ready`: a standby that has caught up; a learner for which its member calls for a rebalance
+    (learners.md L11, L12: under "stable" not before all of the member's learners are).
+    """
+
+    role: Role  # standby or learner
+    lag: int = -1  # events behind the committed offset; -1: not known yet
+    percent: float = 0.0  # restored, 0 to 100
+    rate: float = 0.0  # events a second while it catches up
+    eta_ms: int | None = None  # until it has caught up, as far as can be told
+    ready: bool = False
+    why: str = ""  # a trouble in one sentence, "" = none
+
+
+class Drain(StrEnum):
+    """What the dashboard asks of a member in a scale-down (learners.md S4, S5)."""
+
+    NONE = ""
+    LEAVING = "leaving"  # goes as soon as it owns nothing; gets nothing new
+    FORCED = "forced"  # its time limit ran out: goes at once, within the grace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,12 +14,14 @@ from typing import Any, NamedTuple
 from assignment.errors import InvalidInput
 from assignment.types import (
     SETTING_NAMES,
+    CopyReport,
     Grant,
     GroupSettings,
     Held,
     HeldState,
     Offset,
     Partition,
+    Role,
     TargetRow,
 )
 
@@ -167,6 +169,40 @@ def parse_lock(text: str) -> tuple[str, int]:
     return member_id, int(fence)
 
 
+def copy_values(report: CopyReport) -> dict[str, Any]:
+    """A copy as heartbeats and stored reports have it."""
+    return asdict(report) | {"role": report.role.value}
+
+
+def parse_copy(values: Mapping[str, Any]) -> CopyReport:
+    """Unknown names are left out. Raises InvalidInput that names what is wrong."""
+    known = {name: value for name, value in values.items() if name in _COPY_KINDS}
+    role = known.get("role")
+    if role not in COPY_ROLES:
+        raise InvalidInput(f"role {role!r} of a copy is neither standby nor learner")
+    for name, value in known.items():
+        allowed = _COPY_KINDS[name]
+        if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
+            raise InvalidInput(f"{name} {value!r} of a copy cannot be read")
+    for name, high in (("percent", 100.0), ("rate", COPY_RATE_MAX)):
+        if not 0 <= known.get(name, 0) <= high:
+            raise InvalidInput(f"{name} {known[name]!r} of a copy is not within 0 and {high}")
+    return CopyReport(**known | {"role": Role(role)})
+
+
+COPY_ROLES = (Role.STANDBY, Role.LEARNER)
+COPY_RATE_MAX = 1e12  # events a second; what is above is no rate
+_COPY_KINDS: dict[str, tuple[type, ...]] = {
+    "role": (str,),
+    "lag": (int,),
+    "percent": (int, float),
+    "rate": (int, float),
+    "eta_ms": (int, type(None)),
+    "ready": (bool,),
+    "why": (str,),
+}
+
+
 def sorted_texts(partitions: Iterable[Partition]) -> list[str]:
     return [str(p) for p in sorted(partitions)]
 
@@ -196,7 +232,7 @@ class Heartbeat:
     """`owned` is complete (partition -> "fence state") or, with complete False, all changes.
 
     Changes are those since the complete report with that number (None = no longer held). Consumer
-    health and rates ride in `consumer`.
+    health and rates ride in `consumer`. `copies` and `ready` are complete in every heartbeat.
     """
 
     member: str
@@ -211,6 +247,8 @@ class Heartbeat:
     target_epoch: int = 0
     settings_epoch: int = 0
     consumer: Mapping[str, Any] = field(default_factory=dict)  # see ConsumerHealth
+    copies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # see copy_values
+    ready: Sequence[str] = ()  # learners for which this member calls for a rebalance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,6 +281,7 @@ class Reply:
     target: Mapping[str, Any] | None = None
     settings: Mapping[str, Any] | None = None
     want_complete: bool = False
+    drain: str = ""  # types.Drain; of a heartbeat only, a join says nothing of it
 
 
 # --- changelog ---
@@ -291,10 +330,14 @@ class ChangelogEntry:
 
 
 class ChangelogPage(NamedTuple):
-    """Entries after the id asked for, oldest first, and the committed offset of the same moment."""
+    """Entries after the id asked for, oldest first, and the committed offset of the same moment.
+
+    `total`: events applied in total up to there; -1: not known.
+    """
 
     entries: Sequence[ChangelogEntry]
     committed: Offset
+    total: int = -1
 
 
 def parse_changelog(entry_id: str, fields: Mapping[bytes, bytes]) -> ChangelogEntry:

@@ -31,6 +31,7 @@ for model in (
     models.Rebalance,
     models.Tenure,
     models.HistoryGap,
+    models.ScaleDown,
     models.AuditEntry,
 ):
     admin.site.register(model, ReadOnly)

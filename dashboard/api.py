@@ -205,6 +205,8 @@ class AgentApi:
             "settings_epoch": settings_epoch,
             "want_complete": wants,
         }
+        if drain := answer[9].decode():
+            reply["drain"] = drain
         if target:
             reply["target"] = msgspec.Raw(target)
         if settings_epoch != beat.settings_epoch:
@@ -235,6 +237,8 @@ def _report_arguments(beat: wire.Heartbeat) -> Arguments:
         leaving=beat.leaving,
         incarnation=beat.incarnation,
         target_epoch=beat.target_epoch,
+        copies=beat.copies,
+        ready=beat.ready,
     )
 
 

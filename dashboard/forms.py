@@ -1,5 +1,6 @@
 """What people may type. Bounds are those of the values themselves; errors name what was typed."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from django import forms
@@ -14,6 +15,7 @@ from assignment.types import (
     GroupSettings,
     valid_name,
 )
+from dashboard import parameters
 
 REASON_MAX = 500
 STRATEGIES = [(name, name) for name in strategies.NAMES]
@@ -27,7 +29,37 @@ TIMING_HELP = {
 }
 
 
-class NewGroupForm(forms.Form):
+class StrategyForm(forms.Form):
+    """A strategy with its parameters, checked together."""
+
+    strategy = forms.ChoiceField(choices=STRATEGIES)
+    strategy_parameters = forms.CharField(
+        required=False,
+        label="Its parameters",
+        widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false"}),
+        help_text="JSON, as below. Empty: none.",
+    )
+
+    def clean_strategy_parameters(self) -> dict[str, Any]:
+        """Named beside the field: what is no JSON, and what the chosen strategy does not take."""
+        try:
+            found = parameters.parse(self.cleaned_data["strategy_parameters"])
+            if "strategy" in self.cleaned_data:
+                strategies.get(self.cleaned_data["strategy"], self.meant(found))
+        except InvalidInput as error:
+            raise forms.ValidationError(str(error)) from error
+        return found
+
+    def meant(self, found: dict[str, Any]) -> Mapping[str, Any]:
+        """The parameters that will be used for those typed."""
+        return found
+
+    @property
+    def strategy_help(self) -> Mapping[str, parameters.Help]:
+        return parameters.HELP
+
+
+class NewGroupForm(StrategyForm):
     name = forms.CharField(max_length=100, help_text="Letters, digits, “_”, “.”, “-”.")
     stream = forms.CharField(
         max_length=100, help_text="The Redis stream it reads; made when it is not there yet."
@@ -39,8 +71,11 @@ class NewGroupForm(forms.Form):
         help_text="Fixed from then on: keys are hashed over it.",
     )
     strategy = forms.ChoiceField(
-        choices=STRATEGIES, initial="sticky", help_text="Sticky moves the fewest partitions."
+        choices=STRATEGIES,
+        initial=strategies.DEFAULT,
+        help_text="Sticky moves the fewest partitions.",
     )
+    field_order = ("name", "stream", "partitions", "strategy", "strategy_parameters")
 
     def clean_name(self) -> str:
         return _valid("group", self.cleaned_data["name"])
@@ -56,7 +91,7 @@ def _valid(kind: str, text: str) -> str:
         raise forms.ValidationError(str(error)) from error
 
 
-class SettingsForm(forms.Form):
+class SettingsForm(StrategyForm):
     strategy = forms.ChoiceField(
         choices=STRATEGIES, help_text="Used by every rebalance from the next one on."
     )
@@ -79,6 +114,7 @@ class SettingsForm(forms.Form):
 
     def __init__(self, data: Any, *, settings: GroupSettings) -> None:
         initial = {name: getattr(settings, name) for name in self.base_fields if name != "reason"}
+        initial["strategy_parameters"] = parameters.shown(settings.strategy_parameters)
         super().__init__(data, initial=initial)
         for name, text in TIMING_HELP.items():
             self.fields[name].help_text = text
@@ -89,9 +125,30 @@ class SettingsForm(forms.Form):
         return {name: value for name, value in self.cleaned_data.items() if name != "reason"}
 
 
-class RebalanceForm(forms.Form):
-    strategy = forms.ChoiceField(choices=STRATEGIES)
+class RebalanceForm(StrategyForm):
+    """Without typed parameters the group's own strategy has the group's own.
+
+    `looking`: only the preview is wanted, so no reason is needed.
+    """
+
     reason = forms.CharField(max_length=REASON_MAX)
+
+    def __init__(self, data: Any, *, settings: GroupSettings, looking: bool = False) -> None:
+        super().__init__(data, initial={"strategy": settings.strategy})
+        self._settings = settings
+        self.fields["reason"].required = not looking
+
+    def meant(self, found: dict[str, Any]) -> Mapping[str, Any]:
+        is_own = self.cleaned_data.get("strategy") == self._settings.strategy
+        return self._settings.strategy_parameters if is_own and not found else found
+
+    @property
+    def chosen(self) -> tuple[str, Mapping[str, Any] | None]:
+        """(strategy, parameters); ("", None) as long as nothing right was sent."""
+        if not self.is_bound or {"strategy", "strategy_parameters"} & self.errors.keys():
+            return "", None
+        found = self.cleaned_data
+        return found["strategy"], self.meant(found["strategy_parameters"])
 
 
 class NewTokenForm(forms.Form):

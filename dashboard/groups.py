@@ -6,6 +6,7 @@ Redis is away the next tick tells it.
 
 import logging
 import shlex
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
@@ -48,7 +49,7 @@ def checked(values: dict[str, Any]) -> GroupSettings:
         settings = GroupSettings(**values)
     except TypeError as error:
         raise InvalidInput(f"settings cannot be read: {error}") from error
-    strategies.get(settings.strategy)
+    strategies.get(settings.strategy, settings.strategy_parameters)
     return settings
 
 
@@ -134,13 +135,24 @@ def change_settings(
 
 
 def request_rebalance(
-    group: Group, *, actor: str, reason: str, strategy: str, source: AuditSource | str
+    group: Group,
+    *,
+    actor: str,
+    reason: str,
+    strategy: str,
+    source: AuditSource | str,
+    parameters: Mapping[str, Any] | None = None,
 ) -> RebalanceRequest:
     """Asks for a new target by `strategy`, this once. Answered by a task; raises InvalidInput."""
-    strategies.get(strategy)
+    chosen = dict(parameters or {})
+    strategies.get(strategy, chosen)
     with transaction.atomic():
         request = RebalanceRequest.objects.create(
-            group=group, actor=actor, reason=reason[: audit.REASON_MAX], strategy=strategy
+            group=group,
+            actor=actor,
+            reason=reason[: audit.REASON_MAX],
+            strategy=strategy,
+            parameters=chosen,
         )
         audit.record(
             actor=actor,
@@ -148,7 +160,7 @@ def request_rebalance(
             object=group.name,
             group=group,
             reason=reason,
-            after={"strategy": strategy, "request": request.pk},
+            after={"strategy": strategy, "parameters": chosen, "request": request.pk},
             source=source,
         )
     try:

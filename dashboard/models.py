@@ -8,7 +8,7 @@ from django.db.models import F, Q
 
 from assignment import wire
 from assignment.types import GroupSettings
-from dashboard import ownership_map
+from dashboard import copies_map, ownership_map
 
 NAME_MAX = 100
 MEMBER_MAX = 200
@@ -112,7 +112,7 @@ class Rebalance(models.Model):
     partitions = models.PositiveIntegerField()
     kept = models.PositiveIntegerField()
     moved = models.PositiveIntegerField()
-    avoidable = models.PositiveIntegerField()
+    avoidable = models.PositiveIntegerField(null=True)  # None: nobody knows the least moves
     balance_degree = models.FloatField(null=True)
     max_minus_min = models.PositiveIntegerField(null=True)
     score = models.FloatField(null=True)
@@ -134,6 +134,8 @@ class Rebalance(models.Model):
     celery_worker = models.CharField(max_length=255, blank=True)
     target = models.BinaryField()  # ownership_map: partition number -> member
     previous = models.BinaryField()
+    copies = models.BinaryField(null=True)  # copies_map; None: the group was not stateful
+    learning = models.PositiveIntegerField(default=0)  # partitions that are to change hands later
 
     class Meta:
         ordering = ("-target_epoch",)
@@ -156,6 +158,15 @@ class Rebalance(models.Model):
 
     def owners_before(self) -> list[str | None]:
         return ownership_map.unpack(bytes(self.previous))
+
+    @property
+    def roles(self) -> copies_map.Roles:
+        """Member -> {"assigned", "revoked", "standby", "learning"}: partition numbers, ascending.
+
+        Every member of the group is in it, and who is gone and lost partitions by that.
+        """
+        copies = None if self.copies is None else bytes(self.copies)
+        return copies_map.roles(self.owners_before(), self.owners(), copies)
 
 
 class TenureEnd(models.TextChoices):
@@ -260,6 +271,7 @@ class Sample(models.Model):
 class RequestState(models.TextChoices):
     PENDING = "pending"
     DONE = "done"
+    REFUSED = "refused"  # its strategy did not fit the group when its turn came; see the audit
 
 
 class RebalanceRequest(models.Model):
@@ -270,6 +282,7 @@ class RebalanceRequest(models.Model):
     actor = models.CharField(max_length=150)
     reason = models.CharField(max_length=500, blank=True)
     strategy = models.CharField(max_length=50)
+    parameters = models.JSONField(default=dict)  # of that strategy
     state = models.CharField(max_length=10, choices=RequestState, default=RequestState.PENDING)
     rebalance = models.ForeignKey(Rebalance, on_delete=models.SET_NULL, null=True, blank=True)
 
@@ -291,3 +304,59 @@ class PartitionMirror(models.Model):
         constraints = (
             models.UniqueConstraint(fields=("group", "number"), name="one_mirror_per_partition"),
         )
+
+
+class ScaleDownState(models.TextChoices):
+    RUNNING = "running"
+    DONE = "done"
+    CANCELLED = "cancelled"
+
+
+class AtDeadline(models.TextChoices):
+    FORCE = "force"
+    ABORT = "abort"
+
+
+class ScaleDown(models.Model):
+    """Members that were told to leave: who asked, why, what each did (learners.md S9).
+
+    `members`: id -> {"outcome": "" (still here), clean, forced, died or cancelled, "at_ms": when it
+    ended or None, "forced": whether it was told to go at once}.
+    """
+
+    group = models.ForeignKey(Group, on_delete=models.CASCADE, related_name="scale_downs")
+    asked_at_ms = models.BigIntegerField()
+    told_at_ms = models.BigIntegerField(null=True)  # None: Redis was not told yet
+    actor = models.CharField(max_length=150)
+    source = models.CharField(max_length=10, choices=AuditSource)
+    reason = models.CharField(max_length=500, blank=True)
+    percent = models.PositiveSmallIntegerField(null=True)  # that stay; None: asked by name
+    live = models.PositiveIntegerField()  # members when it was asked
+    timeout_ms = models.BigIntegerField(null=True)  # from told_at_ms on; None: no limit
+    at_deadline = models.CharField(max_length=5, choices=AtDeadline, default=AtDeadline.FORCE)
+    members = models.JSONField()
+    state = models.CharField(max_length=9, choices=ScaleDownState, default=ScaleDownState.RUNNING)
+    ended_at_ms = models.BigIntegerField(null=True)
+
+    class Meta:
+        ordering = ("-asked_at_ms", "-id")
+        constraints = (
+            models.UniqueConstraint(
+                fields=("group",), condition=Q(state="running"), name="one_scale_down_at_a_time"
+            ),
+        )
+        indexes = (models.Index(fields=("group", "asked_at_ms"), name="scale_down_asked"),)
+
+    def __str__(self) -> str:
+        return f"{self.group_id} scale-down {self.pk}"
+
+    @property
+    def deadline_ms(self) -> int | None:
+        """None without a limit, and before the members were told."""
+        if self.told_at_ms is None or self.timeout_ms is None:
+            return None
+        return self.told_at_ms + self.timeout_ms
+
+    def remaining(self) -> list[str]:
+        """Members that are still here, as far as the record knows; ascending."""
+        return sorted(m for m, entry in self.members.items() if not entry["outcome"])

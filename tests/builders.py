@@ -8,12 +8,15 @@ from assignment.scripts import GroupRead, Lock, MemberRow, Meta, Report
 from assignment.strategies import StrategyInput
 from assignment.types import (
     INCARNATION_STEP,
+    CopyReport,
+    Drain,
     Grant,
     GroupSettings,
     Held,
     HeldState,
     Member,
     Partition,
+    Role,
     TargetRow,
 )
 
@@ -73,6 +76,13 @@ class Live:
     reported: bool = True
     able: bool = True
     leaving: bool = False
+    drain: Drain = Drain.NONE
+    standby: frozenset[int] = frozenset()  # of the stored target, as is learning
+    learning: frozenset[int] = frozenset()
+    copies: Mapping[int, CopyReport] = field(default_factory=dict)  # as reported
+    ready: frozenset[int] = frozenset()
+    zone: str = ""
+    capacity: float = 1.0
     joined_at_ms: int = NOW - 600_000
     able_at_ms: int = NOW - 500_000
     beat_at_ms: int = NOW
@@ -86,6 +96,8 @@ class Live:
 def live(member_id: str, owns: Iterable[int] | Mapping[int, int] = (), **fields: Any) -> Live:
     """`owns`: partition numbers, under fence counter 1, or number -> fence counter."""
     counters = owns if isinstance(owns, Mapping) else dict.fromkeys(owns, 1)
+    for name in ("standby", "learning", "ready"):
+        fields[name] = frozenset(fields.get(name, ()))
     target = fields.pop("target", None)
     return Live(
         member_id=member_id,
@@ -132,6 +144,14 @@ def group(
 default_settings = settings  # `group` has an argument of that name
 
 
+def learner(lag: int = -1, *, ready: bool = False) -> CopyReport:
+    return CopyReport(role=Role.LEARNER, lag=lag, ready=ready)
+
+
+def standby(lag: int = -1) -> CopyReport:
+    return CopyReport(role=Role.STANDBY, lag=lag)
+
+
 def grant(member_id: str, counter: int = 1, **fields: Any) -> Grant:
     return Grant(
         **({"fence": fence(counter), "member_id": member_id, "until_ms": NOW + LEASE_MS} | fields)
@@ -145,6 +165,10 @@ def _row(member: Live) -> MemberRow:
         able=member.able,
         able_at_ms=member.able_at_ms,
         leaving=member.leaving,
+        drain=member.drain,
+        ready=partitions(*member.ready),
+        zone=member.zone,
+        capacity=member.capacity,
     )
 
 
@@ -157,12 +181,18 @@ def _report(member: Live) -> Report:
             partition(n): Held(fence=fence(counter), state=HeldState.RUNNING)
             for n, counter in member.owns.items()
         },
+        copies={partition(n): copy for n, copy in member.copies.items()},
     )
 
 
 def _target(member: Live, epoch: int) -> TargetRow:
     numbers = member.owns if member.target is None else member.target
-    return TargetRow(target_epoch=epoch, active=partitions(*numbers))
+    return TargetRow(
+        target_epoch=epoch,
+        active=partitions(*numbers),
+        standby=partitions(*member.standby),
+        learning=partitions(*member.learning),
+    )
 
 
 def _grants(members: Iterable[Live]) -> dict[Partition, Grant]:

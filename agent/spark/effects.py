@@ -79,6 +79,8 @@ class StateEffects:
             self._states.popitem()[1].close()
 
     def _state(self, partition: Partition) -> PartitionState:
+        if partition in self._states and not self._states[partition].is_there:
+            self._states.pop(partition).close()  # removed by the agent while nobody wanted it
         if partition not in self._states:
             if len(self._states) >= OPEN_MAX:
                 self._states.pop(next(iter(self._states))).close()

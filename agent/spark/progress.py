@@ -18,14 +18,21 @@ from agent.store import GroupStore, StoreUnavailable
 from assignment.wire import ConsumerHealth
 
 WRITE_EVERY_S = 0.5  # at most; after a change
+SAY_AGAIN_S = 5.0  # without a change: Redis may have forgotten (wiped, or the member was taken out)
 
 
 class Progress:
-    """Collects from the commit and from Spark's listener; a thread of its own writes to Redis."""
+    """Collects from the commit and from Spark's listener; a thread of its own writes to Redis.
 
-    def __init__(self, groups: GroupStore, member_id: str) -> None:
+    Said again now and then: an agent that never hears `ready` counts its consumer as starting.
+    """
+
+    def __init__(
+        self, groups: GroupStore, member_id: str, say_again_s: float = SAY_AGAIN_S
+    ) -> None:
         self._groups = groups
         self._member_id = member_id
+        self._say_again_s = say_again_s
         self._health = ConsumerHealth()
         self._changed = threading.Event()
         self._ended = False
@@ -65,7 +72,7 @@ class Progress:
 
     def _write(self) -> None:
         while True:
-            self._changed.wait()
+            self._changed.wait(self._say_again_s)
             self._changed.clear()
             ended, health = self._ended, self._health
             try:

@@ -6,22 +6,28 @@ Spark, Redis clients or the dashboard.
 """
 
 from agent.state.errors import SnapshotBroken, StateError, StateLost
-from agent.state.partition import Applied, PartitionState
-from agent.state.restore import ChangelogReader, restore, tail
+from agent.state.files import copies_in, remove_copy
+from agent.state.partition import NOWHERE, Applied, PartitionState
+from agent.state.restore import ChangelogReader, Progress, restore, restore_steps, tail
 from agent.state.snapshots import read_snapshot, remove_snapshot, write_snapshot
 from assignment.wire import ChangelogPage
 
 __all__ = [
+    "NOWHERE",
     "Applied",
     "ChangelogPage",
     "ChangelogReader",
     "PartitionState",
+    "Progress",
     "SnapshotBroken",
     "StateError",
     "StateLost",
+    "copies_in",
     "read_snapshot",
+    "remove_copy",
     "remove_snapshot",
     "restore",
+    "restore_steps",
     "tail",
     "write_snapshot",
 ]

@@ -5,6 +5,7 @@ a copy which a power cut may have torn is never opened again.
 """
 
 import hashlib
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,7 +24,12 @@ from assignment.wire import ChangelogEntry, unpack_changes
 MAP_BYTES = 16 * 2**30  # address space kept per partition, not memory and not disk
 KEY_BYTES_MAX = 500  # LMDB holds keys up to 511 bytes; longer ones are stored under their hash
 CHUNK_KEYS = 50_000  # a restore of many keys must not hold them all in memory
+# Below this a full disk could end the process: LMDB maps the file of its locks and writes to it.
+FREE_BYTES_MIN = 2**20
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+NOWHERE = Offset(2**64 - 1, 2**64 - 1)  # of a copy that is being replaced: above any entry's id
+SUFFIX = ".lmdb"
+LOCK_SUFFIX = ".lmdb-lock"  # LMDB's own, beside each file
 
 _PLAIN, _HASHED, _META = b"k", b"h", b"m"
 _OFFSET, _TOTAL, _CHANGELOG_ID = b"moffset", b"mtotal", b"mchangelog"
@@ -47,6 +53,7 @@ class PartitionState:
 
     def __init__(self, environment: lmdb.Environment, path: Path, partition: Partition) -> None:
         self._environment = environment
+        self._inode = path.stat().st_ino
         self.path = path
         self.partition = partition
         self._in_use = threading.Lock()
@@ -55,13 +62,14 @@ class PartitionState:
     def open(cls, directory: str | Path, group: str, partition: Partition) -> Self:
         """The copy under `directory`/group, empty at 0-0 when there is none. Raises StateError."""
         folder = Path(directory) / group
-        path = folder / f"{partition}.{_boot()}.lmdb"
+        path = file_of(folder, partition)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            for older in folder.glob(f"{partition}.*.lmdb*"):
+            for older in folder.glob(f"{partition}.*{SUFFIX}*"):
                 if not older.name.startswith(path.name):
                     older.unlink(missing_ok=True)
-            environment = _environment(path)
+            _check_space(folder)
+            environment = _sound_environment(path)
         except (lmdb.Error, OSError) as error:
             raise StateError(
                 f"cannot open the state of {partition} in {folder}: {error}"
@@ -74,7 +82,16 @@ class PartitionState:
             self._environment.close()
 
     @property
+    def is_there(self) -> bool:
+        """False when the file was removed since it was opened, whoever has one in its place."""
+        try:
+            return self.path.stat().st_ino == self._inode
+        except OSError:
+            return False
+
+    @property
     def offset(self) -> Offset:
+        """NOWHERE while the copy is being replaced, also when that was never finished."""
         text = self._meta(_OFFSET)
         return Offset.parse(text) if text else START
 
@@ -123,25 +140,29 @@ class PartitionState:
             self._stand_at(transaction, to_offset, total, changelog_id)
         return Applied.APPLIED
 
-    def replace(
-        self,
-        items: Iterable[tuple[str, Any]],
-        position: Callable[[], tuple[Offset, int, str]],
-    ) -> None:
-        """Throws the copy away and takes these items instead, all or nothing.
-
-        `position` is asked after the last item (that is when a snapshot knows that it was read
-        whole) and gives offset, total and changelog id.
-        """
+    def begin_anew(self) -> None:
+        """Throws the copy away. It is of no use to anyone until `finish_anew`."""
         with self._write("restore") as transaction:
-            transaction.drop(self._environment.open_db(None, transaction), delete=False)
+            self._drop(transaction, NOWHERE)
+
+    def add(self, items: Iterable[tuple[str, Any]]) -> None:
+        """After `begin_anew`: some of the new content."""
+        with self._write("restore") as transaction:
             _put_all(transaction, items)
-            offset, total, changelog_id = position()
+
+    def finish_anew(self, offset: Offset, total: int, changelog_id: str) -> None:
+        """What was added is the whole state at that offset."""
+        with self._write("restore") as transaction:
             self._stand_at(transaction, offset, total, changelog_id)
 
     def clear(self) -> None:
         """Empty, at offset 0-0."""
-        self.replace((), lambda: (START, 0, "0-0"))
+        with self._write("clear") as transaction:
+            self._drop(transaction, START)
+
+    def _drop(self, transaction: lmdb.Transaction, offset: Offset) -> None:
+        transaction.drop(self._environment.open_db(None, transaction), delete=False)
+        self._stand_at(transaction, offset, 0, "0-0")
 
     @contextmanager
     def reading(self) -> Iterator["Reading"]:
@@ -155,8 +176,11 @@ class PartitionState:
                 yield Reading(transaction)
 
     def _meta(self, name: bytes) -> str:
-        with self._environment.begin() as transaction:
-            return bytes(transaction.get(name, b"")).decode()
+        try:
+            with self._environment.begin() as transaction:
+                return bytes(transaction.get(name, b"")).decode()
+        except lmdb.Error as error:
+            raise StateError(f"cannot read the state of {self.partition}: {error}") from error
 
     @staticmethod
     def _stand_at(
@@ -201,6 +225,25 @@ class Reading:
         for stored_key, stored in self._transaction.cursor():
             if stored_key[:1] != _META:
                 yield _value(bytes(stored_key), bytes(stored))
+
+
+def file_of(folder: Path, partition: Partition) -> Path:
+    return folder / f"{partition}.{_boot()}{SUFFIX}"
+
+
+def _check_space(folder: Path) -> None:
+    disk = os.statvfs(folder)
+    if disk.f_bavail * disk.f_frsize < FREE_BYTES_MIN:
+        raise OSError("no space left on the disk")
+
+
+def _sound_environment(path: Path) -> lmdb.Environment:
+    """A file that is no LMDB any more is a lost copy: the changelog is the truth."""
+    try:
+        return _environment(path)
+    except (lmdb.InvalidError, lmdb.CorruptedError, lmdb.VersionMismatchError):
+        path.unlink(missing_ok=True)
+        return _environment(path)
 
 
 def _environment(path: Path) -> lmdb.Environment:

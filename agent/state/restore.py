@@ -1,23 +1,45 @@
 """Brings a copy to the committed offset: newest good snapshot, then the changelog.
 
-The rules are those of pipeline.md section 4.
+The rules are those of pipeline.md section 4. Both ways are there in small steps too, so that many
+copies can take turns and one can be given up half way.
 """
 
 import contextlib
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from agent.state.errors import SnapshotBroken, StateLost
-from agent.state.partition import Applied, PartitionState
-from agent.state.snapshots import read_snapshot
+from agent.state.partition import NOWHERE, Applied, PartitionState
+from agent.state.snapshots import snapshot_steps
 from assignment.scripts import SnapshotRecord
 from assignment.types import Offset, Partition
-from assignment.wire import ChangelogPage
+from assignment.wire import ChangelogEntry, ChangelogPage
 
-PAGE_ENTRIES = 20  # one entry holds the changes of a whole batch
+PAGE_FIRST = 4  # entries; one holds the changes of a whole batch
+PAGE_ENTRIES = 20
+PAGE_BYTES = 4 * 2**20  # fewer entries when they are larger: an answer must come in time
 # How many recorded snapshots each try passes over. The owner may record a new one and trim while
 # the one before is read; and one may be whole and lead nowhere: Redis lost the commit it was of.
 PASSED_OVER = (0, 1, 0, 2)
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a copy is. `have` and `end`: events applied in total, here and where it shall get to.
+
+    None and -1: nothing new is known. `exact` False: `have` is an estimate, the copy of before was
+    thrown away and a snapshot is being read.
+    """
+
+    have: int | None
+    end: int
+    exact: bool
+
+
+Steps = Generator[Progress, None, Answer]
 
 
 class ChangelogReader(Protocol):
@@ -36,15 +58,7 @@ def tail(store: ChangelogReader, state: PartitionState, partition: Partition) ->
     Answers the committed offset, at which the copy now stands, or None for a gap: then this copy
     does not lead there and must be restored.
     """
-    after = state.changelog_id
-    while True:
-        page = store.read_changelog(partition, after, PAGE_ENTRIES)
-        for entry in page.entries:
-            if state.apply(entry) is Applied.GAP:
-                return None
-            after = entry.entry_id
-        if len(page.entries) < PAGE_ENTRIES:
-            return page.committed if state.offset == page.committed else None
+    return _walked(tail_steps(store, state, partition))
 
 
 def restore(store: ChangelogReader, state: PartitionState, partition: Partition) -> Offset:
@@ -52,12 +66,39 @@ def restore(store: ChangelogReader, state: PartitionState, partition: Partition)
 
     Raises StateLost (nothing leads there) or StateError (the disk refused).
     """
-    reached = tail(store, state, partition)
+    return _walked(restore_steps(store, state, partition))
+
+
+def tail_steps(
+    store: ChangelogReader, state: PartitionState, partition: Partition
+) -> Steps[Offset | None]:
+    """`tail`, one entry a step."""
+    if state.offset == NOWHERE:
+        return None
+    after, count = state.changelog_id, PAGE_FIRST
+    while True:
+        page = store.read_changelog(partition, after, count)
+        yield Progress(None, page.total, exact=True)
+        for entry in page.entries:
+            if state.apply(entry) is Applied.GAP:
+                return None
+            after = entry.entry_id
+            yield Progress(state.total, page.total, exact=True)
+        if len(page.entries) < count:
+            return page.committed if state.offset == page.committed else None
+        count = _entries_of_next_page(page.entries)
+
+
+def restore_steps(
+    store: ChangelogReader, state: PartitionState, partition: Partition
+) -> Steps[Offset]:
+    """`restore`, one changelog entry or one block of a snapshot a step."""
+    reached = yield from tail_steps(store, state, partition)
     for passed_over in PASSED_OVER:
         if reached is not None:
             return reached
-        _start_again(store, state, partition, passed_over)
-        reached = tail(store, state, partition)
+        yield from _start_again(store, state, partition, passed_over)
+        reached = yield from tail_steps(store, state, partition)
     if reached is None:
         raise StateLost(
             f"neither changelog nor snapshots of {partition} lead to its committed offset; "
@@ -68,8 +109,28 @@ def restore(store: ChangelogReader, state: PartitionState, partition: Partition)
 
 def _start_again(
     store: ChangelogReader, state: PartitionState, partition: Partition, passed_over: int
-) -> None:
+) -> Steps[None]:
+    yield Progress(0, -1, exact=False)  # whatever the copy had is of no use
     for snapshot in store.read_snapshots(partition)[passed_over:]:
-        with contextlib.suppress(SnapshotBroken):
-            return read_snapshot(state, snapshot)
+        with (
+            contextlib.suppress(SnapshotBroken),
+            contextlib.closing(snapshot_steps(state, snapshot)) as parts,
+        ):
+            for part in parts:
+                yield Progress(int(part * snapshot.total), -1, exact=False)
+            return
     state.clear()  # an untrimmed changelog leads anywhere from here
+
+
+def _entries_of_next_page(entries: Sequence[ChangelogEntry]) -> int:
+    size = max(len(entry.changes) for entry in entries)
+    return max(1, min(PAGE_ENTRIES, PAGE_BYTES // max(1, size)))
+
+
+def _walked(steps: Steps[Answer]) -> Answer:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            answer: Answer = end.value
+            return answer

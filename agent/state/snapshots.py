@@ -7,9 +7,10 @@ number of keys and the SHA-256 of all bytes before it.
 
 import errno
 import hashlib
+import os
 import secrets
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -66,12 +67,32 @@ def write_snapshot(state: PartitionState, folder: str, group: str, fence: int) -
 
 
 def read_snapshot(state: PartitionState, snapshot: SnapshotRecord) -> None:
-    """Replaces the copy by the snapshot's content, or changes nothing and raises SnapshotBroken."""
+    """Replaces the copy by the snapshot's content. Raises as `snapshot_steps` does."""
+    for _ in snapshot_steps(state, snapshot):
+        pass
+
+
+def snapshot_steps(state: PartitionState, snapshot: SnapshotRecord) -> Generator[float, None, None]:
+    """Replaces the copy by the snapshot's content, block by block; yields which part was read.
+
+    Raises SnapshotBroken (the copy is empty then) or StateError (the disk refused). Given up half
+    way, the copy is NOWHERE.
+    """
     try:
         with _reading(snapshot.url) as file:
+            size = file.seek(0, os.SEEK_END) or 1
+            file.seek(0)
             blocks = _Blocks(file, state.partition, snapshot)
-            state.replace(blocks.items(), blocks.position)
-    except (OSError, zlib.error, msgspec.MsgspecError, ValueError) as error:
+            state.begin_anew()
+            for block in blocks.all():
+                state.add(block)
+                yield min(1.0, blocks.bytes_read / size)
+            state.finish_anew(*blocks.position())
+    except SnapshotBroken:
+        state.clear()
+        raise
+    except (OSError, zlib.error, msgspec.MsgspecError, ValueError, TypeError) as error:
+        state.clear()
         raise SnapshotBroken(f"snapshot {snapshot.url} cannot be read: {error}") from error
 
 
@@ -116,8 +137,9 @@ class _Blocks:
         self._snapshot = snapshot
         self._digest = hashlib.sha256()
         self._keys = 0
+        self.bytes_read = 0
 
-    def items(self) -> Iterator[tuple[str, Any]]:
+    def all(self) -> Iterator[list[tuple[str, Any]]]:
         if self._take(len(MAGIC)) != MAGIC:
             raise SnapshotBroken(f"{self._snapshot.url} is not a snapshot")
         while length := int.from_bytes(self._take(4), "big"):
@@ -125,7 +147,7 @@ class _Blocks:
                 raise SnapshotBroken(f"snapshot {self._snapshot.url} has a block of {length} bytes")
             block = msgspec.msgpack.decode(zlib.decompress(self._take(length)))
             self._keys += len(block)
-            yield from block
+            yield block
 
     def position(self) -> tuple[Offset, int, str]:
         footer = msgspec.json.decode(self._file.read(), type=_Footer)
@@ -147,6 +169,7 @@ class _Blocks:
         if len(data) != count:
             raise SnapshotBroken(f"snapshot {self._snapshot.url} is cut short")
         self._digest.update(data)
+        self.bytes_read += count
         return data
 
 

@@ -1,7 +1,7 @@
 """The one way to Redis: scripts and reads, raw answers, errors by what can be done about them."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -60,6 +60,10 @@ class Door(Protocol):
 
     def wait(self, stream: str, after: str, timeout_ms: int, count: int) -> Raw:
         """XREAD BLOCK: entries after an id, or None when none came in time."""
+        ...
+
+    def wait_any(self, streams: Mapping[str, str], timeout_ms: int) -> list[str]:
+        """XREAD BLOCK: the streams that have an entry after their id; none when none came."""
         ...
 
     def close(self) -> None: ...
@@ -149,6 +153,15 @@ class RedisDoor:
                 "XREAD", "COUNT", count, "BLOCK", block_ms, "STREAMS", stream, after
             )
         return answer[0][1] if answer else None
+
+    def wait_any(self, streams: Mapping[str, str], timeout_ms: int) -> list[str]:
+        block_ms = max(1, min(timeout_ms, BLOCK_MAX_MS))
+        asked = (*streams.keys(), *streams.values())
+        with self._reaching():
+            answer = self._waiting.execute_command(
+                "XREAD", "COUNT", 1, "BLOCK", block_ms, "STREAMS", *asked
+            )
+        return [name.decode() for name, _ in answer or ()]
 
     def server_facts(self) -> ServerFacts:
         """Raises InvalidInput: older than 6.2."""

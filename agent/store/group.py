@@ -20,7 +20,7 @@ from assignment.scripts import (
     SnapshotResult,
     StateChange,
 )
-from assignment.types import START, Claim, Held, Offset, Partition, TargetRow
+from assignment.types import START, Claim, Drain, Held, Offset, Partition, TargetRow
 from assignment.wire import (
     ChangelogPage,
     ConsumerHealth,
@@ -36,10 +36,14 @@ HINTS_MAX = 1_000  # the control stream keeps about as many
 
 @dataclass(frozen=True, slots=True)
 class MemberTarget:
-    """What Redis says at one moment. `row` None: no target was written for this member."""
+    """What Redis says at one moment. `row` None: no target was written for this member.
+
+    `drain` None: it is no member.
+    """
 
     meta: Meta
     row: TargetRow | None
+    drain: Drain | None = Drain.NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +133,18 @@ class GroupStore:
 
     def target(self, member_id: str) -> MemberTarget:
         """The group's epochs and settings with this member's row, as read at one moment."""
-        meta, row = self.door.ask_together(
-            (("HGETALL", self.keys.meta), ("HGET", self.keys.target, member_id))
+        meta, row, member = self.door.ask_together(
+            (
+                ("HGETALL", self.keys.meta),
+                ("HGET", self.keys.target, member_id),
+                ("HGET", self.keys.members, member_id),
+            )
         )
-        return MemberTarget(scripts.read_meta(meta), parse_target(row.decode()) if row else None)
+        return MemberTarget(
+            scripts.read_meta(meta),
+            parse_target(row.decode()) if row else None,
+            scripts.read_member(member_id, member).drain if member else None,
+        )
 
     # --- batches ----------------------------------------------------------------------------------
 
@@ -176,16 +188,27 @@ class GroupStore:
 
     def read_changelog(self, partition: Partition, after: str, count: int) -> ChangelogPage:
         """At most `count` entries after that id, and the committed offset of the same moment."""
-        entries, committed = self.door.ask_together(
+        entries, committed, applied = self.door.ask_together(
             (
                 ("XRANGE", self.keys.changelog(partition), f"({after}", "+", "COUNT", count),
                 ("HGET", self.keys.offsets, str(partition)),
+                ("HGET", self.keys.applied, str(partition)),
             )
         )
         return ChangelogPage(
             tuple(parse_changelog(i.decode(), dict(pairs(f))) for i, f in entries),
             Offset.parse(committed.decode()) if committed else START,
+            int(applied.split(b" ")[0]) if applied else -1,
         )
+
+    def wait_changelogs(self, after: Mapping[Partition, str], timeout_ms: int) -> set[Partition]:
+        """Those of the partitions whose changelog has an entry after that id, as soon as one has.
+
+        None when none came in time. All in one call, so in one slot, as a group's keys are.
+        """
+        keys = {self.keys.changelog(partition): partition for partition in after}
+        streams = {key: after[partition] for key, partition in keys.items()}
+        return {keys[name] for name in self.door.wait_any(streams, timeout_ms)}
 
     def read_snapshots(self, partition: Partition) -> tuple[SnapshotRecord, ...]:
         """The newest first, at most two."""

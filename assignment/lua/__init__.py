@@ -13,6 +13,7 @@ NAMES = (
     "evict",
     "join",
     "leave",
+    "mark",
     "plan",
     "progress",
     "read_group",

@@ -1,9 +1,10 @@
 -- A heartbeat. ARGV: member, secret (hex SHA-256), number of its last complete report, sequence (grows with
 -- every heartbeat of that process), kind ('complete' or 'changes'), payload (JSON), able ('1'/'0'), leaving
--- ('1'/'0'), incarnation and target_epoch that the agent has stored.
+-- ('1'/'0'), incarnation and target_epoch that the agent has stored, ready learners (partitions, sorted, a
+-- space between two).
 -- Answers {'fenced'} and touches nothing when it is not a member, {'late'} when a newer one was here (a sign
 -- of life all the same), else {'ok', incarnation, mode_epoch, group_epoch, target_epoch, settings_epoch,
--- wants a complete report '1'/'0', target row or '', replan '1'/'0'}.
+-- wants a complete report '1'/'0', target row or '', replan '1'/'0', drain}.
 local member = ARGV[1]
 local stored = redis.call('HGET', key('members'), member)
 if not stored then return {'fenced'} end
@@ -34,15 +35,24 @@ else
 end
 
 local able, leaving = ARGV[7] == '1', ARGV[8] == '1'
-local replan = '0'
+local reason
 if row['able'] ~= able or (row['leaving'] or false) ~= leaving then
+  reason = leaving and 'leaving' or able and 'able' or 'not able'
   if able and not row['able'] then row['able_at_ms'] = now end
+end
+local ready_before = row['ready'] or ''
+local known = {}
+for partition in string.gmatch(ready_before, '%S+') do known[partition] = true end
+for partition in string.gmatch(ARGV[11], '%S+') do
+  if not known[partition] then reason = reason or 'ready' end
+end
+if reason or ready_before ~= ARGV[11] then
   row['able'] = able
   row['leaving'] = leaving
+  row['ready'] = ARGV[11]
   redis.call('HSET', key('members'), member, cjson.encode(row))
-  group_changed(leaving and 'leaving' or able and 'able' or 'not able', member)
-  replan = '1'
 end
+if reason then group_changed(reason, member) end
 
 local meta = redis.call('HMGET', KEYS[1], 'incarnation', 'mode_epoch', 'group_epoch', 'target_epoch',
   'settings_epoch')
@@ -51,4 +61,4 @@ if meta[1] ~= ARGV[9] or meta[4] ~= ARGV[10] then
   target = redis.call('HGET', key('target'), member) or ''
 end
 return {'ok', meta[1] or '0', meta[2] or '0', meta[3] or '0', meta[4] or '0', meta[5] or '0', wants,
-  target, replan}
+  target, reason and '1' or '0', row['drain'] or ''}

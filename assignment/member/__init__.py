@@ -7,10 +7,13 @@ repeated or about another fence changes nothing. What to do is found from the wh
 so a lost answer needs no memory of its own.
 """
 
+from assignment.member.copies import Wanted, ready_learners, wanted_copies
 from assignment.member.decisions import decide
 from assignment.member.messages import (
     Acquire,
     ConsumerSeen,
+    Depart,
+    DrainSeen,
     Drop,
     Effect,
     EpochsSeen,
@@ -41,6 +44,7 @@ from assignment.member.state import (
     MemberState,
     Wait,
     claims,
+    departs_because,
     holds,
     lease_is_over,
     next_due_ms,
@@ -54,6 +58,8 @@ __all__ = [
     "Acquire",
     "ConsumerSeen",
     "ConsumerState",
+    "Depart",
+    "DrainSeen",
     "Drop",
     "Effect",
     "EpochsSeen",
@@ -80,14 +86,18 @@ __all__ = [
     "Tick",
     "TryAgain",
     "Wait",
+    "Wanted",
     "claims",
     "decide",
+    "departs_because",
     "handle",
     "holds",
     "lease_is_over",
     "next_due_ms",
     "not_able_because",
     "processing_end_ms",
+    "ready_learners",
     "restore_ordered",
+    "wanted_copies",
     "wanted_partitions",
 ]

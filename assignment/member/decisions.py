@@ -4,6 +4,7 @@ from typing import assert_never
 
 from assignment.member.messages import (
     Acquire,
+    Depart,
     Effect,
     Join,
     Leave,
@@ -12,7 +13,13 @@ from assignment.member.messages import (
     Restore,
     SetState,
 )
-from assignment.member.state import ConsumerState, Holding, MemberState, wanted_partitions
+from assignment.member.state import (
+    ConsumerState,
+    Holding,
+    MemberState,
+    departs_because,
+    wanted_partitions,
+)
 from assignment.types import Claim, HeldState
 
 
@@ -31,6 +38,8 @@ def decide(member: MemberState, now_ms: int) -> list[Effect]:
     effects += _acquire(member, now_ms)
     if member.consumer is ConsumerState.STALLED and not member.leaving:
         effects.append(RestartConsumer(reason="no batch finished although there is lag"))
+    if why := departs_because(member):
+        effects.append(Depart(reason=why))
     if member.leaving and not member.held:
         effects.append(Leave(reason="nothing is held any more"))
     return effects
@@ -48,6 +57,8 @@ def _keep(member: MemberState, claim: Claim, holding: Holding, now_ms: int) -> l
             if holding.restore_ordered or now_ms < holding.retry_ms:
                 return []
             return [Restore(claim=claim, reason="acquired")]
+        case HeldState.DRAINED if member.stateful and not holding.restored:
+            return [_set_state(claim, holding, HeldState.RESTORING, "given back before it ran")]
         case HeldState.DRAINING | HeldState.DRAINED:
             return [_set_state(claim, holding, HeldState.RUNNING, "given back while draining")]
         case _:
@@ -56,11 +67,12 @@ def _keep(member: MemberState, claim: Claim, holding: Holding, now_ms: int) -> l
 
 def _revoke(member: MemberState, claim: Claim, holding: Holding, now_ms: int) -> list[Effect]:
     why = "leaving" if member.leaving else "revoked"
-    if holding.state is HeldState.RESTORING:
-        return [Release(claim=claim, reason=f"{why} before it ran")]
     if member.consumer is ConsumerState.DEAD:
         return [Release(claim=claim, reason=f"{why}: its consumer is dead")]
     match holding.state:
+        case HeldState.RESTORING:
+            # Compare-and-set, not release: a `running` whose answer was lost may be in a batch.
+            return [_set_state(claim, holding, HeldState.DRAINED, f"{why} before it ran")]
         case HeldState.RUNNING:
             return [_set_state(claim, holding, HeldState.DRAINING, why)]
         case HeldState.DRAINED:

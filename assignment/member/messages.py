@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from assignment.member.state import ConsumerState
-from assignment.types import Claim, GroupSettings, Held, HeldState, Partition, TargetRow
+from assignment.types import Claim, Drain, GroupSettings, Held, HeldState, Partition, TargetRow
 
 # --- events ---------------------------------------------------------------------------------------
 
@@ -99,8 +99,20 @@ class ConsumerSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class DrainSeen:
+    """What a scale-down asks of this member, as of that group_epoch, by heartbeat or in Redis."""
+
+    drain: Drain
+    group_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class LeaveAsked:
-    """SIGTERM: this member goes, whoever takes its partitions (leaving and forced)."""
+    """This member goes, whoever takes its partitions. `signalled`: by SIGTERM, so that it says of
+    itself that it is leaving and forced; a scale-down said it before.
+    """
+
+    signalled: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +134,7 @@ Event = (
     | OwnedSeen
     | Released
     | ConsumerSeen
+    | DrainSeen
     | LeaveAsked
     | Tick
 )
@@ -177,8 +190,15 @@ class RestartConsumer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Depart:
+    """A scale-down lets this member go: end the consumer, then leave."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Leave:
     reason: str
 
 
-Effect = Join | Acquire | Restore | SetState | Release | Drop | RestartConsumer | Leave
+Effect = Join | Acquire | Restore | SetState | Release | Drop | RestartConsumer | Depart | Leave

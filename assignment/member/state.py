@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from assignment.types import Claim, GroupSettings, HeldState, Partition, TargetRow
+from assignment.types import Claim, Drain, GroupSettings, HeldState, Partition, TargetRow
 
 
 class ConsumerState(StrEnum):
@@ -45,6 +45,10 @@ class MemberState:
     settings: GroupSettings
     joined: bool = False
     leaving: bool = False
+    signalled: bool = False  # leaving by SIGTERM
+    drain: Drain = Drain.NONE
+    drain_since: int = 0  # group_epoch of the first word of that drain: no earlier target knew it
+    drain_heard: int = 0  # group_epoch of the last word
     incarnation: int = 0
     mode_epoch: int = 0
     target: TargetRow | None = None  # None: never told anything; keep what is held
@@ -60,6 +64,19 @@ def wanted_partitions(member: MemberState) -> frozenset[Partition]:
     if member.leaving or member.target is None:
         return frozenset()
     return member.target.active
+
+
+def departs_because(member: MemberState) -> str:
+    """ "" while a scale-down keeps this member, or when it goes already (learners.md S4, S5)."""
+    if member.leaving or member.drain is Drain.NONE:
+        return ""
+    if member.drain is Drain.FORCED:
+        return "scale-down: its time is over"
+    row = member.target
+    told_since = row is not None and row.target_epoch >= member.drain_since
+    if row is None or not told_since or row.active or member.held:
+        return ""
+    return "scale-down: it owns nothing any more"
 
 
 def claims(member: MemberState) -> list[Claim]:

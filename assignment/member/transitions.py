@@ -6,6 +6,7 @@ from typing import assert_never
 
 from assignment.member.messages import (
     ConsumerSeen,
+    DrainSeen,
     Drop,
     Effect,
     EpochsSeen,
@@ -33,7 +34,7 @@ from assignment.member.state import (
     lease_is_over,
     wanted_partitions,
 )
-from assignment.types import Claim, Held, HeldState, Partition
+from assignment.types import Claim, Drain, Held, HeldState, Partition
 
 
 def handle(member: MemberState, event: Event, now_ms: int) -> tuple[MemberState, list[Effect]]:
@@ -49,33 +50,40 @@ def handle(member: MemberState, event: Event, now_ms: int) -> tuple[MemberState,
             after = _asking_at_once(member, now_ms)
         case RestoreEnded():
             after = _restore_ended(member, event)
-        case (
-            TargetSeen() | EpochsSeen() | Joined() | SettingsSeen() | ConsumerSeen() | LeaveAsked()
-        ):
-            after = _told(member, event, now_ms)
+        case TargetSeen() | EpochsSeen():
+            after = _target_told(member, event, now_ms)
+        case Joined() | SettingsSeen() | ConsumerSeen() | DrainSeen() | LeaveAsked():
+            after = _told(member, event)
         case _:
             assert_never(event)
     return after, []
 
 
-def _told(
-    member: MemberState,
-    event: TargetSeen | EpochsSeen | Joined | SettingsSeen | ConsumerSeen | LeaveAsked,
-    now_ms: int,
-) -> MemberState:
+def _target_told(member: MemberState, event: TargetSeen | EpochsSeen, now_ms: int) -> MemberState:
     match event:
         case TargetSeen():
-            after = _target_seen(member, event, now_ms)
+            return _target_seen(member, event, now_ms)
         case EpochsSeen(incarnation, mode_epoch):
-            after = _epochs_seen(member, incarnation, mode_epoch, now_ms)
+            return _epochs_seen(member, incarnation, mode_epoch, now_ms)
+        case _:
+            assert_never(event)
+
+
+def _told(
+    member: MemberState, event: Joined | SettingsSeen | ConsumerSeen | DrainSeen | LeaveAsked
+) -> MemberState:
+    match event:
         case Joined():
             after = replace(member, joined=True)
         case SettingsSeen(settings):
             after = replace(member, settings=settings)
         case ConsumerSeen(state, stateful):
             after = replace(member, consumer=state, stateful=stateful)
-        case LeaveAsked():
-            after = replace(member, leaving=True, waiting={})
+        case DrainSeen(drain, group_epoch):
+            after = _drain_seen(member, drain, group_epoch)
+        case LeaveAsked(signalled):
+            told = member.signalled or signalled
+            after = replace(member, leaving=True, signalled=told, waiting={})
         case _:
             assert_never(event)
     return after
@@ -124,7 +132,16 @@ def _with_waits(member: MemberState, now_ms: int) -> MemberState:
 
 
 def _fenced(member: MemberState, now_ms: int) -> tuple[MemberState, list[Effect]]:
-    outside = replace(member, joined=False, target=None, target_incarnation=0, renewed_ms=None)
+    outside = replace(
+        member,
+        joined=False,
+        target=None,
+        target_incarnation=0,
+        renewed_ms=None,
+        drain=Drain.NONE,  # told again when it is a member again
+        drain_since=0,
+        drain_heard=0,
+    )
     return _without(outside, claims(member), "fenced: not a member any more", now_ms)
 
 
@@ -177,6 +194,14 @@ def _target_seen(member: MemberState, event: TargetSeen, now_ms: int) -> MemberS
         return member
     told = replace(member, target=event.row, target_incarnation=event.incarnation)
     return _with_waits(told, now_ms)
+
+
+def _drain_seen(member: MemberState, drain: Drain, group_epoch: int) -> MemberState:
+    """Older words than the last one change nothing; the same again keep the epoch of the first."""
+    if not member.joined or group_epoch < member.drain_heard:
+        return member
+    since = member.drain_since if drain is member.drain else group_epoch
+    return replace(member, drain=drain, drain_since=since, drain_heard=group_epoch)
 
 
 def _epochs_seen(

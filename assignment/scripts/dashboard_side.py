@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -20,8 +20,15 @@ from assignment.scripts.values import (
     texts_of,
     within,
 )
-from assignment.types import GroupSettings, Partition, TargetRow, valid_name
-from assignment.wire import parse_held, parse_target, settings_text, target_text
+from assignment.types import Drain, GroupSettings, Partition, Role, TargetRow, valid_name
+from assignment.wire import (
+    parse_copy,
+    parse_held,
+    parse_target,
+    settings_text,
+    sorted_texts,
+    target_text,
+)
 
 REASON_MAX = 200
 Scalar = str | int | float | bool | None
@@ -88,6 +95,22 @@ def evict_answer(raw: Raw) -> EvictResult:
     return EvictResult(text_of(raw))
 
 
+@dataclass(frozen=True, slots=True)
+class Marked:
+    group_epoch: int
+    members: tuple[str, ...]  # that were there and had another one
+
+
+def mark_args(drain: Drain, member_ids: Iterable[str]) -> Arguments:
+    """Tells members to leave, at once when forced, or (NONE) takes it back."""
+    return [Drain(drain).value, *(valid_name("member", member) for member in member_ids)]
+
+
+def mark_answer(raw: Raw) -> Marked:
+    epoch, *members = texts_of(raw)
+    return Marked(int(epoch), tuple(members))
+
+
 # --- report ---------------------------------------------------------------------------------------
 
 
@@ -110,6 +133,7 @@ class ReportAnswer:
     want_complete: bool = False
     target: TargetRow | None = None
     replan: bool = False
+    drain: Drain = Drain.NONE
 
 
 def report_args(
@@ -125,13 +149,21 @@ def report_args(
     leaving: bool,
     incarnation: int,
     target_epoch: int,
+    copies: Mapping[str, Mapping[str, Any]] | None = None,
+    ready: Iterable[str] = (),
 ) -> Arguments:
-    """`owned` as in wire.Heartbeat. Raises InvalidInput for a wrong part of it."""
+    """`owned`, `copies` and `ready` as in wire.Heartbeat; InvalidInput for a wrong part of them."""
     for partition, held in owned.items():
         Partition.parse(partition)
         if held is not None:
             fence_text(parse_held(held).fence)
-    payload = {"owned": dict(owned), "consumer": dict(consumer), "target_epoch": target_epoch}
+    copies = dict(copies or {})
+    payload = {
+        "owned": dict(owned),
+        "consumer": dict(consumer),
+        "target_epoch": target_epoch,
+        "copies": copies,
+    }
     return [
         valid_name("member", member_id),
         secret_digest(secret),
@@ -143,7 +175,17 @@ def report_args(
         flag(leaving),
         within("incarnation", incarnation, 0, INCARNATION_MAX),
         epoch_text("target_epoch", target_epoch),
+        " ".join(_ready_learners(copies, ready)),
     ]
+
+
+def _ready_learners(copies: Mapping[str, Mapping[str, Any]], ready: Iterable[str]) -> list[str]:
+    roles = {Partition.parse(p): parse_copy(values).role for p, values in copies.items()}
+    learners = {Partition.parse(text) for text in ready}
+    for partition in sorted(learners):
+        if roles.get(partition) is not Role.LEARNER:
+            raise InvalidInput(f"{partition} is said to be ready and is no learner of this member")
+    return sorted_texts(learners)
 
 
 def report_answer(raw: Raw) -> ReportAnswer:
@@ -161,6 +203,7 @@ def report_answer(raw: Raw) -> ReportAnswer:
         want_complete=values[6] == "1",
         target=parse_target(values[7]) if values[7] else None,
         replan=values[8] == "1",
+        drain=Drain(values[9]),
     )
 
 
@@ -221,6 +264,8 @@ def set_target_args(
         for partition in row.active:
             if seen.setdefault(partition, member_id) != member_id:
                 raise InvalidInput(f"{partition} has two owners: {seen[partition]}, {member_id}")
+        if twice := (row.active & row.standby) | ((row.active | row.standby) & row.learning):
+            raise InvalidInput(f"{min(twice)} has two roles at {member_id}")
         arguments += [valid_name("member", member_id), target_text(row)]
     return arguments
 

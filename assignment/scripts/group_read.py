@@ -9,8 +9,25 @@ from typing import Any
 from assignment.errors import InvalidInput
 from assignment.scripts.agent_side import SnapshotRecord, read_snapshots
 from assignment.scripts.values import Arguments, Raw, pairs_of, text_of
-from assignment.types import Grant, GroupSettings, Held, Offset, Partition, TargetRow
-from assignment.wire import parse_grant, parse_held, parse_lock, parse_settings, parse_target
+from assignment.types import (
+    CopyReport,
+    Drain,
+    Grant,
+    GroupSettings,
+    Held,
+    Offset,
+    Partition,
+    TargetRow,
+)
+from assignment.wire import (
+    parse_copy,
+    parse_grant,
+    parse_held,
+    parse_lock,
+    parse_settings,
+    parse_target,
+    partitions_of,
+)
 
 
 class Purpose(StrEnum):
@@ -47,7 +64,9 @@ class MemberRow:
     joined_at_ms: int
     able: bool = False
     able_at_ms: int = 0  # when it last became able
-    leaving: bool = False
+    leaving: bool = False  # as it said itself: SIGTERM, so leaving and forced
+    drain: Drain = Drain.NONE  # as it was told in a scale-down
+    ready: frozenset[Partition] = frozenset()  # learners for which it calls for a rebalance
     host: str = ""
     version: str = ""
     instance: str = ""
@@ -69,6 +88,7 @@ class Report:
     owned: Mapping[Partition, Held] = field(default_factory=dict)
     consumer: Mapping[str, Any] = field(default_factory=dict)
     target_epoch: int = 0  # of the target that its agent has
+    copies: Mapping[Partition, CopyReport] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +141,7 @@ def read_group_answer(raw: Raw) -> GroupRead:
         now_ms=now_ms,
         run_id=text_of(raw[1]),
         meta=read_meta(raw[2]),
-        members={m: _member_row(m, v) for m, v in pairs_of(raw[3])},
+        members={m: read_member(m, v) for m, v in pairs_of(raw[3])},
         beats={m: int(float(v)) for m, v in pairs_of(raw[4])},
         reports={m: read_report(v) for m, v in pairs_of(raw[5])},
         asked={m: int(v) for m, v in pairs_of(raw[6])},
@@ -151,9 +171,11 @@ def read_meta(raw: Raw) -> Meta:
     )
 
 
-def _member_row(member_id: str, raw: bytes) -> MemberRow:
+def read_member(member_id: str, raw: bytes) -> MemberRow:
+    """A field of the hash `members`."""
     row = {k: v for k, v in json.loads(raw).items() if k in _ROW_NAMES and v is not None}
-    return MemberRow(member_id=member_id, **row)
+    drain, ready = Drain(row.pop("drain", "")), partitions_of(row.pop("ready", "").split())
+    return MemberRow(member_id=member_id, drain=drain, ready=ready, **row)
 
 
 def read_report(raw: bytes) -> Report:
@@ -168,6 +190,10 @@ def read_report(raw: bytes) -> Report:
         owned={Partition.parse(p): parse_held(v) for p, v in owned.items() if v is not None},
         consumer=changes.get("consumer") or complete.get("consumer") or {},
         target_epoch=changes.get("target_epoch", complete.get("target_epoch", 0)),
+        copies={
+            Partition.parse(p): parse_copy(values)
+            for p, values in changes.get("copies", complete.get("copies", {})).items()
+        },
     )
 
 

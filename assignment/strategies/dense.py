@@ -1,54 +1,25 @@
-"""What every strategy is given, and its inside form: arrays of integers, names at the edges.
+"""The inside form of what a strategy is given: arrays of integers, names at the edges.
 
 Knows nothing of epochs, locks or reports: previous ownership comes as claims, partition -> fence.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import chain
-from typing import Any, Self
+from itertools import compress
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from assignment.errors import InvalidInput
+from assignment.strategies.given import Assigned, StrategyInput
+from assignment.strategies.trim import stable_order
 from assignment.types import Member, Partition
 
 Owners = npt.NDArray[np.int32]  # [partitions] -> index of the member, NOBODY where there is none
+Numbers = npt.NDArray[np.int64]
 NOBODY = -1
 _LOWEST_FENCE = np.iinfo(np.int64).min
-
-Assigned = dict[str, tuple[Partition, ...]]  # every member given, ascending; () for the idle ones
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StrategyInput:
-    """Members with their metadata and claims (`Member.owned`), and partitions per stream.
-
-    Order carries no meaning: a strategy sorts for itself. InvalidInput names a duplicate or empty
-    member id, and a partition count that is negative or no integer.
-    """
-
-    members: tuple[Member, ...]
-    topics: Mapping[str, int]
-
-    def __post_init__(self) -> None:
-        seen: set[str] = set()
-        for member in self.members:
-            if not member.member_id:
-                raise InvalidInput("a member id is empty: ''")
-            if member.member_id in seen:
-                raise InvalidInput(f"member id {member.member_id!r} is there twice")
-            seen.add(member.member_id)
-        for stream, partitions in self.topics.items():
-            _check_count(stream, partitions)
-
-
-def _check_count(stream: str, partitions: Any) -> None:
-    if isinstance(partitions, bool) or not isinstance(partitions, int):
-        raise InvalidInput(f"partitions of {stream!r} is {partitions!r}, not an integer")
-    if partitions < 0:
-        raise InvalidInput(f"partitions of {stream!r} is {partitions}, below 0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,12 +63,12 @@ class Dense:
 
     def named(self, owners: Owners) -> Assigned:
         """Owners by name; unassigned partitions are in nobody's list."""
-        order = np.argsort(owners, kind="stable")
+        order = stable_order(owners + 1, len(self.member_ids) + 1)
         ends = np.searchsorted(owners[order], np.arange(-1, len(self.member_ids)), side="right")
         topic_of = np.searchsorted(self.starts, order, side="right") - 1
         numbers = (order - self.starts[topic_of]).tolist()
-        names = [self.topics[t] for t in topic_of.tolist()]
-        pairs = [Partition(name, number) for name, number in zip(names, numbers, strict=True)]
+        names = map(self.topics.__getitem__, topic_of.tolist())
+        pairs = list(map(Partition._make, zip(names, numbers, strict=True)))
         bounds = ends.tolist()
         return {
             member: tuple(pairs[bounds[i] : bounds[i + 1]])
@@ -119,11 +90,8 @@ def _kept(
     subscribed: npt.NDArray[np.bool_],
 ) -> Owners:
     """Rule 1: claims of existing partitions by subscribed members; the one highest fence wins."""
-    claims = _claims(members, topics, starts, subscribed)
+    partition, member, fence = _claims(members, topics, starts, subscribed)
     previous = np.full(int(starts[-1]), NOBODY, dtype=np.int32)
-    if not len(claims):
-        return previous
-    partition, member, fence = claims.T
     highest = np.full(len(previous), _LOWEST_FENCE, dtype=np.int64)
     np.maximum.at(highest, partition, fence)
     wins = fence == highest[partition]
@@ -137,16 +105,27 @@ def _claims(
     topics: tuple[str, ...],
     starts: npt.NDArray[np.int64],
     subscribed: npt.NDArray[np.bool_],
-) -> npt.NDArray[np.int64]:
-    """[claims, 3]: partition, member, fence; of those that count at all."""
+) -> tuple[Numbers, Numbers, Numbers]:
+    """[claims] each: partition, member, fence; of those that count at all."""
     first = dict(zip(topics, starts.tolist(), strict=False))
-    size = dict(zip(topics, np.diff(starts).tolist(), strict=True))
-    rows: list[tuple[int, int, int]] = []
+    sizes = list(zip(topics, np.diff(starts).tolist(), strict=True))
+    partitions: list[int] = []
+    fences: list[int] = []
     for index, member in enumerate(members):
-        mine = {t for t, yes in zip(topics, subscribed[:, index].tolist(), strict=True) if yes}
-        rows.extend(
-            (first[stream] + number, index, fence)
-            for (stream, number), fence in member.owned.items()
-            if stream in mine and 0 <= number < size[stream]
+        mine = dict(compress(sizes, subscribed[:, index].tolist()))
+        partitions.extend(
+            first[stream] + number if 0 <= number < mine.get(stream, 0) else NOBODY
+            for stream, number in member.owned
         )
-    return np.fromiter(chain.from_iterable(rows), np.int64, 3 * len(rows)).reshape(-1, 3)
+        fences.extend(member.owned.values())
+    partition = np.array(partitions, dtype=np.int64)
+    claimant = np.repeat(np.arange(len(members)), [len(member.owned) for member in members])
+    there = partition != NOBODY
+    return partition[there], claimant[there], _in_64_bits(fences)[there]
+
+
+def _in_64_bits(fences: list[int]) -> Numbers:
+    try:
+        return np.array(fences, dtype=np.int64)
+    except OverflowError:
+        raise InvalidInput(f"fence {max(fences, key=abs)} is beyond 64 bits") from None

@@ -4,13 +4,13 @@ outcome.
 
 from dataclasses import dataclass
 
-from django.db.models import Max, QuerySet
+from django.db.models import F, Max, QuerySet
 
 from assignment import metrics
-from assignment.group import settings_of
+from assignment.group import PLANNER, settings_of
 from assignment.scripts import GroupRead
 from assignment.types import Partition
-from dashboard import ownership_map
+from dashboard import copies_map, ownership_map
 from dashboard.models import Group, Rebalance, RebalanceOutcome, Tenure
 
 RECORD_WITHIN_MS = 10_000  # a record that is being written comes sooner
@@ -54,7 +54,7 @@ def note_first_effects(group: Group, view: GroupRead) -> None:
         outcome=RebalanceOutcome.DONE,
         first_effect_ms=None,
         finished_at_ms__gt=view.now_ms - FIRST_EFFECT_WITHIN_MS,
-    )
+    ).exclude(kept=F("partitions"))  # nothing changed hands: only learners were placed
     for row in waiting:
         assert row.finished_at_ms is not None
         before, after = row.owners_before(), row.owners()
@@ -86,17 +86,18 @@ def record_missing(group: Group, view: GroupRead) -> bool:
         target_epoch=meta.target_epoch,
         at_ms=meta.target_at_ms,
         cause="record lost",
-        strategy=settings.strategy,
+        strategy=PLANNER if settings.stateful else settings.strategy,
         members=len(loads),
         partitions=settings.partitions,
         kept=kept,
         moved=sum(old is not None for old in before) - kept,
-        avoidable=0,
         balance_degree=metrics.balance_degree(loads),
         max_minus_min=metrics.max_minus_min(loads),
         score=metrics.score(loads),
         target=ownership_map.pack(after),
         previous=ownership_map.pack(before),
+        copies=copies_map.pack(view.target) if settings.stateful else None,
+        learning=sum(len(row.learning) for row in view.target.values()),
     )
     return True
 

@@ -1,12 +1,23 @@
 """Keeps a record of each member's stay, from what the tick sees in Redis."""
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from assignment.scripts import GroupRead
 from dashboard.live import groups as live_groups
 from dashboard.models import Group, MemberEnd, MemberRecord
 
 LOST = "member lost"  # the reason that the tick gives to evict
+
+
+class Went(NamedTuple):
+    """`signalled`: it said so before, on SIGTERM. Whom a scale-down forced went by itself: only the
+    record of that one tells.
+    """
+
+    at_ms: int
+    end: MemberEnd
+    signalled: bool = False
 
 
 def note_members(group: Group, read: GroupRead) -> bool:
@@ -17,10 +28,10 @@ def note_members(group: Group, read: GroupRead) -> bool:
         for member, record in open_records.items()
         if member not in read.members or read.members[member].joined_at_ms != record.joined_at_ms
     ]
-    ends = _ends(group) if gone else {}
+    ends = how_they_went(group) if gone else {}
     for record in gone:
-        record.left_at_ms, record.end = ends.get(record.member_id, (read.now_ms, MemberEnd.LOST))
-        record.left_at_ms = max(record.left_at_ms, record.joined_at_ms)
+        went = ends.get(record.member_id, Went(read.now_ms, MemberEnd.LOST))
+        record.left_at_ms, record.end = max(went.at_ms, record.joined_at_ms), went.end
         record.save(update_fields=["left_at_ms", "end"])
         open_records.pop(record.member_id)
     come = [_record(group, read, m) for m in read.members if m not in open_records]
@@ -33,14 +44,18 @@ def note_members(group: Group, read: GroupRead) -> bool:
     return bool(gone or come)
 
 
-def _ends(group: Group) -> Mapping[str, tuple[int, MemberEnd]]:
-    """Member -> when and how it went last, as far as `control` still knows."""
-    kinds = {"leave": MemberEnd.LEFT, LOST: MemberEnd.LOST, "forced": MemberEnd.FORCED}
-    return {
-        hint.member_id: (hint.at_ms, kinds[hint.reason])
-        for hint in live_groups.hints(group.name)
-        if hint.reason in kinds
-    }
+def how_they_went(group: Group) -> Mapping[str, Went]:
+    """By member, as far as `control` still knows: its last time."""
+    kinds = {"leave": MemberEnd.LEFT, LOST: MemberEnd.LOST}
+    signalled: set[str] = set()
+    found: dict[str, Went] = {}
+    for hint in live_groups.hints(group.name):
+        if hint.reason == "leaving":
+            signalled.add(hint.member_id)
+        elif hint.reason in kinds:
+            by_signal = hint.member_id in signalled
+            found[hint.member_id] = Went(hint.at_ms, kinds[hint.reason], by_signal)
+    return found
 
 
 def _record(group: Group, read: GroupRead, member: str) -> MemberRecord:

@@ -11,16 +11,17 @@ from dataclasses import dataclass
 
 from django.db import transaction
 
+from assignment.errors import InvalidInput
 from assignment.group import (
     Nothing,
     Target,
     next_target,
     owners_before,
     settings_of,
-    target_of,
 )
 from assignment.scripts import GroupRead, Purpose
-from dashboard import audit, ownership_map
+from dashboard import audit, copies_map, ownership_map
+from dashboard.coordinator.setting_up import DECIDING
 from dashboard.live import groups as live_groups
 from dashboard.live import push, queue
 from dashboard.models import (
@@ -31,11 +32,14 @@ from dashboard.models import (
     RebalanceOutcome,
     RebalanceRequest,
     RequestState,
+    ScaleDown,
 )
 
 ROUNDS_MAX = 5  # triggers that keep coming wait for the next task
 CAUSES_MAX = 200  # kept of those that gathered; a record stays readable
 MANUAL = "manual"
+REFUSED = "rebalance refused"  # in the audit: a strategy that does not fit
+SCALE_DOWN = ("scale-down", "forced", "cancelled")  # of the script `mark`
 # Hints that tell agents something but change nothing that a plan depends on.
 NOT_A_CAUSE = frozenset(
     ("target", "released", "expired", "drained", "incarnation", "settings", "redis wiped", "")
@@ -43,7 +47,8 @@ NOT_A_CAUSE = frozenset(
 # The first of these that gathered names the rebalance: what people would say was the reason.
 CAUSES = (
     MANUAL,
-    "strategy",
+    *SCALE_DOWN,
+    *DECIDING.values(),
     "partitions",
     "member lost",
     "leave",
@@ -51,6 +56,7 @@ CAUSES = (
     "not able",
     "join",
     "able",
+    "ready",
 )
 
 log = logging.getLogger(__name__)
@@ -84,12 +90,10 @@ def _once(group_name: str, run: Run) -> str:
     view = live_groups.read(group_name, Purpose.PLAN)
     if view.meta.settings is None:
         return "the group is not in Redis"  # the tick puts it there
-    due = next_target(view)
+    requests = list(group.requests.filter(state=RequestState.PENDING).order_by("created_at", "id"))
+    due = _due(group, view, requests)
     if isinstance(due, Nothing):
         return due.reason
-    requests = list(group.requests.filter(state=RequestState.PENDING).order_by("created_at", "id"))
-    if requests and requests[-1].strategy != due.change.strategy:
-        due = target_of(view, requests[-1].strategy)
     row = _record(group, view, due, run)
     with transaction.atomic():  # the row first: a target without a record is worse than none
         refused = _store(row, view, due, requests)
@@ -106,6 +110,59 @@ def _once(group_name: str, run: Run) -> str:
     return f"epoch {row.target_epoch}: {row.moved} moved, {row.kept} kept"
 
 
+def _due(group: Group, view: GroupRead, requests: list[RebalanceRequest]) -> Target | Nothing:
+    """By the last request, else by the group's own strategy. A strategy that does not fit the group
+    as it is changes nothing: its request is refused (and left out), which is told in the audit.
+    """
+    if requests:
+        try:
+            return next_target(view, requests[-1].strategy, requests[-1].parameters)
+        except InvalidInput as error:
+            _refuse(group, requests, str(error))
+            requests.clear()
+    try:
+        return next_target(view)
+    except InvalidInput as error:
+        _note_refusal(group, view, str(error))
+        return Nothing(f"{settings_of(view).strategy} cannot be used: {error}")
+
+
+def _refuse(group: Group, requests: Sequence[RebalanceRequest], why: str) -> None:
+    with transaction.atomic():
+        for request in requests:
+            request.state = RequestState.REFUSED
+            request.save(update_fields=["state"])
+            audit.record(
+                actor=request.actor,
+                action=REFUSED,
+                object=group.name,
+                group=group,
+                reason=why,
+                after={"strategy": request.strategy, "request": request.pk},
+                source=AuditSource.AUTOMATIC,
+                result="refused",
+            )
+    log.warning("rebalance refused group=%s: %s", group.name, why)
+
+
+def _note_refusal(group: Group, view: GroupRead, why: str) -> None:
+    """Once for each state of the group: it is asked again every second."""
+    after = {"strategy": settings_of(view).strategy, "group_epoch": view.meta.group_epoch}
+    if AuditEntry.objects.filter(group=group, action=REFUSED, after=after).exists():
+        return
+    audit.record(
+        actor=audit.AUTOMATIC,
+        action=REFUSED,
+        object=group.name,
+        group=group,
+        reason=why,
+        after=after,
+        source=AuditSource.AUTOMATIC,
+        result="refused",
+    )
+    log.warning("rebalance refused group=%s: %s", group.name, why)
+
+
 def _store(
     row: Rebalance, view: GroupRead, due: Target, requests: Sequence[RebalanceRequest]
 ) -> str:
@@ -114,7 +171,7 @@ def _store(
     group.rebalances.filter(outcome=RebalanceOutcome.RUNNING).update(
         outcome=RebalanceOutcome.SUPERSEDED, finished_at_ms=view.now_ms
     )
-    asked = requests[-1] if requests else _change_of_settings(row)
+    asked = requests[-1] if requests else _behind(row)
     if asked is not None:
         row.planned, row.actor, row.reason = True, asked.actor, asked.reason
     row.save()
@@ -126,11 +183,13 @@ def _store(
     return "" if answer.done else answer.why
 
 
-def _change_of_settings(row: Rebalance) -> AuditEntry | None:
-    """Who changed the strategy, when that is why."""
-    if row.cause != "strategy":
-        return None
-    return AuditEntry.objects.filter(group=row.group, action="change settings").first()
+def _behind(row: Rebalance) -> AuditEntry | ScaleDown | None:
+    """Who changed the settings or scaled down, when that is why."""
+    if row.cause in SCALE_DOWN:
+        return ScaleDown.objects.filter(group=row.group).first()
+    if row.cause in DECIDING.values():
+        return AuditEntry.objects.filter(group=row.group, action="change settings").first()
+    return None
 
 
 def _record(group: Group, view: GroupRead, due: Target, run: Run) -> Rebalance:
@@ -166,6 +225,8 @@ def _record(group: Group, view: GroupRead, due: Target, run: Run) -> Rebalance:
         celery_worker=run.worker,
         target=ownership_map.pack([after.get(p) for p in settings.all_partitions()]),
         previous=ownership_map.pack([before.get(p) for p in settings.all_partitions()]),
+        copies=copies_map.pack(due.rows) if settings.stateful else None,
+        learning=len(change.learning),
     )
 
 

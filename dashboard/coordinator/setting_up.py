@@ -8,12 +8,21 @@ from django.db.models import Max
 
 from assignment.group import needs_incarnation
 from assignment.scripts import GroupRead, SnapshotRecord
-from assignment.types import Offset, Partition
+from assignment.types import GroupSettings, Offset, Partition
 from assignment.wire import parse_settings
 from dashboard import audit
 from dashboard.live import groups as live_groups
 from dashboard.live import waiting
 from dashboard.models import AuditSource, Group, HistoryGap, PartitionMirror
+
+# Settings that a plan depends on, and what a rebalance is called that they cause.
+DECIDING = {
+    "stateful": "stateful",
+    "strategy": "strategy",
+    "strategy_parameters": "strategy",
+    "standby_replicas": "standbys",
+    "learners_max": "learners",
+}
 
 log = logging.getLogger(__name__)
 
@@ -26,11 +35,16 @@ def tell(group: Group) -> bool:
     if stored is None and group.incarnation > 0:
         put_back(group)
         return True
-    changed = stored is not None and parse_settings(stored).strategy != group.values.strategy
-    reason = "strategy" if changed else "settings"
-    live_groups.configure(group.name, group.values, reason, replan=changed)
+    why = _decides(parse_settings(stored), group.values) if stored else ""
+    live_groups.configure(group.name, group.values, why or "settings", replan=bool(why))
     live_groups.add_reader(group.stream, group.partitions, group.name)
     return True
+
+
+def _decides(before: GroupSettings, after: GroupSettings) -> str:
+    """The cause of the rebalance that the change makes due; "" when no plan depends on it."""
+    differing = (n for n in DECIDING if getattr(before, n) != getattr(after, n))
+    return next((DECIDING[name] for name in differing), "")
 
 
 def raise_incarnation(group: Group, view: GroupRead) -> None:

@@ -7,10 +7,12 @@ import logging
 from assignment.group import expired_members, without_lock
 from assignment.scripts import GroupRead, Purpose
 from dashboard.coordinator.asking import want_rebalance
+from dashboard.coordinator.draining import advance
 from dashboard.coordinator.finishing import finish, note_first_effects, record_missing
 from dashboard.coordinator.history import drain
 from dashboard.coordinator.members import LOST, note_members
 from dashboard.coordinator.rebalancing import MANUAL
+from dashboard.coordinator.rounds import NEXT_ROUND, is_cut_short
 from dashboard.coordinator.setting_up import raise_incarnation, tell
 from dashboard.live import StoreUnavailable, health, push, queue
 from dashboard.live import groups as live_groups
@@ -50,6 +52,7 @@ def tick_group(group: Group) -> None:
     stored = drain(group)
     view = _read(group)
     moved = note_members(group, view)
+    moved = advance(group, view) or moved
     if record_missing(group, view):
         log.error("record of epoch %d was lost group=%s", view.meta.target_epoch, group.name)
     done = finish(group, view, _delivered_ms(view))
@@ -81,14 +84,20 @@ def _delivered_ms(view: GroupRead) -> int | None:
 
 
 def _ask(group: Group, view: GroupRead) -> None:
-    """Asks for a rebalance that is due: a lost task, an unlocked assignment, a person's wish."""
+    """Asks for a rebalance that is due: what changed, or a task that was lost, is found here."""
     due = view.meta.group_epoch > view.meta.target_epoch
-    if not due and (halted := without_lock(view)):
-        log.warning("no lock taken group=%s %s", group.name, halted)
-        live_groups.touch(group.name, "not able")
-        due = True
-    if not due and group.requests.filter(state=RequestState.PENDING).exists():
-        live_groups.touch(group.name, MANUAL)
+    if not due and (why := _why_now(group, view)):
+        live_groups.touch(group.name, why)
         due = True
     if due:
         want_rebalance(group.name)
+
+
+def _why_now(group: Group, view: GroupRead) -> str:
+    """An assignment not taken up, a person's wish, a change that is not yet whole; or ""."""
+    if halted := without_lock(view):
+        log.warning("no lock taken group=%s %s", group.name, halted)
+        return "not able"
+    if group.requests.filter(state=RequestState.PENDING).exists():
+        return MANUAL
+    return NEXT_ROUND if is_cut_short(group, view) else ""

@@ -3,12 +3,12 @@
 All raise StoreUnavailable when Redis cannot be asked.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from assignment import scripts
 from assignment.scripts import EvictResult, GroupRead, LockEvent, Purpose, SnapshotRecord
-from assignment.types import GroupSettings, Partition, TargetRow
+from assignment.types import Drain, GroupSettings, Partition, TargetRow
 from assignment.wire import GroupKeys, StreamKeys
 from dashboard.live.connection import reaching_redis, sync_client
 from dashboard.live.scripts import run
@@ -55,6 +55,11 @@ def sweep(group: str) -> int:
 def evict(group: str, member_id: str, judged_beat_ms: int, reason: str) -> EvictResult:
     arguments = scripts.evict_args(member_id, judged_beat_ms, reason)
     return scripts.evict_answer(run("evict", group, arguments))
+
+
+def mark(group: str, drain: Drain, member_ids: Iterable[str]) -> scripts.Marked:
+    """Tells members to leave, or takes it back; those that are not there are left out."""
+    return scripts.mark_answer(run("mark", group, scripts.mark_args(drain, member_ids)))
 
 
 def set_incarnation(group: str, incarnation: int) -> tuple[bool, int]:

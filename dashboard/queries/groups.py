@@ -36,6 +36,7 @@ class LastRebalance:
     balance_degree: float | None
     score: float | None
     max_minus_min: int | None
+    learning: int = 0  # partitions that change hands when their learners are ready
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +146,7 @@ def state_of(
     """The first word of ORDER that fits, and what it means here."""
     if sample is None:
         return "unknown", f"no sample for {FRESH_MS // 1000} s: is the Celery worker running?"
-    uneven = 0 if last is None else last.max_minus_min or 0
+    uneven = 0 if last is None or last.learning else last.max_minus_min or 0
     running = last is not None and last.outcome == RebalanceOutcome.RUNNING
     words = (
         ("conflict", sample.conflicts, f"{sample.conflicts} partitions with two claims"),

@@ -13,6 +13,8 @@ from dashboard.queries.pages import Page, page_of
 PAGE = 50
 CSV_MAX = 100_000  # rows of one file
 MOVES_SHOWN = 500
+ROLES_PARTITIONS_MAX = 2_000  # in a file: its lines stay below what a spreadsheet's cell holds
+PACKED = ("target", "previous", "copies")  # large, and of no use in a list
 PHASES = ("detect", "compute", "deliver", "revoke", "acquire", "first_effect")
 
 
@@ -48,11 +50,23 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Role:
+    """What one member got, lost, keeps copies of and learns in a round; numbers ascending."""
+
+    member_id: str
+    assigned: list[int]
+    revoked: list[int]
+    standby: list[int]
+    learning: list[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Details:
     rebalance: Rebalance
     moves: list[Move]
     moves_left_out: int
     loads: list[Load]
+    roles: list[Role]
     phases: list[tuple[str, int | None]]
     earlier: int | None
     later: int | None
@@ -60,7 +74,7 @@ class Details:
 
 def recent(limit: int) -> list[Rebalance]:
     """The newest of all groups."""
-    found = Rebalance.objects.select_related("group").defer("target", "previous", "causes")
+    found = Rebalance.objects.select_related("group").defer(*PACKED, "causes")
     return list(found.order_by("-at_ms")[:limit])
 
 
@@ -71,7 +85,7 @@ def count_since(at_ms: int) -> int:
 def found(group: Group, filters: Filters) -> QuerySet[Rebalance]:
     rows = Rebalance.objects.filter(group=group).order_by("-target_epoch")
     if not _looks_inside(filters):
-        rows = rows.defer("target", "previous")
+        rows = rows.defer(*PACKED)
     wanted: dict[str, Any] = {
         "cause": filters.cause or None,
         "actor__icontains": filters.actor or None,
@@ -93,8 +107,8 @@ def page(group: Group, filters: Filters, size: int = PAGE) -> Page[Rebalance]:
 
 
 def every(group: Group, filters: Filters) -> Iterator[Rebalance]:
-    """For a file; newest first."""
-    rows = found(group, filters)[:CSV_MAX].iterator(chunk_size=500)
+    """For a file, with all they hold; newest first."""
+    rows = found(group, filters).defer(None)[:CSV_MAX].iterator(chunk_size=500)
     return (row for row in rows if touches(row, filters))
 
 
@@ -103,7 +117,7 @@ def _looks_inside(filters: Filters) -> bool:
 
 
 def touches(row: Rebalance, filters: Filters) -> bool:
-    """Whether it changed what the member has, or who has the partition."""
+    """Whether it changed what the member has or made it learn, or changed who has the partition."""
     if not _looks_inside(filters):
         return True
     before, after = row.owners_before(), row.owners()
@@ -114,6 +128,8 @@ def touches(row: Rebalance, filters: Filters) -> bool:
     if not filters.member:
         return True
     if any(cause.get("member") == filters.member for cause in row.causes):
+        return True
+    if row.learning and row.roles.get(filters.member, {}).get("learning"):
         return True
     return any(filters.member in pair for pair in _differing(before, after))
 
@@ -150,10 +166,24 @@ def details(group: Group, target_epoch: int) -> Details | None:
         moves=moves[:MOVES_SHOWN],
         moves_left_out=max(0, len(moves) - MOVES_SHOWN),
         loads=loads_of(before, after),
+        roles=roles_of(row),
         phases=[(name.replace("_", " "), getattr(row, f"{name}_ms")) for name in PHASES],
         earlier=others.filter(target_epoch__lt=target_epoch).order_by("-target_epoch").first(),
         later=others.filter(target_epoch__gt=target_epoch).order_by("target_epoch").first(),
     )
+
+
+def roles_of(row: Rebalance) -> list[Role]:
+    """By member id; those with nothing at all are there, too, in a stateful group."""
+    return [Role(member_id=m, **numbers) for m, numbers in row.roles.items()]
+
+
+def roles_text(row: Rebalance, kind: str) -> str:
+    """One cell of a file: `a: 0 1; b: 2`, members with none left out."""
+    if row.partitions > ROLES_PARTITIONS_MAX:
+        return f"more than {ROLES_PARTITIONS_MAX} partitions: see the page of this rebalance"
+    said = ((m, numbers[kind]) for m, numbers in row.roles.items())
+    return "; ".join(f"{m}: {' '.join(map(str, found))}" for m, found in said if found)
 
 
 def moves_of(before: list[str | None], after: list[str | None]) -> list[Move]:

@@ -3,7 +3,7 @@
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 
-from dashboard import texts
+from dashboard import copies_map, texts
 from dashboard.queries import rebalances, tenures
 from dashboard.queries.rebalances import PHASES, Filters
 from dashboard.views.common import Asked, csv_file, group_context, see, show
@@ -62,6 +62,7 @@ REBALANCE_HEAD = tuple(
     {" ".join(f"{phase}_ms" for phase in PHASES)}
     total_ms ownership_gap_ms finished_at_ms celery_task_id celery_worker""".split()
 )
+ROLES = copies_map.KINDS  # each a column, `member: numbers; member: numbers`
 
 
 @login_required
@@ -72,9 +73,10 @@ def rebalances_csv(request: HttpRequest, name: str) -> StreamingHttpResponse:
             texts.exact(row.at_ms) if column == "at" else getattr(row, column)
             for column in REBALANCE_HEAD
         ]
+        + [rebalances.roles_text(row, kind) for kind in ROLES]
         for row in rebalances.every(group, filters_of(Asked(request.GET)))
     )
-    return csv_file(f"{name}-rebalances", REBALANCE_HEAD, rows)
+    return csv_file(f"{name}-rebalances", (*REBALANCE_HEAD, *ROLES), rows)
 
 
 OWNERSHIP_HEAD = (

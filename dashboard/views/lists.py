@@ -117,6 +117,7 @@ def new_group(request: HttpRequest) -> HttpResponse:
                 stream=values["stream"],
                 partitions=values["partitions"],
                 strategy=values["strategy"],
+                strategy_parameters=values["strategy_parameters"],
                 actor=request.user.get_username(),
                 source=AuditSource.PAGE,
             )

@@ -39,14 +39,18 @@ def group_settings(request: HttpRequest, name: str) -> HttpResponse:
 
 @login_required
 def rebalance_preview(request: HttpRequest, name: str) -> HttpResponse:
-    """GET looks, POST runs. What runs is computed anew by the coordinator, from the same rule."""
-    seen = see(name)
-    form = RebalanceForm(sent(request), initial={"strategy": seen.group.values.strategy})
-    if request.method == "POST" and form.is_valid():
+    """GET looks, so does POST with `look`; else POST runs. What runs is computed anew by the
+    coordinator, from the same rule.
+    """
+    seen, looking = see(name), "look" in request.POST
+    form = RebalanceForm(sent(request), settings=seen.group.values, looking=looking)
+    strategy, parameters = form.chosen
+    if request.method == "POST" and not looking and form.is_valid():
         try:
             deeds.request_rebalance(
                 seen.group,
-                strategy=form.cleaned_data["strategy"],
+                strategy=strategy,
+                parameters=parameters,
                 reason=form.cleaned_data["reason"],
                 actor=request.user.get_username(),
                 source=AuditSource.PAGE,
@@ -63,7 +67,7 @@ def rebalance_preview(request: HttpRequest, name: str) -> HttpResponse:
         "chosen": request.POST.get("strategy", ""),
     }
     try:
-        context["found"] = previews.of_group(name)
+        context["found"] = previews.of_group(name, strategy, parameters)
     except (StoreUnavailable, InvalidInput) as error:
         context["problem"] = str(error)
     return render(request, "dashboard/preview.html", context)

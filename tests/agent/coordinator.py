@@ -56,6 +56,8 @@ def _reported(run: Run, settings: GroupSettings, beat: Heartbeat) -> Reply:
         leaving=beat.leaving,
         incarnation=beat.incarnation,
         target_epoch=beat.target_epoch,
+        copies=beat.copies,
+        ready=beat.ready,
     )
     answer = scripts.report_answer(run("report", arguments))
     changed = answer.settings_epoch != beat.settings_epoch
@@ -69,4 +71,5 @@ def _reported(run: Run, settings: GroupSettings, beat: Heartbeat) -> Reply:
         want_complete=answer.want_complete,
         target=json.loads(target_text(answer.target)) if answer.target else None,
         settings=asdict(settings) if changed else None,
+        drain=answer.drain,
     )

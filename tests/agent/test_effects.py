@@ -9,7 +9,7 @@ import pytest
 from agent.spark.commit import Committer, PartitionChanges
 from agent.spark.effects import StateEffects
 from agent.spark.source import Counted, Range
-from agent.state import PartitionState, StateError
+from agent.state import PartitionState, StateError, remove_copy, restore
 from assignment.types import START, Claim
 from tests.contract.world import P0, P1, World, offset
 from tests.fakes import FakeDoor, FakeRedis
@@ -66,7 +66,9 @@ def test_merge_takes_offset_and_values_of_one_moment(
     state = effects._states[P0]
 
     def restore_older() -> None:
-        state.replace([("k", 1)], lambda: (offset(1), 1, "0-0"))
+        state.begin_anew()
+        state.add([("k", 1)])
+        state.finish_anew(offset(1), 1, "0-0")
 
     state._environment = Interrupted(state._environment, number, restore_older)
     one = Range(P0, offset(5), offset(7), fence)
@@ -74,6 +76,24 @@ def test_merge_takes_offset_and_values_of_one_moment(
         one, Counted(2, "7-0"), offset(5), PartitionChanges([("k", {"amount": 2})])
     )
     assert prepared is None or prepared.values == {"k": 7}
+
+
+def test_a_copy_that_was_removed_while_nobody_wanted_it_is_opened_anew(
+    world: World, tmp_path: Path
+) -> None:
+    """Else the driver would go on with a file without a name, and restore it once more."""
+    effects, committer, fence = committed_once(world, tmp_path)
+    remove_copy(tmp_path, GROUP, P0)
+    agents = PartitionState.open(tmp_path, GROUP, P0)
+    assert restore(world.store, agents, P0) == offset(5)
+    agents.close()
+    changes = PartitionChanges([("k", {"amount": 2})])
+    one = Range(P0, offset(5), offset(7), fence)
+    assert committer.commit([(one, Counted(2, "7-0"))], {0: changes}).applied == {P0: 2}
+    effects.close()
+    state = PartitionState.open(tmp_path, GROUP, P0)
+    assert (state.offset, state.get_many(["k"])) == (offset(7), {"k": 7})
+    state.close()
 
 
 def test_total_of_the_state_is_that_of_the_commit(world: World, tmp_path: Path) -> None:

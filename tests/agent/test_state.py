@@ -1,17 +1,23 @@
 """State on disk: what a changelog entry does to a copy; how one gets to the committed offset."""
 
 import multiprocessing
+import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from agent.state import (
+    NOWHERE,
     Applied,
     ChangelogPage,
     PartitionState,
     SnapshotBroken,
+    StateError,
     StateLost,
+    copies_in,
     read_snapshot,
+    remove_copy,
     restore,
     tail,
     write_snapshot,
@@ -132,6 +138,63 @@ def test_another_process_reads_what_was_written(state, tmp_path):
     process.start()
     assert answer.get(timeout=30) == ("5-0", {"a": 1})
     process.join(timeout=30)
+
+
+@pytest.mark.parametrize("harm", [b"", b"x" * 9_000, bytes(4_000)])
+def test_file_that_is_no_state_any_more_is_a_lost_copy(tmp_path, harm):
+    first = PartitionState.open(tmp_path, "demo", PARTITION)
+    first.apply(entry(0, 5, a=1))
+    first.close()
+    first.path.write_bytes(harm)
+    second = PartitionState.open(tmp_path, "demo", PARTITION)
+    assert second.offset == START
+    assert second.apply(entry(0, 5, a=1)) is Applied.APPLIED
+    second.close()
+
+
+def test_copy_that_is_being_replaced_leads_nowhere(state):
+    """Whoever finds it half way, after a crash or beside the writer, must not use it."""
+    state.apply(entry(0, 5, a=1))
+    state.begin_anew()
+    state.add([("a", 7)])
+    assert state.offset == NOWHERE
+    log = Changelog(entry(0, 5, a=1))
+    assert state.apply(log.entries[0]) is Applied.SKIPPED
+    assert tail(log, state, PARTITION) is None
+    assert restore(log, state, PARTITION) == Offset(5, 0)
+    assert content(state) == {"a": 1}
+
+
+def test_full_disk_is_said_and_nothing_is_changed(state, monkeypatch):
+    state.apply(entry(0, 5, a=1))
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=1, f_frsize=4_096))
+    with pytest.raises(StateError, match="no space left"):
+        PartitionState.open(state.path.parents[1], "demo", Partition("flights", 4))
+    assert not list(state.path.parent.glob("flights:4*"))
+
+
+def test_copies_of_a_folder_are_found_and_removed(tmp_path):
+    for number in (3, 11):
+        PartitionState.open(tmp_path, "demo", Partition("flights", number)).close()
+    folder = tmp_path / "demo"
+    (folder / "flights:5.00000000.lmdb").touch()
+    (folder / "flights:5.00000000.lmdb-lock").touch()
+    (folder / "notes.txt").touch()
+    (folder / "flights.lmdb").touch()
+    assert copies_in(tmp_path, "demo") == [Partition("flights", 11), PARTITION]
+    remove_copy(tmp_path, "demo", PARTITION)
+    remove_copy(tmp_path, "demo", PARTITION)
+    names = {p.name.split(".")[0] for p in folder.iterdir()}
+    assert names == {"flights:11", "notes", "flights"}
+    assert copies_in(tmp_path, "nothing") == []
+
+
+def test_whoever_has_a_removed_copy_open_can_tell(state, tmp_path):
+    assert state.is_there
+    remove_copy(tmp_path, "demo", PARTITION)
+    assert not state.is_there
+    state.path.touch()
+    assert not state.is_there
 
 
 # --- tail and restore

@@ -15,7 +15,7 @@ from agent.backend import Leave
 from agent.store import GroupStore, ScriptCall
 from assignment import scripts
 from assignment.scripts import GroupRead, Purpose
-from assignment.types import GroupSettings, Partition, TargetRow
+from assignment.types import Drain, GroupSettings, Partition, TargetRow
 from assignment.wire import API_PREFIX, Heartbeat, Join, Reply
 from tests.agent.coordinator import answer_to
 
@@ -82,17 +82,25 @@ class TinyDashboard:
             self.run("read_group", scripts.read_group_args(purpose, 1_000))
         )
 
-    def assign(self, rows: Mapping[str, Iterable[int]]) -> None:
-        """The target: member id -> partition numbers."""
+    def assign(
+        self,
+        rows: Mapping[str, Iterable[int]],
+        standby: Mapping[str, Iterable[int]] | None = None,
+        learning: Mapping[str, Iterable[int]] | None = None,
+    ) -> None:
+        """The target: member id -> partition numbers, by role."""
         self.run("touch", scripts.touch_args("test"))
         read = self.read(Purpose.PLAN)
         epoch = read.meta.group_epoch
+        standby, learning = standby or {}, learning or {}
         targets = {
             member: TargetRow(
                 target_epoch=epoch,
-                active=frozenset(Partition(self.settings.stream, n) for n in numbers),
+                active=self._partitions(rows.get(member, ())),
+                standby=self._partitions(standby.get(member, ())),
+                learning=self._partitions(learning.get(member, ())),
             )
-            for member, numbers in rows.items()
+            for member in {*rows, *standby, *learning}
         }
         answer = self.run(
             "set_target",
@@ -101,6 +109,18 @@ class TinyDashboard:
             ),
         )
         assert scripts.set_target_answer(answer).done
+
+    def _partitions(self, numbers: Iterable[int]) -> frozenset[Partition]:
+        return frozenset(Partition(self.settings.stream, n) for n in numbers)
+
+    def mark(self, drain: Drain, *members: str) -> None:
+        """What a scale-down tells these members."""
+        answer = self.run("mark", scripts.mark_args(drain, members))
+        assert scripts.mark_answer(answer).members == members
+
+    def join(self, member: str) -> None:
+        """A member without an agent."""
+        self.run("join", scripts.join_args(member, "a secret of sixteen letters", {}))
 
     def evict(self, member: str) -> None:
         beat = self.read().beats[member]

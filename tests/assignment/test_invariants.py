@@ -26,8 +26,17 @@ def test_a_report_of_an_earlier_incarnation_may_be_ahead_of_a_redis_that_lost_wr
     check(group(live("a", {0: 9}, locked={}, target=()), incarnation=2))
 
 
+def test_a_report_may_be_ahead_of_a_redis_that_lost_writes_and_has_no_incarnation_yet() -> None:
+    check(group(live("a", {0: 9}, locked={}, target=()), run_id="another"))
+
+
 def rows(**active: frozenset) -> dict[str, TargetRow]:
     return {m: TargetRow(target_epoch=7, active=own) for m, own in active.items()}
+
+
+def learning(member: str) -> TargetRow:
+    own = partitions(0) if member == "a" else frozenset()
+    return TargetRow(target_epoch=7, active=own, learning=partitions(1))
 
 
 @pytest.mark.parametrize(
@@ -56,6 +65,20 @@ def rows(**active: frozenset) -> dict[str, TargetRow]:
         (
             replace(SOUND, target=rows(a=partitions(0), b=partitions(0, 1))),
             "the target gives flights:0 to a and b",
+        ),
+        (
+            replace(SOUND, target={m: learning(m) for m in "ab"}),
+            "flights:1 is learned by a and b",
+        ),
+        (
+            replace(
+                SOUND,
+                target={
+                    "a": learning("a"),
+                    "b": TargetRow(target_epoch=7, active=partitions(1), standby=partitions(1)),
+                },
+            ),
+            "flights:1 has two roles at b",
         ),
         (
             replace(SOUND, target={"a": TargetRow(target_epoch=6)}),

@@ -11,6 +11,8 @@ from assignment.member import (
     Acquire,
     ConsumerSeen,
     ConsumerState,
+    Depart,
+    DrainSeen,
     Drop,
     EpochsSeen,
     Event,
@@ -44,7 +46,7 @@ from assignment.member import (
     restore_ordered,
     wanted_partitions,
 )
-from assignment.types import Claim, Held, HeldState, TargetRow
+from assignment.types import Claim, Drain, Held, HeldState, TargetRow
 from tests.builders import GRACE_MS, LEASE_MS, fence, partition, partitions, settings
 
 NOW = 50_000
@@ -207,9 +209,30 @@ def test_a_target_of_a_newer_incarnation_counts_although_its_epoch_is_lower() ->
 # --- revoking -------------------------------------------------------------------------------------
 
 
-def test_a_revoked_partition_that_never_ran_is_released() -> None:
-    assert decide(member({0: holding(RESTORING)}), NOW) == [
-        Release(claim=claim(0), reason="revoked before it ran")
+def test_a_revoked_partition_that_never_ran_is_drained_by_compare_and_set_then_released() -> None:
+    """It may run already: a `running` was written, and its answer was lost."""
+    state = member({0: holding(RESTORING)})
+    assert decide(state, NOW) == [
+        SetState(claim=claim(0), expected=RESTORING, state=DRAINED, reason="revoked before it ran")
+    ]
+    owned = OwnedSeen({partition(0): Held(fence=fence(1), state=DRAINED)})
+    assert decide(after(state, owned), NOW) == [Release(claim=claim(0), reason="revoked: drained")]
+
+
+def test_revoked_while_its_running_was_written_unheard_it_drains() -> None:
+    owned = OwnedSeen({partition(0): Held(fence=fence(1), state=RUNNING)})
+    state = after(member({0: holding(RESTORING)}), owned)
+    assert decide(state, NOW) == [
+        SetState(claim=claim(0), expected=RUNNING, state=DRAINING, reason="revoked")
+    ]
+
+
+def test_given_back_before_it_ran_it_is_restored() -> None:
+    given_back = after(member({0: holding(DRAINED)}), TargetSeen(1, row(0, epoch=8)))
+    assert decide(given_back, NOW) == [
+        SetState(
+            claim=claim(0), expected=DRAINED, state=RESTORING, reason="given back before it ran"
+        )
     ]
 
 
@@ -228,7 +251,7 @@ def test_a_drained_partition_is_released() -> None:
     assert decide(state, NOW) == [Release(claim=claim(0), reason="revoked: drained")]
 
 
-@pytest.mark.parametrize("state", [RUNNING, DRAINING, DRAINED])
+@pytest.mark.parametrize("state", [RESTORING, RUNNING, DRAINING, DRAINED])
 def test_what_a_dead_consumer_held_is_released(state: HeldState) -> None:
     dead = member({0: holding(state)}, consumer=ConsumerState.DEAD)
     assert decide(dead, NOW) == [Release(claim=claim(0), reason="revoked: its consumer is dead")]
@@ -236,7 +259,8 @@ def test_what_a_dead_consumer_held_is_released(state: HeldState) -> None:
 
 @pytest.mark.parametrize("state", [DRAINING, DRAINED])
 def test_given_back_while_draining_it_runs_again(state: HeldState) -> None:
-    given_back = after(member({0: holding(state)}), TargetSeen(1, row(0, epoch=8)))
+    ran = member({0: holding(state, restored=True)})
+    given_back = after(ran, TargetSeen(1, row(0, epoch=8)))
     assert decide(given_back, NOW) == [
         SetState(claim=claim(0), expected=state, state=RUNNING, reason="given back while draining")
     ]
@@ -315,6 +339,63 @@ def test_whoever_leaves_and_holds_nothing_is_gone() -> None:
     assert decide(state, NOW) == [Leave(reason="nothing is held any more")]
 
 
+# --- told to leave by a scale-down ----------------------------------------------------------------
+
+LEAVING, FORCED = Drain.LEAVING, Drain.FORCED
+GONE = Depart(reason="scale-down: it owns nothing any more")
+
+
+def test_a_leaving_member_goes_on_with_what_it_owns() -> None:
+    state = after(member({0: holding()}, [0]), DrainSeen(LEAVING, 8))
+    assert decide(state, NOW) == []
+    assert wanted_partitions(state) == partitions(0)
+
+
+def test_a_leaving_member_departs_once_a_target_that_knows_of_it_gives_it_nothing() -> None:
+    told = after(member(), DrainSeen(LEAVING, 8))
+    assert decide(told, NOW) == []  # its target is of epoch 7: the next may have given it something
+    assert decide(after(told, TargetSeen(1, row(epoch=8))), NOW) == [GONE]
+    assert decide(after(told, TargetSeen(1, row(2, epoch=8))), NOW) == [
+        Acquire(partitions=(partition(2),), reason="assigned at epoch 8")
+    ]
+
+
+def test_a_leaving_member_departs_when_the_last_partition_is_released() -> None:
+    state = after(member({0: holding(DRAINED)}), DrainSeen(LEAVING, 7))
+    assert decide(state, NOW) == [Release(claim=claim(0), reason="revoked: drained")]
+    assert decide(after(state, Released(claim(0))), NOW) == [GONE]
+
+
+def test_when_its_time_is_over_a_leaving_member_departs_whatever_it_owns() -> None:
+    state = after(member({0: holding()}, [0]), DrainSeen(LEAVING, 8), DrainSeen(FORCED, 9))
+    assert decide(state, NOW) == [Depart(reason="scale-down: its time is over")]
+
+
+def test_whoever_departs_is_told_once_and_then_leaves() -> None:
+    state = after(member(), DrainSeen(LEAVING, 7), LeaveAsked(signalled=False))
+    assert decide(state, NOW) == [Leave(reason="nothing is held any more")]
+    assert not state.signalled
+    assert after(state, LeaveAsked()).signalled
+
+
+def test_a_cancelled_scale_down_lets_it_stay() -> None:
+    state = after(member(), DrainSeen(LEAVING, 7), DrainSeen(Drain.NONE, 8))
+    assert decide(state, NOW) == []
+    again = after(state, DrainSeen(LEAVING, 9), TargetSeen(1, row(epoch=8)))
+    assert decide(again, NOW) == []
+
+
+def test_the_epoch_of_the_first_word_counts_and_older_words_do_not() -> None:
+    state = after(member(), DrainSeen(LEAVING, 8), DrainSeen(LEAVING, 11), DrainSeen(FORCED, 10))
+    assert (state.drain, state.drain_since) == (LEAVING, 8)
+
+
+def test_whoever_is_no_member_hears_of_no_scale_down() -> None:
+    state = after(member(), DrainSeen(LEAVING, 8), Fenced(), DrainSeen(LEAVING, 9))
+    assert (state.drain, state.drain_since) == (Drain.NONE, 0)
+    assert decide(state, NOW) == [Join(reason="not a member")]
+
+
 # --- the consumer ---------------------------------------------------------------------------------
 
 
@@ -384,6 +465,7 @@ EVENTS = st.one_of(
     st.builds(OwnedSeen, st.dictionaries(st.builds(partition, NUMBERS), HELD)),
     st.builds(Released, CLAIMS),
     st.builds(ConsumerSeen, st.sampled_from(ConsumerState), st.booleans()),
+    st.builds(DrainSeen, st.sampled_from(Drain), st.integers(1, 20)),
 )
 
 
@@ -412,6 +494,8 @@ def test_whatever_happens_decisions_fit_what_is_held(
                     assert set(asked) <= wanted - state.held.keys()
                 case Leave():
                     assert not state.held
+                case Depart():
+                    assert state.drain is FORCED or not (state.held or wanted)
                 case _:
                     pass
 
@@ -431,6 +515,7 @@ def test_when_redis_and_consumer_do_their_part_the_target_is_reached(
         ConsumerSeen(ConsumerState.READY),
         Renewed(now_ms),
         newest,
+        DrainSeen(Drain.NONE, 99),
         TryAgain(),
         now_ms=now_ms,
     )

@@ -56,6 +56,12 @@ def test_movement_counts_what_had_an_owner_before() -> None:
     assert (moved.stickiness, moved.stickiness_best) == (0.25, 0.75)
 
 
+def test_where_equal_counts_were_not_the_aim_the_best_is_unknown() -> None:
+    moved = metrics.movement({0: "a", 1: "a"}, {0: "a", 1: "b"}, None, existing=2)
+    assert (moved.moves, moved.stickiness) == (1, 0.5)
+    assert (moved.kept_best, moved.avoidable_moves, moved.stickiness_best) == (None, None, None)
+
+
 def test_stickiness_is_unknown_when_nothing_had_an_owner() -> None:
     fresh = metrics.movement({}, {0: "a"}, ("a",), existing=1)
     assert (fresh.stickiness, fresh.stickiness_best, fresh.moves) == (None, None, 0)

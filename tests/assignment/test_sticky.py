@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from assignment.metrics import most_kept
 from assignment.strategies import StrategyInput, get, sticky
-from assignment.strategies.dense import Assigned
+from assignment.strategies.given import Assigned
 from assignment.types import Member, Partition
 from tests.builders import STREAM, given, member
 
@@ -72,9 +72,9 @@ def test_two_topics_do_not_share_one_map() -> None:
 
 
 def test_nothing_moves_when_nothing_changed_however_large() -> None:
-    starts = np.array([0, 100_000])
+    starts, everything = np.array([0, 100_000]), np.ones((1, 999), dtype=np.bool_)
     settled = np.arange(100_000, dtype=np.int32)[::-1] % 999
-    assert (sticky.even_owners(settled, 999, starts) == settled).all()
+    assert (sticky.owners_of(settled, starts, everything) == settled).all()
 
 
 def test_the_higher_fence_wins_a_partition_claimed_twice() -> None:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given as over
 from hypothesis import strategies as st
 
+from assignment.errors import InvalidInput
 from assignment.group import (
     Cause,
     Move,
@@ -20,9 +21,11 @@ from assignment.group import (
 from assignment.invariants import check
 from assignment.metrics import Movement
 from assignment.scripts import GroupRead
-from assignment.types import TargetRow
+from assignment.scripts.group_read import Applied
+from assignment.types import Partition, TargetRow
 from tests.builders import (
     NOW,
+    STREAM,
     fence,
     grant,
     group,
@@ -94,6 +97,49 @@ def test_another_strategy_can_be_previewed_without_being_due() -> None:
     view = group(live("a", range(0, 12, 2)), live("b", range(1, 12, 2)), group_epoch=7)
     assert target_of(view, "averagely").change.movement.moves == 6
     assert target_of(view, "sticky").change.movement.moves == 0
+
+
+def test_a_preview_has_the_parameters_given_else_the_groups_own() -> None:
+    own = {"config_map": {"a": ["0-8"], "b": ["9-11"]}}
+    view = group(
+        live("a", range(6)),
+        live("b", range(6, 12)),
+        settings=settings(strategy="config", strategy_parameters=own),
+        group_epoch=7,
+    )
+    assert target_of(view).change.movement.moves == 3
+    assert target_of(view, "config").change.movement.moves == 3
+    other = {"config_map": {"a": ["0-6"], "b": ["7-11"]}}
+    assert target_of(view, "config", other).change.movement.moves == 1
+    assert target_of(view, "sticky").change.movement.moves == 0
+    with pytest.raises(InvalidInput, match="config_map is missing"):
+        target_of(view, "config", {})
+
+
+def test_a_map_that_names_a_member_who_is_not_there_is_refused() -> None:
+    view = group(
+        live("a", range(12)),
+        settings=settings(
+            strategy="config", strategy_parameters={"config_map": {"a": ["0-5"], "b": ["6-11"]}}
+        ),
+    )
+    with pytest.raises(InvalidInput, match="member 'b' is not there"):
+        next_target(view)
+
+
+def test_measured_weights_are_the_events_applied() -> None:
+    totals = {Partition(STREAM, n): Applied(100 if n else 1_100, NOW) for n in range(12)}
+    measured = {"weights": "measured"}
+    view = replace(
+        group(
+            live("a", range(6)),
+            live("b", range(6, 12)),
+            settings=settings(strategy="weighted_sticky", strategy_parameters=measured),
+        ),
+        applied=totals,
+    )
+    assert active(view) == {"a": [0], "b": list(range(1, 12))}
+    assert target(view).change.movement.avoidable_moves is None, "nobody knows the least by weight"
 
 
 def test_a_member_that_is_not_able_stays_with_nothing() -> None:

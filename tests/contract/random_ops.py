@@ -1,198 +1,16 @@
-"""Random operations on two worlds at once, and all that can be seen of a world, times left out."""
+"""Random operations on two worlds at once; the next is chosen by what the model's side shows."""
 
 import random
 from collections.abc import Iterator
 from typing import Any
 
 from assignment import scripts
-from assignment.errors import Fenced
-from assignment.scripts import CommitRequest, Purpose, SnapshotRecord, StateChange
-from assignment.types import START, Claim, HeldState, Offset, Partition, TargetRow
-from assignment.wire import ConsumerHealth
-from tests.contract.world import LONG_MS, World, offset
-from tests.fakes import FakeDoor
+from assignment.scripts import CommitRequest, StateChange
+from assignment.types import START, Claim, Drain, HeldState, Offset, Partition
+from tests.contract.side import MEMBERS, PARTITIONS, Operation
+from tests.contract.world import World, offset
 
-MEMBERS = ("a", "b", "c")
-PARTITIONS = tuple(Partition("flights", n) for n in range(3))
 OPERATIONS_PER_SEQUENCE = 40
-Operation = tuple[str, dict[str, Any]]
-
-
-class Side:
-    """One world under random operations: what each operation answers here, without times."""
-
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.changelog_ids: list[tuple[Partition, str]] = []
-
-    def do(self, operation: Operation) -> Any:
-        name, values = operation
-        try:
-            return getattr(self, f"do_{name}")(**values)
-        except Fenced:
-            return "fenced"
-
-    def do_configure(self, **values: Any) -> Any:
-        return self.world.configure(**values)
-
-    def do_join(self, **values: Any) -> Any:
-        return self.world.join(**values)
-
-    def do_leave(self, **values: Any) -> Any:
-        return self.world.leave(**values)
-
-    def do_evict(self, member_id: str, before_ms: int) -> Any:
-        beat = self.world.read().beats.get(member_id, 0)
-        return self.world.evict(member_id, beat - before_ms)
-
-    def do_report(self, **values: Any) -> Any:
-        return self.world.report(**values)
-
-    def do_set_incarnation(self, incarnation: int) -> Any:
-        return self.world.set_incarnation(incarnation)
-
-    def do_another_run(self) -> None:
-        self.world.another_run()
-
-    def do_touch(self) -> Any:
-        return self.world.run("touch", scripts.touch_args("asked"))
-
-    def do_resume(self, epoch: int, seq: int) -> Any:
-        return self.world.run("resume", [str(epoch), str(seq)])
-
-    def do_set_target(self, coordinator: int, mode: int, epoch: int, rows: dict[str, Any]) -> Any:
-        """Epochs as they were read, each off by so much."""
-        meta = self.world.read(Purpose.PLAN).meta
-        made_for = max(0, meta.group_epoch + epoch)
-        wanted = {
-            m: TargetRow(target_epoch=made_for, active=frozenset(active))
-            for m, active in rows.items()
-        }
-        args = scripts.set_target_args(
-            meta.coordinator_epoch + coordinator, max(0, meta.mode_epoch + mode), made_for, wanted
-        )
-        return scripts.set_target_answer(self.world.run("set_target", args))
-
-    def do_acquire(self, incarnation: int, partitions: list[Partition], **values: Any) -> Any:
-        now = max(0, self.world.read().meta.incarnation + incarnation)
-        answer = self.world.acquire(values.pop("member_id"), *partitions, incarnation=now, **values)
-        if not isinstance(answer, tuple):
-            return answer
-        return [
-            a if not isinstance(a, scripts.HeldBy) else (a.partition, a.member_id) for a in answer
-        ]
-
-    def do_renew(self, member_id: str, claims: list[Claim]) -> Any:
-        return self.world.store.renew(member_id, LONG_MS, claims)
-
-    def do_release(self, member_id: str, claims: list[Claim]) -> Any:
-        return self.world.store.release(member_id, claims)
-
-    def do_expire(self, member_id: str, claim: Claim) -> Any:
-        """The lock runs out: its last renew is for one millisecond."""
-        renewed = self.world.store.renew(member_id, 1, [claim])
-        if renewed.held[0]:
-            self.world.until(lambda: claim.partition not in self.world.read().locks)
-        return renewed
-
-    def do_set_state(self, member_id: str, changes: list[StateChange]) -> Any:
-        return self.world.store.set_state(member_id, changes)
-
-    def do_plan(self, member_id: str) -> Any:
-        return sorted(self.world.store.plan(member_id), key=str)
-
-    def do_progress(self, member_id: str, rows: int) -> Any:
-        return self.world.store.write_progress(member_id, ConsumerHealth(rows=rows))
-
-    def do_commit(self, request: CommitRequest) -> Any:
-        answer = self.world.store.commit(request)
-        entry = (request.partition, answer.changelog_id)
-        if answer.changelog_id and entry not in self.changelog_ids:
-            self.changelog_ids.append(entry)
-        return answer.result, answer.committed, answer.last_fence, bool(answer.changelog_id)
-
-    def do_snapshot(self, partition: Partition, at: Offset, fence: int, trim: bool) -> Any:
-        page = self.world.store.read_changelog(partition, "0-0", 1_000)
-        ids = [e.entry_id for e in page.entries if e.to_offset <= at]
-        record = SnapshotRecord(
-            url="file:///s",
-            offset=at,
-            changelog_id=ids[-1] if ids else "0-0",
-            total=1,
-            fence=fence,
-        )
-        return self.world.store.snapshot(partition, record, trim=trim)
-
-    def do_restore(self, partition: Partition, at: Offset) -> Any:
-        record = SnapshotRecord(url="f", offset=at, changelog_id="0-0", total=9, fence=1)
-        args = scripts.restore_args({partition: record})
-        return scripts.restore_answer(self.world.run("restore", args))
-
-    def do_sweep(self) -> Any:
-        return self.world.sweep()
-
-    def do_tick(self) -> None:
-        self.world.read(Purpose.TICK)
-
-    # --- everything that can be seen --------------------------------------------------------------
-
-    def seen(self) -> dict[str, Any]:
-        world = self.world
-        group = world.read()
-        meta = {f: getattr(group.meta, f) for f in group.meta.__slots__}
-        for name in ("run_id", "tick_ms", "quiet_until_ms", "target_at_ms"):
-            meta.pop(name, None)
-        return {
-            "meta": meta,
-            "possible": group.grants_are_possible,
-            "members": {
-                m: (r.able, r.leaving, r.host, r.able_at_ms > 0) for m, r in group.members.items()
-            },
-            "beats": set(group.beats),
-            "reports": {
-                m: (r.number, r.sequence, r.owned, r.consumer) for m, r in group.reports.items()
-            },
-            "asked": set(group.asked),
-            "target": group.target,
-            "grants": {p: (g.fence, g.member_id, g.ended) for p, g in group.grants.items()},
-            "locks": {p: (x.member_id, x.fence) for p, x in group.locks.items()},
-            "offsets": group.offsets,
-            "applied": {p: a.total for p, a in group.applied.items()},
-            "snapshots": {p: [self._record(p, r) for r in rs] for p, rs in group.snapshots.items()},
-            "owned": {m: world.store.owned(m) for m in MEMBERS},
-            "progress": {m: world.store.progress(m) for m in MEMBERS},
-            "refused": sorted(self._pairs(world.keys.refused)),
-            "since": sorted((p, v.split()[0]) for p, v in self._pairs(world.keys.since)),
-            "events": [(e.seq, e.kind, e.partition, e.member_id, e.fence) for e in world.events()],
-            "hints": world.store.wait_hints("0-0", 1).hints,
-            "changelogs": {p: self._entries(world.keys.changelog(p)) for p in PARTITIONS},
-            "dead": {p: self._entries(world.keys.dead(p)) for p in PARTITIONS},
-            "keys": self._keys(),
-        }
-
-    def _record(self, partition: Partition, record: SnapshotRecord) -> Any:
-        """The changelog's ids are times: which commit's it is stands for it."""
-        entry = (partition, record.changelog_id)
-        position = self.changelog_ids.index(entry) if entry in self.changelog_ids else "none"
-        return record.offset, record.fence, record.total, position
-
-    def _pairs(self, key: str) -> Iterator[tuple[str, str]]:
-        raw = [v.decode() for v in self.world.door.ask("HGETALL", key)]
-        return zip(raw[::2], raw[1::2], strict=True)
-
-    def _entries(self, key: str) -> list[Any]:
-        return [fields for _, fields in self.world.door.ask("XRANGE", key, "-", "+")]
-
-    def _keys(self) -> set[str]:
-        """Names of all keys: nothing is left behind that nobody looks at."""
-        prefix = self.world.keys.meta.removesuffix("meta")
-        door = self.world.door
-        if not isinstance(door, FakeDoor):
-            return {k.decode()[len(prefix) :] for k in door.ask("KEYS", prefix + "*")}
-        server = door.server
-        kinds = (server.hashes, server.streams, server.scores)
-        found = {key for kind in kinds for key, value in kind.items() if value}
-        return {k[len(prefix) :] for k in found | {k for k in server.locks if server.lock(k)}}
 
 
 class Generator:
@@ -257,6 +75,8 @@ class Generator:
         member_id, claim = self._claim()
         held = f"{claim.fence} {self.rng.choice(list(HeldState)).value}"
         meta = self.model.read().meta
+        learners = [str(p) for p in self.rng.sample(PARTITIONS, self.rng.randint(0, 2))]
+        ready = [p for p in learners if self.rng.random() < 0.5]
         return "report", {
             "member_id": member_id,
             "secret": self._often("secret", "other"),
@@ -269,7 +89,13 @@ class Generator:
             "leaving": self.rng.random() < 0.1,
             "incarnation": self._often(meta.incarnation, 0),
             "target_epoch": self._often(meta.target_epoch, 0),
+            "copies": {p: {"role": "learner", "lag": 3, "ready": p in ready} for p in learners},
+            "ready": ready,
         }
+
+    def make_mark(self) -> Operation:
+        members = self.rng.sample(MEMBERS, self.rng.randint(0, 3))
+        return "mark", {"drain": self.rng.choice(list(Drain)), "members": members}
 
     def make_set_incarnation(self) -> Operation:
         now = self.model.read().meta.incarnation

@@ -279,7 +279,19 @@ def test_a_changelog_is_read_in_pages_each_with_the_committed_offset(world: Worl
         offset(n) for n in range(1, 6)
     ]
     assert first.committed == rest.committed == offset(5)
+    assert first.total == rest.total == 5
     assert world.store.read_changelog(P0, rest.entries[-1].entry_id, 3).entries == ()
+    assert world.store.read_changelog(P1, "0-0", 3) == ((), START, -1)
+
+
+def test_whoever_waits_for_changelogs_hears_which_have_something_new(world: World) -> None:
+    world.stand(a={P0, P1})
+    fences = {p: world.running("a", p) for p in (P0, P1)}
+    first = {p: world.commit(p, fences[p], START, offset(1)).changelog_id for p in (P0, P1)}
+    assert world.store.wait_changelogs({P0: "0-0", P1: "0-0", P2: "0-0"}, 1) == {P0, P1}
+    assert world.store.wait_changelogs(first, 1) == set()
+    world.commit(P1, fences[P1], offset(1), offset(2))
+    assert world.store.wait_changelogs(first, 1) == {P1}
 
 
 # --- snapshots ------------------------------------------------------------------------------------

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from agent.store import Door
-from tests.contract.random_ops import Generator, Operation, Side
+from tests.contract.random_ops import Generator
+from tests.contract.side import Operation, Side
 from tests.contract.world import World
 from tests.fakes import FakeDoor, FakeRedis, owners
 from tests.fakes.group import Group
@@ -134,6 +135,27 @@ def report_takes_late_ones(g: Group, args: Sequence[str], raw: Sequence[str | by
     return SCRIPTS_AS_THEY_ARE["report"](g, args, raw)
 
 
+def report_never_hears_of_ready_learners(
+    g: Group, args: Sequence[str], raw: Sequence[str | bytes]
+) -> Any:
+    return SCRIPTS_AS_THEY_ARE["report"](g, [*args[:10], ""], raw)
+
+
+def join_forgets_that_it_was_told_to_leave(
+    g: Group, args: Sequence[str], raw: Sequence[str | bytes]
+) -> Any:
+    if g.is_member(args[0]):
+        g.set_row(args[0], g.row(args[0]) | {"drain": ""})
+    return SCRIPTS_AS_THEY_ARE["join"](g, args, raw)
+
+
+def mark_changes_no_epoch(g: Group, args: Sequence[str], raw: Sequence[str | bytes]) -> Any:
+    epoch = g.meta("group_epoch")
+    answer = SCRIPTS_AS_THEY_ARE["mark"](g, args, raw)
+    g.set_meta("group_epoch", epoch)
+    return [epoch, *answer[1:]]
+
+
 SCRIPTS_AS_THEY_ARE = dict(SCRIPTS)
 PLANTED = {
     "commit": (commit_ignores_the_fence, commit_never_says_already),
@@ -143,7 +165,9 @@ PLANTED = {
     "snapshot": (snapshot_trims_to_itself,),
     "evict": (evict_ignores_newer_beats,),
     "set_target": (set_target_ignores_the_coordinator,),
-    "report": (report_takes_late_ones,),
+    "report": (report_takes_late_ones, report_never_hears_of_ready_learners),
+    "join": (join_forgets_that_it_was_told_to_leave,),
+    "mark": (mark_changes_no_epoch,),
 }
 
 

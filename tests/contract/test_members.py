@@ -1,17 +1,20 @@
 """Membership, reports and what makes a plan outdated (coordination.md sections 2 and 3)."""
 
+from typing import Any
+
 import pytest
 
 from assignment.errors import InvalidInput
 from assignment.scripts import (
     EvictResult,
     JoinResult,
+    Marked,
     Purpose,
     ReportResult,
     progress_args,
     report_args,
 )
-from assignment.types import START, Claim, Held, HeldState
+from assignment.types import START, Claim, CopyReport, Drain, Held, HeldState, Role
 from assignment.wire import ConsumerHealth
 from tests.contract.world import LONG_MS, P0, P1, P2, World, offset
 
@@ -310,6 +313,123 @@ def test_a_report_of_something_that_cannot_be_held_never_reaches_redis(held: str
             incarnation=1,
             target_epoch=1,
         )
+
+
+# --- copies, and learners that are ready ----------------------------------------------------------
+
+LEARNER = {"role": "learner", "lag": 40, "percent": 12.5, "rate": 900.0, "eta_ms": 44}
+READY = {"role": "learner", "lag": 0, "percent": 100, "ready": True}
+
+
+def test_copies_are_stored_whole_with_every_report(world: World) -> None:
+    world.stand(a={P0})
+    standby = {"role": "standby", "lag": 0, "percent": 100, "why": "größer ☂"}
+    world.report("a", 1, copies={str(P1): LEARNER, str(P2): standby})
+    assert world.read().reports["a"].copies == {
+        P1: CopyReport(role=Role.LEARNER, lag=40, percent=12.5, rate=900.0, eta_ms=44),
+        P2: CopyReport(role=Role.STANDBY, lag=0, percent=100, why="größer ☂"),
+    }
+    world.report("a", 2, complete=False, copies={str(P1): LEARNER})
+    assert list(world.read().reports["a"].copies) == [P1]
+    world.report("a", 3, complete=False)
+    assert world.read().reports["a"].copies == {}
+
+
+def test_a_learner_that_becomes_ready_makes_a_plan_outdated_once(world: World) -> None:
+    world.stand(a={P0})
+    world.report("a", 1, copies={str(P1): LEARNER, str(P2): LEARNER})
+    before = world.group_epoch()
+    both = {str(P1): READY, str(P2): READY}
+    assert world.report("a", 2, copies=both, ready=[str(P2)]).replan
+    assert world.read().members["a"].ready == {P2}
+    assert not world.report("a", 3, copies=both, ready=[str(P2)]).replan
+    assert world.group_epoch() == before + 1
+    assert world.report("a", 4, copies=both, ready=[str(P2), str(P1)]).replan
+    assert not world.report("a", 5, copies=both, ready=[str(P1)]).replan
+    assert world.read().members["a"].ready == {P1}
+    assert world.report("a", 6, copies=both, ready=[str(P1), str(P2)]).replan
+    assert world.group_epoch() == before + 3
+    assert [h.reason for h in world.store.wait_hints("0-0", 1).hints[-3:]] == ["ready"] * 3
+
+
+def test_whoever_joins_anew_is_ready_for_nothing(world: World) -> None:
+    world.stand(a={P0})
+    world.report("a", 1, copies={str(P1): READY}, ready=[str(P1)])
+    world.join("a")
+    assert world.read().members["a"].ready == frozenset()
+    assert world.report("a", 2, copies={str(P1): READY}, ready=[str(P1)]).replan
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"copies": {"flights": READY}},
+        {"copies": {str(P1): {}}},
+        {"copies": {str(P1): {"role": "owner"}}},
+        {"copies": {str(P1): READY | {"lag": "far"}}},
+        {"copies": {str(P1): READY | {"lag": True}}},
+        {"copies": {str(P1): READY | {"percent": 101}}},
+        {"copies": {str(P1): READY | {"rate": float("nan")}}},
+        {"copies": {str(P1): READY | {"eta_ms": 0.5}}},
+        {"ready": [str(P1)]},
+        {"copies": {str(P1): READY | {"role": "standby"}}, "ready": [str(P1)]},
+    ],
+)
+def test_a_copy_that_cannot_be_never_reaches_redis(world: World, changes: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput):
+        world.report("a", 1, **changes)
+
+
+# --- told to leave --------------------------------------------------------------------------------
+
+
+def test_members_are_told_to_leave_and_hear_it_both_ways(world: World) -> None:
+    world.stand(a={P0}, b={P1})
+    before = world.group_epoch()
+    marked = world.mark(Drain.LEAVING, "a", "stranger")
+    assert (marked.members, marked.group_epoch) == (("a",), before + 1)
+    members = world.read().members
+    assert (members["a"].drain, members["b"].drain) == (Drain.LEAVING, Drain.NONE)
+    assert not members["a"].leaving
+    assert world.report("a", 1).drain is Drain.LEAVING
+    assert world.report("b", 1).drain is Drain.NONE
+    assert world.store.target("a").drain is Drain.LEAVING
+    assert world.store.target("stranger").drain is None
+
+
+def test_told_the_same_again_nothing_changes(world: World) -> None:
+    world.stand(a={P0}, b={P1})
+    epoch = world.mark(Drain.LEAVING, "a").group_epoch
+    hints = world.store.last_hint_id()
+    assert world.mark(Drain.LEAVING, "a", "stranger") == Marked(epoch, ())
+    assert world.mark(Drain.LEAVING) == Marked(epoch, ())
+    assert world.store.last_hint_id() == hints
+    assert world.mark(Drain.FORCED, "a", "b").members == ("a", "b")
+    assert world.mark(Drain.NONE, "b").group_epoch == epoch + 2
+    reasons = [h.reason for h in world.store.wait_hints("0-0", 1).hints]
+    assert [r for r in reasons if r in ("scale-down", "forced", "cancelled")] == [
+        "scale-down",
+        "forced",
+        "cancelled",
+    ]
+
+
+def test_whoever_is_leaving_stays_so_when_it_joins_anew(world: World) -> None:
+    world.stand(a={P0}, b={P1})
+    world.mark(Drain.LEAVING, "a")
+    world.join("a")
+    assert world.read().members["a"].drain is Drain.LEAVING
+    world.leave("a")
+    world.join("a")
+    assert world.read().members["a"].drain is Drain.NONE
+
+
+def test_what_was_told_outlives_reports(world: World) -> None:
+    world.stand(a={P0})
+    world.mark(Drain.LEAVING, "a")
+    world.report("a", 1, able=True, leaving=True)
+    row = world.read().members["a"]
+    assert (row.able, row.leaving, row.drain) == (True, True, Drain.LEAVING)
 
 
 # --- progress -------------------------------------------------------------------------------------

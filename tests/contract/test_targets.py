@@ -110,6 +110,29 @@ def test_a_partition_with_two_owners_never_reaches_redis() -> None:
         scripts.set_target_args(1, 1, 4, {"a": row})
 
 
+@pytest.mark.parametrize(
+    "twice", [("active", "standby"), ("active", "learning"), ("standby", "learning")]
+)
+def test_a_partition_in_two_roles_of_a_member_never_reaches_redis(twice: tuple[str, str]) -> None:
+    row = TargetRow(target_epoch=3, **dict.fromkeys(twice, frozenset({P0})))
+    with pytest.raises(InvalidInput, match="two roles"):
+        scripts.set_target_args(1, 1, 3, {"a": row})
+
+
+def test_standbys_and_learners_are_kept_with_the_target(world: World) -> None:
+    world.stand(a={P0})
+    world.run("touch", scripts.touch_args("test"))
+    meta = world.read(Purpose.PLAN).meta
+    row = TargetRow(
+        target_epoch=meta.group_epoch, standby=frozenset({P1}), learning=frozenset({P0, P2})
+    )
+    args = scripts.set_target_args(
+        meta.coordinator_epoch, meta.mode_epoch, meta.group_epoch, {"a": row}
+    )
+    assert scripts.set_target_answer(world.run("set_target", args)).done
+    assert world.read().target["a"] == row == world.store.target("a").row
+
+
 def test_only_a_plan_takes_a_new_coordinator_epoch(world: World) -> None:
     world.configure()
     first = world.read(Purpose.PLAN).meta.coordinator_epoch

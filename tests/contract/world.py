@@ -18,7 +18,16 @@ from assignment.scripts import (
     SnapshotResult,
     StateChange,
 )
-from assignment.types import START, Claim, GroupSettings, HeldState, Offset, Partition, TargetRow
+from assignment.types import (
+    START,
+    Claim,
+    Drain,
+    GroupSettings,
+    HeldState,
+    Offset,
+    Partition,
+    TargetRow,
+)
 from tests.fakes import FakeDoor
 
 LONG_MS = 60_000  # no lock ends by chance while a test runs
@@ -146,12 +155,17 @@ class World:
             "leaving": False,
             "incarnation": 1,
             "target_epoch": 0,
+            "copies": {},
+            "ready": (),
         } | changes
         args = scripts.report_args(member_id, sequence=sequence, **values)
         return scripts.report_answer(self.run("report", args))
 
     def leave(self, member_id: str, secret: str = "secret") -> bool:
         return scripts.leave_answer(self.run("leave", scripts.leave_args(member_id, secret)))
+
+    def mark(self, drain: Drain, *member_ids: str) -> scripts.Marked:
+        return scripts.mark_answer(self.run("mark", scripts.mark_args(drain, member_ids)))
 
     def evict(self, member_id: str, judged_ms: int) -> scripts.EvictResult:
         args = scripts.evict_args(member_id, judged_ms, "session ended")

@@ -1,11 +1,13 @@
 """Agents as the coordinator sees them: what the agents' routes write, without HTTP."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from assignment import scripts
 from assignment.scripts import Granted, ReportResult
-from assignment.types import Claim, HeldState, Partition
+from assignment.types import Claim, CopyReport, Drain, HeldState, Partition, Role, TargetRow
+from assignment.wire import copy_values
 from dashboard import coordinator, groups
 from dashboard.live.scripts import run
 from dashboard.models import AuditSource, Group
@@ -34,6 +36,8 @@ class FakeAgent:
         self.group, self.member = group, member
         self.sequence = 0
         self.held: dict[Partition, int] = {}
+        self.copies: dict[Partition, CopyReport] = {}
+        self.ended = False
 
     def join(self) -> None:
         arguments = scripts.join_args(self.member, SECRET, {"host": "here", "version": "1"})
@@ -56,6 +60,8 @@ class FakeAgent:
             leaving=leaving,
             incarnation=0,
             target_epoch=epoch,
+            copies={str(p): copy_values(copy) for p, copy in self.copies.items()},
+            ready=[str(p) for p, c in self.copies.items() if c.ready and c.role is Role.LEARNER],
         )
         return scripts.report_answer(run("report", self.group.name, arguments))
 
@@ -64,16 +70,40 @@ class FakeAgent:
         self.beat()
 
     def follow(self) -> None:
-        """Releases what the target takes, acquires what it gives, and reports."""
+        """Releases what the target takes, acquires what it gives, and reports.
+
+        Copies begin 100 events behind. Told to leave, it leaves when it has nothing any more.
+        """
         answer = self.beat()
         if answer.result is ReportResult.FENCED:
             self.held.clear()
             return
-        target = answer.target
-        wanted = target.active if target else frozenset()
-        self.release(p for p in tuple(self.held) if p not in wanted)
-        self.acquire(wanted)
-        self.beat(epoch=target.target_epoch if target else 0)
+        target = answer.target or TargetRow(target_epoch=0)
+        self.release(p for p in tuple(self.held) if p not in target.active)
+        self.acquire(target.active)
+        self._copy(target)
+        told = self.beat(epoch=target.target_epoch).drain
+        has_something = self.held or target.active
+        if told is Drain.FORCED or (told is Drain.LEAVING and not has_something):
+            self.leave()
+            self.ended = True
+
+    def _copy(self, target: TargetRow) -> None:
+        roles = dict.fromkeys(target.standby, Role.STANDBY)
+        roles |= dict.fromkeys(target.learning, Role.LEARNER)
+        roles |= {p: c.role for p, c in self.copies.items() if p in target.active - set(self.held)}
+        behind = CopyReport(role=Role.STANDBY, lag=100, percent=50.0, rate=100.0, eta_ms=1_000)
+        self.copies = {
+            p: replace(self.copies.get(p, behind), role=role) for p, role in roles.items()
+        }
+
+    def catch_up(self, *numbers: int) -> None:
+        """Its copies of these partitions, or all of them, have caught up; it says so."""
+        for partition, copy in self.copies.items():
+            if not numbers or partition.number in numbers:
+                caught = replace(copy, lag=0, percent=100.0, eta_ms=0, ready=True)
+                self.copies[partition] = caught
+        self.beat()
 
     def acquire(self, partitions: Iterable[Partition]) -> scripts.AcquireAnswer:
         meta = scripts.read_group_answer(
@@ -93,4 +123,5 @@ class FakeAgent:
 
     def leave(self) -> None:
         self.held.clear()
+        self.copies.clear()
         run("leave", self.group.name, scripts.leave_args(self.member, SECRET))

@@ -113,3 +113,10 @@ def test_the_commands_name_what_is_wrong(store: Any, group_name: str) -> None:
         call_command("create_group", group_name, stream="s", partitions=2, strategy="luck")
     with pytest.raises(CommandError, match="no group 'nowhere'"):
         call_command("create_token", "nowhere")
+
+
+def test_the_command_makes_a_stateful_group(store: Any, group_name: str, db: None) -> None:
+    chosen = {"stateful": True, "standby_replicas": 1}
+    call_command("create_group", group_name, stream=group_name, partitions=2, **chosen)
+    values = Group.objects.get(name=group_name).values
+    assert (values.stateful, values.standby_replicas) == (True, 1)

@@ -5,7 +5,7 @@ run_id) and `wipe`. It answers what Redis answers (bytes, numbers, None), so tha
 shared; the contract suite and a differential test hold it to the real ones.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent.store import ScriptCall, StoreUnavailable
@@ -42,6 +42,11 @@ class FakeDoor:
     def wait(self, stream: str, after: str, timeout_ms: int, count: int) -> Raw:
         """Never waits: time is the test's."""
         return self.ask("XRANGE", stream, f"({after}", "+", "COUNT", count) or None
+
+    def wait_any(self, streams: Mapping[str, str], timeout_ms: int) -> list[str]:
+        """Never waits, as `wait`."""
+        self._reach()
+        return [s for s, after in streams.items() if self.server.xrange(s, f"({after}", "+")]
 
     def close(self) -> None:
         pass

@@ -23,6 +23,8 @@ def join(g: Group, args: Texts) -> list[str]:
     if g.is_member(member) and g.row(member)["secret"] != secret:
         return ["in_use"]
     new = {"secret": secret, "joined_at_ms": g.now, "able": False}
+    if g.is_member(member) and "drain" in g.row(member):
+        new["drain"] = g.row(member)["drain"]
     g.set_row(member, json.loads(row) | new)
     g.beats[member] = g.now
     g.hash("reports").pop(member, None)
@@ -70,23 +72,43 @@ def report(g: Group, args: Texts) -> list[str]:
     if wants == "0":
         head = f"{number} {sequence} {g.now} {len(complete.encode())} "
         g.hash("reports")[member] = b(head + complete + changes)
-    replan = _take_ability(g, member, able=args[6] == "1", leaving=args[7] == "1")
+    told = {"able": args[6] == "1", "leaving": args[7] == "1", "ready": args[10]}
+    replan = _take_row(g, member, told)
     target = ""
     if (g.meta("incarnation", ""), g.meta("target_epoch", "")) != (args[8], args[9]):
         target = t(g.hash("target").get(member, b""))
     names = ("incarnation", "mode_epoch", "group_epoch", "target_epoch", "settings_epoch")
-    return ["ok", *(g.meta(name) for name in names), wants, target, str(int(replan))]
+    drain = g.row(member).get("drain", "")
+    return ["ok", *(g.meta(name) for name in names), wants, target, str(int(replan)), drain]
 
 
-def _take_ability(g: Group, member: str, *, able: bool, leaving: bool) -> bool:
-    row = g.row(member)
-    if (row["able"], row.get("leaving", False)) == (able, leaving):
-        return False
-    if able and not row["able"]:
+def _take_row(g: Group, member: str, told: dict[str, Any]) -> bool:
+    """Whether a plan depends on what changed."""
+    before = {"leaving": False, "ready": ""} | g.row(member)
+    reason = ""
+    if set(told["ready"].split()) - set(before["ready"].split()):
+        reason = "ready"
+    if (before["able"], before["leaving"]) != (told["able"], told["leaving"]):
+        reason = "leaving" if told["leaving"] else "able" if told["able"] else "not able"
+    row = before | told
+    if told["able"] and not before["able"]:
         row["able_at_ms"] = g.now
-    g.set_row(member, row | {"able": able, "leaving": leaving})
-    g.changed("leaving" if leaving else "able" if able else "not able", member)
-    return True
+    g.set_row(member, row)
+    if reason:
+        g.changed(reason, member)
+    return bool(reason)
+
+
+def mark(g: Group, args: Texts) -> list[str]:
+    drain, *members = args
+    changed = []
+    for member in members:
+        if g.is_member(member) and g.row(member).get("drain", "") != drain:
+            g.set_row(member, g.row(member) | {"drain": drain})
+            changed.append(member)
+    if changed:
+        g.changed({"leaving": "scale-down", "forced": "forced", "": "cancelled"}[drain])
+    return [g.meta("group_epoch"), *changed]
 
 
 # --- the coordinator ------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ SCRIPTS: dict[str, Script] = {
         members.evict,
         members.join,
         members.leave,
+        members.mark,
         owners.plan,
         owners.progress,
         members.read_group,

@@ -1,12 +1,16 @@
 """The fake server: keys and values as Redis keeps them, a settable clock, runs that end."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
+from operator import itemgetter
 from typing import Any
 
 from agent.store.door import Command
 from assignment.scripts import Raw
 
 Id = tuple[int, int]
+Entry = tuple[Id, dict[str, bytes]]
+ID = itemgetter(0)
 
 
 def b(value: str | bytes | int) -> bytes:
@@ -29,7 +33,7 @@ class FakeRedis:
     def wipe(self) -> None:
         """Everything is lost, and it runs anew."""
         self.hashes: dict[str, dict[str, bytes]] = {}
-        self.streams: dict[str, list[tuple[Id, dict[str, bytes]]]] = {}
+        self.streams: dict[str, list[Entry]] = {}
         self.scores: dict[str, dict[str, int]] = {}
         self.locks: dict[str, tuple[bytes, int]] = {}
         self.restart()
@@ -48,9 +52,15 @@ class FakeRedis:
         return self.hashes.setdefault(key, {})
 
     def lock(self, key: str) -> bytes | None:
-        """Live up to and including its last millisecond, as in Redis."""
+        """Live up to and including its last millisecond, as in Redis.
+
+        Looking at one that ran out removes it: a clock that is set back does not bring it to life.
+        """
         value, until_ms = self.locks.get(key, (None, 0))
-        return value if self.now_ms <= until_ms else None
+        if self.now_ms <= until_ms:
+            return value
+        self.locks.pop(key, None)
+        return None
 
     def xadd(self, key: str, fields: dict[str, Any]) -> bytes:
         entries = self.streams.setdefault(key, [])
@@ -82,16 +92,23 @@ class FakeRedis:
         return 1
 
     def xrange(self, key: str, low: str, high: str, *count: str) -> list[list[Any]]:
-        found = [
-            [b(f"{i[0]}-{i[1]}"), flat(fields.items())]
-            for i, fields in self.streams.get(key, [])
-            if above(i, low) and (high == "+" or i <= id_of(high))
-        ]
-        return found[: int(count[1])] if count else found
+        return [shown(entry) for entry in self._between(key, low, high)[: limit(count)]]
 
     def xrevrange(self, key: str, high: str, low: str, *count: str) -> list[list[Any]]:
-        found = self.xrange(key, low, high)[::-1]
-        return found[: int(count[1])] if count else found
+        return [shown(entry) for entry in self._between(key, low, high)[::-1][: limit(count)]]
+
+    def ids_after(self, key: str, low: Id, high: Id | None = None) -> list[Id]:
+        """Ids of entries in (low, high], or of all above low."""
+        entries = self.streams.get(key, [])
+        first = bisect_right(entries, tuple(low), key=ID)
+        last = len(entries) if high is None else bisect_right(entries, tuple(high), key=ID)
+        return [entry_id for entry_id, _ in entries[first:last]]
+
+    def _between(self, key: str, low: str, high: str) -> list[Entry]:
+        entries = self.streams.get(key, [])
+        first = 0 if low == "-" else place(entries, low)
+        last = len(entries) if high == "+" else bisect_right(entries, id_of(high), key=ID)
+        return entries[first:last]
 
 
 READS: dict[str, Callable[..., Raw]] = {
@@ -114,7 +131,17 @@ def id_of(text: str) -> Id:
     return int(ms), int(seq or 0)
 
 
-def above(entry_id: Id, low: str) -> bool:
-    if low == "-":
-        return True
-    return entry_id > id_of(low[1:]) if low.startswith("(") else entry_id >= id_of(low)
+def place(entries: list[Entry], low: str) -> int:
+    """Of the first entry that a range from `low` has; "(id" leaves that id out."""
+    if low.startswith("("):
+        return bisect_right(entries, id_of(low[1:]), key=ID)
+    return bisect_left(entries, id_of(low), key=ID)
+
+
+def limit(count: tuple[str, ...]) -> int | None:
+    return int(count[1]) if count else None
+
+
+def shown(entry: Entry) -> list[Any]:
+    (ms, seq), fields = entry
+    return [b(f"{ms}-{seq}"), flat(fields.items())]

@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from assignment import strategies
 from assignment.errors import EvenkeelError
-from dashboard import groups
+from dashboard import groups, parameters
 from dashboard.models import AuditSource
 
 
@@ -20,6 +20,13 @@ class Command(BaseCommand):
         parser.add_argument("--stream", required=True)
         parser.add_argument("--partitions", required=True, type=int)
         parser.add_argument("--strategy", default="sticky", help=", ".join(strategies.NAMES))
+        parser.add_argument("--strategy-parameters", default="", help="a JSON object")
+        parser.add_argument(
+            "--stateful", action="store_true", help="state is learned before a partition moves"
+        )
+        parser.add_argument(
+            "--standby-replicas", type=int, default=0, help="kept copies of each partition's state"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         actor = getpass.getuser()
@@ -29,6 +36,9 @@ class Command(BaseCommand):
                 stream=options["stream"],
                 partitions=options["partitions"],
                 strategy=options["strategy"],
+                strategy_parameters=parameters.parse(options["strategy_parameters"]),
+                stateful=options["stateful"],
+                standby_replicas=options["standby_replicas"],
                 actor=actor,
                 source=AuditSource.COMMAND,
             )

@@ -17,6 +17,16 @@ def test_a_group_is_made_and_its_tokens_come_next(
     assert AuditEntry.objects.get().action == "create group"
 
 
+def test_a_group_is_made_with_a_strategy_and_its_parameters(
+    visitor: Client, store: object, group_name: str
+) -> None:
+    values = {"name": group_name, "stream": group_name, "partitions": 6, "strategy": "zone_nearby"}
+    answer = visitor.post("/new-group/", values)
+    assert "zone_nearby: parameter partition_zones is missing" in answer.content.decode()
+    visitor.post("/new-group/", values | {"strategy_parameters": '{"partition_zones": {}}'})
+    assert Group.objects.get().values.strategy_parameters == {"partition_zones": {}}
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [

@@ -1,10 +1,13 @@
 """/groups/<name>/settings/ and rebalance/: what changes a group, and its trace in the audit."""
 
+import json
 import re
 
 import pytest
 from django.test import Client
 
+from assignment.strategies import NAMES
+from dashboard import groups
 from dashboard.models import AuditEntry, Group, RebalanceRequest
 from tests.dashboard.agents import FakeAgent
 from tests.dashboard.scenes import settle
@@ -13,8 +16,8 @@ from tests.dashboard.scenes import settle
 def sent(group: Group, **changes: object) -> dict[str, object]:
     """The settings form as a browser sends it."""
     values = {k: v for k, v in group.settings.items() if k not in ("stream", "partitions")}
-    values |= changes
-    return {k: v for k, v in values.items() if v is not False}
+    values |= {"strategy_parameters": ""} | changes
+    return {k: v for k, v in values.items() if v is not False and v is not None}
 
 
 def test_settings_are_saved_and_audited(visitor: Client, group: Group) -> None:
@@ -27,6 +30,51 @@ def test_settings_are_saved_and_audited(visitor: Client, group: Group) -> None:
     assert entry is not None
     assert (entry.actor, entry.reason, entry.source) == ("ann", "even blocks", "page")
     assert (entry.before, entry.after) == ({"strategy": "sticky"}, {"strategy": "averagely"})
+
+
+def test_a_strategy_is_saved_with_its_parameters(visitor: Client, group: Group) -> None:
+    ring = {"strategy": "consistent_hash", "strategy_parameters": '{"virtual_nodes": 50}'}
+    address = f"/groups/{group.name}/settings/"
+    visitor.post(address, sent(group, **ring))
+    group.refresh_from_db()
+    assert group.values.strategy_parameters == {"virtual_nodes": 50}
+    entry = AuditEntry.objects.first()
+    assert entry is not None
+    assert entry.before == {"strategy": "sticky", "strategy_parameters": {}}
+    assert entry.after["strategy_parameters"] == {"virtual_nodes": 50}
+    page = visitor.get(address).content.decode()
+    assert "{&quot;virtual_nodes&quot;: 50}</textarea>" in page
+
+
+@pytest.mark.parametrize("page", ["/new-group/", "/groups/{}/settings/", "/groups/{}/rebalance/"])
+def test_every_strategy_is_explained_where_it_is_chosen(
+    visitor: Client, group: Group, agents: list[FakeAgent], page: str
+) -> None:
+    shown = visitor.get(page.format(group.name)).content.decode()
+    table = shown[shown.index('id="strategies"') :]
+    assert all(f"<td>{name}</td>" in table for name in NAMES)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"strategy": "config"}, "config: parameter config_map is missing"),
+        ({"strategy_parameters": "{"}, "what was typed is not JSON"),
+        (
+            {"strategy_parameters": '{"virtual_nodes": 3}'},
+            "sticky: parameter &#x27;virtual_nodes&#x27; is not known; this strategy takes none",
+        ),
+    ],
+)
+def test_wrong_parameters_are_told_beside_their_field(
+    visitor: Client, group: Group, changes: dict[str, object], said: str
+) -> None:
+    before = group.settings
+    answer = visitor.post(f"/groups/{group.name}/settings/", sent(group, **changes))
+    page = answer.content.decode()
+    assert f'</textarea><ul class="errors" id="id_strategy_parameters_errors"><li>{said}' in page
+    group.refresh_from_db()
+    assert group.settings == before
 
 
 @pytest.mark.parametrize(
@@ -63,7 +111,9 @@ def test_the_preview_is_the_cores_own_answer(
     assert found["sticky"] == 0
     assert found["averagely"] > 0
     assert page.index("sticky") < page.index("recommended")
-    assert list(found) == ["sticky", "averagely"]
+    assert set(found) == set(NAMES) - {"config", "zone", "zone_nearby"}
+    assert next(iter(found)) == "sticky"
+    assert "cannot be used now: config: parameter config_map is missing" in page
 
 
 def test_what_was_previewed_is_what_runs(
@@ -80,6 +130,50 @@ def test_what_was_previewed_is_what_runs(
     assert (last.strategy, last.reason) == ("averagely", "blocks for the night")
     page = visitor.get(f"/groups/{group.name}/history/").content.decode()
     assert "blocks for the night" in page
+
+
+def test_a_strategy_can_be_looked_at_with_parameters_before_it_runs(
+    visitor: Client, group: Group, agents: list[FakeAgent]
+) -> None:
+    address = f"/groups/{group.name}/rebalance/"
+    typed = {
+        "strategy": "config",
+        "strategy_parameters": json.dumps({"config_map": {agents[0].member: ["0-99"]}}),
+    }
+    page = visitor.post(address, typed | {"look": "1"}).content.decode()
+    assert "config_map does not fit" in page and 'role="alert"' not in page
+    every = {"config_map": {agents[0].member: [f"0-{group.partitions - 1}"]}}
+    typed["strategy_parameters"] = json.dumps(every)
+    found = moves(visitor.post(address, typed | {"look": "1"}).content.decode())
+    assert found["config"] == len(agents[1].held)
+    assert not RebalanceRequest.objects.exists()
+    visitor.post(address, typed | {"reason": "one for all"})
+    asked = RebalanceRequest.objects.get()
+    assert (asked.strategy, asked.parameters) == ("config", every)
+    settle(group, agents)
+    assert len(agents[0].held) == group.partitions
+
+
+def test_parameters_that_are_wrong_are_told_beside_the_field_of_the_preview(
+    visitor: Client, group: Group, agents: list[FakeAgent]
+) -> None:
+    typed = {"strategy": "sticky", "strategy_parameters": "{", "look": "1"}
+    page = visitor.post(f"/groups/{group.name}/rebalance/", typed).content.decode()
+    assert '</textarea><ul class="errors"><li>what was typed is not JSON' in page
+
+
+def test_the_groups_own_parameters_are_used_where_none_are_typed(
+    visitor: Client, group: Group, agents: list[FakeAgent]
+) -> None:
+    first, second = (agent.member for agent in agents)
+    own = {"config_map": {first: [0], second: [f"1-{group.partitions - 1}"]}}
+    changes = {"strategy": "config", "strategy_parameters": own}
+    groups.change_settings(group, changes, actor="ann", source="page")
+    settle(group, agents)
+    address = f"/groups/{group.name}/rebalance/"
+    assert moves(visitor.get(address).content.decode())["config"] == 0
+    visitor.post(address, {"strategy": "config", "reason": "again"})
+    assert RebalanceRequest.objects.get().parameters == own
 
 
 @pytest.mark.parametrize("values", [{"strategy": "sticky"}, {"strategy": "odd", "reason": "x"}, {}])

@@ -1,19 +1,14 @@
-"""The coordinator's decisions on a group: who is gone, who can own, and the next target.
+"""What one reading of a group says: who is gone, who is not able, who holds what.
 
-Pure: a `GroupRead` in, values out; the same view gives the same answer, in whatever order things
-were reported (coordination.md section 3, learners.md L5, L8, L9). Remembers nothing.
+Pure: a `GroupRead` in, values out; the same view gives the same answer (coordination.md section 3).
 """
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from assignment import metrics, strategies
 from assignment.errors import GroupMissing
-from assignment.scripts import GroupRead
-from assignment.strategies import StrategyInput
-from assignment.types import INCARNATION_STEP, GroupSettings, Member, Partition, TargetRow
+from assignment.scripts import GroupRead, MemberRow
+from assignment.types import INCARNATION_STEP, Drain, GroupSettings, Member, Partition
 
 TICK_AWAY_MS = 3_000  # a tick older than this: nobody watched, so no session ends yet
 _UNREPORTED = 0  # fence of a claim that only the stored target makes: any real fence is higher
@@ -113,97 +108,23 @@ def without_lock(view: GroupRead) -> dict[str, Partition]:
     return found
 
 
-# --- the next target ------------------------------------------------------------------------------
+def goes(row: MemberRow) -> bool:
+    """Whether it leaves: by its own word, or told to in a scale-down."""
+    return row.leaving or row.drain is not Drain.NONE
 
 
-class Cause(NamedTuple):
-    """Why a target differs from the one before, as far as the view shows; `subject` may be ""."""
-
-    kind: str  # joined, left, able, not able, leaving, partitions, asked
-    subject: str
+def is_forced(row: MemberRow) -> bool:
+    """Whether it goes at once (learners.md S4, S5)."""
+    return row.leaving or row.drain is Drain.FORCED
 
 
-class Move(NamedTuple):
-    """`giver` is "" when nobody owned it, `taker` is "" when nobody gets it."""
-
-    partition: Partition
-    giver: str
-    taker: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """The record of one rebalance. `moves` has every partition whose owner changes."""
-
-    strategy: str
-    causes: tuple[Cause, ...]
-    moves: tuple[Move, ...]
-    movement: metrics.Movement
-    loads: Mapping[str, int]  # of the members that may own
-    balance_degree_before: float | None
-    balance_degree: float | None
-    max_minus_min: int | None
-    max_over_mean: float | None
-    score: float | None
-    unable: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """What set_target should store: epochs that were read, and a row for every member."""
-
-    coordinator_epoch: int
-    mode_epoch: int
-    group_epoch: int
-    rows: Mapping[str, TargetRow]
-    change: Change
-
-
-@dataclass(frozen=True, slots=True)
-class Nothing:
-    """No target is due."""
-
-    reason: str
-
-
-def next_target(view: GroupRead) -> Target | Nothing:
-    """The target for the view's group_epoch. To be asked of a plan's view.
-
-    Without any able member the rows are empty and every partition is unowned: a result, no error.
-    """
-    meta = view.meta
-    if meta.group_epoch <= meta.target_epoch:
-        return Nothing(f"nothing changed since epoch {meta.target_epoch}")
-    if awaited := waiting_for(view):
-        return Nothing(f"waiting for complete reports of {', '.join(awaited)}")
-    return target_of(view, settings_of(view).strategy)
-
-
-def target_of(view: GroupRead, strategy: str) -> Target:
-    """The target that a strategy would give now, due or not: also the preview of a rebalance."""
-    settings, barred = settings_of(view), unable(view)
-    members = able_members(view, barred)
-    topics = {settings.stream: settings.partitions}
-    assigned = strategies.get(strategy)(StrategyInput(members=members, topics=topics))
-    rows = {
-        member: TargetRow(
-            target_epoch=view.meta.group_epoch, active=frozenset(assigned.get(member, ()))
-        )
-        for member in sorted(view.members)
-    }
-    return Target(
-        coordinator_epoch=view.meta.coordinator_epoch,
-        mode_epoch=view.meta.mode_epoch,
-        group_epoch=view.meta.group_epoch,
-        rows=rows,
-        change=_change(view, strategy, rows, barred),
-    )
+# --- what is held ---------------------------------------------------------------------------------
 
 
 def able_members(view: GroupRead, barred: Mapping[str, str]) -> tuple[Member, ...]:
     """Those that may own, with what they hold by report, lock or stored target, whichever is known.
 
-    A leaving member gets nothing, so it is not among them.
+    A member that leaves gets nothing, so it is not among them.
     """
     held = claims(view, barred)
     return tuple(
@@ -216,7 +137,7 @@ def able_members(view: GroupRead, barred: Mapping[str, str]) -> tuple[Member, ..
             owned=held.get(member, {}),
         )
         for member, row in sorted(view.members.items())
-        if member not in barred and not row.leaving
+        if member not in barred and not goes(row)
     )
 
 
@@ -243,9 +164,6 @@ def claims(view: GroupRead, barred: Mapping[str, str]) -> dict[str, dict[Partiti
     return held
 
 
-# --- the record -----------------------------------------------------------------------------------
-
-
 def owners_before(view: GroupRead) -> dict[Partition, str]:
     """Existing partition -> its owner so far, able or not: the highest fence claimed.
 
@@ -259,65 +177,3 @@ def owners_before(view: GroupRead) -> dict[Partition, str]:
     owners = {p: g.member_id for p, g in view.grants.items() if g.member_id not in view.members}
     owners.update((p, member) for p, (_, member) in best.items())
     return {p: owners[p] for p in settings_of(view).all_partitions() if p in owners}
-
-
-def _change(
-    view: GroupRead, strategy: str, rows: Mapping[str, TargetRow], barred: Mapping[str, str]
-) -> Change:
-    before = owners_before(view)
-    after = {p: member for member, row in rows.items() for p in row.active}
-    may_own = [m for m, row in view.members.items() if m not in barred and not row.leaving]
-    loads = {m: len(rows[m].active) for m in sorted(may_own)}
-    loads_before = Counter(before.values())
-    return Change(
-        strategy=strategy,
-        causes=_causes(view, barred),
-        moves=tuple(
-            Move(p, before.get(p, ""), after.get(p, ""))
-            for p in settings_of(view).all_partitions()
-            if before.get(p) != after.get(p)
-        ),
-        movement=metrics.movement(before, after, may_own, settings_of(view).partitions),
-        loads=loads,
-        balance_degree_before=metrics.balance_degree([loads_before[m] for m in loads]),
-        balance_degree=metrics.balance_degree(loads.values()),
-        max_minus_min=metrics.max_minus_min(loads.values()),
-        max_over_mean=metrics.max_over_mean(loads.values()),
-        score=metrics.score(loads.values()),
-        unable=dict(barred),
-    )
-
-
-def _causes(view: GroupRead, barred: Mapping[str, str]) -> tuple[Cause, ...]:
-    """Guessed from what differs from the stored target; a person's asking leaves no other trace."""
-    found: list[Cause] = []
-    for member, row in sorted(view.members.items()):
-        given = view.target.get(member)
-        if given is None:
-            found.append(Cause("joined", member))
-        elif member in barred and given.active:
-            found.append(Cause("not able", member))
-        elif row.leaving and given.active:
-            found.append(Cause("leaving", member))
-        elif member not in barred and row.able_at_ms > view.meta.target_at_ms > 0:
-            found.append(Cause("able", member))
-    found += [Cause("left", member) for member in _gone(view)]
-    if changed := _partitions_changed(view):
-        found.append(Cause("partitions", changed))
-    return tuple(found) or (Cause("asked", ""),)
-
-
-def _gone(view: GroupRead) -> list[str]:
-    """Last holders of partitions that no row covers any more, and that are no members."""
-    covered = {p for row in view.target.values() for p in row.active}
-    holders = {g.member_id for p, g in view.grants.items() if p not in covered}
-    return sorted(holders - view.members.keys())
-
-
-def _partitions_changed(view: GroupRead) -> str:
-    given = {p for row in view.target.values() for p in row.active}
-    existing = settings_of(view).all_partitions()
-    added = sum(p not in given and p not in view.grants for p in existing) if given else 0
-    removed = len(given.difference(existing))
-    parts = [f"{added} added"] if added else []
-    return ", ".join(parts + ([f"{removed} removed"] if removed else []))

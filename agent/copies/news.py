@@ -1,0 +1,14 @@
+"""What the loop hears of copies."""
+
+from dataclasses import dataclass
+
+from assignment.types import Partition
+
+
+@dataclass(frozen=True, slots=True)
+class CopyNews:
+    """A copy caught up, or (`why`) cannot go on for now. The dashboard should hear of it."""
+
+    partition: Partition
+    role: str
+    why: str = ""

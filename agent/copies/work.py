@@ -1,0 +1,81 @@
+"""The work on one copy: open, restore, tail, close, remove. One thread at a time."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from agent.state import PartitionState, Progress, StateError, remove_copy, restore_steps
+from agent.state.restore import Steps
+from agent.store import GroupStore, StoreUnavailable
+from assignment.types import Claim, Offset, Partition
+
+
+class Place(NamedTuple):
+    """Where a copy stands that has reached the committed offset."""
+
+    offset: Offset
+    changelog_id: str
+    total: int
+
+
+class Work:
+    """`serves`: the claim that was ordered when the way to the committed offset was begun; what was
+    committed before it is in the copy at the end of that way.
+    """
+
+    def __init__(self, store: GroupStore, state_dir: Path, partition: Partition) -> None:
+        self._store = store
+        self._state_dir = state_dir
+        self._partition = partition
+        self._state: PartitionState | None = None
+        self._steps: Steps[Offset] | None = None
+        self.serves: Claim | None = None
+
+    def go_on(
+        self,
+        claim: Claim | None,
+        must_stop: Callable[[], bool],
+        note: Callable[[Progress], None],
+    ) -> Place | None:
+        """One turn; None: not there yet.
+
+        Raises StateError and StoreUnavailable: the file is closed then.
+        """
+        try:
+            return self._go_on(claim, must_stop, note)
+        except (StateError, StoreUnavailable):
+            self.rest()
+            raise
+
+    def _go_on(
+        self,
+        claim: Claim | None,
+        must_stop: Callable[[], bool],
+        note: Callable[[Progress], None],
+    ) -> Place | None:
+        if self._state is None:
+            self._state = PartitionState.open(self._state_dir, self._store.group, self._partition)
+        if self._steps is None:
+            self._steps = restore_steps(self._store, self._state, self._partition)
+            self.serves = claim
+        for progress in self._steps:
+            note(progress)
+            if must_stop():
+                return None
+        self._steps = None
+        state = self._state
+        return Place(state.offset, state.changelog_id, state.total)
+
+    def rest(self) -> None:
+        """Closes the file; a copy that was being replaced is of no use any more."""
+        if self._steps is not None:
+            self._steps.close()
+            self._steps = None
+        if self._state is not None:
+            self._state.close()
+            self._state = None
+
+    def remove(self) -> None:
+        """For good. Raises StateError."""
+        self.rest()
+        remove_copy(self._state_dir, self._store.group, self._partition)

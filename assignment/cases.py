@@ -1,0 +1,318 @@
+"""Reads an assignment case: members, partitions and what was owned, as the suites of Kafka and
+RocketMQ have them (form: shared/cases/README.md). From JSON values; knows no files.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from assignment import strategies
+from assignment.errors import InvalidInput
+from assignment.strategies import StrategyInput
+from assignment.strategies.parameters import spans
+from assignment.types import Member, Partition
+
+PARTITIONS_MAX = 4_000_000  # of all topics; a case is answered with names, about 200 bytes each
+STRATEGY_OF = {
+    "rmq-avg": "averagely",
+    "rmq-circle": "circle",
+    "rmq-hash": "consistent_hash",
+    "rmq-config": "config",
+    "rmq-room": "zone",
+    "rmq-nearby-avg": "zone_nearby",
+    "rmq-sticky": "sticky",
+    "seed-sticky": "sticky",
+    "kafka-sticky": "sticky",
+    "kafka-coop": "sticky",
+    "kip848-uniform": "sticky",
+    "kafka-range": "range",
+    "kip848-range": "range",
+    "kafka-roundrobin": "round_robin",
+    **{name: name for name in strategies.NAMES},
+}
+# Kafka's client passes over a topic that its metadata does not have; its server refuses it.
+_KAFKA_CLIENT = frozenset(("kafka-sticky", "kafka-coop", "kafka-range", "kafka-roundrobin"))
+_IGNORED = "ignored"  # in the name or note of a case: unknown topics are
+_NO_GENERATION = -1  # below every real one
+_FENCE_MAX = 2**62
+_TAKEN_BY = {  # fields of a case that are parameters as they stand
+    "consistent_hash": ("virtual_nodes",),
+    "config": ("config_map",),
+    "zone": ("allowed_zones", "partition_zones"),
+    "zone_nearby": ("inner", "inner_parameters", "partition_zones"),
+    "weighted_sticky": ("weights", "default_weight", "moves_max"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """`before`: existing partition -> who owned it, members that are gone or do not read it any
+    more included; without those that two live members claim alike.
+    """
+
+    given: StrategyInput
+    strategy: str
+    parameters: Mapping[str, Any]
+    before: Mapping[Partition, str]
+
+
+class _Claim(NamedTuple):
+    member: str
+    partition: Partition
+    fence: int
+
+
+def read_case(said: Any, strategy: str | None = None) -> Case:
+    """`strategy`: else the one of `applies_to`, else sticky. InvalidInput names what is wrong."""
+    if not isinstance(said, dict):
+        raise InvalidInput(f"a case is a JSON object, not {said!r:.80}")
+    chosen = _strategy(said) if strategy is None else strategy
+    strategies.known(chosen)
+    topics = _topics(said)
+    readers = _subscriptions(said, topics)
+    claims = list(_claims(said))
+    return Case(
+        given=StrategyInput(members=_members(said, chosen, readers, claims), topics=topics),
+        strategy=chosen,
+        parameters=_parameters(said, chosen, topics),
+        before=_before(claims, readers, topics),
+    )
+
+
+def _strategy(said: Mapping[str, Any]) -> str:
+    names = _peers(said)
+    known = [STRATEGY_OF[name] for name in names if name in STRATEGY_OF]
+    if names and not known:
+        raise InvalidInput(f"applies_to {names!r} names no strategy that is known")
+    return known[0] if known else strategies.DEFAULT
+
+
+def _peers(said: Mapping[str, Any]) -> list[str]:
+    return [_text("applies_to", name) for name in _list("applies_to", said.get("applies_to") or [])]
+
+
+# --- members and topics ---------------------------------------------------------------------------
+
+
+def _topics(said: Mapping[str, Any]) -> dict[str, int]:
+    topics = dict(_object("topics", said.get("topics")))
+    StrategyInput(members=(), topics=topics)  # refuses counts that are none
+    for topic in topics:
+        _text("topic", topic)
+    if sum(topics.values()) > PARTITIONS_MAX:
+        raise InvalidInput(f"{sum(topics.values())} partitions are more than {PARTITIONS_MAX}")
+    return topics
+
+
+def _subscriptions(said: Mapping[str, Any], topics: Mapping[str, int]) -> dict[str, frozenset[str]]:
+    found = {}
+    for member, names in _object("members", said.get("members")).items():
+        _text("member id", member)
+        wanted = [_text(f"topic of {member!r}", t) for t in _list(f"members.{member}", names)]
+        found[member] = frozenset(wanted)
+    if _unknown_are_ignored(said, topics):
+        return {member: names & topics.keys() for member, names in found.items()}
+    for member, names in found.items():
+        for name in sorted(names - topics.keys()):
+            raise InvalidInput(f"member {member!r} subscribes to unknown topic {name!r}")
+    return found
+
+
+def _unknown_are_ignored(said: Mapping[str, Any], topics: Mapping[str, int]) -> bool:
+    """Refused, unless the case says otherwise: in words, or because only Kafka's client is its
+    witness. Where no topic is known at all there is nothing to assign, which is a result.
+    """
+    expected = said.get("expected")
+    if isinstance(expected, dict) and "error" in expected:
+        return False
+    if any(_IGNORED in str(said.get(field, "")) for field in ("name", "note", "unknown_topics")):
+        return True
+    if peers := _peers(said):
+        return _KAFKA_CLIENT.issuperset(peers)
+    return not topics
+
+
+def _members(
+    said: Mapping[str, Any],
+    strategy: str,
+    readers: Mapping[str, frozenset[str]],
+    claims: Iterable[_Claim],
+) -> tuple[Member, ...]:
+    metas = _object("member_meta", said.get("member_meta") or {})
+    owned: dict[str, dict[Partition, int]] = {member: {} for member in readers}
+    for member, partition, fence in claims:
+        if member in owned:
+            owned[member][partition] = fence
+    return tuple(
+        _member(member, topics, owned[member], _meta(metas, member), strategy)
+        for member, topics in readers.items()
+    )
+
+
+def _member(
+    member: str,
+    topics: frozenset[str],
+    owned: Mapping[Partition, int],
+    meta: Mapping[str, Any],
+    strategy: str,
+) -> Member:
+    """Racks are zones; without one `zone_nearby` takes what is before the first "-" of the id."""
+    zone = _optional_text(f"rack of {member!r}", meta.get("rack", meta.get("zone")))
+    if zone is None and strategy == "zone_nearby":
+        zone = member.partition("-")[0]
+    return Member(
+        member_id=member,
+        joined_at_ms=_whole(f"joined_at_ms of {member!r}", meta.get("joined_at_ms"), 0),
+        instance_id=_optional_text(f"instance of {member!r}", meta.get("instance")),
+        zone=zone or "",
+        capacity=_number(f"capacity of {member!r}", meta.get("capacity", 1.0)),
+        subscription=topics,
+        owned=owned,
+    )
+
+
+# --- what was owned -------------------------------------------------------------------------------
+
+
+def _claims(said: Mapping[str, Any]) -> Iterator[_Claim]:
+    metas = _object("member_meta", said.get("member_meta") or {})
+    for member, own in _object("previous", said.get("previous") or {}).items():
+        generation = _meta(metas, member).get("generation")
+        fence = _whole(f"generation of {member!r}", generation, _NO_GENERATION)
+        pairs = _list(f"previous.{member}", own)
+        for partition in dict.fromkeys(_partition(member, pair) for pair in pairs):
+            yield _Claim(member, partition, fence)
+
+
+def _partition(member: str, pair: Any) -> Partition:
+    match pair:
+        case [str(topic), int(number)] if number >= 0 and not isinstance(number, bool):
+            return Partition(topic, number)
+    raise InvalidInput(f"previous of {member!r} has {pair!r:.80}, which is no [topic, partition]")
+
+
+def _before(
+    claims: Iterable[_Claim], readers: Mapping[str, frozenset[str]], topics: Mapping[str, int]
+) -> dict[Partition, str]:
+    """By rule 1 of `sticky`; where no live reader claims a partition, by the newest other claim."""
+    kept: dict[Partition, tuple[int, str]] = {}
+    lost: dict[Partition, tuple[int, str]] = {}
+    tied: set[Partition] = set()
+    for member, partition, fence in claims:
+        if partition.number >= topics.get(partition.stream, 0):
+            continue
+        if partition.stream not in readers.get(member, ()):
+            lost[partition] = max(lost.get(partition, (fence, member)), (fence, member))
+            continue
+        best, holder = kept.get(partition, (fence, member))
+        if fence > best or holder == member:  # the first one, or a newer one
+            tied.discard(partition)
+            kept[partition] = (fence, member)
+        elif fence == best:
+            tied.add(partition)
+    found = {p: member for p, (_, member) in (lost | kept).items()}
+    return {p: member for p, member in found.items() if p not in tied}
+
+
+# --- parameters -----------------------------------------------------------------------------------
+
+
+def _parameters(
+    said: Mapping[str, Any], strategy: str, topics: Mapping[str, int]
+) -> dict[str, Any]:
+    found = dict(_object("parameters", said.get("parameters") or {}))
+    found |= {name: said[name] for name in _TAKEN_BY.get(strategy, ()) if name in said}
+    if strategy == "zone" and "allowed_rooms" in said:
+        found.setdefault("allowed_zones", said["allowed_rooms"])
+    if strategy in ("zone", "zone_nearby") and "partition_zones" not in found:
+        found |= _rooms(said, strategy, topics)
+    return found
+
+
+def _rooms(said: Mapping[str, Any], strategy: str, topics: Mapping[str, int]) -> dict[str, Any]:
+    """partition_zones of RocketMQ's brokers, when the case has them."""
+    zones: dict[str, list[Any]] = {}
+    if "queue_brokers" in said:
+        for key, broker in _object("queue_brokers", said["queue_brokers"]).items():
+            room = _room(_text(f"broker of {key}", broker), strategy)
+            if room is not None:
+                zones.setdefault(room, []).extend(_queues(key, topics))
+    elif "queues_per_room" in said:
+        size = _whole("queues_per_room", said["queues_per_room"], 0)
+        if size < 1 and any(topics.values()):
+            raise InvalidInput(f"queues_per_room {size} is below 1")
+        for topic, count in topics.items():
+            for start in range(0, count, size or 1):
+                span = f"{topic}:{start}-{min(start + size, count) - 1}"
+                zones.setdefault(f"IDC{1 + start // size}", []).append(span)
+    else:
+        return {}
+    return {"partition_zones": zones}
+
+
+def _room(broker: str, strategy: str) -> str | None:
+    """What is before the "@"; None without one or with several. `zone_nearby` also knows "-"."""
+    parts = broker.rstrip("@").split("@")
+    if len(parts) == 2:
+        return parts[0]
+    room, dash, _ = broker.partition("-")
+    return room if dash and strategy == "zone_nearby" else None
+
+
+def _queues(key: str, topics: Mapping[str, int]) -> list[Any]:
+    """`3` is queue 3 of every topic that has it, `topic:3` of that one."""
+    (span,) = spans("queue_brokers", [key])
+    if span.topic is not None:
+        return [key]
+    having = [topic for topic, count in topics.items() if count > span.last]
+    return [f"{topic}:{key}" for topic in having or list(topics)[:1]]
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+def _object(name: str, value: Any) -> Mapping[str, Any]:
+    if value is None:
+        raise InvalidInput(f"{name} is missing")
+    if not isinstance(value, dict):
+        raise InvalidInput(f"{name} is {value!r:.80}, not an object")
+    return value
+
+
+def _meta(metas: Mapping[str, Any], member: str) -> Mapping[str, Any]:
+    return _object(f"member_meta.{member}", metas.get(member) or {})
+
+
+def _list(name: str, value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise InvalidInput(f"{name} is {value!r:.80}, not a list")
+    return value
+
+
+def _text(name: str, value: Any) -> str:
+    """Not empty, and fit to be written out: half a character is not."""
+    if not isinstance(value, str) or not value:
+        raise InvalidInput(f"{name} is {value!r:.80}, not a text")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"{name} {value!r:.80} is not Unicode") from error
+    return value
+
+
+def _optional_text(name: str, value: Any) -> str | None:
+    return None if value is None or value == "" else _text(name, value)
+
+
+def _whole(name: str, value: Any, default: int) -> int:
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _FENCE_MAX:
+        raise InvalidInput(f"{name} is {value!r:.80}, not a whole number below {_FENCE_MAX}")
+    return value
+
+
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > _FENCE_MAX:
+        raise InvalidInput(f"{name} is {value!r:.80}, not a number")
+    return float(value)

@@ -1,0 +1,18 @@
+-- A scale-down tells members, or takes it back. ARGV: drain ('leaving', 'forced' or ''), member, ...
+-- Writes the rows of members that are there and have another one. Answers {group_epoch, member, ... that were
+-- changed}; the group_epoch grows once when any was.
+local reasons = {leaving = 'scale-down', forced = 'forced', [''] = 'cancelled'}
+local drain = ARGV[1]
+local changed = {'0'}
+for i = 2, #ARGV do
+  local stored = redis.call('HGET', key('members'), ARGV[i])
+  local row = stored and cjson.decode(stored)
+  if row and (row['drain'] or '') ~= drain then
+    row['drain'] = drain
+    redis.call('HSET', key('members'), ARGV[i], cjson.encode(row))
+    changed[#changed + 1] = ARGV[i]
+  end
+end
+if #changed > 1 then group_changed(reasons[drain], '') end
+changed[1] = redis.call('HGET', KEYS[1], 'group_epoch') or '0'
+return changed

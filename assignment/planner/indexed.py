@@ -1,0 +1,95 @@
+"""The view in integers: partitions and members by their rank, so that ties are numbers too."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Generic, Self, TypeVar
+
+from assignment.planner.values import GroupView, Learner, MemberView, P
+
+NOBODY = -1
+
+T = TypeVar("T")
+Copies = Mapping[int, Mapping[int, T]]  # partition -> member -> what it says of its copy
+
+
+@dataclass(frozen=True, kw_only=True)
+class Indexed(Generic[P]):
+    """Partitions and members ascending by name; the indexes below are theirs.
+
+    claims [partitions]: the able members that own it, leaving and forced ones too. learners and
+    standbys: of members that stay and do not own the partition; empty for a stateless group (L9).
+    weights [members]: capacities in whole numbers, in the same proportion.
+    """
+
+    partitions: tuple[P, ...]
+    members: tuple[MemberView[P], ...]
+    weights: tuple[int, ...]
+    staying: tuple[int, ...]
+    claims: tuple[tuple[int, ...], ...]
+    learners: Copies[Learner]
+    standbys: Copies[float]
+
+    @classmethod
+    def of(cls, view: GroupView[P]) -> Self:
+        partitions = tuple(sorted(view.partitions))
+        members = tuple(sorted(view.members, key=lambda member: member.member_id))
+        index = {partition: rank for rank, partition in enumerate(partitions)}
+        keepers = {m: row for m, row in enumerate(members) if row.stays and view.stateful}
+        learning = {m: row.learning for m, row in keepers.items()}
+        lags = {
+            m: {p: lag_order(lag) for p, lag in row.standby.items()} for m, row in keepers.items()
+        }
+        return cls(
+            partitions=partitions,
+            members=members,
+            weights=whole_weights([row.capacity for row in members]),
+            staying=tuple(m for m, row in enumerate(members) if row.stays),
+            claims=_claims(index, members),
+            learners=_copies(index, members, learning),
+            standbys=_copies(index, members, lags),
+        )
+
+    def live_claims(self, partition: int) -> list[int]:
+        """Its owners that may go on: not the forced ones, which stop at once (S5)."""
+        return [m for m in self.claims[partition] if not self.members[m].forced]
+
+
+def lag_order(lag_records: int | None) -> float:
+    """An unknown lag comes last."""
+    return math.inf if lag_records is None else lag_records
+
+
+def whole_weights(capacities: Iterable[float]) -> tuple[int, ...]:
+    """0.1 and 0.3 are 1 and 3: as written, not as stored, so that equal loads compare equal."""
+    exact = [Fraction(str(capacity)) for capacity in capacities]
+    scale = math.lcm(*(weight.denominator for weight in exact))
+    whole = [int(weight * scale) for weight in exact]
+    shared = math.gcd(*whole)
+    return tuple(weight // shared for weight in whole)
+
+
+def _claims(
+    index: Mapping[P, int], members: tuple[MemberView[P], ...]
+) -> tuple[tuple[int, ...], ...]:
+    found: list[list[int]] = [[] for _ in index]
+    for m, member in enumerate(members):
+        for partition in set(member.owned) if member.able else ():
+            if partition in index:
+                found[index[partition]].append(m)
+    return tuple(map(tuple, found))
+
+
+def _copies(
+    index: Mapping[P, int],
+    members: tuple[MemberView[P], ...],
+    reported: Mapping[int, Mapping[P, T]],
+) -> dict[int, dict[int, T]]:
+    found: dict[int, dict[int, T]] = {}
+    for m, copies in reported.items():
+        owned = set(members[m].owned)
+        for partition, said in copies.items():
+            if partition in index and partition not in owned:
+                found.setdefault(index[partition], {})[m] = said
+    return found

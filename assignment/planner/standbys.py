@@ -1,0 +1,105 @@
+"""Where the kept copies are (L13): other zones than the owner's first, in each those that have a
+copy already (the old owner before the others), then the least loaded.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic
+
+import numpy as np
+
+from assignment.planner.indexed import NOBODY, Indexed
+from assignment.planner.values import P
+
+_USED_ZONE = 1e9  # above every load: a zone without a copy of the partition comes first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standbys:
+    """partition -> members, the first choice first; and how many of those wanted are missing."""
+
+    members: Mapping[int, tuple[int, ...]]
+    missing: Mapping[int, int]
+
+
+def placed(
+    given: Indexed[P], owner: Sequence[int], learner: Mapping[int, int], wanted: int
+) -> Standbys:
+    """For every owned partition `wanted` members that stay and have no other role in it.
+
+    Copies that need not move are counted before any is placed anew.
+    """
+    if not wanted:
+        return Standbys(members={}, missing={})
+    room = _Room(given, owner, learner)
+    chosen: dict[int, tuple[int, ...]] = {}
+    for partition in range(len(owner)):
+        if owner[partition] != NOBODY:
+            chosen[partition] = tuple(room.known(partition, same_zone=False)[:wanted])
+            room.count(chosen[partition])
+    for partition, kept in chosen.items():
+        if len(kept) < wanted:
+            chosen[partition] = room.filled(partition, kept, wanted)
+    missing = {p: wanted - len(found) for p, found in chosen.items() if len(found) < wanted}
+    return Standbys(members=chosen, missing=missing)
+
+
+class _Room(Generic[P]):
+    """The members that stay, and what the load of each would be with one role more, over capacity.
+
+    inside, outside and used: zone -> a cost for every member, to be added.
+    """
+
+    def __init__(self, given: Indexed[P], owner: Sequence[int], learner: Mapping[int, int]) -> None:
+        self.given, self.owner, self.learner = given, owner, learner
+        names = [member.zone for member in given.members]
+        within = {zone: np.array([name == zone for name in names]) for zone in set(names)}
+        self.inside = {zone: np.where(here, 0.0, np.inf) for zone, here in within.items()}
+        self.outside = {zone: np.where(here, np.inf, 0.0) for zone, here in within.items()}
+        self.used = {zone: np.where(here, _USED_ZONE, 0.0) for zone, here in within.items()}
+        self.one_more = np.array([1 / weight for weight in given.weights])
+        self.load = np.full(len(given.members), np.inf)
+        self.load[list(given.staying)] = self.one_more[list(given.staying)]
+        self.count(m for m in owner if m != NOBODY)
+        self.count(learner.values())
+
+    def count(self, members: Iterable[int]) -> None:
+        for m in members:
+            self.load[m] += self.one_more[m]
+
+    def known(self, partition: int, *, same_zone: bool) -> list[int]:
+        """Members that have a copy and stay, in the owner's zone or outside of it."""
+        owner, standbys = self.owner[partition], self.given.standbys.get(partition, {})
+        old_owners = [m for m in self.given.claims[partition] if self.given.members[m].stays]
+        copies = old_owners + sorted(standbys, key=lambda m: (standbys[m], m))
+        busy = (owner, self.learner.get(partition))
+        zone = self.given.members[owner].zone
+        return [
+            m for m in copies if m not in busy and (self.given.members[m].zone == zone) == same_zone
+        ]
+
+    def filled(self, partition: int, kept: tuple[int, ...], wanted: int) -> tuple[int, ...]:
+        """`kept`, others of other zones, then those of the owner's zone."""
+        chosen = list(kept)
+        self._add_lightest(partition, chosen, wanted, same_zone=False)
+        near = self.known(partition, same_zone=True)[: wanted - len(chosen)]
+        self.count(near)
+        chosen += near
+        self._add_lightest(partition, chosen, wanted, same_zone=True)
+        return tuple(chosen)
+
+    def _add_lightest(
+        self, partition: int, chosen: list[int], wanted: int, *, same_zone: bool
+    ) -> None:
+        owner, rows = self.owner[partition], self.given.members
+        beyond = self.inside if same_zone else self.outside
+        while len(chosen) < wanted:
+            cost = self.load + beyond[rows[owner].zone]
+            for m in chosen:
+                cost += self.used[rows[m].zone]
+            cost[[owner, self.learner.get(partition, owner), *chosen]] = np.inf
+            lightest = int(cost.argmin())
+            if cost[lightest] == np.inf:
+                return
+            chosen.append(lightest)
+            self.count((lightest,))

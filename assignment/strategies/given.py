@@ -1,0 +1,43 @@
+"""What every strategy is given and what it gives back, by name.
+
+Knows nothing of epochs, locks or reports: previous ownership comes as claims, partition -> fence.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from assignment.errors import InvalidInput
+from assignment.types import Member, Partition
+
+Assigned = dict[str, tuple[Partition, ...]]  # every member given, ascending; () for the idle ones
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrategyInput:
+    """Members with their metadata and claims (`Member.owned`), and partitions per stream.
+
+    Order carries no meaning: a strategy sorts for itself. InvalidInput names a duplicate or empty
+    member id, and a partition count that is negative or no integer.
+    """
+
+    members: tuple[Member, ...]
+    topics: Mapping[str, int]
+
+    def __post_init__(self) -> None:
+        seen: set[str] = set()
+        for member in self.members:
+            if not member.member_id:
+                raise InvalidInput("a member id is empty: ''")
+            if member.member_id in seen:
+                raise InvalidInput(f"member id {member.member_id!r} is there twice")
+            seen.add(member.member_id)
+        for stream, partitions in self.topics.items():
+            _check_count(stream, partitions)
+
+
+def _check_count(stream: str, partitions: Any) -> None:
+    if isinstance(partitions, bool) or not isinstance(partitions, int):
+        raise InvalidInput(f"partitions of {stream!r} is {partitions!r}, not an integer")
+    if partitions < 0:
+        raise InvalidInput(f"partitions of {stream!r} is {partitions}, below 0")

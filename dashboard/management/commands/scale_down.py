@@ -1,0 +1,118 @@
+"""`python3 manage.py scale_down GROUP --percent 80 | --members a,b`: tells members to leave.
+
+Exit code 2 and one sentence for what is refused, whatever the reason; 1 when Redis or the database
+cannot be asked.
+"""
+
+import getpass
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import CommandError, CommandParser
+from django.db import DatabaseError
+
+from assignment.errors import InvalidInput
+from assignment.scale_down import whole_number
+from dashboard import scale_down
+from dashboard.live import StoreUnavailable
+from dashboard.management.answers import AnswerCommand
+from dashboard.models import AuditSource, Group, ScaleDown
+
+NO_LIMIT = "none"
+
+
+class Command(AnswerCommand):
+    help = "Tells members of a stateful group to leave as soon as others have learned their state."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("group")
+        parser.add_argument("--percent", help="how many of the live members remain, 1 to 100")
+        parser.add_argument("--members", help="who is to leave: member ids by comma")
+        parser.add_argument(
+            "--timeout-ms",
+            help="after so long they go at once; 0: now, none: no limit; default: the group's",
+        )
+        parser.add_argument("--reason", default="", help="kept in history and audit")
+        parser.add_argument(
+            "--force", action="store_true", help="also when all members would leave"
+        )
+        parser.add_argument("--dry-run", action="store_true", help="tell who would leave, no more")
+        parser.add_argument("--data", type=Path, help="data folder, default ./data")
+
+    def answer(self, options: dict[str, Any]) -> tuple[dict[str, Any], str]:
+        try:
+            group = Group.objects.filter(name=options["group"]).first()
+            if group is None:
+                raise InvalidInput(f"there is no group {options['group']!r}")
+            found = _looked(group, options) if options["dry_run"] else _started(group, options)
+        except scale_down.Conflict as error:
+            raise InvalidInput(str(error)) from error
+        except DatabaseError as error:
+            raise CommandError(f"nothing has run over {settings.DATA} yet: {error}") from error
+        except StoreUnavailable as error:
+            raise CommandError(f"nothing runs here: {error}") from error
+        return found, _as_text(found)
+
+
+def _who(options: dict[str, Any]) -> dict[str, Any]:
+    """Raises InvalidInput unless one of the two was given."""
+    percent, members = options["percent"], options["members"]
+    if (percent is None) == (members is None):
+        raise InvalidInput("give either --percent or --members")
+    return {"percent": percent, "members": None if members is None else members.split(",")}
+
+
+def _timeout(text: str | None) -> Any:
+    if text is None:
+        return scale_down.FROM_SETTINGS
+    return None if text == NO_LIMIT else whole_number("timeout_ms", text)
+
+
+def _looked(group: Group, options: dict[str, Any]) -> dict[str, Any]:
+    scale_down.limit_of(group, _timeout(options["timeout_ms"]))
+    found = scale_down.preview(group, **_who(options), force_all=options["force"])
+    if found.refused:
+        raise InvalidInput(found.refused)
+    return {
+        "group": group.name,
+        "members": found.members,
+        "percent": found.percent,
+        "stay": found.stay,
+        "leave": sorted(leaver.member_id for leaver in found.leave),
+        "state": "preview",
+    }
+
+
+def _started(group: Group, options: dict[str, Any]) -> dict[str, Any]:
+    row = scale_down.start(
+        group,
+        **_who(options),
+        timeout_ms=_timeout(options["timeout_ms"]),
+        force_all=options["force"],
+        reason=options["reason"],
+        actor=getpass.getuser(),
+        source=AuditSource.COMMAND,
+    )
+    return _said(group, row)
+
+
+def _said(group: Group, row: ScaleDown) -> dict[str, Any]:
+    return {
+        "group": group.name,
+        "members": row.live,
+        "percent": row.percent,
+        "stay": row.live - len(row.members),
+        "leave": sorted(row.members),
+        "state": row.state,
+        "scale_down": row.pk,
+        "timeout_ms": row.timeout_ms,
+        "told_at_ms": row.told_at_ms,
+    }
+
+
+def _as_text(found: dict[str, Any]) -> str:
+    leave = ", ".join(found["leave"]) or "nobody"
+    verb = "would leave" if found["state"] == "preview" else "told to leave"
+    return f"{found['members']} members: {found['stay']} stay, {verb}: {leave}; {found['state']}"

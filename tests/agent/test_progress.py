@@ -1,0 +1,58 @@
+"""A consumer's words reach Redis, also when Redis did not take them the first time."""
+
+import time
+from collections.abc import Callable
+
+from agent.spark.progress import Progress
+from agent.store import GroupStore
+from assignment import scripts
+from assignment.types import GroupSettings
+from tests.fakes import FakeDoor, FakeRedis
+
+DEADLINE_S = 10.0
+
+
+def until(fact: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + DEADLINE_S
+    while not fact():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+
+
+def group_with_member() -> GroupStore:
+    store = GroupStore(FakeDoor(FakeRedis()), "g")
+    settings = GroupSettings(stream="s", partitions=1)
+    store._run("configure", scripts.configure_args(settings, "new", replan=True))
+    return store
+
+
+def join(store: GroupStore) -> None:
+    store._run("join", scripts.join_args("a", "secret", {}))
+
+
+def said(store: GroupStore) -> str:
+    progress = store.progress("a")
+    return progress.state if progress else ""
+
+
+def test_ready_said_while_it_was_no_member_is_said_again() -> None:
+    store = group_with_member()
+    progress = Progress(store, "a", say_again_s=0.02)
+    progress.say(state="ready")
+    join(store)
+    until(lambda: said(store) == "ready")
+    progress.end("over")
+    assert said(store) == "dead"
+
+
+def test_ready_that_redis_forgot_is_said_again() -> None:
+    store = group_with_member()
+    join(store)
+    progress = Progress(store, "a", say_again_s=0.02)
+    progress.say(state="ready")
+    until(lambda: said(store) == "ready")
+    store._run("leave", scripts.leave_args("a", "secret"))
+    assert said(store) == ""
+    join(store)
+    until(lambda: said(store) == "ready")
+    progress.end("over")

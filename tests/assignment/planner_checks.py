@@ -1,0 +1,119 @@
+"""What must hold after every round, whatever the view; asked by the properties of the planner."""
+
+from collections.abc import Iterator
+
+from assignment.planner import Assignment, GroupView, MemberView
+
+Members = dict[str, MemberView[str]]
+
+
+def check(view: GroupView[str], assignment: Assignment[str]) -> None:
+    members = {member.member_id: member for member in view.members}
+    assert list(assignment.members) == sorted(members)
+    owner = owners(assignment)
+    _check_owners(view, members, owner)
+    _check_parts(members, assignment)
+    _check_learners(view, members, assignment, owner)
+    _check_standbys(view, members, assignment, owner)
+    moved = [p for p in view.partitions if (who := claims(members, p)) and owner.get(p) not in who]
+    assert assignment.moves == len(moved)
+    assert set(assignment.unowned) == set(view.partitions) - owner.keys()
+
+
+def owners(assignment: Assignment[str]) -> dict[str, str]:
+    owner = {p: m for m, part in assignment.members.items() for p in part.assigned}
+    assert len(owner) == sum(len(part.assigned) for part in assignment.members.values())
+    return owner
+
+
+def claims(members: Members, partition: str) -> set[str]:
+    return {m for m, row in members.items() if row.able and partition in row.owned}
+
+
+def _check_owners(view: GroupView[str], members: Members, owner: dict[str, str]) -> None:
+    """L1, L2, L5, L6: who may be the owner of each partition, by what is reported of it."""
+    stay = {m for m, row in members.items() if row.stays}
+    assert owner.keys() <= set(view.partitions)
+    for partition in view.partitions:
+        live = {m for m in claims(members, partition) if not members[m].forced}
+        learners = {
+            m: members[m].learning[partition]
+            for m in stay
+            if partition in members[m].learning and partition not in members[m].owned
+        }
+        ready = {m for m, learner in learners.items() if learner.ready}
+        assert (partition in owner) == bool(live or stay)
+        if view.stateful and (expected := ready or live or learners.keys()):
+            assert owner[partition] in expected
+        elif view.stateful and (lags := _standby_lags(members, stay, partition)):
+            assert lags[owner[partition]] == min(lags.values())
+
+
+def _standby_lags(members: Members, stay: set[str], partition: str) -> dict[str, float]:
+    return {
+        m: float("inf") if (lag := members[m].standby[partition]) is None else lag
+        for m in stay
+        if partition in members[m].standby
+    }
+
+
+def _check_parts(members: Members, assignment: Assignment[str]) -> None:
+    """L13's one role, S4, and that whoever is not able has nothing."""
+    for m, part in assignment.members.items():
+        row = members[m]
+        kinds = (part.assigned, part.standby, part.learning)
+        assert len(set().union(*kinds)) == sum(map(len, kinds))
+        assert all(list(names) == sorted(names) for names in (*kinds, part.revoked))
+        assert set(part.revoked) == (row.owned - set(part.assigned) if row.able else set())
+        if not row.stays:
+            assert set(part.assigned) <= (row.owned if row.able and not row.forced else set())
+            assert not part.standby
+            assert not part.learning
+
+
+def _check_learners(
+    view: GroupView[str], members: Members, assignment: Assignment[str], owner: dict[str, str]
+) -> None:
+    """L3, L9, L10: one learner for each partition in handover, and none besides."""
+    learning = {p: m for m, part in assignment.members.items() for p in part.learning}
+    assert len(learning) == sum(len(part.learning) for part in assignment.members.values())
+    assert {h.partition: h.learner for h in assignment.handovers} == learning
+    assert {h.partition: h.owner for h in assignment.handovers} == {p: owner[p] for p in learning}
+    assert all(owner[p] != m for p, m in learning.items())
+    assert view.stateful or not learning
+    if limit := view.settings.learners_max:
+        assert len(learning) <= limit
+        assert not assignment.waiting or len(learning) == limit
+    else:
+        assert not assignment.waiting
+    if not learning and not any(row.able and row.goes and row.owned for row in members.values()):
+        assert assignment.balanced
+
+
+def _check_standbys(
+    view: GroupView[str], members: Members, assignment: Assignment[str], owner: dict[str, str]
+) -> None:
+    """L13: as many as asked for or as there are, in other zones than the owner's if possible."""
+    learning = {p: m for m, part in assignment.members.items() for p in part.learning}
+    wanted = view.settings.standby_replicas if view.stateful else 0
+    missing = {}
+    for partition, active in owner.items():
+        busy = {active, learning.get(partition)}
+        free = {m for m, row in members.items() if row.stays and m not in busy}
+        away = {m for m in free if members[m].zone != members[active].zone}
+        chosen = {m for m, part in assignment.members.items() if partition in part.standby}
+        assert chosen <= free
+        assert len(chosen) == min(wanted, len(free))
+        assert len(chosen & away) == min(wanted, len(away))
+        if len(chosen) < wanted:
+            missing[partition] = wanted - len(chosen)
+    assert assignment.missing_standbys == missing
+
+
+def splits(total: int, members: int) -> Iterator[tuple[int, ...]]:
+    """All ways to give `total` partitions to so many members."""
+    if members == 1:
+        yield (total,)
+        return
+    for first in range(total + 1):
+        yield from ((first, *rest) for rest in splits(total - first, members - 1))

@@ -1,0 +1,137 @@
+"""What copies of state cost their agent: 64 standbys that nothing happens to, and one commit each.
+
+Real Redis, default timings. The owner is played by the bench, with as many keys in each commit as a
+small micro-batch changes.
+"""
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from assignment.scripts import CommitRequest, Granted, StateChange
+from assignment.types import START, GroupSettings, HeldState, Offset, Partition
+from assignment.wire import pack_changes
+from dashboard.embedded_redis import EmbeddedRedis
+from tests.agent.conftest import World, until
+
+PARTITIONS = 64
+WATCHED_S = 20.0
+COMMITS_PER_S = 50
+KEYS = 100
+MEBIBYTE = 2**20
+STREAM = "s-copies"
+
+
+def rows() -> list[dict[str, Any]]:
+    with tempfile.TemporaryDirectory(prefix="evenkeel-bench-") as name:
+        redis = EmbeddedRedis(Path(name) / "redis")
+        redis.start()
+        world = World(Path(name), redis.url, "copies")
+        try:
+            return measured(world)
+        finally:
+            world.close()
+            redis.stop()
+
+
+class Owner:
+    """A member that never ends its lease while the bench lasts, and commits."""
+
+    def __init__(self, world: World) -> None:
+        self.store = world.store
+        self.at = START
+        answer = self.store.acquire("owner", 600_000, 1, 1, partitions())
+        assert isinstance(answer, tuple)
+        self.fences = {a.partition: a.fence for a in answer if isinstance(a, Granted)}
+        self.store.set_state(
+            "owner",
+            [
+                StateChange(p, f, HeldState.RESTORING, HeldState.RUNNING)
+                for p, f in self.fences.items()
+            ],
+        )
+        self.offsets = dict.fromkeys(self.fences, START)
+
+    def commit(self, number: int) -> None:
+        partition = Partition(STREAM, number % PARTITIONS)
+        low = self.offsets[partition]
+        self.offsets[partition] = high = Offset(low.ms + 1, 0)
+        changes = {f"key-{number}-{n}": {"seen": n, "flights": number} for n in range(KEYS)}
+        self.store.commit(
+            CommitRequest(
+                partition=partition,
+                member_id="owner",
+                fence=self.fences[partition],
+                from_offset=low,
+                to_offset=high,
+                events=KEYS,
+                changes=pack_changes(changes),
+            )
+        )
+
+
+def partitions() -> list[Partition]:
+    return [Partition(STREAM, n) for n in range(PARTITIONS)]
+
+
+def measured(world: World) -> list[dict[str, Any]]:
+    settings = GroupSettings(
+        stream=STREAM, partitions=PARTITIONS, stateful=True, session_timeout_ms=10_000
+    )
+    world.dashboard.configure(settings)
+    agent = world.agent(TINY_BATCH_MS="500")
+    member = world.member()
+    world.dashboard.join("owner")
+    world.dashboard.assign({"owner": range(PARTITIONS)}, standby={member: range(PARTITIONS)})
+    owner = Owner(world)
+    for number in range(PARTITIONS):
+        owner.commit(number)
+    process = psutil.Process(agent.process.pid)
+    until(lambda: ready(world, member) == PARTITIONS, "all copies are there")
+    idle_s = cpu_s(process, lambda: time.sleep(WATCHED_S))
+    commits = int(COMMITS_PER_S * WATCHED_S)
+    busy_s = cpu_s(process, lambda: steady(owner, commits))
+    private = process.memory_full_info().uss / MEBIBYTE
+    behind = max(c.lag for c in world.read().reports[member].copies.values())
+    assert behind <= 2 * KEYS, f"a standby is {behind} events behind"
+    return [
+        row("agent_copies_memory", round(private, 1), "MiB", f"private, {PARTITIONS} standbys"),
+        row(
+            "agent_copies_idle_cpu",
+            round(100 * idle_s / WATCHED_S, 2),
+            "% of a core",
+            f"{PARTITIONS} standbys, nothing is committed (aim 1)",
+        ),
+        row(
+            "agent_copies_cpu_per_commit",
+            round(1_000 * (busy_s - idle_s) / commits, 2),
+            "ms",
+            f"{KEYS} changed keys each, {COMMITS_PER_S} commits a second",
+        ),
+    ]
+
+
+def ready(world: World, member: str) -> int:
+    report = world.read().reports.get(member)
+    return sum(copy.ready for copy in report.copies.values()) if report else 0
+
+
+def steady(owner: Owner, commits: int) -> None:
+    began_s = time.monotonic()
+    for number in range(commits):
+        owner.commit(number)
+        time.sleep(max(0.0, began_s + (number + 1) / COMMITS_PER_S - time.monotonic()))
+
+
+def cpu_s(process: Any, meanwhile: Any) -> float:
+    before = process.cpu_times()
+    meanwhile()
+    after = process.cpu_times()
+    return float(after.user + after.system - before.user - before.system)
+
+
+def row(name: str, value: float, unit: str, yardstick: str) -> dict[str, Any]:
+    return {"name": name, "value": value, "unit": unit, "ratio": None, "yardstick": yardstick}

@@ -1,0 +1,70 @@
+"""Rounds of a stateful group in the history: who has, gives up, keeps and learns what."""
+
+import csv
+
+import pytest
+from django.test import Client
+
+from dashboard import coordinator
+from dashboard.models import Rebalance
+from dashboard.queries import groups, rebalances
+from dashboard.queries.rebalances import Filters, Role
+from tests.dashboard.scaling import Scene
+
+
+@pytest.fixture
+def scene(store: object, group_name: str, db: None) -> Scene:
+    """S4 came and learns 0 from S1."""
+    scene = Scene(group_name)
+    scene.join("S4")
+    scene.round()
+    return scene
+
+
+def test_the_file_has_a_column_for_each_role(visitor: Client, scene: Scene) -> None:
+    scene.agents["S4"].catch_up()
+    scene.round()
+    answer = visitor.get(f"/groups/{scene.group.name}/history/rebalances.csv")
+    last, before = list(csv.DictReader(answer.getvalue().decode().splitlines()))[:2]
+    assert before["learning"] == "S4: 0"
+    assert before["assigned"] == "S1: 0 3; S2: 1 4; S3: 2"
+    assert last["assigned"] == "S1: 3; S2: 1 4; S3: 2; S4: 0"
+    assert (last["revoked"], last["standby"], last["learning"]) == ("S1: 0", "", "")
+
+
+def test_a_cell_of_a_large_group_says_where_to_look(scene: Scene) -> None:
+    row = Rebalance(partitions=rebalances.ROLES_PARTITIONS_MAX + 1)
+    assert "see the page" in rebalances.roles_text(row, "learning")
+
+
+def test_details_have_every_member(scene: Scene) -> None:
+    found = rebalances.details(scene.group, scene.last.target_epoch)
+    assert found is not None
+    assert [role.member_id for role in found.roles] == ["S1", "S2", "S3", "S4"]
+    assert found.roles[3] == Role(member_id="S4", assigned=[], revoked=[], standby=[], learning=[0])
+
+
+def test_who_learns_is_found_by_its_name(scene: Scene) -> None:
+    epoch = scene.last.target_epoch
+    Rebalance.objects.update(causes=[])
+    found = rebalances.page(scene.group, Filters(member="S4"))
+    assert [row.target_epoch for row in found.rows] == [epoch]
+
+
+def test_a_group_whose_learners_are_at_work_is_not_called_unbalanced(
+    store: object, group_name: str, db: None
+) -> None:
+    scene = Scene(group_name, members=("S1",))
+    scene.join("S2")
+    scene.round()
+    coordinator.sample()
+    assert scene.last.max_minus_min == 5
+    (row,) = groups.rows(scene.last.at_ms)
+    assert (row.state, row.last and row.last.learning) == ("steady", 2)
+
+
+def test_queries_of_the_file_do_not_grow_with_its_lines(
+    visitor: Client, scene: Scene, django_assert_max_num_queries: object
+) -> None:
+    with django_assert_max_num_queries(10):  # type: ignore[operator]
+        visitor.get(f"/groups/{scene.group.name}/history/rebalances.csv").getvalue()

@@ -1,0 +1,153 @@
+"""A scale-down that must end: its limit, one forced, an abort (learners.md S5, S7)."""
+
+import time
+from typing import Any
+
+import pytest
+
+from assignment.errors import InvalidInput
+from dashboard import coordinator, scale_down
+from dashboard.live import groups as live_groups
+from dashboard.models import (
+    AuditEntry,
+    MemberEnd,
+    MemberRecord,
+)
+from dashboard.scale_down import Conflict
+from tests.dashboard.scaling import BY_ANN, Scene, start, told
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def scene(store: Any, group_name: str, db: None) -> Scene:
+    """S1 has 0 3, S2 has 1 4, S3 has 2."""
+    return Scene(group_name)
+
+
+def until_late(scene: Scene) -> None:
+    deadline = scene.scale_down().deadline_ms
+    assert deadline is not None
+    while live_groups.redis_now_ms() < deadline:
+        time.sleep(0.01)
+
+
+def test_when_the_time_is_up_they_go_and_learners_take_over(scene: Scene) -> None:
+    """T6."""
+    start(scene, members=["S2"], timeout_ms=300)
+    scene.round()
+    learning = scene.learning()
+    assert told(scene) == {"S2": "leaving"}
+    until_late(scene)
+    coordinator.tick()
+    assert told(scene) == {"S2": "forced"}
+    scene.round()
+    assert scene.agents["S2"].ended
+    scene.round()
+    for member, numbers in learning.items():
+        assert set(numbers) <= set(scene.owned[member]), "not ready, and owner all the same"
+    assert (scene.scale_down().state, scene.outcomes()) == ("done", {"S2": "forced"})
+    assert MemberRecord.objects.get(member_id="S2").end == MemberEnd.FORCED
+    assert AuditEntry.objects.get(action="force members").actor == "evenkeel"
+
+
+def test_no_time_at_all_means_at_once(scene: Scene) -> None:
+    start(scene, members=["S2"], timeout_ms=0)
+    assert told(scene) == {"S2": "forced"}
+    scene.round()
+    assert scene.agents["S2"].ended
+    scene.round()
+    assert scene.outcomes() == {"S2": "forced"}
+
+
+def test_the_groups_own_limit_is_the_default(store: Any, group_name: str) -> None:
+    scene = Scene(group_name, scale_down_timeout_ms=70_000)
+    assert start(scene, members=["S1"]).timeout_ms == 70_000
+    scale_down.abort(scene.scale_down(), **BY_ANN)
+    assert start(scene, members=["S1"], timeout_ms=None).timeout_ms is None
+
+
+def test_at_the_deadline_it_may_be_aborted_instead(scene: Scene) -> None:
+    start(scene, members=["S2"], timeout_ms=200, at_deadline="abort")
+    scene.round()
+    owned = scene.owned
+    until_late(scene)
+    coordinator.tick()
+    scene.settle()
+    assert (scene.scale_down().state, scene.outcomes()) == ("cancelled", {"S2": "cancelled"})
+    assert (told(scene), scene.owned, scene.learning()) == ({}, owned, {})
+    assert AuditEntry.objects.get(action="abort scale down").actor == "evenkeel"
+
+
+def test_the_limit_can_be_extended(scene: Scene) -> None:
+    row = start(scene, members=["S2"], timeout_ms=300)
+    row = scale_down.extend(row, 600_000, **BY_ANN, reason="slow disk")
+    assert row.timeout_ms == 600_000
+    entry = AuditEntry.objects.get(action="extend scale down")
+    assert (entry.before, entry.after["timeout_ms"]) == ({"timeout_ms": 300}, 600_000)
+    for timeout_ms in (600_000, 5_000, -1):
+        with pytest.raises(InvalidInput):
+            scale_down.extend(row, timeout_ms, **BY_ANN)
+    assert scale_down.extend(row, None, **BY_ANN).deadline_ms is None
+    with pytest.raises(InvalidInput, match="without end already"):
+        scale_down.extend(row, 900_000, **BY_ANN)
+
+
+def test_one_member_can_be_forced(scene: Scene) -> None:
+    row = start(scene, members=["S2", "S3"])
+    scale_down.force(row, "S3", **BY_ANN)
+    assert told(scene) == {"S2": "leaving", "S3": "forced"}
+    scale_down.force(row, "S3", **BY_ANN)
+    assert AuditEntry.objects.filter(action="force members").count() == 1
+    scene.round()
+    scene.round()
+    assert scene.outcomes() == {"S2": "", "S3": "forced"}
+    with pytest.raises(InvalidInput, match="'S1' was not told"):
+        scale_down.force(row, "S1", **BY_ANN)
+    with pytest.raises(Conflict, match="gone already"):
+        scale_down.force(row, "S3", **BY_ANN)
+
+
+def test_nothing_is_extended_once_all_are_forced(scene: Scene) -> None:
+    row = start(scene, members=["S2"], timeout_ms=60_000)
+    scale_down.force(row, "S2", **BY_ANN)
+    with pytest.raises(Conflict, match="at once already"):
+        scale_down.extend(row, 90_000, **BY_ANN)
+
+
+def test_an_abort_drops_the_learners_and_the_owners_stay(scene: Scene) -> None:
+    row = start(scene, members=["S2"])
+    scene.round()
+    owned = scene.owned
+    scale_down.abort(row, **BY_ANN, reason="a mistake")
+    assert told(scene) == {}
+    scene.settle()
+    assert (scene.owned, scene.learning(), scene.outcomes()) == (owned, {}, {"S2": "cancelled"})
+    last = scene.last
+    assert (last.cause, last.actor, last.moved) == ("cancelled", "ann", 0)
+    assert all(not agent.copies for agent in scene.here)
+
+
+def test_an_abort_half_way_keeps_what_has_moved(scene: Scene) -> None:
+    row = start(scene, members=["S2", "S3"])
+    scene.round()
+    scene.agents["S1"].catch_up(2)
+    scene.round()
+    assert scene.agents["S3"].ended
+    scale_down.abort(row, **BY_ANN)
+    assert scene.outcomes() == {"S2": "cancelled", "S3": "clean"}
+    assert scale_down.abort(scene.scale_down(), **BY_ANN).state == "cancelled", "again: the same"
+    assert AuditEntry.objects.filter(action="abort scale down").count() == 1
+
+
+def test_what_is_done_cannot_be_changed(scene: Scene) -> None:
+    row = start(scene, members=["S2"], timeout_ms=0)
+    scene.round()
+    scene.round()
+    for deed in (
+        lambda: scale_down.abort(row, **BY_ANN),
+        lambda: scale_down.force(row, "S2", **BY_ANN),
+        lambda: scale_down.extend(row, 1_000, **BY_ANN),
+    ):
+        with pytest.raises(Conflict):
+            deed()

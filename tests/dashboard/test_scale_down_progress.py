@@ -1,0 +1,82 @@
+"""How far a scale-down has come, and the list of all."""
+
+from typing import Any
+
+import pytest
+
+from dashboard import coordinator, scale_down
+from dashboard.models import (
+    ScaleDownState,
+)
+from dashboard.queries import scale_downs
+from tests.dashboard.scaling import BY_ANN, Scene, start
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def scene(store: Any, group_name: str, db: None) -> Scene:
+    """S1 has 0 3, S2 has 1 4, S3 has 2."""
+    return Scene(group_name)
+
+
+def test_progress_tells_who_learns_what_and_how_far(scene: Scene) -> None:
+    row = start(scene, members=["S2"], timeout_ms=60_000)
+    found = scale_downs.progress(row)
+    (leaving,) = found.members
+    assert [p.state for p in leaving.partitions] == ["waiting", "waiting"]
+    assert 0 < (found.time_left_ms or 0) <= 60_000
+    assert found.allowed_actions == ("extend", "force", "abort")
+    scene.round()
+    (leaving,) = scale_downs.progress(row).members
+    assert (leaving.member_id, leaving.told, leaving.left, leaving.ready) == ("S2", "leaving", 2, 0)
+    assert (leaving.percent, leaving.eta_ms) == (50.0, 1_000)
+    takers = {p.number: p.taker for p in leaving.partitions}
+    assert {m: n for n, m in takers.items()} == {m: n[0] for m, n in scene.learning().items()}
+    first = scene.agents[takers[1] or ""]
+    first.catch_up()
+    (leaving,) = scale_downs.progress(row).members
+    assert [(p.state, p.percent) for p in leaving.partitions] == [
+        ("ready", 100.0), ("learning", 50.0),
+    ]  # fmt: skip
+    assert (leaving.ready, leaving.percent) == (1, 75.0)
+    coordinator.rebalance(scene.group.name)
+    (leaving,) = scale_downs.progress(row).members
+    assert [p.state for p in leaving.partitions] == ["moving", "learning"]
+
+
+def test_progress_of_one_that_ended(scene: Scene) -> None:
+    row = start(scene, members=["S2"], timeout_ms=0)
+    scene.round()
+    scene.round()
+    row.refresh_from_db()
+    found = scale_downs.progress(row)
+    assert (found.time_left_ms, found.allowed_actions, found.gone, found.left) == (None, (), 1, 0)
+    assert (found.members[0].outcome, found.members[0].here) == ("forced", False)
+
+
+def test_lists_of_scale_downs(scene: Scene) -> None:
+    first = start(scene, members=["S2"])
+    scale_down.abort(first, **BY_ANN)
+    second = start(scene, members=["S3"])
+    assert scale_downs.running(scene.group) == second
+    page = scale_downs.page(scene.group, size=1)
+    assert ([row.pk for row in page.rows], page.older) == ([second.pk], second.pk)
+    assert [r.pk for r in scale_downs.page(scene.group, before=page.older).rows] == [first.pk]
+    assert scale_downs.find(scene.group, first.pk) == first
+    assert [row.state for row in scale_downs.every(scene.group)] == [
+        ScaleDownState.RUNNING, ScaleDownState.CANCELLED,
+    ]  # fmt: skip
+
+
+def test_the_rounds_of_a_scale_down(scene: Scene) -> None:
+    row = start(scene, members=["S2"])
+    assert scale_downs.rounds(row) == []
+    scene.round()
+    for agent in scene.here:
+        agent.catch_up()
+    scene.round()
+    scene.join("S5")
+    scene.round()
+    row.refresh_from_db()
+    assert [round.cause for round in scale_downs.rounds(row)] == ["ready", "scale-down"]
