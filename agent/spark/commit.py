@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from agent.spark.pipeline import IDS_COLUMN, KEY_COLUMN, PARTITION_COLUMN
 from agent.spark.source import Counted, Range
+from agent.state import StateError
 from agent.store import GroupStore, StoreUnavailable
 from assignment.errors import EvenkeelError, InvalidInput
 from assignment.scripts import CommitAnswer, CommitRequest, CommitResult
@@ -44,6 +45,7 @@ class Outcome:
     moved: list[Partition] = field(default_factory=list)
     fenced: list[Range] = field(default_factory=list)
     halted: dict[Range, str] = field(default_factory=dict)  # why
+    failed: dict[Range, str] = field(default_factory=dict)  # whose copy of the state failed; why
     dead_letters: int = 0
     why: str = ""
 
@@ -137,28 +139,60 @@ class Committer:
     ) -> Outcome:
         """One fenced commit for each range, also for those without a changed key.
 
-        Raises LeaseOver, and StateError when the disk refuses before anything was committed.
+        A partition whose copy fails is told in `failed`; the others commit. Raises LeaseOver.
         """
         outcome = Outcome()
         partitions = [one.partition for one, _ in counted]
         committed = self._asked(lambda: self._groups.committed(partitions))
         ready: list[tuple[Prepared, Counted]] = []
+        left: list[Range] = []
         for one, count in counted:
             if count.halted:
                 outcome.halted[one] = count.halted
             if count.end == one.from_offset:
                 continue  # halted at its first entry
             changes = changed.get(one.partition.number, PartitionChanges())
-            prepared = self._effects.prepare(one, count, committed[one.partition], changes)
+            try:
+                prepared = self._effects.prepare(one, count, committed[one.partition], changes)
+            except StateError as error:
+                outcome.failed[one] = str(error)
+                continue
             if prepared is None:
-                outcome.moved.append(one.partition)
+                left.append(one)
             else:
                 ready.append((prepared, count))
         requests = [self._request(p, c, changed) for p, c in ready]
         answers = self._asked(lambda: self._groups.commit_many(requests)) if requests else ()
         for (prepared, count), answer in zip(ready, answers, strict=True):
             self._take(outcome, prepared, count, answer)
+        self._judge(outcome, left)
         return outcome
+
+    def _judge(self, outcome: Outcome, left: Sequence[Range]) -> None:
+        """Ranges that are not committed from here: those of a lost partition count as refused.
+
+        Asked with a commit of nothing, which changes nothing even where the fence still holds.
+        """
+        requests = [
+            CommitRequest(
+                partition=one.partition,
+                member_id=self._member_id,
+                fence=one.fence,
+                from_offset=one.from_offset,
+                to_offset=one.from_offset,
+                events=0,
+                base_total=0,
+                changelog=False,
+            )
+            for one in left
+        ]
+        answers = self._asked(lambda: self._groups.commit_many(requests)) if requests else ()
+        for one, answer in zip(left, answers, strict=True):
+            if answer.result is CommitResult.FENCED:
+                self._effects.fenced(one)
+                outcome.fenced.append(one)
+            else:
+                outcome.moved.append(one.partition)
 
     def _request(
         self, prepared: Prepared, count: Counted, changed: Mapping[int, PartitionChanges]
@@ -185,9 +219,12 @@ class Committer:
         one = prepared.one
         match answer.result:
             case CommitResult.DONE | CommitResult.ALREADY:
-                self._effects.applied(prepared, answer)
                 outcome.applied[one.partition] = count.events
                 outcome.dead_letters += len(count.dead)
+                try:
+                    self._effects.applied(prepared, answer)
+                except StateError as error:  # the copy is behind, and is brought forward later
+                    outcome.failed[one] = str(error)
             case CommitResult.MOVED:
                 outcome.moved.append(one.partition)
             case CommitResult.FENCED:

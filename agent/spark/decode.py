@@ -4,8 +4,9 @@ Forms, told by the name of the only field: `arrow` (an Arrow IPC stream of event
 JSON objects, one a line), `json` (one JSON object); any other fields are the columns of one event.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ REASON_CHARACTERS_MAX = 300
 
 RawEntry = Sequence[Raw]
 Payloads = Sequence[bytes]
+Place = Callable[[int], tuple[bytes, int]]  # entry id, index in the entry
 
 
 @dataclass(slots=True)
@@ -40,6 +42,9 @@ class Decoder:
 
     def decode(self, entries: Sequence[RawEntry]) -> Decoded:
         decoded = Decoded()
+        if len({entry[1][0] if len(entry[1]) == 2 else b"" for entry in entries}) == 1:
+            self._decode_run(_form(entries[0]), entries, decoded)
+            return decoded
         for form, run in groupby(entries, key=_form):
             self._decode_run(form, list(run), decoded)
         return decoded
@@ -47,33 +52,35 @@ class Decoder:
     def _decode_run(self, form: bytes, entries: Sequence[RawEntry], decoded: Decoded) -> None:
         match form:
             case b"json":
-                self._objects([(e[0], 0, e[1][1]) for e in entries], decoded)
+                texts = [fields[1] for _, fields in entries]
+                self._objects(texts, 0, lambda n: (entries[n][0], 0), decoded)
             case b"lines":
-                for entry in entries:
-                    lines = entry[1][1].splitlines()
-                    self._objects([(entry[0], i, line) for i, line in enumerate(lines)], decoded)
+                for entry_id, (_, text) in entries:
+                    self._objects(text.splitlines(), 0, partial(_line, entry_id), decoded)
             case b"arrow":
                 for entry in entries:
                     self._table(entry, decoded)
             case _:
                 self._fields(entries, decoded)
 
-    def _objects(self, payloads: list[tuple[bytes, int, bytes]], decoded: Decoded) -> None:
-        """(entry id, index in it, JSON) each; halves what does not parse until it is one object."""
+    def _objects(self, payloads: Payloads, first: int, place: Place, decoded: Decoded) -> None:
+        """One JSON object each; halves what does not parse until it is one. `place` of number
+        `first` + n is where payload n was found.
+        """
         if not payloads:
             return
         try:
-            decoded.tables.append(self._parsed([payload for _, _, payload in payloads]))
+            decoded.tables.append(self._parsed(payloads))
             decoded.events += len(payloads)
         except (pa.ArrowException, ValueError) as error:
             if len(payloads) == 1:
-                entry_id, index, payload = payloads[0]
-                decoded.dead.append(_dead(f"not an event: {error}", entry_id, index, payload))
+                letter = _dead(f"not an event: {error}", *place(first), payloads[0])
+                decoded.dead.append(letter)
                 decoded.events += 1
                 return
             middle = len(payloads) // 2
-            self._objects(payloads[:middle], decoded)
-            self._objects(payloads[middle:], decoded)
+            self._objects(payloads[:middle], first, place, decoded)
+            self._objects(payloads[middle:], first + middle, place, decoded)
 
     def _parsed(self, payloads: Payloads) -> pa.Table:
         """Raises pa.ArrowInvalid unless each payload is exactly one object of the schema."""
@@ -169,6 +176,10 @@ def _together(tables: list[pa.Table], schema: pa.Schema) -> Iterator[pa.RecordBa
 def _all_objects(payloads: Payloads) -> bool:
     """Each begins with a brace, as then do the first and the last of them in order of bytes."""
     return min(payloads)[:1] == max(payloads)[:1] == b"{"
+
+
+def _line(entry_id: bytes, number: int) -> tuple[bytes, int]:
+    return entry_id, number
 
 
 def _form(entry: RawEntry) -> bytes:

@@ -34,7 +34,6 @@ from agent.spark.sink_effects import sink_effects
 from agent.spark.sink_start import hand_over, troubles
 from agent.spark.snapshotter import Snapshotter
 from agent.spark.source import FORMAT, EvenkeelSource, batch_name, plan_of
-from agent.state import StateError
 from agent.steering import AgentLink, AgentUnreachable, monotonic_ms
 from agent.store import GroupStore
 from agent.store.events import EventStore
@@ -75,14 +74,21 @@ def run(pipeline: Pipeline) -> None:
 
     Raises AgentUnreachable, and what stops Spark from starting or a batch from being processed.
     """
-    stop = threading.Event()
+    stop, has_consumer = threading.Event(), threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    link = AgentLink.connect(stateful=pipeline.stateful, on_gone=stop.set)
+
+    def agent_gone() -> None:
+        stop.set()
+        if not has_consumer.is_set():  # Spark is starting: nothing is in hand that could end
+            os._exit(EXIT_NO_AGENT)
+
+    link = AgentLink.connect(stateful=pipeline.stateful, on_gone=agent_gone)
     consumer: Consumer | None = None
     try:
         session = _started_session(pipeline, stop)
         link.say(spark_application_id=session.sparkContext.applicationId)
         consumer = Consumer(pipeline, link, session, stop)
+        has_consumer.set()
         consumer.process()
     finally:
         if consumer is not None:
@@ -141,7 +147,7 @@ class Consumer:
         self._progress.say(spark_application_id=session.sparkContext.applicationId)
         self._effects = self._effects_of(pipeline)
         self._committer = Committer(self._groups, self._member, self._effects, self._may_process)
-        self._held_back: set[tuple[str, int]] = set()
+        self._held_back: dict[str, int] = {}  # partition -> its last fence that was refused
         self._halted: dict[tuple[str, int], str] = {}
         self._trouble_said = ""
         self._rate = Rate()
@@ -273,27 +279,31 @@ class Consumer:
                 packed |= self._events.take_counts(self._group, self._member, names)
             counted = counted_ranges(ranges, batch, packed)
             outcome = self._committer.commit(counted, changes_by_partition(table))
-        except (LeaseOver, StateError) as error:
+        except LeaseOver as error:
             _log.warning("batch given up", batch=plan["n"], why=str(error))
             self._progress.say(why=str(error))
             self._shared.set("finished", plan["n"])
             time.sleep(TROUBLE_PAUSE_S)
             return
         self._hold_back(outcome)
-        outcome.why = self._trouble()
+        outcome.why = "; ".join(filter(None, [self._trouble(), *outcome.failed.values()]))
         self._rate.learn(sum(outcome.applied.values()), time.monotonic() - started_s)
         self._failures = 0
         self._progress.batch_done(int(plan["n"]), started_s, outcome)
         self._share()
         self._shared.set("finished", plan["n"])
+        if outcome.failed:
+            time.sleep(TROUBLE_PAUSE_S)
 
     def _hold_back(self, outcome: Outcome) -> None:
         for one in outcome.fenced:
             _log.warning("fenced", partition=str(one.partition), fence=one.fence)
-            self._held_back.add((str(one.partition), one.fence))
+            self._held_back[str(one.partition)] = one.fence
         for one, why in outcome.halted.items():
             _log.warning("halted", partition=str(one.partition), fence=one.fence, why=why)
             self._halted[str(one.partition), one.fence] = why
+        for one, why in outcome.failed.items():
+            _log.warning("state failed", partition=str(one.partition), fence=one.fence, why=why)
 
     def _trouble(self) -> str:
         """Names every halted partition: one that is not named counts as lag of this consumer."""
@@ -311,7 +321,7 @@ class Consumer:
         policy = self._link.settings.dead_letters
         if policy != "halt":
             self._halted.clear()
-        self._shared.hold_back(self._held_back | self._halted.keys(), policy)
+        self._shared.hold_back(self._held_back.items() | self._halted.keys(), policy)
         self._shared.set("events_max", self._rate.events_max)
 
     # --- lease

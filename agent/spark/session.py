@@ -22,7 +22,8 @@ MASTER_VARIABLE = "EVENKEEL_SPARK_MASTER"
 CONF_VARIABLE = "EVENKEEL_SPARK_CONF"
 CHANGES_BYTES_MAX = "256m"  # changed keys of a batch that may come to the driver
 CONF = {
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -Xss2m",  # a few hundred MB, two cores
+    # Two cores, a few hundred MB, and rows that do not live long.
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:NewRatio=1 -Xss2m",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",

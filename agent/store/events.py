@@ -17,6 +17,7 @@ from assignment.wire import GroupKeys, StreamKeys
 FIRST_CHUNK_ENTRIES = 16  # tells how large entries are
 CHUNK_ENTRIES = 5_000  # of one XRANGE; of larger entries as many as fit in CHUNK_BYTES
 CHUNK_BYTES = 2 * 2**20
+LOOK_AT_EVERY = 8  # entries of a chunk, to guess how large the next ones are
 COUNTS_EXPIRE_MS = 600_000  # longer than any batch may take
 POINTS_MAX = 512  # index points looked at for one bound: half a million events
 
@@ -146,8 +147,9 @@ class EventStore:
             if len(chunk) < count:
                 return
             after = _last(chunk)
-            size = sum(len(value) for _, fields in chunk for value in fields)
-            count = max(1, min(CHUNK_ENTRIES, CHUNK_BYTES * len(chunk) // max(size, 1)))
+            looked_at = chunk[::LOOK_AT_EVERY]
+            size = sum(len(value) for _, fields in looked_at for value in fields)
+            count = max(1, min(CHUNK_ENTRIES, CHUNK_BYTES * len(looked_at) // max(size, 1)))
 
     def store_counts(self, group: str, member_id: str, counts: Mapping[str, bytes]) -> None:
         """What a task counted while it read; the same task run again writes the same."""

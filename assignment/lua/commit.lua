@@ -14,6 +14,7 @@ if not grant or grant.fence ~= fence then
   return {'fenced', grant and grant.fence or '0'}
 end
 local committed = redis.call('HGET', key('offsets'), partition)
+if from == to then return {'moved', committed or '0-0'} end -- a commit of nothing only asks
 local changelog = key('changelog:' .. partition)
 if (committed or '0-0') ~= from then
   if committed ~= to then return {'moved', committed or '0-0'} end

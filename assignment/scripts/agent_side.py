@@ -205,7 +205,8 @@ class CommitRequest:
     """Effects of the events in (from_offset, to_offset]; `events` counts malformed ones too.
 
     `base_total`: events applied already when Redis holds no offset (a sink that keeps its own).
-    `changelog` False writes no entry: a pipeline without partition state.
+    `changelog` False writes no entry: a pipeline without partition state. A commit of nothing,
+    from == to, asks whether the fence still holds: answered moved or fenced.
     """
 
     partition: Partition
@@ -243,7 +244,8 @@ class CommitAnswer:
 
 
 def commit_args(request: CommitRequest) -> Arguments:
-    if request.to_offset <= request.from_offset:
+    asks = request.to_offset == request.from_offset and not request.events
+    if request.to_offset <= request.from_offset and not asks:
         raise InvalidInput(
             f"commit of {request.partition} from {request.from_offset} to {request.to_offset}"
             " does not go forward"

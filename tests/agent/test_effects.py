@@ -9,7 +9,7 @@ import pytest
 from agent.spark.commit import Committer, PartitionChanges
 from agent.spark.effects import StateEffects
 from agent.spark.source import Counted, Range
-from agent.state import PartitionState, remove_copy, restore
+from agent.state import PartitionState, StateError, remove_copy, restore
 from assignment.types import START, Claim
 from tests.contract.world import P0, P1, World, offset
 from tests.fakes import FakeDoor, FakeRedis
@@ -140,3 +140,56 @@ def test_fenced_commit_leaves_the_state(world: World, tmp_path: Path) -> None:
     assert (outcome.fenced, outcome.applied) == ([one], {})
     state = effects._states[P0]
     assert (state.offset, state.get_many(["k"])) == (offset(5), {"k": 5})
+
+
+def test_a_batch_is_refused_also_when_the_next_owner_has_gone_on(
+    world: World, tmp_path: Path
+) -> None:
+    """What the owner after it committed meanwhile does not hide that it was fenced."""
+    _, committer, fence = committed_once(world, tmp_path / "a")
+    world.let_expire("a", Claim(P0, fence))
+    world.join("b")
+    world.assign(b={P0})
+    later = world.running("b", P0)
+    theirs = StateEffects(world.store, str(tmp_path / "b"), GROUP, merge)
+    one = Range(P0, offset(5), offset(7), later)
+    Committer(world.store, "b", theirs, lambda: True).commit([(one, Counted(2, "7-0"))], {})
+    stale = Range(P0, offset(5), offset(6), fence)
+    changes = PartitionChanges([("k", {"amount": 1})])
+    outcome = committer.commit([(stale, Counted(1, "6-0"))], {0: changes})
+    assert (outcome.fenced, outcome.moved, outcome.applied) == ([stale], [], {})
+    assert world.read().meta.refused_commits == 1
+    assert world.store.committed([P0]) == {P0: offset(7)}
+
+
+def test_a_range_that_was_committed_before_is_left(world: World, tmp_path: Path) -> None:
+    """Under a fence that holds it is neither refused nor committed again."""
+    _, committer, fence = committed_once(world, tmp_path)
+    again = Range(P0, START, offset(3), fence)
+    outcome = committer.commit([(again, Counted(3, "3-0"))], {})
+    assert (outcome.moved, outcome.fenced, outcome.applied) == ([P0], [], {})
+    assert world.read().applied[P0].total == 5
+
+
+class Broken(StateEffects):
+    """The copy of P0 cannot be read; that of P1 cannot be written once Redis has the commit."""
+
+    def prepare(self, one: Range, *more: Any) -> Any:
+        if one.partition == P0:
+            raise StateError("cannot read")
+        return super().prepare(one, *more)
+
+    def applied(self, prepared: Any, answer: Any) -> None:
+        raise StateError("cannot write")
+
+
+def test_a_broken_copy_does_not_keep_the_others_from_committing(
+    world: World, tmp_path: Path
+) -> None:
+    ranges = [Range(p, START, offset(5), world.running("a", p)) for p in (P0, P1)]
+    effects = Broken(world.store, str(tmp_path), GROUP, merge)
+    counted = [(one, Counted(5, "5-0")) for one in ranges]
+    outcome = Committer(world.store, "a", effects, lambda: True).commit(counted, {})
+    assert outcome.failed == dict(zip(ranges, ["cannot read", "cannot write"], strict=True))
+    assert outcome.applied == {P1: 5}
+    assert world.store.committed([P0, P1]) == {P0: START, P1: offset(5)}

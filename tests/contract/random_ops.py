@@ -167,13 +167,14 @@ class Generator:
         at = self.model.read().offsets.get(claim.partition, START)
         low = self._often(at, START, Offset(at.ms + 1, 0), Offset(max(0, at.ms - 1), 0))
         dead = (scripts.DeadLetter("bad", "1-0", 0, b"\xff"),) if self.rng.random() < 0.2 else ()
+        asks = self.rng.random() < 0.1
         request = CommitRequest(
             partition=claim.partition,
             member_id=member_id,
             fence=claim.fence,
             from_offset=low,
-            to_offset=Offset(low.ms + 1, self._often(0, 3)),
-            events=self.rng.randint(0, 9),
+            to_offset=low if asks else Offset(low.ms + 1, self._often(0, 3)),
+            events=0 if asks else self.rng.randint(0, 9),
             base_total=self._often(0, 2**40),
             changelog=self.rng.random() < 0.9,
             changes=self.rng.randbytes(4),

@@ -252,6 +252,19 @@ def test_a_commit_that_does_not_go_forward_is_refused(world: World, low: int, hi
         world.commit(P0, 1, offset(low), offset(high))
 
 
+def test_a_commit_of_nothing_only_asks_whether_the_fence_holds(world: World) -> None:
+    world.stand(a={P0})
+    fence = world.running("a", P0)
+    world.commit(P0, fence, START, offset(5))
+    before = world.read()
+    for at in (START, offset(5)):
+        answer = world.commit(P0, fence, at, at, events=0)
+        assert (answer.result, answer.committed) == (MOVED, offset(5))
+    assert (world.read().applied, world.read().offsets) == (before.applied, before.offsets)
+    assert world.commit(P0, fence - 1, START, START, events=0).result is FENCED
+    assert world.read().meta.refused_commits == 1
+
+
 # --- reading the changelog ------------------------------------------------------------------------
 
 

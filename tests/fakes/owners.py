@@ -148,6 +148,8 @@ def commit(g: Group, args: Texts, raw: Sequence[str | bytes]) -> list[str]:
     if g.last_fence(partition) != int(fence):
         return _refuse_commit(g, partition, member, int(fence))
     committed = t(g.hash("offsets").get(partition, b"0-0"))
+    if low == high:
+        return ["moved", committed]
     changelog = f"{g.prefix}changelog:{partition}"
     if committed != low:
         if committed != high:

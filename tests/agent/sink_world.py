@@ -1,0 +1,140 @@
+"""A SQL sink with a real database, a consumer of it without Spark, and how partitions change hands.
+
+An event's effect is one row, so that what is lost or doubled can be seen.
+"""
+
+import sqlite3
+from pathlib import Path
+
+from agent.spark.commit import Committer, Outcome, PartitionChanges
+from agent.spark.sink_effects import SqlEffects
+from agent.spark.sink_start import SinkStart
+from agent.spark.source import Counted, Range
+from agent.spark.sql_sink import (
+    Cursor,
+    Delivery,
+    SinkDoor,
+    SqlSink,
+    sqlite_sink,
+)
+from assignment.scripts import Planned
+from assignment.types import Claim, Offset, Partition
+from tests.contract.world import P0, P1, World, offset
+from tests.fakes import FakeDoor, FakeRedis
+
+GROUP = "payments"
+
+
+def write_rows(cursor: Cursor, delivery: Delivery) -> None:
+    """One row for each event: its key and the offset up to which it came."""
+    mark = "%s" if type(cursor).__module__.startswith("psycopg") else "?"
+    for key, change in delivery.changes:
+        values = (str(delivery.partition), key, change["amount"])
+        cursor.execute(f"INSERT INTO effects VALUES ({mark}, {mark}, {mark})", values)
+
+
+class Breaking(sqlite3.Connection):
+    """A connection that loses its link around one commit: `before` it arrives, or `after`."""
+
+    when = ""
+
+    def commit(self) -> None:
+        when, self.when = self.when, ""
+        if when != "before":
+            super().commit()
+        if when:
+            raise sqlite3.OperationalError("the link is gone")
+
+
+class Database:
+    """The sink's database with one table of effects."""
+
+    def __init__(self, sink: SqlSink) -> None:
+        self.sink = sink
+        connection = sink.connect()
+        connection.cursor().execute("DROP TABLE IF EXISTS effects")
+        connection.cursor().execute(
+            "CREATE TABLE effects (partition_name VARCHAR(100), event VARCHAR(100), amount BIGINT)"
+        )
+        connection.commit()
+        connection.close()
+
+    def events(self) -> list[str]:
+        connection = self.sink.connect()
+        cursor = connection.cursor()
+        cursor.execute("SELECT event FROM effects ORDER BY event")
+        found = [row[0] for row in cursor.fetchall()]
+        connection.close()
+        return found
+
+    def door(self) -> SinkDoor:
+        return SinkDoor(self.sink, GROUP)
+
+
+def sink_database(folder: Path) -> Database:
+    return Database(sqlite_sink(str(folder / "sink.sqlite3"), write_rows))
+
+
+def two_members() -> World:
+    """A group on the fake Redis in which "a" may take the partition, and after it "b"."""
+    world = World(FakeDoor(FakeRedis()), GROUP)
+    world.stand(a={P0, P1})
+    world.join("b")
+    return world
+
+
+class Consumer:
+    """What planner and driver of one consumer do with a partition, without Spark between them."""
+
+    def __init__(self, world: World, database: Database, member_id: str, folder: Path) -> None:
+        self.world = world
+        self.member_id = member_id
+        self.folder = folder / member_id
+        self.folder.mkdir(exist_ok=True)
+        self.start = SinkStart(database.door(), world.store, member_id, self.folder)
+        self.door = database.door()
+        self.committer = Committer(
+            world.store, member_id, SqlEffects(self.door, lambda: True), lambda: True
+        )
+        self.batches = 0
+
+    def plan(self) -> list[Planned]:
+        return self.start.begin(self.world.store.plan(self.member_id), self.batches)
+
+    def commit(self, planned: Planned, to: int) -> Outcome:
+        """Events come one for each number in (committed, to]."""
+        one = Range(planned.partition, planned.committed, offset(to), planned.fence)
+        self.batches += 1
+        events = range(planned.committed.ms + 1, to + 1)
+        changes = PartitionChanges([(f"{n:03}", {"amount": n}) for n in events])
+        counted = Counted(len(events), str(offset(to)))
+        return self.committer.commit([(one, counted)], {planned.partition.number: changes})
+
+
+def planned(fence: int, committed: int, total: int = 0, partition: Partition = P0) -> Planned:
+    return Planned(partition, fence, offset(committed), total)
+
+
+def committed(world: World) -> Offset:
+    return world.store.committed([P0])[P0]
+
+
+def hand_to_b(world: World, fence: int) -> int:
+    world.let_expire("a", Claim(P0, fence))
+    world.assign(a=set(), b={P0, P1})
+    return world.running("b", P0)
+
+
+def numbers(first: int, last: int) -> list[str]:
+    return [f"{n:03}" for n in range(first, last + 1)]
+
+
+def delivery(fence: int, low: int, high: int) -> Delivery:
+    return Delivery(
+        partition=P0,
+        fence=fence,
+        from_offset=offset(low),
+        to_offset=offset(high),
+        events=high - low,
+        changes=[(f"{n:03}", {"amount": n}) for n in range(low + 1, high + 1)],
+    )
