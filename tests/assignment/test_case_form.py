@@ -3,6 +3,9 @@
 from typing import Any
 
 import pytest
+from hypothesis import given as over
+from hypothesis import settings
+from hypothesis import strategies as st
 
 from assignment.cases import PARTITIONS_MAX, STRATEGY_OF, Case, read_case
 from assignment.errors import InvalidInput
@@ -246,3 +249,42 @@ def test_fields_of_other_strategies_do_no_harm() -> None:
         if name not in ("consistent_hash", "config", "weighted_sticky", "zone", "zone_nearby"):
             owned = numbers(read_case(said(**extra), name))
             assert sorted(n for own in owned for n in own) == [0, 1, 2, 3]
+
+
+# --- anything at all ------------------------------------------------------------------------------
+
+FIELDS = (
+    *("members", "topics", "previous", "member_meta", "applies_to", "expected", "name", "note"),
+    *("virtual_nodes", "config_map", "allowed_rooms", "queue_brokers", "queues_per_room"),
+    *("weights", "default_weight", "moves_max", "inner", "partition_zones", "parameters"),
+)
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 12)
+    | st.floats(allow_nan=False)
+    | st.sampled_from(("", "a", "t", "r@b", "0-3", "t:1", "kafka-range", "circle", "\ud800"))
+)
+names = st.sampled_from(("a", "b", "t", "u", "0", "1-2", "", "generation", "instance", "rack"))
+anything = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3)
+)
+
+
+@over(
+    st.dictionaries(st.sampled_from(FIELDS), anything, max_size=5),
+    st.booleans(),
+    st.none() | st.sampled_from(NAMES),
+)
+@settings(max_examples=600)
+def test_any_document_is_answered_or_refused_in_words(
+    fields: dict[str, Any], on_top: bool, strategy: str | None
+) -> None:
+    """Never a traceback of another kind: what is wrong is InvalidInput, of one line."""
+    try:
+        case = read_case(SAID | fields if on_top else fields, strategy)
+        assigned = get(case.strategy, case.parameters)(case.given)
+    except InvalidInput as error:
+        assert str(error) and "\n" not in str(error)
+    else:
+        assert set(assigned) == {m.member_id for m in case.given.members}
