@@ -72,12 +72,17 @@ def test_acquired_it_is_held_and_no_copy_any_more() -> None:
     "changes",
     [
         {"settings": settings(stateful=False)},
-        {"stateful": False},
         {"target": None, "waiting": {}},
     ],
 )
-def test_without_state_or_target_nothing_is_kept(changes: dict[str, object]) -> None:
+def test_in_a_group_without_state_or_a_target_nothing_is_kept(changes: dict[str, object]) -> None:
     assert copies(member(**changes)) == {}
+
+
+def test_a_consumer_without_state_has_learners_that_lack_nothing() -> None:
+    state = member(stateful=False)
+    assert copies(state) == {1: OWNER, 2: STANDBY, 3: LEARNER}
+    assert not wanted_copies(state).stateful
 
 
 def test_whoever_goes_keeps_no_copies() -> None:
