@@ -1,7 +1,8 @@
 -- ARGV: coordinator_epoch, mode_epoch, group_epoch that was read, then member, row (JSON) ...
 -- Answers {'done', target_epoch} (also when this run of the coordinator did it before: its reply was lost) or
 -- {'stale', reason}. Writes a row for every present member; `nothing` is the row of one that came after the
--- read (ARGV has no row for it).
+-- read (ARGV has no row for it). A learner that this target places is to say ready anew, even when its
+-- member never heard of the target in between that did not have it.
 local meta = redis.call('HMGET', KEYS[1], 'coordinator_epoch', 'mode_epoch', 'target_epoch', 'group_epoch',
   'target_run')
 if meta[1] ~= ARGV[1] then return {'stale', 'another coordinator runs'} end
@@ -12,8 +13,31 @@ if tonumber(ARGV[3]) > tonumber(meta[4]) then return {'stale', 'the group was ma
 local nothing = '{"target_epoch":' .. ARGV[3] .. ',"active":[],"standby":[],"learning":[]}'
 local rows = {}
 for i = 4, #ARGV, 2 do rows[ARGV[i]] = ARGV[i + 1] end
+
+local function learning(row)
+  local found = {}
+  for _, partition in ipairs(row and cjson.decode(row)['learning'] or {}) do found[partition] = true end
+  return found
+end
+local function forget_ready(member)
+  local row = cjson.decode(redis.call('HGET', key('members'), member))
+  if (row['ready'] or '') == '' then return end
+  local placed, before = learning(rows[member]), learning(redis.call('HGET', key('target'), member))
+  local kept = {}
+  for partition in string.gmatch(row['ready'], '%S+') do
+    if before[partition] or not placed[partition] then kept[#kept + 1] = partition end
+  end
+  row['ready'] = table.concat(kept, ' ')
+  redis.call('HSET', key('members'), member, cjson.encode(row))
+end
+
+local members = redis.call('HKEYS', key('members'))
+for _, member in ipairs(members) do
+  local row = rows[member]
+  if row and not string.find(row, '"learning":[]', 1, true) then forget_ready(member) end
+end
 redis.call('DEL', key('target'))
-for _, member in ipairs(redis.call('HKEYS', key('members'))) do
+for _, member in ipairs(members) do
   redis.call('HSET', key('target'), member, rows[member] or nothing)
 end
 redis.call('HSET', KEYS[1], 'target_epoch', ARGV[3], 'target_run', ARGV[1], 'target_at_ms',

@@ -75,8 +75,8 @@ class Generator:
         member_id, claim = self._claim()
         held = f"{claim.fence} {self.rng.choice(list(HeldState)).value}"
         meta = self.model.read().meta
-        learners = [str(p) for p in self.rng.sample(PARTITIONS, self.rng.randint(0, 2))]
-        ready = [p for p in learners if self.rng.random() < 0.5]
+        learners = [str(p) for p in self.rng.sample(PARTITIONS, self.rng.randint(0, 3))]
+        ready = [p for p in learners if self.rng.random() < 0.7]
         return "report", {
             "member_id": member_id,
             "secret": self._often("secret", "other"),
@@ -114,7 +114,12 @@ class Generator:
         rows: dict[str, list[Partition]] = {m: [] for m in MEMBERS}
         for partition in PARTITIONS:
             rows[self._member()].append(partition)
-        return "set_target", {"coordinator": 0, "mode": 0, "epoch": 0, "rows": rows}
+        learners = {p: self._member() for p in PARTITIONS if self.rng.random() < 0.8}
+        learning = {
+            m: [p for p, who in learners.items() if who == m and p not in rows[m]] for m in MEMBERS
+        }
+        epochs = {"coordinator": 0, "mode": 0, "epoch": 0}
+        return "set_target", {**epochs, "rows": rows, "learning": learning}
 
     def make_set_target(self) -> Operation:
         name, values = self.set_target()

@@ -59,12 +59,23 @@ class Side:
     def do_resume(self, epoch: int, seq: int) -> Any:
         return self.world.run("resume", [str(epoch), str(seq)])
 
-    def do_set_target(self, coordinator: int, mode: int, epoch: int, rows: dict[str, Any]) -> Any:
+    def do_set_target(
+        self,
+        coordinator: int,
+        mode: int,
+        epoch: int,
+        rows: dict[str, Any],
+        learning: dict[str, Any],
+    ) -> Any:
         """Epochs as they were read, each off by so much."""
         meta = self.world.read(Purpose.PLAN).meta
         made_for = max(0, meta.group_epoch + epoch)
         wanted = {
-            m: TargetRow(target_epoch=made_for, active=frozenset(active))
+            m: TargetRow(
+                target_epoch=made_for,
+                active=frozenset(active),
+                learning=frozenset(learning[m]),
+            )
             for m, active in rows.items()
         }
         args = scripts.set_target_args(

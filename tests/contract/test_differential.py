@@ -156,6 +156,16 @@ def mark_changes_no_epoch(g: Group, args: Sequence[str], raw: Sequence[str | byt
     return [epoch, *answer[1:]]
 
 
+def set_target_keeps_every_ready_learner(
+    g: Group, args: Sequence[str], raw: Sequence[str | bytes]
+) -> Any:
+    rows = {member: g.row(member) for member in g.hash("members")}
+    answer = SCRIPTS_AS_THEY_ARE["set_target"](g, args, raw)
+    for member, row in rows.items():
+        g.set_row(member, row)
+    return answer
+
+
 SCRIPTS_AS_THEY_ARE = dict(SCRIPTS)
 PLANTED = {
     "commit": (commit_ignores_the_fence, commit_never_says_already),
@@ -164,7 +174,7 @@ PLANTED = {
     "release": (release_does_not_compare,),
     "snapshot": (snapshot_trims_to_itself,),
     "evict": (evict_ignores_newer_beats,),
-    "set_target": (set_target_ignores_the_coordinator,),
+    "set_target": (set_target_ignores_the_coordinator, set_target_keeps_every_ready_learner),
     "report": (report_takes_late_ones, report_never_hears_of_ready_learners),
     "join": (join_forgets_that_it_was_told_to_leave,),
     "mark": (mark_changes_no_epoch,),

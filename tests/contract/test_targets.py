@@ -7,7 +7,7 @@ import pytest
 from assignment import scripts
 from assignment.errors import InvalidInput
 from assignment.scripts import Purpose, SnapshotRecord
-from assignment.types import START, Claim, TargetRow
+from assignment.types import START, Claim, Partition, TargetRow
 from tests.contract.world import P0, P1, P2, World, offset
 
 
@@ -117,6 +117,34 @@ def test_a_partition_in_two_roles_of_a_member_never_reaches_redis(twice: tuple[s
     row = TargetRow(target_epoch=3, **dict.fromkeys(twice, frozenset({P0})))
     with pytest.raises(InvalidInput, match="two roles"):
         scripts.set_target_args(1, 1, 3, {"a": row})
+
+
+def learn(world: World, *learned: Partition) -> None:
+    """A target in which a learns these."""
+    world.run("touch", scripts.touch_args("test"))
+    meta = world.read(Purpose.PLAN).meta
+    row = TargetRow(target_epoch=meta.group_epoch, learning=frozenset(learned))
+    args = scripts.set_target_args(
+        meta.coordinator_epoch, meta.mode_epoch, meta.group_epoch, {"a": row}
+    )
+    assert scripts.set_target_answer(world.run("set_target", args)).done
+
+
+def test_a_learner_that_was_dropped_and_is_placed_again_says_ready_anew(world: World) -> None:
+    """Its member may never have seen the target in between, and goes on saying ready."""
+    world.stand(a=set())
+    copies = {str(p): {"role": "learner", "lag": 0, "ready": True} for p in (P0, P1)}
+    ready = [str(P0), str(P1)]
+    learn(world, P0, P1)
+    assert world.report("a", 1, copies=copies, ready=ready).replan
+    learn(world, P0)
+    assert world.read().members["a"].ready == {P0, P1}
+    learn(world, P0, P1)
+    assert world.read().members["a"].ready == {P0}
+    before = world.group_epoch()
+    assert world.report("a", 2, copies=copies, ready=ready).replan
+    assert world.group_epoch() == before + 1
+    assert not world.report("a", 3, copies=copies, ready=ready).replan
 
 
 def test_standbys_and_learners_are_kept_with_the_target(world: World) -> None:

@@ -166,6 +166,8 @@ def set_target(g: Group, args: Texts) -> list[str]:
     if int(epoch) > int(g.meta("group_epoch")):
         return ["stale", "the group was made anew"]
     rows = dict(pairs(args, 3))
+    for member in g.hash("members"):
+        _forget_ready(g, member, rows.get(member, ""))
     nothing = {"target_epoch": int(epoch), "active": [], "standby": [], "learning": []}
     target = g.hash("target")
     target.clear()
@@ -176,6 +178,16 @@ def set_target(g: Group, args: Texts) -> list[str]:
     g.set_meta("target_at_ms", g.now)
     g.hint("target")
     return ["done", epoch]
+
+
+def _forget_ready(g: Group, member: str, row: str) -> None:
+    """A learner that is placed now says ready anew."""
+    old = t(g.hash("target").get(member, b""))
+    placed, before = (set(json.loads(r)["learning"]) if r else set() for r in (row, old))
+    ready = g.row(member).get("ready", "").split()
+    kept = [p for p in ready if p in before or p not in placed]
+    if kept != ready:
+        g.set_row(member, g.row(member) | {"ready": " ".join(kept)})
 
 
 def restore(g: Group, args: Texts) -> list[Any]:
