@@ -49,9 +49,10 @@ def expired_members(view: GroupRead) -> tuple[Evict, ...]:
 def needs_incarnation(view: GroupRead, database_incarnation: int) -> int | None:
     """The incarnation to set, when Redis may have lost writes or has none yet; else None.
 
-    1 + the highest of the database, `meta`, and of the fences in grants, locks and reports.
+    Also when it has one below the database's, whoever set that one. 1 + the highest of the
+    database, `meta`, and of the fences in grants, locks and reports.
     """
-    if view.grants_are_possible:
+    if view.grants_are_possible and view.meta.incarnation >= database_incarnation:
         return None
     fences = [grant.fence for grant in view.grants.values()]
     fences += [lock.fence for lock in view.locks.values()]

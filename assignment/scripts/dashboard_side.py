@@ -229,8 +229,9 @@ def number_answer(raw: Raw) -> int:
     return int(raw or 0)
 
 
-def incarnation_args(incarnation: int) -> Arguments:
-    return [within("incarnation", incarnation, 1, INCARNATION_MAX)]
+def incarnation_args(incarnation: int, run_id: str = "") -> Arguments:
+    """`run_id` of the Redis that was read when it was chosen; "" = whatever runs now."""
+    return [within("incarnation", incarnation, 1, INCARNATION_MAX), run_id]
 
 
 def incarnation_answer(raw: Raw) -> tuple[bool, int]:

@@ -54,7 +54,7 @@ def raise_incarnation(group: Group, view: GroupRead) -> None:
         return
     Group.objects.filter(pk=group.pk, incarnation__lt=wanted).update(incarnation=wanted)
     group.incarnation = wanted
-    done, stored = live_groups.set_incarnation(group.name, wanted)
+    done, stored = live_groups.set_incarnation(group.name, wanted, view.run_id)
     log.info("incarnation group=%s value=%d done=%s stored=%d", group.name, wanted, done, stored)
 
 

@@ -62,9 +62,10 @@ def mark(group: str, drain: Drain, member_ids: Iterable[str]) -> scripts.Marked:
     return scripts.mark_answer(run("mark", group, scripts.mark_args(drain, member_ids)))
 
 
-def set_incarnation(group: str, incarnation: int) -> tuple[bool, int]:
+def set_incarnation(group: str, incarnation: int, run_id: str) -> tuple[bool, int]:
+    """Refused by a Redis that was started since `run_id` was read."""
     return scripts.incarnation_answer(
-        run("set_incarnation", group, scripts.incarnation_args(incarnation))
+        run("set_incarnation", group, scripts.incarnation_args(incarnation, run_id))
     )
 
 

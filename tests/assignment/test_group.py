@@ -42,7 +42,12 @@ def test_no_session_ends_when_nobody_watched() -> None:
 
 
 def test_an_incarnation_stands_while_redis_is_the_same() -> None:
-    assert needs_incarnation(group(live("a", {0: 1})), database_incarnation=7) is None
+    assert needs_incarnation(group(live("a", {0: 1})), database_incarnation=1) is None
+
+
+def test_an_incarnation_below_the_databases_is_raised_although_redis_is_the_same() -> None:
+    """A coordinator that slept through a wipe set what it had chosen before."""
+    assert needs_incarnation(group(live("a", {0: 1})), database_incarnation=7) == 8
 
 
 @pytest.mark.parametrize(

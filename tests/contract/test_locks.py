@@ -5,7 +5,7 @@ import pytest
 from assignment.errors import Fenced, InvalidInput
 from assignment.scripts import Granted, HeldBy, NotTarget, Refusal
 from assignment.types import INCARNATION_STEP, Claim, HeldState, Partition
-from tests.contract.world import LONG_MS, P0, P1, P2, World
+from tests.contract.world import ANOTHER_RUN, LONG_MS, P0, P1, P2, World
 
 FIRST = INCARNATION_STEP + 1
 RESTORING, RUNNING = HeldState.RESTORING, HeldState.RUNNING
@@ -120,6 +120,13 @@ def test_a_higher_incarnation_is_set_once_and_never_lowered(world: World) -> Non
     assert world.set_incarnation(3) == (True, 3)
     assert world.set_incarnation(3) == (False, 3)
     assert world.set_incarnation(2) == (False, 3)
+
+
+def test_an_incarnation_that_was_chosen_for_another_run_of_redis_is_refused(world: World) -> None:
+    """That run's data may be gone: what was high enough then may have been used since."""
+    world.configure()
+    assert world.set_incarnation(3, run_id=ANOTHER_RUN) == (False, 0)
+    assert world.set_incarnation(3, run_id=world.read().run_id) == (True, 3)
 
 
 def test_acquire_outside_of_the_target_is_refused_even_when_the_lock_is_ours(world: World) -> None:

@@ -55,8 +55,8 @@ class World:
     def join(self, member_id: str, secret: str = "secret", **row: Any) -> scripts.Joined:
         return scripts.join_answer(self.run("join", scripts.join_args(member_id, secret, row)))
 
-    def set_incarnation(self, incarnation: int) -> tuple[bool, int]:
-        args = scripts.incarnation_args(incarnation)
+    def set_incarnation(self, incarnation: int, run_id: str = "") -> tuple[bool, int]:
+        args = scripts.incarnation_args(incarnation, run_id)
         return scripts.incarnation_answer(self.run("set_incarnation", args))
 
     def assign(self, **rows: set[Partition]) -> int:

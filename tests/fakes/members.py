@@ -144,8 +144,9 @@ def resume(g: Group, args: Texts) -> str:
 
 
 def set_incarnation(g: Group, args: Texts) -> list[str]:
-    (incarnation,) = args
-    if int(incarnation) <= int(g.meta("incarnation")):
+    incarnation, run_id = args
+    another_run = run_id not in ("", g.server.run_id)
+    if another_run or int(incarnation) <= int(g.meta("incarnation")):
         return ["stale", g.meta("incarnation")]
     g.set_meta("incarnation", incarnation)
     g.set_meta("run_id", g.server.run_id)
