@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 
-from agent.store import GroupStore
+from agent.store import GroupStore, RedisDoor
 from assignment.scripts import GroupRead
 from assignment.types import GroupSettings, HeldState
+from tests.agent.copies_scene import Scene
 from tests.agent.tiny_dashboard import TOKEN, TinyDashboard
+from tests.contract.world import World as ContractWorld
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 20.0
@@ -151,3 +153,13 @@ def world(tmp_path: Path, redis_url: str, group_name: str) -> Iterator[World]:
     world = World(tmp_path, redis_url, group_name)
     yield world
     world.close()
+
+
+@pytest.fixture
+def scene(tmp_path: Path, redis_url: str, group_name: str) -> Iterator[Scene]:
+    """Of copies of state: see tests/agent/copies_scene.py."""
+    door = RedisDoor(redis_url)
+    scene = Scene(ContractWorld(door, group_name), tmp_path)
+    yield scene
+    scene.close()
+    door.close()
