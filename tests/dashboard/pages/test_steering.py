@@ -186,6 +186,24 @@ def test_a_rebalance_needs_a_strategy_and_a_reason(
     assert not RebalanceRequest.objects.exists()
 
 
+def test_a_stateful_group_has_no_strategy_to_choose_and_can_be_asked_all_the_same(
+    visitor: Client, group: Group, agents: list[FakeAgent]
+) -> None:
+    groups.change_settings(group, {"stateful": True}, actor="ann", source="page")
+    settle(group, agents)
+    address = f"/groups/{group.name}/rebalance/"
+    page = visitor.get(address).content.decode()
+    assert 'data-strategy="planner"' in page and 'type="radio"' not in page
+    chosen = re.search(r'type="hidden" name="strategy" value="(\w+)"', page)
+    assert chosen is not None
+    answer = visitor.post(address, {"strategy": chosen[1], "reason": "look again"})
+    assert answer["Location"] == f"/groups/{group.name}/history/"
+    settle(group, agents)
+    last = group.rebalances.first()
+    assert last is not None
+    assert (last.strategy, last.planned, last.reason) == ("planner", True, "look again")
+
+
 def test_looking_changes_nothing(visitor: Client, group: Group, agents: list[FakeAgent]) -> None:
     epochs = list(group.rebalances.values_list("target_epoch", flat=True))
     visitor.get(f"/groups/{group.name}/rebalance/")
