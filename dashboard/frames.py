@@ -2,7 +2,9 @@
 
 Pure: snapshot in, values out; knows neither sockets nor SQL. A cell is [number, index of its owner
 in `names` or -1, fence, index of its state, since_ms, lag_records]; fences stay below 2^53, so a
-JSON number carries them.
+JSON number carries them. A partition's copies are [number, index of its learner or -1, percent or
+null, eta_ms or null, 1 when it is ready, indexes of its standbys ...]; without any: no row in a
+whole, [number, -1, null, null, 0] in a change.
 """
 
 import json
@@ -20,8 +22,10 @@ RESYNC_CELLS = (
 CHECK_MODULO = 1_000_003
 STATE_INDEX = {state: i for i, state in enumerate(PARTITION_STATES)}
 LAG_SECONDS_MAX = 60
+ETA_STEP_MS = 1_000  # what is told of a time that is guessed
 
 Cell = tuple[int, str | None, int | None, int, int | None, int | None]
+CopyCell = tuple[int, str | None, int | None, int | None, int, *tuple[str, ...]]
 Json = dict[str, Any]
 
 
@@ -37,6 +41,21 @@ def cell_of(row: LivePartition) -> Cell:
     )
 
 
+def copies_of(row: LivePartition) -> CopyCell:
+    """Whole percents, rounded down: 100 is everything."""
+    standbys = (copy.member for copy in row.standbys)
+    learner = row.learner
+    if learner is None:
+        return (row.number, None, None, None, 0, *standbys)
+    percent = None if learner.percent is None else int(learner.percent)
+    eta_ms = None if learner.eta_ms is None else -(-learner.eta_ms // ETA_STEP_MS) * ETA_STEP_MS
+    return (row.number, learner.member, percent, eta_ms, int(learner.ready), *standbys)
+
+
+def has_copies(cell: CopyCell) -> bool:
+    return cell[1] is not None or len(cell) > 5
+
+
 def check_of(cells: Iterable[Cell]) -> int:
     """A sum by which a page sees that its cells are not the server's."""
     total = 0
@@ -46,7 +65,13 @@ def check_of(cells: Iterable[Cell]) -> int:
 
 
 def member_of(row: LiveMember) -> Json:
-    return {"id": row.id, "state": row.state, "why": row.why, "owned": row.owned}
+    return {
+        "id": row.id,
+        "state": row.state,
+        "why": row.why,
+        "owned": row.owned,
+        "leaving": row.leaving,
+    }
 
 
 def numbers_of(snapshot: LiveSnapshot) -> Json:
@@ -63,7 +88,7 @@ def state_of(snapshot: LiveSnapshot) -> str:
         ("unowned", numbers.unowned > 0),
         ("stalled", any(m.state == "stalled" for m in snapshot.members)),
         ("rebalancing", any(p.owner != p.target for p in snapshot.partitions)),
-        ("unbalanced", (numbers.max_minus_min or 0) > 1),
+        ("unbalanced", not numbers.learning and (numbers.max_minus_min or 0) > 1),
         ("lagging", _is_lagging(numbers.lag_records, numbers.events_per_second)),
     )
     return next((word for word, fits in words if fits), "steady")
@@ -97,6 +122,7 @@ STRIP_LABELS = {
 def strip_of(snapshot: LiveSnapshot) -> dict[str, Json]:
     n = snapshot.numbers
     idle = f"{n.idle} idle" if n.idle else "all able"
+    idle = f"{n.leaving} leaving" if n.leaving else idle
     not_able = n.members - n.able
     return {
         "members": number(
@@ -104,6 +130,7 @@ def strip_of(snapshot: LiveSnapshot) -> dict[str, Json]:
             f"{not_able} not able" if not_able else idle if n.members else "",
             "warn" if not_able else "",
             f"{n.members} members, {n.able} able to own"
+            + (f", {n.leaving} told to leave" if n.leaving else "")
             + (f"; idle: {n.partitions} partitions, {n.able} members" if n.idle else ""),
         ),
         "owned": number(
@@ -137,11 +164,17 @@ def _balance(snapshot: LiveSnapshot) -> Json:
     n = snapshot.numbers
     if n.balance_degree is None:
         return unknown("no able member, so nothing to balance")
+    title = f"standard deviation of partitions per able member; max − min = {n.max_minus_min}"
+    if n.leaving:
+        title += "; of those who stay"
+    if n.learning:
+        title += f"; {n.learning} partitions change hands when their learners are ready"
+        return number(texts.grouped(n.balance_degree, 2), f"{n.learning} learning", "", title)
     return number(
         texts.grouped(n.balance_degree, 2),
         f"score {n.score or 0:.0f}",
         "warn" if (n.max_minus_min or 0) > 1 else "",
-        f"standard deviation of partitions per able member; max − min = {n.max_minus_min}",
+        title,
     )
 
 
@@ -168,20 +201,33 @@ def whole(
         "numbers": numbers_of(snapshot),
         "strip": strip_of(snapshot),
         "members": members,
-        **packed(cell_of(p) for p in (snapshot.partitions if cells else ())),
+        **packed(
+            (cell_of(p) for p in (snapshot.partitions if cells else ())),
+            filter(has_copies, (copies_of(p) for p in (snapshot.partitions if cells else ()))),
+        ),
     }
 
 
-NOTHING: Json = {"at_ms": 0, "members": [], "names": [], "cells": [], "strip": {}, "numbers": {}}
+NOTHING: Json = {
+    "at_ms": 0,
+    "strip": {},
+    "numbers": {},
+    **dict.fromkeys(("members", "names", "cells", "copies"), ()),
+}
 
 
-def packed(cells: Iterable[Cell]) -> Json:
+def packed(cells: Iterable[Cell], copies: Iterable[CopyCell]) -> Json:
     names: dict[str, int] = {}
-    rows = []
-    for number, owner, *rest in cells:
-        index = -1 if owner is None else names.setdefault(owner, len(names))
-        rows.append([number, index, *rest])
-    return {"names": list(names), "cells": rows}
+
+    def index(name: str | None) -> int:
+        return -1 if name is None else names.setdefault(name, len(names))
+
+    rows = [[number, index(owner), *rest] for number, owner, *rest in cells]
+    copied = [
+        [number, index(learner), percent, eta_ms, ready, *map(index, standbys)]
+        for number, learner, percent, eta_ms, ready, *standbys in copies
+    ]
+    return {"names": list(names), "cells": rows, "copies": copied}
 
 
 # --- changes --------------------------------------------------------------------------------------
@@ -190,11 +236,13 @@ def packed(cells: Iterable[Cell]) -> Json:
 class Changes:
     """What was told against what is; coalesced: a cell that changed twice is told once.
 
-    Ownership goes first; lag, which changes all the time, takes what room is left in a frame.
+    Ownership goes first, then copies; lag, which changes all the time, takes what room is left in a
+    frame.
     """
 
     def __init__(self, snapshot: LiveSnapshot) -> None:
         self._told_cells: dict[int, Cell] = {p.number: cell_of(p) for p in snapshot.partitions}
+        self._told_copies = {p.number: copies_of(p) for p in snapshot.partitions}
         self._told_members: dict[str, Json] = {m.id: member_of(m) for m in snapshot.members}
         self._told_head = _head(snapshot)
         self._take(snapshot)
@@ -202,6 +250,7 @@ class Changes:
     def _take(self, snapshot: LiveSnapshot) -> None:
         self.at_ms = snapshot.at_ms
         self._cells: dict[int, Cell] = {p.number: cell_of(p) for p in snapshot.partitions}
+        self._copies: dict[int, CopyCell] = {p.number: copies_of(p) for p in snapshot.partitions}
         self._members = {m.id: member_of(m) for m in snapshot.members}
         self._head = _head(snapshot)
         self._owners: list[int] = []
@@ -212,6 +261,14 @@ class Changes:
                 self._owners.append(n)
             elif told != cell:
                 self._lags.append(n)
+        changed = [n for n, cell in self._copies.items() if self._told_copies.get(n) != cell]
+        self._placed = sum(self._has_new_roles(n) for n in changed)
+        self._copied = sorted(changed, key=self._has_new_roles, reverse=True)
+
+    def _has_new_roles(self, n: int) -> bool:
+        """Whether somebody else learns or keeps it; how far they are may change all the time."""
+        cell, told = self._copies[n], self._told_copies.get(n, (n, None))
+        return cell[1] != told[1] or cell[5:] != told[5:]
 
     def feed(self, snapshot: LiveSnapshot) -> None:
         """A snapshot older than the last one (a read that was overtaken) changes nothing."""
@@ -220,13 +277,15 @@ class Changes:
 
     @property
     def is_too_much(self) -> bool:
-        return len(self._owners) > RESYNC_CELLS or len(self._cells) < len(self._told_cells)
+        most = max(len(self._owners), self._placed)
+        return most > RESYNC_CELLS or len(self._cells) < len(self._told_cells)
 
     def forget(self) -> None:
         """Everybody fetches a snapshot: nothing is left to tell."""
         self._told_cells, self._told_members = dict(self._cells), dict(self._members)
+        self._told_copies = dict(self._copies)
         self._told_head = self._head
-        self._owners, self._lags = [], []
+        self._owners, self._lags, self._copied, self._placed = [], [], [], 0
 
     @property
     def check(self) -> int | None:
@@ -247,17 +306,21 @@ class Changes:
             lambda m: len(json.dumps(m)) + 2,
         )
         owners, room = _within(self._owners, room, self._cell_bytes)
+        copied, room = _within(self._copied, room, self._copies_bytes)
         lags, room = _within(self._lags, room, self._cell_bytes)
-        if not (head or members or gone or owners or lags):
+        if not (head or members or gone or owners or copied or lags):
             return None
-        self._told(members, gone, owners + lags)
+        self._told(members, gone, owners + lags, copied)
         frame: Json = {"type": "delta", "at_ms": self.at_ms, **head}
         if members:
             frame["members"] = members
         if gone:
             frame["gone"] = gone
-        if owners or lags:
-            frame |= packed(self._cells[n] for n in owners + lags)
+        if owners or copied or lags:
+            parts = packed(
+                (self._cells[n] for n in owners + lags), (self._copies[n] for n in copied)
+            )
+            frame |= {name: values for name, values in parts.items() if values or name == "names"}
         return frame
 
     def _changed_members(self) -> list[Json]:
@@ -267,15 +330,23 @@ class Changes:
         """At most: its owner's name is told once per frame, counted with every cell."""
         return len(json.dumps(self._cells[n])) + 8
 
-    def _told(self, members: list[Json], gone: list[str], cells: list[int]) -> None:
+    def _copies_bytes(self, n: int) -> int:
+        """As above."""
+        return len(json.dumps(self._copies[n])) + 8 * len(self._copies[n])
+
+    def _told(
+        self, members: list[Json], gone: list[str], cells: list[int], copied: list[int]
+    ) -> None:
         self._told_head = self._head
         self._told_members |= {m["id"]: m for m in members}
         for member_id in gone:
             del self._told_members[member_id]
         self._told_cells |= {n: self._cells[n] for n in cells}
+        self._told_copies |= {n: self._copies[n] for n in copied}
         done = set(cells)
         self._owners = [n for n in self._owners if n not in done]
         self._lags = [n for n in self._lags if n not in done]
+        self._copied = self._copied[len(copied) :]
 
 
 def _head(snapshot: LiveSnapshot) -> Json:

@@ -12,9 +12,18 @@ from typing import Any
 from assignment import metrics
 from assignment.group import settings_of
 from assignment.scripts import GroupRead, Lock, Report
-from assignment.types import GroupSettings, Held, HeldState, Partition
+from assignment.types import Drain, GroupSettings, Held, HeldState, Partition
+from dashboard.live.copied import NO_COPIES, LiveCopies, LiveCopy, copies_of
 
-PARTITION_STATES = ("owned", "acquiring", "releasing", "unowned", "conflict", "unknown")
+PARTITION_STATES = (
+    "owned",
+    "acquiring",
+    "releasing",
+    "unowned",
+    "conflict",
+    "unknown",
+    "restoring",
+)
 MEMBER_STATES = (
     "joining",
     "alive",
@@ -24,9 +33,10 @@ MEMBER_STATES = (
     "not able",
     "draining",
     "lost",
+    "leaving",
 )
 _STATE_OF_HELD = {
-    HeldState.RESTORING: "acquiring",
+    HeldState.RESTORING: "restoring",
     HeldState.RUNNING: "owned",
     HeldState.DRAINING: "releasing",
     HeldState.DRAINED: "releasing",
@@ -46,6 +56,8 @@ class LivePartition:
     offset: str | None  # committed
     committed_at_ms: int | None  # its last commit
     lag_records: int | None
+    standbys: tuple[LiveCopy, ...] = ()
+    learner: LiveCopy | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +77,11 @@ class LiveMember:
     batch_ms: int | None
     refused_commits: int | None
     dead_letters: int | None
+    leaving: str = ""  # leaving: when others have learned what it owns; forced: at once
+    standbys: int = 0
+    learning: int = 0
+    learners_ready: int = 0
+    learned_percent: float | None = None  # mean of its learners; None: none has reported yet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +101,8 @@ class LiveNumbers:
     max_minus_min: int | None
     score: float | None
     refused_commits: int
+    leaving: int = 0  # members; balance is that of those who stay
+    learning: int = 0  # partitions that change hands when their learners are ready
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +131,7 @@ class Seen:
     appended: Sequence[int | None]  # events that each partition's stream ever got
     targets: Mapping[Partition, str]
     claims: Mapping[Partition, Mapping[str, Held]]  # who says to hold what, by reports
+    copies: Mapping[Partition, LiveCopies]
 
     def silent_ms(self, member: str) -> int:
         return self.read.now_ms - self.read.beats.get(member, 0)
@@ -129,10 +149,14 @@ def build(
         appended=appended,
         targets={p: member for member, row in read.target.items() for p in row.active},
         claims=_claims(read),
+        copies=copies_of(read),
     )
     partitions = tuple(_partition(seen, p) for p in settings.all_partitions())
     loads = Counter(row.owner for row in partitions)
-    members = tuple(_member(seen, m, loads[m]) for m in sorted(read.members))
+    kept, learned = _copies_by_member(seen.copies)
+    members = tuple(
+        _member(seen, m, loads[m], kept[m], learned.get(m, [])) for m in sorted(read.members)
+    )
     return LiveSnapshot(
         group=group,
         at_ms=read.now_ms,
@@ -154,13 +178,25 @@ def _claims(read: GroupRead) -> dict[Partition, dict[str, Held]]:
     return claims
 
 
+def _copies_by_member(
+    copies: Mapping[Partition, LiveCopies],
+) -> tuple[Counter[str], dict[str, list[LiveCopy]]]:
+    """(standbys, learners) of each member."""
+    kept = Counter(copy.member for of_it in copies.values() for copy in of_it.standbys)
+    learned: dict[str, list[LiveCopy]] = {}
+    for of_it in copies.values():
+        if of_it.learner is not None:
+            learned.setdefault(of_it.learner.member, []).append(of_it.learner)
+    return kept, learned
+
+
 def _partition(seen: Seen, partition: Partition) -> LivePartition:
     read, appended = seen.read, seen.appended[partition.number]
     lock = read.locks.get(partition)
     fence, _, at_ms = seen.since.get(str(partition).encode(), b"").partition(b" ")
     since_ms = int(at_ms) if lock and fence and int(fence) == lock.fence else None
     applied, offset = read.applied.get(partition), read.offsets.get(partition)
-    done = applied.total if applied else 0
+    done, copies = applied.total if applied else 0, seen.copies.get(partition, NO_COPIES)
     return LivePartition(
         partition=str(partition),
         number=partition.number,
@@ -172,6 +208,8 @@ def _partition(seen: Seen, partition: Partition) -> LivePartition:
         offset=str(offset) if offset else None,
         committed_at_ms=applied.at_ms if applied else None,
         lag_records=None if appended is None else max(0, appended - done),
+        standbys=copies.standbys,
+        learner=copies.learner,
     )
 
 
@@ -195,10 +233,13 @@ def _still_claims(seen: Seen, member: str, held: Held, since_ms: int | None) -> 
     return works and since_ms is not None and seen.read.reports[member].at_ms > since_ms
 
 
-def _member(seen: Seen, member: str, owned: int) -> LiveMember:
+def _member(
+    seen: Seen, member: str, owned: int, kept: int, learned: Sequence[LiveCopy]
+) -> LiveMember:
     row, report = seen.read.members[member], seen.read.reports.get(member)
     consumer = report.consumer if report else {}
     target = seen.read.target.get(member)
+    percents = [copy.percent for copy in learned if copy.percent is not None]
     state, why = _silence(seen, member, report) or _ability(seen, member, consumer)
     return LiveMember(
         id=member,
@@ -216,6 +257,11 @@ def _member(seen: Seen, member: str, owned: int) -> LiveMember:
         batch_ms=_whole(consumer, "batch_ms"),
         refused_commits=_whole(consumer, "refused_commits"),
         dead_letters=_whole(consumer, "dead_letters"),
+        leaving=str(Drain.FORCED if row.leaving else row.drain),
+        standbys=kept,
+        learning=len(learned),
+        learners_ready=sum(copy.ready for copy in learned),
+        learned_percent=sum(percents) / len(learned) if percents else None,
     )
 
 
@@ -233,10 +279,12 @@ def _silence(seen: Seen, member: str, report: Report | None) -> tuple[str, str] 
 
 def _ability(seen: Seen, member: str, consumer: Mapping[str, Any]) -> tuple[str, str]:
     row, why = seen.read.members[member], str(consumer.get("why", ""))
-    if row.leaving:
-        return "draining", why
+    if row.leaving or row.drain is Drain.FORCED:
+        return "draining", why or ("" if row.leaving else "told to go at once")
     if consumer.get("state") == "stalled":
         return "stalled", why or "no batch finished although there is lag"
+    if row.able and row.drain is Drain.LEAVING:
+        return "leaving", "told to leave: it stays until others have learned what it owns"
     if row.able:
         return "alive", _idle(seen, member)
     if not row.able_at_ms:
@@ -258,7 +306,7 @@ def _numbers(
     states = [row.state for row in partitions]
     lags = [row.lag_records for row in partitions]
     able = [m for m in members if read.members[m.id].able and m.state != "lost"]
-    loads = [m.owned for m in able]
+    loads = [m.owned for m in able if not m.leaving]
     rates = [m.rows_per_second for m in able if m.rows_per_second is not None]
     return LiveNumbers(
         partitions=len(partitions),
@@ -276,6 +324,8 @@ def _numbers(
         max_minus_min=metrics.max_minus_min(loads),
         score=metrics.score(loads),
         refused_commits=read.meta.refused_commits,
+        leaving=sum(bool(m.leaving) for m in members),
+        learning=sum(row.learner is not None for row in partitions),
     )
 
 

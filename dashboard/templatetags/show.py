@@ -1,6 +1,7 @@
 """How values look on a page: state as icon and word, unknown as a dash with a reason."""
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -29,15 +30,21 @@ STATES = {
     "rebalancing": ("in", "busy"),
     "pending": ("in", "busy"),
     "restoring": ("in", "busy"),
+    "learning": ("in", "busy"),
+    "moving": ("in", "busy"),
+    "ready": ("full", "ok"),
+    "clean": ("full", "ok"),
     "releasing": ("out", "busy"),
-    "draining": ("out", "busy"),
-    "leaving": ("out", "busy"),
+    "draining": ("out", "warn"),
+    "leaving": ("out", "warn"),
+    "waiting": ("clock", ""),
     "unowned": ("hollow", "warn"),
     "empty": ("hollow", ""),
     "idle": ("hollow", ""),
     "left": ("hollow", ""),
     "superseded": ("hollow", ""),
     "revoked": ("hollow", ""),
+    "cancelled": ("hollow", ""),
     "expired": ("clock", "warn"),
     "suspect": ("clock", "warn"),
     "not able": ("clock", "warn"),
@@ -48,6 +55,7 @@ STATES = {
     "lagging": ("clock", "warn"),
     "conflict": ("alert", "bad"),
     "lost": ("alert", "bad"),
+    "died": ("alert", "bad"),
     "forced": ("alert", "bad"),
     "dead": ("alert", "bad"),
     "unknown": ("question", ""),
@@ -67,6 +75,71 @@ def unknown(why: str) -> SafeString:
 def is_missing(value: object) -> bool:
     """Templates make "" of what is not there."""
     return value is None or value == ""
+
+
+# Causes of a rebalance whose own word says too little, and what each of them means.
+CAUSES = {
+    "manual": ("manual", "a person asked for it"),
+    "scale-down": ("scale-down", "members were told to leave"),
+    "forced": ("scale-down, forced", "members that were told to leave go at once"),
+    "cancelled": ("scale-down, cancelled", "members that were told to leave stay"),
+    "ready": ("learner ready", "a learner has restored its state and takes over"),
+    "stateful": ("stateful changed", "the group's setting `stateful` was changed"),
+    "strategy": ("strategy changed", "the group's strategy or its parameters were changed"),
+    "standbys": ("standbys changed", "the group's setting `standby_replicas` was changed"),
+    "learners": ("learners changed", "the group's setting `learners_max` was changed"),
+    "partitions": ("partitions changed", "the stream's partitions were changed"),
+    "member lost": ("member lost", "a member gave no sign of life for its session"),
+    "leave": ("leave", "a member left"),
+    "leaving": ("leaving", "a member is ending"),
+    "join": ("join", "a member joined"),
+    "able": ("able", "a member's consumer is ready to process"),
+    "not able": ("not able", "a member's consumer cannot process"),
+}
+
+
+@register.simple_tag
+def cause(word: str) -> SafeString:
+    label, meaning = CAUSES.get(word, (word, ""))
+    return format_html('<span title="{}">{}</span>', meaning, label)
+
+
+@register.filter
+def cause_label(word: str) -> str:
+    return CAUSES.get(word, (word, ""))[0]
+
+
+@register.filter
+def outcomes(row: Any) -> list[tuple[str, int]]:
+    """Of a scale-down: how many members did what; "leaving" for those still here."""
+    counts = Counter(entry["outcome"] or "leaving" for entry in row.members.values())
+    return sorted(counts.items())
+
+
+NUMBERS_SHOWN = 200  # of one cell
+
+
+@register.filter
+def numbers(found: Sequence[int]) -> str:
+    """Partition numbers; runs of three and more as first–last."""
+    said: list[list[int]] = []
+    for number in found:
+        if said and said[-1][-1] == number - 1:
+            said[-1].append(number)
+        else:
+            said.append([number])
+    texts_ = [
+        part
+        for run in said
+        for part in ([f"{run[0]}–{run[-1]}"] if len(run) > 2 else [str(n) for n in run])
+    ]
+    more = f", and {len(texts_) - NUMBERS_SHOWN} more" if len(texts_) > NUMBERS_SHOWN else ""
+    return ", ".join(texts_[:NUMBERS_SHOWN]) + more
+
+
+@register.filter
+def stay(row: Any) -> int:
+    return int(row.live) - len(row.members)
 
 
 @register.filter
@@ -100,6 +173,26 @@ def signed(value: int | None) -> str:
 @register.filter
 def duration(value_ms: float | None, why: str = "") -> SafeString | str:
     return unknown(why) if value_ms is None else texts.span(value_ms)
+
+
+@register.filter
+def eta(value_ms: float) -> str:
+    """A guess of how long it takes yet: in whole seconds, at least one."""
+    seconds = max(1, -(-int(value_ms) // 1000))
+    return f"{seconds} s" if seconds < 60 else texts.span(seconds * 1000)
+
+
+@register.filter
+def left(until_ms: int, now_ms: int) -> str:
+    """Of a countdown, in whole seconds."""
+    seconds = max(0, until_ms - now_ms) // 1000
+    return f"{seconds} s" if seconds < 60 else texts.span(seconds * 1000)
+
+
+@register.filter
+def whole(percent: float | None) -> str:
+    """Percents rounded down, so that 100 is everything; "" where none is known."""
+    return "" if is_missing(percent) else str(int(percent or 0))
 
 
 @register.filter
@@ -157,6 +250,12 @@ def member(value: str | None, why: str = "nobody") -> SafeString | str:
 def hundred(share: float | None) -> str:
     """A share of 1 as SVG takes it, of 100."""
     return f"{(share or 0) * 100:.3f}"
+
+
+@register.filter
+def share(percent: float) -> str:
+    """Of 100, with a decimal where there is one."""
+    return f"{percent:.1f}".removesuffix(".0")
 
 
 @register.filter

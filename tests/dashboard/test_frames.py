@@ -9,9 +9,16 @@ from hypothesis import strategies as st
 
 from dashboard import frames
 from dashboard.frames import FRAME_BYTES_MAX, RESYNC_CELLS, Changes, whole
-from dashboard.live import LiveMember, LiveNumbers, LivePartition, LiveSnapshot
+from dashboard.live import (
+    PARTITION_STATES,
+    LiveMember,
+    LiveNumbers,
+    LivePartition,
+    LiveSnapshot,
+)
+from dashboard.live.copied import LiveCopy
 
-STATES = st.sampled_from(("owned", "acquiring", "releasing", "unowned", "conflict", "unknown"))
+STATES = st.sampled_from(PARTITION_STATES)
 
 
 def partition(number: int, owner: str | None = "a", fence: int = 1, **more: Any) -> LivePartition:
@@ -89,6 +96,7 @@ class Page:
 
     def __init__(self, first: Any) -> None:
         self.cells: dict[int, Any] = {}
+        self.copies: dict[int, Any] = {}
         self.members: dict[str, Any] = {}
         self.head: dict[str, Any] = {"strip": {}}
         self.take(first)
@@ -97,6 +105,11 @@ class Page:
         names = part.get("names", [])
         for number, owner, *rest in part.get("cells", []):
             self.cells[number] = (names[owner] if owner >= 0 else None, *rest)
+        for number, learner, percent, eta_ms, ready, *standbys in part.get("copies", []):
+            found = names[learner] if learner >= 0 else None, percent, eta_ms, ready
+            self.copies[number] = (*found, *(names[i] for i in standbys))
+            if self.copies[number] == (None, None, None, 0):
+                del self.copies[number]
         for row in part.get("members", []):
             self.members[row["id"]] = {k: v for k, v in row.items() if k != "colour"}
         for gone in part.get("gone", []):
@@ -178,6 +191,54 @@ def test_too_much_is_left_to_a_snapshot() -> None:
     assert told(changes) == []
 
 
+def learned(number: int, percent: float | None, **more: Any) -> LivePartition:
+    copy = LiveCopy(member="b", percent=percent, eta_ms=more.pop("eta_ms", None))
+    return partition(number, learner=copy, **more)
+
+
+def test_copies_are_told_when_they_change() -> None:
+    changes = Changes(snapshot(partition(0), partition(1)))
+    changes.forget()
+    keeps = (LiveCopy(member="c"), LiveCopy(member="d"))
+    changes.feed(snapshot(learned(0, 41.9, eta_ms=1_001, standbys=keeps), partition(1), at_ms=2))
+    (frame,) = told(changes)
+    assert (frame["names"], frame["copies"]) == (["b", "c", "d"], [[0, 0, 41, 2_000, 0, 1, 2]])
+    assert "cells" not in frame
+    changes.feed(snapshot(learned(0, 41.95, eta_ms=1_900, standbys=keeps), partition(1), at_ms=3))
+    assert changes.frame() is None, "less than what is shown"
+    changes.feed(snapshot(partition(0), partition(1), at_ms=4))
+    (frame,) = told(changes)
+    assert frame["copies"] == [[0, -1, None, None, 0]]
+
+
+def test_a_whole_has_only_partitions_with_copies() -> None:
+    first = whole(snapshot(partition(0), learned(1, None)))
+    assert first["copies"] == [[1, 1, None, None, 0]]
+    assert first["names"] == ["a", "b"]
+
+
+def test_progress_of_many_learners_is_no_reason_for_a_snapshot_but_new_ones_are() -> None:
+    numbers = range(RESYNC_CELLS + 1)
+    changes = Changes(snapshot(*map(partition, numbers)))
+    changes.forget()
+    changes.feed(snapshot(*(learned(n, 1.0) for n in numbers), at_ms=2))
+    assert changes.is_too_much
+    changes.forget()
+    changes.feed(snapshot(*(learned(n, 2.0) for n in numbers), at_ms=3))
+    assert not changes.is_too_much
+    assert sum(len(frame["copies"]) for frame in told(changes)) == len(numbers)
+
+
+def test_learners_at_work_are_not_called_unbalanced() -> None:
+    rows = snapshot(learned(0, 5.0), partition(1), members=(member("a", 2), member("b", 0)))
+    uneven = replace(rows, numbers=replace(rows.numbers, max_minus_min=2, learning=1))
+    assert frames.state_of(uneven) == "steady"
+    assert frames.strip_of(uneven)["balance"]["small"] == "1 learning"
+    done = replace(uneven, numbers=replace(uneven.numbers, learning=0, leaving=1))
+    assert frames.state_of(done) == "unbalanced"
+    assert frames.strip_of(done)["members"]["small"] == "1 leaving"
+
+
 def test_members_that_go_are_told() -> None:
     changes = Changes(snapshot(partition(0), members=(member("a"), member("b"))))
     changes.forget()
@@ -200,7 +261,13 @@ def test_the_check_waits_until_ownership_is_told() -> None:
 snapshots = st.lists(
     st.tuples(
         st.lists(
-            st.tuples(st.sampled_from((None, "a", "b", "c")), STATES, st.integers(0, 3)),
+            st.tuples(
+                st.sampled_from((None, "a", "b", "c")),
+                STATES,
+                st.integers(0, 3),
+                st.sampled_from((None, "b", "c")),
+                st.sets(st.sampled_from("abc")),
+            ),
             min_size=5,
             max_size=5,
         ),
@@ -216,8 +283,16 @@ def test_frames_make_of_the_first_snapshot_the_last(script: list[Any]) -> None:
     shots = [
         snapshot(
             *(
-                partition(n, owner, fence=fence, state=state, lag_records=fence)
-                for n, (owner, state, fence) in enumerate(cells)
+                partition(
+                    n,
+                    owner,
+                    fence=fence,
+                    state=state,
+                    lag_records=fence,
+                    learner=learner and LiveCopy(member=learner, percent=fence, ready=fence > 2),
+                    standbys=tuple(LiveCopy(member=name) for name in sorted(standbys)),
+                )
+                for n, (owner, state, fence, learner, standbys) in enumerate(cells)
             ),
             members=tuple(member(m) for m in sorted(present)),
             at_ms=at_ms,
@@ -236,4 +311,5 @@ def test_frames_make_of_the_first_snapshot_the_last(script: list[Any]) -> None:
         page.take(frame)
     last = Page(whole(shots[-1]))
     assert (page.cells, page.members, page.head) == (last.cells, last.members, last.head)
+    assert page.copies == last.copies
     assert changes.check == frames.check_of(frames.cell_of(p) for p in shots[-1].partitions)

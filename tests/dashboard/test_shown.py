@@ -6,7 +6,19 @@ from typing import Any
 import pytest
 
 from assignment.scripts import Applied, GroupRead, Lock, MemberRow, Meta, Report
-from assignment.types import Grant, GroupSettings, Held, HeldState, Offset, Partition, TargetRow
+from assignment.types import (
+    CopyReport,
+    Drain,
+    Grant,
+    GroupSettings,
+    Held,
+    HeldState,
+    Offset,
+    Partition,
+    Role,
+    TargetRow,
+)
+from dashboard.live.copied import LiveCopy
 from dashboard.live.shown import LiveMember, LivePartition, build
 
 NOW = 1_000_000
@@ -63,7 +75,7 @@ def test_a_partition_that_runs() -> None:
 @pytest.mark.parametrize(
     ("state", "word"),
     [
-        (HeldState.RESTORING, "acquiring"),
+        (HeldState.RESTORING, "restoring"),
         (HeldState.RUNNING, "owned"),
         (HeldState.DRAINING, "releasing"),
         (HeldState.DRAINED, "releasing"),
@@ -117,6 +129,12 @@ MEMBERS = [
     ({"beats": {"a": NOW - 7000}}, "suspect", "no sign of life for 7000 ms"),
     ({"beats": {"a": NOW - 11_000}}, "lost", "no sign of life for 11000 ms"),
     ({"members": row_of(leaving=True)}, "draining", ""),
+    ({"members": row_of(drain=Drain.FORCED)}, "draining", "told to go at once"),
+    (
+        {"members": row_of(drain=Drain.LEAVING)},
+        "leaving",
+        "told to leave: it stays until others have learned what it owns",
+    ),
     ({"members": row_of(able=False, able_at_ms=0)}, "joining", "its consumer is starting"),
     (
         {"members": row_of(able=False), "reports": consumer(state="dead", why="exit code 3")},
@@ -163,3 +181,81 @@ def test_the_numbers() -> None:
     numbers = shown(reading(reports=consumer(rows_per_second=12.5))).numbers
     assert (numbers.partitions, numbers.owned, numbers.unowned) == (2, 1, 1)
     assert (numbers.lag_records, numbers.events_per_second, numbers.applied_total) == (10, 12.5, 30)
+
+
+# --- copies ---------------------------------------------------------------------------------------
+
+
+def with_copies(
+    *, given: dict[str, TargetRow], said: dict[Partition, CopyReport], **row: Any
+) -> GroupRead:
+    """`b` beside the owner `a`, with this target and these copies."""
+    joined = MemberRow(member_id="b", joined_at_ms=2, able=True, able_at_ms=3)
+    report = Report(number=1, sequence=1, at_ms=NOW, copies=said)
+    return reading(
+        members={**reading().members, "b": replace(joined, **row)},
+        beats={"a": NOW, "b": NOW},
+        reports={**reading().reports, "b": report},
+        target=given,
+    )
+
+
+OWNS = TargetRow(target_epoch=1, active=frozenset({P0, P1}))
+LEARNS = {"a": OWNS, "b": TargetRow(target_epoch=1, learning=frozenset({P0}))}
+HALF = CopyReport(role=Role.LEARNER, lag=50, percent=50.5, rate=10.0, eta_ms=5_000)
+
+
+def test_a_learner_says_how_far_it_is() -> None:
+    row = partition(with_copies(given=LEARNS, said={P0: HALF}))
+    assert row.learner == LiveCopy(
+        member="b", percent=50.5, lag_records=50, rate=10.0, eta_ms=5_000
+    )
+    assert (row.owner, row.state, row.standbys) == ("a", "owned", ())
+
+
+def test_a_learner_that_said_nothing_yet_is_not_at_zero() -> None:
+    row = partition(with_copies(given=LEARNS, said={}))
+    assert row.learner == LiveCopy(member="b")
+    assert row.learner.percent is None
+
+
+def test_a_learner_is_ready_when_its_member_calls_for_a_rebalance() -> None:
+    read = with_copies(given=LEARNS, said={P0: HALF}, ready=frozenset({P0}))
+    learner = partition(read).learner
+    assert learner is not None
+    assert learner.ready
+    assert (member(read, "b").learning, member(read, "b").learners_ready) == (1, 1)
+
+
+def test_standbys_are_those_of_the_target_not_what_is_left_over() -> None:
+    given = {"a": OWNS, "b": TargetRow(target_epoch=1, standby=frozenset({P0}))}
+    kept = replace(HALF, role=Role.STANDBY, lag=-1, ready=True)
+    read = with_copies(given=given, said={P0: kept, P1: kept})
+    rows = shown(read).partitions
+    (standby,) = rows[0].standbys
+    assert (standby.member, standby.lag_records, standby.ready) == ("b", None, True)
+    assert (rows[0].learner, rows[1].standbys) == (None, ())
+    assert (member(read, "b").standbys, member(read, "b").learning) == (1, 0)
+
+
+def test_who_was_made_owner_is_the_learner_until_it_has_the_lock() -> None:
+    given = {
+        "a": TargetRow(target_epoch=2, active=frozenset({P1})),
+        "b": TargetRow(target_epoch=2, active=frozenset({P0})),
+    }
+    learner = partition(with_copies(given=given, said={P0: HALF})).learner
+    assert learner is not None
+    assert learner.member == "b"
+    read = with_copies(given=given, said={P0: HALF})
+    assert partition(replace(read, locks={P0: Lock("b", 7, 1)})).learner is None
+    assert partition(with_copies(given=given, said={})).learner is None
+
+
+def test_balance_is_that_of_the_members_that_stay() -> None:
+    read = with_copies(given=LEARNS, said={P0: HALF}, drain=Drain.LEAVING)
+    numbers = shown(read).numbers
+    assert (numbers.members, numbers.leaving, numbers.learning) == (2, 1, 1)
+    assert (numbers.max_minus_min, numbers.balance_degree) == (0, 0.0)
+    assert member(read, "b").leaving == "leaving"
+    assert member(reading(members=row_of(leaving=True))).leaving == "forced"
+    assert member(read, "b").learned_percent == 50.5

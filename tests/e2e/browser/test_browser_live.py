@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Page, WebSocketRoute
 
+from dashboard.live import PARTITION_STATES as STATES
 from tests.e2e.browser.conftest import NewContext
 from tests.e2e.browser.stage import Stage, until
 
@@ -17,7 +18,6 @@ POINTS = """() => document.getElementById('chart-rebalances').data
   .filter((trace) => ['balance degree', 'stickiness'].includes(trace.name))
   .map((trace) => trace.y.filter((value) => value !== null).length)"""
 NOT_RELOADED = "window.openedOnce = true"
-STATES = ("owned", "acquiring", "releasing", "unowned", "conflict", "unknown")
 
 
 async def opened(new: NewContext, path: str, **options: Any) -> Page:

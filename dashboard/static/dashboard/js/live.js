@@ -1,13 +1,13 @@
 // A group as this page knows it: typed arrays, kept current by numbered frames. A lost frame costs nothing:
 // a gap, a reconnect or a wrong check fetches a fresh snapshot.
-export const STATES = ["owned", "acquiring", "releasing", "unowned", "conflict", "unknown"];
+export const STATES = ["owned", "acquiring", "releasing", "unowned", "conflict", "unknown", "restoring"];
 const STALE_MS = 5000; // the hub says something every 2 s
 const OFFLINE_MS = 60000;
 const RETRY_MS = [250, 500, 1000, 2000, 3000];
 const CHECK_MODULO = 1000003;
 
 export class Cells {
-  constructor() { this.size = 0; this.names = []; this.index = new Map(); this.grow(16); }
+  constructor() { this.size = 0; this.names = []; this.index = new Map(); this.standbys = new Map(); this.grow(16); }
 
   grow(capacity) {
     const wider = (kind, old, fill) => { const to = new kind(capacity).fill(fill); if (old) to.set(old); return to; };
@@ -18,6 +18,16 @@ export class Cells {
     this.lag = wider(Float64Array, this.lag, NaN);
     this.before = wider(Int32Array, this.before, -1);
     this.movedAt = wider(Float64Array, this.movedAt, -1e9);
+    this.learner = wider(Int32Array, this.learner, -1);
+    this.percent = wider(Float32Array, this.percent, NaN);
+    this.eta = wider(Float64Array, this.eta, NaN);
+    this.ready = wider(Uint8Array, this.ready, 0);
+  }
+
+  room(n) {
+    if (n < this.size) return;
+    this.size = n + 1;
+    if (this.size > this.owner.length) this.grow(Math.max(this.size, 2 * this.owner.length));
   }
 
   nameIndex(name) {
@@ -27,7 +37,7 @@ export class Cells {
 
   // row: [number, index in names or -1, fence, state index, since_ms, lag]; true when it changed hands
   put([n, at, fence, state, since, lag], names, now) {
-    if (n >= this.size) { this.size = n + 1; if (this.size > this.owner.length) this.grow(Math.max(this.size, 2 * this.owner.length)); }
+    this.room(n);
     const next = at < 0 ? -1 : this.nameIndex(names[at]);
     const moved = next !== this.owner[n];
     if (moved && now) { this.before[n] = this.owner[n]; this.movedAt[n] = now; }
@@ -36,7 +46,25 @@ export class Cells {
     return moved;
   }
 
+  // row: [number, index of the learner in names or -1, percent, eta_ms, ready, indexes of standbys ...]
+  copy([n, at, percent, eta, ready, ...standbys], names) {
+    this.room(n);
+    this.learner[n] = at < 0 ? -1 : this.nameIndex(names[at]);
+    this.percent[n] = percent ?? NaN; this.eta[n] = eta ?? NaN; this.ready[n] = ready;
+    if (standbys.length) this.standbys.set(n, standbys.map((i) => this.nameIndex(names[i]))); else this.standbys.delete(n);
+  }
+
+  // A whole has no row for a partition without copies: all are forgotten before it is taken.
+  forgetCopies() {
+    const had = [...this.standbys.keys()];
+    for (let n = 0; n < this.size; n++) if (this.learner[n] >= 0) { had.push(n); this.learner[n] = -1; }
+    this.standbys.clear();
+    return had;
+  }
+
   ownerOf(n) { return this.owner[n] < 0 ? null : this.names[this.owner[n]]; }
+  learnerOf(n) { return this.learner[n] < 0 ? null : this.names[this.learner[n]]; }
+  standbysOf(n) { return (this.standbys.get(n) ?? []).map((i) => this.names[i]); }
 
   check() {
     let sum = 0;
@@ -110,19 +138,24 @@ export class Live extends EventTarget {
   replace(snapshot) {
     for (const id of [...this.members.keys()]) if (!snapshot.members.some((m) => m.id === id)) this.members.delete(id);
     this.cells.size = Math.min(this.cells.size, this.whole ? snapshot.cells.length : 0);
-    this.take(snapshot, true);
+    this.take(snapshot, true, this.cells.forgetCopies());
   }
 
-  take(part, animate) {
-    const moved = [], changed = [];
+  // Who leaves, and whether anybody could.
+  leavers() { return [this.members.size < 2, ...[...this.members.values()].filter((m) => m.leaving).map((m) => m.id)].join(" "); }
+
+  take(part, animate, forgotten = []) {
+    const leavers = this.leavers();
+    const moved = [], changed = [], copied = new Set(forgotten);
     for (const row of part.cells ?? []) { changed.push(row[0]); if (this.cells.put(row, part.names, animate ? performance.now() : 0)) moved.push(row[0]); }
+    for (const row of part.copies ?? []) { copied.add(row[0]); this.cells.copy(row, part.names); }
     for (const member of part.members ?? []) this.members.set(member.id, {colour: null, ...this.members.get(member.id), ...member});
     for (const id of part.gone ?? []) this.members.delete(id);
     Object.assign(this.strip, part.strip); Object.assign(this.numbers, part.numbers);
     const epoch = part.target_epoch ?? this.epoch;
     const rebalanced = animate && epoch !== this.epoch;
     this.epoch = epoch; this.atMs = Math.max(this.atMs, part.at_ms);
-    const detail = {changed, moved, rebalanced, members: (part.members ?? []).length + (part.gone ?? []).length > 0, strip: part.strip ?? {}, state: part.state};
+    const detail = {changed, moved, copied: [...copied], leaving: leavers !== this.leavers(), rebalanced, members: (part.members ?? []).length + (part.gone ?? []).length > 0, strip: part.strip ?? {}, state: part.state};
     this.dispatchEvent(new CustomEvent("change", {detail}));
     if (animate && [...this.members.values()].some((m) => m.colour === null)) this.askColours();
   }

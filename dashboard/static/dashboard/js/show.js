@@ -15,3 +15,5 @@ export function span(ms) {
   return `${Math.floor(h / 24)} d ${Math.floor(h % 24)} h`;
 }
 export const variable = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+// A guess of how long it takes yet: in whole seconds, at least one.
+export const eta = (ms) => ms <= 59000 ? `${Math.max(1, Math.ceil(ms / 1000))} s` : span(ms);
