@@ -8,6 +8,7 @@ from django import forms
 from assignment import strategies
 from assignment.errors import InvalidInput
 from assignment.types import (
+    COPY_LIMITS,
     DEAD_LETTER_POLICIES,
     PARTITIONS_MAX,
     TIMING_MAX_MS,
@@ -17,6 +18,7 @@ from assignment.types import (
 )
 from dashboard import parameters
 
+Fields = list[forms.BoundField]
 REASON_MAX = 500
 STRATEGIES = [(name, name) for name in strategies.NAMES]
 TIMING_HELP = {
@@ -59,7 +61,69 @@ class StrategyForm(forms.Form):
         return parameters.HELP
 
 
-class NewGroupForm(StrategyForm):
+def _up_to(name: str, help_text: str, **more: Any) -> forms.IntegerField:
+    return forms.IntegerField(
+        min_value=0, max_value=COPY_LIMITS[name], required=False, help_text=help_text, **more
+    )
+
+
+def eager_or_stable(help_text: str) -> forms.TypedChoiceField:
+    return forms.TypedChoiceField(
+        choices=[("True", "eager: each as soon as it is ready"), ("False", "stable: all together")],
+        coerce=lambda text: text == "True",
+        empty_value=True,  # type: ignore[arg-type]  # of the coerced kind
+        required=False,
+        help_text=help_text,
+    )
+
+
+NUMBERS = ("standby_replicas", "learners_max", "acceptable_lag_records")
+
+
+class StateForm(forms.Form):
+    """What counts in a stateful group only (learners.md), with the defaults of the values."""
+
+    stateful = forms.BooleanField(
+        required=False,
+        help_text="Partitions keep state: who is to take one over learns it first, from copies.",
+    )
+    standby_replicas = _up_to(
+        "standby_replicas", "Copies of each partition's state, kept up to date on other members."
+    )
+    learners_max = _up_to("learners_max", "Learners at one time in the group. 0: no limit.")
+    acceptable_lag_records = _up_to(
+        "acceptable_lag_records", "A learner that is no further behind is ready. 0: fully restored."
+    )
+    learn_partial_rebalance = eager_or_stable(
+        "When learners take over: each alone, or a member's learners in one rebalance."
+    )
+    scale_down_timeout_ms = _up_to(
+        "scale_down_timeout_ms",
+        "After so long, leaving members go at once. Empty: no limit. 0: at once.",
+    )
+
+    def clean(self) -> dict[str, Any] | None:
+        """An empty number is the default, except the limit: there it means none."""
+        for name in NUMBERS:
+            if self.cleaned_data.get(name, 0) is None:
+                self.cleaned_data[name] = 0
+        return super().clean()
+
+    @property
+    def state_values(self) -> dict[str, Any]:
+        return {name: self.cleaned_data[name] for name in StateForm.base_fields}
+
+    @property
+    def state_fields(self) -> Fields:
+        return [field for field in self if field.name in StateForm.base_fields]
+
+    @property
+    def general_fields(self) -> Fields:
+        apart = {*StateForm.base_fields, "reason"}
+        return [field for field in self if field.name not in apart]
+
+
+class NewGroupForm(StateForm, StrategyForm):
     name = forms.CharField(max_length=100, help_text="Letters, digits, “_”, “.”, “-”.")
     stream = forms.CharField(
         max_length=100, help_text="The Redis stream it reads; made when it is not there yet."
@@ -91,7 +155,7 @@ def _valid(kind: str, text: str) -> str:
         raise forms.ValidationError(str(error)) from error
 
 
-class SettingsForm(StrategyForm):
+class SettingsForm(StateForm, StrategyForm):
     strategy = forms.ChoiceField(
         choices=STRATEGIES, help_text="Used by every rebalance from the next one on."
     )
@@ -118,6 +182,12 @@ class SettingsForm(StrategyForm):
         super().__init__(data, initial=initial)
         for name, text in TIMING_HELP.items():
             self.fields[name].help_text = text
+        for name in NUMBERS:
+            self.fields[name].required = True
+
+    @property
+    def last_fields(self) -> Fields:
+        return [self["reason"]]
 
     @property
     def changes(self) -> dict[str, Any]:
@@ -149,6 +219,74 @@ class RebalanceForm(StrategyForm):
             return "", None
         found = self.cleaned_data
         return found["strategy"], self.meant(found["strategy_parameters"])
+
+
+MINUTE_MS = 60_000
+DEADLINE_MIN = 10  # what the page proposes (dashboard.md 2.9)
+
+
+def _minutes(help_text: str, **more: Any) -> forms.FloatField:
+    return forms.FloatField(
+        min_value=0,
+        max_value=COPY_LIMITS["scale_down_timeout_ms"] / MINUTE_MS,
+        required=False,
+        help_text=help_text,
+        **more,
+    )
+
+
+def as_ms(typed: float | None) -> int | None:
+    return None if typed is None else round(typed * MINUTE_MS)
+
+
+class ScaleDownForm(forms.Form):
+    """Who leaves is checked by the rules themselves; `percent` stays the text that was typed.
+
+    `looking`: only what would happen is wanted, so no reason is needed.
+    """
+
+    percent = forms.CharField(required=False, max_length=20)
+    shown = forms.CharField(required=False, max_length=20)  # the percentage of the list
+    minutes = _minutes(
+        "Counted from when they are told. Empty: no limit. 0: at once.",
+        initial=DEADLINE_MIN,
+        label="Deadline, minutes",
+    )
+    at_deadline = forms.ChoiceField(
+        choices=[
+            ("force", "who is left goes at once"),
+            ("abort", "give back: who is left stays"),
+        ],
+        required=False,
+        label="At the deadline",
+        help_text="At once: a partition whose learner is not ready pauses until it is restored.",
+    )
+    eager = eager_or_stable("As the group has it; another choice changes its settings.")
+    force_all = forms.BooleanField(required=False, label="All members leave")
+    reason = forms.CharField(
+        max_length=REASON_MAX, help_text="Kept in the record, the history and the audit."
+    )
+
+    def __init__(self, data: Any, *, settings: GroupSettings, looking: bool) -> None:
+        super().__init__(data, initial={"eager": settings.learn_partial_rebalance})
+        self.fields["eager"].label = "Learners take over"
+        self.fields["reason"].required = not looking
+
+    @property
+    def settings_fields(self) -> Fields:
+        return [self[name] for name in ("minutes", "at_deadline", "eager", "reason")]
+
+
+class ExtendForm(forms.Form):
+    minutes = _minutes(
+        "Counted from when they were told, so longer than now. Empty: no limit.",
+        label="New limit, minutes",
+    )
+    reason = forms.CharField(max_length=REASON_MAX, help_text="Kept in the audit.")
+
+
+class ReasonForm(forms.Form):
+    reason = forms.CharField(max_length=REASON_MAX, help_text="Kept in the audit.")
 
 
 class NewTokenForm(forms.Form):

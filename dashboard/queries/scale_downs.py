@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from django.db.models import Q
+
 from assignment.group import claims
 from assignment.scripts import GroupRead, Purpose
 from assignment.types import Drain, Partition
@@ -77,6 +79,12 @@ def running(group: Group) -> ScaleDown | None:
 
 def find(group: Group, pk: int) -> ScaleDown | None:
     return group.scale_downs.filter(pk=pk).first()
+
+
+def at_moment(group: Group, at_ms: int) -> ScaleDown | None:
+    """The one that ran then."""
+    asked = group.scale_downs.filter(asked_at_ms__lte=at_ms)
+    return asked.filter(Q(ended_at_ms__gte=at_ms) | Q(ended_at_ms=None)).first()
 
 
 def page(group: Group, before: int | None = None, size: int = PAGE) -> Page[ScaleDown]:

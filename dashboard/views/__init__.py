@@ -12,6 +12,7 @@ from dashboard.views.history import (
 )
 from dashboard.views.lists import groups, groups_csv, new_group, overview
 from dashboard.views.partition import partition
+from dashboard.views.scale_down import new_scale_down, scale_down, scale_downs_csv
 from dashboard.views.steering import group_settings, rebalance_preview
 from dashboard.views.tokens import tokens
 
@@ -32,11 +33,14 @@ __all__ = [
     "groups",
     "groups_csv",
     "new_group",
+    "new_scale_down",
     "overview",
     "ownership_csv",
     "partition",
     "rebalance_details",
     "rebalance_preview",
     "rebalances_csv",
+    "scale_down",
+    "scale_downs_csv",
     "tokens",
 ]

@@ -13,7 +13,8 @@ from django.utils import timezone
 from assignment.errors import InvalidInput
 from dashboard import frames, live
 from dashboard.live import LiveSnapshot, StoreUnavailable
-from dashboard.queries import colours
+from dashboard.models import ScaleDown
+from dashboard.queries import colours, scale_downs
 from dashboard.queries import groups as group_queries
 from dashboard.queries.moments import parse_moment
 
@@ -65,7 +66,7 @@ def see(name: str) -> Seen:
 
 def group_context(seen: Seen, tab: str, *, cells: bool = False) -> Context:
     """For templates/dashboard/group.html, which every tab extends."""
-    snapshot = seen.snapshot
+    snapshot, running = seen.snapshot, scale_downs.running(seen.group)
     strip = frames.strip_of(snapshot) if snapshot else frames.UNKNOWN_STRIP
     return {
         "section": "groups",
@@ -79,19 +80,39 @@ def group_context(seen: Seen, tab: str, *, cells: bool = False) -> Context:
         "strip": [(key, label, strip[key]) for key, label in frames.STRIP_LABELS.items()],
         "first": frames.whole(snapshot, seen.hues, cells=cells) if snapshot else frames.NOTHING,
         "hues": seen.hues,
-        "live_states": (*live.PARTITION_STATES, *live.MEMBER_STATES, *GROUP_STATES),
+        "stateful": seen.group.values.stateful,
+        "running": running,
+        "no_scale_down": why_no_scale_down(seen, running),
+        "live_states": (*live.PARTITION_STATES, *live.MEMBER_STATES, *GROUP_STATES, READY),
     }
 
 
+def why_no_scale_down(seen: Seen, running: ScaleDown | None) -> str:
+    """One sentence for the button that is disabled; "" when members can be told to leave."""
+    if not seen.group.values.stateful:
+        return "This group is not stateful: its members can end without anything to wait for."
+    if running is not None:
+        return "A scale-down of this group runs already."
+    if seen.snapshot is None:
+        return "Who is there is not known now."
+    if sum(m.state != "lost" for m in seen.snapshot.members) < 2:
+        return "It takes two members: one that leaves and one that stays."
+    return ""
+
+
+READY = "ready"  # a learner
 GROUP_STATES = ("steady", "rebalancing", "empty", "unbalanced", "lagging")
 
 
 def show(
     request: HttpRequest, template: str, context: Context, fragments: Sequence[str] = ()
 ) -> HttpResponse:
-    """The page, or only the fragment that it asks for again: the same template for both."""
+    """The page, or only the fragment that it asks for again: the same template for both.
+
+    Every page of a group has the fragment of its buttons.
+    """
     wanted = request.GET.get("fragment", "")
-    if wanted in fragments:
+    if wanted in fragments or (wanted == "actions" and "tab" in context):
         template = f"_{wanted}"
     return render(request, f"dashboard/{template}.html", context)
 

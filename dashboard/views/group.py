@@ -23,6 +23,8 @@ def group_map(request: HttpRequest, name: str) -> HttpResponse:
     partitions = seen.snapshot.partitions if seen.snapshot else ()
     context = group_context(seen, "group", cells=True) | {
         "rows": partitions[:TABLE_MAX],
+        "partition_states": live.PARTITION_STATES,
+        "leaving": {m.id: m.leaving for m in seen.snapshot.members} if seen.snapshot else {},
         "left_out": max(0, len(partitions) - TABLE_MAX),
         "legend_max": LEGEND_MAX,
         "moves": sorted(tenures.moves(seen.group, seen.now_ms).items()),
@@ -45,6 +47,7 @@ class MemberLine:
     beat_at_ms: int | None
     share: float  # of the most loaded, for the bar
     hue: int | None
+    deadline_ms: int | None  # when it goes at once, of one that was told to leave
 
 
 @login_required
@@ -54,13 +57,17 @@ def group_members(request: HttpRequest, name: str) -> HttpResponse:
     most = max((m.owned for m in members), default=0) or 1
     able = seen.snapshot.numbers.able if seen.snapshot else 0
     owned = seen.snapshot.numbers.owned if seen.snapshot else 0
-    context = group_context(seen, "group_members") | {
+    context = group_context(seen, "group_members")
+    running = context["running"]
+    leaving = set(running.remaining()) if running else set()
+    context |= {
         "lines": [
             MemberLine(
                 member=m,
                 beat_at_ms=None if m.beat_ms_ago is None else seen.now_ms - m.beat_ms_ago,
                 share=m.owned / most,
                 hue=seen.hues.get(m.id),
+                deadline_ms=running.deadline_ms if running and m.id in leaving else None,
             )
             for m in members
         ],

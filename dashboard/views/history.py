@@ -1,15 +1,19 @@
 """History of a group: rebalances, ownership as the locks saw it, and who owned what at a moment."""
 
+from typing import Any
+
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 
 from dashboard import copies_map, texts
-from dashboard.queries import rebalances, tenures
+from dashboard.models import Group
+from dashboard.queries import rebalances, scale_downs, tenures
+from dashboard.queries.pages import Page
 from dashboard.queries.rebalances import PHASES, Filters
 from dashboard.views.common import Asked, csv_file, group_context, see, show
 from dashboard.views.partition import lookup
 
-KINDS = ("rebalances", "ownership")
+KINDS = ("rebalances", "ownership", "scale-downs")
 
 
 def filters_of(asked: Asked) -> Filters:
@@ -28,17 +32,23 @@ def filters_of(asked: Asked) -> Filters:
 def group_history(request: HttpRequest, name: str) -> HttpResponse:
     seen, asked = see(name), Asked(request.GET)
     filters, kind = filters_of(asked), asked.choice("show", KINDS, "rebalances")
-    found = tenures.page if kind == "ownership" else rebalances.page
     context = group_context(seen, "group_history") | {
         "asked": asked,
         "filters": filters,
         "show": kind,
-        "page": found(seen.group, filters),
+        "page": _page(seen.group, kind, filters),
         "causes": rebalances.causes(seen.group),
         "gaps": tenures.gaps(seen.group),
         **lookup(seen, asked, filters.partition),
     }
     return show(request, "history", context, fragments=("history",))
+
+
+def _page(group: Group, kind: str, filters: Filters) -> Page[Any]:
+    if kind == "scale-downs":
+        return scale_downs.page(group, filters.before)
+    found: Page[Any] = (tenures if kind == "ownership" else rebalances).page(group, filters)
+    return found
 
 
 @login_required
@@ -51,6 +61,7 @@ def rebalance_details(request: HttpRequest, name: str, target_epoch: int) -> Htt
     context = group_context(seen, "group_history") | {
         "details": details,
         "row": details.rebalance,
+        "scale_down": scale_downs.at_moment(seen.group, details.rebalance.at_ms),
         "longest": max(known, default=0) or 1,
     }
     return show(request, "rebalance", context, fragments=("rebalance",))

@@ -118,6 +118,7 @@ def new_group(request: HttpRequest) -> HttpResponse:
                 partitions=values["partitions"],
                 strategy=values["strategy"],
                 strategy_parameters=values["strategy_parameters"],
+                **form.state_values,
                 actor=request.user.get_username(),
                 source=AuditSource.PAGE,
             )

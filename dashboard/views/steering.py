@@ -3,7 +3,6 @@
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.shortcuts import render
 from django.urls import reverse
 
 from assignment.errors import InvalidInput
@@ -12,7 +11,7 @@ from dashboard.forms import RebalanceForm, SettingsForm
 from dashboard.live import StoreUnavailable
 from dashboard.models import AuditSource
 from dashboard.queries import previews
-from dashboard.views.common import group_context, see, sent
+from dashboard.views.common import group_context, see, sent, show
 
 
 @login_required
@@ -34,7 +33,7 @@ def group_settings(request: HttpRequest, name: str) -> HttpResponse:
             messages.success(request, f"Settings of {name} are saved.")
             return HttpResponseRedirect(reverse("group_settings", args=[name]))
     context = group_context(seen, "group_settings") | {"form": form}
-    return render(request, "dashboard/settings.html", context)
+    return show(request, "settings", context)
 
 
 @login_required
@@ -70,4 +69,4 @@ def rebalance_preview(request: HttpRequest, name: str) -> HttpResponse:
         context["found"] = previews.of_group(name, strategy, parameters)
     except (StoreUnavailable, InvalidInput) as error:
         context["problem"] = str(error)
-    return render(request, "dashboard/preview.html", context)
+    return show(request, "preview", context)

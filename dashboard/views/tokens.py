@@ -7,7 +7,6 @@ from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
-from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
 
@@ -16,7 +15,7 @@ from dashboard import groups as deeds
 from dashboard.forms import NewTokenForm
 from dashboard.models import AgentToken, AuditSource
 from dashboard.queries import tokens as token_queries
-from dashboard.views.common import Seen, group_context, see
+from dashboard.views.common import Seen, group_context, see, show
 
 
 @login_required
@@ -79,4 +78,4 @@ def _page(request: HttpRequest, seen: Seen, form: NewTokenForm, **more: Any) -> 
         "tokens": token_queries.of_group(seen.group, timezone.now()),
         **more,
     }
-    return render(request, "dashboard/tokens.html", context)
+    return show(request, "tokens", context)

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from dashboard import coordinator
-from dashboard.models import Group
+from dashboard import coordinator, scale_down
+from dashboard.models import AuditSource, Group
 from tests.dashboard.agents import FakeAgent
+from tests.dashboard.scaling import Scene
 from tests.dashboard.scenes import settle, staffed
 
 ROW = re.compile(
@@ -119,3 +120,93 @@ def test_queries_do_not_grow_with_the_members(
     coordinator.tick()
     with django_assert_max_num_queries(9):
         assert visitor.get(f"/groups/{group.name}/{tab}").status_code == 200
+
+
+# --- a stateful group -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def scene(store: object, group_name: str, db: None) -> Scene:
+    """S1 has 0 3, S2 has 1 4, S3 has 2; each with one standby; S2 was told to leave."""
+    scene = Scene(group_name, standby_replicas=1)
+    scale_down.start(
+        scene.group, members=["S2"], timeout_ms=600_000, actor="ann", source=AuditSource.PAGE
+    )
+    scene.round()
+    scene.round()
+    return scene
+
+
+def marks(page: str) -> dict[str, dict[str, str]]:
+    """Partition number -> the data attributes of its row in the map's table."""
+    rows = re.findall(r"<tr (data-partition=[^>]*)>", page)
+    found = [dict(re.findall(r'data-([a-z]+)="([^"]*)"', row)) for row in rows]
+    return {row["number"]: row for row in found}
+
+
+def test_the_table_says_who_learns_who_keeps_and_who_leaves(visitor: Client, scene: Scene) -> None:
+    page = visitor.get(f"/groups/{scene.group.name}/").content.decode()
+    assert [row[1] for row in ownership(page)] == ["0", "1", "2", "3", "4"]
+    rows = marks(page)
+    for number in ("1", "4"):
+        assert rows[number]["owner"] == "S2"
+        assert rows[number]["leaving"] == "leaving"
+        assert rows[number]["learner"] in ("S1", "S3")
+        assert (rows[number]["percent"], rows[number]["ready"]) == ("50", "")
+    for number in ("0", "2", "3"):
+        assert rows[number]["leaving"] == rows[number]["learner"] == rows[number]["percent"] == ""
+        assert rows[number]["standbys"]
+    assert "1 leaving" in page
+    assert "2 learning" in page
+
+
+def test_a_group_without_state_shows_nothing_of_copies(
+    visitor: Client, group: Group, agents: list[FakeAgent]
+) -> None:
+    page = visitor.get(f"/groups/{group.name}/").content.decode()
+    assert 'class="is-learner"' not in page
+    assert {row["standbys"] for row in marks(page).values()} == {""}
+
+
+def test_copies_are_in_first_data_and_snapshot(visitor: Client, scene: Scene) -> None:
+    found = visitor.get(f"/groups/{scene.group.name}/snapshot.json").json()
+    copies = {row[0]: row for row in found["copies"]}
+    assert sorted(copies) == [0, 1, 2, 3, 4]
+    assert [copies[1][2], copies[4][2]] == [50, 50]
+    assert copies[0][1] == -1
+    assert found["names"][copies[0][5]] in ("S2", "S3")
+    assert {m["id"]: m["leaving"] for m in found["members"]} == {
+        "S1": "", "S2": "leaving", "S3": "",
+    }  # fmt: skip
+
+
+def test_members_learn_keep_and_leave(visitor: Client, scene: Scene) -> None:
+    page = visitor.get(f"/groups/{scene.group.name}/members/").content.decode()
+    rows = {
+        row[0]: row[1] for row in re.findall(r'data-member="(\w+)">(.*?)</tr>', page, re.DOTALL)
+    }
+    assert "leaving" in rows["S2"]
+    assert re.search(r'in <span data-until="\d+" data-now="\d+">9 min 5\d s<', rows["S2"])
+    learning = rows["S1"] + rows["S3"]
+    assert "0 ready" in learning
+    assert "50 %" in learning
+    for agent in scene.here:
+        agent.catch_up()
+    page = visitor.get(f"/groups/{scene.group.name}/members/?fragment=members").content.decode()
+    assert "0 ready" not in page
+
+
+@pytest.mark.parametrize("tab", ["", "members/", "partitions/", "partitions/1/"])
+def test_every_tab_names_the_learner(visitor: Client, scene: Scene, tab: str) -> None:
+    page = visitor.get(f"/groups/{scene.group.name}/{tab}").content.decode()
+    assert re.search("50\u202f?%|50 %", page)
+
+
+@pytest.mark.parametrize(
+    "tab",
+    ["members/", "settings/", "rebalance/", "tokens/", "history/", "balance/", "partitions/0/"],
+)
+def test_every_tab_gives_its_buttons_again(visitor: Client, scene: Scene, tab: str) -> None:
+    page = visitor.get(f"/groups/{scene.group.name}/{tab}?fragment=actions").content.decode()
+    assert "<html" not in page
+    assert "1 of 3 members" in page

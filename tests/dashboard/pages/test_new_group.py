@@ -3,6 +3,7 @@
 import pytest
 from django.test import Client
 
+from assignment.types import GroupSettings
 from dashboard.models import AuditEntry, Group
 
 
@@ -27,6 +28,26 @@ def test_a_group_is_made_with_a_strategy_and_its_parameters(
     assert Group.objects.get().values.strategy_parameters == {"partition_zones": {}}
 
 
+STATE = ("stateful", "standby_replicas", "learners_max", "acceptable_lag_records")
+
+
+def test_a_group_is_made_stateful(visitor: Client, store: object, group_name: str) -> None:
+    values = {"name": group_name, "stream": group_name, "partitions": 6, "strategy": "sticky"}
+    state = {"stateful": "on", "standby_replicas": "1", "learn_partial_rebalance": "False"}
+    visitor.post("/new-group/", values | state | {"scale_down_timeout_ms": "600000"})
+    found = Group.objects.get().values
+    assert [getattr(found, name) for name in STATE] == [True, 1, 0, 0]
+    assert (found.learn_partial_rebalance, found.scale_down_timeout_ms) == (False, 600_000)
+
+
+def test_a_form_without_state_makes_the_defaults(
+    visitor: Client, store: object, group_name: str
+) -> None:
+    values = {"name": group_name, "stream": group_name, "partitions": 6, "strategy": "sticky"}
+    visitor.post("/new-group/", values)
+    assert Group.objects.get().values == GroupSettings(stream=group_name, partitions=6)
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -35,6 +56,11 @@ def test_a_group_is_made_with_a_strategy_and_its_parameters(
         ({"partitions": 0}, "greater than or equal to 1"),
         ({"partitions": 1_000_000}, "less than or equal to 100000"),
         ({"strategy": "random"}, "not one of the available choices"),
+        ({"standby_replicas": "-1"}, "greater than or equal to 0"),
+        ({"standby_replicas": "11"}, "less than or equal to 10"),
+        ({"learners_max": "many"}, "Enter a whole number"),
+        ({"learn_partial_rebalance": "maybe"}, "not one of the available choices"),
+        ({"scale_down_timeout_ms": "1e9"}, "Enter a whole number"),
     ],
 )
 def test_what_is_wrong_is_named(

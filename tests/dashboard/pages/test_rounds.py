@@ -1,6 +1,7 @@
 """Rounds of a stateful group in the history: who has, gives up, keeps and learns what."""
 
 import csv
+import re
 
 import pytest
 from django.test import Client
@@ -9,6 +10,7 @@ from dashboard import coordinator
 from dashboard.models import Rebalance
 from dashboard.queries import groups, rebalances
 from dashboard.queries.rebalances import Filters, Role
+from dashboard.templatetags import show
 from tests.dashboard.scaling import Scene
 
 
@@ -42,6 +44,28 @@ def test_details_have_every_member(scene: Scene) -> None:
     assert found is not None
     assert [role.member_id for role in found.roles] == ["S1", "S2", "S3", "S4"]
     assert found.roles[3] == Role(member_id="S4", assigned=[], revoked=[], standby=[], learning=[0])
+
+
+def test_the_page_of_a_round_says_what_each_member_got(visitor: Client, scene: Scene) -> None:
+    address = f"/groups/{scene.group.name}/history/{scene.last.target_epoch}/"
+    page = visitor.get(address).content.decode()
+    rows = dict(
+        re.findall(r'<tr data-member="(\w+)">(.*?)</tr>', page.split('<table id="roles">')[1])
+    )
+    numbers = {m: re.findall(r'<td class="numbers">(.*?)</td>', row) for m, row in rows.items()}
+    assert numbers["S1"] == ["0, 3", "", "", ""]
+    assert numbers["S4"] == ["", "", "", "0"]
+    scene.agents["S4"].catch_up()
+    scene.round()
+    page = visitor.get(f"/groups/{scene.group.name}/history/").content.decode()
+    assert "learner ready" in page
+    assert "a learner has restored its state and takes over" in page
+
+
+def test_long_runs_of_partitions_are_said_short() -> None:
+    assert show.numbers([0, 1, 3, 4, 5, 9]) == "0, 1, 3–5, 9"
+    assert show.numbers(range(20_000)) == "0–19999"
+    assert show.numbers(range(0, 1_000, 2)).endswith("398, and 300 more")
 
 
 def test_who_learns_is_found_by_its_name(scene: Scene) -> None:

@@ -77,9 +77,29 @@ def test_wrong_parameters_are_told_beside_their_field(
     assert group.settings == before
 
 
+def test_a_group_is_made_stateful_and_its_limit_is_taken_back(
+    visitor: Client, group: Group
+) -> None:
+    address = f"/groups/{group.name}/settings/"
+    page = visitor.get(address).content.decode()
+    for name in ("stateful", "standby_replicas", "learners_max", "acceptable_lag_records"):
+        assert f'name="{name}"' in page
+    assert "Empty: no limit. 0: at once." in page
+    visitor.post(address, sent(group, stateful="on", scale_down_timeout_ms="60000"))
+    group.refresh_from_db()
+    assert (group.values.stateful, group.values.scale_down_timeout_ms) == (True, 60_000)
+    visitor.post(address, sent(group, scale_down_timeout_ms="", learn_partial_rebalance="False"))
+    group.refresh_from_db()
+    assert group.values.scale_down_timeout_ms is None
+    assert group.values.learn_partial_rebalance is False
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
+        ({"standby_replicas": ""}, "This field is required"),
+        ({"learners_max": -1}, "greater than or equal to 0"),
+        ({"scale_down_timeout_ms": 2_592_000_001}, "less than or equal to 2592000000"),
         ({"renew_ms": 9_000}, "lease_ms 10000 is below three times renew_ms 9000"),
         ({"session_timeout_ms": 20_000}, "session_timeout_ms 20000 is above lease_ms 10000"),
         ({"lease_ms": 1}, "greater than or equal to 50"),

@@ -1,11 +1,13 @@
-// The ownership map: a canvas drawn from typed arrays. Colour = owner, outline = state. Nothing moves but a
-// partition that changes hands: a short fade from the old owner's colour.
+// The ownership map: a canvas drawn from typed arrays. Colour = owner, outline = state, a striped band = its learner
+// with what it has restored, hatched edges = standbys, a notch = its owner is leaving. Nothing moves but a partition
+// that changes hands: a short fade from the old owner's colour.
 import {STATES} from "./live.js";
 import {number, short, span, variable} from "./show.js";
 
 const HUES = 10;
 const FADE_MS = 900;
 const WIDTHS = [200, 120, 88, 56, 40, 28, 20, 14, 10, 8, 6, 5, 4, 3];
+const STANDBYS_SHOWN = 3; // of one partition; the card and the table name all
 const height = (width) => width >= 56 ? 56 : width >= 28 ? 28 : width;
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
@@ -30,6 +32,7 @@ export class OwnershipMap {
   }
 
   readColours() {
+    this.patterns = new Map();
     this.hues = Array.from({length: HUES}, (_, i) => rgb(variable(`--owner-${i}`)));
     this.colours = Object.fromEntries(["nobody", "ink", "muted", "accent", "alarm", "warn", "surface", "line-strong", "sunk"].map((n) => [n, rgb(variable(`--${n}`))]));
   }
@@ -125,14 +128,61 @@ export class OwnershipMap {
     context.fillStyle = css(fill);
     context.fillRect(x, y, w, h);
     if (scale) { context.fillStyle = css(shade); context.fillRect(x, y + h - Math.max(1, h * 0.12), w, Math.max(1, h * 0.12)); }
+    else if (this.width >= 8) this.copies(context, n, x, y, w, h);
+    if (this.isLeaving(n)) this.notch(context, x, y, Math.min(10, w / 3));
     this.outline(context, state, x, y, w, h);
     if (this.width >= 28) this.label(context, n, state, x, y, w, h, fill, scale);
     if (n === this.focus) { context.globalAlpha = 1; context.setLineDash([]); context.lineWidth = 2; context.strokeStyle = css(this.colours.ink); context.strokeRect(x + 1, y + 1, w - 2, h - 2); }
     context.globalAlpha = 1;
   }
 
+  isLeaving(n) { return Boolean(this.live.members.get(this.cells.ownerOf(n))?.leaving); }
+
+  notch(context, x, y, side) {
+    context.fillStyle = css(this.colours.warn);
+    context.beginPath(); context.moveTo(x, y); context.lineTo(x + side, y); context.lineTo(x, y + side); context.fill();
+  }
+
+  // Standbys: edges at the right, hatched. A learner: a band below, striped as far as it has restored.
+  copies(context, n, x, y, w, h) {
+    const {cells} = this, learner = cells.learner[n], thick = h >= 56 ? 9 : h >= 28 ? 6 : Math.max(2, Math.round(h / 4));
+    const band = learner < 0 ? 0 : thick;
+    for (const [i, keeper] of (cells.standbys.get(n) ?? []).slice(0, STANDBYS_SHOWN).entries()) {
+      this.edged(context, x + w - (i + 1) * (thick + 1) + 1, y, thick, h - band, this.pattern(context, this.colourOf(keeper), "hatch"));
+    }
+    if (!band) return;
+    const done = cells.ready[n] ? 1 : (cells.percent[n] || 0) / 100;
+    this.edged(context, x, y + h - band, w, band, css(this.colours.surface));
+    context.fillStyle = this.pattern(context, this.colourOf(learner), "stripe");
+    context.fillRect(x, y + h - band + 1, Math.round(w * done), band - 1);
+  }
+
+  edged(context, x, y, w, h, fill) {
+    context.fillStyle = css(this.colours.surface); context.fillRect(x - 1, y - 1, w + 1, h + 1);
+    context.fillStyle = fill; context.fillRect(x, y, w, h);
+  }
+
+  pattern(context, colour, kind) {
+    const name = `${kind} ${colour}`;
+    if (!this.patterns.has(name)) this.patterns.set(name, context.createPattern(this.tile(colour, kind), "repeat"));
+    return this.patterns.get(name);
+  }
+
+  // Hatch: thin lines that fall; stripe: broad ones that rise, on a lighter ground of the same colour.
+  tile(colour, kind) {
+    const side = kind === "hatch" ? 4 : 8, made = new OffscreenCanvas(side, side), pen = made.getContext("2d");
+    pen.fillStyle = css(kind === "hatch" ? this.colours.surface : mix(colour, this.colours.surface, 0.55)); pen.fillRect(0, 0, side, side);
+    pen.strokeStyle = css(colour); pen.lineWidth = kind === "hatch" ? 1.4 : 3;
+    pen.beginPath();
+    for (const shift of [-side, 0, side]) {
+      if (kind === "hatch") { pen.moveTo(shift, 0); pen.lineTo(shift + side, side); } else { pen.moveTo(shift, side); pen.lineTo(shift + side, 0); }
+    }
+    pen.stroke();
+    return made;
+  }
+
   outline(context, state, x, y, w, h) {
-    const form = {acquiring: ["accent", 2, [4, 3]], releasing: ["accent", 2, [1, 3]], unowned: ["warn", 2, [6, 3]], conflict: ["alarm", 4, []], unknown: ["muted", 1.5, [2, 2]]}[state];
+    const form = {acquiring: ["accent", 2, [4, 3]], restoring: ["accent", 2, [8, 3]], releasing: ["accent", 2, [1, 3]], unowned: ["warn", 2, [6, 3]], conflict: ["alarm", 4, []], unknown: ["muted", 1.5, [2, 2]]}[state];
     if (!form) return;
     const [colour, width, dash] = form;
     if (this.width < 8) { context.fillStyle = css(this.colours[colour]); context.fillRect(x + w / 4, y + h / 4, w / 2, h / 2); return; }
@@ -151,12 +201,21 @@ export class OwnershipMap {
     context.font = "600 16px system-ui, sans-serif";
     context.fillText(String(n), x + 10, y + 19);
     context.font = "12px system-ui, sans-serif";
-    const owner = this.cells.ownerOf(n);
+    const owner = this.cells.ownerOf(n), edge = scale ? 0 : Math.min(STANDBYS_SHOWN, this.cells.standbys.get(n)?.length ?? 0) * 10;
+    const below = scale ? "" : this.learned(n);
     context.globalAlpha *= 0.9;
-    context.fillText(this.fitting(context, owner ? short(owner) : state, w - 20), x + 10, y + 39);
+    context.fillText(this.fitting(context, owner ? short(owner) : state, w - 20 - edge - (below ? 44 : 0)), x + 10, y + (below ? 35 : 39));
     context.textAlign = "right";
-    const right = scale ? scale.text(scale.value(n)) : state === "owned" || state === "unowned" ? "" : state;
-    context.fillText(right, x + w - 10, y + 19, w - 50);
+    const right = scale ? scale.text(scale.value(n)) : state === "owned" ? (this.isLeaving(n) ? "leaving" : "") : state === "unowned" ? "" : state;
+    context.fillText(right, x + w - 10 - edge, y + 19, w - 50 - edge);
+    context.fillText(below, x + w - 10 - edge, y + 35);
+  }
+
+  // What the learner has restored, in a few signs; "" without one.
+  learned(n) {
+    const {cells} = this;
+    if (cells.learner[n] < 0) return "";
+    return cells.ready[n] ? "ready" : Number.isNaN(cells.percent[n]) ? "—" : `${cells.percent[n]}\u202f%`;
   }
 
   // The end of a member's id tells it from the others: where there is no room, the beginning goes.

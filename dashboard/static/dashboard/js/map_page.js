@@ -2,7 +2,7 @@
 import {live, showState} from "./group.js";
 import {STATES} from "./live.js";
 import {OwnershipMap} from "./map.js";
-import {fence, number, short, span, utc} from "./show.js";
+import {eta, fence, number, short, span, utc} from "./show.js";
 
 const canvas = document.getElementById("map");
 const card = document.getElementById("card");
@@ -16,8 +16,9 @@ for (const [n, moves] of JSON.parse(document.getElementById("moves").textContent
 live.addEventListener("change", ({detail}) => {
   map.change(detail);
   for (const n of detail.changed) showRow(n);
+  for (const n of detail.copied) showCopies(n);
   for (const n of detail.moved) map.moves.set(n, (map.moves.get(n) ?? 0) + 1);
-  if (detail.members || detail.moved.length) { showLegend(); for (const n of rows.keys()) showSwatch(n); }
+  if (detail.members || detail.moved.length) { showLegend(); for (const n of rows.keys()) { showSwatch(n); showLeaving(n); showCopies(n); } }
 });
 
 function showRow(n) {
@@ -43,6 +44,41 @@ function showSwatch(n) {
   rows.get(n).querySelector(".swatch").className = `swatch ${colour === null || colour === undefined ? "" : `o${colour}`}`;
 }
 
+function showLeaving(n) {
+  const row = rows.get(n), leaving = live.members.get(live.cells.ownerOf(n))?.leaving ?? "", place = row.querySelector(".is-leaving");
+  if ((row.dataset.leaving ?? "") === leaving) return;
+  row.dataset.leaving = leaving;
+  if (leaving) showState(place, "leaving"); else place.replaceChildren();
+}
+
+function showCopies(n) {
+  const row = rows.get(n), place = row?.querySelector(".is-learner");
+  if (!place) return;
+  const {cells} = live, learner = cells.learnerOf(n), ready = learner !== null && cells.ready[n] === 1;
+  row.dataset.learner = learner ?? "";
+  row.dataset.percent = learner === null || Number.isNaN(cells.percent[n]) ? "" : String(cells.percent[n]);
+  row.dataset.ready = ready ? "yes" : "";
+  row.dataset.standbys = cells.standbysOf(n).join(" ");
+  place.replaceChildren(...(learner === null ? [] : [named(learner), ready ? stateOf("ready") : progress(n)]));
+  row.querySelector(".is-standbys").replaceChildren(...cells.standbysOf(n).map(named));
+}
+
+function named(id) {
+  const made = document.createElement("span"), swatch = document.createElement("i"), colour = live.members.get(id)?.colour;
+  swatch.className = `swatch ${colour === null || colour === undefined ? "" : `o${colour}`}`;
+  made.className = "copy"; made.title = id; made.append(swatch, short(id));
+  return made;
+}
+
+function stateOf(word) { const made = document.createElement("span"); showState(made, word); return made; }
+
+function progress(n) {
+  const {cells} = live, made = document.createElement("span");
+  made.className = "muted";
+  made.textContent = Number.isNaN(cells.percent[n]) ? "not reported yet" : `${cells.percent[n]}\u202f%${Number.isNaN(cells.eta[n]) ? "" : `, ${eta(cells.eta[n])} left`}`;
+  return made;
+}
+
 function showLegend() {
   const held = new Map();
   for (let n = 0; n < live.cells.size; n++) { const owner = live.cells.ownerOf(n); held.set(owner, (held.get(owner) ?? 0) + 1); }
@@ -52,7 +88,8 @@ function showLegend() {
     swatch.className = `swatch ${member.colour === null ? "" : `o${member.colour}`}`;
     name.textContent = short(member.id); count.textContent = String(held.get(member.id) ?? 0);
     item.append(swatch, name, count);
-    if (member.state !== "alive") { const state = document.createElement("span"); showState(state, member.state); item.append(state); }
+    if (member.leaving && member.state !== "leaving") item.append(stateOf("leaving"));
+    if (member.state !== "alive") item.append(stateOf(member.state));
     return item;
   }));
 }
@@ -66,9 +103,12 @@ function showCard(n) {
   if (n < 0) { card.hidden = true; return; }
   const {cells} = live, owner = cells.ownerOf(n), at = map.placeOf(n);
   const facts = {
-    Partition: `${live.numbers.stream}:${n}`, State: STATES[cells.state[n]], Owner: owner ?? "—", Fence: fence(cells.fence[n]),
+    Partition: `${live.numbers.stream}:${n}`, State: STATES[cells.state[n]], Owner: (owner ?? "—") + (map.isLeaving(n) ? " (leaving)" : ""), Fence: fence(cells.fence[n]),
     Held: cells.since[n] ? span(Math.max(0, live.atMs - cells.since[n])) : "—", Lag: `${number(cells.lag[n])} records`, "Changes 24 h": number(map.moves.get(n) ?? 0),
   };
+  const learner = cells.learnerOf(n), standbys = cells.standbysOf(n);
+  if (learner !== null) facts.Learner = `${learner}: ${cells.ready[n] ? "ready" : progress(n).textContent}`;
+  if (standbys.length) facts.Standbys = standbys.join(", ");
   card.replaceChildren(...Object.entries(facts).flatMap(([term, text]) => {
     const dt = document.createElement("dt"), dd = document.createElement("dd");
     dt.textContent = term; dd.textContent = text;

@@ -8,13 +8,14 @@ class Panel {
   constructor(place) {
     this.place = place; this.kinds = place.dataset.refresh.split(" "); this.last = 0;
     live.addEventListener("change", ({detail}) => this.heard(detail));
+    if (place.dataset.poll) setInterval(() => { if (place.querySelector("[data-running]")) this.ask(EVERY_MS); }, Number(place.dataset.poll));
   }
 
   heard(detail) {
-    const asked = {rebalance: detail.rebalanced, moved: detail.moved.length > 0, cells: detail.changed.length > 0, members: detail.members};
+    const asked = {rebalance: detail.rebalanced, moved: detail.moved.length > 0, cells: detail.changed.length > 0, members: detail.members, leaving: detail.leaving, copies: detail.copied.length > 0};
     if (!this.kinds.some((kind) => asked[kind])) return;
     this.ask(EVERY_MS);
-    if (asked.rebalance || asked.moved) { clearTimeout(this.settle); this.settle = setTimeout(() => this.fetch(), SETTLE_MS); }
+    if (asked.rebalance || asked.moved || asked.leaving) { clearTimeout(this.settle); this.settle = setTimeout(() => this.fetch(), SETTLE_MS); }
   }
 
   ask(every) {
