@@ -75,13 +75,17 @@ class Membership:
         self._wanted = core.Wanted()
         self._clock = clock
         self._note = note
+        self._owned_doubtful = False
         self._idle: tuple[int, int] | None = None
         self._idle_said: tuple[int, int] | None = None
 
     # --- what happened
 
     def feed(self, event: core.Event) -> None:
+        incarnation = self.state.incarnation
         self.state, drops = core.handle(self.state, event, self._clock())
+        # A Redis that lost its last writes may know another state of what is held here.
+        self._owned_doubtful |= self.state.incarnation != incarnation
         for drop in drops:
             if isinstance(drop, core.Drop):
                 self._note("lost", why=drop.reason, **_fields(drop.claim))
@@ -165,7 +169,9 @@ class Membership:
             self.drain_seen(seen.drain, seen.meta.group_epoch)
 
     def read_owned(self) -> None:
-        self.feed(core.OwnedSeen(self.store.owned(self.member_id)))
+        owned = self.store.owned(self.member_id)
+        self._owned_doubtful = False
+        self.feed(core.OwnedSeen(owned))
 
     def fenced(self, why: str) -> None:
         if self.state.joined:
@@ -213,6 +219,8 @@ class Membership:
 
     def reconcile(self) -> list[ForTheLoop]:
         """Does what is to be done in Redis; what is left concerns the dashboard or the consumer."""
+        if self._owned_doubtful:
+            self.read_owned()
         rest: list[ForTheLoop] = []
         for _ in range(ROUNDS_MAX):
             before = self.state

@@ -11,7 +11,7 @@ from agent.membership import Membership
 from agent.store import GroupStore, ScriptCall
 from assignment import scripts
 from assignment.member import ConsumerSeen, ConsumerState, Joined, TargetSeen
-from assignment.types import Claim, GroupSettings, Partition, TargetRow
+from assignment.types import Claim, GroupSettings, HeldState, Partition, TargetRow
 from assignment.wire import StreamKeys
 from tests.fakes import FakeDoor, FakeRedis
 
@@ -117,6 +117,22 @@ def test_after_a_redis_restart_nothing_is_granted_until_the_incarnation_is_raise
     scene.member.renew()
     scene.member.reconcile()
     assert scene.member.state.held[ZERO].fence == 2 * 2**32 + 1
+
+
+def test_a_state_that_a_restarted_redis_lost_is_written_again(scene: Scene) -> None:
+    """Else the partition runs for its agent and is not read by its consumer, until it stalls."""
+    scene.assign(a={0})
+    scene.member.renew()
+    scene.member.reconcile()
+    running = scene.store.owned("a")
+    assert running[ZERO].state is HeldState.RUNNING
+    scene.server.restart()
+    owned = scene.server.hash(scene.store.keys.owned("a"))
+    owned[str(ZERO)] = b"%d restoring" % running[ZERO].fence  # its last write is lost
+    scene.run("set_incarnation", scripts.incarnation_args(2))
+    scene.member.renew()
+    scene.member.reconcile()
+    assert scene.store.owned("a") == running
 
 
 def test_lag_is_an_entry_above_the_committed_offset_of_what_runs_here(scene: Scene) -> None:
