@@ -10,6 +10,11 @@ from assignment.scripts import Raw
 
 Id = tuple[int, int]
 Entry = tuple[Id, dict[str, bytes]]
+Hashes = dict[str, dict[str, bytes]]
+Streams = dict[str, list[Entry]]
+Scores = dict[str, dict[str, int]]
+Locks = dict[str, tuple[bytes, int]]
+Kept = tuple[Hashes, Streams, Scores, Locks]
 ID = itemgetter(0)
 
 
@@ -32,16 +37,27 @@ class FakeRedis:
 
     def wipe(self) -> None:
         """Everything is lost, and it runs anew."""
-        self.hashes: dict[str, dict[str, bytes]] = {}
-        self.streams: dict[str, list[Entry]] = {}
-        self.scores: dict[str, dict[str, int]] = {}
-        self.locks: dict[str, tuple[bytes, int]] = {}
+        self.hashes: Hashes = {}
+        self.streams: Streams = {}
+        self.scores: Scores = {}
+        self.locks: Locks = {}
         self.restart()
 
-    def restart(self) -> None:
-        """Runs anew with all it had."""
+    def restart(self, kept: Kept | None = None) -> None:
+        """Runs anew with all it had, or with only what it had when `kept` was taken."""
         self.starts += 1
         self.run_id = f"{self.starts:040x}"
+        if kept:
+            self.hashes, self.streams, self.scores, self.locks = kept
+
+    def kept(self) -> Kept:
+        """As it would be read from disk later; for one restart."""
+        return (
+            {key: dict(values) for key, values in self.hashes.items()},
+            {key: list(entries) for key, entries in self.streams.items()},
+            {key: dict(values) for key, values in self.scores.items()},
+            dict(self.locks),
+        )
 
     def advance(self, ms: int) -> None:
         self.now_ms += ms

@@ -1,0 +1,124 @@
+"""`python3 manage.py simulate --seeds 20000`: groups under faults by seed, in virtual time.
+
+Stops at the first seed that fails, and shows the last steps of it; `--seed N` replays one. What is
+simulated is in tests/simulation. Exit code 1: a seed failed; 2: the arguments are wrong.
+"""
+
+import importlib
+import json
+import os
+import sys
+import time
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+SIMULATION = "tests.simulation.many"
+SEEDS, SEEDS_MAX = 500, 10_000_000
+PROGRESS_EVERY_S = 5.0
+EXIT_BROKEN = 1
+
+
+class Command(BaseCommand):
+    help = "Runs many groups under faults in virtual time; stops at the first seed that fails."
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--seeds", type=int, default=SEEDS, help=f"how many (default {SEEDS})")
+        parser.add_argument("--first", type=int, default=0, help="the first of them (default 0)")
+        parser.add_argument("--seed", type=int, help="replay this one, with every call of Redis")
+        parser.add_argument("--only", help="one simulation: agents or planner")
+        parser.add_argument("--jobs", type=int, default=1, help="processes (default 1)")
+        parser.add_argument("--json", action="store_true", help="one JSON object")
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        many = importlib.import_module(SIMULATION)
+        kinds = kinds_of(options["only"], list(many.SIMULATIONS))
+        if options["seed"] is not None:
+            outcomes = [many.SIMULATIONS[kind](options["seed"], trace=True) for kind in kinds]
+            self._say_one(outcomes, as_json=options["json"])
+            broken = any(outcome.broken for outcome in outcomes)
+        else:
+            summary = many.run_many(
+                kinds, seeds_of(options), jobs=jobs_of(options["jobs"]), progress=Progress()
+            )
+            self._say_all(summary, as_json=options["json"])
+            broken = summary.broken is not None
+        if broken:
+            sys.exit(EXIT_BROKEN)
+
+    def _say_one(self, outcomes: list[Any], *, as_json: bool) -> None:
+        if as_json:
+            self.stdout.write(json.dumps([as_values(outcome) for outcome in outcomes]))
+            return
+        for outcome in outcomes:
+            self.stdout.write(f"{outcome.kind}, seed {outcome.seed}: {outcome.scenario}")
+            self.stdout.write(f"its last steps (ms, who, what):\n{outcome.trace}\n")
+            self.stdout.write(verdict(outcome))
+
+    def _say_all(self, summary: Any, *, as_json: bool) -> None:
+        broken = summary.broken
+        if as_json:
+            found = vars(summary) | {"broken": broken and as_values(broken)}
+            self.stdout.write(json.dumps(found))
+            return
+        self.stdout.write(in_words(summary))
+        if broken:
+            self._say_one([broken], as_json=False)
+            replay = f"python3 manage.py simulate --only {broken.kind} --seed {broken.seed}"
+            self.stdout.write(f"replay it: {replay}")
+
+
+class Progress:
+    """A line to standard error now and then."""
+
+    def __init__(self) -> None:
+        self._next_s = time.monotonic() + PROGRESS_EVERY_S
+
+    def __call__(self, summary: Any) -> None:
+        if time.monotonic() >= self._next_s:
+            self._next_s = time.monotonic() + PROGRESS_EVERY_S
+            print(in_words(summary), file=sys.stderr, flush=True)
+
+
+def kinds_of(only: str | None, known: list[str]) -> list[str]:
+    if only is not None and only not in known:
+        raise CommandError(f"there is no simulation {only!r}; there are {', '.join(known)}")
+    return known if only is None else [only]
+
+
+def seeds_of(options: dict[str, Any]) -> range:
+    first, count = options["first"], options["seeds"]
+    if not 1 <= count <= SEEDS_MAX:
+        raise CommandError(f"--seeds {count} is not within 1 and {SEEDS_MAX}")
+    if first < 0:
+        raise CommandError(f"--first {first} is below 0")
+    return range(first, first + count)
+
+
+def jobs_of(jobs: int) -> int:
+    cores = os.cpu_count() or 1
+    if not 1 <= jobs <= cores:
+        raise CommandError(f"--jobs {jobs} is not within 1 and {cores}, the cores of this machine")
+    return jobs
+
+
+def as_values(outcome: Any) -> dict[str, Any]:
+    """Its fields, and what follows from them."""
+    follows = {"vacuous": outcome.vacuous, "passed": outcome.passed}
+    return {**vars(outcome), **follows, "scenario": str(outcome.scenario)}
+
+
+def verdict(outcome: Any) -> str:
+    if outcome.broken:
+        return f"FAILED: {outcome.broken}"
+    return "vacuous: its faults did nothing" if outcome.vacuous else "passed"
+
+
+def in_words(summary: Any) -> str:
+    return (
+        f"{summary.runs} runs: {summary.passed} passed, {summary.vacuous} vacuous,"
+        f" {int(summary.broken is not None)} failed; {summary.faults.total()} faults,"
+        f" up to {summary.members_max} members, {summary.steps} steps,"
+        f" {summary.cpu_ms / 1_000:.0f} s of CPU"
+    )

@@ -1,0 +1,213 @@
+"""An agent as it is, its restorer and its consumer, on one machine with a clock of its own.
+
+Real: loop, membership, conversation, judgement of the consumer, the core. Fake: processes, sockets,
+time and what is between them.
+"""
+
+import queue
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from agent.consumer import Consumer
+from agent.conversation import Conversation
+from agent.hints import Hinted
+from agent.loop import Agent, Inbox, Places, Signalled
+from agent.membership import Membership
+from agent.restoring import RestoreResult
+from agent.state.errors import StateLost
+from agent.store import GroupStore, StoreUnavailable
+from assignment.types import Claim, GroupSettings, Partition
+from assignment.wire import Join
+from tests.simulation.agenda import Alarm
+from tests.simulation.consumer import SimConsumer
+from tests.simulation.copies import Copy, bring_up
+from tests.simulation.network import SimCourier, SimDoor
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+RESTORE_MS = (5, 200)
+HINT_MS = (1, 40)
+PAUSED_LOOK_MS = 100
+
+
+class SimInbox:
+    """Whoever puts something in wakes the agent."""
+
+    def __init__(self, alarm: Alarm, world: "World") -> None:
+        self._events: deque[Inbox] = deque()
+        self._alarm, self._world = alarm, world
+
+    def put(self, event: Inbox) -> None:
+        self._events.append(event)
+        self._alarm.ask(self._world.now_ms)
+
+    def get_nowait(self) -> Inbox:
+        if not self._events:
+            raise queue.Empty
+        return self._events.popleft()
+
+
+class SimAgent:
+    def __init__(self, world: "World", name: str) -> None:
+        self.world, self.name = world, name
+        self.member_id = f"{name}-1"
+        self.dead = False
+        self.exit_code: int | None = None
+        self.cut_from_dashboard = self.told_to_go = False
+        self.paused_until_ms = 0
+        self.clock_behind_ms = world.now_ms - world.random.randint(0, 1_000_000)
+        self._asleep_since_ms: int | None = None
+        self._not_before_ms = 0
+        self._copies: dict[Partition, Copy] = {}
+        self._hinted: set[str] = set()
+        self._alarm = Alarm(world.agenda, self._turn)
+        self.inbox = SimInbox(self._alarm, world)
+        self.door = SimDoor(world, self._blocked)
+        self.restore_door = SimDoor(world, lambda ms: None)
+        self.process = SimConsumer(self)
+        self._assemble()
+        self._alarm.ask(world.now_ms)
+
+    def _assemble(self) -> None:
+        world = self.world
+        self.membership = Membership(
+            store=GroupStore(self.door, world.name), member_id=self.member_id,
+            settings=GroupSettings(stream="unknown", partitions=1), restorer=self,
+            clock=self.clock, note=self.note,
+        )  # fmt: skip
+        identity = Join(
+            member=self.member_id, secret=f"{self.name}-secret-of-sixteen", host=self.name
+        )
+        self.agent = Agent(
+            places=Places(group=world.name, redis_url="", state_dir="", snapshot_url=""),
+            membership=self.membership,
+            conversation=Conversation(
+                identity, self.membership, SimCourier(self), self.clock, self.note
+            ),
+            consumer=Consumer(self.process, self.process, self.note),
+            line=self.process, inbox=self.inbox, clock=self.clock, note=self.note,
+        )  # type: ignore[arg-type]  # fmt: skip
+
+    @property
+    def lives(self) -> bool:
+        return not self.dead and self.exit_code is None
+
+    def clock(self) -> int:
+        """Monotonic, of this machine: it stands still while the machine sleeps."""
+        asleep_ms = self._asleep_since_ms
+        return (self.world.now_ms if asleep_ms is None else asleep_ms) - self.clock_behind_ms
+
+    def note(self, event: str, **fields: Any) -> None:
+        self.world.note(self.name, event, **fields)
+
+    def copy_of(self, partition: Partition) -> Copy:
+        return self._copies.setdefault(partition, Copy())
+
+    # --- turns
+
+    def _blocked(self, ms: int) -> None:
+        self._not_before_ms = max(self._not_before_ms, self.world.now_ms + ms)
+
+    def _turn(self) -> None:
+        if not self.lives:
+            return
+        now_ms, free_ms = self.world.now_ms, max(self.paused_until_ms, self._not_before_ms)
+        if now_ms < free_ms:
+            self._alarm.ask(free_ms)
+            return
+        code = self.agent.step()
+        if code is None:
+            self._alarm.ask(max(now_ms + self.agent.wait_ms(), self._not_before_ms))
+        else:
+            self.exit_code = int(code)
+            self.process.kill()
+
+    def hint(self, reason: str) -> None:
+        """From the control stream; gathered until it is delivered. Some are missed."""
+        if not self._hinted:
+            delay_ms = self.world.random.randint(*HINT_MS)
+            self.world.agenda.after(delay_ms, self._deliver_hints)
+        self._hinted.add(reason)
+
+    def _deliver_hints(self) -> None:
+        reasons, self._hinted = frozenset(self._hinted), set()
+        missed = self.world.random.random() < self.world.network.missed_hints
+        if self.lives and not missed and not self.door.down:
+            self.inbox.put(Hinted(reasons))
+
+    # --- the restorer
+
+    def order(self, claim: Claim) -> None:
+        delay_ms = self.world.random.randint(*RESTORE_MS)
+        self.world.agenda.after(delay_ms, lambda: self._restore(claim))
+
+    def _restore(self, claim: Claim) -> None:
+        if not self.lives:
+            return
+        world = self.world
+        if world.now_ms < self.paused_until_ms:
+            world.agenda.after(PAUSED_LOOK_MS, lambda: self._restore(claim))
+            return
+        broken = world.random.random() < world.restore_failures
+        failure = "broken" if broken else self.bring_up(claim.partition)
+        self.inbox.put(RestoreResult(claim, failure))
+
+    def bring_up(self, partition: Partition) -> str:
+        """To the committed offset; why it did not come there."""
+        store = GroupStore(self.restore_door, self.world.name)
+        try:
+            bring_up(store, self.copy_of(partition), partition, self.world.files)
+        except (StoreUnavailable, StateLost) as error:
+            return str(error)
+        return ""
+
+    # --- faults
+
+    def kill(self) -> None:
+        """Agent and consumer, SIGKILL."""
+        self.dead = True
+        self.process.running = False
+        self.process.batch = None
+
+    def kill_agent(self) -> None:
+        """Its consumer sees the closed socket."""
+        self.dead = True
+        self.process.agent_gone()
+
+    def term(self) -> None:
+        self.told_to_go = True
+        self.inbox.put(Signalled())
+
+    def pause(self, ms: int, *, agent: bool = True, consumer: bool = True) -> None:
+        """SIGSTOP: the clock goes on."""
+        until_ms = self.world.now_ms + ms
+        if agent:
+            self.paused_until_ms = until_ms
+        if consumer:
+            self.process.paused_until_ms = until_ms
+
+    def sleep(self, ms: int) -> None:
+        """The whole machine, as a virtual one that is saved: its clock stands still meanwhile."""
+        self._wake_up()
+        self.pause(ms)
+        self._asleep_since_ms = self.world.now_ms
+        self.world.agenda.after(ms, self._wake_up)
+
+    def _wake_up(self) -> None:
+        if self._asleep_since_ms is not None:
+            self.clock_behind_ms += self.world.now_ms - self._asleep_since_ms
+            self._asleep_since_ms = None
+
+    def cut_from_redis(self, cut: bool) -> None:
+        for door in (self.door, self.restore_door, self.process.store.door):
+            door.down = cut  # type: ignore[attr-defined]
+
+    def heal(self) -> None:
+        self._wake_up()
+        self.cut_from_redis(False)
+        self.cut_from_dashboard = False
+        self.paused_until_ms = self.process.paused_until_ms = 0
+        self.process.hanging, self.process.slow = False, 1
+        self._alarm.ask(self.world.now_ms)
+        self.process.wake()

@@ -1,0 +1,188 @@
+"""What must hold of a target, of the group after every step, and when faults have ended."""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from assignment import group, invariants
+from assignment import member as core
+from assignment.errors import InvariantBroken
+from assignment.scripts import GroupRead
+from assignment.types import HeldState, Partition
+from tests.fakes.server import b
+from tests.simulation.ledger import Broken, demand
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+BALANCED = ("averagely", "circle", "join_order", "range", "round_robin", "sticky")
+LOOK_EVERY_MS = (20, 400)  # at a group of up to SMALL members, at a larger one; a look costs
+SMALL = 16  # milliseconds, and the ledger misses nothing between two
+
+
+# --- a target -------------------------------------------------------------------------------------
+
+
+def target_is_right(view: GroupRead, due: group.Target) -> None:
+    """Each partition once, to a live member; the strategy's promises on load and moves are kept."""
+    settings = group.settings_of(view)
+    may_own = {m for m, row in view.members.items() if row.able and not row.leaving}
+    may_own -= group.without_lock(view).keys()
+    given = [(p, m) for m, row in due.rows.items() for p in row.active]
+    owners = dict(given)
+    wanted = set(settings.all_partitions()) if may_own else set()
+    demand(len(owners) == len(given), "the target gives a partition twice")
+    demand(set(owners.values()) <= may_own, f"owners {owners} are not among {sorted(may_own)}")
+    demand(due.rows.keys() == view.members.keys(), "a member has no row in the target")
+    if settings.strategy in BALANCED:
+        demand(owners.keys() == wanted, "the target does not cover each partition")
+        loads = Counter(dict.fromkeys(may_own, 0)) + Counter(owners.values())
+        spread = [loads[m] for m in may_own] or [0]
+        demand(max(spread) - min(spread) <= 1, f"the target's loads are {spread}")
+    if settings.strategy == "sticky":
+        _moves_are_least(view, owners, sorted(may_own))
+
+
+def _moves_are_least(view: GroupRead, owners: dict[Partition, str], may_own: list[str]) -> None:
+    before = {p: m for p, m in _held(view).items() if m in may_own and p in owners}
+    if not may_own:
+        return
+    loads = Counter(before.values())
+    smaller, larger = divmod(len(owners), len(may_own))
+    kept = sum(min(loads[m], smaller) for m in may_own)
+    kept += min(larger, sum(loads[m] > smaller for m in may_own))
+    moved = sum(owners[p] != m for p, m in before.items())
+    demand(moved == len(before) - kept, f"{moved} moved, {len(before) - kept} suffice")
+
+
+def _held(view: GroupRead) -> dict[Partition, str]:
+    """By lock, else by the report with the highest fence; by the stored target where no able
+    member has it by either (learners.md, input of the planner).
+    """
+    able = {m for m, row in view.members.items() if row.able} - group.without_lock(view).keys()
+    found = {p: m for m, row in view.target.items() for p in row.active if m in able}
+    reported: dict[Partition, tuple[int, str]] = {}
+    for member, report in view.reports.items():
+        for partition, held in report.owned.items() if member in able else ():
+            reported[partition] = max((held.fence, member), reported.get(partition, (0, "")))
+    found |= {p: member for p, (_, member) in reported.items()}
+    return found | {p: k.member_id for p, k in view.locks.items() if k.member_id in able}
+
+
+# --- after every step -----------------------------------------------------------------------------
+
+
+class Watch:
+    """Asks assignment.invariants after each step that moved a lock, a member or a target."""
+
+    def __init__(self) -> None:
+        self._before: GroupRead | None = None
+        self._stamp: list[bytes | None] = []
+        self._next_ms = 0
+        self._run_id = ""
+
+    def look(self, world: "World") -> None:
+        meta = world.server.hash(world.keys.meta)
+        stamp = [meta.get(name) for name in ("event_seq", "group_epoch", "target_epoch")]
+        if stamp == self._stamp or world.now_ms < self._next_ms or world.server.down:
+            return
+        every_ms = LOOK_EVERY_MS[len(world.agents) > SMALL]
+        self._stamp, self._next_ms = stamp, world.now_ms + every_ms
+        view = world.read()
+        if view.meta.settings is None:
+            return  # wiped
+        try:
+            invariants.check(view)
+            if self._before is not None and self._run_id == view.run_id:
+                invariants.check_step(self._before, view)
+        except InvariantBroken as error:
+            raise Broken(str(error)) from error
+        self._before, self._run_id = view, view.run_id
+
+
+# --- when faults have ended -----------------------------------------------------------------------
+
+
+def all_owned(world: "World") -> bool:
+    """Every partition is locked by a member that lives."""
+    living = {a.member_id for a in world.agents if a.lives}
+    locks = world.read().locks
+    return (
+        len(locks) == world.settings.partitions
+        and {lock.member_id for lock in locks.values()} <= living
+    )
+
+
+def unsettled(world: "World") -> str:
+    """Why not all that live are able, the target even, and everything held as it says; "" else."""
+    view = world.read()
+    if view.meta.settings != world.settings:
+        return "settings are not told"
+    if view.meta.group_epoch != view.meta.target_epoch:
+        return f"epoch {view.meta.group_epoch} has no target"
+    for agent in world.living():
+        row, state = view.members.get(agent.member_id), agent.membership.state
+        why = core.not_able_because(state, agent.clock())
+        if why or row is None or not row.able:
+            return f"{agent.member_id} is not able: {why or row}"
+    if strangers := view.members.keys() - {a.member_id for a in world.living()}:
+        return f"{sorted(strangers)} are members and gone"
+    return _not_held(world, view)
+
+
+def _not_held(world: "World", view: GroupRead) -> str:
+    running = {m: set(owned) for m, owned in world.fences().items()}
+    target = {m: {p.number for p in row.active} for m, row in view.target.items()}
+    counts = [len(owned) for owned in running.values()]
+    differ = [m for m in sorted(running.keys() | target.keys()) if running.get(m) != target.get(m)]
+    if differ or sum(counts) != world.settings.partitions:
+        return "; ".join(f"{m} runs {running.get(m)} of {target.get(m)}" for m in differ)
+    even = max(counts) - min(counts) <= 1 or world.settings.strategy not in BALANCED
+    return "" if even else f"uneven: {running}"
+
+
+def settled(world: "World") -> bool:
+    return not _plainly_unsettled(world) and not unsettled(world)
+
+
+def _plainly_unsettled(world: "World") -> bool:
+    """What can be seen without reading the group, which takes long."""
+    meta = world.server.hash(world.keys.meta)
+    epoch = meta.get("target_epoch", b"")
+    if meta.get("group_epoch") != epoch:
+        return True
+    states = [agent.membership.state for agent in world.living()]
+    return any(s.waiting or s.target is None or b(s.target.target_epoch) != epoch for s in states)
+
+
+def fences(world: "World") -> dict[str, dict[int, int]]:
+    """Member -> partition number -> fence of what runs there under its live lock."""
+    view = world.read()
+    running: dict[str, dict[int, int]] = {member: {} for member in view.members}
+    for member, owned in running.items():
+        for partition, held in world.store.owned(member).items():
+            lock = view.locks.get(partition)
+            live = lock and (lock.member_id, lock.fence) == (member, held.fence)
+            if live and held.state is HeldState.RUNNING:
+                owned[partition.number] = held.fence
+    return running
+
+
+def lag(world: "World") -> int:
+    """Events without an effect, by the ledger."""
+    behind = 0
+    for number in range(world.settings.partitions):
+        book = world.ledger.book(f"{world.settings.stream}:{number}")
+        behind += len(world.server.ids_after(world.entries(number), book.committed))
+    return behind
+
+
+def history_is_whole(world: "World") -> None:
+    """The lock's own events: no grant begins before the one before it ended."""
+    open_: dict[bytes, bytes] = {}
+    for _, event in world.server.streams.get(world.keys.events, []):
+        partition, fence = event["partition"], event["fence"]
+        if event["type"] == b"acquired":
+            demand(partition not in open_, f"{partition!r} granted twice: {open_}")
+            open_[partition] = fence
+        elif event["type"] in (b"released", b"expired"):
+            demand(open_.pop(partition, b"") == fence, f"{partition!r} ended under another fence")

@@ -1,0 +1,278 @@
+"""Faults of evaluation.md, by name: what each does to a world and to its victims.
+
+Each takes the world and the agents that it strikes, at least one. What does not end by itself is
+ended by `heal`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tests.simulation.agents import SimAgent
+from tests.simulation.network import Network
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+Victims = Sequence[SimAgent]
+Fault = Callable[["World", Victims], None]
+LEASES = (0.5, 1, 2, 5)  # how long a process stands still
+MEMBERS_AT_ONCE = 3
+FLAPS = 4
+JUMPS_MS = (-3_000, -700, 700, 3_000)
+LOST_WRITES_MS = (50, 1_000)  # a Redis with appendonly everysec loses at most a second
+AWAY_MS = (200, 4_000)
+PARTITIONS_MAX = 24  # of a group that gets more of them
+RESTARTED_MAX = 20  # members; in hundreds of them the others are enough to see
+
+
+# --- kill and suspend -----------------------------------------------------------------------------
+
+
+def kill(world: "World", victims: Victims) -> None:
+    for agent in victims:
+        agent.kill()
+        world.restart_later(agent)
+
+
+def kill_agent(world: "World", victims: Victims) -> None:
+    for agent in victims:
+        agent.kill_agent()
+        world.restart_later(agent)
+
+
+def kill_consumer(world: "World", victims: Victims) -> None:
+    for agent in victims:
+        agent.process.kill()
+
+
+def hang_consumer(world: "World", victims: Victims) -> None:
+    for agent in victims:
+        agent.process.hanging = True
+
+
+def slow_consumer(world: "World", victims: Victims) -> None:
+    """Batches take longer than the grace."""
+    for agent in victims:
+        agent.process.slow = 20
+
+
+def _pause_ms(world: "World") -> int:
+    return int(world.settings.lease_ms * world.random.choice(LEASES))
+
+
+def suspend(world: "World", victims: Victims) -> None:
+    for agent in victims:
+        agent.pause(_pause_ms(world))
+
+
+def suspend_agent(world: "World", victims: Victims) -> None:
+    for agent in victims:
+        agent.pause(_pause_ms(world), consumer=False)
+
+
+def suspend_consumer(world: "World", victims: Victims) -> None:
+    for agent in victims:
+        agent.pause(_pause_ms(world), agent=False)
+
+
+def machine_sleeps(world: "World", victims: Victims) -> None:
+    for agent in victims:
+        agent.sleep(_pause_ms(world))
+
+
+# --- loss and partition ---------------------------------------------------------------------------
+
+
+def storm(world: "World", victims: Victims) -> None:
+    """A bad network for everybody, for a while."""
+    before = world.network
+    world.network = Network(0.08, 0.08, 0.08, 0.08, 0.5, (1, 400), (50, 4_000))
+    world.later(world.random.randint(*AWAY_MS), lambda: setattr(world, "network", before))
+
+
+def cut_from_redis(world: "World", victims: Victims) -> None:
+    for agent in victims:
+        agent.cut_from_redis(True)
+        away_ms = world.random.randint(*AWAY_MS)
+        world.later(away_ms, lambda agent=agent: agent.cut_from_redis(False))
+
+
+def cut_from_dashboard(world: "World", victims: Victims) -> None:
+    for agent in victims:
+        agent.cut_from_dashboard = not agent.cut_from_dashboard
+
+
+def flap(world: "World", victims: Victims) -> None:
+    """On and off, each for about a session."""
+    for agent in victims:
+        for turn in range(FLAPS):
+            in_ms = turn * world.settings.session_timeout_ms * 5 // 4
+            cut = turn % 2 == 0
+            world.later(in_ms, lambda agent=agent, cut=cut: _cut_off(agent, cut))
+
+
+def _cut_off(agent: SimAgent, cut: bool) -> None:
+    agent.cut_from_redis(cut)
+    agent.cut_from_dashboard = cut
+
+
+# --- server ---------------------------------------------------------------------------------------
+
+
+def dashboard_dies(world: "World", victims: Victims) -> None:
+    """All of its processes; they come back one by one."""
+    for coordinator in world.coordinators:
+        coordinator.crash()
+        world.later(world.random.randint(*AWAY_MS), coordinator.start)
+
+
+def coordinators_die_at_work(world: "World", victims: Victims) -> None:
+    for coordinator in world.coordinators:
+        coordinator.crash_chance = 0.2
+
+
+def coordinator_pauses(world: "World", victims: Victims) -> None:
+    """Between two steps of its work: what it read is old when it goes on."""
+    coordinator = world.random.choice(world.coordinators)
+    coordinator.paused_until_ms = world.now_ms + _pause_ms(world)
+
+
+def database_slow(world: "World", victims: Victims) -> None:
+    """Every step of a coordinator takes long: what it decides is old when it is carried out."""
+    world.slow_steps = 0.7
+    world.later(world.random.randint(*AWAY_MS), lambda: setattr(world, "slow_steps", 0.04))
+
+
+def judged_slowly(world: "World", victims: Victims) -> None:
+    """Silent for about a session, and back while a slow coordinator takes it out."""
+    for agent in victims:
+        longer_ms = world.random.randint(0, world.settings.session_timeout_ms)
+        agent.pause(world.settings.session_timeout_ms + longer_ms, consumer=False)
+    database_slow(world, victims)
+
+
+def redis_away(world: "World", victims: Victims) -> None:
+    if not world.server.down:
+        world.server.down = True
+        world.later(world.random.randint(*AWAY_MS) // 2, world.redis_returns)
+
+
+def redis_loses_writes(world: "World", victims: Victims) -> None:
+    """Its last ones, as a machine does that loses power."""
+    if not world.server.down:
+        world.lose_writes_after(world.random.randint(*LOST_WRITES_MS))
+
+
+def redis_loses_grants(world: "World", victims: Victims) -> None:
+    """The writes that it loses are those of a handover."""
+    leave(world, victims)
+    world.later(world.random.randint(50, 500), lambda: redis_loses_writes(world, victims))
+
+
+def redis_wiped(world: "World", victims: Victims) -> None:
+    world.wipe()
+
+
+def redis_clock_jumps(world: "World", victims: Victims) -> None:
+    world.redis_clock_jumps(world.random.choice(JUMPS_MS))
+
+
+# --- membership -----------------------------------------------------------------------------------
+
+
+def join(world: "World", victims: Victims) -> None:
+    for _ in range(world.random.randint(1, MEMBERS_AT_ONCE)):
+        world.add_one()
+
+
+def leave(world: "World", victims: Victims) -> None:
+    for agent in victims:
+        agent.term()
+
+
+def leave_at_once(world: "World", victims: Victims) -> None:
+    """The second signal comes before the batch in hand has ended."""
+    for agent in victims:
+        agent.term()
+        world.later(world.random.randint(0, 300), agent.term)
+
+
+def swap(world: "World", victims: Victims) -> None:
+    victims[0].term()
+    world.add_one()
+
+
+def down_to_one(world: "World", victims: Victims) -> None:
+    """And up again: 1 -> N -> 1."""
+    living = world.living()[: RESTARTED_MAX + 1]
+    for agent in living[1:]:
+        agent.term()
+    for n in range(len(living) - 1):
+        world.later(world.random.randint(500, 3_000) + n, world.add_one)
+
+
+def more_than_partitions(world: "World", victims: Victims) -> None:
+    missing = min(world.settings.partitions, 16) + 1 - len(world.living())
+    for _ in range(missing):
+        world.add_one()
+
+
+# --- planned --------------------------------------------------------------------------------------
+
+
+def rolling_restart(world: "World", victims: Victims) -> None:
+    for n, agent in enumerate(world.living()[:RESTARTED_MAX]):
+        world.later(n * 700, agent.term)
+        world.later(n * 700 + 300, world.add_one)
+
+
+def touch(world: "World", victims: Victims) -> None:
+    """A person asks for a rebalance."""
+    if not world.server.down and world.read().meta.settings is not None:
+        world.run("touch", ["manual", ""])
+
+
+def change_strategy(world: "World", victims: Victims) -> None:
+    strategy = world.random.choice(world.strategies)
+    world.database.settings = replace(world.settings, strategy=strategy)
+
+
+def add_partitions(world: "World", victims: Victims) -> None:
+    more = world.settings.partitions + world.random.randint(1, 4)
+    if more <= PARTITIONS_MAX:
+        world.database.settings = replace(world.settings, partitions=more)
+
+
+def restores_fail(world: "World", victims: Victims) -> None:
+    world.restore_failures = 0.8
+
+
+FAULTS: dict[str, Fault] = {
+    fault.__name__: fault
+    for fault in (
+        kill, kill_agent, kill_consumer, hang_consumer, slow_consumer, suspend, suspend_agent,
+        suspend_consumer, machine_sleeps, storm, cut_from_redis, cut_from_dashboard, flap,
+        dashboard_dies, coordinators_die_at_work, coordinator_pauses, database_slow,
+        judged_slowly, redis_away, redis_loses_writes, redis_loses_grants, redis_wiped,
+        redis_clock_jumps, join, leave, leave_at_once, swap, down_to_one, more_than_partitions,
+        rolling_restart, touch, change_strategy, add_partitions, restores_fail,
+    )
+}  # fmt: skip
+
+
+def heal(world: "World") -> None:
+    """Every fault ends; at least one member and one coordinator are there."""
+    world.healed = True
+    world.network = Network()
+    world.restore_failures = world.slow_steps = 0.0
+    world.redis_returns()
+    for coordinator in world.coordinators:
+        coordinator.crash_chance = 0.0
+        coordinator.paused_until_ms = 0
+        coordinator.start()
+    for agent in world.agents:
+        if agent.lives:
+            agent.heal()
+    if all(agent.told_to_go for agent in world.living()):
+        world.add_one()

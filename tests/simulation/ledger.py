@@ -1,0 +1,304 @@
+"""What was granted, told and committed so far, kept apart from the store that is judged by it.
+
+Sees every script as it is answered, whoever asked, and raises Broken at the first answer that the
+invariants of evaluation.md do not allow. Knows fences, leases and events; no target and no agent.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from agent.store import ScriptCall
+from assignment.types import GroupSettings, Offset, Partition
+from assignment.wire import GroupKeys, StreamKeys
+from tests.fakes import FakeRedis
+from tests.fakes.server import Id, id_of, t
+from tests.simulation.copies import Files, effects, packed
+
+
+class Broken(AssertionError):
+    """An invariant does not hold: the store or who uses it has a bug."""
+
+
+def demand(fact: bool, otherwise: str) -> None:
+    if not fact:
+        raise Broken(otherwise)
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    member: str
+    fence: int
+    until_ms: int
+
+
+@dataclass(slots=True)
+class Book:
+    """One partition. `owners`: fence -> member, of every grant there ever was."""
+
+    partition: str
+    owners: dict[int, str] = field(default_factory=dict)
+    highest: int = 0
+    last: int = 0  # fence granted last, as far as Redis remembers
+    live: Live | None = None
+    draining_since_ms: int | None = None
+    committed: Id = (0, 0)
+    total: int = 0
+    digest: int = 0
+    events: list[Id] = field(default_factory=list)  # every one there ever was
+    lost: dict[Id, int] = field(default_factory=dict)  # by which loss; a batch may have read them
+
+    def between(self, low: Id, high: Id) -> list[Id]:
+        return self.events[bisect_right(self.events, low) : bisect_right(self.events, high)]
+
+    def live_at(self, now_ms: int) -> Live | None:
+        return self.live if self.live and now_ms <= self.live.until_ms else None
+
+
+Kept = tuple[dict[str, Book], dict[str, int]]
+
+
+class Judged(Protocol):
+    """What the ledger is told besides the scripts. `now_ms` is true time, not that of Redis."""
+
+    server: FakeRedis
+    files: Files
+    keys: GroupKeys
+
+    @property
+    def now_ms(self) -> int: ...
+    @property
+    def settings(self) -> GroupSettings: ...
+    def in_hand(self, member: str, partition: Partition, fence: int) -> bool:
+        """Whether a running consumer may still commit that."""
+        ...
+
+
+class Ledger:
+    def __init__(self, group: Judged) -> None:
+        self._group, self._server, self._keys = group, group.server, group.keys
+        self.books: dict[str, Book] = {}
+        self.signs: dict[str, int] = {}  # member -> Redis time of its last sign of life
+        self.ended_early: set[str] = set()  # members whose batch a late `plan` declared ended
+        self._target = (0, "")
+        self._incarnation = 0
+        self._losses = 0
+        self._latest_ms = 0  # of the Redis clock, which may be set back
+        self._sees: dict[str, Callable[[Sequence[Any], Any], None]] = {
+            "acquire": self._acquire, "renew": self._renew, "release": self._release,
+            "evict": self._evict, "leave": self._leave, "join": self._join,
+            "report": self._report, "set_state": self._set_state, "plan": self._plan,
+            "commit": self._commit, "set_target": self._set_target,
+            "set_incarnation": self._set_incarnation, "restore": self._restore,
+        }  # fmt: skip
+
+    def saw(self, call: ScriptCall, answer: Any) -> None:
+        self._latest_ms = max(self._latest_ms, self._server.now_ms)
+        see = self._sees.get(call.name)
+        if see is not None:
+            see(call.args, answer)
+
+    def book(self, partition: str) -> Book:
+        if partition not in self.books:
+            self.books[partition] = Book(partition)
+        return self.books[partition]
+
+    # --- what Redis may lose
+
+    def kept(self) -> Kept:
+        return {name: replace(book) for name, book in self.books.items()}, dict(self.signs)
+
+    def rolled_back(self, kept: Kept) -> None:
+        """Redis runs anew with what it had then; fences that were granted since stay granted."""
+        books, self.signs = kept
+        self._losses += 1
+        for name, book in self.books.items():
+            old = books.get(name, Book(name))
+            partition = Partition.parse(name)
+            key = StreamKeys(partition.stream).entries(partition.number)
+            there = set(self._server.ids_after(key, (0, 0)))
+            lost = {i: self._losses for i in book.events if i not in there}
+            self.books[name] = replace(
+                old, owners=book.owners, highest=book.highest, events=book.events,
+                lost=lost | book.lost,
+            )  # fmt: skip
+        self._target = (0, "")
+
+    def appended(self, partition: str, entry_id: str) -> None:
+        self.book(partition).events.append(id_of(entry_id))
+
+    # --- locks
+
+    def _acquire(self, args: Sequence[Any], answer: Any) -> None:
+        if answer[0] != b"ok":
+            return
+        member, until_ms = t(args[0]), self._server.now_ms + int(args[1])
+        for one in answer[1:]:
+            if one[1] == b"granted":
+                self._granted(self.book(t(one[0])), Live(member, int(one[2]), until_ms))
+
+    def _granted(self, book: Book, new: Live) -> None:
+        where, live = book.partition, book.live_at(self._server.now_ms)
+        if live and live.fence != new.fence:
+            live = book.live_at(self._latest_ms)  # what ended stays so when the clock is set back
+        owner = book.owners.setdefault(new.fence, new.member)
+        demand(owner == new.member, f"{where}: {new.fence} of {owner} is {new.member}'s too")
+        if live is None or live.fence != new.fence:
+            demand(live is None, f"{where}: granted to {new} while it is {live}")
+            demand(new.fence > book.highest, f"{where}: {new} is not above {book.highest}")
+            book.highest = book.last = new.fence
+            book.draining_since_ms = None
+        book.live = new
+
+    def _renew(self, args: Sequence[Any], answer: Any) -> None:
+        if answer[0] != b"ok":
+            return
+        member, now_ms = t(args[0]), self._server.now_ms
+        self.signs[member] = now_ms
+        for partition, fence, held in zip(args[2::2], args[3::2], answer[4:], strict=True):
+            if held == 1:
+                self._live(partition, member, int(fence), "renewed")
+                book = self.book(t(partition))
+                book.live = Live(member, int(fence), now_ms + int(args[1]))
+
+    def _live(self, partition: Any, member: str, fence: int, what: str) -> None:
+        live = self.book(t(partition)).live_at(self._server.now_ms)
+        mine = live is not None and (live.member, live.fence) == (member, fence)
+        demand(mine, f"{t(partition)}: {what} by {member} under {fence}, it is {live}")
+
+    def _release(self, args: Sequence[Any], answer: Any) -> None:
+        member = t(args[0])
+        for partition, fence, done in zip(args[1::2], args[2::2], answer, strict=True):
+            if done == 1:
+                self._live(partition, member, int(fence), "released")
+                self._given_up(self.book(t(partition)))
+
+    def _given_up(self, book: Book) -> None:
+        """By its owner itself: then no batch may still hold it."""
+        live, book.live = book.live, None
+        partition = Partition.parse(book.partition)
+        if live is None or not self._group.in_hand(live.member, partition, live.fence):
+            return
+        since_ms = book.draining_since_ms
+        patience_ms = self._group.settings.grace_ms
+        waited = since_ms is not None and self._group.now_ms - since_ms >= patience_ms
+        demand(
+            waited or live.member in self.ended_early,
+            f"{partition}: released by {live.member} with a batch in hand (drains: {since_ms})",
+        )
+
+    # --- members
+
+    def _join(self, args: Sequence[Any], answer: Any) -> None:
+        """Asked twice, or anew: what it holds stays its own."""
+        if answer[0] != b"ok":
+            return
+        member = t(args[0])
+        self.signs[member] = self._server.now_ms
+        for book in self.books.values():
+            live = book.live_at(self._latest_ms)
+            if live and live.member == member:
+                lock = self._server.lock(self._keys.lock(Partition.parse(book.partition)))
+                demand(lock is not None, f"{book.partition}: taken from {member} by its own join")
+
+    def _report(self, args: Sequence[Any], answer: Any) -> None:
+        if answer[0] != b"fenced":
+            self.signs[t(args[0])] = self._server.now_ms
+
+    def _evict(self, args: Sequence[Any], answer: Any) -> None:
+        if answer != b"ok":
+            return
+        member = t(args[0])
+        silent_ms = self._server.now_ms - self.signs[member]
+        demand(
+            silent_ms > self._group.settings.session_timeout_ms,
+            f"{member} evicted {silent_ms} ms after a sign of life",
+        )
+        self._gone(member)
+
+    def _leave(self, args: Sequence[Any], answer: Any) -> None:
+        if answer == b"ok":
+            self._gone(t(args[0]))
+
+    def _gone(self, member: str) -> None:
+        self.signs.pop(member, None)
+        for book in self.books.values():
+            if book.live and book.live.member == member:
+                book.live = None
+
+    # --- batches
+
+    def _set_state(self, args: Sequence[Any], answer: Any) -> None:
+        for i, done in enumerate(answer):
+            partition, _, _, state = args[1 + 4 * i : 5 + 4 * i]
+            if done == 1:
+                draining = state == "draining"
+                self.book(t(partition)).draining_since_ms = self._group.now_ms if draining else None
+
+    def _plan(self, args: Sequence[Any], answer: Any) -> None:
+        if answer[0] != b"ok":
+            return
+        member = t(args[0])
+        for partition, fence, offset, total in answer[1:]:
+            book = self.book(t(partition))
+            self._live(partition, member, int(fence), "planned")
+            told, known = (id_of(t(offset)), int(total)), (book.committed, book.total)
+            demand(told == known, f"{t(partition)}: planned from {told}, committed is {known}")
+
+    def _commit(self, args: Sequence[Any], answer: Any) -> None:
+        partition, member, fence, low, high = (t(a) for a in args[:5])
+        book = self.book(partition)
+        if answer[0] == b"already":
+            demand(book.committed == id_of(high), f"{partition}: {high} was never committed")
+        if answer[0] != b"done":
+            return
+        demand(int(fence) == book.last, f"{partition}: commit under {fence}, last is {book.last}")
+        owner = book.owners.get(int(fence))
+        demand(owner == member, f"{partition}: {member} commits under {owner}'s {fence}")
+        demand(id_of(low) == book.committed, f"{partition}: {low} is not {book.committed}")
+        self._apply(book, id_of(high), args[8])
+
+    def _apply(self, book: Book, high: Id, changes: bytes) -> None:
+        """The effects must be those of the events after the ones before, each once, in order."""
+        ids = book.between(book.committed, high)
+        demand(bool(ids) and ids[-1] == high, f"{book.partition}: no event {high}")
+        read = [[i for i in ids if book.lost.get(i, n + 1) > n] for n in range(self._losses + 1)]
+        results = [packed(*effects(book.total, book.digest, some)) for some in read]
+        demand(
+            changes in results,
+            f"{book.partition}: {changes!r} are the effects of other events than {ids}",
+        )
+        book.total, book.digest = map(int, changes.split())
+        book.committed = high
+
+    # --- the coordinator
+
+    def _set_target(self, args: Sequence[Any], answer: Any) -> None:
+        if answer[0] != b"done":
+            return
+        epoch, run = int(args[2]), t(args[0])
+        repeated = (epoch, run) == self._target
+        demand(
+            repeated or epoch > self._target[0],
+            f"target {epoch} by coordinator {run} after {self._target}",
+        )
+        self._target = (epoch, run)
+
+    def _set_incarnation(self, args: Sequence[Any], answer: Any) -> None:
+        if answer[0] == b"done":
+            demand(int(args[0]) > self._incarnation, f"incarnation {args[0]} was there before")
+            self._incarnation = int(args[0])
+
+    def _restore(self, args: Sequence[Any], answer: Any) -> None:
+        """After a wipe: from here on counts what the snapshots hold."""
+        for partition in args[::2] if answer[0] == b"done" else ():
+            book = self.book(t(partition))
+            offset = self._server.hash(self._keys.offsets).get(book.partition)
+            record = [
+                c for u, c in self._group.files.items() if u.startswith(f"sim:{book.partition}/")
+            ]
+            found = [c for c in record if offset and str(c.offset) == t(offset)]
+            if found:
+                book.committed = tuple(Offset.parse(t(offset or b"0-0")))  # type: ignore[assignment]
+                book.total, book.digest = found[-1].total, found[-1].digest

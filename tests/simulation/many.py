@@ -1,0 +1,76 @@
+"""Many seeds, one after the other or over some processes, until the first that fails."""
+
+import multiprocessing
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from tests.simulation import seeds
+from tests.simulation.outcome import Outcome
+
+SIMULATIONS: dict[str, Callable[..., Outcome]] = {"agents": seeds.run}
+AT_ONCE = 10  # seeds that a process takes
+Progress = Callable[["Summary"], None]
+
+
+@dataclass(kw_only=True)
+class Summary:
+    """Sums over runs; one run is one seed of one simulation. `broken` is the first that failed."""
+
+    runs: int = 0
+    passed: int = 0
+    vacuous: int = 0
+    steps: int = 0
+    cpu_ms: float = 0.0
+    members_max: int = 0
+    settled_ms_max: int = 0
+    faults: Counter[str] = field(default_factory=Counter)
+    idle: Counter[str] = field(default_factory=Counter)
+    struck: Counter[str] = field(default_factory=Counter)
+    broken: Outcome | None = None
+
+    def add(self, outcome: Outcome) -> None:
+        self.runs += 1
+        self.passed += outcome.passed
+        self.vacuous += outcome.vacuous
+        self.steps += outcome.steps
+        self.cpu_ms += outcome.cpu_ms
+        self.members_max = max(self.members_max, outcome.members)
+        self.settled_ms_max = max(self.settled_ms_max, outcome.settled_ms)
+        self.faults.update(outcome.faults)
+        self.idle.update(outcome.idle)
+        self.struck.update(outcome.struck)
+        if outcome.broken:
+            self.broken = outcome
+
+
+def run_one(kinds: Sequence[str], seed: int) -> list[Outcome]:
+    return [SIMULATIONS[kind](seed) for kind in kinds]
+
+
+def run_many(
+    kinds: Sequence[str],
+    chosen: Sequence[int],
+    *,
+    jobs: int = 1,
+    progress: Progress = lambda summary: None,
+) -> Summary:
+    """In the order of the seeds, whatever `jobs` is, so that the first failure is the same."""
+    summary = Summary()
+    for outcomes in _outcomes(kinds, chosen, jobs):
+        for outcome in outcomes:
+            summary.add(outcome)
+            if summary.broken:
+                return summary
+        progress(summary)
+    return summary
+
+
+def _outcomes(kinds: Sequence[str], chosen: Iterable[int], jobs: int) -> Iterator[list[Outcome]]:
+    one = partial(run_one, kinds)
+    if jobs == 1:
+        yield from map(one, chosen)
+        return
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+        yield from pool.imap(one, chosen, chunksize=AT_ONCE)

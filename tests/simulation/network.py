@@ -1,0 +1,155 @@
+"""What lies between processes: messages that are lost, late, doubled, and out of order."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any
+
+from agent.backend import Answer, DashboardAway, Message
+from agent.store import ScriptCall, StoreUnavailable
+from agent.store.door import Command
+from assignment.wire import Reply
+from tests.fakes import FakeDoor
+
+if TYPE_CHECKING:
+    from tests.simulation.agents import SimAgent
+    from tests.simulation.world import World
+
+
+class Fate(Enum):
+    FINE = auto()
+    LOST = auto()
+    LATE = auto()  # its sender has given up; carried out all the same
+    NO_REPLY = auto()
+    DOUBLED = auto()  # a copy arrives later, after what was sent since
+
+
+@dataclass(slots=True)
+class Network:
+    """Chances, per message, of what a network does to it."""
+
+    lost: float = 0.0
+    late: float = 0.0
+    no_reply: float = 0.0
+    doubled: float = 0.0
+    missed_hints: float = 0.0
+    delay_ms: tuple[int, int] = (1, 30)
+    late_ms: tuple[int, int] = (50, 2_500)
+
+    def fate(self, rng: random.Random) -> Fate:
+        draw = rng.random()
+        for fate, chance in (
+            (Fate.LOST, self.lost),
+            (Fate.LATE, self.late),
+            (Fate.NO_REPLY, self.no_reply),
+            (Fate.DOUBLED, self.doubled),
+        ):
+            if draw < chance:
+                return fate
+            draw -= chance
+        return Fate.FINE
+
+
+class SimDoor(FakeDoor):
+    """Redis as one process reaches it. `blocked` hears for how long the caller waited in vain."""
+
+    def __init__(self, world: "World", blocked: Callable[[int], None]) -> None:
+        super().__init__(world.server)
+        self._world = world
+        self._blocked = blocked
+
+    def run(self, call: ScriptCall) -> Any:
+        self._reach()
+        world = self._world
+        match world.network.fate(world.random):
+            case Fate.FINE | Fate.DOUBLED:  # a TCP connection doubles nothing
+                return world.execute(call)
+            case Fate.NO_REPLY:
+                world.execute(call)
+                self._fail("lost on the way back", call.name)
+            case Fate.LATE:
+                late_ms = world.random.randint(*world.network.late_ms)
+                world.later(late_ms, lambda: world.execute_late(call))
+                self._fail("stuck on the way there", call.name)
+            case Fate.LOST:
+                self._fail("lost on the way there", call.name)
+
+    def ask(self, *command: str | bytes | int) -> Any:
+        self._read_may_fail(command)
+        return super().ask(*command)
+
+    def ask_together(self, commands: Any) -> list[Any]:
+        self._read_may_fail(commands[0])
+        return [FakeDoor.ask(self, *command) for command in commands]
+
+    def _reach(self) -> None:
+        if self.down or self.server.down:
+            self._world.struck["redis did not answer"] += 1
+        super()._reach()
+
+    def _read_may_fail(self, command: Command) -> None:
+        self._reach()
+        network = self._world.network
+        if self._world.random.random() < network.lost + network.late + network.no_reply:
+            self._fail("not answered", str(command[0]))
+
+    def _fail(self, why: str, what: str) -> None:
+        world = self._world
+        world.struck["call not answered"] += 1
+        world.note("network", why, what=what)
+        self._blocked(world.random.randint(10, world.settings.lease_ms // 5))
+        raise StoreUnavailable(why)
+
+
+class SimCourier:
+    """One message at a time; the newest of those that wait (as agent.backend.Courier)."""
+
+    def __init__(self, agent: "SimAgent") -> None:
+        self._agent = agent
+        self._world = agent.world
+        self._waiting: Message | None = None
+        self._busy = False
+
+    @property
+    def busy(self) -> bool:
+        return self._busy or self._waiting is not None
+
+    def send(self, message: Message) -> None:
+        self._waiting = message
+        self._go()
+
+    def _go(self) -> None:
+        if self._busy or self._waiting is None:
+            return
+        message, self._waiting, self._busy = self._waiting, None, True
+        fate = self._world.network.fate(self._world.random)
+        if fate is not Fate.FINE:
+            self._world.struck["message " + fate.name.lower()] += 1
+        if fate in (Fate.LATE, Fate.DOUBLED):
+            self._world.later(self._late_ms(), lambda: self._asked(message))
+        if fate in (Fate.LATE, Fate.LOST):
+            self._after_delay(lambda: self._answered(message, None))
+        else:
+            self._after_delay(lambda: self._asked_and_answered(message, fate))
+
+    def _asked(self, message: Message) -> Reply | None:
+        return self._world.dashboard_answers(self._agent, message)
+
+    def _asked_and_answered(self, message: Message, fate: Fate) -> None:
+        reply = self._asked(message)
+        heard = None if fate is Fate.NO_REPLY else reply
+        self._after_delay(lambda: self._answered(message, heard))
+
+    def _answered(self, message: Message, reply: Reply | None) -> None:
+        self._busy = False
+        self._world.struck["dashboard did not answer"] += reply is None
+        error = None if reply else DashboardAway("simulated")
+        self._agent.inbox.put(Answer(message, reply, error))
+        self._go()
+
+    def _after_delay(self, what: Callable[[], Any]) -> None:
+        self._world.agenda.after(self._world.random.randint(*self._world.network.delay_ms), what)
+
+    def _late_ms(self) -> int:
+        return self._world.random.randint(*self._world.network.late_ms)

@@ -1,0 +1,154 @@
+"""A seed -> a scenario -> a run of it: faults, then healing, and what must be true then."""
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from assignment import strategies
+from tests.simulation import checks
+from tests.simulation.agents import SimAgent
+from tests.simulation.faults import FAULTS, heal
+from tests.simulation.network import Network
+from tests.simulation.outcome import Outcome
+from tests.simulation.world import FAST, World
+
+SLOW = {
+    "lease_ms": 10_000, "renew_ms": 3_333, "session_timeout_ms": 10_000, "heartbeat_ms": 3_000,
+    "grace_ms": 8_000, "consumer_stall_ms": 20_000,
+}  # fmt: skip
+GAP_MS = (20, 1_400)  # between two faults
+QUIET_MS = 1_500
+# The members that come back late share in it later than that: a join is tried again after 5 s, a
+# consumer is restarted after 2 s when it has failed twice, a restore tried again after 1 s.
+RETURN_MS = 8_000
+LAG_MS = 6_000
+TRACE_LINES = 60
+LARGE_EVERY = 200  # seeds; one costs as much CPU as fifty small ones
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    seed: int
+    members: int
+    partitions: int
+    strategy: str
+    coordinators: int
+    network: Network
+    timings: Mapping[str, int]
+    faults: tuple[tuple[int, str], ...]  # pause before it, name
+    settled_first: bool
+
+
+def scenario_of(seed: int) -> Scenario:
+    """Most are small, so that there can be many; a few have hundreds of members."""
+    draw = random.Random(seed)
+    large = seed % LARGE_EVERY == LARGE_EVERY - 1
+    if large:
+        members, partitions, count = draw.randint(100, 200), draw.randint(50, 200), 2
+    elif draw.random() < 0.04:
+        members, partitions, count = draw.randint(7, 14), draw.randint(4, 24), 4
+    else:
+        members, partitions, count = draw.randint(1, 5), draw.randint(1, 12), draw.randint(2, 6)
+    return Scenario(
+        seed=seed,
+        members=members,
+        partitions=partitions,
+        strategy=draw.choice(drawn_strategies()) if draw.random() < 0.6 else "sticky",
+        coordinators=draw.choice((1, 1, 2, 3)),
+        network=draw.choice((Network(), Network(0.01, 0.01, 0.01, 0.02, 0.3, (1, 60)))),
+        timings=SLOW if large else FAST,
+        faults=tuple(
+            (draw.randint(*GAP_MS) * (5 if large else 1), draw.choice(tuple(FAULTS)))
+            for _ in range(count)
+        ),
+        settled_first=draw.random() < 0.7,
+    )
+
+
+def drawn_strategies() -> tuple[str, ...]:
+    """Those that need no parameters."""
+    return tuple(n for n in strategies.NAMES if n in checks.BALANCED)
+
+
+def run(seed: int, *, trace: bool = False) -> Outcome:
+    """Never raises: what goes wrong is in the outcome, with the trace of the last steps."""
+    scenario = scenario_of(seed)
+    world = World(
+        seed, coordinators=scenario.coordinators, trace=trace, partitions=scenario.partitions,
+        strategy=scenario.strategy, **scenario.timings,
+    )  # fmt: skip
+    outcome = Outcome(kind="agents", seed=seed, scenario=scenario)
+    with outcome.watched(lambda: world.story(TRACE_LINES), always=trace):
+        _play(world, scenario, outcome)
+    outcome.steps, outcome.members = world.agenda.steps, len(world.agents)
+    outcome.struck = world.struck
+    return outcome
+
+
+def _play(world: World, scenario: Scenario, outcome: Outcome) -> None:
+    world.network = scenario.network
+    world.strategies = drawn_strategies()
+    for _ in range(scenario.members):
+        world.add_one()
+    if scenario.settled_first:
+        world.run_until(checks.settled, 12 * world.settings.lease_ms, "settled at the start")
+        world.struck.clear()
+    _strike_all(world, scenario, outcome)
+    heal(world)
+    _demand_after_heal(world, outcome)
+
+
+def _strike_all(world: World, scenario: Scenario, outcome: Outcome) -> None:
+    for pause_ms, name in scenario.faults:
+        world.run_for(pause_ms)
+        before = _seen(world)
+        _strike(world, name)
+        world.run_for(world.random.randint(*GAP_MS) // 2)
+        outcome.faults[name] += 1
+        outcome.idle[name] += _seen(world) == before
+
+
+def _seen(world: World) -> tuple[object, ...]:
+    """What changes when a fault does something: locks, members, targets, calls and messages."""
+    meta = world.server.hash(world.keys.meta)
+    epochs = [meta.get(name) for name in ("event_seq", "group_epoch", "target_epoch", "run_id")]
+    return *epochs, world.server.run_id, world.redis_ahead_ms, world.struck.total()
+
+
+def _strike(world: World, name: str) -> None:
+    victims = _victims(world) or [world.add_one()]
+    world.note_fault(name, victims=",".join(v.name for v in victims))
+    FAULTS[name](world, victims)
+
+
+def _victims(world: World) -> list[SimAgent]:
+    """Minor: below half, at least one; major: above half; random: any number."""
+    living = world.living()
+    if not living:
+        return []
+    half, any_number = len(living) // 2, world.random.randint(1, len(living))
+    count = world.random.choice((1, max(1, half // 2), half + 1, any_number))
+    return world.random.sample(living, min(count, len(living)))
+
+
+def heal_ms(world: World) -> int:
+    """Within this everything is owned after the last fault has ended (evaluation.md)."""
+    s = world.settings
+    return s.lease_ms + s.session_timeout_ms + 2 * s.heartbeat_ms + 2_000
+
+
+def _demand_after_heal(world: World, outcome: Outcome) -> None:
+    began_ms, bound_ms = world.now_ms, heal_ms(world)
+    outcome.owned_ms = world.run_until(checks.all_owned, bound_ms, "every partition is owned")
+    while True:
+        left_ms = began_ms + bound_ms + RETURN_MS - world.now_ms
+        world.run_until(checks.settled, max(left_ms, 0), "held = target")
+        outcome.settled_ms = world.now_ms - began_ms
+        quiet = world.fences(), world.read().meta.target_epoch
+        world.run_for(QUIET_MS)
+        if (world.fences(), world.read().meta.target_epoch) == quiet:
+            break  # else what the faults began has ended only now: again, within the same bound
+        world.note("SEED", "not quiet yet", was=quiet)
+    world.producing = False
+    world.run_until(lambda w: checks.lag(w) == 0, LAG_MS, "lag returns to 0")
+    checks.history_is_whole(world)

@@ -1,0 +1,68 @@
+"""`manage.py simulate` as a person calls it."""
+
+import json
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from tests.simulation.planted import PLANTED
+
+
+def said(**options: Any) -> str:
+    out = StringIO()
+    call_command("simulate", stdout=out, **options)
+    return out.getvalue()
+
+
+def test_it_counts_what_passed() -> None:
+    assert "3 runs: 3 passed, 0 vacuous, 0 failed" in said(seeds=3, only="agents")
+
+
+def test_it_answers_in_json() -> None:
+    found = json.loads(said(seeds=2, first=5, only="agents", json=True))
+    assert (found["runs"], found["passed"], found["broken"]) == (2, 2, None)
+    assert sum(found["faults"].values()) > 0
+    assert found["steps"] > 0
+
+
+def test_the_first_failing_seed_is_told_with_its_last_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    PLANTED["commit_without_offset_check"](monkeypatch)
+    out = StringIO()
+    with pytest.raises(SystemExit) as ended:
+        call_command("simulate", seeds=150, only="agents", stdout=out)
+    assert ended.value.code == 1
+    text = out.getvalue()
+    assert "1 failed" in text
+    assert "acquired why=assigned" in text
+    assert "replay it: python3 manage.py simulate --only agents --seed " in text
+
+
+def test_one_seed_is_replayed_with_every_call() -> None:
+    text = said(seed=3, only="agents")
+    assert "agents, seed 3: Scenario(seed=3" in text
+    assert " redis    renew " in text
+    assert text.rstrip().endswith("passed")
+
+
+def test_seeds_over_two_processes_give_the_same_sums() -> None:
+    one, two = (json.loads(said(seeds=4, only="agents", jobs=n, json=True)) for n in (1, 2))
+    del one["cpu_ms"], two["cpu_ms"]
+    assert one == two
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"seeds": 0}, "--seeds 0 is not within 1 and"),
+        ({"first": -1}, "--first -1 is below 0"),
+        ({"jobs": 0}, "--jobs 0 is not within 1 and"),
+        ({"only": "cats"}, "there is no simulation 'cats'; there are agents"),
+    ],
+)
+def test_wrong_arguments_are_named(options: dict[str, Any], why: str) -> None:
+    with pytest.raises(CommandError, match=why):
+        said(**options)
