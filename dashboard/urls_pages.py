@@ -33,6 +33,7 @@ urlpatterns = [
     path("groups.csv", views.groups_csv, name="groups_csv"),
     path("new-group/", views.new_group, name="new_group"),
     path("groups/<str:name>/", include(of_group)),
+    path("demo/", views.demo_page, name="demo"),
     path("audit/", views.audit, name="audit"),
     path("audit.csv", views.audit_csv, name="audit_csv"),
 ]

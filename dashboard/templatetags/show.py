@@ -253,12 +253,6 @@ def hundred(share: float | None) -> str:
 
 
 @register.filter
-def share(percent: float) -> str:
-    """Of 100, with a decimal where there is one."""
-    return f"{percent:.1f}".removesuffix(".0")
-
-
-@register.filter
 def thousand(share: float) -> str:
     return f"{share * 1000:.3f}"
 

@@ -3,6 +3,7 @@
 from dashboard.views.account import Login, Logout, change_theme
 from dashboard.views.audit import audit, audit_csv
 from dashboard.views.charts import group_balance, group_charts
+from dashboard.views.demo import demo_page
 from dashboard.views.group import group_map, group_members, group_partitions, group_snapshot
 from dashboard.views.history import (
     group_history,
@@ -22,6 +23,7 @@ __all__ = [
     "audit",
     "audit_csv",
     "change_theme",
+    "demo_page",
     "group_balance",
     "group_charts",
     "group_history",

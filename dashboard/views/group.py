@@ -55,7 +55,7 @@ def group_members(request: HttpRequest, name: str) -> HttpResponse:
     seen = see(name)
     members = seen.snapshot.members if seen.snapshot else ()
     most = max((m.owned for m in members), default=0) or 1
-    able = seen.snapshot.numbers.able if seen.snapshot else 0
+    staying = _staying(seen)
     owned = seen.snapshot.numbers.owned if seen.snapshot else 0
     context = group_context(seen, "group_members")
     running = context["running"]
@@ -71,11 +71,19 @@ def group_members(request: HttpRequest, name: str) -> HttpResponse:
             )
             for m in members
         ],
-        "mean": owned / able if able else None,
-        "mean_share": owned / able / most if able else None,
+        "mean": owned / staying if staying else None,
+        "mean_share": min(1.0, owned / staying / most) if staying else None,
         "gone": group_queries.gone_members(seen.group),
     }
     return show(request, "members", context, fragments=("members",))
+
+
+def _staying(seen: Seen) -> int:
+    """Able members that were not told to leave: what is owned will be theirs."""
+    if seen.snapshot is None:
+        return 0
+    leaving = sum(bool(m.leaving) and m.state != "lost" for m in seen.snapshot.members)
+    return max(0, seen.snapshot.numbers.able - leaving)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Scale-downs: the wizard that tells members to leave, and the page of one, running or ended."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.contrib import messages
@@ -33,14 +33,19 @@ class Looked:
     """Who would leave now. The errors are sentences for their place on the page."""
 
     found: deeds.Preview | None
+    percent: str = ""
     percent_error: str = ""
     members_error: str = ""
     problem: str = ""
 
     @property
-    def share(self) -> float | None:
-        """Of the members that stay, in percent."""
-        return 100 * self.found.stay / self.found.members if self.found else None
+    def share(self) -> str:
+        """Of the members that stay: what was typed, as long as it gives their number."""
+        if self.found is None:
+            return ""
+        if _fits(self.percent, self.found):
+            return self.percent
+        return f"{100 * self.found.stay / self.found.members:.1f}".removesuffix(".0")
 
     @property
     def is_good(self) -> bool:
@@ -59,7 +64,9 @@ def new_scale_down(request: HttpRequest, name: str) -> HttpResponse:
     begins = request.method == "GET" and not names
     percent = typed.get("percent", _few_leave(seen) if begins else "").strip()
     renewed = percent if percent != typed.get("shown", "").strip() else ""
-    looked = _look(seen.group, renewed, names, force_all="force_all" in typed)
+    looked = replace(
+        _look(seen.group, renewed, names, force_all="force_all" in typed), percent=percent
+    )
     if not looking and form.is_valid() and looked.is_good and not renewed:
         row = _start(request, seen, form, looked)
         if row is not None:
@@ -73,7 +80,6 @@ def new_scale_down(request: HttpRequest, name: str) -> HttpResponse:
     context = group_context(seen, "new_scale_down") | {
         "form": form,
         "looked": looked,
-        "percent": percent,
         "shown": percent if renewed else typed.get("shown", ""),
     }
     return show(request, "new_scale_down", context, fragments=("leavers",))
@@ -122,7 +128,7 @@ def _start(
     try:
         return deeds.start(
             seen.group,
-            percent=_percent_of(values["percent"].strip(), looked.found),
+            percent=looked.percent if _fits(looked.percent, looked.found) else None,
             members=leave,
             timeout_ms=as_ms(values["minutes"]),
             at_deadline=values["at_deadline"] or "force",
@@ -137,12 +143,12 @@ def _start(
         return None
 
 
-def _percent_of(typed: str, found: deeds.Preview) -> int | None:
-    """What was asked first, as long as the edited list has as many names as it gives."""
-    if not typed:
-        return None
-    percent = rules.whole_number("percent", typed)
-    return percent if rules.split(found.members, percent).leave == len(found.leave) else None
+def _fits(typed: str, found: deeds.Preview) -> bool:
+    """Whether this percentage gives as many members as the list, which may have been edited."""
+    is_number = typed.isascii() and typed.isdecimal() and len(typed) <= 3
+    if not is_number or not 1 <= int(typed) <= ALL or not found.members:
+        return False
+    return rules.split(found.members, int(typed)).stay == found.stay
 
 
 # --- one ------------------------------------------------------------------------------------------

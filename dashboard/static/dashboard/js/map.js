@@ -152,7 +152,7 @@ export class OwnershipMap {
     }
     if (!band) return;
     const done = cells.ready[n] ? 1 : (cells.percent[n] || 0) / 100;
-    this.edged(context, x, y + h - band, w, band, css(this.colours.surface));
+    this.edged(context, x, y + h - band, w, band, css(this.colours.sunk));
     context.fillStyle = this.pattern(context, this.colourOf(learner), "stripe");
     context.fillRect(x, y + h - band + 1, Math.round(w * done), band - 1);
   }
@@ -202,13 +202,14 @@ export class OwnershipMap {
     context.fillText(String(n), x + 10, y + 19);
     context.font = "12px system-ui, sans-serif";
     const owner = this.cells.ownerOf(n), edge = scale ? 0 : Math.min(STANDBYS_SHOWN, this.cells.standbys.get(n)?.length ?? 0) * 10;
-    const below = scale ? "" : this.learned(n);
+    const word = state === "owned" ? (this.isLeaving(n) ? "leaving" : "") : state === "unowned" ? "" : state;
+    const learned = scale ? "" : this.learned(n), roomy = w - edge >= 150;
+    const [above, beside] = scale ? [scale.text(scale.value(n)), ""] : roomy || !learned ? [word, learned] : [learned, ""];
     context.globalAlpha *= 0.9;
-    context.fillText(this.fitting(context, owner ? short(owner) : state, w - 20 - edge - (below ? 44 : 0)), x + 10, y + (below ? 35 : 39));
+    context.fillText(this.fitting(context, owner ? short(owner) : state, w - 20 - edge - (beside ? 44 : 0)), x + 10, y + (learned ? 35 : 39));
     context.textAlign = "right";
-    const right = scale ? scale.text(scale.value(n)) : state === "owned" ? (this.isLeaving(n) ? "leaving" : "") : state === "unowned" ? "" : state;
-    context.fillText(right, x + w - 10 - edge, y + 19, w - 50 - edge);
-    context.fillText(below, x + w - 10 - edge, y + 35);
+    context.fillText(above, x + w - 8 - edge, y + 19, w - 44 - edge);
+    context.fillText(beside, x + w - 8 - edge, y + 35);
   }
 
   // What the learner has restored, in a few signs; "" without one.
