@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -85,13 +86,15 @@ class Progress:
 
 
 class QueryWatch(StreamingQueryListener):
-    """Says `ready` once Spark runs the query; a query that ended says why."""
+    """Says `ready` once Spark runs the query, if it has practised; a query that ended says why."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: Progress, has_practised: Callable[[], bool]) -> None:
         self._progress = progress
+        self._has_practised = has_practised
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        self._progress.say(state="ready", why="")
+        if self._has_practised():
+            self._progress.say(state="ready", why="")
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         durations = event.progress.durationMs

@@ -11,13 +11,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-_NAMES = ("lease_end_ms", "stopping", "planned", "finished", "polls", "events_max")
+_NAMES = ("lease_end_ms", "stopping", "planned", "finished", "polls", "events_max", "practice")
 _SIZE = 8 * len(_NAMES)
 
 
 class Shared:
-    """`lease_end_ms`, `stopping`, `finished`, `events_max` are the driver's, the others the
-    planner's: number of the last plan it made, how often it was asked.
+    """`lease_end_ms`, `stopping`, `finished`, `events_max` and `practice` (batches without events
+    that are wanted first) are the driver's, the others the planner's: number of the last plan it
+    made, how often it was asked.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -1,8 +1,10 @@
 """The streaming source `evenkeel`: what this member owns, from the committed offset on.
 
 Spark's offset is the plan of one batch, {"n": 7, "p": {"3": [from, to, fence]}, "halt": a malformed
-event stops its partition, "tasks": how many Spark tasks read it}. The committed
-offsets in Redis are the truth; Spark's own start offset is ignored, so its checkpoint may vanish.
+event stops its partition, "tasks": how many Spark tasks read it}. One with "practice" reads
+nothing in so many tasks: what a batch needs is loaded before the first one that counts. The
+committed offsets in Redis are the truth; Spark's own start offset is ignored, so its checkpoint may
+vanish.
 Runs in three places: the planner process beside the driver, the driver, and Spark's tasks.
 """
 
@@ -41,6 +43,7 @@ ROWS_PER_ARROW_BATCH = 10_000
 DEAD_PER_RANGE_MAX = 1_000  # a commit carries no more: the rest of the range is read again after it
 READ_TRIES = 20  # with TRY_AGAIN_S between them: as long as a Redis needs to come back
 TRY_AGAIN_S = 0.25
+NOTHING: Mapping[str, Any] = {"n": 0, "p": {}, "halt": False, "tasks": 1}  # to read
 
 
 class Range(NamedTuple):
@@ -137,7 +140,8 @@ class EvenkeelReader(DataSourceStreamReader):
         if start == end:
             return []
         ranges = plan_of(end, self._stream)
-        count = min(int(end["tasks"]), len(ranges))
+        tasks = int(end["tasks"])
+        count = tasks if end.get("practice") else min(tasks, len(ranges))
         return [
             ReadTask(
                 ranges=tuple(ranges[n::count]),
@@ -172,6 +176,10 @@ class Planner:
 
     def next_plan(self, number: int) -> dict[str, Any] | None:
         """Spark's next offset; None when there is nothing to do, now or any more."""
+        left = self._shared.get("practice")
+        if left and not self._shared.get("stopping"):
+            tasks = self._tasks if left > 1 else 1
+            return self._planned({**NOTHING, "n": number, "tasks": tasks, "practice": left})
         ranges, events = self._next_ranges()
         if not ranges:
             return None
@@ -184,7 +192,10 @@ class Planner:
             "halt": self._halt,
             "tasks": 1 if events is not None and events <= ONE_TASK_EVENTS else self._tasks,
         }
-        self._shared.write_plan(number, plan)
+        return self._planned(plan)
+
+    def _planned(self, plan: dict[str, Any]) -> dict[str, Any]:
+        self._shared.write_plan(plan["n"], plan)
         return plan
 
     def _next_ranges(self) -> tuple[list[Range], int | None]:
@@ -277,6 +288,8 @@ def read_task(
     )
     yield from batches(tables, schema, ROWS_PER_ARROW_BATCH)
     packed = {name: msgspec.msgpack.encode(value) for name, value in counted.items()}
+    if not packed:
+        return
     _again(lambda: events.store_counts(options["group"], options["member"], packed))
 
 

@@ -3,9 +3,16 @@
 from pathlib import Path
 
 import pytest
+from pyspark.sql.types import StructType
 
 from agent.spark.shared import Shared
-from agent.spark.source import BATCH_BYTES_MAX, EVENTS_PER_RANGE_MIN, Planner
+from agent.spark.source import (
+    BATCH_BYTES_MAX,
+    EVENTS_PER_RANGE_MIN,
+    NOTHING,
+    EvenkeelReader,
+    Planner,
+)
 from agent.store.events import EventStore, Packed
 from assignment.types import START, Claim, Offset
 from tests.e2e.spark_world import SparkWorld, one
@@ -125,3 +132,26 @@ def test_redis_that_does_not_answer_gives_no_plan(world, shared, tmp_path: Path)
     options = {"redis_url": "redis://127.0.0.1:1/0", "group": world.name, "member": "m1"}
     planner = Planner({**options, "tasks": "2", "folder": str(tmp_path), "stream": world.name})
     assert planner.next_plan(1) is None
+
+
+def test_practice_is_planned_before_anything_else_and_reads_nothing(
+    world, planner, shared, tmp_path
+) -> None:
+    world.append(world.partitions[0], one(a=1))
+    reader = EvenkeelReader(
+        {"redis_url": world.url, "group": world.name, "member": "m1", "stream": world.name}
+        | {"folder": str(tmp_path), "run": "r", "tasks": "2"},
+        StructType().add("a", "long").add("partition", "integer"),
+    )
+    for left, tasks in ((2, 2), (1, 1)):
+        shared.set("practice", left)
+        plan = planner.next_plan(7)
+        assert plan == {**NOTHING, "n": 7, "tasks": tasks, "practice": left}
+        parts = reader.partitions(reader.initialOffset(), plan)
+        assert len(parts) == tasks
+        assert [list(reader.read(part)) for part in parts] == [[]] * tasks
+    shared.set("stopping", 1)
+    assert planner.next_plan(8) is None
+    shared.set("stopping", 0)
+    shared.set("practice", 0)
+    assert list(ranges(planner.next_plan(9))) == ["0"]

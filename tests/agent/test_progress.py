@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from agent.spark.progress import Progress
+from agent.spark.progress import Progress, QueryWatch
 from agent.store import GroupStore
 from assignment import scripts
 from assignment.types import GroupSettings
@@ -55,4 +55,16 @@ def test_ready_that_redis_forgot_is_said_again() -> None:
     assert said(store) == ""
     join(store)
     until(lambda: said(store) == "ready")
+    progress.end("over")
+
+
+def test_a_consumer_that_has_not_practised_is_not_ready() -> None:
+    progress = Progress(group_with_member(), "a")
+    practised = [False]
+    watch = QueryWatch(progress, lambda: practised[0])
+    watch.onQueryStarted(None)  # type: ignore[arg-type]
+    assert progress.health.state == "starting"
+    practised[0] = True
+    watch.onQueryStarted(None)  # type: ignore[arg-type]
+    assert progress.health.state == "ready"
     progress.end("over")
