@@ -42,6 +42,7 @@ _STATE_OF_HELD = {
     HeldState.DRAINED: "releasing",
 }
 SUSPECT_BEATS = 2  # so many heartbeats missed
+RATE_HOLDS_MS = 10_000  # a rate of events says nothing when no batch ended for so long
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +133,7 @@ class Seen:
     targets: Mapping[Partition, str]
     claims: Mapping[Partition, Mapping[str, Held]]  # who says to hold what, by reports
     copies: Mapping[Partition, LiveCopies]
+    committed: Mapping[str, int]  # owner -> when its partitions were committed last
 
     def silent_ms(self, member: str) -> int:
         return self.read.now_ms - self.read.beats.get(member, 0)
@@ -150,6 +152,7 @@ def build(
         targets={p: member for member, row in read.target.items() for p in row.active},
         claims=_claims(read),
         copies=copies_of(read),
+        committed=_last_commits(read),
     )
     partitions = tuple(_partition(seen, p) for p in settings.all_partitions())
     loads = Counter(row.owner for row in partitions)
@@ -252,7 +255,7 @@ def _member(
         joined_at_ms=row.joined_at_ms,
         beat_ms_ago=seen.silent_ms(member) if member in seen.read.beats else None,
         spark_application_id=str(consumer.get("spark_application_id", "")),
-        rows_per_second=_number(consumer, "rows_per_second"),
+        rows_per_second=_rate(seen, member, consumer),
         batch=_whole(consumer, "batch"),
         batch_ms=_whole(consumer, "batch_ms"),
         refused_commits=_whole(consumer, "refused_commits"),
@@ -327,6 +330,21 @@ def _numbers(
         leaving=sum(bool(m.leaving) for m in members),
         learning=sum(row.learner is not None for row in partitions),
     )
+
+
+def _rate(seen: Seen, member: str, consumer: Mapping[str, Any]) -> float | None:
+    """Of its last batch, as it says itself; 0 when that is too long ago to be what happens now."""
+    said = _number(consumer, "rows_per_second")
+    idle = seen.read.now_ms - seen.committed.get(member, 0) > RATE_HOLDS_MS
+    return 0.0 if said is not None and idle else said
+
+
+def _last_commits(read: GroupRead) -> dict[str, int]:
+    last: dict[str, int] = {}
+    for partition, lock in read.locks.items():
+        if applied := read.applied.get(partition):
+            last[lock.member_id] = max(last.get(lock.member_id, 0), applied.at_ms)
+    return last
 
 
 def _number(values: Mapping[str, Any], name: str) -> float | None:

@@ -177,6 +177,15 @@ def test_what_is_not_known_is_none_never_zero() -> None:
     assert (numbers.balance_degree, numbers.score, numbers.max_minus_min) == (None, None, None)
 
 
+def test_throughput_is_zero_when_no_batch_ended_for_long() -> None:
+    """The last batch may have been quick; it says nothing about now."""
+    said = consumer(rows_per_second=12.5)
+    long_ago = {P0: Applied(30, NOW - 10_001)}
+    assert shown(reading(reports=said, applied=long_ago)).numbers.events_per_second == 0
+    assert member(reading(reports=said, applied={})).rows_per_second == 0
+    assert member(reading(applied=long_ago)).rows_per_second is None
+
+
 def test_the_numbers() -> None:
     numbers = shown(reading(reports=consumer(rows_per_second=12.5))).numbers
     assert (numbers.partitions, numbers.owned, numbers.unowned) == (2, 1, 1)
