@@ -160,14 +160,13 @@ def redis_away(world: "World", victims: Victims) -> None:
 
 def redis_loses_writes(world: "World", victims: Victims) -> None:
     """Its last ones, as a machine does that loses power."""
-    if not world.server.down:
-        world.lose_writes_after(world.random.randint(*LOST_WRITES_MS))
+    world.lose_writes_after(world.random.randint(*LOST_WRITES_MS))
 
 
 def redis_loses_grants(world: "World", victims: Victims) -> None:
     """The writes that it loses are those of a handover."""
     leave(world, victims)
-    world.later(world.random.randint(50, 500), lambda: redis_loses_writes(world, victims))
+    world.later(world.random.randint(0, 150), lambda: world.lose_writes_after(LOST_WRITES_MS[1]))
 
 
 def redis_wiped(world: "World", victims: Victims) -> None:

@@ -6,10 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from tests.simulation import seeds
+from tests.simulation import round_seeds, seeds
 from tests.simulation.outcome import Outcome
 
-SIMULATIONS: dict[str, Callable[..., Outcome]] = {"agents": seeds.run}
+SIMULATIONS: dict[str, Callable[..., Outcome]] = {
+    "agents": seeds.run,
+    "planner": round_seeds.run,
+}
 AT_ONCE = 10  # seeds that a process takes
 Progress = Callable[["Summary"], None]
 

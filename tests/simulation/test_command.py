@@ -60,7 +60,7 @@ def test_seeds_over_two_processes_give_the_same_sums() -> None:
         ({"seeds": 0}, "--seeds 0 is not within 1 and"),
         ({"first": -1}, "--first -1 is below 0"),
         ({"jobs": 0}, "--jobs 0 is not within 1 and"),
-        ({"only": "cats"}, "there is no simulation 'cats'; there are agents"),
+        ({"only": "cats"}, "there is no simulation 'cats'; there are agents, planner"),
     ],
 )
 def test_wrong_arguments_are_named(options: dict[str, Any], why: str) -> None:

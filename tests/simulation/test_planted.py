@@ -2,13 +2,20 @@
 
 import pytest
 
-from tests.simulation import seeds
-from tests.simulation.planted import PLANTED
+from tests.simulation import planted, planted_rounds, round_seeds, seeds
 
-SEEDS_MAX = 200
+SEEDS_MAX, ROUND_SEEDS_MAX = 200, 500
 
 
-@pytest.mark.parametrize("bug", PLANTED)
-def test_a_planted_bug_is_found(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    PLANTED[bug](monkeypatch)
+@pytest.mark.parametrize("bug", planted.PLANTED)
+def test_a_bug_of_scripts_agents_or_coordinator_is_found(
+    bug: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted.PLANTED[bug](monkeypatch)
     assert any(seeds.run(seed).broken for seed in range(SEEDS_MAX))
+
+
+@pytest.mark.parametrize("bug", planted_rounds.PLANTED)
+def test_a_bug_of_the_planner_is_found(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    planted_rounds.PLANTED[bug](monkeypatch)
+    assert any(round_seeds.run(seed).broken for seed in range(ROUND_SEEDS_MAX))

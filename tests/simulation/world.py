@@ -197,7 +197,9 @@ class World:
         self._hints_told = len(hints)
 
     def lose_writes_after(self, ms: int) -> None:
-        """Redis starts anew then, with what it has now; unless it starts anew before."""
+        """Redis starts anew then, with what it has now; unless it is away or does so before."""
+        if self.server.down:
+            return
         data, books, run_id = self.server.kept(), self.ledger.kept(), self.server.run_id
         self.later(ms, lambda: self._redis_returns_with(data, books, run_id))
 
