@@ -26,6 +26,7 @@ class _Since:
     entries: int = 0
     size: int = 0
     ordered: bool = False
+    latest: tuple[PartitionState, int] | None = None  # of the last commit, and its fence
 
 
 class Snapshotter:
@@ -36,31 +37,38 @@ class Snapshotter:
         self._folder = folder
         self._trim = trim
         self._since: dict[Partition, _Since] = {}
+        self._lock = threading.Lock()
         self._orders: queue.SimpleQueue[tuple[PartitionState, int]] = queue.SimpleQueue()
         threading.Thread(target=self._run, name="snapshotter", daemon=True).start()
 
     def __call__(self, state: PartitionState, fence: int, size: int) -> None:
-        since = self._since.setdefault(state.partition, _Since())
-        since.entries += 1
-        since.size += size
+        with self._lock:
+            since = self._since.setdefault(state.partition, _Since())
+            since.entries += 1
+            since.size += size
+            since.latest = (state, fence)
+            self._order_if_due(since)
+
+    def _order_if_due(self, since: _Since) -> None:
+        """One at a time of a partition; what comes meanwhile counts for the next one."""
         due = since.entries >= SNAPSHOT_ENTRIES or since.size >= SNAPSHOT_BYTES
-        if due and not since.ordered:
+        if due and not since.ordered and since.latest is not None:
+            since.entries = since.size = 0
             since.ordered = True
-            self._orders.put((state, fence))
+            self._orders.put(since.latest)
 
     def _run(self) -> None:
         while True:
             state, fence = self._orders.get()
-            since = self._since[state.partition]
             try:
                 self.write(state, fence)
-                since.entries = since.size = 0
             except (EvenkeelError, OSError, ValueError) as error:
                 # Tried again after as many entries; the changelog grows meanwhile, nothing is lost.
                 _log.warning("snapshot failed", partition=str(state.partition), why=str(error))
-                since.entries = since.size = 0
-            finally:
+            with self._lock:
+                since = self._since[state.partition]
                 since.ordered = False
+                self._order_if_due(since)
 
     def write(self, state: PartitionState, fence: int) -> None:
         """Writes, records, and removes the file before the one before. Raises StateError."""
