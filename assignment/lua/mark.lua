@@ -1,6 +1,7 @@
 -- A scale-down tells members, or takes it back. ARGV: drain ('leaving', 'forced' or ''), member, ...
 -- Writes the rows of members that are there and have another one. Answers {group_epoch, member, ... that were
--- changed}; the group_epoch grows once when any was.
+-- changed}; the group_epoch grows once when any was. Taken back, the target's learners are dropped with it: one
+-- that is ready at that very moment must not become owner by the next plan. That plan places anew whom it needs.
 local reasons = {leaving = 'scale-down', forced = 'forced', [''] = 'cancelled'}
 local drain = ARGV[1]
 local changed = {'0'}
@@ -11,6 +12,13 @@ for i = 2, #ARGV do
     row['drain'] = drain
     redis.call('HSET', key('members'), ARGV[i], cjson.encode(row))
     changed[#changed + 1] = ARGV[i]
+  end
+end
+if drain == '' and #changed > 1 then
+  local target = redis.call('HGETALL', key('target'))
+  for i = 1, #target, 2 do
+    local row, dropped = string.gsub(target[i + 1], '"learning":%[[^%]]+%]', '"learning":[]')
+    if dropped > 0 then redis.call('HSET', key('target'), target[i], row) end
   end
 end
 if #changed > 1 then group_changed(reasons[drain], '') end

@@ -1,5 +1,6 @@
 """Membership, reports and what makes a plan outdated (coordination.md sections 2 and 3)."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from assignment.scripts import (
     progress_args,
     report_args,
 )
-from assignment.types import START, Claim, CopyReport, Drain, Held, HeldState, Role
+from assignment.types import START, Claim, CopyReport, Drain, Held, HeldState, Role, TargetRow
 from assignment.wire import ConsumerHealth
 from tests.contract.world import LONG_MS, P0, P1, P2, World, offset
 
@@ -412,6 +413,29 @@ def test_told_the_same_again_nothing_changes(world: World) -> None:
         "forced",
         "cancelled",
     ]
+
+
+def test_taken_back_the_targets_learners_are_dropped_with_it(world: World) -> None:
+    world.stand(a={P0}, b={P1})
+    world.mark(Drain.LEAVING, "a")
+    view = world.read(Purpose.PLAN)
+    epoch = view.meta.group_epoch
+    placed = {
+        "a": TargetRow(target_epoch=epoch, active=frozenset({P0})),
+        "b": TargetRow(
+            target_epoch=epoch,
+            active=frozenset({P1}),
+            learning=frozenset({P0}),
+            standby=frozenset({P2}),
+        ),
+    }
+    world.set_rows(view, placed)
+    world.mark(Drain.LEAVING, "b")
+    assert world.read().target == placed, "another one is told: they learn on"
+    world.mark(Drain.NONE, "stranger")
+    assert world.read().target == placed, "nobody was told anything"
+    world.mark(Drain.NONE, "a")
+    assert world.read().target == placed | {"b": replace(placed["b"], learning=frozenset())}
 
 
 def test_whoever_is_leaving_stays_so_when_it_joins_anew(world: World) -> None:

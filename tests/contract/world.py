@@ -1,7 +1,7 @@
 """One group on one kind of store, with the short forms that the contract's sentences need."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from agent.store import Door, GroupStore, RedisDoor, ScriptCall
@@ -72,8 +72,13 @@ class World:
         wanted = {
             m: TargetRow(target_epoch=epoch, active=frozenset(active)) for m, active in rows.items()
         }
+        return self.set_rows(group, wanted)
+
+    def set_rows(self, group: GroupRead, rows: Mapping[str, TargetRow]) -> scripts.TargetAnswer:
         meta = group.meta
-        args = scripts.set_target_args(meta.coordinator_epoch, meta.mode_epoch, epoch, wanted)
+        args = scripts.set_target_args(
+            meta.coordinator_epoch, meta.mode_epoch, meta.group_epoch, rows
+        )
         return scripts.set_target_answer(self.run("set_target", args))
 
     def stand(self, **rows: set[Partition]) -> None:

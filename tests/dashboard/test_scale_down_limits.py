@@ -128,6 +128,21 @@ def test_an_abort_drops_the_learners_and_the_owners_stay(scene: Scene) -> None:
     assert all(not agent.copies for agent in scene.here)
 
 
+def test_an_abort_is_above_a_learner_that_is_ready_at_that_moment(scene: Scene) -> None:
+    row = start(scene, members=["S2"])
+    scene.round()
+    owned, epoch = scene.owned, scene.last.target_epoch
+    for agent in scene.here:
+        agent.catch_up()
+    scale_down.abort(row, **BY_ANN)
+    for agent in scene.here:
+        agent.catch_up()
+    scene.settle()
+    assert (scene.owned, scene.learning()) == (owned, {})
+    later = scene.group.rebalances.filter(target_epoch__gt=epoch)
+    assert {round.moved for round in later} == {0}
+
+
 def test_an_abort_half_way_keeps_what_has_moved(scene: Scene) -> None:
     row = start(scene, members=["S2", "S3"])
     scene.round()

@@ -106,6 +106,10 @@ def mark(g: Group, args: Texts) -> list[str]:
         if g.is_member(member) and g.row(member).get("drain", "") != drain:
             g.set_row(member, g.row(member) | {"drain": drain})
             changed.append(member)
+    if changed and not drain:
+        for member, text in g.hash("target").items():
+            row = json.loads(text) | {"learning": []}
+            g.hash("target")[member] = b(json.dumps(row, separators=(",", ":")))
     if changed:
         g.changed({"leaving": "scale-down", "forced": "forced", "": "cancelled"}[drain])
     return [g.meta("group_epoch"), *changed]
