@@ -1,5 +1,7 @@
 -- A group made anew after a wipe counts on above what the history holds. ARGV: highest target_epoch, highest
--- event seq, both as stored in the database. Answers the group_epoch.
+-- event seq, both as stored in the database. Answers the group_epoch. Asked before the group is configured: of
+-- one that is there already nothing is changed, since its target's rows are of an epoch of their own.
+if redis.call('HEXISTS', KEYS[1], 'settings') == 1 then return redis.call('HGET', KEYS[1], 'group_epoch') end
 local function raise(name, least)
   if tonumber(redis.call('HGET', KEYS[1], name) or '0') < tonumber(least) then
     redis.call('HSET', KEYS[1], name, least)

@@ -141,6 +141,8 @@ def touch(g: Group, args: Texts) -> str:
 
 def resume(g: Group, args: Texts) -> str:
     epoch, seq = map(int, args)
+    if "settings" in g.hash("meta"):
+        return g.meta("group_epoch")
     for name, least in (("group_epoch", epoch), ("target_epoch", epoch), ("event_seq", seq)):
         if int(g.meta(name)) < least:
             g.set_meta(name, least)
