@@ -55,17 +55,18 @@ def _moves_are_least(view: GroupRead, owners: dict[Partition, str], may_own: lis
 
 
 def _held(view: GroupRead) -> dict[Partition, str]:
-    """By lock, else by the report with the highest fence; by the stored target where no able
-    member has it by either (learners.md, input of the planner).
+    """By the highest fence that a lock or a report has; by the stored target where no able member
+    has it by either (learners.md, input of the planner).
     """
     able = {m for m, row in view.members.items() if row.able} - group.without_lock(view).keys()
     found = {p: m for m, row in view.target.items() for p in row.active if m in able}
-    reported: dict[Partition, tuple[int, str]] = {}
-    for member, report in view.reports.items():
-        for partition, held in report.owned.items() if member in able else ():
-            reported[partition] = max((held.fence, member), reported.get(partition, (0, "")))
-    found |= {p: member for p, (_, member) in reported.items()}
-    return found | {p: k.member_id for p, k in view.locks.items() if k.member_id in able}
+    known = [(p, held.fence, m) for m, r in view.reports.items() for p, held in r.owned.items()]
+    known += [(p, lock.fence, lock.member_id) for p, lock in view.locks.items()]
+    best: dict[Partition, tuple[int, str]] = {}
+    for partition, fence, member in known:
+        if member in able:
+            best[partition] = max((fence, member), best.get(partition, (0, "")))
+    return found | {p: member for p, (_, member) in best.items()}
 
 
 # --- after every step -----------------------------------------------------------------------------

@@ -211,8 +211,9 @@ class Ledger:
             return
         member = t(args[0])
         silent_ms = self._server.now_ms - self.signs[member]
+        set_back = self._server.now_ms < self._latest_ms  # beats of before and after compare wrong
         demand(
-            silent_ms > self._group.settings.session_timeout_ms,
+            set_back or silent_ms > self._group.settings.session_timeout_ms,
             f"{member} evicted {silent_ms} ms after a sign of life",
         )
         self._gone(member)

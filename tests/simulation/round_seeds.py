@@ -292,7 +292,10 @@ def _calm_owners(world: Rounds, scenario: RoundScenario) -> dict[Partition, str]
     unowned = len(held) < len(world.partitions)
     unable = not all(row.able for row in world.rows.values())
     capacities = len(scenario.capacities) > 1
-    if learners or ready or unowned or unable or capacities or held != owners:
+    hasty = any(
+        a.terminated or world.rows[m].drain is Drain.FORCED for m, a in world.actors.items()
+    )
+    if learners or ready or unowned or unable or capacities or hasty or held != owners:
         return None
     return held
 
