@@ -122,9 +122,10 @@ def _seconds(value_ms: int | None) -> float | None:
 
 
 def loads(members: Sequence[LiveMember], hues: dict[str, int]) -> Figure:
-    """Partitions per member, now, with the mean as a line."""
+    """Partitions per member, now, with the mean of those that stay as a line."""
     able = [m for m in members if m.state not in ("lost", "joining")]
-    mean = sum(m.owned for m in able) / len(able) if able else None
+    staying = sum(not m.leaving for m in able)
+    mean = sum(m.owned for m in able) / staying if staying else None
     data = [
         {
             "type": "bar",

@@ -62,6 +62,13 @@ def test_the_page_of_a_round_says_what_each_member_got(visitor: Client, scene: S
     assert "a learner has restored its state and takes over" in page
 
 
+def test_the_preview_says_what_would_be_learned_first(visitor: Client, scene: Scene) -> None:
+    page = visitor.get(f"/groups/{scene.group.name}/rebalance/").content.decode()
+    assert "nothing would move at once, 1 when learned" in page
+    (line,) = re.findall(r"<tr>(.*?)</tr>", page.split('<table id="learning">')[1])[1:]
+    assert re.findall(r'title="(\w+)"', line) == ["S1", "S4"]
+
+
 def test_long_runs_of_partitions_are_said_short() -> None:
     assert show.numbers([0, 1, 3, 4, 5, 9]) == "0, 1, 3–5, 9"
     assert show.numbers(range(20_000)) == "0–19999"

@@ -16,7 +16,7 @@ function rgb(text) {
   return [0, 2, 4].map((i) => parseInt(hex.slice(i, i + 2), 16));
 }
 const mix = (a, b, t) => a.map((v, i) => Math.round(v + (b[i] - v) * t));
-const css = (c) => `rgb(${c[0]},${c[1]},${c[2]})`;
+const css = (c) => c.css ??= `rgb(${c[0]},${c[1]},${c[2]})`; // kept with the colour: thousands of cells share a few
 const linear = (v) => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
 // Whichever of the two inks stands out more (WCAG's relative luminance).
 const ink = (c) => (0.2126 * linear(c[0]) + 0.7152 * linear(c[1]) + 0.0722 * linear(c[2]) > 0.18 ? "#0b0f13" : "#ffffff");
@@ -32,7 +32,6 @@ export class OwnershipMap {
   }
 
   readColours() {
-    this.patterns = new Map();
     this.hues = Array.from({length: HUES}, (_, i) => rgb(variable(`--owner-${i}`)));
     this.colours = Object.fromEntries(["nobody", "ink", "muted", "accent", "alarm", "warn", "surface", "line-strong", "sunk"].map((n) => [n, rgb(variable(`--${n}`))]));
   }
@@ -65,8 +64,14 @@ export class OwnershipMap {
 
   colourOf(ownerIndex) {
     if (ownerIndex < 0) return this.colours.nobody;
-    const colour = this.live.members.get(this.cells.names[ownerIndex])?.colour;
-    return colour === null || colour === undefined ? this.colours["line-strong"] : this.hues[colour % HUES];
+    return this.shades[ownerIndex];
+  }
+
+  // Of each name: its colour, and whether it is leaving. Once per picture, not once per cell.
+  readMembers() {
+    const members = this.cells.names.map((name) => this.live.members.get(name));
+    this.leaving = Uint8Array.from(members, (member) => member?.leaving ? 1 : 0);
+    this.shades = members.map((member) => member?.colour === null || member?.colour === undefined ? this.colours["line-strong"] : this.hues[member.colour % HUES]);
   }
 
   change(detail) {
@@ -86,6 +91,7 @@ export class OwnershipMap {
     context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
     context.clearRect(0, 0, this.canvas.width, this.canvas.height);
     const scale = this.scale();
+    this.readMembers();
     let fading = false;
     for (let place = 0; place < this.at.length; place++) {
       const n = this.at[place];
@@ -128,27 +134,35 @@ export class OwnershipMap {
     context.fillStyle = css(fill);
     context.fillRect(x, y, w, h);
     if (scale) { context.fillStyle = css(shade); context.fillRect(x, y + h - Math.max(1, h * 0.12), w, Math.max(1, h * 0.12)); }
-    else if (this.width >= 8) this.copies(context, n, x, y, w, h);
-    if (this.isLeaving(n)) this.notch(context, x, y, Math.min(10, w / 3));
+    else this.copies(context, n, x, y, w, h);
+    if (this.isLeaving(n)) this.notch(context, x, y, this.width < 8 ? w / 2 : Math.min(10, w / 3));
     this.outline(context, state, x, y, w, h);
     if (this.width >= 28) this.label(context, n, state, x, y, w, h, fill, scale);
     if (n === this.focus) { context.globalAlpha = 1; context.setLineDash([]); context.lineWidth = 2; context.strokeStyle = css(this.colours.ink); context.strokeRect(x + 1, y + 1, w - 2, h - 2); }
     context.globalAlpha = 1;
   }
 
-  isLeaving(n) { return Boolean(this.live.members.get(this.cells.ownerOf(n))?.leaving); }
+  isLeaving(n) { const owner = this.cells.owner[n]; return owner >= 0 && this.leaving?.[owner] === 1; }
 
   notch(context, x, y, side) {
     context.fillStyle = css(this.colours.warn);
     context.beginPath(); context.moveTo(x, y); context.lineTo(x + side, y); context.lineTo(x, y + side); context.fill();
   }
 
-  // Standbys: edges at the right, hatched. A learner: a band below, striped as far as it has restored.
+  // Standbys: edges at the right, hatched. A learner: a band below, striped as far as it has restored. In cells of a
+  // few pixels there is room for the learner's colour only.
   copies(context, n, x, y, w, h) {
-    const {cells} = this, learner = cells.learner[n], thick = h >= 56 ? 9 : h >= 28 ? 6 : Math.max(2, Math.round(h / 4));
+    const {cells} = this, learner = cells.learner[n];
+    if (learner < 0 && !cells.standbys.has(n)) return;
+    if (this.width < 8) {
+      if (learner >= 0) { context.fillStyle = css(this.colourOf(learner)); context.fillRect(x, y + h - Math.ceil(h / 3), w, Math.ceil(h / 3)); }
+      return;
+    }
+    const thick = h >= 56 ? 9 : h >= 28 ? 6 : Math.max(2, Math.round(h / 4));
     const band = learner < 0 ? 0 : thick;
-    for (const [i, keeper] of (cells.standbys.get(n) ?? []).slice(0, STANDBYS_SHOWN).entries()) {
-      this.edged(context, x + w - (i + 1) * (thick + 1) + 1, y, thick, h - band, this.pattern(context, this.colourOf(keeper), "hatch"));
+    const keepers = cells.standbys.get(n) ?? [];
+    for (let i = 0; i < keepers.length && i < STANDBYS_SHOWN; i++) {
+      this.edged(context, x + w - (i + 1) * (thick + 1) + 1, y, thick, h - band, this.pattern(context, this.colourOf(keepers[i]), "hatch"));
     }
     if (!band) return;
     const done = cells.ready[n] ? 1 : (cells.percent[n] || 0) / 100;
@@ -162,11 +176,7 @@ export class OwnershipMap {
     context.fillStyle = fill; context.fillRect(x, y, w, h);
   }
 
-  pattern(context, colour, kind) {
-    const name = `${kind} ${colour}`;
-    if (!this.patterns.has(name)) this.patterns.set(name, context.createPattern(this.tile(colour, kind), "repeat"));
-    return this.patterns.get(name);
-  }
+  pattern(context, colour, kind) { return colour[kind] ??= context.createPattern(this.tile(colour, kind), "repeat"); }
 
   // Hatch: thin lines that fall; stripe: broad ones that rise, on a lighter ground of the same colour.
   tile(colour, kind) {
