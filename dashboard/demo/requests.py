@@ -14,6 +14,7 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
+GROUP = "flights"  # the demo's; here, for pages must not import what only the demo needs
 FOLDER = Path("demo", "requests")  # below DATA
 ADD = "add"
 WAITING_MAX = 5  # a machine that starts five consumers has enough to do

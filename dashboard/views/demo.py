@@ -13,7 +13,7 @@ from assignment.errors import InvalidInput
 from dashboard import audit
 from dashboard import scale_down as deeds
 from dashboard.demo import requests
-from dashboard.demo.options import GROUP
+from dashboard.demo.requests import GROUP
 from dashboard.live import LiveMember, StoreUnavailable
 from dashboard.models import AuditSource
 from dashboard.queries import scale_downs

