@@ -7,7 +7,7 @@ import pytest
 from assignment.errors import InvariantBroken
 from assignment.invariants import check, check_step
 from assignment.scripts import GroupRead, Lock
-from assignment.types import TargetRow
+from assignment.types import Drain, TargetRow
 from tests.builders import fence, grant, group, live, partition, partitions, settings
 
 SOUND = group(live("a", {0: 1}), live("b", {1: 2}), settings=settings(partitions=2))
@@ -28,6 +28,12 @@ def test_a_report_of_an_earlier_incarnation_may_be_ahead_of_a_redis_that_lost_wr
 
 def test_a_report_may_be_ahead_of_a_redis_that_lost_writes_and_has_no_incarnation_yet() -> None:
     check(group(live("a", {0: 9}, locked={}, target=()), run_id="another"))
+
+
+def test_when_only_members_that_leave_are_left_some_partitions_have_no_owner() -> None:
+    told = group(live("a", {0: 1}), settings=settings(partitions=2), group_epoch=7)
+    leaving = {m: replace(row, drain=Drain.LEAVING) for m, row in told.members.items()}
+    check(replace(told, members=leaving))
 
 
 def rows(**active: frozenset) -> dict[str, TargetRow]:
