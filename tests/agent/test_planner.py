@@ -149,7 +149,8 @@ def test_practice_is_planned_before_anything_else_and_reads_nothing(
         assert plan == {**NOTHING, "n": 7, "tasks": tasks, "practice": left}
         parts = reader.partitions(reader.initialOffset(), plan)
         assert len(parts) == tasks
-        assert [list(reader.read(part)) for part in parts] == [[]] * tasks
+        (read,) = {batch.num_rows for part in parts for batch in reader.read(part)}
+        assert read == 0
     shared.set("stopping", 1)
     assert planner.next_plan(8) is None
     shared.set("stopping", 0)
