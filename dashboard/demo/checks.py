@@ -22,6 +22,7 @@ import psutil
 from dashboard.demo import processes
 from dashboard.demo.demo import Demo
 from dashboard.demo.options import GROUP, Options
+from dashboard.demo.parts import ROOT
 from dashboard.demo.tree import Process, TreeFailed
 from dashboard.embedded_redis import free_port
 
@@ -29,6 +30,7 @@ FLIGHTS_IN_ALL = 336_776
 FLIGHTS_PER_DAY = FLIGHTS_IN_ALL / 365
 DAY_S = 86_400
 EVALUATE_TIMEOUT_S = 600
+COMMAND_TIMEOUT_S = 60
 PROCESSED_S = 300.0  # from the last event to the last commit
 KEEPS_UP_S = 120.0  # how long the history may be behind the locks at the end
 
@@ -63,6 +65,13 @@ class Run:
         self.demo.start_consumers()
         self.producer = self.demo.start_producer("--acknowledged", str(self.acknowledged))
 
+    def end_flow(self) -> int:
+        """Ends the producer; how many events it was told are stored."""
+        if self.producer is not None and self.producer in self.demo.tree.parts:
+            self.demo.tree.take_out(self.producer)
+        with self.acknowledged.open("rb") as lines:
+            return sum(1 for _ in lines)
+
     def produced(self) -> bool:
         """Whether the producer has come to its last flight."""
         return self.producer is not None and self.producer not in self.demo.tree.parts
@@ -87,6 +96,13 @@ class Run:
     def wait(self, condition: Callable[[], bool], seconds: float, failed: str) -> None:
         self.demo.tree.wait(condition, seconds, failed)
 
+    def happens(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Whether it comes true within that time."""
+        until = time.monotonic() + seconds
+        while not (found := condition()) and time.monotonic() < until:
+            self.demo.tree.turn()
+        return found
+
     def pass_time(self, seconds: float) -> None:
         """Lets so much time go by while the tree is looked after."""
         until = time.monotonic() + seconds
@@ -100,6 +116,24 @@ class Run:
             PROCESSED_S,
             f"{events} events were not processed within {PROCESSED_S:.0f} s",
         )
+
+    def command(self, *arguments: str) -> Mapping[str, Any]:
+        """What a command of this project answers in JSON, asked as in a second terminal.
+
+        Raises TreeFailed with the sentence it was refused with.
+        """
+        done = subprocess.run(
+            [sys.executable, str(ROOT / "manage.py"), *arguments, "--json"],
+            env={**os.environ, **self.demo.parts.environment},
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_TIMEOUT_S,
+            check=False,
+        )
+        if done.returncode:
+            raise TreeFailed(f"{arguments[0]}: {(done.stderr or done.stdout).strip()}")
+        answer: Mapping[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return answer
 
     def evaluate(self, *arguments: str) -> Mapping[str, Any]:
         """The numbers, by a process that reads Redis and the database and nothing of this one."""

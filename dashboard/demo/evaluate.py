@@ -1,7 +1,7 @@
 """What a check run came to, read from Redis and the database after everything is processed.
 
     python -m dashboard.demo.evaluate GROUP --acknowledged FILE
-        [--flights N] [--out DIR] [--steps FILE]
+        [--flights N] [--out DIR] [--steps FILE] [--changes FILE --logs DIR]
 
 Prints one JSON object. Details of what is wrong go to standard error.
 """
@@ -33,6 +33,8 @@ def main() -> None:
     parser.add_argument("--flights", type=int, help="compare the result with pandas over so many")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--steps", type=Path, help="windows of faults, to be judged one by one")
+    parser.add_argument("--changes", type=Path, help="changes of the group, likewise")
+    parser.add_argument("--logs", type=Path, help="folder of the agents' logs, in JSON")
     print(json.dumps(evaluate(parser.parse_args())))
 
 
@@ -48,7 +50,7 @@ def evaluate(options: argparse.Namespace) -> dict[str, Any]:
         "lost": len(effects.lost),
         "doubled": len(effects.doubled),
         "refused_commits": record.refused_commits,
-        "rebalances": record.rebalances,
+        "rebalances": len(record.rebalances_ms),
         **steps.run_coverage(record.intervals, record.now_ms)._asdict(),
     }
     if options.flights is not None:
@@ -56,6 +58,9 @@ def evaluate(options: argparse.Namespace) -> dict[str, Any]:
         found["equal"] = is_equal(record, options.flights, options.out) and not effects.faults
     if options.steps is not None:
         found["steps"] = judged(record, effects.lost, effects.doubled, options.steps)
+        found["faults"] = list(effects.faults)
+    if options.changes is not None:
+        found |= changed(record, effects.lost, effects.doubled, options.changes, options.logs)
         found["faults"] = list(effects.faults)
     if options.out is not None:
         write_applied(record, options.out)
@@ -79,26 +84,58 @@ def is_equal(record: "Record", flights: int, out: Path | None) -> bool:
 def judged(
     record: "Record", lost: tuple[int, ...], doubled: tuple[int, ...], path: Path
 ) -> list[dict[str, Any]]:
-    """Each step's numbers, in their order.
-
-    A lost event belongs to the step after whose fault it was appended, a doubled one to the step
-    after whose fault it was committed again; what was before every fault to the first.
-    """
+    """Each step's numbers, in their order."""
     from dashboard.demo import steps
 
     windows = [steps.Window(**values) for values in json.loads(path.read_text())]
-    begun = [window.began_ms for window in windows]
+    wrong = per_step(record, lost, doubled, [window.began_ms for window in windows])
+    return [
+        {**steps.of_step(record.intervals, record.commit_times, window), **counts}
+        for window, counts in zip(windows, wrong, strict=True)
+    ]
+
+
+def changed(
+    record: "Record", lost: tuple[int, ...], doubled: tuple[int, ...], path: Path, logs: Path
+) -> dict[str, Any]:
+    """The numbers of each change, in their order; then how long it took from acquire to the
+    committed offset in all of them: of what was learned, and of what was restored by a member that
+    never had the partition before.
+    """
+    from dashboard.demo import agent_logs, moves
+
+    changes = [moves.Change(**values) for values in json.loads(path.read_text())]
+    wrong = per_step(record, lost, doubled, [change.began_ms for change in changes])
+    history = moves.History(
+        record.intervals,
+        record.commit_times,
+        record.rebalances_ms,
+        agent_logs.takeovers(sorted(logs.glob("consumer-*.log"))),
+    )
+    taken = [one for change in changes for one in moves.takeovers_in(history, change)]
+    first = moves.from_another(history, taken)
+    return {
+        "changes": [
+            {**moves.of_change(history, change), **counts}
+            for change, counts in zip(changes, wrong, strict=True)
+        ],
+        "learned_ms": [one.took_ms for one in taken if one.learned],
+        "restored_ms": [one.took_ms for one in first if not one.learned],
+    }
+
+
+def per_step(
+    record: "Record", lost: tuple[int, ...], doubled: tuple[int, ...], begun: list[int]
+) -> list[dict[str, int]]:
+    """Lost and doubled of each step.
+
+    A lost event belongs to the step after whose begin it was appended, a doubled one to the step
+    after whose begin it was committed again; what was before every step to the first.
+    """
     appended, committed = record.appended_ms(), record.last_committed_ms()
     lost_at = Counter(step_at(begun, appended.get(event, 0)) for event in lost)
     doubled_at = Counter(step_at(begun, committed.get(event, 0)) for event in doubled)
-    return [
-        {
-            **steps.of_step(record.intervals, record.commit_times, window),
-            "lost": lost_at[number],
-            "doubled": doubled_at[number],
-        }
-        for number, window in enumerate(windows)
-    ]
+    return [{"lost": lost_at[n], "doubled": doubled_at[n]} for n in range(len(begun))]
 
 
 def step_at(begun: list[int], at_ms: int) -> int:

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 
 FLIGHTS = (sys.executable, "-m", "agent.pipelines.flights")
+COUNTERS = (sys.executable, "-m", "agent.pipelines.counters")
 GROUP = "flights"  # group and stream of the demo have the same name
 BASE_MIB = 700  # web, worker with two children, beat, watch, producer, Redis
 CONSUMER_MIB = 900  # a local Spark consumer with its agent (pipeline.md section 7)

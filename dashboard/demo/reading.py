@@ -27,7 +27,7 @@ class Record:
     commits: Commits
     intervals: Sequence[Interval]
     refused_commits: int
-    rebalances: int
+    rebalances_ms: Sequence[int]  # when each target was stored
 
     @property
     def commit_times(self) -> list[Commit]:
@@ -72,7 +72,9 @@ def read(name: str) -> Record:
         commits={p: list(changelogs.entries(name, p)) for p in partitions},
         intervals=intervals(group),
         refused_commits=read.meta.refused_commits,
-        rebalances=Rebalance.objects.filter(group=group).count(),
+        rebalances_ms=list(
+            Rebalance.objects.filter(group=group).order_by("at_ms").values_list("at_ms", flat=True)
+        ),
     )
 
 

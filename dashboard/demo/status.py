@@ -46,28 +46,30 @@ def group_status(group: Group) -> dict[str, Any]:
 
 
 def for_the_tree(group: Group) -> dict[str, Any]:
-    """Member -> when a scale-down was asked for that told it to leave, of those whom none took it
-    back from; and a moment of this machine's clock before all that was read.
+    """`told`: member -> when a scale-down was asked for that told it to leave, unless that was
+    taken back; `outcomes`: how each went; `at_ms`: this machine's clock before all was read.
     """
     at_ms = time.time_ns() // 1_000_000
     lately = Q(state=RUNNING) | Q(ended_at_ms__gte=at_ms - ENDED_WITHIN_MS)
-    rows = group.scale_downs.filter(lately)
+    rows = list(group.scale_downs.filter(lately).order_by("asked_at_ms"))
     told = {
         member_id: row.asked_at_ms
-        for row in rows.order_by("asked_at_ms")
+        for row in rows
         for member_id, entry in row.members.items()
         if entry["outcome"] != "cancelled"
     }
     return {
         "at_ms": at_ms,
         "told": told,
+        "outcomes": {m: entry["outcome"] for row in rows for m, entry in row.members.items()},
         "scale_downs_running": sum(r.state == RUNNING for r in rows),
     }
 
 
-def for_checks(name: str) -> dict[str, int]:
-    """Refused commits so far, how many events of the locks the history lacks, and how many batches
-    the member with the fewest has finished since its consumer started.
+def for_checks(name: str) -> dict[str, Any]:
+    """Refused commits so far, how many events of the locks the history lacks, how many batches the
+    member with the fewest has finished since its consumer started, since when each member is able,
+    and the last commit of the partition that waits for its next one the longest.
     """
     read = live.read(name, Purpose.LOOK)
     stored = Group.objects.values_list("last_event_seq", flat=True).get(name=name)
@@ -75,6 +77,8 @@ def for_checks(name: str) -> dict[str, int]:
         "refused_commits": read.meta.refused_commits,
         "history_behind": read.meta.event_seq - stored,
         "batches_min": min((consumer_of(read, m).get("batch", 0) for m in read.members), default=0),
+        "able_since_ms": {m: row.able_at_ms for m, row in read.members.items() if row.able},
+        "committed_ms": min((a.at_ms for a in read.applied.values()), default=0),
     }
 
 

@@ -265,10 +265,14 @@ class Tree:
 
     def take_out(self, part: Part) -> None:
         """Ends one part, which is no longer looked after; start() puts it back."""
+        self.let_go(part)
+        part.stop(patient=True)
+
+    def let_go(self, part: Part) -> None:
+        """Asks one part to end, which is no longer looked after, and does not wait for it."""
         self.parts.remove(part)
         self.say(f"{part.name}: stopping")
         part.ask_to_end()
-        part.stop(patient=True)
 
     def stop(self) -> None:
         """Ends every part in reverse order, then whatever still carries the mark."""

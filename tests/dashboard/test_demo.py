@@ -13,8 +13,8 @@ from dashboard import groups
 from dashboard.demo import demo as demos
 from dashboard.demo import options, prepare, requests, status
 from dashboard.demo.demo import NOTHING, Demo
-from dashboard.demo.options import Options
-from dashboard.demo.parts import Parts
+from dashboard.demo.options import Options, Refused
+from dashboard.demo.parts import QUICK_SPARK, Parts
 from dashboard.demo.tree import Process
 from dashboard.embedded_redis import free_port
 from dashboard.models import AuditSource, Group, ScaleDown, ScaleDownState
@@ -188,3 +188,26 @@ def test_group_of_the_demo_follows_what_up_is_asked_for(
     values = Group.objects.get(name=group_name).values
     assert (values.stateful, values.standby_replicas, values.partitions) == (True, 2, 4)
     assert (tmp_path / "token").read_text() == token
+
+
+# --- Spark ----------------------------------------------------------------------------------------
+
+
+def conf_of(consumer: Process) -> dict[str, str]:
+    found: dict[str, str] = json.loads(consumer.environment["EVENKEEL_SPARK_CONF"])
+    return found
+
+
+def test_what_an_operator_wants_of_spark_goes_before_what_the_demo_wants(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = Parts(Options(data=tmp_path, port=1), "redis://nowhere")
+    assert conf_of(parts.consumer(1, lambda: True)) == QUICK_SPARK
+    (name,) = QUICK_SPARK
+    monkeypatch.setenv(
+        "EVENKEEL_SPARK_CONF", json.dumps({name: "-Xint", "spark.ui.enabled": "true"})
+    )
+    assert conf_of(parts.consumer(1, lambda: True)) == {name: "-Xint", "spark.ui.enabled": "true"}
+    monkeypatch.setenv("EVENKEEL_SPARK_CONF", "[]")
+    with pytest.raises(Refused, match="EVENKEEL_SPARK_CONF is not a JSON object"):
+        parts.consumer(1, lambda: True)

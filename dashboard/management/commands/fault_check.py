@@ -11,7 +11,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from dashboard.demo.checks import FLIGHTS_IN_ALL, Run, own_run, speed_for
+from dashboard.demo.checks import FLIGHTS_IN_ALL, own_run, speed_for
 from dashboard.demo.faults import Faults, faults_of
 from dashboard.demo.options import Refused
 from dashboard.demo.tree import Stopped, TreeFailed
@@ -50,21 +50,13 @@ def check(seed: int) -> tuple[list[dict[str, Any]], list[str]]:
         run.start()
         faults = Faults(run)
         faults.all()
-        acknowledged = end_flow(run)
+        acknowledged = run.end_flow()
         run.wait_processed(acknowledged)
         run.demo.wait_settled()
         windows = run.demo.options.data / "steps.json"
         windows.write_text(json.dumps([asdict(window) for window in faults.windows]))
         found = run.evaluate("--acknowledged", str(run.acknowledged), "--steps", str(windows))
         return found["steps"], faults.problems
-
-
-def end_flow(run: Run) -> int:
-    """Ends the producer; how many events it was told are stored."""
-    if run.producer is not None and run.producer in run.demo.tree.parts:
-        run.demo.tree.take_out(run.producer)
-    with run.acknowledged.open("rb") as lines:
-        return sum(1 for _ in lines)
 
 
 def as_text(found: dict[str, Any]) -> str:

@@ -1,0 +1,158 @@
+"""`python3 manage.py scaling_check --json`: what it costs to change the number of consumers,
+measured at the locks and commits.
+
+A run of its own with learners and one without, with events flowing all the time. Exit 0 only when
+every step was right.
+"""
+
+import argparse
+import json
+import secrets
+import sys
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+
+from dashboard.demo.checks import own_run
+from dashboard.demo.options import COUNTERS, Refused
+from dashboard.demo.scaling import CONSUMERS, STEPS, Scaling
+from dashboard.demo.tree import Stopped, TreeFailed
+from dashboard.management.commands.up import say, whole
+
+KEYS_JUDGED = 100_000  # in a partition: below, the fixed costs of an acquire are most of both times
+WARM_OVER_COLD_MAX = 0.1
+
+
+def step_names(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if unknown := [name for name in names if name not in STEPS]:
+        raise argparse.ArgumentTypeError(
+            f"there is no step {', '.join(unknown)}: choose from {', '.join(STEPS)}"
+        )
+    return names
+
+
+class Command(BaseCommand):
+    help = "Adds, drains and kills consumers of a run of its own, and measures what paused."
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--json", action="store_true", help="one JSON object")
+        parser.add_argument("--keys", type=whole(1, 10_000_000), default=200_000)
+        parser.add_argument("--partitions", type=whole(2, 1_000), default=12)
+        parser.add_argument(
+            "--steps", type=step_names, default=list(STEPS), help=f"of {', '.join(STEPS)}"
+        )
+        parser.add_argument("--seed", type=whole(0, 2**31), help="of who is hurt")
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        seed = secrets.randbelow(2**31) if options["seed"] is None else options["seed"]
+        asked = Asked(options["keys"], options["partitions"], tuple(options["steps"]), seed)
+        try:
+            found, problems = check(asked)
+        except Stopped:
+            sys.exit("evenkeel: asked to end")
+        except (Refused, TreeFailed) as error:
+            sys.exit(f"evenkeel: {error}")
+        for text in problems:
+            say(f"wrong: {text}")
+        self.stdout.write(json.dumps(found) if options["json"] else as_text(found))
+        sys.exit(0 if found["ok"] else 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    keys: int
+    partitions: int
+    steps: tuple[str, ...]
+    seed: int
+
+
+def check(asked: Asked) -> tuple[dict[str, Any], list[str]]:
+    """The numbers, and what is wrong with them. Raises Refused, TreeFailed, Stopped."""
+    say("with learners")
+    warm, wrong = measured(asked, stateful=True)
+    say("without learners")
+    cold, wrong_cold = measured(asked, stateful=False)
+    problems = wrong + [f"without learners: {text}" for text in wrong_cold]
+    ratio = warm_over_cold(warm["learned_ms"], cold["restored_ms"])
+    each = asked.keys / asked.partitions
+    if ratio is not None and each >= KEYS_JUDGED and ratio > WARM_OVER_COLD_MAX:
+        problems.append(f"warm_over_cold {ratio} is above {WARM_OVER_COLD_MAX}")
+    for step in warm["changes"]:
+        if step["unaffected_paused"] > 0:
+            problems.append(f"{step['name']}: unaffected_paused is {step['unaffected_paused']}")
+    return {
+        "steps": warm["changes"],
+        "cold": cold["changes"],
+        "warm_over_cold": ratio,
+        "warm_ms": middle(warm["learned_ms"]),
+        "cold_ms": middle(cold["restored_ms"]),
+        "keys": asked.keys,
+        "keys_per_partition": round(each),
+        "warm_over_cold_judged": ratio is not None and each >= KEYS_JUDGED,
+        "ok": not problems,
+    }, problems
+
+
+def measured(asked: Asked, *, stateful: bool) -> tuple[dict[str, Any], list[str]]:
+    """One run: what its evaluation says, and what is wrong with it whatever it is for."""
+    with own_run(
+        say,
+        asked.seed,
+        consumers=consumers_at_start(asked),
+        partitions=asked.partitions,
+        pipeline=COUNTERS,
+        stateful=stateful,
+    ) as run:
+        scaling = Scaling(run, asked.keys)
+        scaling.start()
+        scaling.all(asked.steps)
+        run.wait_processed(run.end_flow())
+        run.demo.wait_settled()
+        changes = run.demo.options.data / "changes.json"
+        changes.write_text(json.dumps([asdict(change) for change in scaling.changes]))
+        found = dict(
+            run.evaluate(
+                *("--acknowledged", str(run.acknowledged), "--changes", str(changes)),
+                *("--logs", str(run.demo.options.data / "logs")),
+            )
+        )
+    problems = [*scaling.problems, *found["faults"]]
+    problems += [text for step in found["changes"] for text in faults_of(step)]
+    problems += [f"{name} was not run" for name in asked.steps[len(found["changes"]) :]]
+    return found, problems
+
+
+def consumers_at_start(asked: Asked) -> int:
+    """No more than the first step needs."""
+    return min(CONSUMERS, asked.partitions - 1) if asked.steps[:1] == ("add",) else CONSUMERS
+
+
+def faults_of(step: dict[str, Any]) -> list[str]:
+    """What is wrong with a step's numbers, with learners or without; empty when all is right."""
+    wrong = [f"{name} is {step[name]}" for name in ("lost", "doubled") if step[name] != 0]
+    if step["max_minus_min"] is None or step["max_minus_min"] > 1:
+        wrong.append(f"max_minus_min is {step['max_minus_min']}")
+    return [f"{step['name']}: {text}" for text in wrong]
+
+
+def warm_over_cold(warm: list[float], cold: list[float]) -> float | None:
+    """None when one of them was not measured."""
+    return round(median(warm) / median(cold), 4) if warm and cold else None
+
+
+def middle(values: list[float]) -> float | None:
+    return round(median(values), 1) if values else None
+
+
+def as_text(found: dict[str, Any]) -> str:
+    lines = [
+        f"{run}  " + "  ".join(f"{name} {value}" for name, value in step.items())
+        for run in ("steps", "cold")
+        for step in found[run]
+    ]
+    rest = {name: value for name, value in found.items() if name not in ("steps", "cold")}
+    return "\n".join([*lines, *(f"{name}: {value}" for name, value in rest.items())])

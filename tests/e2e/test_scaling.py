@@ -1,0 +1,95 @@
+"""Steps of scaling_check on a real tree, with tiny consumers in Spark's place.
+
+Everything else is real: agents that learn, dashboard, Celery, Redis, the command, history.
+"""
+
+import json
+import sys
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+from dashboard.demo import requests, scaling
+from dashboard.demo.checks import own_run
+from dashboard.demo.scaling import STEPS, Scaling
+from dashboard.management.commands import scaling_check
+from tests.e2e.test_faults import flowing
+
+TINY = (sys.executable, "-m", "tests.agent.tiny_consumer")
+
+
+@pytest.fixture(scope="module")
+def judged() -> dict[str, Any]:
+    """What the evaluation says; by the way the page gets its consumer."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scaling, "QUIET_S", 2.0)
+        patch.delenv("REDIS_URL", raising=False)
+        patch.delenv("DATABASE_URL", raising=False)
+        with own_run(print, seed=1, consumers=2, partitions=4, pipeline=TINY) as run:
+            run.demo.start_dashboard()
+            run.demo.start_consumers()
+            for _ in flowing(run):
+                steps = Scaling(run, keys=0)
+                steps.all(["drain_named"])
+                assert len(run.demo.consumers) == 2, "who left is not started again"
+                requests.serve(run.demo.options.data)
+                requests.ask_to_add(run.demo.options.data, "ann")
+                run.demo.serve_requests()
+                run.demo.wait_settled()
+                assert len(run.demo.consumers) == 3
+            run.acknowledged.write_text("")
+            changes = run.demo.options.data / "changes.json"
+            changes.write_text(json.dumps([asdict(change) for change in steps.changes]))
+            found = run.evaluate(
+                *("--acknowledged", str(run.acknowledged), "--changes", str(changes)),
+                *("--logs", str(run.demo.options.data / "logs")),
+            )
+    assert steps.problems == []
+    return dict(found)
+
+
+@pytest.mark.slow
+def test_member_that_is_told_to_leave_pauses_only_what_it_had(judged: dict[str, Any]) -> None:
+    (step,) = judged["changes"]
+    assert scaling_check.faults_of(step) == []
+    assert step["name"] == "drain_named"
+    assert step["converged"]
+    assert step["moved"] in (1, 2)
+    assert step["pause_ms"]["count"] == step["moved"]
+    assert step["unaffected"] == 4 - step["moved"]
+    assert step["rounds"] >= 2, "one that lets learn, one that hands over"
+    assert len(judged["learned_ms"]) == step["moved"]
+    assert judged["restored_ms"] == []
+    assert judged["overlap_ms"] == 0
+
+
+def test_steps_have_the_names_of_the_options() -> None:
+    assert scaling_check.step_names("add, timeout,") == ["add", "timeout"]
+    assert list(STEPS) == [
+        *("add", "drain_named", "drain_half", "kill_leaving"),
+        *("kill_learner", "kill_celery", "kill_web", "timeout"),
+    ]
+    with pytest.raises(Exception, match="there is no step run: choose from add, drain_named"):
+        scaling_check.step_names("add,run")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"lost": 1}, ["add: lost is 1"]),
+        ({"doubled": 2}, ["add: doubled is 2"]),
+        ({"max_minus_min": 2}, ["add: max_minus_min is 2"]),
+        ({"max_minus_min": None}, ["add: max_minus_min is None"]),
+        ({}, []),
+    ],
+)
+def test_step_with_a_wrong_number_is_named(change: dict[str, Any], said: list[str]) -> None:
+    right = {"name": "add", "lost": 0, "doubled": 0, "max_minus_min": 1}
+    assert scaling_check.faults_of({**right, **change}) == said
+
+
+def test_ratio_is_of_medians() -> None:
+    assert scaling_check.warm_over_cold([10.0, 20.0, 90.0], [200.0, 400.0]) == 0.0667
+    assert scaling_check.warm_over_cold([], [200.0]) is None
+    assert scaling_check.warm_over_cold([1.0], []) is None
