@@ -2,7 +2,8 @@
 reading.
 
 Run by an agent. Its whims come by environment: TINY_BATCH_MS (how long a batch takes),
-TINY_SILENT (never says ready), TINY_HANG_FILE (hangs while that file is there).
+TINY_SILENT (never says ready), TINY_READY_FILE (not before that file is there), TINY_HANG_FILE
+(hangs while that file is there).
 """
 
 import os
@@ -22,6 +23,7 @@ from assignment.wire import ConsumerHealth
 
 BATCH_S = float(os.environ.get("TINY_BATCH_MS", "20")) / 1_000
 HANG_FILE = os.environ.get("TINY_HANG_FILE", "")
+READY_FILE = os.environ.get("TINY_READY_FILE", "")
 
 
 def main() -> int:
@@ -33,6 +35,8 @@ def main() -> int:
         on_gone=ending.set,
     )
     store = GroupStore.connect(link.steering.redis_url, link.steering.group)
+    while READY_FILE and not Path(READY_FILE).exists() and not ending.wait(0.02):
+        continue
     state = "starting" if os.environ.get("TINY_SILENT") else "ready"
     health = ConsumerHealth(state=state, spark_application_id=f"tiny-{os.getpid()}")
     while not ending.is_set():
