@@ -11,9 +11,6 @@ from typing import Any
 
 from dashboard.demo.moves import Takeover
 
-ACQUIRED, RUNNING, CAUGHT_UP = "acquired", "running", "copy caught up"
-LEARNER = "learner"
-
 
 def takeovers(logs: Iterable[Path]) -> list[Takeover]:
     """Of all agents, in the order in which they ran."""
@@ -35,13 +32,13 @@ def entries(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
 
 
 def takeovers_of(said: Iterable[Mapping[str, Any]]) -> Iterator[Takeover]:
-    """Of one log. What was learned counts for the acquire that follows, once."""
+    """Of one log. A copy that caught up counts for the acquire that follows, once."""
     learned: set[tuple[str, str]] = set()
     acquired: dict[tuple[str, str, int], tuple[float, bool]] = {}
     for entry in said:
         member, partition = entry["member"], entry.get("partition", "")
         match entry["event"]:
-            case "copy caught up" if entry.get("role") == LEARNER:
+            case "copy caught up":
                 learned.add((member, partition))
             case "acquired":
                 was_learned = (member, partition) in learned

@@ -35,7 +35,7 @@ class Change:
 class Takeover:
     """A partition that one member acquired and brought to the committed offset.
 
-    `learned`: its copy had caught up before, as a learner's.
+    `learned`: its copy had caught up before, as a learner's or a standby's.
     """
 
     member: str

@@ -169,11 +169,12 @@ def test_takeover_is_from_acquired_to_running_of_one_fence() -> None:
     assert (restored.fence, restored.learned, round(restored.took_ms, 3)) == (6, False, 50)
 
 
-def test_standby_that_caught_up_is_no_learner() -> None:
+def test_standby_that_caught_up_is_as_good_as_a_learner() -> None:
     lines = [
         said("copy caught up", 5, role="standby"),
+        said("copy wanted", 6, role="learner"),
         said("acquired", 10, fence=2),
         said("running", 52, fence=2),
     ]
     (one,) = agent_logs.takeovers_of(agent_logs.entries(lines))
-    assert not one.learned
+    assert one.learned

@@ -15,7 +15,7 @@ from dashboard.embedded_redis import EmbeddedRedis, wheel_binary
 from dashboard.models import AuditSource, ScaleDown
 from tests.e2e.system import Crew, System, running, until
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 Start = Callable[..., Crew]
 STABLE = {"S1": "a12", "S2": "a34", "S3": "a5"}
 
@@ -229,7 +229,6 @@ def test_t9_one_that_stays_crashes(stable: Crew) -> None:
 # --- restarts in the middle of a scale-down -------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "moments",
     [
