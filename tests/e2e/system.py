@@ -262,6 +262,20 @@ class Crew:
             path = self.snapshots.pop(name)
             Path(f"{path}.away").rename(path)
 
+    def spoil(self, *names: int) -> None:
+        """The hidden snapshots are there again, with one byte that is wrong."""
+        for name in names:
+            path = self.snapshots[name]
+            content = bytearray(Path(f"{path}.away").read_bytes())
+            content[len(content) // 2] ^= 1
+            path.write_bytes(content)
+
+    def troubles(self, owner: str) -> dict[int, str]:
+        """Why its copies cannot go on, as it reports."""
+        report = self.read().reports.get(self.ids[owner])
+        copies = report.copies.items() if report else ()
+        return {self.label(p.number): copy.why for p, copy in copies if copy.why}
+
     # --- what the group does
 
     def copies(self, owner: str) -> set[int]:

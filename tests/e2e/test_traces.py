@@ -226,6 +226,21 @@ def test_t9_one_that_stays_crashes(stable: Crew) -> None:
     until(lambda: stable.outcomes() == {"S2": "clean"}, "noted")
 
 
+def test_a_broken_snapshot_is_said_and_nobody_takes_over_from_it(stable: Crew) -> None:
+    """The owner goes on meanwhile; once there is a good one, everything goes its way."""
+    stable.spoil(3, 4)
+    tell(stable, "S2")
+    stable.until_rounds(STABLE, TOLD)
+    until(lambda: set(stable.troubles("S1")) == {3} and set(stable.troubles("S3")) == {4}, "said")
+    assert "neither changelog nor snapshots" in stable.troubles("S1")[3]
+    stable.append(3, 4)
+    stable.until_state(**TOLD)
+    stable.show(3, 4)
+    assert stable.exit_code("S2") == 0
+    stable.until_state(**DRAINED)
+    until(lambda: stable.is_copied("S1", 3) and stable.is_copied("S3", 4), "from the good ones")
+
+
 # --- restarts in the middle of a scale-down -------------------------------------------------------
 
 
