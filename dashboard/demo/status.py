@@ -68,15 +68,16 @@ def for_the_tree(group: Group) -> dict[str, Any]:
 
 def for_checks(name: str) -> dict[str, Any]:
     """Refused commits so far, how many events of the locks the history lacks, how many batches the
-    member with the fewest has finished since its consumer started, since when each member is able,
+    owner with the fewest has finished since its consumer started, since when each member is able,
     and the last commit of the partition that waits for its next one the longest.
     """
     read = live.read(name, Purpose.LOOK)
     stored = Group.objects.values_list("last_event_seq", flat=True).get(name=name)
+    at_work = [m for m in owned_by_member(read) if m in read.members]
     return {
         "refused_commits": read.meta.refused_commits,
         "history_behind": read.meta.event_seq - stored,
-        "batches_min": min((consumer_of(read, m).get("batch", 0) for m in read.members), default=0),
+        "batches_min": min((consumer_of(read, m).get("batch", 0) for m in at_work), default=0),
         "able_since_ms": {m: row.able_at_ms for m, row in read.members.items() if row.able},
         "committed_ms": min((a.at_ms for a in read.applied.values()), default=0),
     }

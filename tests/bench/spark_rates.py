@@ -29,7 +29,7 @@ from assignment.wire import GroupKeys, StreamKeys
 from dashboard.embedded_redis import EmbeddedRedis
 from tests.e2e.spark_world import Link, SparkWorld, until
 
-EVENTS = int(os.environ.get("EVENKEEL_BENCH_EVENTS", "2000000"))  # of a round
+EVENTS = int(os.environ.get("EVENKEEL_BENCH_EVENTS", "1000000"))  # of a round
 ROUNDS = 4  # the last one is warm
 PARTITIONS, KEYS, PER_ENTRY, ENTRIES_PER_APPEND = 4, 10_000, 500, 20
 SINGLES_PER_APPEND = 500
