@@ -54,6 +54,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return OK
 
 
+def key(number: int) -> str:
+    return f"key-{number}"
+
+
 class Load:
     def __init__(self, producer: Producer, keys: int, dice: random.Random) -> None:
         self._producer = producer
@@ -66,7 +70,7 @@ class Load:
         while self.next_id < self._keys:
             if self.next_id % 1_000 == 0:
                 sleep(0)  # a place to be stopped at
-            self._send(self.next_id)
+            self._send(key(self.next_id))
         self._producer.flush()
 
     def steadily(
@@ -80,11 +84,10 @@ class Load:
         while True:
             sleep(SLICE_S)
             while sent < (clock() - began) * rate:
-                self._send(self._dice.randrange(self._keys))
+                self._send(key(self._dice.randrange(self._keys)))
                 sent += 1
 
-    def _send(self, key: int) -> None:
-        name = f"key-{key}"
+    def _send(self, name: str) -> None:
         event = {"id": self.next_id, "key": name, "amount": self._dice.randrange(AMOUNT_MAX)}
         self._producer.send(name, event, self.next_id)
         self.next_id += 1

@@ -102,7 +102,7 @@ def changed(
     committed offset in all of them: of what was learned, and of what was restored by a member that
     never had the partition before.
     """
-    from dashboard.demo import agent_logs, moves
+    from dashboard.demo import agent_logs, moves, result
 
     changes = [moves.Change(**values) for values in json.loads(path.read_text())]
     wrong = per_step(record, lost, doubled, [change.began_ms for change in changes])
@@ -114,7 +114,9 @@ def changed(
     )
     taken = [one for change in changes for one in moves.takeovers_in(history, change)]
     first = moves.from_another(history, taken)
+    keys = [result.keys_of(entries) for entries in record.commits.values()]
     return {
+        "keys": {"least": min(keys, default=0), "in_all": sum(keys)},
         "changes": [
             {**moves.of_change(history, change), **counts}
             for change, counts in zip(changes, wrong, strict=True)

@@ -40,6 +40,11 @@ def state_of(entries: Iterable[ChangelogEntry]) -> dict[str, Any]:
     return {key: value for key, value in state.items() if value is not None}
 
 
+def keys_of(entries: Iterable[ChangelogEntry]) -> int:
+    """How many keys the state of a partition has."""
+    return len(state_of(entries))
+
+
 def row_of(route: tuple[str, ...], parts: list[Mapping[str, Any]]) -> dict[str, Any]:
     delays: Counter[int] = Counter()
     for part in parts:

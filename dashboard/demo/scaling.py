@@ -5,6 +5,7 @@ learners members are told to leave by scale_down, as people do it; without (`sta
 scale-down has nothing to wait for and is refused, so the same members get SIGTERM instead.
 """
 
+import math
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -50,8 +51,17 @@ class Note:
     change: Change | None = None
 
 
+def keys_in_all(each: int, partitions: int) -> int:
+    """So many that every partition has at least `each`: a hash spreads them by chance, and five
+    standard deviations more are enough for all.
+    """
+    return partitions * (each + math.ceil(5 * math.sqrt(each)))
+
+
 @dataclass(slots=True)
 class Scaling:
+    """`keys`: at least so many in each partition."""
+
     run: Run
     keys: int
     changes: list[Change] = field(default_factory=list)
@@ -64,15 +74,16 @@ class Scaling:
     def start(self) -> None:
         """Everything, and every key processed once."""
         demo = self.run.demo
+        keys = keys_in_all(self.keys, demo.options.partitions)
         demo.start_dashboard()
         demo.start_consumers()
-        self.run.producer = demo.parts.load(self.keys, EVENTS_PER_SECOND, self.run.acknowledged)
+        self.run.producer = demo.parts.load(keys, EVENTS_PER_SECOND, self.run.acknowledged)
         demo.tree.start(self.run.producer)
-        self.run.say(f"every one of {self.keys} keys is processed once")
+        self.run.say(f"every one of {keys} keys is processed once")
         self.run.wait(
-            lambda: int(demo.status()["processed"]) >= self.keys,
+            lambda: int(demo.status()["processed"]) >= keys,
             SEED_S,
-            f"{self.keys} keys were not processed within {SEED_S:.0f} s",
+            f"{keys} keys were not processed within {SEED_S:.0f} s",
         )
 
     def all(self, names: Sequence[str]) -> None:

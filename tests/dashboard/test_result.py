@@ -54,6 +54,11 @@ def test_deleted_key_gives_no_row() -> None:
     assert result.merged({Partition("flights", 0): entries}).empty
 
 
+def test_keys_are_those_that_are_left() -> None:
+    entries = [commit(1, {"a": 1, "b": 1}), commit(2, {"a": 2, "b": None, "c": 1})]
+    assert result.keys_of(entries) == 2
+
+
 def test_percentile_is_the_nearest_rank() -> None:
     assert result.nearest_rank_95({}) is None
     assert result.nearest_rank_95({7: 1}) == 7

@@ -5,11 +5,14 @@ Everything else is real: agents that learn, dashboard, Celery, Redis, the comman
 
 import json
 import sys
+from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
 import pytest
 
+from agent.pipelines import load
+from agent.producer.library import partition_of
 from dashboard.demo import requests, scaling
 from dashboard.demo.checks import own_run
 from dashboard.demo.scaling import STEPS, Scaling
@@ -87,6 +90,13 @@ def test_steps_have_the_names_of_the_options() -> None:
 def test_step_with_a_wrong_number_is_named(change: dict[str, Any], said: list[str]) -> None:
     right = {"name": "add", "lost": 0, "doubled": 0, "max_minus_min": 1}
     assert scaling_check.faults_of({**right, **change}) == said
+
+
+@pytest.mark.parametrize(("each", "partitions"), [(16_667, 12), (1, 12), (50, 3), (100_000, 2)])
+def test_every_partition_gets_as_many_keys_as_are_asked_for(each: int, partitions: int) -> None:
+    keys = scaling.keys_in_all(each, partitions)
+    found = Counter(partition_of(load.key(n), partitions) for n in range(keys))
+    assert min(found[n] for n in range(partitions)) >= each
 
 
 def test_ratio_is_of_medians() -> None:

@@ -21,6 +21,7 @@ from dashboard.demo.scaling import CONSUMERS, STEPS, Scaling
 from dashboard.demo.tree import Stopped, TreeFailed
 from dashboard.management.commands.up import say, whole
 
+KEYS_IN_ALL = 200_000  # at least, when nothing else is asked for
 KEYS_JUDGED = 100_000  # in a partition: below, the fixed costs of an acquire are most of both times
 WARM_OVER_COLD_MAX = 0.1
 
@@ -40,7 +41,9 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--json", action="store_true", help="one JSON object")
-        parser.add_argument("--keys", type=whole(1, 10_000_000), default=200_000)
+        parser.add_argument(
+            "--keys", type=whole(1, 10_000_000), help="at least so many in each partition"
+        )
         parser.add_argument("--partitions", type=whole(2, 1_000), default=12)
         parser.add_argument(
             "--steps", type=step_names, default=list(STEPS), help=f"of {', '.join(STEPS)}"
@@ -49,7 +52,8 @@ class Command(BaseCommand):
 
     def handle(self, *_: Any, **options: Any) -> None:
         seed = secrets.randbelow(2**31) if options["seed"] is None else options["seed"]
-        asked = Asked(options["keys"], options["partitions"], tuple(options["steps"]), seed)
+        keys = options["keys"] or -(-KEYS_IN_ALL // options["partitions"])
+        asked = Asked(keys, options["partitions"], tuple(options["steps"]), seed)
         try:
             found, problems = check(asked)
         except Stopped:
@@ -64,6 +68,8 @@ class Command(BaseCommand):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
+    """`keys`: at least so many in each partition."""
+
     keys: int
     partitions: int
     steps: tuple[str, ...]
@@ -78,7 +84,9 @@ def check(asked: Asked) -> tuple[dict[str, Any], list[str]]:
     cold, wrong_cold = measured(asked, stateful=False)
     problems = wrong + [f"without learners: {text}" for text in wrong_cold]
     ratio = warm_over_cold(warm["learned_ms"], cold["restored_ms"])
-    each = asked.keys / asked.partitions
+    each = min(warm["keys"]["least"], cold["keys"]["least"])
+    if each < asked.keys:
+        problems.append(f"a partition had {each} keys in place of {asked.keys}")
     if ratio is not None and each >= KEYS_JUDGED and ratio > WARM_OVER_COLD_MAX:
         problems.append(f"warm_over_cold {ratio} is above {WARM_OVER_COLD_MAX}")
     for step in warm["changes"]:
@@ -90,8 +98,8 @@ def check(asked: Asked) -> tuple[dict[str, Any], list[str]]:
         "warm_over_cold": ratio,
         "warm_ms": middle(warm["learned_ms"]),
         "cold_ms": middle(cold["restored_ms"]),
-        "keys": asked.keys,
-        "keys_per_partition": round(each),
+        "keys": warm["keys"]["in_all"],
+        "keys_per_partition": each,
         "warm_over_cold_judged": ratio is not None and each >= KEYS_JUDGED,
         "ok": not problems,
     }, problems
