@@ -13,7 +13,8 @@ import msgspec
 import pyarrow as pa
 
 from agent.spark.pipeline import IDS_COLUMN, KEY_COLUMN, PARTITION_COLUMN
-from agent.spark.source import Counted, Range
+from agent.spark.ranges import Range
+from agent.spark.source import Counted
 from agent.state import StateError
 from agent.store import GroupStore, StoreUnavailable
 from assignment.errors import EvenkeelError, InvalidInput
@@ -79,11 +80,17 @@ class Prepared:
     values: Mapping[str, Any] = field(default_factory=dict)
 
 
+def check_columns(names: Sequence[str]) -> None:
+    """Raises InvalidInput: rows with those columns are not keyed changes."""
+    for name in (PARTITION_COLUMN, KEY_COLUMN):
+        if name not in names:
+            raise InvalidInput(f"the pipeline's changes have no column {name!r}")
+
+
 def changes_by_partition(table: pa.Table) -> dict[int, PartitionChanges]:
     """Rows of the changes' table, by partition number. Raises InvalidInput: not keyed changes."""
+    check_columns(table.column_names)
     for name in (PARTITION_COLUMN, KEY_COLUMN):
-        if name not in table.column_names:
-            raise InvalidInput(f"the pipeline's changes have no column {name!r}")
         if table.column(name).null_count:
             raise InvalidInput(f"the pipeline's changes have a null {name!r}")
     names = [n for n in table.column_names if n not in (PARTITION_COLUMN, KEY_COLUMN, IDS_COLUMN)]

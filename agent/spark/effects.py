@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from agent.spark.commit import PartitionChanges, Prepared
-from agent.spark.source import Counted, Range
+from agent.spark.ranges import Range
+from agent.spark.source import Counted
 from agent.state import ChangelogReader, PartitionState, restore
 from assignment.scripts import CommitAnswer
 from assignment.types import Offset, Partition

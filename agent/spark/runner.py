@@ -12,9 +12,10 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -24,17 +25,20 @@ from agent.spark.commit import (
     LeaseOver,
     Outcome,
     changes_by_partition,
+    check_columns,
     counted_ranges,
 )
 from agent.spark.effects import StateEffects
 from agent.spark.pipeline import PARTITION_COLUMN, Pipeline
+from agent.spark.practice import Practice
 from agent.spark.progress import Progress, QueryWatch
+from agent.spark.ranges import NOTHING, batch_name, plan_of
 from agent.spark.session import fresh_folder, make_session
 from agent.spark.shared import Shared
 from agent.spark.sink_effects import sink_effects
 from agent.spark.sink_start import hand_over, troubles
 from agent.spark.snapshotter import Snapshotter
-from agent.spark.source import FORMAT, NOTHING, EvenkeelSource, batch_name, plan_of
+from agent.spark.source import FORMAT, EvenkeelSource
 from agent.steering import AgentLink, AgentUnreachable, monotonic_ms
 from agent.store import GroupStore
 from agent.store.events import EventStore
@@ -52,7 +56,6 @@ WATCH_EVERY_S = 0.02  # the lease
 LOOK_EVERY_S = 0.1  # whether the query runs
 EVENTS_FIRST = 5_000  # of the first batch: it is slow, and a slow machine must end it in time
 EVENTS_MIN, EVENTS_MAX = 5_000, 1_000_000
-PRACTICE = 2  # batches without events before the consumer says ready; see `_practise`
 BATCH_S = 2.5  # aim: short beside a grace of 8 s, long beside what a batch costs at all
 EXIT_ENDED, EXIT_FAILED, EXIT_NO_AGENT, EXIT_LEASE = 0, 1, 3, 4
 _log = structlog.get_logger()
@@ -152,6 +155,7 @@ class Consumer:
         self._halted: dict[tuple[str, int], str] = {}
         self._trouble_said = ""
         self._rate = Rate()
+        self._practice = Practice()
         self._run = ""
         self._failures = 0
         self._ended = threading.Event()
@@ -180,10 +184,10 @@ class Consumer:
         self._share()
         threading.Thread(target=self._watch, name="lease", daemon=True).start()
         self._session.dataSource.register(EvenkeelSource)
-        self._shared.set("practice", PRACTICE)
+        self._shared.set("practice", self._practice.left)
         practised = partial(self._shared.get, "practice")
         self._session.streams.addListener(QueryWatch(self._progress, lambda: not practised()))
-        self._warm_up()
+        self._check_pipeline()
         while not self._stop.is_set():
             query = self._start_query()
             while query.isActive and not self._stop.wait(LOOK_EVERY_S):
@@ -222,19 +226,10 @@ class Consumer:
         )
         return writer.trigger(processingTime="0 seconds").start()
 
-    def _warm_up(self) -> None:
-        """Compiles and loads what the first batch needs, before anything is owned."""
+    def _check_pipeline(self) -> None:
+        """A pipeline that Spark refuses is told before anything is owned."""
         schema = f"{self._pipeline.schema}, {PARTITION_COLUMN} int"
-        empty = self._session.createDataFrame([], schema).coalesce(1)
-        for attempt in range(1, START_TRIES + 1):
-            try:
-                self._pipeline.changes(empty).toArrow()
-                return
-            except Exception as error:
-                if attempt == START_TRIES:
-                    raise
-                _log.warning("warm-up failed", attempt=attempt, why=_first_line(error))
-                time.sleep(TROUBLE_PAUSE_S)
+        check_columns(self._pipeline.changes(self._session.createDataFrame([], schema)).columns)
 
     def _failed(self, error: Exception) -> None:
         """Counts a query that ended with an error; raises it after too many in a row."""
@@ -270,7 +265,7 @@ class Consumer:
         if plan["tasks"] == 1:
             events = events.coalesce(1)  # spares the shuffle
         if plan.get("practice"):
-            self._practise(events, plan["n"])
+            self._practise(events, plan, started_s)
             return
         if not plan["p"]:  # Spark's first batch, when nothing was owned or appended yet
             return
@@ -301,14 +296,18 @@ class Consumer:
         if outcome.failed:
             time.sleep(TROUBLE_PAUSE_S)
 
-    def _practise(self, events: "DataFrame", number: int) -> None:
-        """Does what a batch does until the commit, with no events: a first batch takes many times
-        as long as the next ones, and whoever takes a partition over must not wait for that.
+    def _practise(self, events: "DataFrame", plan: Mapping[str, Any], started_s: float) -> None:
+        """Does what a batch does until the commit (agent/spark/practice.py). That it fails is no
+        reason not to be ready: the partitions with those events may be somebody else's.
         """
-        self._pipeline.changes(events).toArrow()
-        left = self._shared.get("practice") - 1
+        try:
+            self._pipeline.changes(events).toArrow()
+            left = self._practice.done(plan["tasks"], time.monotonic() - started_s)
+        except Exception as error:
+            _log.warning("practice failed", why=_first_line(error))
+            left = self._practice.failed()
         self._shared.set("practice", left)
-        self._shared.set("finished", number)
+        self._shared.set("finished", plan["n"])
         if not left:
             self._progress.say(state="ready", why="")
 

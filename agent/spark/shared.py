@@ -16,8 +16,8 @@ _SIZE = 8 * len(_NAMES)
 
 
 class Shared:
-    """`lease_end_ms`, `stopping`, `finished`, `events_max` and `practice` (batches without events
-    that are wanted first) are the driver's, the others the planner's: number of the last plan it
+    """`lease_end_ms`, `stopping`, `finished`, `events_max` and `practice` (batches that are wanted
+    first and not committed) are the driver's, the others the planner's: number of the last plan it
     made, how often it was asked.
     """
 

@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable
 
 from agent.spark.commit import LeaseOver, PartitionChanges, Prepared
-from agent.spark.source import Counted, Range
+from agent.spark.ranges import Range
+from agent.spark.source import Counted
 from agent.spark.sql_sink import (
     AtLeastOnceSink,
     Delivery,

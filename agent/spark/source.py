@@ -1,10 +1,9 @@
 """The streaming source `evenkeel`: what this member owns, from the committed offset on.
 
 Spark's offset is the plan of one batch, {"n": 7, "p": {"3": [from, to, fence]}, "halt": a malformed
-event stops its partition, "tasks": how many Spark tasks read it}. One with "practice" reads
-nothing in so many tasks: what a batch needs is loaded before the first one that counts. The
-committed offsets in Redis are the truth; Spark's own start offset is ignored, so its checkpoint may
-vanish.
+event stops its partition, "tasks": how many Spark tasks read it}. One with "practice" is read and
+never committed (agent/spark/practice.py). The committed offsets in Redis are the truth; Spark's own
+start offset is ignored, so its checkpoint may vanish.
 Runs in three places: the planner process beside the driver, the driver, and Spark's tasks.
 """
 
@@ -12,7 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -23,11 +22,13 @@ from pyspark.sql.types import StructType
 
 from agent.spark.decode import Decoder, RawEntry, batches
 from agent.spark.pipeline import PARTITION_COLUMN
+from agent.spark.practice import latest_ranges, tasks_of
+from agent.spark.ranges import Range, batch_name, plan_from, plan_of
 from agent.spark.shared import Shared
 from agent.spark.sink_start import SinkStart
 from agent.store import GroupStore, StoreUnavailable, Timeouts
 from agent.store.events import Bound, EventStore
-from assignment.errors import Fenced
+from assignment.errors import Fenced, InvalidInput
 from assignment.scripts import DeadLetter, Planned
 from assignment.types import Offset, Partition
 
@@ -43,20 +44,6 @@ ROWS_PER_ARROW_BATCH = 10_000
 DEAD_PER_RANGE_MAX = 1_000  # a commit carries no more: the rest of the range is read again after it
 READ_TRIES = 20  # with TRY_AGAIN_S between them: as long as a Redis needs to come back
 TRY_AGAIN_S = 0.25
-NOTHING: Mapping[str, Any] = {"n": 0, "p": {}, "halt": False, "tasks": 1}  # to read
-
-
-class Range(NamedTuple):
-    """What one batch does of one partition: the entries in (from, to], owned under the fence."""
-
-    partition: Partition
-    from_offset: Offset
-    to_offset: Offset
-    fence: int
-
-    def name(self, batch: str) -> str:
-        """Under which its counts are stored: no other batch ever has it."""
-        return f"{batch} {self.partition} {self.fence} {self.from_offset} {self.to_offset}"
 
 
 class Counted(msgspec.Struct):
@@ -77,18 +64,6 @@ class Counted(msgspec.Struct):
         return [DeadLetter(*letter) for letter in self.dead]
 
 
-def batch_name(run: str, offset: Mapping[str, Any]) -> str:
-    return f"{run}/{offset['n']}"
-
-
-def plan_of(offset: Mapping[str, Any], stream: str) -> list[Range]:
-    """The ranges of Spark's offset."""
-    return [
-        Range(Partition(stream, int(n)), Offset.parse(start), Offset.parse(end), int(fence))
-        for n, (start, end, fence) in offset["p"].items()
-    ]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadTask(InputPartition):
     """Everything that changes from batch to batch; one Spark task reads all its ranges."""
@@ -96,6 +71,7 @@ class ReadTask(InputPartition):
     ranges: tuple[Range, ...]
     batch: str  # the name of the batch, in every name under which its counts are stored
     halt: bool  # stop a range at its first malformed event
+    practice: bool = False  # leaves nothing behind
     number: int = 0
 
     @property
@@ -140,13 +116,14 @@ class EvenkeelReader(DataSourceStreamReader):
         if start == end:
             return []
         ranges = plan_of(end, self._stream)
-        tasks = int(end["tasks"])
-        count = tasks if end.get("practice") else min(tasks, len(ranges))
+        practice, tasks = bool(end.get("practice")), int(end["tasks"])
+        count = tasks if practice else min(tasks, len(ranges))
         return [
             ReadTask(
                 ranges=tuple(ranges[n::count]),
                 batch=batch_name(self._options["run"], end),
                 halt=bool(end["halt"]),
+                practice=practice,
                 number=n,
             )
             for n in range(count)
@@ -166,6 +143,7 @@ class Planner:
     def __init__(self, options: Mapping[str, str]) -> None:
         self._member = options["member"]
         self._tasks = int(options["tasks"])
+        self._stream = options["stream"]
         self._groups = GroupStore.connect(options["redis_url"], options["group"])
         self._events = EventStore.connect(options["redis_url"])
         folder = Path(options["folder"])
@@ -178,21 +156,20 @@ class Planner:
         """Spark's next offset; None when there is nothing to do, now or any more."""
         left = self._shared.get("practice")
         if left and not self._shared.get("stopping"):
-            tasks = self._tasks if left > 1 else 1
-            return self._planned({**NOTHING, "n": number, "tasks": tasks, "practice": left})
+            return self._planned(self._practice(number, left))
         ranges, events = self._next_ranges()
         if not ranges:
             return None
-        plan = {
-            "n": number,
-            "p": {
-                str(r.partition.number): [str(r.from_offset), str(r.to_offset), r.fence]
-                for r in ranges
-            },
-            "halt": self._halt,
-            "tasks": 1 if events is not None and events <= ONE_TASK_EVENTS else self._tasks,
-        }
-        return self._planned(plan)
+        tasks = 1 if events is not None and events <= ONE_TASK_EVENTS else self._tasks
+        return self._planned({**plan_from(number, ranges), "halt": self._halt, "tasks": tasks})
+
+    def _practice(self, number: int, left: int) -> dict[str, Any]:
+        tasks = tasks_of(left, self._tasks)
+        try:
+            ranges = latest_ranges(self._events, self._stream)
+        except (StoreUnavailable, InvalidInput):  # a batch without events is practice too
+            ranges = []
+        return {**plan_from(number, ranges), "tasks": tasks, "practice": left}
 
     def _planned(self, plan: dict[str, Any]) -> dict[str, Any]:
         self._shared.write_plan(plan["n"], plan)
@@ -278,7 +255,7 @@ def read_task(
     task: ReadTask, options: Mapping[str, str], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """All events of the task's ranges, then what was counted: to Redis, for the driver."""
-    if not task.ranges:  # practice: all that a batch of events goes through, without any
+    if not task.ranges:  # practice on an empty stream, or of more tasks than ranges
         yield pa.RecordBatch.from_pydict({name: [] for name in schema.names}, schema=schema)
         return
     events = _event_store(options["redis_url"])
@@ -290,6 +267,8 @@ def read_task(
         for table in _read_range(events, decoder, one, task, counted)
     )
     yield from batches(tables, schema, ROWS_PER_ARROW_BATCH)
+    if task.practice:
+        return
     packed = {name: msgspec.msgpack.encode(value) for name, value in counted.items()}
     _again(lambda: events.store_counts(options["group"], options["member"], packed))
 

@@ -11,7 +11,7 @@ from typing import NamedTuple, Self
 from agent.store.door import Door, RedisDoor, ScriptCall, Timeouts
 from assignment.errors import EvenkeelError
 from assignment.scripts import Arguments, Raw
-from assignment.types import Offset, Partition
+from assignment.types import START, Offset, Partition
 from assignment.wire import GroupKeys, StreamKeys
 
 FIRST_CHUNK_ENTRIES = 16  # tells how large entries are
@@ -123,6 +123,17 @@ class EventStore:
         """Id of the last of the next `entries_max` entries; `after` when there is none."""
         raw = self.door.ask("XRANGE", _keys(partition)[0], f"({after}", "+", "COUNT", entries_max)
         return _last(raw) if raw else after
+
+    def latest(self, partition: Partition, entries: int) -> tuple[Offset, Offset]:
+        """(after, last) of the newest `entries` entries; the same offset twice when there is none.
+
+        What was trimmed before them is not missed: `after` is START then.
+        """
+        key = _keys(partition)[0]
+        raw = self.door.ask("XREVRANGE", key, "+", "-", "COUNT", entries + 1)
+        if not raw:
+            return START, START
+        return (_last(raw) if len(raw) > entries else START), Offset.parse(raw[0][0].decode())
 
     def wait(self, ends: Sequence[tuple[Partition, Offset]], timeout_ms: int) -> None:
         """Returns when an entry lies above one of the ends, at the latest after `timeout_ms`.

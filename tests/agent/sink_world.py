@@ -7,9 +7,10 @@ import sqlite3
 from pathlib import Path
 
 from agent.spark.commit import Committer, Outcome, PartitionChanges
+from agent.spark.ranges import Range
 from agent.spark.sink_effects import SqlEffects
 from agent.spark.sink_start import SinkStart
-from agent.spark.source import Counted, Range
+from agent.spark.source import Counted
 from agent.spark.sql_sink import (
     Cursor,
     Delivery,

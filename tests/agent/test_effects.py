@@ -8,7 +8,8 @@ import pytest
 
 from agent.spark.commit import Committer, PartitionChanges
 from agent.spark.effects import StateEffects
-from agent.spark.source import Counted, Range
+from agent.spark.ranges import Range
+from agent.spark.source import Counted
 from agent.state import PartitionState, StateError, remove_copy, restore
 from assignment.types import START, Claim
 from tests.contract.world import P0, P1, World, offset

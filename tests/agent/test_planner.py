@@ -5,17 +5,19 @@ from pathlib import Path
 import pytest
 from pyspark.sql.types import StructType
 
+from agent.spark.practice import BATCHES_MAX, ENTRIES, Practice, tasks_of
+from agent.spark.ranges import NOTHING
 from agent.spark.shared import Shared
 from agent.spark.source import (
     BATCH_BYTES_MAX,
     EVENTS_PER_RANGE_MIN,
-    NOTHING,
     EvenkeelReader,
     Planner,
 )
 from agent.store.events import EventStore, Packed
 from assignment.types import START, Claim, Offset
-from tests.e2e.spark_world import SparkWorld, one
+from assignment.wire import GroupKeys
+from tests.e2e.spark_world import SparkWorld, one, raw
 
 
 @pytest.fixture
@@ -134,25 +136,78 @@ def test_redis_that_does_not_answer_gives_no_plan(world, shared, tmp_path: Path)
     assert planner.next_plan(1) is None
 
 
-def test_practice_is_planned_before_anything_else_and_reads_nothing(
-    world, planner, shared, tmp_path
-) -> None:
-    world.append(world.partitions[0], one(a=1))
-    reader = EvenkeelReader(
+def reader_of(world: SparkWorld, folder: Path) -> EvenkeelReader:
+    return EvenkeelReader(
         {"redis_url": world.url, "group": world.name, "member": "m1", "stream": world.name}
-        | {"folder": str(tmp_path), "run": "r", "tasks": "2"},
+        | {"folder": str(folder), "run": "r", "tasks": "2"},
         StructType().add("a", "long").add("partition", "integer"),
     )
+
+
+def test_practice_is_planned_before_anything_else_and_leaves_nothing(
+    world, planner, shared, tmp_path
+) -> None:
+    first = world.partitions[0]
+    world.append(first, *[one(a=n) for n in range(ENTRIES + 3)], raw(b"json", b"{"))
+    reader = reader_of(world, tmp_path)
     for left, tasks in ((2, 2), (1, 1)):
         shared.set("practice", left)
         plan = planner.next_plan(7)
-        assert plan == {**NOTHING, "n": 7, "tasks": tasks, "practice": left}
+        assert (plan["n"], plan["practice"], plan["tasks"]) == (7, left, tasks)
+        assert list(ranges(plan)) == ["0"], "the second has no events"
         parts = reader.partitions(reader.initialOffset(), plan)
         assert len(parts) == tasks
-        (read,) = {batch.num_rows for part in parts for batch in reader.read(part)}
-        assert read == 0
+        rows = [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
+        assert [row["a"] for row in rows] == list(range(4, ENTRIES + 3)), "the newest, once"
+    assert world.store.door.ask("EXISTS", GroupKeys(world.name).counts("m1")) == 0
+    assert world.committed() == [START, START]
+    assert world.dead_letters(first) == []
     shared.set("stopping", 1)
     assert planner.next_plan(8) is None
     shared.set("stopping", 0)
     shared.set("practice", 0)
     assert list(ranges(planner.next_plan(9))) == ["0"]
+
+
+def test_practice_on_an_empty_stream_reads_no_event_in_every_task(
+    world, planner, shared, tmp_path
+) -> None:
+    shared.set("practice", 2)
+    plan = planner.next_plan(1)
+    assert plan["p"] == {}
+    reader = reader_of(world, tmp_path)
+    parts = reader.partitions(reader.initialOffset(), plan)
+    assert [batch.num_rows for part in parts for batch in reader.read(part)] == [0, 0]
+
+
+def test_practice_without_redis_has_no_events(shared, tmp_path: Path) -> None:
+    options = {"redis_url": "redis://127.0.0.1:1/0", "group": "g", "member": "m1", "stream": "s"}
+    planner = Planner({**options, "tasks": "2", "folder": str(tmp_path)})
+    shared.set("practice", 1)
+    assert planner.next_plan(1) == {**NOTHING, "n": 1, "practice": 1}
+
+
+def practised(*times: float, tasks: int = 2) -> list[int]:
+    """What is left after each batch."""
+    practice = Practice()
+    return [practice.done(tasks_of(practice.left, tasks), took_s) for took_s in times]
+
+
+def test_practice_ends_when_batches_of_neither_kind_get_quicker() -> None:
+    assert practised(5.0, 3.0, 2.0, 1.0, 1.9, 1.0) == [11, 10, 9, 8, 7, 0]
+    assert practised(1.0, 1.0, 1.0, 1.0) == [11, 10, 9, 0]
+
+
+def test_practice_goes_on_while_batches_get_quicker_and_has_an_end() -> None:
+    times = [100 * 0.7**n for n in range(BATCHES_MAX)]
+    assert practised(*times)[-2:] == [1, 0]
+
+
+def test_practice_that_fails_again_and_again_is_over() -> None:
+    practice = Practice()
+    assert [practice.failed(), practice.done(2, 1.0), practice.failed()] == [11, 10, 9]
+    assert practice.failed() == 0
+
+
+def test_practice_of_a_single_core_has_one_kind_of_batch() -> None:
+    assert practised(1.0, 1.0, tasks=1) == [11, 0]

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from agent.spark.commit import Committer, LeaseOver, PartitionChanges
+from agent.spark.ranges import Range
 from agent.spark.shared import Shared
 from agent.spark.sink_effects import DeliveredEffects, SqlEffects
 from agent.spark.sink_start import WHOLE_SINK, SinkStart, hand_over, troubles
-from agent.spark.source import Counted, Planner, Range
+from agent.spark.source import Counted, Planner
 from agent.spark.sql_sink import (
     AtLeastOnceSink,
     Delivery,

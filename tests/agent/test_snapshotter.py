@@ -7,8 +7,9 @@ import pytest
 from agent.spark import snapshotter
 from agent.spark.commit import PartitionChanges
 from agent.spark.effects import StateEffects
+from agent.spark.ranges import Range
 from agent.spark.snapshotter import Snapshotter
-from agent.spark.source import Counted, Range
+from agent.spark.source import Counted
 from agent.state import PartitionState, restore
 from assignment.scripts import CommitRequest
 from assignment.types import Offset

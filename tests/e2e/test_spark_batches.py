@@ -1,5 +1,6 @@
 """One consumer on real Spark, Redis and locks: what it reads, commits and leaves alone."""
 
+import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -9,7 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from agent.spark.pipeline import Pipeline
+from agent.spark.runner import Consumer
 from agent.spark.session import make_session
+from assignment.errors import InvalidInput
 from tests.e2e.spark_world import SparkWorld, arrow, fields, lines, one, raw, until
 
 pytestmark = pytest.mark.spark
@@ -219,3 +222,42 @@ def test_draining_partition_is_left_out_and_said_drained(
         until(
             lambda: world.store.owned("m1")[first].state is HeldState.DRAINED, "drained while idle"
         )
+
+
+def test_event_that_a_pipeline_cannot_take_keeps_nobody_else_from_being_ready(
+    world: SparkWorld, session: SparkSession
+) -> None:
+    """It may lie in a partition of another member; practice reads it all the same."""
+    first, second = world.partitions
+
+    def picky(events: DataFrame) -> DataFrame:
+        refused = F.raise_error(F.lit("no zeros")).cast("bigint")
+        checked = F.when(F.col("amount") == 0, refused).otherwise(F.col("amount"))
+        return summed(events.withColumn("amount", checked))
+
+    world.append(first, one(key="a", amount=0))
+    world.take_over(first)
+    pipeline = Pipeline(name="sums", schema="key string, amount bigint", changes=picky, merge=add)
+    with world.consuming(pipeline, session):
+        until(lambda: (h := world.health()) and h.state == "ready", "ready")
+        world.append(second, one(key="b", amount=4))
+        until(lambda: world.committed()[1] == world.end(second), "what it owns")
+    assert world.state(second) == {"b": 4}
+
+
+def test_pipeline_without_keyed_changes_is_refused_at_its_start(
+    world: SparkWorld, session: SparkSession
+) -> None:
+    pipeline = Pipeline(
+        name="sums",
+        schema="key string, amount bigint",
+        changes=lambda events: events.groupBy("key").agg(F.sum("amount").alias("amount")),
+        merge=add,
+    )
+    consumer = Consumer(pipeline, world.link(), session, threading.Event())  # type: ignore[arg-type]
+    try:
+        with pytest.raises(InvalidInput, match="the pipeline's changes have no column 'partition'"):
+            consumer.process()
+    finally:
+        consumer.close(session=False)
+    assert world.health().state == "dead"
