@@ -1,28 +1,19 @@
-"""One member's decisions: sentences for the transitions, properties for everything between them."""
+"""One member's decisions, from joining to losing: a sentence for each transition."""
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from assignment.member import (
     Acquire,
     ConsumerSeen,
     ConsumerState,
-    Depart,
-    DrainSeen,
     Drop,
     EpochsSeen,
     Event,
     Fenced,
     Granted,
-    Holding,
     Join,
-    Joined,
-    Leave,
-    LeaveAsked,
     MemberState,
     OwnedSeen,
     Refused,
@@ -46,54 +37,20 @@ from assignment.member import (
     restore_ordered,
     wanted_partitions,
 )
-from assignment.types import Claim, Drain, Held, HeldState, TargetRow
+from assignment.types import Held, HeldState
+from tests.assignment.member_states import (
+    DRAINED,
+    DRAINING,
+    NOW,
+    RESTORING,
+    RUNNING,
+    after,
+    claim,
+    holding,
+    member,
+    row,
+)
 from tests.builders import GRACE_MS, LEASE_MS, fence, partition, partitions, settings
-
-NOW = 50_000
-RESTORING, RUNNING = HeldState.RESTORING, HeldState.RUNNING
-DRAINING, DRAINED = HeldState.DRAINING, HeldState.DRAINED
-
-
-def holding(state: HeldState = RUNNING, counter: int = 1, **fields: object) -> Holding:
-    values = {"fence": fence(counter), "state": state, "since_ms": NOW}
-    return Holding(**(values | fields))  # type: ignore[arg-type]
-
-
-def claim(number: int, counter: int = 1) -> Claim:
-    return Claim(partition(number), fence(counter))
-
-
-def row(*numbers: int, epoch: int = 7) -> TargetRow:
-    return TargetRow(target_epoch=epoch, active=partitions(*numbers))
-
-
-def member(
-    held: dict[int, Holding] | None = None, target: Iterable[int] | None = (), **fields: object
-) -> MemberState:
-    """Joined, ready and just renewed; it waits for those of its target that it does not hold."""
-    held = held or {}
-    wanted = () if target is None else target
-    waiting = {partition(n): Wait(since_ms=NOW, retry_ms=NOW) for n in wanted if n not in held}
-    values = {
-        "settings": settings(),
-        "joined": True,
-        "incarnation": 1,
-        "mode_epoch": 1,
-        "target": None if target is None else row(*target),
-        "target_incarnation": 1,
-        "held": {partition(n): h for n, h in held.items()},
-        "waiting": waiting,
-        "consumer": ConsumerState.READY,
-        "renewed_ms": NOW,
-    }
-    return MemberState(**(values | fields))  # type: ignore[arg-type]
-
-
-def after(state: MemberState, *events: Event, now_ms: int = NOW) -> MemberState:
-    for event in events:
-        state, _ = handle(state, event, now_ms)
-    return state
-
 
 # --- joining --------------------------------------------------------------------------------------
 
@@ -323,79 +280,6 @@ def test_an_event_about_another_fence_changes_nothing(event: Event) -> None:
     assert handle(state, event, NOW) == (state, [])
 
 
-# --- leaving --------------------------------------------------------------------------------------
-
-
-def test_leaving_gives_up_everything_and_asks_for_nothing() -> None:
-    state = after(member({0: holding()}, [0, 1]), LeaveAsked())
-    assert decide(state, NOW) == [
-        SetState(claim=claim(0), expected=RUNNING, state=DRAINING, reason="leaving")
-    ]
-    assert state.waiting == {}
-
-
-def test_whoever_leaves_and_holds_nothing_is_gone() -> None:
-    state = after(member(target=[0]), LeaveAsked())
-    assert decide(state, NOW) == [Leave(reason="nothing is held any more")]
-
-
-# --- told to leave by a scale-down ----------------------------------------------------------------
-
-LEAVING, FORCED = Drain.LEAVING, Drain.FORCED
-GONE = Depart(reason="scale-down: it owns nothing any more")
-
-
-def test_a_leaving_member_goes_on_with_what_it_owns() -> None:
-    state = after(member({0: holding()}, [0]), DrainSeen(LEAVING, 8))
-    assert decide(state, NOW) == []
-    assert wanted_partitions(state) == partitions(0)
-
-
-def test_a_leaving_member_departs_once_a_target_that_knows_of_it_gives_it_nothing() -> None:
-    told = after(member(), DrainSeen(LEAVING, 8))
-    assert decide(told, NOW) == []  # its target is of epoch 7: the next may have given it something
-    assert decide(after(told, TargetSeen(1, row(epoch=8))), NOW) == [GONE]
-    assert decide(after(told, TargetSeen(1, row(2, epoch=8))), NOW) == [
-        Acquire(partitions=(partition(2),), reason="assigned at epoch 8")
-    ]
-
-
-def test_a_leaving_member_departs_when_the_last_partition_is_released() -> None:
-    state = after(member({0: holding(DRAINED)}), DrainSeen(LEAVING, 7))
-    assert decide(state, NOW) == [Release(claim=claim(0), reason="revoked: drained")]
-    assert decide(after(state, Released(claim(0))), NOW) == [GONE]
-
-
-def test_when_its_time_is_over_a_leaving_member_departs_whatever_it_owns() -> None:
-    state = after(member({0: holding()}, [0]), DrainSeen(LEAVING, 8), DrainSeen(FORCED, 9))
-    assert decide(state, NOW) == [Depart(reason="scale-down: its time is over")]
-
-
-def test_whoever_departs_is_told_once_and_then_leaves() -> None:
-    state = after(member(), DrainSeen(LEAVING, 7), LeaveAsked(signalled=False))
-    assert decide(state, NOW) == [Leave(reason="nothing is held any more")]
-    assert not state.signalled
-    assert after(state, LeaveAsked()).signalled
-
-
-def test_a_cancelled_scale_down_lets_it_stay() -> None:
-    state = after(member(), DrainSeen(LEAVING, 7), DrainSeen(Drain.NONE, 8))
-    assert decide(state, NOW) == []
-    again = after(state, DrainSeen(LEAVING, 9), TargetSeen(1, row(epoch=8)))
-    assert decide(again, NOW) == []
-
-
-def test_the_epoch_of_the_first_word_counts_and_older_words_do_not() -> None:
-    state = after(member(), DrainSeen(LEAVING, 8), DrainSeen(LEAVING, 11), DrainSeen(FORCED, 10))
-    assert (state.drain, state.drain_since) == (LEAVING, 8)
-
-
-def test_whoever_is_no_member_hears_of_no_scale_down() -> None:
-    state = after(member(), DrainSeen(LEAVING, 8), Fenced(), DrainSeen(LEAVING, 9))
-    assert (state.drain, state.drain_since) == (Drain.NONE, 0)
-    assert decide(state, NOW) == [Join(reason="not a member")]
-
-
 # --- the consumer ---------------------------------------------------------------------------------
 
 
@@ -436,111 +320,3 @@ def test_waiting_for_an_owner_never_makes_unable() -> None:
 
 def test_processing_ends_at_four_fifths_of_the_lease() -> None:
     assert processing_end_ms(settings(lease_ms=10_000), NOW) == NOW + 8_000
-
-
-# --- properties -----------------------------------------------------------------------------------
-
-NUMBERS = st.integers(0, 3)
-CLAIMS = st.builds(claim, NUMBERS, st.integers(1, 4))
-STATES = st.sampled_from(list(HeldState))
-HELD = st.builds(
-    lambda counter, state: Held(fence=fence(counter), state=state), st.integers(1, 4), STATES
-)
-EVENTS = st.one_of(
-    st.just(Joined()),
-    st.just(Fenced()),
-    st.just(TryAgain()),
-    st.just(Tick()),
-    st.builds(EpochsSeen, st.integers(0, 3), st.integers(0, 2)),
-    st.builds(
-        lambda incarnation, numbers, epoch: TargetSeen(incarnation, row(*numbers, epoch=epoch)),
-        st.integers(1, 2),
-        st.frozensets(NUMBERS),
-        st.integers(1, 20),
-    ),
-    st.builds(Renewed, st.integers(0, 200_000), st.frozensets(CLAIMS, max_size=2)),
-    st.builds(Granted, CLAIMS, STATES),
-    st.builds(Refused, st.builds(partition, NUMBERS), st.just("held"), st.integers(0, 200_000)),
-    st.builds(RestoreEnded, CLAIMS, st.sampled_from(["", "broken"])),
-    st.builds(OwnedSeen, st.dictionaries(st.builds(partition, NUMBERS), HELD)),
-    st.builds(Released, CLAIMS),
-    st.builds(ConsumerSeen, st.sampled_from(ConsumerState), st.booleans()),
-    st.builds(DrainSeen, st.sampled_from(Drain), st.integers(1, 20)),
-)
-
-
-@given(st.lists(st.tuples(EVENTS, st.integers(0, 5_000)), max_size=40), st.booleans())
-def test_whatever_happens_decisions_fit_what_is_held(
-    history: list[tuple[Event, int]], leaves: bool
-) -> None:
-    now_ms, state = NOW, MemberState(settings=settings(), joined=True)
-    events = [*history, *([(LeaveAsked(), 0)] if leaves else [])]
-    for event, passed_ms in events:
-        now_ms += passed_ms
-        state, drops = handle(state, event, now_ms)
-        assert not {d.claim for d in drops if isinstance(d, Drop)} & set(claims(state))
-        assert state.waiting.keys() == wanted_partitions(state) - state.held.keys()
-        wanted = wanted_partitions(state)
-        for effect in decide(state, now_ms):
-            match effect:
-                case SetState(claim=c) | Release(claim=c) | Restore(claim=c):
-                    assert c in claims(state)
-                    kept_and_running = (
-                        c.partition in wanted and state.held[c.partition].state is RUNNING
-                    )
-                    assert not kept_and_running
-                case Acquire(partitions=asked):
-                    assert state.joined
-                    assert set(asked) <= wanted - state.held.keys()
-                case Leave():
-                    assert not state.held
-                case Depart():
-                    assert state.drain is FORCED or not (state.held or wanted)
-                case _:
-                    pass
-
-
-@given(st.lists(st.tuples(EVENTS, st.integers(0, 5_000)), max_size=30), st.frozensets(NUMBERS))
-def test_when_redis_and_consumer_do_their_part_the_target_is_reached(
-    history: list[tuple[Event, int]], numbers: frozenset[int]
-) -> None:
-    now_ms, state = NOW, MemberState(settings=settings(), joined=True)
-    for event, passed_ms in history:
-        now_ms += passed_ms
-        state, _ = handle(state, event, now_ms)
-    newest = TargetSeen(9, row(*numbers, epoch=99))
-    state = after(
-        state,
-        Joined(),
-        ConsumerSeen(ConsumerState.READY),
-        Renewed(now_ms),
-        newest,
-        DrainSeen(Drain.NONE, 99),
-        TryAgain(),
-        now_ms=now_ms,
-    )
-    for round_ in range(12):
-        now_ms += GRACE_MS
-        state = after(state, Renewed(now_ms), TryAgain(), now_ms=now_ms)
-        for effect in decide(state, now_ms):
-            state = carried_out(state, effect, 10 + round_, now_ms)
-    assert {p.number for p in state.held} == numbers
-    assert all(h.state is RUNNING for h in state.held.values())
-    assert decide(state, now_ms) == []
-
-
-def carried_out(state: MemberState, effect: object, counter: int, now_ms: int) -> MemberState:
-    match effect:
-        case Acquire(partitions=asked):
-            grants = (Granted(Claim(p, fence(counter)), RESTORING) for p in asked)
-            return after(state, *grants, now_ms=now_ms)
-        case Restore(claim=c):
-            return after(restore_ordered(state, c), RestoreEnded(c), now_ms=now_ms)
-        case Release(claim=c):
-            return after(state, Released(c), now_ms=now_ms)
-        case SetState(claim=c, state=new):
-            owned = {p: Held(fence=h.fence, state=h.state) for p, h in state.held.items()}
-            owned[c.partition] = Held(fence=c.fence, state=new)
-            return after(state, OwnedSeen(owned), now_ms=now_ms)
-        case _:
-            return state

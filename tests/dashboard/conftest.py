@@ -11,6 +11,7 @@ from dashboard.celery import QUEUE, app
 from dashboard.live.connection import sync_client
 from dashboard.models import Group
 from tests.dashboard.agents import FakeAgent, make_group
+from tests.dashboard.scaling import Scene
 
 Point = Callable[[str], None]
 
@@ -68,3 +69,9 @@ def group(store: Any, group_name: str, db: None) -> Group:
 @pytest.fixture
 def agent(group: Group) -> FakeAgent:
     return FakeAgent(group, "a")
+
+
+@pytest.fixture
+def scene(store: Any, group_name: str, db: None) -> Scene:
+    """A stateful group: S1 has 0 3, S2 has 1 4, S3 has 2."""
+    return Scene(group_name)

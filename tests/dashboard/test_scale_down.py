@@ -6,23 +6,11 @@ import pytest
 
 from assignment.errors import InvalidInput
 from dashboard import coordinator, scale_down
-from dashboard.models import (
-    AuditEntry,
-    MemberEnd,
-    MemberRecord,
-    Rebalance,
-    ScaleDown,
-)
+from dashboard.models import AuditEntry, MemberEnd, MemberRecord, Rebalance, ScaleDown
 from dashboard.scale_down import Conflict
 from tests.dashboard.scaling import Scene, epoch, start, told
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def scene(store: Any, group_name: str, db: None) -> Scene:
-    """S1 has 0 3, S2 has 1 4, S3 has 2."""
-    return Scene(group_name)
 
 
 def test_a_look_says_who_would_leave_and_changes_nothing(scene: Scene) -> None:

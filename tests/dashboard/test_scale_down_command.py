@@ -13,11 +13,6 @@ from tests.dashboard.scaling import Scene
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def scene(store: Any, group_name: str, db: None) -> Scene:
-    return Scene(group_name)
-
-
 def ran(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
     call_command("scale_down", *arguments, "--json")
     return json.loads(capsys.readouterr().out)

@@ -16,12 +16,6 @@ from tests.dashboard.scaling import BY_ANN, Scene, epoch, start, told
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def scene(store: Any, group_name: str, db: None) -> Scene:
-    """S1 has 0 3, S2 has 1 4, S3 has 2."""
-    return Scene(group_name)
-
-
 def lose(scene: Scene, member: str) -> None:
     """Its session ends."""
     scene.agents.pop(member)

@@ -7,23 +7,13 @@ import pytest
 from assignment.errors import InvalidInput
 from dashboard import coordinator, scale_down
 from dashboard.live import groups as live_groups
-from dashboard.models import (
-    AuditEntry,
-    MemberEnd,
-    MemberRecord,
-)
+from dashboard.models import AuditEntry, MemberEnd, MemberRecord
 from dashboard.scale_down import Conflict
 from tests.dashboard.scaling import BY_ANN, Scene, start, told
 
 pytestmark = pytest.mark.django_db
 
 A_MINUTE_MS = 60_000
-
-
-@pytest.fixture
-def scene(store: Any, group_name: str, db: None) -> Scene:
-    """S1 has 0 3, S2 has 1 4, S3 has 2."""
-    return Scene(group_name)
 
 
 def until_late(scene: Scene) -> None:

@@ -1,23 +1,13 @@
 """How far a scale-down has come, and the list of all."""
 
-from typing import Any
-
 import pytest
 
 from dashboard import coordinator, scale_down
-from dashboard.models import (
-    ScaleDownState,
-)
+from dashboard.models import ScaleDownState
 from dashboard.queries import scale_downs
 from tests.dashboard.scaling import BY_ANN, Scene, start
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def scene(store: Any, group_name: str, db: None) -> Scene:
-    """S1 has 0 3, S2 has 1 4, S3 has 2."""
-    return Scene(group_name)
 
 
 def test_progress_tells_who_learns_what_and_how_far(scene: Scene) -> None:

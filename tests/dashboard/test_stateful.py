@@ -13,11 +13,6 @@ from tests.dashboard.scaling import Scene
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def scene(store: Any, group_name: str, db: None) -> Scene:
-    return Scene(group_name)
-
-
 def test_who_owned_nothing_before_is_given_it_at_once(scene: Scene) -> None:
     assert scene.owned == {"S1": [0, 3], "S2": [1, 4], "S3": [2]}
     assert scene.last.roles["S3"] == {

@@ -1,0 +1,145 @@
+"""What holds for a member whatever happens to it, in any order."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assignment.member import (
+    Acquire,
+    ConsumerSeen,
+    ConsumerState,
+    Depart,
+    DrainSeen,
+    Drop,
+    EpochsSeen,
+    Event,
+    Fenced,
+    Granted,
+    Joined,
+    Leave,
+    LeaveAsked,
+    MemberState,
+    OwnedSeen,
+    Refused,
+    Release,
+    Released,
+    Renewed,
+    Restore,
+    RestoreEnded,
+    SetState,
+    TargetSeen,
+    Tick,
+    TryAgain,
+    claims,
+    decide,
+    handle,
+    restore_ordered,
+    wanted_partitions,
+)
+from assignment.types import Claim, Drain, Held, HeldState
+from tests.assignment.member_states import NOW, RESTORING, RUNNING, after, claim, row
+from tests.builders import GRACE_MS, fence, partition, settings
+
+NUMBERS = st.integers(0, 3)
+CLAIMS = st.builds(claim, NUMBERS, st.integers(1, 4))
+STATES = st.sampled_from(list(HeldState))
+HELD = st.builds(
+    lambda counter, state: Held(fence=fence(counter), state=state), st.integers(1, 4), STATES
+)
+EVENTS = st.one_of(
+    st.just(Joined()),
+    st.just(Fenced()),
+    st.just(TryAgain()),
+    st.just(Tick()),
+    st.builds(EpochsSeen, st.integers(0, 3), st.integers(0, 2)),
+    st.builds(
+        lambda incarnation, numbers, epoch: TargetSeen(incarnation, row(*numbers, epoch=epoch)),
+        st.integers(1, 2),
+        st.frozensets(NUMBERS),
+        st.integers(1, 20),
+    ),
+    st.builds(Renewed, st.integers(0, 200_000), st.frozensets(CLAIMS, max_size=2)),
+    st.builds(Granted, CLAIMS, STATES),
+    st.builds(Refused, st.builds(partition, NUMBERS), st.just("held"), st.integers(0, 200_000)),
+    st.builds(RestoreEnded, CLAIMS, st.sampled_from(["", "broken"])),
+    st.builds(OwnedSeen, st.dictionaries(st.builds(partition, NUMBERS), HELD)),
+    st.builds(Released, CLAIMS),
+    st.builds(ConsumerSeen, st.sampled_from(ConsumerState), st.booleans()),
+    st.builds(DrainSeen, st.sampled_from(Drain), st.integers(1, 20)),
+)
+
+
+@given(st.lists(st.tuples(EVENTS, st.integers(0, 5_000)), max_size=40), st.booleans())
+def test_whatever_happens_decisions_fit_what_is_held(
+    history: list[tuple[Event, int]], leaves: bool
+) -> None:
+    now_ms, state = NOW, MemberState(settings=settings(), joined=True)
+    events = [*history, *([(LeaveAsked(), 0)] if leaves else [])]
+    for event, passed_ms in events:
+        now_ms += passed_ms
+        state, drops = handle(state, event, now_ms)
+        assert not {d.claim for d in drops if isinstance(d, Drop)} & set(claims(state))
+        assert state.waiting.keys() == wanted_partitions(state) - state.held.keys()
+        wanted = wanted_partitions(state)
+        for effect in decide(state, now_ms):
+            match effect:
+                case SetState(claim=c) | Release(claim=c) | Restore(claim=c):
+                    assert c in claims(state)
+                    kept_and_running = (
+                        c.partition in wanted and state.held[c.partition].state is RUNNING
+                    )
+                    assert not kept_and_running
+                case Acquire(partitions=asked):
+                    assert state.joined
+                    assert set(asked) <= wanted - state.held.keys()
+                case Leave():
+                    assert not state.held
+                case Depart():
+                    assert state.drain is Drain.FORCED or not (state.held or wanted)
+                case _:
+                    pass
+
+
+@given(st.lists(st.tuples(EVENTS, st.integers(0, 5_000)), max_size=30), st.frozensets(NUMBERS))
+def test_when_redis_and_consumer_do_their_part_the_target_is_reached(
+    history: list[tuple[Event, int]], numbers: frozenset[int]
+) -> None:
+    now_ms, state = NOW, MemberState(settings=settings(), joined=True)
+    for event, passed_ms in history:
+        now_ms += passed_ms
+        state, _ = handle(state, event, now_ms)
+    newest = TargetSeen(9, row(*numbers, epoch=99))
+    state = after(
+        state,
+        Joined(),
+        ConsumerSeen(ConsumerState.READY),
+        Renewed(now_ms),
+        newest,
+        DrainSeen(Drain.NONE, 99),
+        TryAgain(),
+        now_ms=now_ms,
+    )
+    for round_ in range(12):
+        now_ms += GRACE_MS
+        state = after(state, Renewed(now_ms), TryAgain(), now_ms=now_ms)
+        for effect in decide(state, now_ms):
+            state = carried_out(state, effect, 10 + round_, now_ms)
+    assert {p.number for p in state.held} == numbers
+    assert all(h.state is RUNNING for h in state.held.values())
+    assert decide(state, now_ms) == []
+
+
+def carried_out(state: MemberState, effect: object, counter: int, now_ms: int) -> MemberState:
+    match effect:
+        case Acquire(partitions=asked):
+            grants = (Granted(Claim(p, fence(counter)), RESTORING) for p in asked)
+            return after(state, *grants, now_ms=now_ms)
+        case Restore(claim=c):
+            return after(restore_ordered(state, c), RestoreEnded(c), now_ms=now_ms)
+        case Release(claim=c):
+            return after(state, Released(c), now_ms=now_ms)
+        case SetState(claim=c, state=new):
+            owned = {p: Held(fence=h.fence, state=h.state) for p, h in state.held.items()}
+            owned[c.partition] = Held(fence=c.fence, state=new)
+            return after(state, OwnedSeen(owned), now_ms=now_ms)
+        case _:
+            return state

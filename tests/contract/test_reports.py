@@ -1,0 +1,245 @@
+"""What members report, and what makes a plan outdated (coordination.md section 3)."""
+
+from typing import Any
+
+import pytest
+
+from assignment.errors import InvalidInput
+from assignment.scripts import ReportResult, report_args
+from assignment.types import CopyReport, Held, HeldState, Role
+from tests.contract.world import P0, P1, P2, World
+
+OK, FENCED, LATE = ReportResult.OK, ReportResult.FENCED, ReportResult.LATE
+RUNNING = HeldState.RUNNING
+
+
+# --- reports --------------------------------------------------------------------------------------
+
+
+def test_a_report_of_a_stranger_or_under_another_secret_touches_nothing(world: World) -> None:
+    world.stand(a={P0})
+    before = world.read()
+    world.pass_ms(2)
+    assert world.report("stranger", 1).result is FENCED
+    assert world.report("a", 1, secret="other", able=True).result is FENCED
+    after = world.read()
+    assert (after.beats, after.reports, after.members) == (
+        before.beats,
+        before.reports,
+        before.members,
+    )
+    assert after.meta.group_epoch == before.meta.group_epoch
+
+
+def test_a_complete_report_is_stored_and_no_longer_asked_for(world: World) -> None:
+    world.stand(a={P0})
+    owned = {str(P0): "7 running"}
+    answer = world.report("a", 3, report=2, owned=owned, consumer={"batch": 4})
+    assert (answer.result, answer.want_complete) == (OK, False)
+    group = world.read()
+    report = group.reports["a"]
+    assert (report.number, report.sequence) == (2, 3)
+    assert report.owned == {P0: Held(fence=7, state=RUNNING)}
+    assert report.consumer == {"batch": 4}
+    assert group.asked == {}
+    assert report.at_ms == group.beats["a"]
+
+
+def test_changes_lie_over_the_complete_report_and_replace_the_changes_before(world: World) -> None:
+    world.stand(a={P0})
+    world.report("a", 1, owned={str(P0): "7 running", str(P1): "8 running"})
+    changes = {str(P0): None, str(P2): "9 restoring"}
+    world.report("a", 2, complete=False, owned=changes, consumer={"rows": 1})
+    report = world.read().reports["a"]
+    assert report.owned == {
+        P1: Held(fence=8, state=RUNNING),
+        P2: Held(fence=9, state=HeldState.RESTORING),
+    }
+    assert report.consumer == {"rows": 1}
+    world.report("a", 3, complete=False, owned={})
+    assert set(world.read().reports["a"].owned) == {P0, P1}
+
+
+def test_changes_to_an_unknown_complete_report_are_answered_with_a_wish_for_one(
+    world: World,
+) -> None:
+    world.stand(a={P0})
+    assert world.report("a", 1, complete=False).want_complete
+    world.report("a", 2, report=1)
+    assert world.report("a", 3, report=2, complete=False).want_complete
+    group = world.read()
+    assert group.reports["a"].number == 1
+    assert "a" in group.asked
+    assert not world.report("a", 4, report=3).want_complete
+    assert world.read().asked == {}
+
+
+def test_the_wish_for_a_complete_report_keeps_the_time_of_the_first_one(world: World) -> None:
+    world.stand(a={P0})
+    since = world.read().asked["a"]
+    world.pass_ms(2)
+    world.report("a", 1, complete=False)
+    assert world.read().asked["a"] == since
+
+
+@pytest.mark.parametrize("sequence", [4, 5])
+def test_a_report_that_comes_late_or_twice_changes_nothing(world: World, sequence: int) -> None:
+    world.stand(a={P0})
+    world.report("a", 5, owned={str(P0): "7 running"}, able=True)
+    before = world.group_epoch()
+    assert world.report("a", sequence, owned={}, able=False).result is LATE
+    group = world.read()
+    assert list(group.reports["a"].owned) == [P0]
+    assert group.members["a"].able
+    assert group.meta.group_epoch == before
+
+
+def test_a_report_with_other_letters_than_ascii_is_kept_whole(world: World) -> None:
+    world.stand(a={P0})
+    world.report("a", 1, consumer={"why": "größer ☂"})
+    world.report("a", 2, complete=False, owned={str(P1): "9 running"}, consumer={"why": "né"})
+    report = world.read().reports["a"]
+    assert (report.consumer, list(report.owned)) == ({"why": "né"}, [P1])
+
+
+def test_ability_and_leaving_make_a_plan_outdated_only_when_they_change(world: World) -> None:
+    world.stand(a={P0})
+    before = world.group_epoch()
+    assert not world.report("a", 1).replan
+    assert world.group_epoch() == before
+    assert world.report("a", 2, able=True).replan
+    assert world.group_epoch() == before + 1
+    assert not world.report("a", 3, able=True).replan
+    assert world.report("a", 4, able=True, leaving=True).replan
+    assert world.report("a", 5, able=False, leaving=True).replan
+    assert world.group_epoch() == before + 3
+    row = world.read().members["a"]
+    assert (row.able, row.leaving) == (False, True)
+
+
+def test_a_member_remembers_when_it_last_became_able(world: World) -> None:
+    world.stand(a={P0})
+    world.report("a", 1, able=True)
+    first = world.read().members["a"].able_at_ms
+    world.pass_ms(2)
+    world.report("a", 2, able=True)
+    assert world.read().members["a"].able_at_ms == first
+    world.report("a", 3, able=False)
+    world.report("a", 4, able=True)
+    row = world.read().members["a"]
+    assert row.able_at_ms > first
+    assert row.joined_at_ms < first + 1
+
+
+def test_a_report_is_answered_with_the_target_only_when_the_agent_has_another(
+    world: World,
+) -> None:
+    world.stand(a={P0})
+    epoch = world.read().meta.target_epoch
+    answer = world.report("a", 1, incarnation=1, target_epoch=epoch - 1)
+    assert answer.target is not None
+    assert (answer.target.target_epoch, answer.target.active) == (epoch, {P0})
+    assert world.report("a", 2, incarnation=1, target_epoch=epoch).target is None
+    assert world.report("a", 3, incarnation=0, target_epoch=epoch).target is not None
+
+
+def test_a_missing_target_is_never_sent_as_an_empty_one(world: World) -> None:
+    world.stand(a={P0})
+    world.join("late")
+    answer = world.report("late", 1)
+    assert (answer.result, answer.target) == (OK, None)
+    world.assign(a={P0})
+    target = world.report("late", 2).target
+    assert target is not None and target.active == frozenset()
+
+
+def test_a_report_carries_the_epochs(world: World) -> None:
+    world.stand(a={P0})
+    answer = world.report("a", 1)
+    meta = world.read().meta
+    assert (answer.incarnation, answer.mode_epoch) == (1, 1)
+    assert answer.group_epoch == meta.group_epoch
+    assert (answer.target_epoch, answer.settings_epoch) == (meta.target_epoch, 1)
+
+
+@pytest.mark.parametrize("held", ["running", "5", "5 sleeping", "x running", "-5 running"])
+def test_a_report_of_something_that_cannot_be_held_never_reaches_redis(held: str) -> None:
+    with pytest.raises(InvalidInput):
+        report_args(
+            "a",
+            "s",
+            report=1,
+            sequence=1,
+            complete=True,
+            owned={str(P0): held},
+            consumer={},
+            able=True,
+            leaving=False,
+            incarnation=1,
+            target_epoch=1,
+        )
+
+
+# --- copies, and learners that are ready ----------------------------------------------------------
+
+LEARNER = {"role": "learner", "lag": 40, "percent": 12.5, "rate": 900.0, "eta_ms": 44}
+READY = {"role": "learner", "lag": 0, "percent": 100, "ready": True}
+
+
+def test_copies_are_stored_whole_with_every_report(world: World) -> None:
+    world.stand(a={P0})
+    standby = {"role": "standby", "lag": 0, "percent": 100, "why": "größer ☂"}
+    world.report("a", 1, copies={str(P1): LEARNER, str(P2): standby})
+    assert world.read().reports["a"].copies == {
+        P1: CopyReport(role=Role.LEARNER, lag=40, percent=12.5, rate=900.0, eta_ms=44),
+        P2: CopyReport(role=Role.STANDBY, lag=0, percent=100, why="größer ☂"),
+    }
+    world.report("a", 2, complete=False, copies={str(P1): LEARNER})
+    assert list(world.read().reports["a"].copies) == [P1]
+    world.report("a", 3, complete=False)
+    assert world.read().reports["a"].copies == {}
+
+
+def test_a_learner_that_becomes_ready_makes_a_plan_outdated_once(world: World) -> None:
+    world.stand(a={P0})
+    world.report("a", 1, copies={str(P1): LEARNER, str(P2): LEARNER})
+    before = world.group_epoch()
+    both = {str(P1): READY, str(P2): READY}
+    assert world.report("a", 2, copies=both, ready=[str(P2)]).replan
+    assert world.read().members["a"].ready == {P2}
+    assert not world.report("a", 3, copies=both, ready=[str(P2)]).replan
+    assert world.group_epoch() == before + 1
+    assert world.report("a", 4, copies=both, ready=[str(P2), str(P1)]).replan
+    assert not world.report("a", 5, copies=both, ready=[str(P1)]).replan
+    assert world.read().members["a"].ready == {P1}
+    assert world.report("a", 6, copies=both, ready=[str(P1), str(P2)]).replan
+    assert world.group_epoch() == before + 3
+    assert [h.reason for h in world.store.wait_hints("0-0", 1).hints[-3:]] == ["ready"] * 3
+
+
+def test_whoever_joins_anew_is_ready_for_nothing(world: World) -> None:
+    world.stand(a={P0})
+    world.report("a", 1, copies={str(P1): READY}, ready=[str(P1)])
+    world.join("a")
+    assert world.read().members["a"].ready == frozenset()
+    assert world.report("a", 2, copies={str(P1): READY}, ready=[str(P1)]).replan
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"copies": {"flights": READY}},
+        {"copies": {str(P1): {}}},
+        {"copies": {str(P1): {"role": "owner"}}},
+        {"copies": {str(P1): READY | {"lag": "far"}}},
+        {"copies": {str(P1): READY | {"lag": True}}},
+        {"copies": {str(P1): READY | {"percent": 101}}},
+        {"copies": {str(P1): READY | {"rate": float("nan")}}},
+        {"copies": {str(P1): READY | {"eta_ms": 0.5}}},
+        {"ready": [str(P1)]},
+        {"copies": {str(P1): READY | {"role": "standby"}}, "ready": [str(P1)]},
+    ],
+)
+def test_a_copy_that_cannot_be_never_reaches_redis(world: World, changes: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput):
+        world.report("a", 1, **changes)

@@ -1,0 +1,30 @@
+"""Scale-downs as pages show them: where they are, and one that was started there."""
+
+from typing import Any
+
+from dashboard import scale_down
+from dashboard.models import AuditSource, ScaleDown
+from tests.dashboard.scaling import Scene
+
+
+def wizard(scene: Scene) -> str:
+    return f"/groups/{scene.group.name}/scale-down/"
+
+
+def text_of(answer: Any) -> str:
+    assert answer.status_code == 200
+    return str(answer.content.decode())
+
+
+def address(scene: Scene, row: ScaleDown) -> str:
+    return f"{wizard(scene)}{row.pk}/"
+
+
+def started(scene: Scene, *members: str, **more: Any) -> ScaleDown:
+    """And told: the members have heard of it, and learners are placed."""
+    asked: dict[str, Any] = {"timeout_ms": 600_000, "reason": "night shift"} | more
+    row = scale_down.start(
+        scene.group, members=members, actor="ann", source=AuditSource.PAGE, **asked
+    )
+    scene.round()
+    return row
