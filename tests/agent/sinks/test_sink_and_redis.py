@@ -5,7 +5,6 @@ A real database, the scripts on the fake Redis, no Spark.
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -27,32 +26,21 @@ from agent.spark.sql_sink import (
 from agent.store.events import Packed
 from assignment.scripts import CommitResult
 from assignment.types import START
-from tests.agent.sink_world import (
+from tests.agent.sinks.sink_world import (
     GROUP,
+    NOBODY_LISTENS,
     Consumer,
     Database,
     committed,
     delivery,
+    door_to_nobody,
     hand_to_b,
     numbers,
     planned,
-    sink_database,
-    two_members,
     write_rows,
 )
 from tests.contract.world import P0, P1, World, offset
 from tests.e2e.spark_world import SparkWorld
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Database:
-    return sink_database(tmp_path)
-
-
-@pytest.fixture
-def world() -> World:
-    return two_members()
-
 
 # --- the sink and Redis ---------------------------------------------------------------------------
 
@@ -201,15 +189,12 @@ def test_idle_plans_do_not_ask_the_sink(world: World, database: Database, tmp_pa
 
 
 def test_plan_is_empty_while_the_database_is_away(world: World, tmp_path: Path) -> None:
-    def connect() -> Any:
-        raise ConnectionRefusedError("nobody listens")
-
     now = [100.0]
     world.running("a", P0)
-    door = SinkDoor(SqlSink(connect=connect, write=write_rows), GROUP)
+    door = door_to_nobody()
     start = SinkStart(door, world.store, "a", tmp_path, clock=lambda: now[0])
     assert start.begin(world.store.plan("a"), 0) == []
-    assert troubles(tmp_path) == {WHOLE_SINK: "the sink's database refuses: nobody listens"}
+    assert troubles(tmp_path) == {WHOLE_SINK: f"the sink's database refuses: {NOBODY_LISTENS}"}
 
     back = Database(sqlite_sink(str(tmp_path / "sink.sqlite3"), write_rows))
     start._door = back.door()
@@ -220,11 +205,8 @@ def test_plan_is_empty_while_the_database_is_away(world: World, tmp_path: Path) 
 
 
 def test_lease_that_ends_while_the_database_is_away_gives_the_batch_up(database: Database) -> None:
-    def connect() -> Any:
-        raise ConnectionRefusedError("nobody listens")
-
     answers = iter([True, True, False])
-    door = SinkDoor(SqlSink(connect=connect, write=write_rows), GROUP)
+    door = door_to_nobody()
     effects = SqlEffects(door, lambda: next(answers))
     one = Range(P0, START, offset(3), 7)
     with pytest.raises(LeaseOver):
@@ -232,11 +214,8 @@ def test_lease_that_ends_while_the_database_is_away_gives_the_batch_up(database:
 
 
 def test_database_that_stays_away_ends_the_consumer() -> None:
-    def connect() -> Any:
-        raise ConnectionRefusedError("nobody listens")
-
     clock = iter([0.0, 1.0, 1_000.0])
-    door = SinkDoor(SqlSink(connect=connect, write=write_rows), GROUP)
+    door = door_to_nobody()
     effects = SqlEffects(door, lambda: True, clock=lambda: next(clock))
     with pytest.raises(SinkUnavailable):
         effects.prepare(

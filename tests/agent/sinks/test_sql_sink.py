@@ -17,28 +17,8 @@ from agent.spark.sql_sink import (
 )
 from assignment.errors import Fenced, InvalidInput
 from assignment.types import START
-from tests.agent.sink_world import (
-    GROUP,
-    Breaking,
-    Database,
-    delivery,
-    numbers,
-    sink_database,
-    two_members,
-    write_rows,
-)
-from tests.contract.world import P0, World, offset
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Database:
-    return sink_database(tmp_path)
-
-
-@pytest.fixture
-def world() -> World:
-    return two_members()
-
+from tests.agent.sinks.sink_world import GROUP, Breaking, Database, delivery, numbers, write_rows
+from tests.contract.world import P0, offset
 
 # --- one transaction ------------------------------------------------------------------------------
 

@@ -5,25 +5,20 @@ An event's effect is one row, so that what is lost or doubled can be seen.
 
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 from agent.spark.commit import Committer, Outcome, PartitionChanges
 from agent.spark.ranges import Range
 from agent.spark.sink_effects import SqlEffects
 from agent.spark.sink_start import SinkStart
 from agent.spark.source import Counted
-from agent.spark.sql_sink import (
-    Cursor,
-    Delivery,
-    SinkDoor,
-    SqlSink,
-    sqlite_sink,
-)
+from agent.spark.sql_sink import Cursor, Delivery, SinkDoor, SqlSink
 from assignment.scripts import Planned
 from assignment.types import Claim, Offset, Partition
 from tests.contract.world import P0, P1, World, offset
-from tests.fakes import FakeDoor, FakeRedis
 
 GROUP = "payments"
+NOBODY_LISTENS = "nobody listens"
 
 
 def write_rows(cursor: Cursor, delivery: Delivery) -> None:
@@ -45,6 +40,15 @@ class Breaking(sqlite3.Connection):
             super().commit()
         if when:
             raise sqlite3.OperationalError("the link is gone")
+
+
+def door_to_nobody() -> SinkDoor:
+    """Of a sink whose database is away."""
+
+    def connect() -> Any:
+        raise ConnectionRefusedError(NOBODY_LISTENS)
+
+    return SinkDoor(SqlSink(connect=connect, write=write_rows), GROUP)
 
 
 class Database:
@@ -70,18 +74,6 @@ class Database:
 
     def door(self) -> SinkDoor:
         return SinkDoor(self.sink, GROUP)
-
-
-def sink_database(folder: Path) -> Database:
-    return Database(sqlite_sink(str(folder / "sink.sqlite3"), write_rows))
-
-
-def two_members() -> World:
-    """A group on the fake Redis in which "a" may take the partition, and after it "b"."""
-    world = World(FakeDoor(FakeRedis()), GROUP)
-    world.stand(a={P0, P1})
-    world.join("b")
-    return world
 
 
 class Consumer:

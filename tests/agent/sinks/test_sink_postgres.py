@@ -8,17 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from agent.spark.sql_sink import (
-    Cursor,
-    Delivery,
-    Position,
-    SinkDoor,
-    SinkResult,
-    postgres_sink,
-)
+from agent.spark.sql_sink import Cursor, Delivery, Position, SinkDoor, SinkResult, postgres_sink
 from assignment.errors import InvalidInput
 from assignment.types import START
-from tests.agent.sink_world import (
+from tests.agent.sinks.sink_world import (
     GROUP,
     Consumer,
     Database,
@@ -27,24 +20,9 @@ from tests.agent.sink_world import (
     hand_to_b,
     numbers,
     planned,
-    sink_database,
-    two_members,
     write_rows,
 )
 from tests.contract.world import P0, World, offset
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Database:
-    return sink_database(tmp_path)
-
-
-@pytest.fixture
-def world() -> World:
-    return two_members()
-
-
-# --- PostgreSQL -----------------------------------------------------------------------------------
 
 
 @pytest.mark.postgres
