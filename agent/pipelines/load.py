@@ -11,11 +11,11 @@ import os
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from agent.producer.library import Acknowledged, Producer
+from agent.producer.acknowledging import acknowledging
+from agent.producer.library import Producer
 from agent.producer.stopping import Stop, Stopped
 from assignment.errors import EvenkeelError
 
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     stop = Stop()
     try:
         with (
-            _acknowledging(options.acknowledged) as acknowledged,
+            acknowledging(options.acknowledged) as acknowledged,
             Producer(
                 options.redis_url,
                 options.stream,
@@ -104,20 +104,6 @@ def _parser() -> argparse.ArgumentParser:
         "--redis-url", default=os.environ.get("EVENKEEL_REDIS_URL") or os.environ.get("REDIS_URL")
     )
     return parser
-
-
-@contextmanager
-def _acknowledging(path: Path | None) -> Iterator[Acknowledged]:
-    if path is None:
-        yield lambda ids: None
-        return
-    with path.open("a") as file:
-
-        def write(ids: Sequence[int]) -> None:
-            file.write("".join(f"{event_id}\n" for event_id in ids))
-            file.flush()
-
-        yield write
 
 
 def _say(text: str) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from agent.producer import flights
+from agent.producer.acknowledging import acknowledging
 from agent.producer.entries import FORMS
 from agent.producer.library import BATCH_EVENTS, GIVE_UP_S, LINGER_MS, Acknowledged, Producer
 from agent.producer.lines import DeadLines, event_of, read_lines
@@ -155,7 +156,7 @@ def _count(text: str) -> int:
 @contextmanager
 def _producer(options: argparse.Namespace, stop: Stop) -> Iterator[Producer]:
     """Waits for a Redis that is only starting."""
-    with _acknowledging(options.acknowledged) as acknowledged:
+    with acknowledging(options.acknowledged) as acknowledged:
         producer = _connected(options, stop, acknowledged)
         producer.sender.on_trouble = lambda why: _say(f"waiting: {why}")
 
@@ -189,20 +190,6 @@ def _connected(options: argparse.Namespace, stop: Stop, acknowledged: Acknowledg
                 _say(f"waiting: {error}")
             told = True
             time.sleep(TRY_AGAIN_S)
-
-
-@contextmanager
-def _acknowledging(path: Path | None) -> Iterator[Acknowledged]:
-    if path is None:
-        yield lambda ids: None
-        return
-    with path.open("a") as file:
-
-        def write(ids: Sequence[int]) -> None:
-            file.write("".join(f"{event_id}\n" for event_id in ids))
-            file.flush()
-
-        yield write
 
 
 def _opened(stack: ExitStack, path: Path | None) -> IO[bytes]:
