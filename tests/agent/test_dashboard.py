@@ -14,27 +14,19 @@ from agent.store import GroupStore
 from agent.store.door import ScriptCall
 from assignment.scripts import GroupRead, Purpose, read_group_answer, read_group_args
 from dashboard.demo.demo import Demo
-from dashboard.demo.options import GROUP, Options
+from dashboard.demo.options import GROUP
 from dashboard.demo.tree import Process
-from dashboard.embedded_redis import free_port
 from tests.agent.conftest import until
+from tests.agent.tiny_demo import TINY, tiny_demo
 
 pytestmark = pytest.mark.slow
-TINY = (sys.executable, "-m", "tests.agent.tiny_consumer")
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
-    folder = tmp_path_factory.mktemp("demo")
-    options = Options(data=folder, port=free_port(), consumers=3, pipeline=TINY)
-    demo = Demo(options, lambda line: print(line, file=sys.stderr))
-    try:
-        demo.start_dashboard()
-        demo.start_consumers()
+    with tiny_demo(tmp_path_factory.mktemp("demo"), consumers=3) as demo:
         yield demo
-    finally:
-        demo.stop()
 
 
 @pytest.fixture(scope="module")

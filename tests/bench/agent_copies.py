@@ -4,9 +4,7 @@ Real Redis, default timings. The owner is played by the bench, with as many keys
 small micro-batch changes.
 """
 
-import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -14,27 +12,25 @@ import psutil
 from assignment.scripts import CommitRequest, Granted, StateChange
 from assignment.types import START, GroupSettings, HeldState, Offset, Partition
 from assignment.wire import pack_changes
-from dashboard.embedded_redis import EmbeddedRedis
 from tests.agent.conftest import World, until
+from tests.bench.one_agent import (
+    PARTITIONS,
+    WATCHED_S,
+    cpu_s,
+    private_mebibytes,
+    row,
+    wait,
+    world_of,
+)
 
-PARTITIONS = 64
-WATCHED_S = 20.0
 COMMITS_PER_S = 50
 KEYS = 100
-MEBIBYTE = 2**20
 STREAM = "s-copies"
 
 
 def rows() -> list[dict[str, Any]]:
-    with tempfile.TemporaryDirectory(prefix="evenkeel-bench-") as name:
-        redis = EmbeddedRedis(Path(name) / "redis")
-        redis.start()
-        world = World(Path(name), redis.url, "copies")
-        try:
-            return measured(world)
-        finally:
-            world.close()
-            redis.stop()
+    with world_of("copies") as world:
+        return measured(world)
 
 
 class Owner:
@@ -91,10 +87,10 @@ def measured(world: World) -> list[dict[str, Any]]:
         owner.commit(number)
     process = psutil.Process(agent.process.pid)
     until(lambda: ready(world, member) == PARTITIONS, "all copies are there")
-    idle_s = cpu_s(process, lambda: time.sleep(WATCHED_S))
+    idle_s = cpu_s(process, wait)
     commits = int(COMMITS_PER_S * WATCHED_S)
     busy_s = cpu_s(process, lambda: steady(owner, commits))
-    private = process.memory_full_info().uss / MEBIBYTE
+    private = private_mebibytes(process)
     behind = max(c.lag for c in world.read().reports[member].copies.values())
     assert behind <= 2 * KEYS, f"a standby is {behind} events behind"
     return [
@@ -124,14 +120,3 @@ def steady(owner: Owner, commits: int) -> None:
     for number in range(commits):
         owner.commit(number)
         time.sleep(max(0.0, began_s + (number + 1) / COMMITS_PER_S - time.monotonic()))
-
-
-def cpu_s(process: Any, meanwhile: Any) -> float:
-    before = process.cpu_times()
-    meanwhile()
-    after = process.cpu_times()
-    return float(after.user + after.system - before.user - before.system)
-
-
-def row(name: str, value: float, unit: str, yardstick: str) -> dict[str, Any]:
-    return {"name": name, "value": value, "unit": unit, "ratio": None, "yardstick": yardstick}

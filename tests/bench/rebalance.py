@@ -5,26 +5,25 @@ Real dashboard, Celery worker, Redis and agents; the consumers are tiny ones, so
 """
 
 import json
-import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from agent.store import GroupStore
 from dashboard.demo.demo import Demo
-from dashboard.demo.options import GROUP, Options
-from dashboard.embedded_redis import free_port
+from dashboard.demo.options import GROUP
+from tests.agent.tiny_demo import tiny_demo
 
 JOINS = 5
 DEADLINE_S = 60.0
-TINY = (sys.executable, "-m", "tests.agent.tiny_consumer")
 
 
 def rows() -> list[dict[str, Any]]:
-    with tempfile.TemporaryDirectory(prefix="evenkeel-bench-") as folder, running(folder) as demo:
+    with (
+        tempfile.TemporaryDirectory(prefix="evenkeel-bench-") as folder,
+        tiny_demo(Path(folder), consumers=1) as demo,
+    ):
         store = GroupStore.connect(demo.parts.redis_url, GROUP)
         took = [joined_ms(demo, store) for _ in range(JOINS)]
     return [
@@ -36,18 +35,6 @@ def rows() -> list[dict[str, Any]]:
             "yardstick": f"median of {JOINS} joins, 12 partitions, 2 to {JOINS + 1} members",
         }
     ]
-
-
-@contextmanager
-def running(folder: str) -> Iterator[Demo]:
-    options = Options(data=Path(folder), port=free_port(), consumers=1, pipeline=TINY)
-    demo = Demo(options, lambda line: print(line, file=sys.stderr, flush=True))
-    try:
-        demo.start_dashboard()
-        demo.start_consumers()
-        yield demo
-    finally:
-        demo.stop()
 
 
 def joined_ms(demo: Demo, store: GroupStore) -> int:

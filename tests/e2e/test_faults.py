@@ -4,63 +4,31 @@ Everything else is real: agents, dashboard, Celery, Redis, signals, history.
 """
 
 import json
-import random
-import sys
-import threading
-from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
 import pytest
-import redis
 
 from dashboard.demo import faults
-from dashboard.demo.checks import Run, own_run
-
-TINY = (sys.executable, "-m", "tests.agent.tiny_consumer")
-EVENT_EVERY_S = 0.01
+from tests.agent.tiny_demo import flowing, tiny_run
 
 
 @pytest.fixture(scope="module")
 def judged() -> dict[str, Any]:
     """The steps' numbers by name."""
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, tiny_run() as run:
         patch.setattr(faults, "QUIET_S", 2.0)
-        patch.delenv("REDIS_URL", raising=False)
-        patch.delenv("DATABASE_URL", raising=False)
-        with own_run(print, seed=1, consumers=2, partitions=4, pipeline=TINY) as run:
-            run.demo.start_dashboard()
-            run.demo.start_consumers()
-            for _ in flowing(run):
-                steps = faults.Faults(run)
-                steps.kill_consumer()
-                steps.term()
-            run.acknowledged.write_text("")
-            windows = run.demo.options.data / "steps.json"
-            windows.write_text(json.dumps([asdict(window) for window in steps.windows]))
-            found = run.evaluate("--acknowledged", str(run.acknowledged), "--steps", str(windows))
+        with flowing(run):
+            steps = faults.Faults(run)
+            steps.kill_consumer()
+            steps.term()
+        run.acknowledged.write_text("")
+        windows = run.demo.options.data / "steps.json"
+        windows.write_text(json.dumps([asdict(window) for window in steps.windows]))
+        found = run.evaluate("--acknowledged", str(run.acknowledged), "--steps", str(windows))
     assert steps.problems == []
     assert found["overlap_ms"] == 0
     return {step["name"]: step for step in found["steps"]}
-
-
-def flowing(run: Run) -> Iterator[None]:
-    """Events come in while the body runs."""
-    client = redis.Redis.from_url(run.demo.parts.redis_url)
-    over = threading.Event()
-
-    def produce() -> None:
-        dice = random.Random(1)
-        while not over.wait(EVENT_EVERY_S):
-            client.xadd(f"{{flights:{dice.randrange(4)}}}", {"json": "{}"})
-
-    thread = threading.Thread(target=produce)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ Everything else is real: agents that learn, dashboard, Celery, Redis, the comman
 """
 
 import json
-import sys
 from collections import Counter
 from dataclasses import asdict
 from typing import Any
@@ -14,40 +13,32 @@ import pytest
 from agent.pipelines import load
 from agent.producer.library import partition_of
 from dashboard.demo import requests, scaling
-from dashboard.demo.checks import own_run
 from dashboard.demo.scaling import STEPS, Scaling
 from dashboard.management.commands import scaling_check
-from tests.e2e.test_faults import flowing
-
-TINY = (sys.executable, "-m", "tests.agent.tiny_consumer")
+from tests.agent.tiny_demo import flowing, tiny_run
 
 
 @pytest.fixture(scope="module")
 def judged() -> dict[str, Any]:
     """What the evaluation says; by the way the page gets its consumer."""
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, tiny_run() as run:
         patch.setattr(scaling, "QUIET_S", 2.0)
-        patch.delenv("REDIS_URL", raising=False)
-        patch.delenv("DATABASE_URL", raising=False)
-        with own_run(print, seed=1, consumers=2, partitions=4, pipeline=TINY) as run:
-            run.demo.start_dashboard()
-            run.demo.start_consumers()
-            for _ in flowing(run):
-                steps = Scaling(run, keys=0)
-                steps.all(["drain_named"])
-                assert len(run.demo.consumers) == 2, "who left is not started again"
-                requests.serve(run.demo.options.data)
-                requests.ask_to_add(run.demo.options.data, "ann")
-                run.demo.serve_requests()
-                run.demo.wait_settled()
-                assert len(run.demo.consumers) == 3
-            run.acknowledged.write_text("")
-            changes = run.demo.options.data / "changes.json"
-            changes.write_text(json.dumps([asdict(change) for change in steps.changes]))
-            found = run.evaluate(
-                *("--acknowledged", str(run.acknowledged), "--changes", str(changes)),
-                *("--logs", str(run.demo.options.data / "logs")),
-            )
+        with flowing(run):
+            steps = Scaling(run, keys=0)
+            steps.all(["drain_named"])
+            assert len(run.demo.consumers) == 2, "who left is not started again"
+            requests.serve(run.demo.options.data)
+            requests.ask_to_add(run.demo.options.data, "ann")
+            run.demo.serve_requests()
+            run.demo.wait_settled()
+            assert len(run.demo.consumers) == 3
+        run.acknowledged.write_text("")
+        changes = run.demo.options.data / "changes.json"
+        changes.write_text(json.dumps([asdict(change) for change in steps.changes]))
+        found = run.evaluate(
+            *("--acknowledged", str(run.acknowledged), "--changes", str(changes)),
+            *("--logs", str(run.demo.options.data / "logs")),
+        )
     assert steps.problems == []
     return dict(found)
 
