@@ -225,21 +225,7 @@ def _report_arguments(beat: wire.Heartbeat) -> Arguments:
     lost = [partition for partition, held in beat.owned.items() if held is None]
     if beat.complete and lost:
         raise Problem(400, "Invalid message", f"owned: a complete report cannot lose {lost[0]}")
-    return scripts.report_args(
-        beat.member,
-        beat.secret,
-        report=beat.report,
-        sequence=beat.sequence,
-        complete=beat.complete,
-        owned=beat.owned,
-        consumer=beat.consumer,
-        able=beat.able,
-        leaving=beat.leaving,
-        incarnation=beat.incarnation,
-        target_epoch=beat.target_epoch,
-        copies=beat.copies,
-        ready=beat.ready,
-    )
+    return scripts.report_args(beat)
 
 
 async def _body(receive: Receive, most: int) -> bytes:

@@ -5,7 +5,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from assignment.errors import InvalidInput
 from assignment.scripts.agent_side import SnapshotRecord
@@ -22,6 +21,7 @@ from assignment.scripts.values import (
 )
 from assignment.types import Drain, GroupSettings, Partition, Role, TargetRow, valid_name
 from assignment.wire import (
+    Heartbeat,
     parse_copy,
     parse_held,
     parse_target,
@@ -136,52 +136,36 @@ class ReportAnswer:
     drain: Drain = Drain.NONE
 
 
-def report_args(
-    member_id: str,
-    secret: str,
-    *,
-    report: int,
-    sequence: int,
-    complete: bool,
-    owned: Mapping[str, str | None],
-    consumer: Mapping[str, Any],
-    able: bool,
-    leaving: bool,
-    incarnation: int,
-    target_epoch: int,
-    copies: Mapping[str, Mapping[str, Any]] | None = None,
-    ready: Iterable[str] = (),
-) -> Arguments:
-    """`owned`, `copies` and `ready` as in wire.Heartbeat; InvalidInput for a wrong part of them."""
-    for partition, held in owned.items():
+def report_args(beat: Heartbeat) -> Arguments:
+    """InvalidInput for a wrong part of it."""
+    for partition, held in beat.owned.items():
         Partition.parse(partition)
         if held is not None:
             fence_text(parse_held(held).fence)
-    copies = dict(copies or {})
     payload = {
-        "owned": dict(owned),
-        "consumer": dict(consumer),
-        "target_epoch": target_epoch,
-        "copies": copies,
+        "owned": dict(beat.owned),
+        "consumer": dict(beat.consumer),
+        "target_epoch": beat.target_epoch,
+        "copies": dict(beat.copies),
     }
     return [
-        valid_name("member", member_id),
-        secret_digest(secret),
-        epoch_text("report", report),
-        epoch_text("sequence", sequence),
-        "complete" if complete else "changes",
+        valid_name("member", beat.member),
+        secret_digest(beat.secret),
+        epoch_text("report", beat.report),
+        epoch_text("sequence", beat.sequence),
+        "complete" if beat.complete else "changes",
         json.dumps(payload, separators=(",", ":")),
-        flag(able),
-        flag(leaving),
-        within("incarnation", incarnation, 0, INCARNATION_MAX),
-        epoch_text("target_epoch", target_epoch),
-        " ".join(_ready_learners(copies, ready)),
+        flag(beat.able),
+        flag(beat.leaving),
+        within("incarnation", beat.incarnation, 0, INCARNATION_MAX),
+        epoch_text("target_epoch", beat.target_epoch),
+        " ".join(_ready_learners(beat)),
     ]
 
 
-def _ready_learners(copies: Mapping[str, Mapping[str, Any]], ready: Iterable[str]) -> list[str]:
-    roles = {Partition.parse(p): parse_copy(values).role for p, values in copies.items()}
-    learners = {Partition.parse(text) for text in ready}
+def _ready_learners(beat: Heartbeat) -> list[str]:
+    roles = {Partition.parse(p): parse_copy(values).role for p, values in beat.copies.items()}
+    learners = {Partition.parse(text) for text in beat.ready}
     for partition in sorted(learners):
         if roles.get(partition) is not Role.LEARNER:
             raise InvalidInput(f"{partition} is said to be ready and is no learner of this member")

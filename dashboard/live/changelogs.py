@@ -8,20 +8,13 @@ from dashboard.live.connection import reaching_redis, sync_client
 
 ENTRIES_AT_ONCE = 1_000
 FIRST_ENTRY = "0-0"
+Entry = tuple[str, dict[bytes, bytes]]  # id, fields
 
 
 def entries(group: str, partition: Partition) -> Iterator[ChangelogEntry]:
     """All that the changelog still holds, oldest first. Raises StoreUnavailable."""
-    key = GroupKeys(group).changelog(partition)
-    after = FIRST_ENTRY
-    while True:
-        with reaching_redis():
-            found = sync_client().xrange(key, min=f"({after}", count=ENTRIES_AT_ONCE)
-        for entry_id, fields in found:
-            after = entry_id.decode()
-            yield parse_changelog(after, fields)
-        if len(found) < ENTRIES_AT_ONCE:
-            return
+    for entry_id, fields in _all(GroupKeys(group).changelog(partition)):
+        yield parse_changelog(entry_id, fields)
 
 
 def refused(group: str) -> dict[tuple[str, int], int]:
@@ -35,9 +28,12 @@ def refused(group: str) -> dict[tuple[str, int], int]:
     return found
 
 
-def appended(stream: str, number: int) -> Iterator[tuple[str, dict[bytes, bytes]]]:
-    """(entry id, its fields) of all that lies in a partition of the stream, in order."""
-    key = StreamKeys(stream).entries(number)
+def appended(stream: str, number: int) -> Iterator[Entry]:
+    """All that lies in a partition of the stream, in order. Raises StoreUnavailable."""
+    return _all(StreamKeys(stream).entries(number))
+
+
+def _all(key: str) -> Iterator[Entry]:
     after = FIRST_ENTRY
     while True:
         with reaching_redis():

@@ -44,22 +44,7 @@ def _joined(run: Run, settings: GroupSettings, join: Join) -> Reply | None:
 
 
 def _reported(run: Run, settings: GroupSettings, beat: Heartbeat) -> Reply:
-    arguments = scripts.report_args(
-        beat.member,
-        beat.secret,
-        report=beat.report,
-        sequence=beat.sequence,
-        complete=beat.complete,
-        owned=beat.owned,
-        consumer=beat.consumer,
-        able=beat.able,
-        leaving=beat.leaving,
-        incarnation=beat.incarnation,
-        target_epoch=beat.target_epoch,
-        copies=beat.copies,
-        ready=beat.ready,
-    )
-    answer = scripts.report_answer(run("report", arguments))
+    answer = scripts.report_answer(run("report", scripts.report_args(beat)))
     changed = answer.settings_epoch != beat.settings_epoch
     return Reply(
         status=str(answer.result),

@@ -7,6 +7,7 @@ import pytest
 from assignment.errors import InvalidInput
 from assignment.scripts import ReportResult, report_args
 from assignment.types import CopyReport, Held, HeldState, Role
+from assignment.wire import Heartbeat
 from tests.contract.world import P0, P1, P2, World
 
 OK, FENCED, LATE = ReportResult.OK, ReportResult.FENCED, ReportResult.LATE
@@ -164,20 +165,11 @@ def test_a_report_carries_the_epochs(world: World) -> None:
 
 @pytest.mark.parametrize("held", ["running", "5", "5 sleeping", "x running", "-5 running"])
 def test_a_report_of_something_that_cannot_be_held_never_reaches_redis(held: str) -> None:
+    beat = Heartbeat(
+        member="a", secret="s", sequence=1, report=1, complete=True, owned={str(P0): held}
+    )
     with pytest.raises(InvalidInput):
-        report_args(
-            "a",
-            "s",
-            report=1,
-            sequence=1,
-            complete=True,
-            owned={str(P0): held},
-            consumer={},
-            able=True,
-            leaving=False,
-            incarnation=1,
-            target_epoch=1,
-        )
+        report_args(beat)
 
 
 # --- copies, and learners that are ready ----------------------------------------------------------

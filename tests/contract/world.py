@@ -28,6 +28,7 @@ from assignment.types import (
     Partition,
     TargetRow,
 )
+from assignment.wire import Heartbeat
 from tests.fakes import FakeDoor
 
 LONG_MS = 60_000  # no lock ends by chance while a test runs
@@ -154,16 +155,9 @@ class World:
             "secret": "secret",
             "report": 1,
             "complete": True,
-            "owned": {},
-            "consumer": {},
-            "able": False,
-            "leaving": False,
             "incarnation": 1,
-            "target_epoch": 0,
-            "copies": {},
-            "ready": (),
         } | changes
-        args = scripts.report_args(member_id, sequence=sequence, **values)
+        args = scripts.report_args(Heartbeat(member=member_id, sequence=sequence, **values))
         return scripts.report_answer(self.run("report", args))
 
     def leave(self, member_id: str, secret: str = "secret") -> bool:

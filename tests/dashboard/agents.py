@@ -7,7 +7,7 @@ from typing import Any
 from assignment import scripts
 from assignment.scripts import Granted, ReportResult
 from assignment.types import Claim, CopyReport, Drain, HeldState, Partition, Role, TargetRow
-from assignment.wire import copy_values
+from assignment.wire import Heartbeat, copy_values
 from dashboard import coordinator, groups
 from dashboard.live.scripts import run
 from dashboard.models import AuditSource, Group
@@ -48,9 +48,9 @@ class FakeAgent:
     ) -> Any:
         self.sequence += 1
         owned = {str(p): f"{fence} {HeldState.RUNNING}" for p, fence in self.held.items()}
-        arguments = scripts.report_args(
-            self.member,
-            SECRET,
+        beat = Heartbeat(
+            member=self.member,
+            secret=SECRET,
             report=self.sequence,
             sequence=self.sequence,
             complete=True,
@@ -58,12 +58,11 @@ class FakeAgent:
             consumer=consumer,
             able=able,
             leaving=leaving,
-            incarnation=0,
             target_epoch=epoch,
             copies={str(p): copy_values(copy) for p, copy in self.copies.items()},
             ready=[str(p) for p, c in self.copies.items() if c.ready and c.role is Role.LEARNER],
         )
-        return scripts.report_answer(run("report", self.group.name, arguments))
+        return scripts.report_answer(run("report", self.group.name, scripts.report_args(beat)))
 
     def start(self) -> None:
         self.join()
