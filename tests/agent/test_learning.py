@@ -1,5 +1,6 @@
 """Agents as processes that learn, keep copies, and are told to leave; the test coordinates."""
 
+import os
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -169,13 +170,19 @@ def test_told_to_leave_while_the_dashboard_is_away_it_hears_of_it_in_redis(world
     assert not world.read().locks
 
 
-def test_a_scale_down_that_was_cancelled_lets_it_stay(world: World) -> None:
+def told_to_leave(world: World) -> tuple[AgentProcess, str]:
+    """One that runs a partition meanwhile, and its member id."""
     agent = world.agent("a")
     member = world.member("a")
     world.dashboard.assign({member: [0]})
     world.until_running(member, {0})
     world.dashboard.mark(Drain.LEAVING, member)
     until(lambda: agent.events("told to leave"), "told")
+    return agent, member
+
+
+def test_a_scale_down_that_was_cancelled_lets_it_stay(world: World) -> None:
+    agent, member = told_to_leave(world)
     world.dashboard.mark(Drain.NONE, member)
     until(lambda: agent.events("told to stay"), "told")
     world.dashboard.assign({member: []})
@@ -186,12 +193,7 @@ def test_a_scale_down_that_was_cancelled_lets_it_stay(world: World) -> None:
 
 @pytest.mark.slow
 def test_a_signal_after_the_word_to_leave_waits_for_no_learner(world: World) -> None:
-    agent = world.agent("a")
-    member = world.member("a")
-    world.dashboard.assign({member: [0]})
-    world.until_running(member, {0})
-    world.dashboard.mark(Drain.LEAVING, member)
-    until(lambda: agent.events("told to leave"), "told")
+    agent, _ = told_to_leave(world)
     agent.send(signal.SIGTERM)
     assert agent.exit_code() == 0
     assert any(beat.leaving for beat in world.dashboard.beats)
@@ -202,14 +204,17 @@ def test_a_signal_after_the_word_to_leave_waits_for_no_learner(world: World) -> 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """Two MiB; skipped where nothing may be mounted."""
+    """Two MiB. Only root may mount it; skipped for others, and a failure in CI."""
     folder = tmp_path / "small"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)]
     try:
         subprocess.run(mount, check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError):
-        pytest.skip("a small disk cannot be mounted here")
+    except (OSError, subprocess.CalledProcessError) as error:
+        why = "a full disk needs a small tmpfs, and only root may mount one"
+        if os.environ.get("CI"):
+            pytest.fail(f"{why}: {getattr(error, 'stderr', b'') or error}")
+        pytest.skip(why)
     yield folder
     subprocess.run(["umount", "-l", str(folder)], check=False)
 
