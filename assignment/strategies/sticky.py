@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from assignment.errors import InvalidInput
-from assignment.strategies import flow
 from assignment.strategies.deal import Counts, deal, quotas
 from assignment.strategies.dense import NOBODY, Dense, Owners
+from assignment.strategies.flow import owners as owners_by_flow
 from assignment.strategies.given import Assigned, StrategyInput
 from assignment.strategies.trim import surplus
 
@@ -44,7 +44,7 @@ def owners_of(previous: Owners, starts: Starts, subscribed: npt.NDArray[np.bool_
         return np.full(len(previous), NOBODY, dtype=np.int32)
     if subscribed.all():
         return _even(previous, starts, members)
-    return flow.owners(previous, starts, subscribed)
+    return owners_by_flow(previous, starts, subscribed)
 
 
 def _even(previous: Owners, starts: Starts, members: int) -> Owners:
