@@ -76,6 +76,7 @@ def rebalance(group_name: str, task_id: str = "", worker: str = "") -> str:
     for _ in range(ROUNDS_MAX):
         with queue.running(group_name) as mine:
             if not mine:
+                queue.found_busy(group_name)
                 return result
             queue.take_wanted(group_name)
             result = _once(group_name, Run(task_id, worker))

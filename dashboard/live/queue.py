@@ -2,7 +2,8 @@
 
 A trigger counts itself in `wanted` and only who sets `queued` publishes. A run holds `running`,
 forgets `queued`, then takes `wanted`; after it has let go it looks at `wanted` again, for triggers
-whose own run found it busy.
+whose own run found it busy. One that was killed never does: the next trigger after its lease is the
+one that counts, so the task that found it busy lets one be published again soon.
 """
 
 import threading
@@ -17,7 +18,10 @@ from assignment.wire import GroupKeys
 from dashboard.live.connection import reaching_redis, sync_client
 
 QUEUED_MS = 5_000  # a published task that no worker took for so long blocks nothing
-RUN_LEASE_S = 10.0  # renewed every third of it; a killed worker blocks its group no longer
+BUSY_MS = 1_000  # after a task found a run at work: as often as the tick asks
+# Renewed every third of it; a killed worker blocks its group no longer. Of two that run after all,
+# on a machine that stood still for so long, the epochs let one store its target.
+RUN_LEASE_S = 3.0
 
 
 def want(group: str) -> bool:
@@ -33,6 +37,12 @@ def unpublish(group: str) -> None:
     """The task could not be published: the next trigger tries again at once."""
     with reaching_redis():
         sync_client().delete(GroupKeys(group).queued)
+
+
+def found_busy(group: str) -> None:
+    """Whoever runs may be dead: triggers publish again soon, not only when `queued` ends."""
+    with reaching_redis():
+        sync_client().pexpire(GroupKeys(group).queued, BUSY_MS)
 
 
 def take_wanted(group: str) -> int:
@@ -88,5 +98,7 @@ def _renew(lock: Any, done: threading.Event) -> None:
     while not done.wait(RUN_LEASE_S / 3):
         try:
             lock.reacquire()
+        except redis.exceptions.LockError:
+            return  # lost: the run goes on, its result is committed by epoch, not by this lock
         except redis.RedisError:
-            return  # the run goes on: its result is committed by epoch, not by this lock
+            continue  # away: the next try may come in time

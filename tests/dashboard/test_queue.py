@@ -1,0 +1,89 @@
+"""One run of a group's rebalance at a time, and what a killed one leaves behind."""
+
+from typing import Any
+
+import pytest
+import redis
+
+from assignment.wire import GroupKeys
+from dashboard import coordinator
+from dashboard.live import queue
+from dashboard.models import Group, Rebalance
+from tests.dashboard.agents import FakeAgent
+from tests.dashboard.test_coordinator import until
+
+pytestmark = pytest.mark.django_db
+BRIEF_S = 1.5
+
+
+class FlakyLock:
+    """Renewed with what is given, one after the other; then it is lost."""
+
+    def __init__(self, *answers: Exception | None) -> None:
+        self.answers = [*answers, redis.exceptions.LockNotOwnedError("lost")]
+
+    def acquire(self) -> bool:
+        return True
+
+    def release(self) -> None:
+        pass
+
+    def reacquire(self) -> None:
+        answer = self.answers.pop(0)
+        if answer is not None:
+            raise answer
+
+
+def test_a_killed_run_delays_the_next_by_its_lease_alone(
+    group: Group, agent: FakeAgent, store: Any, published: Any
+) -> None:
+    keys = GroupKeys(group.name)
+    store.set(keys.running, "of a worker that was killed")
+    agent.start()
+    coordinator.want_rebalance(group.name)
+    assert coordinator.rebalance(group.name) == "another run has it"
+    assert 0 < store.pttl(keys.queued) <= queue.BUSY_MS
+    before = published()
+    coordinator.tick()
+    assert published() == before, "not with every trigger while it may be alive"
+    store.delete(keys.running)
+    until(lambda: coordinator.tick() and published() > before, seconds=4)
+    coordinator.rebalance(group.name)
+    assert Rebalance.objects.count() == 1
+
+
+def test_a_killed_run_blocks_its_group_for_seconds(store: Any, group_name: str) -> None:
+    with queue.running(group_name) as mine:
+        assert mine
+        assert 0 < store.pttl(GroupKeys(group_name).running) <= 3_000
+        with queue.running(group_name) as another:
+            assert not another
+    with queue.running(group_name) as mine:
+        assert mine
+
+
+def test_a_long_run_keeps_its_lease(
+    store: Any, group_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue, "RUN_LEASE_S", BRIEF_S)
+    key, left, renewed = GroupKeys(group_name).running, [1 << 30], 0
+
+    def is_renewed() -> bool:
+        left.append(store.pttl(key))
+        return bool(left[-1] > left[-2])
+
+    with queue.running(group_name):
+        while renewed < 3:
+            until(is_renewed)
+            renewed += 1
+        assert store.exists(key)
+
+
+def test_a_renew_that_failed_is_tried_again_until_the_lease_is_lost(
+    store: Any, group_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = FlakyLock(redis.ConnectionError("away"), None, redis.TimeoutError("slow"), None)
+    monkeypatch.setattr(queue, "RUN_LEASE_S", 0.01)
+    monkeypatch.setattr(store, "lock", lambda *_, **__: lock)
+    with queue.running(group_name):
+        until(lambda: not lock.answers)
