@@ -21,6 +21,9 @@ if drain == '' and #changed > 1 then
     if dropped > 0 then redis.call('HSET', key('target'), target[i], row) end
   end
 end
-if #changed > 1 then group_changed(reasons[drain], '') end
+if #changed > 1 then
+  redis.call('HINCRBY', KEYS[1], 'coordinator_epoch', 1)
+  group_changed(reasons[drain], '')
+end
 changed[1] = redis.call('HGET', KEYS[1], 'group_epoch') or '0'
 return changed

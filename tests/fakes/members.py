@@ -111,6 +111,7 @@ def mark(g: Group, args: Texts) -> list[str]:
             row = json.loads(text) | {"learning": []}
             g.hash("target")[member] = b(json.dumps(row, separators=(",", ":")))
     if changed:
+        g.set_meta("coordinator_epoch", int(g.meta("coordinator_epoch")) + 1)
         g.changed({"leaving": "scale-down", "forced": "forced", "": "cancelled"}[drain])
     return [g.meta("group_epoch"), *changed]
 
