@@ -29,6 +29,7 @@ from dashboard.models import (
 )
 
 CLEAN, FORCED, DIED, CANCELLED = "clean", "forced", "died", "cancelled"  # outcomes
+OLDER_AT_MOST_MS = 60_000  # a view; Celery's task_time_limit. More: the clock of Redis was set back
 RETURN_WITHIN_MS = 86_400_000  # one that was lost while it left and comes back still has to leave
 
 log = logging.getLogger(__name__)
@@ -66,7 +67,16 @@ def _is_due(rows: list[ScaleDown], view: GroupRead) -> bool:
 
 def _back(row: ScaleDown, view: GroupRead) -> list[str]:
     """Members that were lost while they left and joined again under their name."""
-    return [m for m, e in row.members.items() if e["outcome"] == DIED and m in view.members]
+    return [m for m, e in row.members.items() if e["outcome"] == DIED and _is_here(m, e, view)]
+
+
+def _is_here(member: str, entry: Mapping[str, Any], view: GroupRead) -> bool:
+    """By a view from after it was gone; one from before cannot know."""
+    return member in view.members and not _is_from_before(view, entry["at_ms"])
+
+
+def _is_from_before(view: GroupRead, at_ms: int) -> bool:
+    return 0 <= at_ms - view.now_ms < OLDER_AT_MOST_MS
 
 
 # --- what Redis is told ---------------------------------------------------------------------------
@@ -114,7 +124,7 @@ def _wanted(running: ScaleDown | None, rows: list[ScaleDown]) -> dict[str, Drain
 def _went_on(row: ScaleDown, view: GroupRead) -> bool:
     """Whether the record changed; saved then."""
     before = row.ended_at_ms, {member: dict(entry) for member, entry in row.members.items()}
-    if view.now_ms > row.asked_at_ms:
+    if not _is_from_before(view, row.asked_at_ms):
         _note_outcomes(row, view)
     if row.remaining():
         _keep_deadline(row, view.now_ms)
@@ -143,7 +153,7 @@ def _note_outcomes(row: ScaleDown, view: GroupRead) -> None:
                 group=row.group_id, member_id=member, end=went.end, left_at_ms=went.at_ms
             ).update(end=MemberEnd.FORCED)
     for member, entry in row.members.items():
-        if member in view.members and entry["outcome"]:
+        if entry["outcome"] and _is_here(member, entry, view):
             entry |= {"outcome": "", "at_ms": None}
 
 

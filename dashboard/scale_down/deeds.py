@@ -7,7 +7,7 @@ tick tells it (`coordinator.draining`).
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import transaction
 
@@ -76,19 +76,22 @@ def start(
     """
     asked = asked_of(percent, members)
     limit = limit_of(group, timeout_ms, at_deadline)
+    how = _How(limit, AtDeadline(at_deadline), eager)
     if running := running_of(group):
-        return _same(running, asked, limit)
+        return _same(running, asked, how)
     view = read(group)
     if refused := refusal(group):
         raise Conflict(refused)
     leave = leavers(view, asked, force_all=force_all)
-    if eager is not None:
-        changes = {"learn_partial_rebalance": eager}
-        groups.change_settings(group, changes, actor=actor, source=source, reason=reason)
     with transaction.atomic():
         group = Group.objects.select_for_update().get(pk=group.pk)
         if running := running_of(group):
-            return _same(running, asked, limit)
+            return _same(running, asked, how)
+        if eager is not None:
+            changes = {"learn_partial_rebalance": eager}
+            group = groups.change_settings(
+                group, changes, actor=actor, source=source, reason=reason
+            )
         row = ScaleDown.objects.create(
             group=group,
             asked_at_ms=view.now_ms,
@@ -98,7 +101,7 @@ def start(
             percent=asked.percent,
             live=len(live_view(view).members),
             timeout_ms=limit,
-            at_deadline=AtDeadline(at_deadline),
+            at_deadline=how.at_deadline,
             members={m: {"outcome": "", "at_ms": None, "forced": False} for m in leave},
         )
         if not leave:
@@ -195,10 +198,18 @@ def _locked(row: ScaleDown) -> ScaleDown:
     return row
 
 
-def _same(running: ScaleDown, asked: Asked, limit: int | None) -> ScaleDown:
+class _How(NamedTuple):
+    limit: int | None
+    at_deadline: AtDeadline
+    eager: bool | None
+
+
+def _same(running: ScaleDown, asked: Asked, how: _How) -> ScaleDown:
     """The running one, when it is what is asked for. Raises Conflict."""
     by_name = asked.members is not None
-    same = running.percent == asked.percent and running.timeout_ms == limit
+    goes_on = _How(running.timeout_ms, AtDeadline(running.at_deadline), how.eager)
+    eager = running.group.values.learn_partial_rebalance
+    same = running.percent == asked.percent and how == goes_on and how.eager in (None, eager)
     if same and (not by_name or set(asked.members or ()) == set(running.members)):
         return running
     raise Conflict(

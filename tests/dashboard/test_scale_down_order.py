@@ -1,14 +1,17 @@
 """Deeds of a scale-down that come while a round is being planned, or from another dashboard."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from assignment.scripts import Purpose
 from dashboard import coordinator, scale_down
+from dashboard.coordinator import draining
 from dashboard.live import groups as live_groups
-from dashboard.models import Rebalance
+from dashboard.models import AuditEntry, Rebalance
+from dashboard.scale_down import Conflict, deeds
 from tests.dashboard.scaling import BY_ANN, Scene, start, told
 
 pytestmark = pytest.mark.django_db
@@ -67,3 +70,62 @@ def test_whoever_is_told_to_leave_gets_nothing_by_a_plan_from_before(
     scene.round()
     assert scene.agents["S4"].ended
     assert scene.outcomes() == {"S4": "clean"}
+
+
+# --- two dashboards -------------------------------------------------------------------------------
+
+
+def test_whoever_comes_second_changes_nothing_not_even_a_setting(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = deeds.leavers
+
+    def leavers(*asked: Any, **more: Any) -> Any:
+        monkeypatch.setattr(deeds, "leavers", honest)
+        leave = honest(*asked, **more)
+        start(scene, members=["S3"])
+        return leave
+
+    monkeypatch.setattr(deeds, "leavers", leavers)
+    with pytest.raises(Conflict, match="another scale-down runs"):
+        start(scene, members=["S2"], eager=False)
+    scene.group.refresh_from_db()
+    assert scene.group.values.learn_partial_rebalance
+    assert not AuditEntry.objects.filter(action="change settings").exists()
+    assert told(scene) == {"S3": "leaving"}
+
+
+@pytest.mark.parametrize("more", [{"at_deadline": "abort"}, {"eager": False}])
+def test_to_go_about_it_in_another_way_is_another_command(
+    scene: Scene, more: dict[str, Any]
+) -> None:
+    asked: dict[str, Any] = {"members": ["S2"], "timeout_ms": 60_000, "eager": True}
+    row = start(scene, **asked)
+    assert start(scene, **asked).pk == row.pk
+    with pytest.raises(Conflict, match="another scale-down runs"):
+        start(scene, **(asked | more))
+
+
+def test_a_view_from_before_a_member_was_lost_does_not_bring_it_back(scene: Scene) -> None:
+    start(scene, members=["S2"])
+    old = live_groups.read(scene.group.name, Purpose.LOOK)
+    scene.agents.pop("S2")
+    beat = old.beats["S2"]
+    live_groups.evict(scene.group.name, "S2", beat, coordinator.members.LOST)
+    coordinator.tick()
+    assert (scene.scale_down().state, scene.outcomes()) == ("done", {"S2": "died"})
+    draining.advance(scene.group, old)
+    assert (scene.scale_down().state, scene.outcomes()) == ("done", {"S2": "died"})
+    assert not AuditEntry.objects.filter(action="scale down goes on").exists()
+
+
+def test_a_clock_that_is_set_back_does_not_hide_who_has_gone(scene: Scene) -> None:
+    row = start(scene, members=["S2"])
+    scene.agents.pop("S2").leave()
+    view = live_groups.read(scene.group.name, Purpose.LOOK)
+    just_before = replace(view, now_ms=row.asked_at_ms - 1)
+    draining.advance(scene.group, just_before)
+    assert scene.outcomes() == {"S2": ""}, "that one may be from before the record"
+    an_hour_back = replace(view, now_ms=row.asked_at_ms - 3_600_000)
+    draining.advance(scene.group, an_hour_back)
+    assert (scene.scale_down().state, scene.outcomes()) == ("done", {"S2": "clean"})
