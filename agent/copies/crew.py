@@ -220,13 +220,14 @@ class Copies:
     def _note(self, standing: Standing, progress: Progress) -> None:
         with self._changed:
             lag = self._wanted.acceptable_lag_records
-            if standing.take(progress, lag, self._clock()):
+            # Unwanted in the middle of a turn: nothing of it may count when it is wanted again.
+            if standing.is_needed and standing.take(progress, lag, self._clock()):
                 self._call()
                 self._tell(standing)
 
     def _arrived(self, standing: Standing, place: Place) -> list[RestoreResult | CopyNews]:
         with self._changed:
-            if standing.arrive(place, self._clock()):
+            if standing.is_needed and standing.arrive(place, self._clock()):
                 self._call()
                 self._tell(standing)
             claim = standing.claim
@@ -246,12 +247,14 @@ class Copies:
         self, standing: Standing, error: StateError | StoreUnavailable
     ) -> list[RestoreResult | CopyNews]:
         with self._changed:
+            if isinstance(error, StateError) and not isinstance(error, StateLost):
+                self._make_room()
+            if not standing.is_needed:
+                return []
             is_new = standing.why != str(error)
             standing.fail(str(error), self._clock())
             if isinstance(error, StateError):
                 standing.fall_behind()
-                if not isinstance(error, StateLost):
-                    self._make_room()
             if claim := standing.claim:
                 standing.claim = None
                 return [RestoreResult(claim, str(error))]
