@@ -28,6 +28,7 @@ from assignment.wire import (
 )
 
 JOIN_RETRY_MS = (500, 5_000)  # doubled from one to the other
+LEAVE_HEARD_WITHIN_MS = 1_000  # then the member leaves by itself, well before it gives up
 PROGRESS_MS = 1_000  # people watch a learner: told so often until it is ready
 
 
@@ -57,6 +58,7 @@ class Conversation:
     refusal: str = ""  # why the dashboard will not have this member
     left: bool = False
     leave_sent_ms: int | None = None
+    _leave_failed: bool = False
     _said: tuple[object, ...] = ()  # what the last heartbeat told, without its numbers
     _trouble: str = ""  # what keeps the dashboard away, noted once
     _not_able_because: str = ""
@@ -73,6 +75,13 @@ class Conversation:
         if self.leave_sent_ms is None:
             self.leave_sent_ms = self.clock()
             self.courier.send(Leave(member=self.identity.member, secret=self.identity.secret))
+
+    @property
+    def leave_is_unheard(self) -> bool:
+        """It was sent, and no dashboard has answered or will."""
+        if self.left or self.leave_sent_ms is None:
+            return False
+        return self._leave_failed or self.clock() - self.leave_sent_ms >= LEAVE_HEARD_WITHIN_MS
 
     def beat_when_due(self, health: ConsumerHealth) -> None:
         """At once when something changed, else every heartbeat_ms; never two at a time."""
@@ -130,7 +139,8 @@ class Conversation:
                 if self.membership.state.joined and answer.reply is not None:
                     self._beat_answered(beat, answer.reply)
             case Leave():
-                self.left = True
+                self._leave_failed = answer.reply is None
+                self.left |= not self._leave_failed
 
     def _note_trouble(self, answer: Answer) -> None:
         trouble = str(answer.error or "")

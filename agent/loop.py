@@ -300,11 +300,18 @@ class Agent:
             case core.Depart(reason=reason):
                 self._depart(reason, signalled=False)
             case core.Leave(reason=reason):
-                if self._conversation.leave_sent_ms is None:
-                    self._note("leaves", why=reason)
-                self._conversation.leave()
+                self._leave(reason)
             case _:
                 assert_never(effect)
+
+    def _leave(self, why: str) -> None:
+        talk = self._conversation
+        if talk.leave_sent_ms is None:
+            self._note("leaves", why=why)
+        talk.leave()
+        if talk.leave_is_unheard:
+            self._membership.leave(talk.identity.secret)
+            talk.left = True
 
     # --- the dashboard
 

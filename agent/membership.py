@@ -178,6 +178,11 @@ class Membership:
             self._note("fenced", why=why, epoch=self.target_epoch)
         self.feed(core.Fenced())
 
+    def leave(self, secret: str) -> None:
+        """When no dashboard hears of it: else its session would have to end, and it be lost."""
+        if self.store.leave(self.member_id, secret):
+            self._note("left in Redis, no dashboard answered")
+
     def has_lag(self, consumer_says: str) -> bool:
         """Whether a partition that runs here has an entry above its committed offset.
 

@@ -146,6 +146,10 @@ class GroupStore:
             scripts.read_member(member_id, member).drain if member else None,
         )
 
+    def leave(self, member_id: str, secret: str) -> bool:
+        """False: it was no member under that secret (any more)."""
+        return scripts.leave_answer(self._run("leave", scripts.leave_args(member_id, secret)))
+
     # --- batches ----------------------------------------------------------------------------------
 
     def plan(self, member_id: str) -> tuple[Planned, ...]:
