@@ -252,7 +252,7 @@ def test_planner_reads_from_where_the_sink_stands(
     shared.set("events_max", 1_000)
     hand_over(database.sink, folder)
     places = {"redis_url": redis_url, "group": group_name, "member": "m1", "folder": str(folder)}
-    plan = Planner({**places, "tasks": "1"}).next_plan(1)
+    plan = Planner({**places, "stream": group_name, "tasks": "1"}).next_plan(1)
     assert plan is not None
     assert plan["p"] == {"0": [str(first), str(last), fence]}
     assert real.committed() == [first]
