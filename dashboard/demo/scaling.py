@@ -26,7 +26,7 @@ SEED_S = 900.0  # every key is processed once within it
 CONVERGE_S = 240.0  # deadline of a change, far above what one takes
 UNDER_WAY_S = 2.0  # how long a scale-down may take until it is seen; then it is hurt all the same
 AWAY_S = 5.0  # of web or Celery in the middle of a drain
-LIMIT_MS = 200  # runs out before anything can have changed hands
+LIMIT_MS = 200  # over before much can have changed hands; 0 where learners are quicker
 TRIES = 3  # of a step whose scale-down was over before it could be hurt
 
 
@@ -64,6 +64,7 @@ class Scaling:
 
     run: Run
     keys: int
+    limit_ms: int = LIMIT_MS  # of the step timeout
     changes: list[Change] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
@@ -151,9 +152,18 @@ class Scaling:
         self.kill_parts("kill_web", "web")
 
     def timeout(self) -> None:
-        """The limit is over before a learner can have taken over: the member goes at once."""
+        """The limit is over before a learner has taken over: the member goes at once."""
         with self.step("timeout") as note:
-            self.drain(note, self.owner(), "--timeout-ms", str(LIMIT_MS))
+            self.drain(note, self.owner(), "--timeout-ms", str(self.limit_ms))
+            if self.stateful and self.went(note) == {"clean"}:
+                self.limit_ms = 0  # the learners were ready sooner than a tick sees the limit
+                raise OverTooSoon
+
+    def went(self, note: Note) -> set[str]:
+        """How those who were told to leave went, once they are gone."""
+        self.converge(note)
+        outcomes = self.run.demo.status()["outcomes"]
+        return {str(outcomes.get(member_id)) for member_id in note.told}
 
     def kill_parts(self, name: str, *parts: str) -> None:
         """Those are killed in the middle of a drain, away for a while, and started again."""

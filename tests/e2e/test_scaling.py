@@ -32,6 +32,8 @@ def judged() -> dict[str, Any]:
             run.demo.serve_requests()
             run.demo.wait_settled()
             assert len(run.demo.consumers) == 3
+            steps.all(["timeout"])
+            assert len(run.demo.consumers) == 2
         run.acknowledged.write_text("")
         changes = run.demo.options.data / "changes.json"
         changes.write_text(json.dumps([asdict(change) for change in steps.changes]))
@@ -45,7 +47,7 @@ def judged() -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_member_that_is_told_to_leave_pauses_only_what_it_had(judged: dict[str, Any]) -> None:
-    (step,) = judged["changes"]
+    step, _ = judged["changes"]
     assert scaling_check.faults_of(step) == []
     assert step["name"] == "drain_named"
     assert step["converged"]
@@ -53,9 +55,16 @@ def test_member_that_is_told_to_leave_pauses_only_what_it_had(judged: dict[str, 
     assert step["pause_ms"]["count"] == step["moved"]
     assert step["unaffected"] == 4 - step["moved"]
     assert step["rounds"] >= 2, "one that lets learn, one that hands over"
-    assert len(judged["learned_ms"]) == step["moved"]
-    assert judged["restored_ms"] == []
+    assert len(judged["learned_ms"]) >= step["moved"]
     assert judged["overlap_ms"] == 0
+
+
+@pytest.mark.slow
+def test_member_whose_time_is_over_goes_at_once(judged: dict[str, Any]) -> None:
+    """However quick the learners were: `judged` has seen that there are no problems."""
+    _, step = judged["changes"]
+    assert (step["name"], step["converged"]) == ("timeout", True)
+    assert scaling_check.faults_of(step) == []
 
 
 def test_steps_have_the_names_of_the_options() -> None:
@@ -81,6 +90,23 @@ def test_steps_have_the_names_of_the_options() -> None:
 def test_step_with_a_wrong_number_is_named(change: dict[str, Any], said: list[str]) -> None:
     right = {"name": "add", "lost": 0, "doubled": 0, "max_minus_min": 1}
     assert scaling_check.faults_of({**right, **change}) == said
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({}, []),
+        ({"unaffected_paused": 0.1}, ["add: unaffected_paused is 0.1"]),
+        ({"pause_ms": {"max": 901}}, ["add: pause_ms max is 901, above 900"]),
+        ({"pause_ms": {"max": None}}, ["add: pause_ms max is None, above 900"]),
+        ({"name": "kill_leaving", "pause_ms": {"max": 9_000}}, []),
+    ],
+)
+def test_pause_that_is_too_long_is_named(change: dict[str, Any], said: list[str]) -> None:
+    right = {"name": "add", "unaffected_paused": 0.0, "pause_ms": {"max": 900}, "limit_ms": 900}
+    assert scaling_check.pauses_of({**right, **change}, moved=True) == said
+    few = [text for text in said if "pause_ms" not in text]
+    assert scaling_check.pauses_of({**right, **change}, moved=False) == few
 
 
 @pytest.mark.parametrize(("each", "partitions"), [(16_667, 12), (1, 12), (50, 3), (100_000, 2)])

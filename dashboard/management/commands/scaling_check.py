@@ -24,6 +24,8 @@ from dashboard.management.commands.up import say, whole
 KEYS_IN_ALL = 200_000  # at least, when nothing else is asked for
 KEYS_JUDGED = 100_000  # in a partition: below, the fixed costs of an acquire are most of both times
 WARM_OVER_COLD_MAX = 0.1
+# A learner takes over from an owner that lives: the others wait for a lease or for a time limit.
+HANDED_OVER = ("add", "drain_named", "drain_half", "kill_celery", "kill_web")
 
 
 def step_names(text: str) -> list[str]:
@@ -85,13 +87,12 @@ def check(asked: Asked) -> tuple[dict[str, Any], list[str]]:
     problems = wrong + [f"without learners: {text}" for text in wrong_cold]
     ratio = warm_over_cold(warm["learned_ms"], cold["restored_ms"])
     each = min(warm["keys"]["least"], cold["keys"]["least"])
+    is_judged = ratio is not None and each >= KEYS_JUDGED
     if each < asked.keys:
         problems.append(f"a partition had {each} keys in place of {asked.keys}")
-    if ratio is not None and each >= KEYS_JUDGED and ratio > WARM_OVER_COLD_MAX:
+    if ratio is not None and is_judged and ratio > WARM_OVER_COLD_MAX:
         problems.append(f"warm_over_cold {ratio} is above {WARM_OVER_COLD_MAX}")
-    for step in warm["changes"]:
-        if step["unaffected_paused"] > 0:
-            problems.append(f"{step['name']}: unaffected_paused is {step['unaffected_paused']}")
+    problems += [text for step in warm["changes"] for text in pauses_of(step, moved=is_judged)]
     return {
         "steps": warm["changes"],
         "cold": cold["changes"],
@@ -100,7 +101,7 @@ def check(asked: Asked) -> tuple[dict[str, Any], list[str]]:
         "cold_ms": middle(cold["restored_ms"]),
         "keys": warm["keys"]["in_all"],
         "keys_per_partition": each,
-        "warm_over_cold_judged": ratio is not None and each >= KEYS_JUDGED,
+        "warm_over_cold_judged": is_judged,
         "ok": not problems,
     }, problems
 
@@ -144,6 +145,19 @@ def faults_of(step: dict[str, Any]) -> list[str]:
     wrong = [f"{name} is {step[name]}" for name in ("lost", "doubled") if step[name] != 0]
     if step["max_minus_min"] is None or step["max_minus_min"] > 1:
         wrong.append(f"max_minus_min is {step['max_minus_min']}")
+    return [f"{step['name']}: {text}" for text in wrong]
+
+
+def pauses_of(step: dict[str, Any], *, moved: bool) -> list[str]:
+    """What paused too long in a step with learners: any partition that did not move, and, where
+    `moved` is asked for, one that did for more than two micro-batches and a little (`limit_ms`).
+    """
+    wrong = []
+    if step["unaffected_paused"] > 0:
+        wrong.append(f"unaffected_paused is {step['unaffected_paused']}")
+    longest = step["pause_ms"]["max"]
+    if moved and step["name"] in HANDED_OVER and (longest is None or longest > step["limit_ms"]):
+        wrong.append(f"pause_ms max is {longest}, above {step['limit_ms']}")
     return [f"{step['name']}: {text}" for text in wrong]
 
 
