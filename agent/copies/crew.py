@@ -71,9 +71,9 @@ class Copies:
             self._wanted = wanted
             for partition, role in wanted.copies.items():
                 self._want_one(self._standing(partition), role)
-            for partition in wanted.held:
+            for partition in sorted(wanted.held):
                 self._hold(self._standing(partition))
-            for partition in self._copies.keys() - wanted.copies.keys() - wanted.held:
+            for partition in sorted(self._copies.keys() - wanted.copies.keys() - wanted.held):
                 self._want_no_more(self._copies[partition])
             self._call()
 
@@ -100,10 +100,12 @@ class Copies:
 
     def _standing(self, partition: Partition) -> Standing:
         if partition not in self._copies:
-            work = Work(self._store, self._state_dir, partition)
-            self._copies[partition] = Standing(partition, work)
+            self._copies[partition] = Standing(partition, self._new_work(partition))
             self._start_watching()
         return self._copies[partition]
+
+    def _new_work(self, partition: Partition) -> Work:
+        return Work(self._store, self._state_dir, partition)
 
     def _want_one(self, standing: Standing, role: Role) -> None:
         if standing.stateless and self._wanted.stateful:
@@ -167,27 +169,35 @@ class Copies:
 
     def _work(self) -> None:
         while (standing := self._next()) is not None:
-            news = self._turn(standing)
-            with self._changed:
-                standing.running = False
-                if standing.asked_again or (standing.is_needed and self._is_under_way(standing)):
-                    standing.asked_again = False
-                    self._enqueue(standing)
-                self._call()
-                self._changed.notify_all()
-            for one in news:
-                self._deliver(one)
+            self._work_on(standing)
+
+    def _work_on(self, standing: Standing) -> None:
+        news = self._turn(standing)
+        with self._changed:
+            standing.running = False
+            if standing.asked_again or (standing.is_needed and self._is_under_way(standing)):
+                standing.asked_again = False
+                self._enqueue(standing)
+            self._call()
+            self._changed.notify_all()
+        for one in news:
+            self._deliver(one)
 
     def _next(self) -> Standing | None:
         with self._changed:
             while not self._closed.is_set():
-                for waiting in (self._first, self._others):
-                    while waiting:
-                        standing = waiting.popleft()
-                        if standing.queued:
-                            standing.queued, standing.running = False, True
-                            return standing
+                if standing := self._first_queued():
+                    return standing
                 self._changed.wait()
+        return None
+
+    def _first_queued(self) -> Standing | None:
+        for waiting in (self._first, self._others):
+            while waiting:
+                standing = waiting.popleft()
+                if standing.queued:
+                    standing.queued, standing.running = False, True
+                    return standing
         return None
 
     @staticmethod
@@ -279,16 +289,16 @@ class Copies:
     def _watch(self) -> None:
         while not self._closed.is_set():
             with self._changed:
-                tailed = {
-                    p: s.place.changelog_id
-                    for p, s in self._copies.items()
-                    if s.is_tailed and s.place
-                }
+                tailed = self._tailed()
                 if not tailed:
                     self._changed.wait(self._idle_s())
             if tailed:
                 self._wait_for_changes(tailed)
             self._do_what_is_due()
+
+    def _tailed(self) -> dict[Partition, str]:
+        """The copies that have nothing to do, and after which entry something new comes."""
+        return {p: s.place.changelog_id for p, s in self._copies.items() if s.is_tailed and s.place}
 
     def _wait_for_changes(self, tailed: Mapping[Partition, str]) -> None:
         try:
@@ -301,7 +311,7 @@ class Copies:
             return
         self._closed.wait(GATHER_MS / 1_000)
         with self._changed:
-            for partition in changed & self._copies.keys():
+            for partition in sorted(changed & self._copies.keys()):
                 if self._copies[partition].is_tailed:
                     self._enqueue(self._copies[partition])
 

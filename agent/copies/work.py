@@ -54,9 +54,9 @@ class Work:
         note: Callable[[Progress], None],
     ) -> Place | None:
         if self._state is None:
-            self._state = PartitionState.open(self._state_dir, self._store.group, self._partition)
+            self._state = self._opened()
         if self._steps is None:
-            self._steps = restore_steps(self._store, self._state, self._partition)
+            self._steps = self._begun(self._state)
             self.serves = claim
         for progress in self._steps:
             note(progress)
@@ -65,6 +65,12 @@ class Work:
         self._steps = None
         state = self._state
         return Place(state.offset, state.changelog_id, state.total)
+
+    def _opened(self) -> PartitionState:
+        return PartitionState.open(self._state_dir, self._store.group, self._partition)
+
+    def _begun(self, state: PartitionState) -> Steps[Offset]:
+        return restore_steps(self._store, state, self._partition)
 
     def rest(self) -> None:
         """Closes the file; a copy that was being replaced is of no use any more."""

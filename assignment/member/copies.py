@@ -28,8 +28,8 @@ def wanted_copies(member: MemberState) -> Wanted:
     held = frozenset(member.held)
     copies: dict[Partition, Role] = {}
     if settings.stateful and target is not None and not member.leaving:
-        copies = dict.fromkeys(target.standby - held, Role.STANDBY)
-        copies |= dict.fromkeys(target.learning - held, Role.LEARNER)
+        copies = dict.fromkeys(sorted(target.standby - held), Role.STANDBY)
+        copies |= dict.fromkeys(sorted(target.learning - held), Role.LEARNER)
         copies |= dict.fromkeys(member.waiting, Role.OWNER)
     return Wanted(
         copies=copies,
