@@ -6,8 +6,11 @@ time and what is between them.
 
 import queue
 from collections import deque
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from agent.backend import Message
 from agent.consumer import Consumer
 from agent.conversation import Conversation
 from agent.hints import Hinted
@@ -17,10 +20,12 @@ from agent.restoring import RestoreResult
 from agent.state.errors import StateLost
 from agent.store import GroupStore, StoreUnavailable
 from assignment.types import Claim, GroupSettings, Partition
-from assignment.wire import Join
+from assignment.wire import Heartbeat, Join
 from tests.simulation.agenda import Alarm
 from tests.simulation.consumer import SimConsumer
 from tests.simulation.copies import Copy, bring_up
+from tests.simulation.crew import SimCrew
+from tests.simulation.ledger import demand
 from tests.simulation.network import SimCourier, SimDoor
 
 if TYPE_CHECKING:
@@ -49,7 +54,10 @@ class SimInbox:
 
 
 class SimAgent:
-    def __init__(self, world: "World", name: str) -> None:
+    def __init__(
+        self, world: "World", name: str, disk: Mapping[Partition, Copy] | None = None
+    ) -> None:
+        """`disk`: what the process before it left on this machine."""
         self.world, self.name = world, name
         self.member_id = f"{name}-1"
         self.dead = False
@@ -59,22 +67,26 @@ class SimAgent:
         self.clock_behind_ms = world.now_ms - world.random.randint(0, 1_000_000)
         self._asleep_since_ms: int | None = None
         self._not_before_ms = 0
-        self._copies: dict[Partition, Copy] = {}
+        self._copies: dict[Partition, Copy] = dict(disk or {})
+        self._departs = False
         self._hinted: set[str] = set()
         self._alarm = Alarm(world.agenda, self._turn)
         self.inbox = SimInbox(self._alarm, world)
         self.door = SimDoor(world, self._blocked)
         self.restore_door = SimDoor(world, lambda ms: None)
         self.process = SimConsumer(self)
+        self.crew = SimCrew(self) if world.settings.stateful else None
         self._assemble()
+        if self.crew:
+            self.crew.find_left_over()
         self._alarm.ask(world.now_ms)
 
     def _assemble(self) -> None:
         world = self.world
         self.membership = Membership(
             store=GroupStore(self.door, world.name), member_id=self.member_id,
-            settings=GroupSettings(stream="unknown", partitions=1), restorer=self,
-            clock=self.clock, note=self.note,
+            settings=GroupSettings(stream="unknown", partitions=1),
+            restorer=self.crew or self, keeper=self.crew, clock=self.clock, note=self.note,
         )  # fmt: skip
         identity = Join(
             member=self.member_id, secret=f"{self.name}-secret-of-sixteen", host=self.name
@@ -104,6 +116,15 @@ class SimAgent:
     def copy_of(self, partition: Partition) -> Copy:
         return self._copies.setdefault(partition, Copy())
 
+    def on_disk(self) -> list[Partition]:
+        return sorted(self._copies)
+
+    def forget(self, partition: Partition) -> None:
+        self._copies.pop(partition, None)
+
+    def left_on_disk(self) -> dict[Partition, Copy]:
+        return {p: replace(copy, near=False) for p, copy in self._copies.items()}
+
     # --- turns
 
     def _blocked(self, ms: int) -> None:
@@ -117,11 +138,25 @@ class SimAgent:
             self._alarm.ask(free_ms)
             return
         code = self.agent.step()
+        self._judge_departure()
         if code is None:
             self._alarm.ask(max(now_ms + self.agent.wait_ms(), self._not_before_ms))
         else:
             self.exit_code = int(code)
             self.process.kill()
+
+    def judge_ready(self, message: Message) -> None:
+        """L11: whoever calls for a rebalance was once as near as it has to be."""
+        for name in message.ready if isinstance(message, Heartbeat) else ():
+            copy = self.copy_of(Partition.parse(name))
+            demand(copy.near, f"{self.member_id} calls {name} ready at {copy}")
+
+    def _judge_departure(self) -> None:
+        state = self.membership.state
+        if state.leaving and not self._departs:
+            self._departs = True
+            if not self.told_to_go:
+                self.world.scale_downs.departs(self.member_id)
 
     def hint(self, reason: str) -> None:
         """From the control stream; gathered until it is delivered. Some are missed."""
@@ -200,7 +235,8 @@ class SimAgent:
             self._asleep_since_ms = None
 
     def cut_from_redis(self, cut: bool) -> None:
-        for door in (self.door, self.restore_door, self.process.store.door):
+        doors = [self.door, self.restore_door, self.process.store.door]
+        for door in [*doors, self.crew.door] if self.crew else doors:
             door.down = cut  # type: ignore[attr-defined]
 
     def heal(self) -> None:
@@ -209,5 +245,7 @@ class SimAgent:
         self.cut_from_dashboard = False
         self.paused_until_ms = self.process.paused_until_ms = 0
         self.process.hanging, self.process.slow = False, 1
+        if self.crew:
+            self.crew.slow = False
         self._alarm.ask(self.world.now_ms)
         self.process.wake()

@@ -9,6 +9,7 @@ from assignment.errors import InvariantBroken
 from assignment.scripts import GroupRead
 from assignment.types import HeldState, Partition
 from tests.fakes.server import b
+from tests.simulation import round_checks
 from tests.simulation.ledger import Broken, demand
 
 if TYPE_CHECKING:
@@ -22,9 +23,14 @@ SMALL = 16  # milliseconds, and the ledger misses nothing between two
 # --- a target -------------------------------------------------------------------------------------
 
 
-def target_is_right(view: GroupRead, due: group.Target) -> None:
+def target_is_right(view: GroupRead, due: group.Target, world: "World") -> None:
     """Each partition once, to a live member; the strategy's promises on load and moves are kept."""
     settings = group.settings_of(view)
+    if settings.stateful:
+        taken = round_checks.rules_are_kept(view, due.rows)
+        world.reached["learner made owner"] += len(taken)
+        world.scale_downs.target_is_right(view, due.rows)
+        return
     may_own = {m for m, row in view.members.items() if row.able and not row.leaving}
     may_own -= group.without_lock(view).keys()
     given = [(p, m) for m, row in due.rows.items() for p in row.active]
@@ -137,8 +143,34 @@ def _not_held(world: "World", view: GroupRead) -> str:
     differ = [m for m in sorted(running.keys() | target.keys()) if running.get(m) != target.get(m)]
     if differ or sum(counts) != world.settings.partitions:
         return "; ".join(f"{m} runs {running.get(m)} of {target.get(m)}" for m in differ)
-    even = max(counts) - min(counts) <= 1 or world.settings.strategy not in BALANCED
-    return "" if even else f"uneven: {running}"
+    stateful = world.settings.stateful
+    even = max(counts) - min(counts) <= 1 or (
+        not stateful and world.settings.strategy not in BALANCED
+    )
+    if not even:
+        return f"uneven: {running}"
+    return _copies_differ(world, view) if stateful else ""
+
+
+def _copies_differ(world: "World", view: GroupRead) -> str:
+    """Why a scale-down is not over, or not all standbys are kept (L13), or somebody learns."""
+    if learning := {m for m, row in view.target.items() if row.learning}:
+        return f"{sorted(learning)} still learn"
+    if told := [m for m, row in sorted(view.members.items()) if group.goes(row)]:
+        return f"{told} have not left"
+    if running := world.scale_downs.running:
+        return f"a scale-down is not over: {running}"
+    wanted = min(world.settings.standby_replicas, len(view.members) - 1)
+    copies = Counter(p for row in view.target.values() for p in row.standby)
+    if short := [p for p in world.settings.all_partitions() if copies[p] != wanted]:
+        return f"standbys of {short}: {copies}"
+    behind = [
+        (m, p)
+        for m, row in sorted(view.target.items())
+        for p in sorted(row.standby)
+        if not (m in view.reports and p in (said := view.reports[m].copies) and said[p].ready)
+    ]
+    return f"standbys not ready: {behind}" if behind else ""
 
 
 def settled(world: "World") -> bool:

@@ -28,6 +28,7 @@ IDLE_MS = (100, 300)  # between two looks for events
 AGAIN_MS = 50  # after a call that was not answered
 SAY_AGAIN_MS = 1_000  # its progress, without a change (agent.spark.progress)
 SNAPSHOT_EVERY = 6  # commits
+SNAPSHOT_EVERY_STATEFUL = 2  # so that copies which stand still for a while find a gap
 EVENTS_MAX = 20  # of a partition in a batch
 EXIT_ENDED, EXIT_LEASE, EXIT_KILLED = 0, 4, -9
 
@@ -218,11 +219,11 @@ class SimConsumer:
         plan, copy = ranged.plan, self._agent.copy_of(ranged.plan.partition)
         if plan.committed != committed or not self._stands_at(plan.partition, committed):
             return None
-        total, digest = effects(copy.total, copy.digest, ranged.ids)
+        total, changed = effects(copy.total, copy.values, ranged.ids)
         return CommitRequest(
             partition=plan.partition, member_id=self._agent.member_id, fence=plan.fence,
             from_offset=plan.committed, to_offset=ranged.end, events=len(ranged.ids),
-            base_total=copy.total, changes=packed(total, digest),
+            base_total=copy.total, changes=packed(total, changed),
         )  # fmt: skip
 
     def _stands_at(self, partition: Partition, committed: Offset) -> bool:
@@ -246,5 +247,9 @@ class SimConsumer:
         if copy.offset == request.from_offset:
             copy.take(request.to_offset, request.changes, answer.changelog_id)
         self._commits[partition] = self._commits.get(partition, 0) + 1
-        if self._commits[partition] % SNAPSHOT_EVERY == 0:
+        stateful = self._world.settings.stateful
+        if (
+            self._commits[partition] % (SNAPSHOT_EVERY_STATEFUL if stateful else SNAPSHOT_EVERY)
+            == 0
+        ):
             write_snapshot(self.store, copy, partition, request.fence, self._world.files)

@@ -5,6 +5,7 @@ keeps two of them from running at once, which is more than the dashboard's own l
 """
 
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ TICK_MS = 1_000  # at least; a slow group's is a fifth of its session
 STEP_MS = (0, 15)
 SLOW_STEP_MS = (100, 2_000)  # a database that is busy
 ASKED_MS = (1, 60)  # from a change to the run of its task
+LOST = "member lost"  # the reason that a tick gives for who is evicted
 Job = Iterator[str]
 
 
@@ -76,6 +78,28 @@ class SimCoordinator:
         if life == self._life:
             self._asked = False
             self._carry_out(self._rebalance())
+
+    def ask_advance(self) -> None:
+        """What a person asked of a scale-down is carried out at once, if this process lives."""
+        self._carry_out(self._asked_advance())
+
+    def _asked_advance(self) -> Job:
+        view = self._read(Purpose.LOOK)
+        yield "after a scale-down's look"
+        if view.meta.settings is not None:
+            self._advance(view)
+
+    def _advance(self, view: GroupRead) -> None:
+        """In one transaction: whoever dies before its end has told Redis, and nobody else."""
+        scale_downs, world = self.world.scale_downs, self.world
+        before = deepcopy(scale_downs.records)
+        told = scale_downs.advance(view, self._run)
+        if world.random.random() < self.crash_chance:
+            scale_downs.records = before
+            self.crash("before a scale-down's commit")
+            world.agenda.after(world.random.randint(100, 3_000), self.start)
+        elif told:
+            self.ask_rebalance()
 
     def _tick_due(self) -> None:
         if self.up:
@@ -131,6 +155,8 @@ class SimCoordinator:
         view = self._read(Purpose.TICK)
         yield "after the tick's second look"
         self._mirror(view)
+        if view.meta.settings is not None and view.meta.settings.stateful:
+            self._advance(view)
         if group.without_lock(view):
             self._run("touch", scripts.touch_args("not able"))
             self.ask_rebalance()
@@ -171,7 +197,7 @@ class SimCoordinator:
             self._run("sweep", scripts.sweep_args())
         for gone in group.expired_members(view):
             yield f"before {gone.member} is evicted"
-            self._run("evict", scripts.evict_args(gone.member, gone.beat, gone.reason))
+            self._run("evict", scripts.evict_args(gone.member, gone.beat, LOST))
 
     def _mirror(self, view: GroupRead) -> None:
         self.world.database.snapshots.update({p: r[0] for p, r in view.snapshots.items() if r})
@@ -186,7 +212,7 @@ class SimCoordinator:
         due = group.next_target(view)
         if isinstance(due, group.Nothing):
             return
-        checks.target_is_right(view, due)
+        checks.target_is_right(view, due, self.world)
         yield "between compute and store"
         meta = view.meta
         args = scripts.set_target_args(

@@ -1,43 +1,59 @@
 """A partition's state as a consumer keeps it: what was counted of which events, up to where.
 
-In place of keys and values it has a digest that only the same events in the same order give. It is
-brought forward by agent.state's own `tail`; snapshots lie in a dictionary.
+An event changes one of a few keys; a changelog entry has the new values of those that its events
+changed, so that whoever misses one entry keeps old values. It is brought forward by agent.state's
+own `tail_steps`; snapshots lie in a dictionary.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent.state.errors import StateLost
-from agent.state.partition import Applied
-from agent.state.restore import PASSED_OVER, tail
+from agent.state.partition import NOWHERE, Applied
+from agent.state.restore import PASSED_OVER, Progress, tail_steps
 from agent.store import GroupStore
 from assignment.scripts import SnapshotRecord
 from assignment.types import START, Offset, Partition
 from assignment.wire import ChangelogEntry
 
 Ids = Iterable[tuple[int, int]]
+Values = Mapping[int, int]  # key -> digest of its events, which only the same in that order give
+KEYS = 3
 PRIME = 2**61 - 1
+SNAPSHOT_PARTS = 3  # in so many steps one is read
 
 
-def effects(total: int, digest: int, ids: Ids) -> tuple[int, int]:
-    """After the events with these ids: how many there were, and their digest."""
+def effects(total: int, values: Values, ids: Ids) -> tuple[int, dict[int, int]]:
+    """After the events with these ids: how many there were, and the keys that they changed."""
+    changed: dict[int, int] = {}
     for ms, seq in ids:
         total += 1
-        digest = (digest * 1_000_003 + ms * 31 + seq + 1) % PRIME
-    return total, digest
+        key = (ms + seq) % KEYS
+        before = changed.get(key, values.get(key, 0))
+        changed[key] = (before * 1_000_003 + ms * 31 + seq + 1) % PRIME
+    return total, changed
 
 
-def packed(total: int, digest: int) -> bytes:
-    return b"%d %d" % (total, digest)
+def packed(total: int, changed: Values) -> bytes:
+    pairs = (f"{key}:{digest}" for key, digest in sorted(changed.items()))
+    return " ".join((str(total), *pairs)).encode()
+
+
+def unpacked(changes: bytes) -> tuple[int, dict[int, int]]:
+    total, *pairs = changes.decode().split()
+    return int(total), {int(k): int(v) for k, _, v in (pair.partition(":") for pair in pairs)}
 
 
 @dataclass(slots=True)
 class Copy:
+    """`near`: its member may call it ready, by what it really has (see crew.SimWork)."""
+
     offset: Offset = START
     total: int = 0
-    digest: int = 0
+    values: Values = field(default_factory=dict)
     changelog_id: str = "0-0"
+    near: bool = False
 
     def apply(self, entry: ChangelogEntry) -> Applied:
         """As agent.state.PartitionState does it."""
@@ -49,29 +65,55 @@ class Copy:
         return Applied.APPLIED
 
     def take(self, offset: Offset, changes: bytes, changelog_id: str) -> None:
-        self.total, self.digest = map(int, changes.split())
+        self.total, changed = unpacked(changes)
+        self.values = {**self.values, **changed}
         self.offset = offset
         self.changelog_id = changelog_id or self.changelog_id
 
     def become(self, other: "Copy") -> None:
         for name in Copy.__slots__:
             setattr(self, name, getattr(other, name))
+        self.near = False
+
+    def close(self) -> None:
+        """What is written stays."""
 
 
 Files = dict[str, Copy]
+Steps = Generator[Progress, None, Offset]
 
 
 def bring_up(store: GroupStore, copy: Any, partition: Partition, files: Files) -> None:
-    """To the committed offset, as agent.state.restore does it. Raises StateLost."""
-    reached = tail(store, copy, partition)
+    """To the committed offset, at once. Raises StateLost."""
+    for _ in bring_up_steps(store, copy, partition, files):
+        pass
+
+
+def bring_up_steps(store: GroupStore, copy: Any, partition: Partition, files: Files) -> Steps:
+    """As agent.state.restore.restore_steps. Raises StateLost."""
+    reached = yield from tail_steps(store, copy, partition)
     for passed_over in PASSED_OVER:
         if reached is not None:
-            return
-        usable = [r for r in store.read_snapshots(partition)[passed_over:] if r.url in files]
-        copy.become(files[usable[0].url] if usable else Copy())
-        reached = tail(store, copy, partition)
+            return reached
+        yield from _start_again(store, copy, partition, passed_over, files)
+        reached = yield from tail_steps(store, copy, partition)
     if reached is None:
         raise StateLost(f"nothing leads {partition} to its committed offset")
+    return reached
+
+
+def _start_again(
+    store: GroupStore, copy: Copy, partition: Partition, passed_over: int, files: Files
+) -> Generator[Progress, None, None]:
+    yield Progress(0, -1, exact=False)
+    usable = [r for r in store.read_snapshots(partition)[passed_over:] if r.url in files]
+    if not usable:
+        copy.become(Copy())
+        return
+    copy.become(Copy(offset=NOWHERE))
+    for part in range(SNAPSHOT_PARTS):
+        yield Progress(usable[0].total * part // SNAPSHOT_PARTS, -1, exact=False)
+    copy.become(files[usable[0].url])
 
 
 def write_snapshot(

@@ -273,5 +273,6 @@ def heal(world: "World") -> None:
     for agent in world.agents:
         if agent.lives:
             agent.heal()
-    if all(agent.told_to_go for agent in world.living()):
+    leaving = world.scale_downs.told
+    if all(agent.told_to_go or agent.member_id in leaving for agent in world.living()):
         world.add_one()

@@ -14,7 +14,7 @@ from assignment.types import GroupSettings, Offset, Partition
 from assignment.wire import GroupKeys, StreamKeys
 from tests.fakes import FakeRedis
 from tests.fakes.server import Id, id_of, t
-from tests.simulation.copies import Files, effects, packed
+from tests.simulation.copies import Copy, Files, Values, effects, packed, unpacked
 
 
 class Broken(AssertionError):
@@ -45,7 +45,8 @@ class Book:
     draining_since_ms: int | None = None
     committed: Id = (0, 0)
     total: int = 0
-    digest: int = 0
+    values: Values = field(default_factory=dict)
+    losses: int = 0  # of Redis, when it was granted last
     events: list[Id] = field(default_factory=list)  # every one there ever was
     lost: dict[Id, int] = field(default_factory=dict)  # by which loss; a batch may have read them
 
@@ -72,6 +73,10 @@ class Judged(Protocol):
     def settings(self) -> GroupSettings: ...
     def in_hand(self, member: str, partition: Partition, fence: int) -> bool:
         """Whether a running consumer may still commit that."""
+        ...
+
+    def copy_of(self, member: str, partition: Partition) -> Copy | None:
+        """What a living member's disk has of it."""
         ...
 
 
@@ -148,6 +153,7 @@ class Ledger:
             demand(live is None, f"{where}: granted to {new} while it is {live}")
             demand(new.fence > book.highest, f"{where}: {new} is not above {book.highest}")
             book.highest = book.last = new.fence
+            book.losses = self._losses
             book.draining_since_ms = None
         book.live = new
 
@@ -232,10 +238,23 @@ class Ledger:
 
     def _set_state(self, args: Sequence[Any], answer: Any) -> None:
         for i, done in enumerate(answer):
-            partition, _, _, state = args[1 + 4 * i : 5 + 4 * i]
+            partition, _, before, state = args[1 + 4 * i : 5 + 4 * i]
             if done == 1:
-                draining = state == "draining"
-                self.book(t(partition)).draining_since_ms = self._group.now_ms if draining else None
+                book, draining = self.book(t(partition)), state == "draining"
+                book.draining_since_ms = self._group.now_ms if draining else None
+                if (before, state) == ("restoring", "running"):
+                    self._starts(book, t(args[0]))
+
+    def _starts(self, book: Book, member: str) -> None:
+        """From what all commits before made of the state. After a loss a copy may be ahead: that is
+        seen by its offset, and no batch begins with it.
+        """
+        copy = self._group.copy_of(member, Partition.parse(book.partition))
+        if copy is None or (self._losses > book.losses and copy.offset != book.committed):
+            return
+        has = (tuple(copy.offset), copy.total, copy.values)
+        should = (tuple(book.committed), book.total, book.values)
+        demand(has == should, f"{book.partition}: {member} starts from {has}, not from {should}")
 
     def _plan(self, args: Sequence[Any], answer: Any) -> None:
         if answer[0] != b"ok":
@@ -265,12 +284,13 @@ class Ledger:
         ids = book.between(book.committed, high)
         demand(bool(ids) and ids[-1] == high, f"{book.partition}: no event {high}")
         read = [[i for i in ids if book.lost.get(i, n + 1) > n] for n in range(self._losses + 1)]
-        results = [packed(*effects(book.total, book.digest, some)) for some in read]
+        results = [packed(*effects(book.total, book.values, some)) for some in read]
         demand(
             changes in results,
             f"{book.partition}: {changes!r} are the effects of other events than {ids}",
         )
-        book.total, book.digest = map(int, changes.split())
+        book.total, changed = unpacked(changes)
+        book.values = {**book.values, **changed}
         book.committed = high
 
     # --- the coordinator
@@ -302,4 +322,4 @@ class Ledger:
             found = [c for c in record if offset and str(c.offset) == t(offset)]
             if found:
                 book.committed = tuple(Offset.parse(t(offset or b"0-0")))  # type: ignore[assignment]
-                book.total, book.digest = found[-1].total, found[-1].digest
+                book.total, book.values = found[-1].total, found[-1].values

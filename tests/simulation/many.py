@@ -31,6 +31,7 @@ class Summary:
     faults: Counter[str] = field(default_factory=Counter)
     idle: Counter[str] = field(default_factory=Counter)
     struck: Counter[str] = field(default_factory=Counter)
+    reached: Counter[str] = field(default_factory=Counter)
     broken: Outcome | None = None
 
     def add(self, outcome: Outcome) -> None:
@@ -44,6 +45,7 @@ class Summary:
         self.faults.update(outcome.faults)
         self.idle.update(outcome.idle)
         self.struck.update(outcome.struck)
+        self.reached.update(outcome.reached)
         if outcome.broken:
             self.broken = outcome
 

@@ -116,6 +116,7 @@ class SimCourier:
         return self._busy or self._waiting is not None
 
     def send(self, message: Message) -> None:
+        self._agent.judge_ready(message)
         self._waiting = message
         self._go()
 

@@ -23,6 +23,7 @@ class Outcome:
     faults: Counter[str] = field(default_factory=Counter)
     idle: Counter[str] = field(default_factory=Counter)  # faults that did nothing to be seen
     struck: Counter[str] = field(default_factory=Counter)  # what was lost, refused, left undone
+    reached: Counter[str] = field(default_factory=Counter)  # what a stateful group came to
     owned_ms: int = 0  # after healing, until everything was owned
     settled_ms: int = 0
     cpu_ms: float = 0.0

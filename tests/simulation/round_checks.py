@@ -18,47 +18,59 @@ if TYPE_CHECKING:
     from tests.simulation.rounds import Rounds
 
 Rows = Mapping[str, TargetRow]
+Barred = Mapping[str, str]
 
 
 def decision_is_right(view: GroupRead, rows: Rows, world: "Rounds") -> None:
     """By the view alone, and by what really is."""
-    planned = view_of(view, unable(view))
+    for partition, taker in rules_are_kept(view, rows).items():
+        actor = world.actors.get(taker)
+        copy = actor.copies.get(partition) if actor else None
+        really = actor is None or (copy is not None and copy.up)
+        demand(really, f"{partition} goes to {taker}, whose copy is not there: {copy}")
+
+
+def rules_are_kept(view: GroupRead, rows: Rows) -> dict[Partition, str]:
+    """By the view alone. Answers who takes what over from a live owner."""
+    barred = unable(view)
+    planned = view_of(view, barred)
     try:
         check(planned, plan(planned))  # type: ignore[arg-type]
     except AssertionError as error:
         raise Broken(f"a rule of learners.md is broken: {error}") from error
     owners = {p: m for m, row in rows.items() for p in row.active}
-    for partition in world.partitions:
-        _nobody_waits_who_could_own(view, owners, partition)
-        _no_blip(view, owners, partition, world)
+    takers = {}
+    for partition in planned.partitions:
+        _nobody_waits_who_could_own(view, owners, partition, barred)
+        if taker := _taker(view, owners, partition, barred):
+            takers[partition] = taker
     for member, row in view.members.items():
         _nothing_new(view, rows, member, leaves=goes(row))
+    return takers
 
 
 def _nobody_waits_who_could_own(
-    view: GroupRead, owners: Mapping[Partition, str], partition: Partition
+    view: GroupRead, owners: Mapping[Partition, str], partition: Partition, barred: Barred
 ) -> None:
     """L5: without a live owner it is given at once."""
-    there = [m for m, row in view.members.items() if row.able and not goes(row)]
+    there = [m for m, row in view.members.items() if m not in barred and not goes(row)]
     demand(not there or partition in owners, f"{partition} is given to nobody")
 
 
-def _no_blip(
-    view: GroupRead, owners: Mapping[Partition, str], partition: Partition, world: "Rounds"
-) -> None:
-    """L1, L2: from a live owner only to a copy that is really ready."""
+def _taker(
+    view: GroupRead, owners: Mapping[Partition, str], partition: Partition, barred: Barred
+) -> str:
+    """L1, L2: from a live owner only to a ready learner; "" when it does not go from one."""
     lock = view.locks.get(partition)
     if lock is None or not view.meta.settings or not view.meta.settings.stateful:
-        return
+        return ""
     owner, row, taker = lock.member_id, view.members[lock.member_id], owners.get(partition)
     claimed = any(partition in r.active for m, r in view.target.items() if m != owner)
-    if not row.able or is_forced(row) or taker in (owner, None) or claimed:
-        return  # `claimed`: it was decided by a target before this one
+    if owner in barred or is_forced(row) or taker in (owner, None) or claimed:
+        return ""  # `claimed`: it was decided by a target before this one
+    assert taker is not None
     demand(partition in view.members[taker].ready, f"{partition} goes to {taker}, who is not ready")
-    actor = world.actors.get(taker)
-    copy = actor.copies.get(partition) if actor else None
-    really = actor is None or (copy is not None and copy.up)
-    demand(really, f"{partition} goes to {taker}, whose copy is not there: {copy}")
+    return taker
 
 
 def _nothing_new(view: GroupRead, rows: Rows, member: str, *, leaves: bool) -> None:

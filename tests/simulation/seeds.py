@@ -2,12 +2,17 @@
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
+from agent.copies.standing import RETRY_MS
 from assignment import strategies
+from assignment.types import TargetRow
 from tests.simulation import checks
 from tests.simulation.agents import SimAgent
+from tests.simulation.copy_faults import COPY_FAULTS
 from tests.simulation.faults import FAULTS, heal
+from tests.simulation.ledger import demand
 from tests.simulation.network import Network
 from tests.simulation.outcome import Outcome
 from tests.simulation.world import FAST, World
@@ -18,12 +23,16 @@ SLOW = {
 }  # fmt: skip
 GAP_MS = (20, 1_400)  # between two faults
 QUIET_MS = 1_500
+ASKED_MS = 3_000  # a tick finds at last that somebody asked
 # The members that come back late share in it later than that: a join is tried again after 5 s, a
 # consumer is restarted after 2 s when it has failed twice, a restore tried again after 1 s.
 RETURN_MS = 8_000
 LAG_MS = 6_000
 TRACE_LINES = 60
 LARGE_EVERY = 200  # seeds; one costs as much CPU as fifty small ones
+STATEFUL_EVERY, STATEFUL = 4, 1
+COPY_FAULT_CHANCE = 0.65  # of each fault of a stateful group
+LEARN_MS = 1_000  # a round of learners, when no disk is slow any more
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,12 +46,15 @@ class Scenario:
     timings: Mapping[str, int]
     faults: tuple[tuple[int, str], ...]  # pause before it, name
     settled_first: bool
+    copies: Mapping[str, Any] | None = None  # settings of a stateful group
 
 
 def scenario_of(seed: int) -> Scenario:
     """Most are small, so that there can be many; a few have hundreds of members."""
     draw = random.Random(seed)
     large = seed % LARGE_EVERY == LARGE_EVERY - 1
+    if is_stateful(seed):
+        return _stateful(seed, draw)
     if large:
         members, partitions, count = draw.randint(100, 200), draw.randint(50, 200), 2
     elif draw.random() < 0.04:
@@ -65,6 +77,35 @@ def scenario_of(seed: int) -> Scenario:
     )
 
 
+def is_stateful(seed: int) -> bool:
+    return seed % STATEFUL_EVERY == STATEFUL
+
+
+def _stateful(seed: int, draw: random.Random) -> Scenario:
+    names = [
+        draw.choice(tuple(COPY_FAULTS if draw.random() < COPY_FAULT_CHANCE else FAULTS))
+        for _ in range(draw.randint(2, 6))
+    ]
+    return Scenario(
+        seed=seed,
+        members=draw.randint(1, 5),
+        partitions=draw.randint(1, 10),
+        strategy="sticky",
+        coordinators=draw.choice((1, 1, 2, 3)),
+        network=draw.choice((Network(), Network(0.01, 0.01, 0.01, 0.02, 0.3, (1, 60)))),
+        timings=FAST,
+        faults=tuple((draw.randint(*GAP_MS), name) for name in names),
+        settled_first=draw.random() < 0.7,
+        copies={
+            "stateful": True,
+            "standby_replicas": draw.choice((0, 0, 1, 2)),
+            "learners_max": draw.choice((0, 0, 1, 2)),
+            "acceptable_lag_records": draw.choice((0, 0, 5)),
+            "learn_partial_rebalance": draw.random() < 0.6,
+        },
+    )
+
+
 def drawn_strategies() -> tuple[str, ...]:
     """Those that need no parameters."""
     return tuple(n for n in strategies.NAMES if n in checks.BALANCED)
@@ -75,13 +116,13 @@ def run(seed: int, *, trace: bool = False) -> Outcome:
     scenario = scenario_of(seed)
     world = World(
         seed, coordinators=scenario.coordinators, trace=trace, partitions=scenario.partitions,
-        strategy=scenario.strategy, **scenario.timings,
+        strategy=scenario.strategy, **scenario.timings, **(scenario.copies or {}),
     )  # fmt: skip
     outcome = Outcome(kind="agents", seed=seed, scenario=scenario)
     with outcome.watched(lambda: world.story(TRACE_LINES), always=trace):
         _play(world, scenario, outcome)
     outcome.steps, outcome.members = world.agenda.steps, len(world.agents)
-    outcome.struck = world.struck
+    outcome.struck, outcome.reached = world.struck, world.reached
     return outcome
 
 
@@ -91,7 +132,10 @@ def _play(world: World, scenario: Scenario, outcome: Outcome) -> None:
     for _ in range(scenario.members):
         world.add_one()
     if scenario.settled_first:
-        world.run_until(checks.settled, 12 * world.settings.lease_ms, "settled at the start")
+        bound_ms = 12 * world.settings.lease_ms + _learning_ms(world)
+        if world.settings.stateful:
+            bound_ms += RETRY_MS[-1]  # a copy that failed again and again is left alone for long
+        world.run_until(checks.settled, bound_ms, "settled at the start")
         world.struck.clear()
     _strike_all(world, scenario, outcome)
     heal(world)
@@ -118,7 +162,7 @@ def _seen(world: World) -> tuple[object, ...]:
 def _strike(world: World, name: str) -> None:
     victims = _victims(world) or [world.add_one()]
     world.note_fault(name, victims=",".join(v.name for v in victims))
-    FAULTS[name](world, victims)
+    (FAULTS | COPY_FAULTS)[name](world, victims)
 
 
 def _victims(world: World) -> list[SimAgent]:
@@ -137,11 +181,22 @@ def heal_ms(world: World) -> int:
     return s.lease_ms + s.session_timeout_ms + 2 * s.heartbeat_ms + 2_000
 
 
+def _learning_ms(world: World) -> int:
+    """What handovers and standbys take beyond that, in as many rounds as there are partitions; a
+    copy that failed waits before it is tried again.
+    """
+    if not world.settings.stateful:
+        return 0
+    waits_ms = [agent.crew.waits_ms() for agent in world.living() if agent.crew]
+    return max(waits_ms, default=0) + world.settings.partitions * LEARN_MS
+
+
 def _demand_after_heal(world: World, outcome: Outcome) -> None:
     began_ms, bound_ms = world.now_ms, heal_ms(world)
+    learning_ms = _learning_ms(world)
     outcome.owned_ms = world.run_until(checks.all_owned, bound_ms, "every partition is owned")
     while True:
-        left_ms = began_ms + bound_ms + RETURN_MS - world.now_ms
+        left_ms = began_ms + bound_ms + RETURN_MS + learning_ms - world.now_ms
         world.run_until(checks.settled, max(left_ms, 0), "held = target")
         outcome.settled_ms = world.now_ms - began_ms
         quiet = world.fences(), world.read().meta.target_epoch
@@ -149,6 +204,26 @@ def _demand_after_heal(world: World, outcome: Outcome) -> None:
         if (world.fences(), world.read().meta.target_epoch) == quiet:
             break  # else what the faults began has ended only now: again, within the same bound
         world.note("SEED", "not quiet yet", was=quiet)
+    if world.settings.stateful:
+        _demand_fixed_point(world)
     world.producing = False
     world.run_until(lambda w: checks.lag(w) == 0, LAG_MS, "lag returns to 0")
     checks.history_is_whole(world)
+
+
+def _demand_fixed_point(world: World) -> None:
+    """Asked again without a cause, nothing is different (L8)."""
+    before = _target(world)
+    world.run("touch", ["manual", ""])
+    world.run_until(_is_planned, ASKED_MS, "a target for who asked")
+    after = _target(world)
+    demand(after == before, f"asked again, {before} became {after}")
+
+
+def _target(world: World) -> dict[str, TargetRow]:
+    return {m: replace(row, target_epoch=0) for m, row in world.read().target.items()}
+
+
+def _is_planned(world: World) -> bool:
+    meta = world.read().meta
+    return meta.group_epoch == meta.target_epoch

@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -31,7 +33,7 @@ for seed in range(8):
     ],
 )
 def test_after_any_faults_everything_is_owned_and_nothing_is_lost(first: int, kind: str) -> None:
-    summary = many.run_many([kind], range(first, first + AT_ONCE))
+    summary = summary_of(kind, first)
     if broken := summary.broken:
         replay = f"python3 manage.py simulate --only {kind} --seed {broken.seed}"
         pytest.fail(f"{broken.trace}\n{broken.broken}\n{replay}", pytrace=False)
@@ -41,6 +43,22 @@ def test_after_any_faults_everything_is_owned_and_nothing_is_lost(first: int, ki
 
 def test_some_seeds_have_hundreds_of_members() -> None:
     assert sum(scenario_of(seed).members >= 100 for seed in range(SEEDS)) >= 2
+
+
+def test_a_quarter_of_the_seeds_has_learners_and_comes_to_the_ends_of_a_scale_down() -> None:
+    stateful = [seed for seed in range(FAST_SEEDS) if scenario_of(seed).copies]
+    assert len(stateful) == FAST_SEEDS // 4
+    firsts = range(0, FAST_SEEDS, AT_ONCE)
+    reached = sum((summary_of("agents", first).reached for first in firsts), Counter())
+    assert reached["learner made owner"] > FAST_SEEDS
+    for end in ("clean", "forced", "cancelled"):  # "died" is rare
+        assert reached[f"scale-down: {end}"] > 0, end
+
+
+@cache
+def summary_of(kind: str, first: int) -> many.Summary:
+    """Of so many seeds from this one on; what more than one test looks at is run once."""
+    return many.run_many([kind], range(first, first + AT_ONCE))
 
 
 def test_a_seed_gives_the_same_run_in_every_process() -> None:

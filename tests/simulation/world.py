@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from agent.backend import Message
@@ -20,9 +20,10 @@ from tests.simulation import checks
 from tests.simulation.agenda import Agenda
 from tests.simulation.agents import SimAgent
 from tests.simulation.coordinator import Database, SimCoordinator
-from tests.simulation.copies import Files
+from tests.simulation.copies import Copy, Files
 from tests.simulation.ledger import Broken, Kept, Ledger
 from tests.simulation.network import Network
+from tests.simulation.scale_downs import ScaleDowns
 
 TRACE_KEPT = 300
 FIELD_MAX = 200  # characters
@@ -33,6 +34,7 @@ FAST = {
     "lease_ms": 1_500, "renew_ms": 500, "session_timeout_ms": 1_200, "heartbeat_ms": 300,
     "grace_ms": 1_000, "consumer_stall_ms": 2_000,
 }  # fmt: skip
+Disk = Mapping[Partition, Copy]
 Noted = tuple[int, str, str, dict[str, Any]]  # ms, who, what, fields
 
 
@@ -55,6 +57,7 @@ class World:
         self.files: Files = {}
         self.agents: list[SimAgent] = []
         self.struck: Counter[str] = Counter()
+        self.reached: Counter[str] = Counter()  # of what a stateful group can come to
         self.producing = True
         self._started_ms = self.server.now_ms
         self._trace_all = trace
@@ -65,6 +68,7 @@ class World:
         self.ledger = Ledger(self)
         self.door = FakeDoor(self.server)
         self.store = GroupStore(self.door, self.name)
+        self.scale_downs = ScaleDowns(self)
         self._watch = checks.Watch()
         self._hints_told = 0
         self._named = 0
@@ -87,18 +91,19 @@ class World:
     def entries(self, number: int) -> str:
         return StreamKeys(self.settings.stream).entries(number)
 
-    def add(self, name: str) -> SimAgent:
-        self.agents.append(SimAgent(self, name))
+    def add(self, name: str, disk: Disk | None = None) -> SimAgent:
+        self.agents.append(SimAgent(self, name, disk))
         return self.agents[-1]
 
-    def add_one(self) -> SimAgent:
+    def add_one(self, disk: Disk | None = None) -> SimAgent:
         """Under a name that nobody had."""
         self._named += 1
-        return self.add(f"m{self._named}")
+        return self.add(f"m{self._named}", disk)
 
     def restart_later(self, agent: SimAgent) -> None:
-        """A new instance, as a process manager starts it."""
-        self.later(self.random.randint(200, 2_000), self.add_one)
+        """A new instance on the same machine, as a process manager starts it."""
+        disk = agent.left_on_disk() if self.settings.stateful else {}
+        self.later(self.random.randint(200, 2_000), lambda: self.add_one(disk))
 
     def later(self, ms: int, what: Callable[[], Any]) -> None:
         """Part of a fault: it does not happen any more once all faults have ended."""
@@ -111,6 +116,10 @@ class World:
         return any(
             a.process.in_hand(partition, fence) for a in self.agents if a.member_id == member
         )
+
+    def copy_of(self, member: str, partition: Partition) -> Copy | None:
+        living = (a for a in self.agents if a.member_id == member and a.lives)
+        return next((a.copy_of(partition) for a in living), None)
 
     def note_fault(self, name: str, **fields: Any) -> None:
         self.note("FAULT", name, **fields)
@@ -169,6 +178,7 @@ class World:
                 "redis", call.name, args=" ".join(t(a)[:60] for a in call.args), answer=answer
             )
         self.ledger.saw(call, answer)
+        self.scale_downs.saw(call, answer)
         self._spread_hints()
         return answer
 
@@ -215,6 +225,7 @@ class World:
         self.server.down = False
         self.server.restart(data)
         self.ledger.rolled_back(books)
+        self.scale_downs.rolled_back()
         self._hints_told = len(self.server.streams.get(self.keys.control, []))
         self._keep_ids_growing()
         self.struck["redis lost writes"] += 1
@@ -223,6 +234,7 @@ class World:
         self.server.wipe()
         self.server.down = False
         self.ledger.rolled_back(({}, {}))
+        self.scale_downs.rolled_back()
         self._hints_told = 0
         self._keep_ids_growing()
         self.struck["redis wiped"] += 1

@@ -1,0 +1,171 @@
+"""An agent's copies as they are, one piece of work at a time in virtual time instead of threads.
+
+Real: agent.copies, with its queues, roles and flags. Fake: the disk and how fast it is. Beside each
+copy stands what it really is, judged by the ledger: see `SimWork`.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agent.copies.crew import Copies
+from agent.copies.standing import Standing
+from agent.copies.work import Place, Work
+from agent.state import Progress, StateError
+from agent.store import GroupStore
+from assignment.types import Claim, Offset, Partition, Role
+from tests.simulation.agenda import Alarm
+from tests.simulation.copies import Copy, Steps, bring_up_steps
+from tests.simulation.network import SimDoor
+
+if TYPE_CHECKING:
+    from tests.simulation.agents import SimAgent
+
+FAST_MS, SLOW_MS = (1, 40), (60, 500)  # from one piece of work to the next
+PIECE = (1, 6)  # steps of a copy in one turn
+WATCH_MS = (20, 250)  # how soon a new entry is seen
+PAUSED_LOOK_MS = 100
+KEEP_UNWANTED_MS = 20_000
+
+
+class NeverClosed:
+    def is_set(self) -> bool:
+        return False
+
+    def wait(self, seconds: float) -> None:
+        """Time is the agenda's."""
+
+
+class SimWork(Work):
+    """`copy.near`: since it was opened it was once within the acceptable lag of the end read at
+    that moment, counted by the ledger (learners.md L11).
+    """
+
+    def __init__(self, agent: "SimAgent", store: GroupStore, partition: Partition) -> None:
+        super().__init__(store, Path(), partition)
+        self._agent, self._world = agent, agent.world
+        self._left = 0
+        self._at_it = False
+        self._end = 0
+
+    def go_on(
+        self,
+        claim: Claim | None,
+        must_stop: Callable[[], bool],
+        note: Callable[[Progress], None],
+    ) -> Place | None:
+        self._left, self._at_it = self._world.random.randint(*PIECE), True
+        try:
+            return super().go_on(claim, self._tired, note)
+        finally:
+            self._at_it = False
+
+    def _tired(self) -> bool:
+        self._left -= 1
+        return self._left <= 0
+
+    def _go_on(self, *args: Any) -> Place | None:
+        if self._world.random.random() < self._world.restore_failures:
+            raise StateError("the disk refuses")
+        return super()._go_on(*args)
+
+    def _opened(self) -> Any:
+        return self._agent.copy_of(self._partition)
+
+    def _begun(self, state: Any) -> Any:
+        return self._judged(state)
+
+    def _judged(self, copy: Copy) -> Steps:
+        steps = bring_up_steps(self._store, copy, self._partition, self._world.files)
+        while True:
+            try:
+                progress = next(steps)
+            except StopIteration as end:
+                self._compare(copy)
+                reached: Offset = end.value
+                return reached
+            if progress.have is None:
+                self._end = self._world.ledger.book(str(self._partition)).total
+            elif progress.exact:
+                self._compare(copy)
+            yield progress
+
+    def _compare(self, copy: Copy) -> None:
+        told = self._agent.membership.state.settings
+        copy.near |= self._end - copy.total <= told.acceptable_lag_records
+
+    def rest(self) -> None:
+        super().rest()
+        if not self._at_it:  # nobody wants it any more, or it is the consumer's
+            self._agent.copy_of(self._partition).near = False
+
+    def remove(self) -> None:
+        self.rest()
+        self._agent.forget(self._partition)
+
+
+class SimCrew(Copies):
+    def __init__(self, agent: "SimAgent") -> None:
+        self._agent, self._world = agent, agent.world
+        self._work_alarm = Alarm(self._world.agenda, self._work_due)
+        self._watch_alarm = Alarm(self._world.agenda, self._watch_due)
+        store = GroupStore(SimDoor(self._world, lambda ms: None), self._world.name)
+        super().__init__(
+            store, Path(), agent.inbox.put, agent.clock, keep_unwanted_ms=KEEP_UNWANTED_MS
+        )
+        self.door = store.door
+        self._closed = NeverClosed()  # type: ignore[assignment]
+        self.slow = self._world.random.random() < 0.3
+
+    def find_left_over(self) -> None:
+        with self._changed:
+            for partition in self._agent.on_disk():
+                self._want_no_more(self._standing(partition))
+
+    def waits_ms(self) -> int:
+        """Until the last copy that failed is tried again."""
+        due = [s.retry_ms for s in self._copies.values() if s.retry_ms is not None]
+        return max(0, max(due, default=0) - self._agent.clock())
+
+    def role_of(self, partition: Partition) -> Role | None:
+        standing = self._copies.get(partition)
+        return standing.role if standing else None
+
+    # --- instead of threads
+
+    def _new_work(self, partition: Partition) -> Work:
+        return SimWork(self._agent, self._store, partition)
+
+    def _thread(self, name: str, work: Callable[[], None]) -> Any:
+        return None
+
+    def _start_watching(self) -> None:
+        self._watch_alarm.ask(self._world.now_ms)
+
+    def _enqueue(self, standing: Standing) -> None:
+        super()._enqueue(standing)
+        self._work_alarm.ask(self._world.now_ms + self._pause_ms())
+
+    def _pause_ms(self) -> int:
+        return self._world.random.randint(*(SLOW_MS if self.slow else FAST_MS))
+
+    def _stands_still(self, alarm: Alarm) -> bool:
+        if self._agent.lives and self._world.now_ms < self._agent.paused_until_ms:
+            alarm.ask(self._world.now_ms + PAUSED_LOOK_MS)
+            return True
+        return not self._agent.lives
+
+    def _work_due(self) -> None:
+        if self._stands_still(self._work_alarm):
+            return
+        if standing := self._first_queued():
+            self._work_on(standing)
+            self._work_alarm.ask(self._world.now_ms + self._pause_ms())
+
+    def _watch_due(self) -> None:
+        if self._stands_still(self._watch_alarm):
+            return
+        if tailed := self._tailed():
+            self._wait_for_changes(tailed)
+        self._do_what_is_due()
+        self._watch_alarm.ask(self._world.now_ms + self._world.random.randint(*WATCH_MS))
