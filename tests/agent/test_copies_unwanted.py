@@ -2,23 +2,30 @@
 
 import pytest
 
+from agent.copies.crew import Copies
+from agent.copies.standing import Standing
 from agent.state import StateError
 from assignment.member import Wanted
 from tests.agent.copies_scene import LEARNER, Scene, caught_up, until, wanted
 from tests.contract.world import P0
 
 
-def wanted_no_more_in_a_turn(scene: Scene) -> None:
-    """The turn goes on to its end after that, and comes where the changelog ends."""
+def learner_in_its_turn(scene: Scene) -> tuple[Copies, Standing]:
+    """Held where it reads the changelog, until `goes_on` is set."""
     scene.own(P0)
     copies = scene.copies()
     scene.commit(events=3)
     scene.store.goes_on.clear()
     copies.want(wanted(LEARNER))
     until(lambda: scene.store.asked["read_changelog"], "its turn")
+    return copies, copies._copies[P0]
+
+
+def wanted_no_more_in_a_turn(scene: Scene) -> None:
+    """The turn goes on to its end after that, and comes where the changelog ends."""
+    copies, standing = learner_in_its_turn(scene)
     copies.want(Wanted())
     scene.store.goes_on.set()
-    standing = copies._copies[P0]
     until(lambda: not (standing.running or standing.queued), "its turn has ended")
 
 
@@ -39,13 +46,7 @@ def test_a_learner_that_is_wanted_again_is_ready_only_when_it_has_caught_up(scen
 def test_a_failure_of_what_was_not_wanted_any_more_delays_nothing(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scene.own(P0)
-    copies = scene.copies()
-    scene.commit(events=3)
-    scene.store.goes_on.clear()
-    copies.want(wanted(LEARNER))
-    until(lambda: scene.store.asked["read_changelog"], "its turn")
-    standing = copies._copies[P0]
+    copies, standing = learner_in_its_turn(scene)
     honest = standing.work.go_on
 
     def fails(*arguments: object) -> None:

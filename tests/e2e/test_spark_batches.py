@@ -11,7 +11,6 @@ from pyspark.sql import functions as F
 
 from agent.spark.pipeline import Pipeline
 from agent.spark.runner import Consumer
-from agent.spark.session import make_session
 from assignment.errors import InvalidInput
 from tests.e2e.spark_world import SparkWorld, arrow, fields, lines, one, raw, until
 
@@ -29,18 +28,6 @@ def add(old: Any, change: Mapping[str, Any]) -> Any:
 
 
 SUMS = Pipeline(name="sums", schema="key string, amount bigint", changes=summed, merge=add)
-
-
-@pytest.fixture(scope="module")
-def session() -> Any:
-    made = make_session("test")
-    yield made
-    made.stop()
-
-
-@pytest.fixture
-def world(redis_url: str, group_name: str, tmp_path: Any) -> SparkWorld:
-    return SparkWorld(redis_url, group_name, tmp_path)
 
 
 def test_events_of_every_form_are_counted_once(world: SparkWorld, session: SparkSession) -> None:

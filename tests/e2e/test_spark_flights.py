@@ -9,7 +9,6 @@ import pytest
 
 from agent.pipelines.flights import PIPELINE
 from agent.spark.pipeline import CHECK_VARIABLE
-from agent.spark.session import make_session
 from assignment.types import START
 from assignment.wire import unpack_ids
 from dashboard.demo import flights_check, result
@@ -17,13 +16,6 @@ from tests.e2e.spark_world import SparkWorld, until
 
 pytestmark = pytest.mark.spark
 FLIGHTS = 3_000
-
-
-@pytest.fixture(scope="module")
-def session() -> Any:
-    made = make_session("flights-test")
-    yield made
-    made.stop()
 
 
 @pytest.fixture

@@ -71,11 +71,6 @@ class Agent:
 
 
 @pytest.fixture
-def world(redis_url: str, group_name: str, tmp_path: Path) -> SparkWorld:
-    return SparkWorld(redis_url, group_name, tmp_path)
-
-
-@pytest.fixture
 def agent(world: SparkWorld, tmp_path: Path) -> Iterator[Agent]:
     made = Agent(world, tmp_path / "socket")
     yield made

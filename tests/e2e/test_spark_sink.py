@@ -1,14 +1,12 @@
 """A pipeline with a SQL sink on real Spark, Redis and locks: the sink's offset is the truth."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from agent.spark.pipeline import Pipeline
-from agent.spark.session import make_session
 from agent.spark.sql_sink import Cursor, Delivery, SinkDoor, SinkResult, SqlSink, sqlite_sink
 from assignment.types import START, Offset, Partition
 from tests.e2e.spark_world import SparkWorld, arrow, lines, one, until
@@ -61,18 +59,6 @@ class Sums:
 
     def door(self) -> SinkDoor:
         return SinkDoor(self.sink, self.group)
-
-
-@pytest.fixture(scope="module")
-def session() -> Any:
-    made = make_session("test")
-    yield made
-    made.stop()
-
-
-@pytest.fixture
-def world(redis_url: str, group_name: str, tmp_path: Path) -> SparkWorld:
-    return SparkWorld(redis_url, group_name, tmp_path)
 
 
 @pytest.fixture
