@@ -17,20 +17,20 @@ from typing import Any
 import structlog
 
 from agent import config as configuration
-from agent.backend import Courier, Dashboards
-from agent.channel import Channel, SocketUnusable
 from agent.config import Config, ExitCode
-from agent.consumer import Consumer
-from agent.conversation import Conversation
-from agent.copies.crew import Copies
+from agent.consumer.consumer import Consumer
+from agent.consumer.control import monotonic_ms
+from agent.consumer.socket import Channel, SocketUnusable
+from agent.consumer.supervisor import ConsumerUnstartable, Supervisor
+from agent.dashboard_session.requests import Courier, Dashboards
+from agent.dashboard_session.session import Conversation
 from agent.hints import HintListener
 from agent.loop import Agent, Inbox, Places, Signalled
 from agent.membership import Membership, Note
+from agent.replicas.manager import Copies
 from agent.state import StateError
-from agent.state_dirs import StateDirUnusable, claim_state_dir
-from agent.steering import monotonic_ms
+from agent.state.folders import StateDirUnusable, claim_state_dir
 from agent.store import GroupStore, StoreUnavailable, Timeouts
-from agent.supervisor import ConsumerUnstartable, Supervisor
 from assignment.errors import InvalidInput
 from assignment.types import GroupSettings
 from assignment.wire import SOCKET_VARIABLE, Join

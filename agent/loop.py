@@ -9,17 +9,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, assert_never
 
-from agent.backend import Answer
-from agent.channel import Hello, Hung, Said
 from agent.config import ExitCode
-from agent.consumer import Consumer
-from agent.conversation import Conversation
-from agent.copies.news import CopyNews
+from agent.consumer.consumer import Consumer
+from agent.consumer.socket import Hello, Hung, Said
+from agent.consumer.supervisor import ConsumerUnstartable, Exited
+from agent.dashboard_session.requests import Answer
+from agent.dashboard_session.session import Conversation
 from agent.hints import Hinted
 from agent.membership import ForTheLoop, Membership, Note
-from agent.restoring import RestoreResult
+from agent.replicas.news import CopyNews
+from agent.state.restoring import RestoreResult
 from agent.store import StoreUnavailable
-from agent.supervisor import ConsumerUnstartable, Exited
 from assignment import member as core
 from assignment.member import ConsumerState
 from assignment.types import GroupSettings

@@ -8,8 +8,8 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, assert_never
 
-from agent.copies.news import CopyNews
-from agent.restoring import RETRY_MS, RestoreResult
+from agent.replicas.news import CopyNews
+from agent.state.restoring import RETRY_MS, RestoreResult
 from agent.store import GroupStore, MemberTarget
 from agent.store.stream import StreamStore
 from assignment import member as core

@@ -5,8 +5,8 @@ Everything found is named at once, in one InvariantBroken.
 
 from collections.abc import Iterator, Mapping
 
+from assignment.coordinator import goes, settings_of
 from assignment.errors import InvariantBroken
-from assignment.group import goes, settings_of
 from assignment.scripts import GroupRead
 from assignment.types import INCARNATION_STEP, Partition, TargetRow
 

@@ -15,9 +15,9 @@ from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
 from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402
 
 from assignment.wire import API_PREFIX  # noqa: E402
-from dashboard.api import AgentApi  # noqa: E402
+from dashboard.agents.routes import AgentApi  # noqa: E402
 from dashboard.live import close_async_client  # noqa: E402
-from dashboard.sockets import websocket_urlpatterns  # noqa: E402
+from dashboard.push.sockets import websocket_urlpatterns  # noqa: E402
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]

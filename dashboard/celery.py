@@ -31,7 +31,7 @@ app.conf.update(
     worker_send_task_events=False,
     timezone="UTC",
     beat_schedule_filename=str(settings.DATA / "beat-schedule"),
-    beat_scheduler="dashboard.beat:BoundedScheduler",
+    beat_scheduler="dashboard.coordinator.beat:BoundedScheduler",
     beat_max_loop_interval=1,
     # Expiry: what a stopped worker missed is not made up for, the next one does the same work.
     beat_schedule={
@@ -40,4 +40,4 @@ app.conf.update(
         "trim": {"task": "dashboard.trim", "schedule": 10.0, "options": {"expires": 10}},
     },
 )
-app.autodiscover_tasks(["dashboard"])
+app.autodiscover_tasks(["dashboard.coordinator"])

@@ -8,7 +8,7 @@ from django.db.models import F, Q
 
 from assignment import wire
 from assignment.types import GroupSettings
-from dashboard import copies_map, ownership_map
+from dashboard.records import ownership_map, replica_map
 
 NAME_MAX = 100
 MEMBER_MAX = 200
@@ -160,13 +160,13 @@ class Rebalance(models.Model):
         return ownership_map.unpack(bytes(self.previous))
 
     @property
-    def roles(self) -> copies_map.Roles:
+    def roles(self) -> replica_map.Roles:
         """Member -> {"assigned", "revoked", "standby", "learning"}: partition numbers, ascending.
 
         Every member of the group is in it, and who is gone and lost partitions by that.
         """
         copies = None if self.copies is None else bytes(self.copies)
-        return copies_map.roles(self.owners_before(), self.owners(), copies)
+        return replica_map.roles(self.owners_before(), self.owners(), copies)
 
 
 class TenureEnd(models.TextChoices):

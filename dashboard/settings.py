@@ -148,9 +148,10 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "dashboard.views.account.theme",
-                "dashboard.views.demo.link",
-            ]
+                "dashboard.pages.views.account.theme",
+                "dashboard.pages.views.demo.link",
+            ],
+            "libraries": {"show": "dashboard.pages.templatetags.show"},
         },
     }
 ]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.embedded_redis import EmbeddedRedis, wheel_binary
+from dashboard.demo.embedded_redis import EmbeddedRedis, wheel_binary
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -52,7 +52,7 @@ def test_the_core_is_pure(name: str) -> None:
     }
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if n.startswith("dashboard/sockets")])
+@pytest.mark.parametrize("name", [n for n in NAMES if n.startswith("dashboard/push/")])
 def test_sockets_import_no_models(name: str) -> None:
     assert not {m for m in imported(tree_of(name)) if m.startswith("dashboard.models")}
 

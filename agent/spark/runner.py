@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from agent.consumer.control import AgentLink, AgentUnreachable, monotonic_ms
 from agent.spark.commit import (
     Committer,
     Effects,
@@ -30,7 +31,6 @@ from agent.spark.commit import (
 )
 from agent.spark.effects import StateEffects
 from agent.spark.pipeline import PARTITION_COLUMN, Pipeline
-from agent.spark.practice import Practice
 from agent.spark.progress import Progress, QueryWatch
 from agent.spark.ranges import NOTHING, batch_name, plan_of
 from agent.spark.session import fresh_folder, make_session
@@ -39,7 +39,7 @@ from agent.spark.sink_effects import sink_effects
 from agent.spark.sink_start import hand_over, troubles
 from agent.spark.snapshotter import Snapshotter
 from agent.spark.source import FORMAT, EvenkeelSource
-from agent.steering import AgentLink, AgentUnreachable, monotonic_ms
+from agent.spark.warm_up import Practice
 from agent.store import GroupStore
 from agent.store.events import EventStore
 from assignment.errors import EvenkeelError

@@ -22,10 +22,10 @@ from pyspark.sql.types import StructType
 
 from agent.spark.decode import Decoder, RawEntry, batches
 from agent.spark.pipeline import PARTITION_COLUMN
-from agent.spark.practice import latest_ranges, tasks_of
 from agent.spark.ranges import Range, batch_name, plan_from, plan_of
 from agent.spark.shared import Shared
 from agent.spark.sink_start import SinkStart
+from agent.spark.warm_up import latest_ranges, tasks_of
 from agent.store import GroupStore, StoreUnavailable, Timeouts
 from agent.store.events import Bound, EventStore
 from assignment.errors import Fenced, InvalidInput

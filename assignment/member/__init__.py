@@ -7,7 +7,6 @@ repeated or about another fence changes nothing. What to do is found from the wh
 so a lost answer needs no memory of its own.
 """
 
-from assignment.member.copies import Wanted, ready_learners, wanted_copies
 from assignment.member.decisions import decide
 from assignment.member.messages import (
     Acquire,
@@ -38,6 +37,7 @@ from assignment.member.messages import (
     Tick,
     TryAgain,
 )
+from assignment.member.replicas import Wanted, ready_learners, wanted_copies
 from assignment.member.state import (
     ConsumerState,
     Holding,

@@ -14,7 +14,6 @@ from django.db.models import Q
 
 from assignment.scripts import GroupRead
 from assignment.types import Drain
-from dashboard import audit
 from dashboard.coordinator.asking import want_rebalance
 from dashboard.coordinator.members import Went, how_they_went
 from dashboard.live import groups as live_groups
@@ -27,6 +26,7 @@ from dashboard.models import (
     ScaleDown,
     ScaleDownState,
 )
+from dashboard.records import audit
 
 CLEAN, FORCED, DIED, CANCELLED = "clean", "forced", "died", "cancelled"  # outcomes
 OLDER_AT_MOST_MS = 60_000  # a view; Celery's task_time_limit. More: the clock of Redis was set back

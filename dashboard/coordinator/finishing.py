@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from django.db.models import F, Max, QuerySet
 
 from assignment import metrics
-from assignment.group import PLANNER, settings_of
+from assignment.coordinator import PLANNER, settings_of
 from assignment.scripts import GroupRead
 from assignment.types import Partition
-from dashboard import copies_map, ownership_map
 from dashboard.models import Group, Rebalance, RebalanceOutcome, Tenure
+from dashboard.records import ownership_map, replica_map
 
 RECORD_WITHIN_MS = 10_000  # a record that is being written comes sooner
 FIRST_EFFECT_WITHIN_MS = 600_000  # after so long no commit counts as this rebalance's effect
@@ -96,7 +96,7 @@ def record_missing(group: Group, view: GroupRead) -> bool:
         score=metrics.score(loads),
         target=ownership_map.pack(after),
         previous=ownership_map.pack(before),
-        copies=copies_map.pack(view.target) if settings.stateful else None,
+        copies=replica_map.pack(view.target) if settings.stateful else None,
         learning=sum(len(row.learning) for row in view.target.values()),
     )
     return True

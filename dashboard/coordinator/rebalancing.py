@@ -1,4 +1,4 @@
-"""One rebalance of one group: read, decide (assignment.group), compare-and-set, record.
+"""One rebalance of one group: read, decide (assignment.coordinator), compare-and-set, record.
 
 Level-triggered: without a group_epoch above the target_epoch nothing happens, so running it twice
 is harmless.
@@ -11,16 +11,15 @@ from dataclasses import dataclass
 
 from django.db import transaction
 
-from assignment.errors import InvalidInput
-from assignment.group import (
+from assignment.coordinator import (
     Nothing,
     Target,
     next_target,
     owners_before,
     settings_of,
 )
+from assignment.errors import InvalidInput
 from assignment.scripts import GroupRead, Purpose
-from dashboard import audit, copies_map, ownership_map
 from dashboard.coordinator.setting_up import DECIDING
 from dashboard.live import groups as live_groups
 from dashboard.live import push, queue
@@ -34,6 +33,7 @@ from dashboard.models import (
     RequestState,
     ScaleDown,
 )
+from dashboard.records import audit, ownership_map, replica_map
 
 ROUNDS_MAX = 5  # triggers that keep coming wait for the next task
 CAUSES_MAX = 200  # kept of those that gathered; a record stays readable
@@ -226,7 +226,7 @@ def _record(group: Group, view: GroupRead, due: Target, run: Run) -> Rebalance:
         celery_worker=run.worker,
         target=ownership_map.pack([after.get(p) for p in settings.all_partitions()]),
         previous=ownership_map.pack([before.get(p) for p in settings.all_partitions()]),
-        copies=copies_map.pack(due.rows) if settings.stateful else None,
+        copies=replica_map.pack(due.rows) if settings.stateful else None,
         learning=len(change.learning),
     )
 

@@ -1,7 +1,7 @@
 """A change that moves_max cut short goes on by itself, one round after the other has settled."""
 
+from assignment.coordinator import settings_of, target_of
 from assignment.errors import InvalidInput
-from assignment.group import settings_of, target_of
 from assignment.scripts import GroupRead
 from assignment.strategies.weighted_sticky import MEASURED
 from dashboard.models import Group, RebalanceOutcome

@@ -6,14 +6,14 @@ import logging
 
 from django.db.models import Max
 
-from assignment.group import needs_incarnation
+from assignment.coordinator import needs_incarnation
 from assignment.scripts import GroupRead, SnapshotRecord
 from assignment.types import GroupSettings, Offset, Partition
 from assignment.wire import parse_settings
-from dashboard import audit
 from dashboard.live import groups as live_groups
 from dashboard.live import waiting
 from dashboard.models import AuditSource, Group, HistoryGap, PartitionMirror
+from dashboard.records import audit
 
 # Settings that a plan depends on, and what a rebalance is called that they cause.
 DECIDING = {

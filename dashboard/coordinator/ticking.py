@@ -4,7 +4,7 @@ section 3).
 
 import logging
 
-from assignment.group import expired_members, without_lock
+from assignment.coordinator import expired_members, without_lock
 from assignment.scripts import GroupRead, Purpose
 from dashboard.coordinator.asking import want_rebalance
 from dashboard.coordinator.draining import advance

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dashboard.demo.embedded_redis import EmbeddedRedis, RedisNotStarted, external_url
 from dashboard.demo.options import GROUP, Options, Refused
 from dashboard.demo.tree import Process, never, without_error
-from dashboard.embedded_redis import EmbeddedRedis, RedisNotStarted, external_url
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 ANSWER_TIMEOUT_S = 5.0

@@ -89,7 +89,7 @@ def read_login(login: Path) -> tuple[str, str]:
 
 def make_group(name: str, partitions: int, wanted: dict[str, Any], token_file: Path) -> None:
     """Group and token, each once. Refused when the group has another number of partitions."""
-    from dashboard import groups
+    from dashboard.actions import groups
     from dashboard.models import AuditSource, Group
 
     group = Group.objects.filter(name=name).first()

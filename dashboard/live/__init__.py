@@ -5,9 +5,8 @@ asked: a page then says unknown, never zero.
 """
 
 from dashboard.live.connection import StoreUnavailable, close_async_client
-from dashboard.live.look import GroupNotThere, snapshot
 from dashboard.live.push import channel_group
-from dashboard.live.shown import (
+from dashboard.live.snapshot import (
     MEMBER_STATES,
     PARTITION_STATES,
     LiveMember,
@@ -15,6 +14,7 @@ from dashboard.live.shown import (
     LivePartition,
     LiveSnapshot,
 )
+from dashboard.live.watching import GroupNotThere, snapshot
 
 __all__ = [
     "MEMBER_STATES",

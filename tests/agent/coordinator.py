@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from agent.backend import Leave, Message
+from agent.dashboard_session.requests import Leave, Message
 from assignment import scripts
 from assignment.scripts import JoinResult
 from assignment.types import GroupSettings

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from agent.copies.crew import Copies
+from agent.consumer.control import monotonic_ms
+from agent.replicas.manager import Copies
 from agent.state import PartitionState, write_snapshot
 from agent.state import restore as bring_up
-from agent.steering import monotonic_ms
 from agent.store import GroupStore
 from assignment.member import Wanted
 from assignment.types import CopyReport, Offset, Partition, Role

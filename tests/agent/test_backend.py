@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from agent.backend import GO_BACK_S, Answer, Courier, DashboardAway, Dashboards, Leave, Refusal
+from agent.dashboard_session.requests import (
+    GO_BACK_S,
+    Answer,
+    Courier,
+    DashboardAway,
+    Dashboards,
+    Leave,
+    Refusal,
+)
 from assignment.wire import Heartbeat, Join, Reply
 from tests.agent.conftest import until
 

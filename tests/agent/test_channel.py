@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.channel import Channel, ChannelEvent, Hello, Hung, Said, SocketUnusable
-from agent.steering import AgentLink, AgentUnreachable
+from agent.consumer.control import AgentLink, AgentUnreachable
+from agent.consumer.socket import Channel, ChannelEvent, Hello, Hung, Said, SocketUnusable
 from assignment.types import GroupSettings
 from assignment.wire import Steering
 from tests.agent.conftest import until

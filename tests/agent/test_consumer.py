@@ -2,9 +2,9 @@
 
 import pytest
 
-from agent.channel import Hello, Hung, Said
-from agent.consumer import START_TIMEOUT_MS, Consumer, StallWatch
-from agent.supervisor import RESTART_MAX_MS, RESTART_MIN_MS, Exited, restart_pause_ms
+from agent.consumer.consumer import START_TIMEOUT_MS, Consumer, StallWatch
+from agent.consumer.socket import Hello, Hung, Said
+from agent.consumer.supervisor import RESTART_MAX_MS, RESTART_MIN_MS, Exited, restart_pause_ms
 from assignment.member import ConsumerState
 from assignment.wire import ConsumerHealth, Steering
 from tests.builders import settings

@@ -5,11 +5,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from agent.copies import crew, standing
-from agent.copies.crew import Copies
-from agent.copies.news import CopyNews
-from agent.restoring import RestoreResult
+from agent.replicas import manager, replica
+from agent.replicas.manager import Copies
+from agent.replicas.news import CopyNews
 from agent.state import PartitionState
+from agent.state.restoring import RestoreResult
 from assignment.member import Wanted
 from assignment.types import Claim, CopyReport, Partition
 from tests.agent.copies_scene import (
@@ -93,7 +93,7 @@ def test_eager_each_learner_is_ready_for_itself_and_stable_all_together(scene: S
 def test_stable_nobody_is_ready_before_all_are(scene: Scene, monkeypatch: Any) -> None:
     one, two = MANY[:2]
     scene.own(one, two)
-    monkeypatch.setattr(crew, "THREADS", 1)
+    monkeypatch.setattr(manager, "THREADS", 1)
     copies = scene.copies()
     hold_back(scene, copies, two, monkeypatch)
     copies.want(wanted(LEARNER, one, two, eager=False))
@@ -109,7 +109,7 @@ def test_stable_nobody_is_ready_before_all_are(scene: Scene, monkeypatch: Any) -
 
 def hold_back(scene: Scene, copies: Copies, partition: Partition, monkeypatch: Any) -> None:
     """That copy's turns get it nowhere."""
-    real = crew.Work.go_on
+    real = manager.Work.go_on
 
     def go_on(work: Any, *arguments: Any) -> Any:
         if work._partition == partition:
@@ -117,7 +117,7 @@ def hold_back(scene: Scene, copies: Copies, partition: Partition, monkeypatch: A
             return None
         return real(work, *arguments)
 
-    monkeypatch.setattr(crew.Work, "go_on", go_on)
+    monkeypatch.setattr(manager.Work, "go_on", go_on)
 
 
 def test_a_standby_that_caught_up_is_ready_the_moment_it_is_a_learner(scene: Scene) -> None:
@@ -146,20 +146,20 @@ def test_what_is_given_and_was_no_learner_is_restored_early_and_not_spoken_of(
 def test_with_an_acceptable_lag_a_learner_is_ready_before_the_end(
     scene: Scene, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(crew, "TURN_MS", 0)
+    monkeypatch.setattr(manager, "TURN_MS", 0)
     scene.own(P0)
     for _ in range(40):
         scene.commit(events=10)
     copies = scene.copies()
     seen: list[tuple[int, bool]] = []
-    real = standing.Standing.take
+    real = replica.Standing.take
 
     def take(self: Any, *arguments: Any) -> bool:
         news = real(self, *arguments)
         seen.append((self.lag, self.caught_up))
         return news
 
-    monkeypatch.setattr(standing.Standing, "take", take)
+    monkeypatch.setattr(replica.Standing, "take", take)
     copies.want(wanted(LEARNER, acceptable_lag_records=100))
     caught_up(copies)
     assert {up for lag, up in seen if lag > 100} == {False}
@@ -214,8 +214,8 @@ def test_an_unready_learner_goes_on_where_it_was_when_it_is_acquired(
         scene.commit(**{f"b{step}": step})
         scene.snapshot()
     scene.commit(last=1)
-    monkeypatch.setattr(crew, "TURN_MS", 0)
-    monkeypatch.setattr(crew, "THREADS", 1)
+    monkeypatch.setattr(manager, "TURN_MS", 0)
+    monkeypatch.setattr(manager, "THREADS", 1)
     blocks = threading.Semaphore(2)
     real = PartitionState.add
 
@@ -297,7 +297,7 @@ def test_released_it_goes_on_as_a_standby_without_a_restore(scene: Scene) -> Non
 
 
 def test_acquired_partitions_go_before_all_copies(scene: Scene, monkeypatch: Any) -> None:
-    monkeypatch.setattr(crew, "THREADS", 1)
+    monkeypatch.setattr(manager, "THREADS", 1)
     scene.own(*MANY)
     for partition in MANY:
         scene.commit(partition)

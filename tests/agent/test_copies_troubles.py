@@ -3,11 +3,11 @@
 import time
 from typing import Any
 
-from agent.copies import crew, standing
-from agent.copies.news import CopyNews
-from agent.restoring import RestoreResult
+from agent.replicas import manager, replica
+from agent.replicas.news import CopyNews
 from agent.state import PartitionState
 from agent.state import restore as bring_up
+from agent.state.restoring import RestoreResult
 from assignment.member import Wanted
 from assignment.types import Claim
 from tests.agent.copies_scene import (
@@ -66,7 +66,7 @@ def test_a_broken_snapshot_is_passed_over_for_the_one_before(scene: Scene) -> No
 def test_what_no_snapshot_leads_to_is_reported_and_healed_by_the_next_one(
     scene: Scene, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(standing, "RETRY_MS", (50, 200))
+    monkeypatch.setattr(replica, "RETRY_MS", (50, 200))
     scene.own(P0)
     broken = []
     for step in range(3):
@@ -109,7 +109,7 @@ def test_what_was_acquired_and_cannot_be_restored_is_answered_with_the_reason(
 def test_a_full_disk_is_said_tried_again_and_what_nobody_wants_goes(
     scene: Scene, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(standing, "RETRY_MS", (50, 200))
+    monkeypatch.setattr(replica, "RETRY_MS", (50, 200))
     one, two = MANY[:2]
     scene.own(one, two)
     scene.commit(one)
@@ -131,7 +131,7 @@ def test_a_full_disk_is_said_tried_again_and_what_nobody_wants_goes(
 def test_a_redis_that_lost_writes_makes_the_copy_start_again(
     scene: Scene, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(crew, "CHECK_EVERY_MS", 50)
+    monkeypatch.setattr(manager, "CHECK_EVERY_MS", 50)
     scene.own(P0)
     scene.commit(a=1)
     first = scene.world.store.read_changelog(P0, "0-0", 1).entries[0].entry_id
@@ -155,7 +155,7 @@ def test_a_redis_that_lost_writes_makes_the_copy_start_again(
 
 def test_large_ones_do_not_keep_small_ones_waiting(scene: Scene, monkeypatch: Any) -> None:
     """More large copies than threads: all others have their turns meanwhile."""
-    monkeypatch.setattr(crew, "TURN_MS", 0)
+    monkeypatch.setattr(manager, "TURN_MS", 0)
     scene.own(*MANY)
     large, small = MANY[:3], MANY[3:]
     for partition in large:
@@ -172,7 +172,7 @@ def test_large_ones_do_not_keep_small_ones_waiting(scene: Scene, monkeypatch: An
 
 
 def test_of_very_many_copies_few_files_are_open_at_once(scene: Scene, monkeypatch: Any) -> None:
-    monkeypatch.setattr(crew, "OPEN_MAX", 4)
+    monkeypatch.setattr(manager, "OPEN_MAX", 4)
     scene.own(*MANY)
     copies = scene.copies()
     copies.want(wanted(STANDBY, *MANY))

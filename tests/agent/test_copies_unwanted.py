@@ -2,8 +2,8 @@
 
 import pytest
 
-from agent.copies.crew import Copies
-from agent.copies.standing import Standing
+from agent.replicas.manager import Copies
+from agent.replicas.replica import Standing
 from agent.state import StateError
 from assignment.member import Wanted
 from tests.agent.copies_scene import LEARNER, Scene, caught_up, until, wanted

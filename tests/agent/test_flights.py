@@ -16,7 +16,7 @@ from agent.spark import session as sessions
 from agent.spark.commit import changes_by_partition
 from agent.spark.pipeline import CHECK_VARIABLE
 from assignment.wire import unpack_ids
-from dashboard.demo import flights_check
+from dashboard.evaluation import flights_check
 
 pytestmark = pytest.mark.spark
 

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql.types import StructType
 
-from agent.spark.practice import BATCHES_MAX, ENTRIES, Practice, tasks_of
 from agent.spark.ranges import NOTHING
 from agent.spark.shared import Shared
 from agent.spark.source import (
@@ -14,6 +13,7 @@ from agent.spark.source import (
     EvenkeelReader,
     Planner,
 )
+from agent.spark.warm_up import BATCHES_MAX, ENTRIES, Practice, tasks_of
 from agent.store.events import EventStore, Packed
 from assignment.types import START, Claim, Offset
 from assignment.wire import GroupKeys

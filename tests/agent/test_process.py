@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from agent.store import GroupStore
-from dashboard.embedded_redis import EmbeddedRedis
+from dashboard.demo.embedded_redis import EmbeddedRedis
 from tests.agent.conftest import AgentProcess, World, until
 
 

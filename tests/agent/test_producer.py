@@ -16,7 +16,7 @@ from agent.store.events import AppendRefused
 from assignment.errors import InvalidInput
 from assignment.scripts import Raw
 from assignment.wire import StreamKeys
-from dashboard.embedded_redis import EmbeddedRedis
+from dashboard.demo.embedded_redis import EmbeddedRedis
 
 DEADLINE_S = 20.0
 SCHEMA = pa.schema([("id", pa.int64()), ("key", pa.string()), ("amount", pa.float64())])

@@ -18,9 +18,9 @@ from agent.producer.lines import LINE_BYTES_MAX
 from agent.producer.stopping import Stopped
 from agent.store import RedisDoor
 from assignment.wire import StreamKeys
-from dashboard.demo import flights_check
-from dashboard.demo.reading import ids_of
-from dashboard.embedded_redis import free_port
+from dashboard.demo.embedded_redis import free_port
+from dashboard.evaluation import flights_check
+from dashboard.evaluation.reading import ids_of
 
 DEADLINE_S = 60.0
 Run = Callable[..., int]

@@ -14,7 +14,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from agent.steering import AgentLink
+from agent.consumer.control import AgentLink
 from agent.store import GroupStore, StoreUnavailable
 from agent.store.stream import StreamStore
 from assignment.errors import Fenced

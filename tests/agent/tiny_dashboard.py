@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from agent.backend import Leave
+from agent.dashboard_session.requests import Leave
 from agent.store import GroupStore, ScriptCall
 from assignment import scripts
 from assignment.scripts import GroupRead, Purpose

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 import redis
 
-from dashboard.demo.checks import Run, own_run
 from dashboard.demo.demo import Demo
+from dashboard.demo.embedded_redis import free_port
 from dashboard.demo.options import Options
-from dashboard.embedded_redis import free_port
+from dashboard.evaluation.checks import Run, own_run
 
 TINY = (sys.executable, "-m", "tests.agent.tiny_consumer")
 PARTITIONS = 4

@@ -7,9 +7,9 @@ from hypothesis import given as over
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from assignment.cases import PARTITIONS_MAX, STRATEGY_OF, Case, read_case
 from assignment.errors import InvalidInput
 from assignment.strategies import NAMES, get
+from assignment.strategies.cases import PARTITIONS_MAX, STRATEGY_OF, Case, read_case
 from assignment.types import Partition
 
 SAID: dict[str, Any] = {"members": {"a": ["t"], "b": ["t"]}, "topics": {"t": 4}}

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from assignment import cases as case_form
 from assignment.errors import InvalidInput
 from assignment.strategies import Assigned, get
+from assignment.strategies import cases as case_form
 from assignment.types import Partition
 
 OWN = Path(__file__).parent / "cases"

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from assignment.errors import GroupMissing
-from assignment.group import (
+from assignment.coordinator import (
     Evict,
     expired_members,
     needs_incarnation,
@@ -14,6 +13,7 @@ from assignment.group import (
     waiting_for,
     without_lock,
 )
+from assignment.errors import GroupMissing
 from assignment.scripts import read_group_answer
 from tests.builders import GRACE_MS, LEASE_MS, NOW, SESSION_MS, grant, group, live, partition
 

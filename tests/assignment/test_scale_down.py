@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given as over
 from hypothesis import strategies as st
 
-from assignment.errors import InvalidInput
-from assignment.scale_down import (
+from assignment.coordinator.scale_down import (
     leavers_by_name,
     leavers_by_percent,
     split,
     time_is_up,
     whole_number,
 )
+from assignment.errors import InvalidInput
 from tests.assignment.rounds import live, view
 
 VECTORS = [

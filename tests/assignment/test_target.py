@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given as over
 from hypothesis import strategies as st
 
-from assignment.errors import InvalidInput
-from assignment.group import (
+from assignment.coordinator import (
     Cause,
     Move,
     Nothing,
@@ -18,6 +17,7 @@ from assignment.group import (
     owners_before,
     target_of,
 )
+from assignment.errors import InvalidInput
 from assignment.invariants import check
 from assignment.metrics import Movement
 from assignment.scripts import GroupRead

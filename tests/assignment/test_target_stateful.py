@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given as over
 from hypothesis import strategies as st
 
-from assignment.group import PLANNER, Cause, Move, Target, next_target, target_of, unable
-from assignment.group.learners import view_of
+from assignment.coordinator import PLANNER, Cause, Move, Target, next_target, target_of, unable
+from assignment.coordinator.learners import view_of
 from assignment.invariants import check
 from assignment.planner import GroupView, Learner, MemberView
 from assignment.scripts import GroupRead

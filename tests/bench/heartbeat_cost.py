@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 
 from assignment.wire import API_PREFIX
-from dashboard.embedded_redis import EmbeddedRedis, free_port
+from dashboard.demo.embedded_redis import EmbeddedRedis, free_port
 
 MEMBERS = 200  # each on its own connection, as agents are
 PER_SECOND = 3_334  # 10,000 agents that report every 3 s

@@ -9,7 +9,7 @@ from typing import Any
 
 import psutil
 
-from dashboard.embedded_redis import EmbeddedRedis
+from dashboard.demo.embedded_redis import EmbeddedRedis
 from tests.agent.conftest import World
 
 PARTITIONS = 64

@@ -26,7 +26,7 @@ from agent.spark.session import make_session
 from agent.store.events import Packed
 from assignment.types import START
 from assignment.wire import GroupKeys, StreamKeys
-from dashboard.embedded_redis import EmbeddedRedis
+from dashboard.demo.embedded_redis import EmbeddedRedis
 from tests.e2e.spark_world import Link, SparkWorld, until
 
 EVENTS = int(os.environ.get("EVENKEEL_BENCH_EVENTS", "1000000"))  # of a round

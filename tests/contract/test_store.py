@@ -15,7 +15,7 @@ from assignment.errors import InvalidInput, InvariantBroken
 from assignment.scripts import CommitRequest, CommitResult, Granted, Refusal
 from assignment.types import INCARNATION_STEP, START, Claim, Offset, Partition
 from assignment.wire import ConsumerHealth
-from dashboard.embedded_redis import EmbeddedRedis
+from dashboard.demo.embedded_redis import EmbeddedRedis
 from tests.contract.world import LONG_MS, P0, P1, World, offset
 
 SHORT = Timeouts(connect_s=0.3, answer_s=0.3)

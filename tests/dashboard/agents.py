@@ -8,7 +8,8 @@ from assignment import scripts
 from assignment.scripts import Granted, ReportResult
 from assignment.types import Claim, CopyReport, Drain, HeldState, Partition, Role, TargetRow
 from assignment.wire import Heartbeat, copy_values
-from dashboard import coordinator, groups
+from dashboard import coordinator
+from dashboard.actions import groups
 from dashboard.live.scripts import run
 from dashboard.models import AuditSource, Group
 

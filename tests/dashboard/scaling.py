@@ -5,7 +5,8 @@ from typing import Any
 
 from assignment.scripts import Purpose
 from assignment.types import Drain
-from dashboard import coordinator, scale_down
+from dashboard import coordinator
+from dashboard.actions import scale_down
 from dashboard.live import groups as live_groups
 from dashboard.models import AuditSource, Group, Rebalance, ScaleDown
 from tests.dashboard.agents import FakeAgent, make_group

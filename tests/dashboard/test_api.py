@@ -11,8 +11,10 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from assignment.wire import GroupKeys
-from dashboard import coordinator, groups, tokens
-from dashboard.api import BODY_MAX, AgentApi
+from dashboard import coordinator
+from dashboard.actions import groups
+from dashboard.agents import tokens
+from dashboard.agents.routes import BODY_MAX, AgentApi
 from dashboard.models import AgentToken, AuditSource, Group
 from tests.dashboard.agents import SECRET, make_group
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from celery.beat import ScheduleEntry
 
-from dashboard.beat import WAITING_MAX, BoundedScheduler
 from dashboard.celery import app
+from dashboard.coordinator.beat import WAITING_MAX, BoundedScheduler
 
 
 def test_what_waits_for_a_worker_is_bounded(

@@ -13,8 +13,9 @@ from django.db import connection
 from django.test import Client
 
 from assignment.scripts import Purpose
-from dashboard import coordinator, groups
-from dashboard.embedded_redis import EmbeddedRedis
+from dashboard import coordinator
+from dashboard.actions import groups
+from dashboard.demo.embedded_redis import EmbeddedRedis
 from dashboard.live import groups as live_groups
 from dashboard.models import AuditSource, Group, Rebalance
 from tests.dashboard.agents import FakeAgent

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard.queries.colours import HUES, Stay, hues
+from dashboard.records.queries.colours import HUES, Stay, hues
 
 
 def test_they_are_dealt_in_turn() -> None:

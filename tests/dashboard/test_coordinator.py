@@ -11,9 +11,10 @@ from pytest_django.fixtures import Settings
 from assignment.scripts import Purpose, SnapshotRecord, snapshot_args
 from assignment.types import Offset, Partition
 from assignment.wire import GroupKeys, StreamKeys
-from dashboard import coordinator, groups, live
+from dashboard import coordinator, live
+from dashboard.actions import groups
 from dashboard.coordinator import finishing
-from dashboard.embedded_redis import EmbeddedRedis, wheel_binary
+from dashboard.demo.embedded_redis import EmbeddedRedis, wheel_binary
 from dashboard.live import groups as live_groups
 from dashboard.live.connection import sync_client
 from dashboard.live.scripts import run

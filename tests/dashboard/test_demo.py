@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from django.test import override_settings
 
-from dashboard import groups
+from dashboard.actions import groups
 from dashboard.demo import demo as demos
 from dashboard.demo import options, prepare, requests, status
 from dashboard.demo.demo import NOTHING, Demo
+from dashboard.demo.embedded_redis import free_port
 from dashboard.demo.options import Options, Refused
 from dashboard.demo.parts import QUICK_SPARK, Parts
 from dashboard.demo.tree import Process
-from dashboard.embedded_redis import free_port
 from dashboard.models import AuditSource, Group, ScaleDown, ScaleDownState
 from tests.dashboard.conftest import Point
 

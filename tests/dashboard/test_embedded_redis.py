@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dashboard import embedded_redis
-from dashboard.embedded_redis import (
+from dashboard.demo import embedded_redis
+from dashboard.demo.embedded_redis import (
     EmbeddedRedis,
     RedisNotStarted,
     external_url,

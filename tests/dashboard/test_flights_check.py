@@ -8,7 +8,14 @@ from importlib.metadata import distribution
 import pandas as pd
 import pytest
 
-from dashboard.demo.flights_check import COLUMNS, KEYS, compare, event_order, expected, read_result
+from dashboard.evaluation.flights_check import (
+    COLUMNS,
+    KEYS,
+    compare,
+    event_order,
+    expected,
+    read_result,
+)
 
 ALL = 336_776
 

@@ -7,8 +7,6 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard import frames
-from dashboard.frames import FRAME_BYTES_MAX, RESYNC_CELLS, Changes, whole
 from dashboard.live import (
     PARTITION_STATES,
     LiveMember,
@@ -16,7 +14,9 @@ from dashboard.live import (
     LivePartition,
     LiveSnapshot,
 )
-from dashboard.live.copied import LiveCopy
+from dashboard.live.replicas import LiveCopy
+from dashboard.push import frames
+from dashboard.push.frames import FRAME_BYTES_MAX, RESYNC_CELLS, Changes, whole
 
 STATES = st.sampled_from(PARTITION_STATES)
 

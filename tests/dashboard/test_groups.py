@@ -10,7 +10,8 @@ from django.utils import timezone
 from assignment.errors import InvalidInput
 from assignment.scripts import Purpose
 from assignment.wire import StreamKeys
-from dashboard import groups, tokens
+from dashboard.actions import groups
+from dashboard.agents import tokens
 from dashboard.live import groups as live_groups
 from dashboard.models import AgentToken, AuditEntry, AuditSource, Group
 

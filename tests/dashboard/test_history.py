@@ -10,10 +10,11 @@ from django.core.management import CommandError, call_command
 from assignment.scripts import LockEvent
 from assignment.types import Partition
 from assignment.wire import GroupKeys
-from dashboard import coordinator, history
+from dashboard import coordinator
 from dashboard.coordinator import history as storing
 from dashboard.live import groups as live_groups
 from dashboard.models import Group, HistoryGap, Tenure
+from dashboard.records import history
 from tests.dashboard.agents import FakeAgent, make_group
 
 pytestmark = pytest.mark.django_db

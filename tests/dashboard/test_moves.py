@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from dashboard.demo import agent_logs, moves
-from dashboard.demo.moves import Change, History, Takeover
-from dashboard.demo.steps import Commit, Interval
+from dashboard.evaluation import agent_logs, moves
+from dashboard.evaluation.moves import Change, History, Takeover
+from dashboard.evaluation.steps import Commit, Interval
 
 CHANGE = Change(
     name="add",

@@ -4,7 +4,7 @@ from typing import Any
 
 from assignment.types import Offset, Partition
 from assignment.wire import ChangelogEntry, pack_changes
-from dashboard.demo import result
+from dashboard.evaluation import result
 
 
 def commit(number: int, changes: dict[str, Any]) -> ChangelogEntry:

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from assignment.errors import InvalidInput
-from dashboard import coordinator, scale_down
+from dashboard import coordinator
+from dashboard.actions import scale_down
+from dashboard.actions.scale_down import Conflict
 from dashboard.models import AuditEntry, MemberEnd, MemberRecord, Rebalance, ScaleDown
-from dashboard.scale_down import Conflict
 from tests.dashboard.scaling import Scene, epoch, start, told
 
 pytestmark = pytest.mark.django_db

@@ -6,7 +6,8 @@ import pytest
 from django.db import IntegrityError, transaction
 
 from assignment.scripts import Purpose
-from dashboard import coordinator, groups, scale_down
+from dashboard import coordinator
+from dashboard.actions import groups, scale_down
 from dashboard.coordinator import draining
 from dashboard.live import StoreUnavailable
 from dashboard.live import groups as live_groups

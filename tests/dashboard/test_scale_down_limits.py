@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 
 from assignment.errors import InvalidInput
-from dashboard import coordinator, scale_down
+from dashboard import coordinator
+from dashboard.actions import scale_down
+from dashboard.actions.scale_down import Conflict
 from dashboard.live import groups as live_groups
 from dashboard.models import AuditEntry, MemberEnd, MemberRecord
-from dashboard.scale_down import Conflict
 from tests.dashboard.scaling import BY_ANN, Scene, start, told
 
 pytestmark = pytest.mark.django_db

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from assignment.scripts import Purpose
-from dashboard import coordinator, scale_down
+from dashboard import coordinator
+from dashboard.actions import scale_down
+from dashboard.actions.scale_down import Conflict, actions
 from dashboard.coordinator import draining
 from dashboard.live import groups as live_groups
 from dashboard.models import AuditEntry, Rebalance
-from dashboard.scale_down import Conflict, deeds
 from tests.dashboard.scaling import BY_ANN, Scene, start, told
 
 pytestmark = pytest.mark.django_db
@@ -78,15 +79,15 @@ def test_whoever_is_told_to_leave_gets_nothing_by_a_plan_from_before(
 def test_whoever_comes_second_changes_nothing_not_even_a_setting(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest = deeds.leavers
+    honest = actions.leavers
 
     def leavers(*asked: Any, **more: Any) -> Any:
-        monkeypatch.setattr(deeds, "leavers", honest)
+        monkeypatch.setattr(actions, "leavers", honest)
         leave = honest(*asked, **more)
         start(scene, members=["S3"])
         return leave
 
-    monkeypatch.setattr(deeds, "leavers", leavers)
+    monkeypatch.setattr(actions, "leavers", leavers)
     with pytest.raises(Conflict, match="another scale-down runs"):
         start(scene, members=["S2"], eager=False)
     scene.group.refresh_from_db()

@@ -2,9 +2,10 @@
 
 import pytest
 
-from dashboard import coordinator, scale_down
+from dashboard import coordinator
+from dashboard.actions import scale_down
 from dashboard.models import ScaleDownState
-from dashboard.queries import scale_downs
+from dashboard.records.queries import scale_downs
 from tests.dashboard.scaling import BY_ANN, Scene, start
 
 pytestmark = pytest.mark.django_db

@@ -15,7 +15,8 @@ from django.db import OperationalError, connection
 from assignment.errors import EvenkeelError
 from assignment.scripts import Purpose
 from assignment.types import Drain
-from dashboard import coordinator, scale_down
+from dashboard import coordinator
+from dashboard.actions import scale_down
 from dashboard.coordinator import draining
 from dashboard.live import groups as live_groups
 from dashboard.models import AuditEntry, AuditSource, Group, ScaleDown, ScaleDownState

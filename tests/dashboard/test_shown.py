@@ -18,8 +18,8 @@ from assignment.types import (
     Role,
     TargetRow,
 )
-from dashboard.live.copied import LiveCopy
-from dashboard.live.shown import LiveMember, LivePartition, build
+from dashboard.live.replicas import LiveCopy
+from dashboard.live.snapshot import LiveMember, LivePartition, build
 
 NOW = 1_000_000
 P0, P1 = Partition("s", 0), Partition("s", 1)

@@ -11,11 +11,12 @@ from asgiref.testing import ApplicationCommunicator
 from django.contrib.auth.models import User
 from django.test import Client
 
-from dashboard import frames, hub, live
+from dashboard import live
 from dashboard.asgi import application
-from dashboard.hub import WAITING_MAX, Hub, Watcher, hub_of
 from dashboard.live import push
 from dashboard.models import Group
+from dashboard.push import frames, hub
+from dashboard.push.hub import WAITING_MAX, Hub, Watcher, hub_of
 from tests.dashboard.agents import FakeAgent
 from tests.dashboard.scenes import staffed
 
@@ -144,7 +145,7 @@ async def test_one_hub_for_all_watchers_and_none_for_nobody(group: Group, cookie
 async def test_a_session_that_ended_ends_the_socket(
     group: Group, cookie: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dashboard.sockets.ALLOWED_AGAIN_S", 0.05)
+    monkeypatch.setattr("dashboard.push.sockets.ALLOWED_AGAIN_S", 0.05)
     socket = await connected(group.name, cookie)
     await sync_to_async(User.objects.update)(is_active=False)
     assert socket is not None

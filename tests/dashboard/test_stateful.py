@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from assignment.types import Partition
-from dashboard import coordinator, groups
+from dashboard import coordinator
+from dashboard.actions import groups
 from dashboard.models import AuditSource, Group, Rebalance, RebalanceOutcome, Tenure
-from dashboard.queries import previews
+from dashboard.records.queries import previews
 from tests.dashboard.scaling import Scene
 
 pytestmark = pytest.mark.django_db

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from dashboard.demo import steps
-from dashboard.demo.steps import Commit, Interval, Window
+from dashboard.evaluation import steps
+from dashboard.evaluation.steps import Commit, Interval, Window
 
 STEP = Window(
     name="kill", before_ms=0, began_ms=1_000, ended_ms=9_000, bound_ms=3_000, victims=("a",)

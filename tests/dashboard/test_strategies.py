@@ -9,9 +9,11 @@ from assignment.errors import InvalidInput
 from assignment.scripts import Purpose
 from assignment.strategies import NAMES, get
 from assignment.wire import GroupKeys
-from dashboard import coordinator, groups, parameters
+from dashboard import coordinator
+from dashboard.actions import groups
 from dashboard.live import groups as live_groups
 from dashboard.models import AuditEntry, AuditSource, Group, Rebalance
+from dashboard.pages import parameters
 from tests.dashboard.agents import FakeAgent
 from tests.dashboard.scenes import settle, staffed
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dashboard import texts
+from dashboard.pages import texts
 
 
 @pytest.mark.parametrize(

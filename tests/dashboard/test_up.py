@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 from dashboard.demo import options
+from dashboard.demo.embedded_redis import free_port
 from dashboard.demo.options import Refused
-from dashboard.embedded_redis import free_port
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 

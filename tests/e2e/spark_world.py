@@ -12,10 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from agent.consumer.control import monotonic_ms
 from agent.spark.pipeline import Pipeline
 from agent.spark.runner import Consumer
 from agent.state import PartitionState
-from agent.steering import monotonic_ms
 from agent.store import RedisDoor, StreamStore
 from agent.store.events import Append, EventStore, Packed
 from assignment.scripts import DeadLetter, Granted, StateChange

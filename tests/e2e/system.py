@@ -24,11 +24,11 @@ from agent.state import PartitionState, restore, write_snapshot
 from agent.store import GroupStore
 from assignment.scripts import GroupRead, Purpose, SnapshotResult
 from assignment.types import HeldState, Partition
-from dashboard import groups
+from dashboard.actions import groups
 from dashboard.celery import app
 from dashboard.demo import processes
+from dashboard.demo.embedded_redis import EmbeddedRedis, free_port
 from dashboard.demo.parts import answers
-from dashboard.embedded_redis import EmbeddedRedis, free_port
 from dashboard.live import groups as live_groups
 from dashboard.models import AuditSource, Group, Rebalance, ScaleDown
 from tests.agent.conftest import FAST, ROOT, AgentProcess

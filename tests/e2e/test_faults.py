@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dashboard.demo import faults
+from dashboard.evaluation import faults
 from tests.agent.tiny_demo import flowing, tiny_run
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from dashboard.embedded_redis import free_port
+from dashboard.demo.embedded_redis import free_port
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -12,8 +12,9 @@ import pytest
 
 from agent.pipelines import load
 from agent.producer.library import partition_of
-from dashboard.demo import requests, scaling
-from dashboard.demo.scaling import STEPS, Scaling
+from dashboard.demo import requests
+from dashboard.evaluation import scaling
+from dashboard.evaluation.scaling import STEPS, Scaling
 from dashboard.management.commands import scaling_check
 from tests.agent.tiny_demo import flowing, tiny_run
 

@@ -11,7 +11,7 @@ from agent.pipelines.flights import PIPELINE
 from agent.spark.pipeline import CHECK_VARIABLE
 from assignment.types import START
 from assignment.wire import unpack_ids
-from dashboard.demo import flights_check, result
+from dashboard.evaluation import flights_check, result
 from tests.e2e.spark_world import SparkWorld, until
 
 pytestmark = pytest.mark.spark

@@ -14,10 +14,10 @@ from agent.state import PartitionState
 from agent.store import GroupStore
 from assignment.types import Partition
 from assignment.wire import ChangelogEntry, unpack_ids
-from dashboard.demo import agent_logs, flights_check, result
-from dashboard.demo.checks import Run, own_run
 from dashboard.demo.options import GROUP
 from dashboard.demo.parts import Parts
+from dashboard.evaluation import agent_logs, flights_check, result
+from dashboard.evaluation.checks import Run, own_run
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 FIRST, ALL = 2_000, 3_000  # flights before the handover, and in all

@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
-from agent.steering import monotonic_ms
+from agent.consumer.control import monotonic_ms
 from assignment.wire import SOCKET_VARIABLE
 from tests.e2e.spark_world import SparkWorld, one, until
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from dashboard import scale_down
-from dashboard.embedded_redis import EmbeddedRedis, wheel_binary
+from dashboard.actions import scale_down
+from dashboard.demo.embedded_redis import EmbeddedRedis, wheel_binary
 from dashboard.models import AuditSource, ScaleDown
 from tests.e2e.system import Crew, System, running, until
 

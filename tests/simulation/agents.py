@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from agent.backend import Message
-from agent.consumer import Consumer
-from agent.conversation import Conversation
+from agent.consumer.consumer import Consumer
+from agent.dashboard_session.requests import Message
+from agent.dashboard_session.session import Conversation
 from agent.hints import Hinted
 from agent.loop import Agent, Inbox, Places, Signalled
 from agent.membership import Membership
-from agent.restoring import RestoreResult
 from agent.state.errors import StateLost
+from agent.state.restoring import RestoreResult
 from agent.store import GroupStore, StoreUnavailable
 from assignment.types import Claim, GroupSettings, Partition
 from assignment.wire import Heartbeat, Join

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from assignment import group, invariants
+from assignment import coordinator, invariants
 from assignment import member as core
 from assignment.errors import InvariantBroken
 from assignment.scripts import GroupRead
@@ -23,16 +23,16 @@ SMALL = 16  # milliseconds, and the ledger misses nothing between two
 # --- a target -------------------------------------------------------------------------------------
 
 
-def target_is_right(view: GroupRead, due: group.Target, world: "World") -> None:
+def target_is_right(view: GroupRead, due: coordinator.Target, world: "World") -> None:
     """Each partition once, to a live member; the strategy's promises on load and moves are kept."""
-    settings = group.settings_of(view)
+    settings = coordinator.settings_of(view)
     if settings.stateful:
         taken = round_checks.rules_are_kept(view, due.rows)
         world.reached["learner made owner"] += len(taken)
         world.scale_downs.target_is_right(view, due.rows)
         return
     may_own = {m for m, row in view.members.items() if row.able and not row.leaving}
-    may_own -= group.without_lock(view).keys()
+    may_own -= coordinator.without_lock(view).keys()
     given = [(p, m) for m, row in due.rows.items() for p in row.active]
     owners = dict(given)
     wanted = set(settings.all_partitions()) if may_own else set()
@@ -64,7 +64,9 @@ def _held(view: GroupRead) -> dict[Partition, str]:
     """By the highest fence that a lock or a report has; by the stored target where no able member
     has it by either (learners.md, input of the planner).
     """
-    able = {m for m, row in view.members.items() if row.able} - group.without_lock(view).keys()
+    able = {m for m, row in view.members.items() if row.able} - coordinator.without_lock(
+        view
+    ).keys()
     found = {p: m for m, row in view.target.items() for p in row.active if m in able}
     known = [(p, held.fence, m) for m, r in view.reports.items() for p, held in r.owned.items()]
     known += [(p, lock.fence, lock.member_id) for p, lock in view.locks.items()]
@@ -156,7 +158,7 @@ def _copies_differ(world: "World", view: GroupRead) -> str:
     """Why a scale-down is not over, or not all standbys are kept (L13), or somebody learns."""
     if learning := {m for m, row in view.target.items() if row.learning}:
         return f"{sorted(learning)} still learn"
-    if told := [m for m, row in sorted(view.members.items()) if group.goes(row)]:
+    if told := [m for m, row in sorted(view.members.items()) if coordinator.goes(row)]:
         return f"{told} have not left"
     if running := world.scale_downs.running:
         return f"a scale-down is not over: {running}"

@@ -7,10 +7,10 @@ long as the lease lasts, copies brought forward when they are not at the committ
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from agent.channel import Hello, Hung
+from agent.consumer.socket import Hello, Hung
+from agent.consumer.supervisor import Exited
 from agent.state.errors import StateLost
 from agent.store import GroupStore, StoreUnavailable
-from agent.supervisor import Exited
 from assignment.errors import Fenced
 from assignment.scripts import CommitAnswer, CommitRequest, CommitResult, Planned
 from assignment.types import Offset, Partition

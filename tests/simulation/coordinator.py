@@ -1,7 +1,7 @@
 """A process of the dashboard: ticks, runs rebalances, and may die between any two of its steps.
 
-The decisions are assignment.group's; the order of the steps is dashboard.coordinator's. Nothing
-keeps two of them from running at once, which is more than the dashboard's own leases allow.
+The decisions are assignment.coordinator's; the order of the steps is dashboard.coordinator's.
+Nothing keeps two of them from running at once, which is more than the dashboard's own leases allow.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from agent.store import ScriptCall, StoreUnavailable
-from assignment import group, scripts
+from assignment import coordinator, scripts
 from assignment.errors import GroupMissing
 from assignment.scripts import GroupRead, Purpose, SnapshotRecord
 from assignment.types import GroupSettings, Partition
@@ -157,7 +157,7 @@ class SimCoordinator:
         self._mirror(view)
         if view.meta.settings is not None and view.meta.settings.stateful:
             self._advance(view)
-        if group.without_lock(view):
+        if coordinator.without_lock(view):
             self._run("touch", scripts.touch_args("not able"))
             self.ask_rebalance()
         elif view.meta.group_epoch > view.meta.target_epoch:
@@ -185,7 +185,7 @@ class SimCoordinator:
     def _raise_incarnation(self, view: GroupRead) -> Job:
         """The database has it first."""
         database = self.world.database
-        wanted = group.needs_incarnation(view, database.incarnation)
+        wanted = coordinator.needs_incarnation(view, database.incarnation)
         if wanted is None or self.world.now_ms < database.no_grants_before_ms:
             return
         database.incarnation = max(database.incarnation, wanted)
@@ -195,7 +195,7 @@ class SimCoordinator:
     def _end_what_ended(self, view: GroupRead) -> Job:
         if any(g.ended is None and p not in view.locks for p, g in view.grants.items()):
             self._run("sweep", scripts.sweep_args())
-        for gone in group.expired_members(view):
+        for gone in coordinator.expired_members(view):
             yield f"before {gone.member} is evicted"
             self._run("evict", scripts.evict_args(gone.member, gone.beat, LOST))
 
@@ -209,8 +209,8 @@ class SimCoordinator:
         yield "between read and compute"
         if view.meta.settings is None:
             return
-        due = group.next_target(view)
-        if isinstance(due, group.Nothing):
+        due = coordinator.next_target(view)
+        if isinstance(due, coordinator.Nothing):
             return
         checks.target_is_right(view, due, self.world)
         yield "between compute and store"

@@ -1,16 +1,16 @@
 """An agent's copies as they are, one piece of work at a time in virtual time instead of threads.
 
-Real: agent.copies, with its queues, roles and flags. Fake: the disk and how fast it is. Beside each
-copy stands what it really is, judged by the ledger: see `SimWork`.
+Real: agent.replicas, with its queues, roles and flags. Fake: the disk and how fast it is. Beside
+each copy stands what it really is, judged by the ledger: see `SimWork`.
 """
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agent.copies.crew import Copies
-from agent.copies.standing import Standing
-from agent.copies.work import Place, Work
+from agent.replicas.manager import Copies
+from agent.replicas.replica import Standing
+from agent.replicas.work import Place, Work
 from agent.state import Progress, StateError
 from agent.store import GroupStore
 from assignment.types import Claim, Offset, Partition, Role

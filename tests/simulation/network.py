@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
-from agent.backend import Answer, DashboardAway, Message
+from agent.dashboard_session.requests import Answer, DashboardAway, Message
 from agent.store import ScriptCall, StoreUnavailable
 from agent.store.door import Command
 from assignment.wire import Reply
@@ -103,7 +103,7 @@ class SimDoor(FakeDoor):
 
 
 class SimCourier:
-    """One message at a time; the newest of those that wait (as agent.backend.Courier)."""
+    """One message at a time; the newest of those that wait (as agent.dashboard_session has it)."""
 
     def __init__(self, agent: "SimAgent") -> None:
         self._agent = agent

@@ -11,7 +11,7 @@ import pytest
 
 from agent import membership
 from agent.membership import Membership
-from assignment.group import reading
+from assignment.coordinator import reading
 from assignment.member import decisions, transitions
 from assignment.member.messages import Effect, Release
 from assignment.member.state import Holding, MemberState

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agent.copies import crew as real_crew
+from agent.replicas import manager as real_crew
 from agent.state.partition import Applied
 from assignment.member import decisions
 from assignment.member.state import MemberState

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assignment.group import learners as reading
+from assignment.coordinator import learners as reading
 from assignment.planner import Learner, MemberView, handover, ownership, standbys
 from assignment.types import Drain
 from tests.simulation import rounds
@@ -20,7 +20,7 @@ def moved_without_a_learner(patch: Patch) -> None:
     """A stateful group is planned as one without state."""
     view_of = reading.view_of
     patch.setattr(
-        "assignment.group.planning.view_of",
+        "assignment.coordinator.planning.view_of",
         lambda view, barred: replace(view_of(view, barred), stateful=False),
     )
 

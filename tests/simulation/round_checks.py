@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from assignment.group import unable
-from assignment.group.learners import view_of
-from assignment.group.reading import goes, is_forced
+from assignment.coordinator import unable
+from assignment.coordinator.learners import view_of
+from assignment.coordinator.reading import goes, is_forced
 from assignment.planner import plan
 from assignment.scripts import GroupRead
 from assignment.types import Drain, Partition, TargetRow

@@ -4,10 +4,9 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from assignment import scale_down
+from assignment.coordinator import scale_down, unable
+from assignment.coordinator.learners import view_of
 from assignment.errors import InvalidInput
-from assignment.group import unable
-from assignment.group.learners import view_of
 from assignment.types import Drain, GroupSettings, Partition
 from tests.simulation import round_checks
 from tests.simulation.ledger import Broken, demand

@@ -1,6 +1,7 @@
 """A stateful group as its coordinator sees it in Redis, and as it is: for the planner's rounds.
 
-The decisions are assignment.group's and the planner's; what the scripts do is done here in short.
+The decisions are assignment.coordinator's and the planner's; what the scripts do is done here in
+short.
 """
 
 import random
@@ -8,7 +9,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from assignment import group
+from assignment import coordinator
 from assignment.scripts import GroupRead, Lock, MemberRow, Meta, Report
 from assignment.types import (
     INCARNATION_STEP,
@@ -199,8 +200,8 @@ class Rounds:
     def compute(self) -> None:
         self.epochs["coordinator"] += 1
         view = self.view()
-        due = group.next_target(view)
-        if isinstance(due, group.Target):
+        due = coordinator.next_target(view)
+        if isinstance(due, coordinator.Target):
             decision_is_right(view, due.rows, self)
             self.pending.append(Pending(due.coordinator_epoch, due.group_epoch, dict(due.rows)))
 

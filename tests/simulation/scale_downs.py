@@ -1,6 +1,5 @@
-"""Scale-downs: their records, as dashboard.scale_down and dashboard.coordinator.draining keep them,
-and what must hold of those whom they concern (learners.md S4 to S9).
-"""
+"""Scale-downs: their records, as the dashboard keeps them, and what must hold of those whom
+they concern (learners.md S4 to S9)."""
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -8,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from agent.store import ScriptCall, StoreUnavailable
-from assignment import scale_down as rules
 from assignment import scripts
+from assignment.coordinator import goes, unable
+from assignment.coordinator import scale_down as rules
+from assignment.coordinator.learners import view_of
 from assignment.errors import InvalidInput
-from assignment.group import goes, unable
-from assignment.group.learners import view_of
 from assignment.planner import GroupView
 from assignment.scripts import GroupRead
 from assignment.types import Drain, Partition, TargetRow

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agent.copies.standing import RETRY_MS
+from agent.replicas.replica import RETRY_MS
 from assignment import strategies
 from assignment.types import TargetRow
 from tests.simulation import checks

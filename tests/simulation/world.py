@@ -5,7 +5,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from agent.backend import Message
+from agent.dashboard_session.requests import Message
 from agent.hints import concerns
 from agent.store import GroupStore, ScriptCall, StoreUnavailable
 from assignment import scripts

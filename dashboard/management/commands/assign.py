@@ -8,10 +8,10 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from assignment import figures, strategies
-from assignment.cases import Case, read_case
-from assignment.figures import Figures
-from assignment.strategies import Assigned
+from assignment import strategies
+from assignment.strategies import Assigned, figures
+from assignment.strategies.cases import Case, read_case
+from assignment.strategies.figures import Figures
 from assignment.strategies.parameters import Span
 from assignment.types import Partition
 from dashboard.management.answers import AnswerCommand, read_json

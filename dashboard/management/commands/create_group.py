@@ -8,8 +8,9 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from assignment import strategies
 from assignment.errors import EvenkeelError
-from dashboard import groups, parameters
+from dashboard.actions import groups
 from dashboard.models import AuditSource
+from dashboard.pages import parameters
 
 
 class Command(BaseCommand):

@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 
 from assignment.errors import EvenkeelError
-from dashboard import groups
+from dashboard.actions import groups
 from dashboard.models import AuditSource, Group
 
 

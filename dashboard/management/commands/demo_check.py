@@ -14,9 +14,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from dashboard.demo.checks import FLIGHTS_IN_ALL, Run, own_run, speed_for
 from dashboard.demo.options import Refused
 from dashboard.demo.tree import Stopped, TreeFailed
+from dashboard.evaluation.checks import FLIGHTS_IN_ALL, Run, own_run, speed_for
 from dashboard.management.commands.up import say, whole
 
 CONSUMERS = 3

@@ -11,10 +11,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from dashboard.demo.checks import FLIGHTS_IN_ALL, own_run, speed_for
-from dashboard.demo.faults import Faults, faults_of
 from dashboard.demo.options import Refused
 from dashboard.demo.tree import Stopped, TreeFailed
+from dashboard.evaluation.checks import FLIGHTS_IN_ALL, own_run, speed_for
+from dashboard.evaluation.faults import Faults, faults_of
 from dashboard.management.commands.up import say, whole
 
 FLOW_S = 1_800.0  # all flights of the year take so long, which is longer than the steps

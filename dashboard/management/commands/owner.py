@@ -8,11 +8,11 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from assignment.errors import InvalidInput
-from dashboard import history
 from dashboard.coordinator import drain
 from dashboard.live import StoreUnavailable
 from dashboard.models import Group, Tenure
-from dashboard.queries.moments import parse_moment
+from dashboard.records import history
+from dashboard.records.queries.moments import parse_moment
 
 
 class Command(BaseCommand):

@@ -12,9 +12,9 @@ from django.conf import settings
 from django.core.management.base import CommandError, CommandParser
 from django.db import DatabaseError
 
+from assignment.coordinator.scale_down import whole_number
 from assignment.errors import InvalidInput
-from assignment.scale_down import whole_number
-from dashboard import scale_down
+from dashboard.actions import scale_down
 from dashboard.live import StoreUnavailable
 from dashboard.management.answers import AnswerCommand
 from dashboard.models import AuditSource, Group, ScaleDown

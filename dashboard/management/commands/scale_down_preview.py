@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from assignment import scale_down
+from assignment.coordinator import scale_down
 from dashboard.management.answers import AnswerCommand
 
 

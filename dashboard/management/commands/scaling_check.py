@@ -15,10 +15,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from dashboard.demo.checks import own_run
 from dashboard.demo.options import COUNTERS, Refused
-from dashboard.demo.scaling import CONSUMERS, STEPS, Scaling
 from dashboard.demo.tree import Stopped, TreeFailed
+from dashboard.evaluation.checks import own_run
+from dashboard.evaluation.scaling import CONSUMERS, STEPS, Scaling
 from dashboard.management.commands.up import say, whole
 
 KEYS_IN_ALL = 200_000  # at least, when nothing else is asked for

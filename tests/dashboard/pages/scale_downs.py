@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dashboard import scale_down
+from dashboard.actions import scale_down
 from dashboard.models import AuditSource, ScaleDown
 from tests.dashboard.scaling import Scene
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from dashboard import audit
 from dashboard.models import AuditEntry, Group
-from dashboard.queries import audit as audit_queries
+from dashboard.records import audit
+from dashboard.records.queries import audit as audit_queries
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pytest_django.fixtures import Settings
 
 from dashboard.demo import requests
 from dashboard.models import AuditEntry, Group, ScaleDown
-from dashboard.views import demo as page
+from dashboard.pages.views import demo as page
 from tests.dashboard.agents import FakeAgent
 from tests.dashboard.scaling import Scene
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from dashboard import coordinator, scale_down
+from dashboard import coordinator
+from dashboard.actions import scale_down
 from dashboard.models import AuditSource, Group
 from tests.dashboard.agents import FakeAgent
 from tests.dashboard.scaling import Scene

@@ -8,8 +8,8 @@ import pytest
 from django.test import Client
 
 from dashboard.models import Group, Sample
-from dashboard.views import lists
-from dashboard.views.common import now_ms
+from dashboard.pages.views import lists
+from dashboard.pages.views.common import now_ms
 from tests.dashboard.agents import FakeAgent, make_group
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from dashboard import texts
 from dashboard.models import Group, Tenure
+from dashboard.pages import texts
 from tests.dashboard.agents import FakeAgent
 from tests.dashboard.scenes import settle
 

@@ -4,8 +4,8 @@ import pytest
 from django.test import Client
 
 from dashboard.models import Group, Sample
-from dashboard.queries.groups import ATTENTION, GroupRow, attention
-from dashboard.views.common import now_ms
+from dashboard.pages.views.common import now_ms
+from dashboard.records.queries.groups import ATTENTION, GroupRow, attention
 from tests.dashboard.agents import FakeAgent, make_group
 
 

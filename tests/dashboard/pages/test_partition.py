@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from dashboard.models import Group, Tenure
-from dashboard.queries.tenures import timeline
+from dashboard.records.queries.tenures import timeline
 from tests.dashboard.agents import FakeAgent
 
 

@@ -8,9 +8,9 @@ from django.test import Client
 
 from dashboard import coordinator
 from dashboard.models import Rebalance
-from dashboard.queries import groups, rebalances
-from dashboard.queries.rebalances import Filters, Role
-from dashboard.templatetags import show
+from dashboard.pages.templatetags import show
+from dashboard.records.queries import groups, rebalances
+from dashboard.records.queries.rebalances import Filters, Role
 from tests.dashboard.scaling import Scene
 
 

@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 
 from assignment.strategies import NAMES
-from dashboard import groups
+from dashboard.actions import groups
 from dashboard.models import AuditEntry, Group, RebalanceRequest
 from tests.dashboard.agents import FakeAgent
 from tests.dashboard.scenes import settle

@@ -5,7 +5,7 @@ import re
 import pytest
 from django.test import Client
 
-from dashboard import tokens
+from dashboard.agents import tokens
 from dashboard.models import AgentToken, AuditEntry, Group
 
 

@@ -12,10 +12,11 @@ from asgiref.sync import sync_to_async
 from django.conf import settings
 
 from assignment.wire import StreamKeys
-from dashboard import coordinator, groups
+from dashboard import coordinator
+from dashboard.actions import groups
+from dashboard.actions.scale_down.preview import read
 from dashboard.live.connection import sync_client
 from dashboard.models import AuditSource, Group
-from dashboard.scale_down.looking import read
 from tests.e2e.browser.stage import STEP_S, until
 
 ROOT = Path(__file__).parents[3]

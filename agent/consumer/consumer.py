@@ -1,0 +1,233 @@
+"""The agent's judgement of its consumer, from three witnesses: its process, its socket, its
+progress.
+
+Decides whether it is starting, ready, stalled or dead, starts it again after a pause, and ends it
+in time. Used by the loop's thread only; `now_ms` is the loop's monotonic clock.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from agent.consumer.socket import ChannelEvent, Hello, Hung, Said
+from agent.consumer.supervisor import Exited, restart_pause_ms
+from assignment.member import ConsumerState
+from assignment.types import GroupSettings
+from assignment.wire import ConsumerHealth, Steering
+
+START_TIMEOUT_MS = 300_000  # Spark takes 10 to 20 s, on a loaded machine a few times as long
+LETTING_GO_MS = 10_000  # a consumer that hung up ends by itself within a lease, else it is killed
+ENDING_PART = 0.8  # of the grace: the last fifth is for releasing and leaving
+LOOKS_PER_STALL = 4  # how often lag is looked at within consumer_stall_ms
+
+
+class Process(Protocol):
+    """What is needed of the supervisor."""
+
+    run: int
+
+    @property
+    def pid(self) -> int | None: ...
+    @property
+    def running(self) -> bool: ...
+    def start(self) -> None: ...
+    def ask_to_end(self) -> None: ...
+    def kill(self) -> None: ...
+
+
+class Line(Protocol):
+    """What is needed of the channel."""
+
+    def steer(self, number: int, steering: Steering) -> None: ...
+    def send_lease_end(self, lease_end_ms: int) -> None: ...
+    def hang_up(self) -> None: ...
+
+
+@dataclass(slots=True)
+class StallWatch:
+    """No batch finished for consumer_stall_ms while there was lag all the time (section 6)."""
+
+    batch: tuple[int, int] = (-1, 0)
+    lag_since_ms: int | None = None
+    next_look_ms: int = 0
+
+    def stalled(
+        self,
+        health: ConsumerHealth,
+        settings: GroupSettings,
+        now_ms: int,
+        has_lag: Callable[[], bool],
+    ) -> bool:
+        """`has_lag` asks Redis; it is called at most LOOKS_PER_STALL times within the time."""
+        if (seen := (health.batch, health.batch_at_ms)) != self.batch:
+            self.batch, self.lag_since_ms = seen, None
+        if now_ms < self.next_look_ms:
+            return False
+        self.next_look_ms = now_ms + settings.consumer_stall_ms // LOOKS_PER_STALL
+        if not has_lag():
+            self.lag_since_ms = None
+            return False
+        if self.lag_since_ms is None:
+            self.lag_since_ms = now_ms
+        return now_ms - self.lag_since_ms >= settings.consumer_stall_ms
+
+
+@dataclass(slots=True)
+class Consumer:
+    """`process` None: attached to a consumer that somebody else starts."""
+
+    line: Line
+    process: Process | None
+    note: Callable[..., None]  # one log event: name and fields
+    connection: int | None = None  # number of the newest connection, while it lasts
+    steered: bool = False
+    stateful: bool = True
+    health: ConsumerHealth = field(default_factory=ConsumerHealth)
+    stalled: bool = False
+    restarting: bool = False
+    ending: bool = False
+    watch: StallWatch = field(default_factory=StallWatch)
+    failures: int = 0
+    start_at_ms: int | None = 0
+    kill_at_ms: int | None = None
+    kill_why: str = ""
+
+    # --- what happened
+
+    def take(self, event: ChannelEvent | Exited, now_ms: int) -> None:
+        match event:
+            case Hello():
+                self._begin(event)
+            case Said(number, facts) if number == self.connection:
+                if application := str(facts.get("spark_application_id") or ""):
+                    self.health = replace(self.health, spark_application_id=application)
+            case Hung(number) if number == self.connection:
+                self._let_go(now_ms)
+            case Exited(run, code) if self.process and run == self.process.run:
+                self._exited(code, now_ms)
+            case _:
+                pass  # about a connection or a run before this one
+
+    def _begin(self, hello: Hello) -> None:
+        self.connection, self.steered = hello.number, False
+        self.stalled = self.restarting = False
+        self.stateful = hello.stateful
+        self.health = ConsumerHealth(spark_application_id=hello.spark_application_id)
+        self.watch = StallWatch()
+        self.note("consumer connected", pid=hello.pid, application=hello.spark_application_id)
+
+    def _let_go(self, now_ms: int) -> None:
+        self.connection, self.steered = None, False
+        self.note("consumer hung up")
+        if self.process and self.process.running and self.kill_at_ms is None:
+            self.kill_at_ms, self.kill_why = now_ms + LETTING_GO_MS, "it hung up and did not end"
+
+    def _exited(self, code: int, now_ms: int) -> None:
+        if self.health.state == "ready":
+            self.failures = 0
+        self.connection, self.steered = None, False
+        self.stalled = self.restarting = False
+        self.health = ConsumerHealth(state="dead", why=f"ended with code {code}")
+        self.kill_at_ms = None
+        self.start_at_ms = None if self.ending else now_ms + restart_pause_ms(self.failures)
+        self.note("consumer ended", code=code, restarts_in_ms=self._pause_ms(now_ms))
+
+    def _pause_ms(self, now_ms: int) -> int | None:
+        return None if self.start_at_ms is None else self.start_at_ms - now_ms
+
+    def says(self, health: ConsumerHealth | None) -> None:
+        """Read from Redis. None after this member was fenced: what was known stays true."""
+        if health is not None and self.steered:
+            known = health.spark_application_id or self.health.spark_application_id
+            self.health = replace(health, spark_application_id=known)
+
+    # --- what to do
+
+    def tend(self, now_ms: int) -> None:
+        """Starts and kills when it is time. Raises ConsumerUnstartable."""
+        if self.process is None:
+            return
+        if self.kill_at_ms is not None and now_ms >= self.kill_at_ms:
+            self.note("consumer killed", why=self.kill_why)
+            self.kill_at_ms = None
+            self.process.kill()
+        if self.start_at_ms is not None and now_ms >= self.start_at_ms and not self.ending:
+            self._start(self.process, now_ms)
+        if self.health.state == "ready" and self.connection is not None and not self.ending:
+            self.kill_at_ms = None
+
+    def _start(self, process: Process, now_ms: int) -> None:
+        self.failures += 1
+        self.start_at_ms = now_ms + restart_pause_ms(self.failures)  # unless it starts
+        process.start()
+        self.start_at_ms = None
+        self.health = ConsumerHealth()
+        self.kill_at_ms = now_ms + START_TIMEOUT_MS
+        self.kill_why = f"not ready within {START_TIMEOUT_MS} ms"
+        self.note("consumer started", pid=process.pid)
+
+    def wants_steering(self) -> bool:
+        return self.connection is not None and not self.steered
+
+    def steer(self, steering: Steering) -> None:
+        if self.connection is not None:
+            self.line.steer(self.connection, steering)
+            self.steered = True
+
+    def has_stalled(self, why: str) -> None:
+        self.stalled = True
+        self.health = replace(self.health, why=why)
+
+    def restart(self, why: str, now_ms: int) -> bool:
+        """For one that hangs: killed; let go of when attached. False: that is under way."""
+        if self.restarting:
+            return False
+        self.restarting = True
+        if self.process is not None:
+            self.kill_at_ms, self.kill_why = now_ms, why
+        self.line.hang_up()
+        return True
+
+    def ask_to_end(self, grace_ms: int, now_ms: int) -> None:
+        """To finish the batch in hand; killed when most of the grace is over."""
+        if self.ending:
+            return
+        self.ending = True
+        self.start_at_ms = None
+        if self.process is not None:
+            self.process.ask_to_end()
+            self.kill_at_ms = now_ms + int(grace_ms * ENDING_PART)
+            self.kill_why = "the grace is over"
+
+    def end_now(self) -> None:
+        self.ending = True
+        self.start_at_ms = None
+        if self.process is not None:
+            self.process.kill()
+        self.line.hang_up()
+
+    # --- what it is
+
+    @property
+    def ended(self) -> bool:
+        return self.process is None or not self.process.running
+
+    def state(self) -> ConsumerState:
+        if self.stalled:
+            return ConsumerState.STALLED
+        if self.process is not None and not self.process.running:
+            return ConsumerState.DEAD
+        if self.connection is None:
+            attached = self.process is None
+            return ConsumerState.DEAD if attached else ConsumerState.STARTING
+        if self.steered and self.health.state == "ready":
+            return ConsumerState.READY
+        return ConsumerState.STARTING
+
+    def report(self) -> ConsumerHealth:
+        """As it is told to the dashboard: its own words under the agent's judgement."""
+        return replace(self.health, state=str(self.state()))
+
+    def next_due_ms(self) -> int | None:
+        due: Sequence[int | None] = (self.start_at_ms, self.kill_at_ms)
+        return min((ms for ms in due if ms is not None), default=None)

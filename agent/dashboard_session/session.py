@@ -1,0 +1,197 @@
+"""What an agent tells the dashboard, when, and what it makes of the answers.
+
+Used by the loop's thread only. Joins, beats and leaves through the courier; hands what it hears to
+the membership. Never waits.
+"""
+
+import json
+import random
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Protocol
+
+from agent.dashboard_session.reports import Reporter
+from agent.dashboard_session.requests import Answer, Leave, Message, Refusal
+from agent.membership import Membership, Note
+from assignment import member as core
+from assignment.errors import InvalidInput
+from assignment.types import Drain, Role
+from assignment.wire import (
+    ConsumerHealth,
+    Heartbeat,
+    Join,
+    Reply,
+    copy_values,
+    parse_settings,
+    parse_target,
+    sorted_texts,
+)
+
+JOIN_RETRY_MS = (500, 5_000)  # doubled from one to the other
+LEAVE_HEARD_WITHIN_MS = 1_000  # then the member leaves by itself, well before it gives up
+PROGRESS_MS = 1_000  # people watch a learner: told so often until it is ready
+
+
+class Post(Protocol):
+    """What is needed of the courier."""
+
+    @property
+    def busy(self) -> bool: ...
+    def send(self, message: Message) -> None: ...
+
+
+@dataclass(slots=True)
+class Conversation:
+    """`identity` carries the member id and the secret, kept for the life of the process."""
+
+    identity: Join
+    membership: Membership
+    courier: Post
+    clock: Callable[[], int]
+    note: Note
+    reporter: Reporter = field(default_factory=Reporter)
+    sequence: int = 0
+    next_join_ms: int = 0
+    next_beat_ms: int = 0
+    join_pause_ms: int = JOIN_RETRY_MS[0]
+    joining: bool = False
+    refusal: str = ""  # why the dashboard will not have this member
+    left: bool = False
+    leave_sent_ms: int | None = None
+    _leave_failed: bool = False
+    _said: tuple[object, ...] = ()  # what the last heartbeat told, without its numbers
+    _trouble: str = ""  # what keeps the dashboard away, noted once
+    _not_able_because: str = ""
+
+    # --- speaking
+
+    def join_when_due(self) -> None:
+        now_ms = self.clock()
+        if not self.joining and now_ms >= self.next_join_ms:
+            self.joining = True
+            self.courier.send(self.identity)
+
+    def leave(self) -> None:
+        if self.leave_sent_ms is None:
+            self.leave_sent_ms = self.clock()
+            self.courier.send(Leave(member=self.identity.member, secret=self.identity.secret))
+
+    @property
+    def leave_is_unheard(self) -> bool:
+        """It was sent, and no dashboard has answered or will."""
+        if self.left or self.leave_sent_ms is None:
+            return False
+        return self._leave_failed or self.clock() - self.leave_sent_ms >= LEAVE_HEARD_WITHIN_MS
+
+    def beat_when_due(self, health: ConsumerHealth) -> None:
+        """At once when something changed, else every heartbeat_ms; never two at a time."""
+        if self.courier.busy or self.leave_sent_ms is not None:
+            return
+        state, now_ms = self.membership.state, self.clock()
+        able = self._able(now_ms)
+        owned = {str(p): f"{h.fence} {h.state}" for p, h in state.held.items()}
+        copies = self.membership.copies()
+        roles = [(partition, c.role, c.ready, c.why) for partition, c in copies.items()]
+        leaving = state.signalled
+        facts = (owned, able, leaving, health.state, health.why, state.target, roles)
+        if now_ms < self.next_beat_ms and facts == self._said:
+            return
+        self._said = facts
+        learns = any(c.role is Role.LEARNER and not c.ready for c in copies.values())
+        pause_ms = state.settings.heartbeat_ms
+        self.next_beat_ms = now_ms + (min(pause_ms, PROGRESS_MS) if learns else pause_ms)
+        self.sequence += 1
+        report = self.reporter.next(owned)
+        beat = Heartbeat(
+            member=self.identity.member,
+            secret=self.identity.secret,
+            sequence=self.sequence,
+            report=report.number,
+            complete=report.complete,
+            owned=report.owned,
+            able=able,
+            leaving=leaving,
+            incarnation=state.target_incarnation,
+            target_epoch=self.membership.target_epoch,
+            settings_epoch=self.membership.settings_epoch,
+            consumer=asdict(health),
+            copies={str(partition): copy_values(copy) for partition, copy in copies.items()},
+            ready=sorted_texts(p for p, c in copies.items() if c.role is Role.LEARNER and c.ready),
+        )
+        self.courier.send(beat)
+
+    def _able(self, now_ms: int) -> bool:
+        because = core.not_able_because(self.membership.state, now_ms)
+        if because != self._not_able_because:
+            self.note("not able" if because else "able", why=because)
+            self._not_able_because = because
+        return not because
+
+    # --- hearing
+
+    def hear(self, answer: Answer) -> None:
+        self._note_trouble(answer)
+        match answer.message:
+            case Join():
+                self.joining = False
+                self._joined(answer)
+            case Heartbeat() as beat:
+                if self.membership.state.joined and answer.reply is not None:
+                    self._beat_answered(beat, answer.reply)
+            case Leave():
+                self._leave_failed = answer.reply is None
+                self.left |= not self._leave_failed
+
+    def _note_trouble(self, answer: Answer) -> None:
+        trouble = str(answer.error or "")
+        refused = isinstance(answer.error, Refusal)
+        if trouble and (not self._trouble or (refused and trouble != self._trouble)):
+            self.note("dashboard refuses" if refused else "dashboard away", why=trouble)
+        elif self._trouble and not trouble:
+            self.note("dashboard back")
+        self._trouble = trouble
+
+    def _joined(self, answer: Answer) -> None:
+        if isinstance(answer.error, Refusal):
+            self.refusal = str(answer.error)
+            return
+        self.next_join_ms = self.clock() + int(self.join_pause_ms * random.uniform(0.5, 1))
+        self.join_pause_ms = min(2 * self.join_pause_ms, JOIN_RETRY_MS[1])
+        if answer.reply is not None and self._take(answer.reply, joined=True):
+            self.reporter.start_anew()
+            self._said = ()
+            self.note("joined", epoch=answer.reply.group_epoch)
+
+    def _beat_answered(self, beat: Heartbeat, reply: Reply) -> None:
+        match reply.status:
+            case "ok":
+                self.join_pause_ms, self.next_join_ms = JOIN_RETRY_MS[0], 0
+                self.reporter.answered(beat.report, beat.complete, reply.want_complete)
+                if reply.want_complete:
+                    self._said = ()
+                self._take(reply, joined=False)
+            case "fenced":
+                self.membership.fenced("heartbeat: the dashboard knows no such member")
+            case _:
+                pass  # late: a newer heartbeat was answered before
+
+    def _take(self, reply: Reply, *, joined: bool) -> bool:
+        """False when the reply cannot be read: then nothing of it was taken."""
+        try:
+            row = None if reply.target is None else parse_target(json.dumps(dict(reply.target)))
+            drain, told = Drain(reply.drain), reply.settings
+            settings = None if told is None else parse_settings(json.dumps(dict(told)))
+        except (InvalidInput, KeyError, TypeError, ValueError) as error:
+            self.note("reply not understood", why=repr(error))
+            return False
+        if joined:
+            self.membership.feed(core.Joined())
+        if settings is not None:
+            self.membership.settings_seen(settings, reply.settings_epoch)
+        if reply.mode_epoch:
+            self.membership.feed(core.EpochsSeen(reply.incarnation, reply.mode_epoch))
+        if row is not None:
+            self.membership.target_seen(reply.incarnation, row)
+        if not joined:  # the answer to a join says nothing of it
+            self.membership.drain_seen(drain, reply.group_epoch)
+        return True

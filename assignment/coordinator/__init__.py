@@ -1,0 +1,45 @@
+"""The coordinator's decisions on a group: who is gone, who can own, and the next target.
+
+Pure: a `GroupRead` in, values out; the same view gives the same answer, in whatever order things
+were reported (coordination.md section 3, learners.md L5, L8, L9). Remembers nothing.
+"""
+
+from assignment.coordinator.planning import PLANNER, Nothing, Target, next_target, target_of
+from assignment.coordinator.reading import (
+    Evict,
+    able_members,
+    claims,
+    expired_members,
+    goes,
+    is_forced,
+    needs_incarnation,
+    owners_before,
+    settings_of,
+    unable,
+    waiting_for,
+    without_lock,
+)
+from assignment.coordinator.record import Cause, Change, Move
+
+__all__ = [
+    "PLANNER",
+    "Cause",
+    "Change",
+    "Evict",
+    "Move",
+    "Nothing",
+    "Target",
+    "able_members",
+    "claims",
+    "expired_members",
+    "goes",
+    "is_forced",
+    "needs_incarnation",
+    "next_target",
+    "owners_before",
+    "settings_of",
+    "target_of",
+    "unable",
+    "waiting_for",
+    "without_lock",
+]

@@ -1,0 +1,96 @@
+"""A stateful group's view for the planner, from what was read of it (learners.md, input).
+
+Owners: by report, lock or stored target, the highest fence alone. Copies: what members report, in
+the role that the stored target gives them; what it gives and nobody reports yet is there with an
+unknown lag. So a learner that was dropped since is a copy like any other, ready or not.
+"""
+
+from collections.abc import Mapping
+
+from assignment.coordinator.reading import claims, goes, is_forced, settings_of
+from assignment.planner import GroupView, Learner, LearnerSettings, MemberView
+from assignment.scripts import GroupRead, MemberRow
+from assignment.types import CopyReport, GroupSettings, Partition, Role, TargetRow
+
+CAPACITY = 1.0  # of a member that says one that cannot be
+
+
+def view_of(view: GroupRead, barred: Mapping[str, str]) -> GroupView[Partition]:
+    """`barred`: the members that are not able, as of `unable`."""
+    settings, owned = settings_of(view), owners(view, barred)
+    return GroupView(
+        partitions=settings.all_partitions(),
+        members=[
+            _member(view, row, able=member not in barred, owned=owned[member])
+            for member, row in sorted(view.members.items())
+        ],
+        stateful=settings.stateful,
+        settings=_settings(settings),
+    )
+
+
+def owners(view: GroupRead, barred: Mapping[str, str]) -> dict[str, frozenset[Partition]]:
+    """Able member -> what it has, each partition with the highest fence that is claimed for it.
+
+    What a forced member still has belongs to whom the stored target gave it, too: that one waits
+    for the lock, and no later round shall give it to somebody else.
+    """
+    best: dict[Partition, tuple[int, str]] = {}
+    for member, own in claims(view, barred).items():
+        for partition, fence in own.items():
+            best[partition] = max(best.get(partition, (-1, "")), (fence, member))
+    found: dict[str, set[Partition]] = {member: set() for member in view.members}
+    for partition, (_, member) in best.items():
+        found[member].add(partition)
+    for member, row in view.target.items():
+        if member in view.members and member not in barred:
+            found[member].update(
+                p for p in row.active if p in best and is_forced(view.members[best[p][1]])
+            )
+    return {member: frozenset(own) for member, own in found.items()}
+
+
+def _settings(settings: GroupSettings) -> LearnerSettings:
+    return LearnerSettings(
+        standby_replicas=settings.standby_replicas,
+        learners_max=settings.learners_max,
+        acceptable_lag_records=settings.acceptable_lag_records,
+        learn_partial_rebalance=settings.learn_partial_rebalance,
+    )
+
+
+def _member(
+    view: GroupRead, row: MemberRow, *, able: bool, owned: frozenset[Partition]
+) -> MemberView[Partition]:
+    report, given = view.reports.get(row.member_id), view.target.get(row.member_id)
+    copies = dict(report.copies) if report else {}
+    roles = _roles(copies, given)
+    lags = {p: copies[p].lag if p in copies else -1 for p in roles}
+    known = {p: None if lag < 0 else lag for p, lag in lags.items()}
+    return MemberView(
+        member_id=row.member_id,
+        able=able,
+        joined_at_ms=max(row.joined_at_ms, row.able_at_ms),
+        leaving=goes(row),
+        forced=is_forced(row),
+        zone=row.zone,
+        capacity=row.capacity if 0 < row.capacity < float("inf") else CAPACITY,
+        owned=owned,
+        standby={p: known[p] for p, role in roles.items() if role is Role.STANDBY},
+        learning={
+            p: Learner(known[p], p in row.ready)
+            for p, role in roles.items()
+            if role is Role.LEARNER
+        },
+    )
+
+
+def _roles(
+    copies: Mapping[Partition, CopyReport], given: TargetRow | None
+) -> dict[Partition, Role]:
+    """A ready learner that was made owner and has not acquired yet is a learner until it has."""
+    if given is None:
+        return {p: copy.role for p, copy in copies.items()}
+    roles = {p: copy.role if p in given.active else Role.STANDBY for p, copy in copies.items()}
+    roles |= dict.fromkeys(given.standby, Role.STANDBY)
+    return roles | dict.fromkeys(given.learning, Role.LEARNER)

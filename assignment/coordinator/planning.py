@@ -1,0 +1,107 @@
+"""The next target of a group, as values: what set_target should store."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from assignment import planner, strategies
+from assignment.coordinator.learners import view_of
+from assignment.coordinator.reading import able_members, settings_of, unable, waiting_for
+from assignment.coordinator.record import Change, change_of
+from assignment.scripts import GroupRead
+from assignment.strategies import StrategyInput
+from assignment.strategies.weighted_sticky import with_measured
+from assignment.types import Member, TargetRow
+
+PLANNER = "planner"  # in the place of a strategy's name: a stateful group has none to choose
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What set_target should store: epochs that were read, and a row for every member."""
+
+    coordinator_epoch: int
+    mode_epoch: int
+    group_epoch: int
+    rows: Mapping[str, TargetRow]
+    change: Change
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """No target is due."""
+
+    reason: str
+
+
+def next_target(
+    view: GroupRead, strategy: str = "", parameters: Mapping[str, Any] | None = None
+) -> Target | Nothing:
+    """The target for the view's group_epoch. To be asked of a plan's view.
+
+    `strategy` with its parameters: this once, instead of the group's own. Without any able member
+    the rows are empty and every partition is unowned: a result, no error. InvalidInput when the
+    strategy does not fit the group as it is.
+    """
+    meta = view.meta
+    if meta.group_epoch <= meta.target_epoch:
+        return Nothing(f"nothing changed since epoch {meta.target_epoch}")
+    if awaited := waiting_for(view):
+        return Nothing(f"waiting for complete reports of {', '.join(awaited)}")
+    return target_of(view, strategy, parameters)
+
+
+def target_of(
+    view: GroupRead, strategy: str = "", parameters: Mapping[str, Any] | None = None
+) -> Target:
+    """The target that a strategy would give now, due or not: also the preview of a rebalance.
+
+    Without parameters the group's own strategy has the group's own. Raises InvalidInput.
+    A stateful group has none to choose: its target is the planner's (learners.md).
+    """
+    settings, barred = settings_of(view), unable(view)
+    name, waiting, even = PLANNER, 0, True
+    if settings.stateful:
+        rows, waiting = _by_planner(view, barred)
+    else:
+        name = strategy or settings.strategy
+        if parameters is None:
+            parameters = settings.strategy_parameters if name == settings.strategy else {}
+        members = able_members(view, barred)
+        rows = _by_strategy(view, name, parameters, members)
+        even = strategies.even_is_best(name, parameters, members)
+    change = change_of(view, name, rows, barred, even_is_best=even)
+    return Target(
+        coordinator_epoch=view.meta.coordinator_epoch,
+        mode_epoch=view.meta.mode_epoch,
+        group_epoch=view.meta.group_epoch,
+        rows=rows,
+        change=replace(change, waiting=waiting),
+    )
+
+
+def _by_strategy(
+    view: GroupRead, strategy: str, parameters: Mapping[str, Any], members: tuple[Member, ...]
+) -> dict[str, TargetRow]:
+    settings = settings_of(view)
+    topics = {settings.stream: settings.partitions}
+    run = strategies.get(strategy, with_measured(parameters, partial(_measured, view)))
+    assigned = run(StrategyInput(members=members, topics=topics))
+    return {
+        member: TargetRow(
+            target_epoch=view.meta.group_epoch, active=frozenset(assigned.get(member, ()))
+        )
+        for member in sorted(view.members)
+    }
+
+
+def _measured(view: GroupRead) -> list[float]:
+    """[partitions] events so far: what each partition weighs as far as the group has counted."""
+    applied = (view.applied.get(p) for p in settings_of(view).all_partitions())
+    return [float(a.total) if a else 0.0 for a in applied]
+
+
+def _by_planner(view: GroupRead, barred: Mapping[str, str]) -> tuple[dict[str, TargetRow], int]:
+    assignment = planner.plan(view_of(view, barred))
+    return planner.target_rows(assignment, view.meta.group_epoch), assignment.waiting

@@ -1,0 +1,145 @@
+"""What a new target changes, and why: the record of one rebalance."""
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from assignment import metrics
+from assignment.coordinator.reading import goes, owners_before, settings_of
+from assignment.scripts import GroupRead
+from assignment.types import Partition, TargetRow
+
+
+class Cause(NamedTuple):
+    """Why a target differs from the one before, as far as the view shows; `subject` may be ""."""
+
+    kind: str  # joined, left, able, not able, leaving, scale-down, ready, partitions, asked
+    subject: str
+
+
+class Move(NamedTuple):
+    """`giver` is "" when nobody owned it, `taker` is "" when nobody gets it."""
+
+    partition: Partition
+    giver: str
+    taker: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """The record of one rebalance. `moves` has every partition whose owner changes.
+
+    What follows `unable` is a stateful group's: `learning` has the partitions that change hands
+    later (giver: who owns them until then), `waiting` those that learners_max holds back.
+    """
+
+    strategy: str
+    causes: tuple[Cause, ...]
+    moves: tuple[Move, ...]
+    movement: metrics.Movement
+    loads: Mapping[str, int]  # of the members that stay and may own
+    balance_degree_before: float | None
+    balance_degree: float | None
+    max_minus_min: int | None
+    max_over_mean: float | None
+    score: float | None
+    unable: Mapping[str, str]
+    learning: tuple[Move, ...] = ()
+    waiting: int = 0
+    standbys: int = 0
+    missing_standbys: int = 0
+
+
+def change_of(
+    view: GroupRead,
+    strategy: str,
+    rows: Mapping[str, TargetRow],
+    barred: Mapping[str, str],
+    *,
+    even_is_best: bool = True,
+) -> Change:
+    """`even_is_best` False: weights decided, so the least moves are not known."""
+    settings, before = settings_of(view), owners_before(view)
+    after = {p: member for member, row in rows.items() for p in row.active}
+    may_own = [m for m, row in view.members.items() if m not in barred and not goes(row)]
+    loads = {m: len(rows[m].active) for m in sorted(may_own)}
+    loads_before = Counter(before.values())
+    standbys = sum(len(row.standby) for row in rows.values())
+    wanted = settings.standby_replicas * len(after) if settings.stateful else 0
+    return Change(
+        strategy=strategy,
+        causes=_causes(view, barred),
+        moves=tuple(
+            Move(p, before.get(p, ""), after.get(p, ""))
+            for p in settings.all_partitions()
+            if before.get(p) != after.get(p)
+        ),
+        movement=_movement(view, before, after, may_own if even_is_best else None),
+        loads=loads,
+        balance_degree_before=metrics.balance_degree([loads_before[m] for m in loads]),
+        balance_degree=metrics.balance_degree(loads.values()),
+        max_minus_min=metrics.max_minus_min(loads.values()),
+        max_over_mean=metrics.max_over_mean(loads.values()),
+        score=metrics.score(loads.values()),
+        unable=dict(barred),
+        learning=_learning(rows, after),
+        standbys=standbys,
+        missing_standbys=wanted - standbys,
+    )
+
+
+def _movement(
+    view: GroupRead,
+    before: Mapping[Partition, str],
+    after: Mapping[Partition, str],
+    may_own: Collection[str] | None,
+) -> metrics.Movement:
+    """While others learn, more is kept than in any balanced assignment: then that is the best."""
+    settings = settings_of(view)
+    found = metrics.movement(before, after, may_own, settings.partitions)
+    if settings.stateful and found.kept_best is not None:
+        return replace(found, kept_best=max(found.kept, found.kept_best))
+    return found
+
+
+def _learning(rows: Mapping[str, TargetRow], owners: Mapping[Partition, str]) -> tuple[Move, ...]:
+    pairs = sorted((p, member) for member, row in rows.items() for p in row.learning)
+    return tuple(Move(p, owners.get(p, ""), member) for p, member in pairs)
+
+
+def _causes(view: GroupRead, barred: Mapping[str, str]) -> tuple[Cause, ...]:
+    """Guessed from what differs from the stored target; a person's asking leaves no other trace."""
+    found: list[Cause] = []
+    for member, row in sorted(view.members.items()):
+        given = view.target.get(member)
+        if given is None:
+            found.append(Cause("joined", member))
+        elif member in barred and given.active:
+            found.append(Cause("not able", member))
+        elif goes(row) and given.active:
+            found.append(Cause("leaving" if row.leaving else "scale-down", member))
+        elif any(p in row.ready for p in given.learning):
+            found.append(Cause("ready", member))
+        elif member not in barred and row.able_at_ms > view.meta.target_at_ms > 0:
+            found.append(Cause("able", member))
+    found += [Cause("left", member) for member in _gone(view)]
+    if changed := _partitions_changed(view):
+        found.append(Cause("partitions", changed))
+    return tuple(found) or (Cause("asked", ""),)
+
+
+def _gone(view: GroupRead) -> list[str]:
+    """Last holders of partitions that no row covers any more, and that are no members."""
+    covered = {p for row in view.target.values() for p in row.active}
+    holders = {g.member_id for p, g in view.grants.items() if p not in covered}
+    return sorted(holders - view.members.keys())
+
+
+def _partitions_changed(view: GroupRead) -> str:
+    given = {p for row in view.target.values() for p in row.active}
+    existing = settings_of(view).all_partitions()
+    added = sum(p not in given and p not in view.grants for p in existing) if given else 0
+    removed = len(given.difference(existing))
+    parts = [f"{added} added"] if added else []
+    return ", ".join(parts + ([f"{removed} removed"] if removed else []))

@@ -1,0 +1,251 @@
+"""What people do to groups and tokens: one function each, used by pages and commands alike.
+
+Every deed is audited in the transaction that does it. Redis is told after the database has it; when
+Redis is away the next tick tells it.
+"""
+
+import logging
+import shlex
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from assignment import strategies
+from assignment.errors import EvenkeelError, InvalidInput
+from assignment.types import SETTING_NAMES, GroupSettings, valid_name
+from dashboard import coordinator
+from dashboard.agents import tokens
+from dashboard.live import StoreUnavailable
+from dashboard.live import groups as live_groups
+from dashboard.models import AgentToken, AuditSource, Group, RebalanceRequest
+from dashboard.records import audit
+
+FIXED = ("stream", "partitions")  # a group's stream is its identity: offsets and state are of it
+TOKEN_NAME = "agents"
+
+log = logging.getLogger(__name__)
+
+
+class Refused(EvenkeelError):
+    """Right in form, but not as things stand: what it names is taken, gone or not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class MadeToken:
+    """`text` is shown once and known to nobody afterwards."""
+
+    token: AgentToken
+    text: str
+
+
+def checked(values: dict[str, Any]) -> GroupSettings:
+    """Raises InvalidInput that names the setting."""
+    unknown = sorted(set(values) - set(SETTING_NAMES))
+    if unknown:
+        raise InvalidInput(f"there is no setting {', '.join(unknown)}")
+    try:
+        settings = GroupSettings(**values)
+    except TypeError as error:
+        raise InvalidInput(f"settings cannot be read: {error}") from error
+    strategies.get(settings.strategy, settings.strategy_parameters)
+    return settings
+
+
+def create_group(
+    name: str,
+    *,
+    stream: str,
+    partitions: int,
+    actor: str,
+    source: AuditSource | str,
+    strategy: str = "sticky",
+    **timings: Any,
+) -> Group:
+    """A group over a stream, which is made when it is not there yet; else its count has to fit.
+
+    Raises InvalidInput, Refused (the name is taken, the stream has another count),
+    StoreUnavailable.
+    """
+    valid_name("group", name)
+    settings = checked(
+        {"stream": stream, "partitions": partitions, "strategy": strategy, **timings}
+    )
+    if Group.objects.filter(name=name).exists():
+        raise Refused(f"group {name!r} exists already")
+    found = live_groups.make_stream(stream, partitions, name)
+    if found != partitions:
+        raise Refused(f"stream {stream!r} has {found} partitions, not {partitions}")
+    try:
+        with transaction.atomic():
+            group = Group.objects.create(
+                name=name,
+                stream=stream,
+                partitions=partitions,
+                settings=asdict(settings),
+                created_by=actor,
+            )
+            audit.record(
+                actor=actor,
+                action="create group",
+                object=name,
+                group=group,
+                after=group.settings,
+                source=source,
+            )
+    except IntegrityError as error:
+        raise Refused(f"group {name!r} exists already") from error
+    _tell(group)
+    return group
+
+
+def change_settings(
+    group: Group,
+    changes: dict[str, Any],
+    *,
+    actor: str,
+    source: AuditSource | str,
+    reason: str = "",
+) -> Group:
+    """Validated as a whole, audited with what changed. Raises InvalidInput."""
+    with transaction.atomic():
+        group = Group.objects.select_for_update().get(pk=group.pk)
+        for name in FIXED:
+            if name in changes and changes[name] != group.settings[name]:
+                raise InvalidInput(f"{name} of a group cannot be changed")
+        settings = asdict(checked({**group.settings, **changes}))
+        differing = sorted(n for n in settings if settings[n] != group.settings.get(n))
+        if not differing:
+            return group
+        audit.record(
+            actor=actor,
+            action="change settings",
+            object=group.name,
+            group=group,
+            reason=reason,
+            before={n: group.settings.get(n) for n in differing},
+            after={n: settings[n] for n in differing},
+            source=source,
+        )
+        group.settings = settings
+        group.save(update_fields=["settings"])
+    _tell(group)
+    return group
+
+
+def request_rebalance(
+    group: Group,
+    *,
+    actor: str,
+    reason: str,
+    strategy: str,
+    source: AuditSource | str,
+    parameters: Mapping[str, Any] | None = None,
+) -> RebalanceRequest:
+    """Asks for a new target by `strategy`, this once. Answered by a task; raises InvalidInput."""
+    chosen = dict(parameters or {})
+    strategies.get(strategy, chosen)
+    with transaction.atomic():
+        request = RebalanceRequest.objects.create(
+            group=group,
+            actor=actor,
+            reason=reason[: audit.REASON_MAX],
+            strategy=strategy,
+            parameters=chosen,
+        )
+        audit.record(
+            actor=actor,
+            action="request rebalance",
+            object=group.name,
+            group=group,
+            reason=reason,
+            after={"strategy": strategy, "parameters": chosen, "request": request.pk},
+            source=source,
+        )
+    try:
+        live_groups.touch(group.name, "manual")
+        coordinator.want_rebalance(group.name)
+    except StoreUnavailable as error:
+        log.warning("rebalance of group=%s waits for Redis: %s", group.name, error)
+    return request
+
+
+def create_token(
+    group: Group,
+    *,
+    actor: str,
+    source: AuditSource | str,
+    name: str = TOKEN_NAME,
+    expires_at: datetime | None = None,
+) -> MadeToken:
+    """Raises InvalidInput."""
+    if not name.strip() or len(name) > 100:
+        raise InvalidInput(f"token name {name!r} is not of 1 to 100 characters")
+    if expires_at is not None and expires_at <= timezone.now():
+        raise InvalidInput(f"the expiry {expires_at.isoformat()} is past")
+    text = tokens.make()
+    with transaction.atomic():
+        token = AgentToken.objects.create(
+            group=group,
+            name=name.strip(),
+            digest=tokens.digest_of(text),
+            created_by=actor,
+            expires_at=expires_at,
+        )
+        _audit_token("create token", token, actor, source)
+    return MadeToken(token, text)
+
+
+def revoke_token(token: AgentToken, *, actor: str, source: AuditSource | str) -> AgentToken:
+    """Refused within seconds, also where it is remembered. Revoking again changes nothing."""
+    with transaction.atomic():
+        token = AgentToken.objects.select_for_update().select_related("group").get(pk=token.pk)
+        if token.revoked_at is None:
+            token.revoked_at = timezone.now()
+            token.save(update_fields=["revoked_at"])
+            _audit_token("revoke token", token, actor, source)
+    return token
+
+
+def rotate_token(token: AgentToken, *, actor: str, source: AuditSource | str) -> MadeToken:
+    """A new one of the same name and expiry; the old one is revoked. Raises Refused for a revoked
+    one.
+    """
+    with transaction.atomic():
+        if AgentToken.objects.select_for_update().get(pk=token.pk).revoked_at is not None:
+            raise Refused(f"token {token.name!r} is revoked: create a new one")
+        revoke_token(token, actor=actor, source=source)
+        return create_token(
+            token.group, actor=actor, source=source, name=token.name, expires_at=token.expires_at
+        )
+
+
+def agent_command(group: Group, token: str, url: str, redis_url: str) -> str:
+    """What to run beside a consumer, ready to paste."""
+    return (
+        f"EVENKEEL_TOKEN={token} EVENKEEL_REDIS_URL={shlex.quote(redis_url)}"
+        f" evenkeel-agent --group {group.name} --dashboard {shlex.quote(url)}"
+        " -- python your_pipeline.py"
+    )
+
+
+def _tell(group: Group) -> None:
+    try:
+        if coordinator.tell(group) and group.rebalances.exists():
+            coordinator.want_rebalance(group.name)
+    except StoreUnavailable as error:
+        log.warning("settings of group=%s wait for Redis: %s", group.name, error)
+
+
+def _audit_token(action: str, token: AgentToken, actor: str, source: AuditSource | str) -> None:
+    audit.record(
+        actor=actor,
+        action=action,
+        object=f"{token.group.name}/{token.name}",
+        group=token.group,
+        after={"token": token.pk, "expires_at": token.expires_at and token.expires_at.isoformat()},
+        source=source,
+    )

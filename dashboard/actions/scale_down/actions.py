@@ -1,0 +1,276 @@
+"""Tells members to leave, and what may be changed while they do (learners.md S4 to S9).
+
+Every deed is audited in the transaction that does it, under the lock of the group's row. Redis is
+told after the database has it; when Redis is away, or this process is killed in between, the next
+tick tells it (`coordinator.draining`).
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from django.db import transaction
+
+from assignment.errors import InvalidInput
+from assignment.scripts import GroupRead
+from assignment.types import COPY_LIMITS
+from dashboard.actions import groups
+from dashboard.actions.scale_down.preview import (
+    Asked,
+    Conflict,
+    asked_of,
+    leavers,
+    live_view,
+    read,
+    refusal,
+    running_of,
+)
+from dashboard.coordinator import draining
+from dashboard.live import StoreUnavailable
+from dashboard.live import groups as live_groups
+from dashboard.models import AtDeadline, AuditSource, Group, ScaleDown, ScaleDownState
+from dashboard.records import audit
+
+TIMEOUT_MAX_MS = COPY_LIMITS["scale_down_timeout_ms"]
+
+log = logging.getLogger(__name__)
+
+
+class FromSettings:
+    """The time limit is the group's own, scale_down_timeout_ms."""
+
+
+FROM_SETTINGS = FromSettings()
+Timeout = int | FromSettings | None  # ms; None: no limit
+
+
+def limit_of(
+    group: Group, timeout_ms: Timeout, at_deadline: AtDeadline | str = AtDeadline.FORCE
+) -> int | None:
+    """The limit in ms, None for none. Raises InvalidInput."""
+    own = group.values.scale_down_timeout_ms
+    limit = own if isinstance(timeout_ms, FromSettings) else timeout_ms
+    _check_timeout(limit)
+    if limit == 0 and AtDeadline(at_deadline) == AtDeadline.ABORT:
+        raise InvalidInput("a limit of 0 ms that aborts would change nothing")
+    return limit
+
+
+def start(
+    group: Group,
+    *,
+    percent: int | str | None = None,
+    members: Sequence[str] | None = None,
+    timeout_ms: Timeout = FROM_SETTINGS,
+    at_deadline: AtDeadline | str = AtDeadline.FORCE,
+    eager: bool | None = None,
+    force_all: bool = False,
+    reason: str = "",
+    actor: str,
+    source: AuditSource | str,
+) -> ScaleDown:
+    """Tells members to leave. With both, `members` says who and `percent` is what was asked first.
+    `eager`: sets the group's learn_partial_rebalance, from now on; None leaves it as it is.
+
+    While one runs the same command is answered with it and changes nothing. Raises InvalidInput,
+    Conflict (another one runs, not stateful, all would leave), StoreUnavailable.
+    """
+    asked = asked_of(percent, members)
+    limit = limit_of(group, timeout_ms, at_deadline)
+    how = _How(limit, AtDeadline(at_deadline), eager)
+    if running := running_of(group):
+        return _same(running, asked, how)
+    view = read(group)
+    if refused := refusal(group):
+        raise Conflict(refused)
+    leave = leavers(view, asked, force_all=force_all)
+    with transaction.atomic():
+        group = Group.objects.select_for_update().get(pk=group.pk)
+        if running := running_of(group):
+            return _same(running, asked, how)
+        if eager is not None:
+            changes = {"learn_partial_rebalance": eager}
+            group = groups.change_settings(
+                group, changes, actor=actor, source=source, reason=reason
+            )
+        row = ScaleDown.objects.create(
+            group=group,
+            asked_at_ms=view.now_ms,
+            actor=actor,
+            source=AuditSource(source),
+            reason=reason[: audit.REASON_MAX],
+            percent=asked.percent,
+            live=len(live_view(view).members),
+            timeout_ms=limit,
+            at_deadline=how.at_deadline,
+            members={m: {"outcome": "", "at_ms": None, "forced": False} for m in leave},
+        )
+        if not leave:
+            row.told_at_ms = row.ended_at_ms = view.now_ms
+            row.state = ScaleDownState.DONE
+            row.save()
+        _audit(row, "scale down", reason, actor, source, after=_said(row))
+    _carry_out(row)
+    return row
+
+
+def extend(
+    row: ScaleDown,
+    timeout_ms: int | None,
+    *,
+    actor: str,
+    source: AuditSource | str,
+    reason: str = "",
+) -> ScaleDown:
+    """A longer limit, from the moment the members were told; None: no limit. Raises InvalidInput,
+    Conflict (it ended, or its time is up).
+    """
+    _check_timeout(timeout_ms)
+    with transaction.atomic():
+        row = _locked(row)
+        before = row.timeout_ms
+        if all(row.members[m]["forced"] for m in row.remaining()):
+            raise Conflict("every member that is left goes at once already")
+        if before is None or (timeout_ms is not None and timeout_ms <= before):
+            raise InvalidInput(
+                f"the limit is {_ms(before)} already, {_ms(timeout_ms)} is no longer"
+            )
+        row.timeout_ms = timeout_ms
+        row.save(update_fields=["timeout_ms"])
+        _audit(
+            row, "extend scale down", reason, actor, source,
+            before={"timeout_ms": before}, after={"timeout_ms": timeout_ms},
+        )  # fmt: skip
+    return row
+
+
+def force(
+    row: ScaleDown, member: str, *, actor: str, source: AuditSource | str, reason: str = ""
+) -> ScaleDown:
+    """This one goes at once (S5). Again: nothing changes. Raises InvalidInput, Conflict (ended)."""
+    with transaction.atomic():
+        row = _locked(row)
+        if member not in row.members:
+            raise InvalidInput(f"{member!r} was not told to leave in this scale-down")
+        entry = row.members[member]
+        if entry["outcome"]:
+            raise Conflict(f"{member} is gone already ({entry['outcome']})")
+        if not entry["forced"]:
+            entry["forced"] = True
+            row.save(update_fields=["members"])
+            _audit(row, "force members", reason, actor, source, after={"members": [member]})
+    _carry_out(row)
+    return row
+
+
+def abort(row: ScaleDown, *, actor: str, source: AuditSource | str, reason: str = "") -> ScaleDown:
+    """S7: whoever is still here stays, learners are dropped. Again: nothing changes. Raises
+    Conflict when it is done.
+    """
+    with transaction.atomic():
+        Group.objects.select_for_update().get(pk=row.group_id)
+        row = ScaleDown.objects.select_related("group").get(pk=row.pk)
+        if row.state == ScaleDownState.CANCELLED:
+            return row
+        if row.state == ScaleDownState.DONE:
+            raise Conflict("it is done: every member is gone")
+        kept = row.remaining()
+        draining.cancel(row, _now_ms(row))
+        row.save()
+        _audit(row, "abort scale down", reason, actor, source, after={"kept": kept})
+    _carry_out(row)
+    return row
+
+
+def advance(group: Group, view: GroupRead) -> bool:
+    """What the tick does for the group's scale-downs; whether anything changed."""
+    return draining.advance(group, view)
+
+
+# --- parts ----------------------------------------------------------------------------------------
+
+
+def _locked(row: ScaleDown) -> ScaleDown:
+    """The record as it is now, under the group's lock. Raises Conflict when it ended."""
+    Group.objects.select_for_update().get(pk=row.group_id)
+    row = ScaleDown.objects.select_related("group").get(pk=row.pk)
+    if row.state != ScaleDownState.RUNNING:
+        raise Conflict(f"this scale-down is {row.state}: there is nothing to change")
+    return row
+
+
+class _How(NamedTuple):
+    limit: int | None
+    at_deadline: AtDeadline
+    eager: bool | None
+
+
+def _same(running: ScaleDown, asked: Asked, how: _How) -> ScaleDown:
+    """The running one, when it is what is asked for. Raises Conflict."""
+    by_name = asked.members is not None
+    goes_on = _How(running.timeout_ms, AtDeadline(running.at_deadline), how.eager)
+    eager = running.group.values.learn_partial_rebalance
+    same = running.percent == asked.percent and how == goes_on and how.eager in (None, eager)
+    if same and (not by_name or set(asked.members or ()) == set(running.members)):
+        return running
+    raise Conflict(
+        f"another scale-down runs (of {', '.join(sorted(running.members))}): cancel it first"
+    )
+
+
+def _check_timeout(timeout_ms: int | None) -> None:
+    if timeout_ms is not None and not 0 <= timeout_ms <= TIMEOUT_MAX_MS:
+        raise InvalidInput(f"timeout_ms {timeout_ms} is not within 0 and {TIMEOUT_MAX_MS}")
+
+
+def _ms(timeout_ms: int | None) -> str:
+    return "without end" if timeout_ms is None else f"{timeout_ms} ms"
+
+
+def _carry_out(row: ScaleDown) -> None:
+    try:
+        advance(row.group, read(row.group))
+    except StoreUnavailable as error:
+        log.warning("scale-down of group=%s waits for Redis: %s", row.group.name, error)
+    row.refresh_from_db()
+
+
+def _now_ms(row: ScaleDown) -> int:
+    """Redis' clock; while it is away, the moment when it was told at the latest."""
+    try:
+        return live_groups.redis_now_ms()
+    except StoreUnavailable:
+        return row.told_at_ms or row.asked_at_ms
+
+
+def _said(row: ScaleDown) -> dict[str, Any]:
+    return {
+        "members": row.live,
+        "stay": row.live - len(row.members),
+        "leave": sorted(row.members),
+        "percent": row.percent,
+        "timeout_ms": row.timeout_ms,
+        "at_deadline": row.at_deadline,
+    }
+
+
+def _audit(
+    row: ScaleDown,
+    action: str,
+    reason: str,
+    actor: str,
+    source: AuditSource | str,
+    *,
+    after: Mapping[str, Any],
+    before: Mapping[str, Any] | None = None,
+) -> None:
+    audit.record(
+        actor=actor,
+        action=action,
+        object=row.group.name,
+        group=row.group,
+        reason=reason,
+        before=before,
+        after={"scale_down": row.pk, **after},
+        source=source,
+    )

@@ -1,0 +1,267 @@
+"""Agents' routes, a plain ASGI app: join, heartbeat, leave (coordination.md section 3).
+
+A heartbeat touches Redis only. Nothing is published to Celery in here: what changed the group rings
+the doorbell, which asks for a rebalance outside of any request. Errors are problem+json (RFC 9457)
+and name what is wrong.
+"""
+
+import logging
+import re
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+import msgspec
+from channels.db import database_sync_to_async
+from django.conf import settings
+from django.db import DatabaseError
+
+from assignment import scripts, wire
+from assignment.errors import InvalidInput
+from assignment.scripts import Arguments, JoinResult
+from assignment.types import valid_name
+from dashboard.agents import tokens
+from dashboard.agents.doorbell import Doorbell
+from dashboard.live import StoreUnavailable
+from dashboard.live.batch import Batch
+from dashboard.live.reading import settings_of
+from dashboard.live.scripts import script
+
+Scope = dict[str, Any]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+BODY_MAX = 8 * 2**20  # a complete report of 100,000 partitions is about 5 MiB
+OTHER_BODY_MAX = 2**14
+PATH = re.compile(re.escape(wire.API_PREFIX) + r"/([^/]{1,100})/(join|heartbeat|leave)")
+SECRET_MIN = 16
+
+
+log = logging.getLogger(__name__)
+in_thread = partial(database_sync_to_async, thread_sensitive=False)  # not behind a slow page
+
+
+class Leave(msgspec.Struct, frozen=True, kw_only=True):
+    member: str
+    secret: str
+
+
+class Problem(Exception):
+    """An answer that is not 200."""
+
+    def __init__(self, status: int, title: str, detail: str) -> None:
+        super().__init__(detail)
+        self.status, self.title, self.detail = status, title, detail
+
+
+DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
+    "join": msgspec.json.Decoder(wire.Join),
+    "heartbeat": msgspec.json.Decoder(wire.Heartbeat),
+    "leave": msgspec.json.Decoder(Leave),
+}
+encode = msgspec.json.Encoder().encode
+ROW = ("host", "version", "instance", "zone", "capacity", "pid")
+
+
+class Rate:
+    """Requests of a token in the current second, counted in Redis over all processes.
+
+    The count comes back with the answers, so a token is refused from the batch after the one that
+    passed its limit.
+    """
+
+    def __init__(self) -> None:
+        self._second = 0
+        self._spent: set[str] = set()
+
+    def admitted(self, counter: str) -> str:
+        """The name to count under. Raises Problem 429."""
+        second = int(time.time())
+        if second != self._second:
+            self._second, self._spent = second, set()
+        name = f"{counter}:{second}"
+        if name in self._spent:
+            limit = settings.AGENT_RATE_PER_SECOND
+            raise Problem(
+                429, "Too many requests", f"this token has had its {limit} requests of a second"
+            )
+        return name
+
+    def counted(self, name: str, count: int) -> None:
+        if count > settings.AGENT_RATE_PER_SECOND:
+            self._spent.add(name)
+
+
+class AgentApi:
+    """One per process. `doorbell` is rung with the group's name when a rebalance may be due."""
+
+    def __init__(self) -> None:
+        self.batch = Batch()
+        self.doorbell = Doorbell()
+        self.remembered = tokens.Remembered()
+        self.rate = Rate()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            body = await self._answer(scope, receive)
+            await _reply(send, 200, b"application/json", encode(body))
+        except Problem as problem:
+            await _reply_problem(send, problem)
+        except InvalidInput as error:
+            await _reply_problem(send, Problem(400, "Invalid message", str(error)))
+        except StoreUnavailable as error:
+            await _reply_problem(send, Problem(503, "Redis is away", str(error)))
+        except DatabaseError:
+            log.exception("token not checked")
+            why = "tokens cannot be checked now; try again"
+            await _reply_problem(send, Problem(503, "Database is away", why))
+
+    async def _answer(self, scope: Scope, receive: Receive) -> dict[str, Any]:
+        found = PATH.fullmatch(scope["path"])
+        if not found:
+            raise Problem(404, "Not found", f"there is nothing at {scope['path']}")
+        if scope["method"] != "POST":
+            raise Problem(405, "Method not allowed", f"{scope['method']} is not POST")
+        group, verb = found.groups()
+        token = await self._token(scope, group)
+        message = _decoded(
+            verb, await _body(receive, BODY_MAX if verb == "heartbeat" else OTHER_BODY_MAX)
+        )
+        counter = f"{wire.GroupKeys(group).rate}:{token.token_id}"
+        if verb == "heartbeat":
+            return await self._heartbeat(group, message, counter)
+        if verb == "join":
+            return await self._join(group, message, counter)
+        return await self._leave(group, message, counter)
+
+    async def _token(self, scope: Scope, group: str) -> tokens.Known:
+        given = next((v for k, v in scope["headers"] if k == b"authorization"), b"")
+        scheme, _, token = given.decode("latin-1").partition(" ")
+        if scheme.lower() != "bearer" or not token:
+            raise Problem(401, "No token", "the header Authorization: Bearer <token> is missing")
+        digest = tokens.digest_of(token.strip())
+        known = self.remembered.get(digest)
+        if known is None:
+            known = await in_thread(tokens.read)(digest)
+            self.remembered.put(known)
+        if not known.is_valid(digest, tokens.now_utc()):
+            raise Problem(401, "Token refused", "this token is wrong, expired or revoked")
+        if known.group != group:
+            if not await in_thread(tokens.group_exists)(group):
+                raise Problem(404, "Unknown group", f"there is no group {group!r}")
+            raise Problem(
+                403,
+                "Token of another group",
+                f"this token speaks for {known.group!r}, not for {group!r}",
+            )
+        return known
+
+    async def _call(self, name: str, group: str, arguments: Arguments, counter: str) -> Any:
+        second = self.rate.admitted(counter)
+        answer, count = await self.batch.call(script(name), group, arguments, second)
+        self.rate.counted(second, count)
+        return answer
+
+    async def _join(self, group: str, join: wire.Join, counter: str) -> dict[str, Any]:
+        _checked_member(join.member, join.secret)
+        arguments = scripts.join_args(
+            join.member, join.secret, {name: getattr(join, name) for name in ROW}
+        )
+        joined = scripts.join_answer(await self._call("join", group, arguments, counter))
+        if joined.result is JoinResult.IN_USE:
+            raise Problem(
+                409, "Member id in use", f"a live member {join.member!r} has another secret"
+            )
+        if joined.result is JoinResult.NO_GROUP:
+            raise StoreUnavailable(f"group {group!r} is not yet set up in Redis; try again")
+        self.doorbell.ring(group)
+        return {"status": "ok", "want_complete": True, **await settings_of(group)}
+
+    async def _leave(self, group: str, leave: Leave, counter: str) -> dict[str, Any]:
+        _checked_member(leave.member, leave.secret)
+        arguments = scripts.leave_args(leave.member, leave.secret)
+        left = scripts.leave_answer(await self._call("leave", group, arguments, counter))
+        if left:
+            self.doorbell.ring(group)
+        return {"status": "ok" if left else "fenced"}
+
+    async def _heartbeat(self, group: str, beat: wire.Heartbeat, counter: str) -> dict[str, Any]:
+        arguments = _report_arguments(beat)
+        answer = await self._call("report", group, arguments, counter)
+        status = answer[0].decode()
+        if status != "ok":
+            return {"status": status}
+        incarnation, mode_epoch, group_epoch, target_epoch, settings_epoch = map(int, answer[1:6])
+        wants, target, replan = answer[6] == b"1", answer[7], answer[8] == b"1"
+        if replan or (beat.complete and group_epoch > target_epoch):
+            self.doorbell.ring(group)
+        reply: dict[str, Any] = {
+            "status": status,
+            "incarnation": incarnation,
+            "mode_epoch": mode_epoch,
+            "group_epoch": group_epoch,
+            "target_epoch": target_epoch,
+            "settings_epoch": settings_epoch,
+            "want_complete": wants,
+        }
+        if drain := answer[9].decode():
+            reply["drain"] = drain
+        if target:
+            reply["target"] = msgspec.Raw(target)
+        if settings_epoch != beat.settings_epoch:
+            reply |= await settings_of(group)
+        return reply
+
+
+def _checked_member(member: str, secret: str) -> None:
+    valid_name("member", member)
+    if len(secret) < SECRET_MIN:
+        raise Problem(400, "Invalid message", f"secret is shorter than {SECRET_MIN} characters")
+
+
+def _report_arguments(beat: wire.Heartbeat) -> Arguments:
+    _checked_member(beat.member, beat.secret)
+    lost = [partition for partition, held in beat.owned.items() if held is None]
+    if beat.complete and lost:
+        raise Problem(400, "Invalid message", f"owned: a complete report cannot lose {lost[0]}")
+    return scripts.report_args(beat)
+
+
+async def _body(receive: Receive, most: int) -> bytes:
+    """The whole body, refused as soon as it is larger than `most` bytes."""
+    parts, size = [], 0
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise Problem(400, "Request ended early", "the connection closed inside the body")
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > most:
+            raise Problem(413, "Body too large", f"more than {most} bytes")
+        if not message.get("more_body"):
+            return b"".join(parts)
+
+
+def _decoded(verb: str, body: bytes) -> Any:
+    try:
+        return DECODERS[verb].decode(body)
+    except msgspec.ValidationError as error:
+        raise Problem(400, "Invalid message", str(error)) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Problem(400, "Malformed JSON", str(error)) from error
+
+
+async def _reply_problem(send: Send, problem: Problem) -> None:
+    body = encode({"status": problem.status, "title": problem.title, "detail": problem.detail})
+    await _reply(send, problem.status, b"application/problem+json", body)
+
+
+async def _reply(send: Send, status: int, content_type: bytes, body: bytes) -> None:
+    headers = [(b"content-type", content_type), (b"content-length", str(len(body)).encode())]
+    if status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    if status in (429, 503):
+        headers.append((b"retry-after", b"1"))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,186 @@
+"""What a change of the group did, read from history: who paused, for how long, how it was restored.
+
+Pure. All times are milliseconds of one machine's clock: Redis' for locks and commits, the agents'
+for what they did.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import median
+
+from dashboard.evaluation.steps import Commit, Interval, by_partition
+
+SLACK_MS = 200  # beside two micro-batches
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A change of the group in [began_ms, ended_ms), compared with the quiet time from `quiet_ms`
+    to `stirred_ms`.
+
+    `loads`: member -> how many partitions it owns at the end, of those that are there then.
+    """
+
+    name: str
+    quiet_ms: int
+    stirred_ms: int
+    began_ms: int
+    ended_ms: int
+    converged: bool
+    loads: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Takeover:
+    """A partition that one member acquired and brought to the committed offset.
+
+    `learned`: its copy had caught up before, as a learner's or a standby's.
+    """
+
+    member: str
+    partition: str
+    fence: int
+    acquired_ms: float
+    running_ms: float
+    learned: bool
+
+    @property
+    def took_ms(self) -> float:
+        return self.running_ms - self.acquired_ms
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Everything of one run that is asked for here, the commits in the order of their time."""
+
+    intervals: Sequence[Interval]
+    commits: Sequence[Commit]
+    rebalances_ms: Sequence[int]
+    takeovers: Sequence[Takeover]
+
+
+def of_change(history: History, change: Change) -> dict[str, object]:
+    """The change's numbers but lost and doubled.
+
+    pause_ms: of each partition that changed hands, from the last commit under the fence before to
+    the first under the next one; parts_ms: what it is made of. unaffected_paused: of the partitions
+    that kept their fence, the share whose longest time without a commit in the change is above two
+    micro-batches and SLACK_MS, a micro-batch being the longest time that any of them had between
+    two commits in the quiet time.
+    """
+    moved = moved_partitions(history.intervals, change)
+    of = commits_by_partition(history.commits)
+    over = handovers(of, change)
+    stayed = {p: times for p, times in of.items() if p not in moved}
+    before = [
+        gap
+        for times in stayed.values()
+        for gap in gaps([c.at_ms for c in times], change.quiet_ms, change.stirred_ms)
+    ]
+    during = {
+        p: max(gaps([c.at_ms for c in times], change.began_ms, change.ended_ms), default=0)
+        for p, times in stayed.items()
+    }
+    limit_ms = 2 * max(before, default=0) + SLACK_MS
+    paused = sum(gap > limit_ms for gap in during.values())
+    taken = takeovers_in(history, change)
+    return {
+        "name": change.name,
+        "pause_ms": summary([after.at_ms - before.at_ms for before, after in over]),
+        "parts_ms": parts(history, over),
+        "unaffected_paused": round(paused / len(stayed), 4) if stayed else 0.0,
+        "rounds": sum(change.began_ms <= at < change.ended_ms for at in history.rebalances_ms),
+        "max_minus_min": max(change.loads.values()) - min(change.loads.values())
+        if change.loads
+        else None,
+        "converged": change.converged,
+        "took_ms": change.ended_ms - change.began_ms,
+        "moved": len(moved),
+        "unaffected": len(stayed),
+        "micro_batch_ms": round(median(before)) if before else None,
+        "gap_before_ms": max(before, default=None),
+        "gap_during_ms": max(during.values(), default=None),
+        "limit_ms": limit_ms,
+        "restore_ms": summary([t.took_ms for t in taken]),
+    }
+
+
+def moved_partitions(intervals: Iterable[Interval], change: Change) -> set[str]:
+    """Those that were granted anew in the change, to whomever."""
+    return {i.partition for i in intervals if is_within(i.started_ms, change)}
+
+
+def handovers(of: Mapping[str, Sequence[Commit]], change: Change) -> list[tuple[Commit, Commit]]:
+    """The last commit under one fence and the first under the next, if that is in the change."""
+    return [
+        (before, after)
+        for commits in of.values()
+        for before, after in pairwise(commits)
+        if after.fence != before.fence and is_within(after.at_ms, change)
+    ]
+
+
+def parts(history: History, over: Iterable[tuple[Commit, Commit]]) -> dict[str, float | None]:
+    """Medians of what a pause is made of: until the old owner let go, the new one acquired, its
+    copy stood at the committed offset, and it committed.
+    """
+    held = {(i.partition, i.fence): i for i in history.intervals}
+    running = {(t.partition, t.fence): t.running_ms for t in history.takeovers}
+    found: dict[str, list[float]] = {"let_go": [], "acquire": [], "restore": [], "commit": []}
+    for before, after in over:
+        old = held.get((before.partition, before.fence))
+        new = held.get((after.partition, after.fence))
+        runs_ms = running.get((after.partition, after.fence))
+        if old is None or old.ended_ms is None or new is None or runs_ms is None:
+            continue
+        at = [before.at_ms, old.ended_ms, new.started_ms, runs_ms, after.at_ms]
+        for part, (sooner, later) in zip(found.values(), pairwise(at), strict=True):
+            part.append(later - sooner)
+    return {name: round(median(times), 1) if times else None for name, times in found.items()}
+
+
+def gaps(times: Sequence[int], from_ms: int, to_ms: int) -> list[int]:
+    """Between two commits one after the other, where that time has a part in [from_ms, to_ms]."""
+    return [
+        later - sooner for sooner, later in pairwise(times) if later > from_ms and sooner < to_ms
+    ]
+
+
+def takeovers_in(history: History, change: Change) -> list[Takeover]:
+    return [t for t in history.takeovers if is_within(t.acquired_ms, change)]
+
+
+def from_another(history: History, taken: Iterable[Takeover]) -> list[Takeover]:
+    """Those of a partition that somebody had before, and never this member: no older copy helps."""
+    held = by_partition(history.intervals)
+    found = []
+    for one in taken:
+        before = {i.member for i in held.get(one.partition, ()) if i.fence < one.fence}
+        if before and one.member not in before:
+            found.append(one)
+    return found
+
+
+def commits_by_partition(commits: Iterable[Commit]) -> dict[str, list[Commit]]:
+    found: dict[str, list[Commit]] = {}
+    for commit in commits:
+        found.setdefault(commit.partition, []).append(commit)
+    return found
+
+
+def is_within(at_ms: float, change: Change) -> bool:
+    return change.began_ms <= at_ms < change.ended_ms
+
+
+def summary(values: Sequence[float]) -> dict[str, float | int | None]:
+    """Median, 95th percentile by nearest rank, greatest; None where nothing was measured."""
+    ordered = sorted(values)
+    if not ordered:
+        return {"median": None, "p95": None, "max": None, "count": 0}
+    return {
+        "median": round(median(ordered), 1),
+        "p95": round(ordered[-(-95 * len(ordered) // 100) - 1], 1),
+        "max": round(ordered[-1], 1),
+        "count": len(ordered),
+    }

@@ -1,0 +1,357 @@
+"""What is shown of a group: values for pages and sockets, from one reading (dashboard.md 1).
+
+Pure. Desired is the target, reported is what locks and agents say; a partition's state follows from
+both. What is not known is None or "unknown", never 0.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from assignment import metrics
+from assignment.coordinator import settings_of
+from assignment.scripts import GroupRead, Lock, Report
+from assignment.types import Drain, GroupSettings, Held, HeldState, Partition
+from dashboard.live.replicas import NO_COPIES, LiveCopies, LiveCopy, copies_of
+
+PARTITION_STATES = (
+    "owned",
+    "acquiring",
+    "releasing",
+    "unowned",
+    "conflict",
+    "unknown",
+    "restoring",
+)
+MEMBER_STATES = (
+    "joining",
+    "alive",
+    "suspect",
+    "unreachable",
+    "stalled",
+    "not able",
+    "draining",
+    "lost",
+    "leaving",
+)
+_STATE_OF_HELD = {
+    HeldState.RESTORING: "restoring",
+    HeldState.RUNNING: "owned",
+    HeldState.DRAINING: "releasing",
+    HeldState.DRAINED: "releasing",
+}
+SUSPECT_BEATS = 2  # so many heartbeats missed
+RATE_HOLDS_MS = 10_000  # a rate of events says nothing when no batch ended for so long
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LivePartition:
+    partition: str  # stream:number
+    number: int
+    owner: str | None
+    fence: str | None  # as text: JavaScript keeps 53 bits only in whole numbers it does not touch
+    state: str  # of PARTITION_STATES
+    since_ms: int | None  # when this fence was granted
+    target: str | None  # who should have it
+    offset: str | None  # committed
+    committed_at_ms: int | None  # its last commit
+    lag_records: int | None
+    standbys: tuple[LiveCopy, ...] = ()
+    learner: LiveCopy | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveMember:
+    id: str
+    state: str  # of MEMBER_STATES
+    why: str
+    owned: int
+    targeted: int
+    host: str
+    version: str
+    joined_at_ms: int
+    beat_ms_ago: int | None
+    spark_application_id: str
+    rows_per_second: float | None
+    batch: int | None
+    batch_ms: int | None
+    refused_commits: int | None
+    dead_letters: int | None
+    leaving: str = ""  # leaving: when others have learned what it owns; forced: at once
+    standbys: int = 0
+    learning: int = 0
+    learners_ready: int = 0
+    learned_percent: float | None = None  # mean of its learners; None: none has reported yet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveNumbers:
+    partitions: int
+    owned: int  # partitions with a live lock
+    unowned: int
+    conflicts: int
+    unknown: int
+    members: int
+    able: int
+    idle: int  # able members without any partition, for there are fewer partitions than members
+    lag_records: int | None
+    events_per_second: float | None
+    applied_total: int | None
+    balance_degree: float | None
+    max_minus_min: int | None
+    score: float | None
+    refused_commits: int
+    leaving: int = 0  # members; balance is that of those who stay
+    learning: int = 0  # partitions that change hands when their learners are ready
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveSnapshot:
+    group: str
+    at_ms: int
+    group_epoch: int
+    target_epoch: int
+    incarnation: int
+    event_seq: int  # of the last event of the locks: a cheap number to compare two snapshots by
+    numbers: LiveNumbers
+    members: tuple[LiveMember, ...]
+    partitions: tuple[LivePartition, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What was read of a group at one moment."""
+
+    read: GroupRead
+    settings: GroupSettings
+    since: Mapping[bytes, bytes]  # partition -> "fence at_ms"
+    appended: Sequence[int | None]  # events that each partition's stream ever got
+    targets: Mapping[Partition, str]
+    claims: Mapping[Partition, Mapping[str, Held]]  # who says to hold what, by reports
+    copies: Mapping[Partition, LiveCopies]
+    committed: Mapping[str, int]  # owner -> when its partitions were committed last
+
+    def silent_ms(self, member: str) -> int:
+        return self.read.now_ms - self.read.beats.get(member, 0)
+
+
+def build(
+    group: str, read: GroupRead, since: Mapping[bytes, bytes], appended: Sequence[int | None]
+) -> LiveSnapshot:
+    """Pure: everything shown follows from what was read."""
+    settings = settings_of(read)
+    seen = Seen(
+        read=read,
+        settings=settings,
+        since=since,
+        appended=appended,
+        targets={p: member for member, row in read.target.items() for p in row.active},
+        claims=_claims(read),
+        copies=copies_of(read),
+        committed=_last_commits(read),
+    )
+    partitions = tuple(_partition(seen, p) for p in settings.all_partitions())
+    loads = Counter(row.owner for row in partitions)
+    kept, learned = _copies_by_member(seen.copies)
+    members = tuple(
+        _member(seen, m, loads[m], kept[m], learned.get(m, [])) for m in sorted(read.members)
+    )
+    return LiveSnapshot(
+        group=group,
+        at_ms=read.now_ms,
+        group_epoch=read.meta.group_epoch,
+        target_epoch=read.meta.target_epoch,
+        incarnation=read.meta.incarnation,
+        event_seq=read.meta.event_seq,
+        numbers=_numbers(read, partitions, members),
+        members=members,
+        partitions=partitions,
+    )
+
+
+def _claims(read: GroupRead) -> dict[Partition, dict[str, Held]]:
+    claims: dict[Partition, dict[str, Held]] = {}
+    for member, report in read.reports.items():
+        for partition, held in report.owned.items():
+            claims.setdefault(partition, {})[member] = held
+    return claims
+
+
+def _copies_by_member(
+    copies: Mapping[Partition, LiveCopies],
+) -> tuple[Counter[str], dict[str, list[LiveCopy]]]:
+    """(standbys, learners) of each member."""
+    kept = Counter(copy.member for of_it in copies.values() for copy in of_it.standbys)
+    learned: dict[str, list[LiveCopy]] = {}
+    for of_it in copies.values():
+        if of_it.learner is not None:
+            learned.setdefault(of_it.learner.member, []).append(of_it.learner)
+    return kept, learned
+
+
+def _partition(seen: Seen, partition: Partition) -> LivePartition:
+    read, appended = seen.read, seen.appended[partition.number]
+    lock = read.locks.get(partition)
+    fence, _, at_ms = seen.since.get(str(partition).encode(), b"").partition(b" ")
+    since_ms = int(at_ms) if lock and fence and int(fence) == lock.fence else None
+    applied, offset = read.applied.get(partition), read.offsets.get(partition)
+    done, copies = applied.total if applied else 0, seen.copies.get(partition, NO_COPIES)
+    return LivePartition(
+        partition=str(partition),
+        number=partition.number,
+        owner=lock.member_id if lock else None,
+        fence=str(lock.fence) if lock else None,
+        state=_state(seen, lock, since_ms, seen.claims.get(partition, {})),
+        since_ms=since_ms,
+        target=seen.targets.get(partition),
+        offset=str(offset) if offset else None,
+        committed_at_ms=applied.at_ms if applied else None,
+        lag_records=None if appended is None else max(0, appended - done),
+        standbys=copies.standbys,
+        learner=copies.learner,
+    )
+
+
+def _state(seen: Seen, lock: Lock | None, since_ms: int | None, claims: Mapping[str, Held]) -> str:
+    if lock is None:
+        return "unowned"
+    others = {member: held for member, held in claims.items() if member != lock.member_id}
+    if any(_still_claims(seen, member, held, since_ms) for member, held in others.items()):
+        return "conflict"
+    if seen.silent_ms(lock.member_id) > seen.settings.session_timeout_ms:
+        return "unknown"
+    held = claims.get(lock.member_id)
+    if held is None or held.fence != lock.fence:  # granted; its agent has not reported it yet
+        return "acquiring"
+    return _STATE_OF_HELD[held.state]
+
+
+def _still_claims(seen: Seen, member: str, held: Held, since_ms: int | None) -> bool:
+    """A second owner: it said so after the lock went to somebody else, and means to process."""
+    works = held.state in (HeldState.RUNNING, HeldState.DRAINING)
+    return works and since_ms is not None and seen.read.reports[member].at_ms > since_ms
+
+
+def _member(
+    seen: Seen, member: str, owned: int, kept: int, learned: Sequence[LiveCopy]
+) -> LiveMember:
+    row, report = seen.read.members[member], seen.read.reports.get(member)
+    consumer = report.consumer if report else {}
+    target = seen.read.target.get(member)
+    percents = [copy.percent for copy in learned if copy.percent is not None]
+    state, why = _silence(seen, member, report) or _ability(seen, member, consumer)
+    return LiveMember(
+        id=member,
+        state=state,
+        why=why,
+        owned=owned,
+        targeted=len(target.active) if target else 0,
+        host=row.host,
+        version=row.version,
+        joined_at_ms=row.joined_at_ms,
+        beat_ms_ago=seen.silent_ms(member) if member in seen.read.beats else None,
+        spark_application_id=str(consumer.get("spark_application_id", "")),
+        rows_per_second=_rate(seen, member, consumer),
+        batch=_whole(consumer, "batch"),
+        batch_ms=_whole(consumer, "batch_ms"),
+        refused_commits=_whole(consumer, "refused_commits"),
+        dead_letters=_whole(consumer, "dead_letters"),
+        leaving=str(Drain.FORCED if row.leaving else row.drain),
+        standbys=kept,
+        learning=len(learned),
+        learners_ready=sum(copy.ready for copy in learned),
+        learned_percent=sum(percents) / len(learned) if percents else None,
+    )
+
+
+def _silence(seen: Seen, member: str, report: Report | None) -> tuple[str, str] | None:
+    """The state of one that is not heard of as it should be, and why; None for the others."""
+    silent_ms, session_ms = seen.silent_ms(member), seen.settings.session_timeout_ms
+    if silent_ms > session_ms:
+        return "lost", f"no sign of life for {silent_ms} ms"
+    if report is not None and seen.read.now_ms - report.at_ms > session_ms:
+        return "unreachable", "renews its locks, but no heartbeat arrives"
+    if silent_ms > SUSPECT_BEATS * seen.settings.heartbeat_ms:
+        return "suspect", f"no sign of life for {silent_ms} ms"
+    return None
+
+
+def _ability(seen: Seen, member: str, consumer: Mapping[str, Any]) -> tuple[str, str]:
+    row, why = seen.read.members[member], str(consumer.get("why", ""))
+    if row.leaving or row.drain is Drain.FORCED:
+        return "draining", why or ("" if row.leaving else "told to go at once")
+    if consumer.get("state") == "stalled":
+        return "stalled", why or "no batch finished although there is lag"
+    if row.able and row.drain is Drain.LEAVING:
+        return "leaving", "told to leave: it stays until others have learned what it owns"
+    if row.able:
+        return "alive", _idle(seen, member)
+    if not row.able_at_ms:
+        return "joining", why or "its consumer is starting"
+    return "not able", why or f"its consumer is {consumer.get('state', 'unknown')}"
+
+
+def _idle(seen: Seen, member: str) -> str:
+    """Why an able member has nothing, when there are fewer partitions than members; else ""."""
+    row, able = seen.read.target.get(member), sum(m.able for m in seen.read.members.values())
+    if row is not None and not row.active and able > seen.settings.partitions:
+        return f"idle: {seen.settings.partitions} partitions, {able} members"
+    return ""
+
+
+def _numbers(
+    read: GroupRead, partitions: Sequence[LivePartition], members: Sequence[LiveMember]
+) -> LiveNumbers:
+    states = [row.state for row in partitions]
+    lags = [row.lag_records for row in partitions]
+    able = [m for m in members if read.members[m.id].able and m.state != "lost"]
+    loads = [m.owned for m in able if not m.leaving]
+    rates = [m.rows_per_second for m in able if m.rows_per_second is not None]
+    return LiveNumbers(
+        partitions=len(partitions),
+        owned=sum(row.owner is not None for row in partitions),
+        unowned=states.count("unowned"),
+        conflicts=states.count("conflict"),
+        unknown=states.count("unknown"),
+        members=len(members),
+        able=len(able),
+        idle=sum(m.why.startswith("idle:") for m in members),
+        lag_records=None if None in lags else sum(lag or 0 for lag in lags),
+        events_per_second=sum(rates) if rates else None,
+        applied_total=sum(applied.total for applied in read.applied.values()),
+        balance_degree=metrics.balance_degree(loads),
+        max_minus_min=metrics.max_minus_min(loads),
+        score=metrics.score(loads),
+        refused_commits=read.meta.refused_commits,
+        leaving=sum(bool(m.leaving) for m in members),
+        learning=sum(row.learner is not None for row in partitions),
+    )
+
+
+def _rate(seen: Seen, member: str, consumer: Mapping[str, Any]) -> float | None:
+    """Of its last batch, as it says itself; 0 when that is too long ago to be what happens now."""
+    said = _number(consumer, "rows_per_second")
+    idle = seen.read.now_ms - seen.committed.get(member, 0) > RATE_HOLDS_MS
+    return 0.0 if said is not None and idle else said
+
+
+def _last_commits(read: GroupRead) -> dict[str, int]:
+    last: dict[str, int] = {}
+    for partition, lock in read.locks.items():
+        if applied := read.applied.get(partition):
+            last[lock.member_id] = max(last.get(lock.member_id, 0), applied.at_ms)
+    return last
+
+
+def _number(values: Mapping[str, Any], name: str) -> float | None:
+    value = values.get(name)
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _whole(values: Mapping[str, Any], name: str) -> int | None:
+    value = values.get(name)
+    return int(value) if isinstance(value, int | float) and value >= 0 else None

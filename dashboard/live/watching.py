@@ -1,0 +1,65 @@
+"""Reads what pages and sockets show of a group: two trips to Redis, no SQL."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import redis
+
+from assignment import scripts
+from assignment.scripts import GroupRead, Purpose
+from assignment.types import GroupSettings
+from assignment.wire import GroupKeys, StreamKeys
+from dashboard.live.connection import StoreUnavailable, reaching_redis, sync_client
+from dashboard.live.scripts import script
+from dashboard.live.snapshot import LiveSnapshot, build
+
+
+class GroupNotThere(StoreUnavailable):
+    """Redis answers, but holds no such group: it was wiped, or the group is just being made."""
+
+
+def snapshot(group: str) -> LiveSnapshot:
+    """Raises StoreUnavailable, GroupNotThere."""
+    with reaching_redis():
+        pipe = sync_client().pipeline(transaction=False)
+        pipe.eval(
+            script("read_group").text,
+            1,
+            GroupKeys(group).meta,
+            *scripts.read_group_args(Purpose.LOOK),
+        )
+        pipe.hgetall(GroupKeys(group).since)
+        raw, since = pipe.execute()
+    read: GroupRead = scripts.read_group_answer(raw)
+    if read.meta.settings is None:
+        raise GroupNotThere(f"group {group!r} is not set up in Redis yet")
+    return build(group, read, since, appended(read.meta.settings))
+
+
+def appended(settings: GroupSettings) -> list[int | None]:
+    """Events that each partition's stream ever got; None when Redis cannot tell."""
+    with reaching_redis():
+        answers = _asked(settings)
+        if any(isinstance(answer, redis.exceptions.NoScriptError) for answer in answers):
+            sync_client().script_load(script("appended").text)
+            answers = _asked(settings)
+    return [_events(answer) for answer in answers]
+
+
+def _asked(settings: GroupSettings) -> Sequence[Any]:
+    keys, sha = StreamKeys(settings.stream), script("appended").sha
+    pipe = sync_client().pipeline(transaction=False)
+    for number in range(settings.partitions):
+        pipe.evalsha(sha, 2, keys.entries(number), keys.producers(number))
+    answers: Sequence[Any] = pipe.execute(raise_on_error=False)
+    return answers
+
+
+def _events(answer: Any) -> int | None:
+    """What the producer library counted, and one for every entry that came without it."""
+    if isinstance(answer, redis.RedisError):
+        return None
+    events, entries, added = answer
+    if not added:  # Redis 6.2 does not count what others add
+        return int(events) if int(entries) else None
+    return int(events) + max(0, int(added) - int(entries))

@@ -1,0 +1,302 @@
+"""What people may type. Bounds are those of the values themselves; errors name what was typed."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django import forms
+
+from assignment import strategies
+from assignment.errors import InvalidInput
+from assignment.types import (
+    COPY_LIMITS,
+    DEAD_LETTER_POLICIES,
+    PARTITIONS_MAX,
+    TIMING_MAX_MS,
+    TIMING_MIN_MS,
+    GroupSettings,
+    valid_name,
+)
+from dashboard.pages import parameters
+
+Fields = list[forms.BoundField]
+REASON_MAX = 500
+STRATEGIES = [(name, name) for name in strategies.NAMES]
+TIMING_HELP = {
+    "lease_ms": "How long a lock lives without a renew. The consumer stops at 80 % of it.",
+    "renew_ms": "How often locks are renewed: at most a third of the lease.",
+    "heartbeat_ms": "How often an agent reports to this dashboard.",
+    "session_timeout_ms": "Silence after which a member is lost: at most the lease.",
+    "grace_ms": "How long a revoked partition may finish its batch in hand.",
+    "consumer_stall_ms": "No batch for so long while there is lag: stalled, and restarted.",
+}
+
+
+class StrategyForm(forms.Form):
+    """A strategy with its parameters, checked together."""
+
+    strategy = forms.ChoiceField(choices=STRATEGIES)
+    strategy_parameters = forms.CharField(
+        required=False,
+        label="Its parameters",
+        widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false"}),
+        help_text="JSON, as below. Empty: none.",
+    )
+
+    def clean_strategy_parameters(self) -> dict[str, Any]:
+        """Named beside the field: what is no JSON, and what the chosen strategy does not take."""
+        try:
+            found = parameters.parse(self.cleaned_data["strategy_parameters"])
+            if "strategy" in self.cleaned_data:
+                strategies.get(self.cleaned_data["strategy"], self.meant(found))
+        except InvalidInput as error:
+            raise forms.ValidationError(str(error)) from error
+        return found
+
+    def meant(self, found: dict[str, Any]) -> Mapping[str, Any]:
+        """The parameters that will be used for those typed."""
+        return found
+
+    @property
+    def strategy_help(self) -> Mapping[str, parameters.Help]:
+        return parameters.HELP
+
+
+def _up_to(name: str, help_text: str, **more: Any) -> forms.IntegerField:
+    return forms.IntegerField(
+        min_value=0, max_value=COPY_LIMITS[name], required=False, help_text=help_text, **more
+    )
+
+
+def eager_or_stable(help_text: str) -> forms.TypedChoiceField:
+    return forms.TypedChoiceField(
+        choices=[("True", "eager: each as soon as it is ready"), ("False", "stable: all together")],
+        coerce=lambda text: text == "True",
+        empty_value=True,  # type: ignore[arg-type]  # of the coerced kind
+        required=False,
+        help_text=help_text,
+    )
+
+
+NUMBERS = ("standby_replicas", "learners_max", "acceptable_lag_records")
+
+
+class StateForm(forms.Form):
+    """What counts in a stateful group only (learners.md), with the defaults of the values."""
+
+    stateful = forms.BooleanField(
+        required=False,
+        help_text="Partitions keep state: who is to take one over learns it first, from copies.",
+    )
+    standby_replicas = _up_to(
+        "standby_replicas", "Copies of each partition's state, kept up to date on other members."
+    )
+    learners_max = _up_to("learners_max", "Learners at one time in the group. 0: no limit.")
+    acceptable_lag_records = _up_to(
+        "acceptable_lag_records", "A learner that is no further behind is ready. 0: fully restored."
+    )
+    learn_partial_rebalance = eager_or_stable(
+        "When learners take over: each alone, or a member's learners in one rebalance."
+    )
+    scale_down_timeout_ms = _up_to(
+        "scale_down_timeout_ms",
+        "After so long, leaving members go at once. Empty: no limit. 0: at once.",
+    )
+
+    def clean(self) -> dict[str, Any] | None:
+        """An empty number is the default, except the limit: there it means none."""
+        for name in NUMBERS:
+            if self.cleaned_data.get(name, 0) is None:
+                self.cleaned_data[name] = 0
+        return super().clean()
+
+    @property
+    def state_values(self) -> dict[str, Any]:
+        return {name: self.cleaned_data[name] for name in StateForm.base_fields}
+
+    @property
+    def state_fields(self) -> Fields:
+        return [field for field in self if field.name in StateForm.base_fields]
+
+    @property
+    def general_fields(self) -> Fields:
+        apart = {*StateForm.base_fields, "reason"}
+        return [field for field in self if field.name not in apart]
+
+
+class NewGroupForm(StateForm, StrategyForm):
+    name = forms.CharField(max_length=100, help_text="Letters, digits, “_”, “.”, “-”.")
+    stream = forms.CharField(
+        max_length=100, help_text="The Redis stream it reads; made when it is not there yet."
+    )
+    partitions = forms.IntegerField(
+        min_value=1,
+        max_value=PARTITIONS_MAX,
+        initial=12,
+        help_text="Fixed from then on: keys are hashed over it.",
+    )
+    strategy = forms.ChoiceField(
+        choices=STRATEGIES,
+        initial=strategies.DEFAULT,
+        help_text="Sticky moves the fewest partitions.",
+    )
+    field_order = ("name", "stream", "partitions", "strategy", "strategy_parameters")
+
+    def clean_name(self) -> str:
+        return _valid("group", self.cleaned_data["name"])
+
+    def clean_stream(self) -> str:
+        return _valid("stream", self.cleaned_data["stream"])
+
+
+def _valid(kind: str, text: str) -> str:
+    try:
+        return valid_name(kind, text)
+    except InvalidInput as error:
+        raise forms.ValidationError(str(error)) from error
+
+
+class SettingsForm(StateForm, StrategyForm):
+    strategy = forms.ChoiceField(
+        choices=STRATEGIES, help_text="Used by every rebalance from the next one on."
+    )
+    lease_ms = forms.IntegerField(min_value=TIMING_MIN_MS, max_value=TIMING_MAX_MS)
+    renew_ms = forms.IntegerField(min_value=TIMING_MIN_MS, max_value=TIMING_MAX_MS)
+    heartbeat_ms = forms.IntegerField(min_value=TIMING_MIN_MS, max_value=TIMING_MAX_MS)
+    session_timeout_ms = forms.IntegerField(min_value=TIMING_MIN_MS, max_value=TIMING_MAX_MS)
+    grace_ms = forms.IntegerField(min_value=TIMING_MIN_MS, max_value=TIMING_MAX_MS)
+    consumer_stall_ms = forms.IntegerField(min_value=TIMING_MIN_MS, max_value=TIMING_MAX_MS)
+    dead_letters = forms.ChoiceField(
+        choices=[(name, name) for name in DEAD_LETTER_POLICIES],
+        help_text="Keep: a malformed entry rides in the commit. Halt: the partition stops at it.",
+    )
+    trimming = forms.BooleanField(
+        required=False, help_text="Off: neither streams nor changelogs lose an entry."
+    )
+    reason = forms.CharField(
+        max_length=REASON_MAX, required=False, help_text="Kept in the audit list."
+    )
+
+    def __init__(self, data: Any, *, settings: GroupSettings) -> None:
+        initial = {name: getattr(settings, name) for name in self.base_fields if name != "reason"}
+        initial["strategy_parameters"] = parameters.shown(settings.strategy_parameters)
+        super().__init__(data, initial=initial)
+        for name, text in TIMING_HELP.items():
+            self.fields[name].help_text = text
+        for name in NUMBERS:
+            self.fields[name].required = True
+
+    @property
+    def last_fields(self) -> Fields:
+        return [self["reason"]]
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The settings as they were sent."""
+        return {name: value for name, value in self.cleaned_data.items() if name != "reason"}
+
+
+class RebalanceForm(StrategyForm):
+    """Without typed parameters the group's own strategy has the group's own.
+
+    `looking`: only the preview is wanted, so no reason is needed.
+    """
+
+    reason = forms.CharField(max_length=REASON_MAX)
+
+    def __init__(self, data: Any, *, settings: GroupSettings, looking: bool = False) -> None:
+        super().__init__(data, initial={"strategy": settings.strategy})
+        self._settings = settings
+        self.fields["reason"].required = not looking
+
+    def meant(self, found: dict[str, Any]) -> Mapping[str, Any]:
+        is_own = self.cleaned_data.get("strategy") == self._settings.strategy
+        return self._settings.strategy_parameters if is_own and not found else found
+
+    @property
+    def chosen(self) -> tuple[str, Mapping[str, Any] | None]:
+        """(strategy, parameters); ("", None) as long as nothing right was sent."""
+        if not self.is_bound or {"strategy", "strategy_parameters"} & self.errors.keys():
+            return "", None
+        found = self.cleaned_data
+        return found["strategy"], self.meant(found["strategy_parameters"])
+
+
+MINUTE_MS = 60_000
+DEADLINE_MIN = 10  # what the page proposes (dashboard.md 2.9)
+
+
+def _minutes(help_text: str, **more: Any) -> forms.FloatField:
+    return forms.FloatField(
+        min_value=0,
+        max_value=COPY_LIMITS["scale_down_timeout_ms"] / MINUTE_MS,
+        required=False,
+        help_text=help_text,
+        **more,
+    )
+
+
+def as_ms(typed: float | None) -> int | None:
+    return None if typed is None else round(typed * MINUTE_MS)
+
+
+class ScaleDownForm(forms.Form):
+    """Who leaves is checked by the rules themselves; `percent` stays the text that was typed.
+
+    `looking`: only what would happen is wanted, so no reason is needed.
+    """
+
+    percent = forms.CharField(required=False, max_length=20)
+    shown = forms.CharField(required=False, max_length=20)  # the percentage of the list
+    minutes = _minutes(
+        "Counted from when they are told. Empty: no limit. 0: at once.",
+        initial=DEADLINE_MIN,
+        label="Deadline, minutes",
+    )
+    at_deadline = forms.ChoiceField(
+        choices=[
+            ("force", "who is left goes at once"),
+            ("abort", "give back: who is left stays"),
+        ],
+        required=False,
+        label="At the deadline",
+        help_text="At once: a partition whose learner is not ready pauses until it is restored.",
+    )
+    eager = eager_or_stable("As the group has it; another choice changes its settings.")
+    force_all = forms.BooleanField(required=False, label="All members leave")
+    reason = forms.CharField(
+        max_length=REASON_MAX, help_text="Kept in the record, the history and the audit."
+    )
+
+    def __init__(self, data: Any, *, settings: GroupSettings, looking: bool) -> None:
+        super().__init__(data, initial={"eager": settings.learn_partial_rebalance})
+        self.fields["eager"].label = "Learners take over"
+        self.fields["reason"].required = not looking
+
+    @property
+    def settings_fields(self) -> Fields:
+        return [self[name] for name in ("minutes", "at_deadline", "eager", "reason")]
+
+
+class ExtendForm(forms.Form):
+    minutes = _minutes(
+        "Counted from when they were told, so longer than now. Empty: no limit.",
+        label="New limit, minutes",
+    )
+    reason = forms.CharField(max_length=REASON_MAX, help_text="Kept in the audit.")
+
+
+class ReasonForm(forms.Form):
+    reason = forms.CharField(max_length=REASON_MAX, help_text="Kept in the audit.")
+
+
+class NewTokenForm(forms.Form):
+    name = forms.CharField(
+        max_length=100, initial="agents", help_text="For whom: shown in lists and in the audit."
+    )
+    days = forms.IntegerField(
+        min_value=1,
+        max_value=3_650,
+        required=False,
+        label="Valid for days",
+        help_text="Empty: until it is revoked.",
+    )

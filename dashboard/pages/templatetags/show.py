@@ -1,0 +1,343 @@
+"""How values look on a page: state as icon and word, unknown as a dash with a reason."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from django import template
+from django.http import HttpRequest
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from dashboard.pages import texts
+
+register = template.Library()
+
+OWNER_HUES = 10  # of page.css
+
+# state -> (icon of img/icons.svg, tone of page.css)
+STATES = {
+    "owned": ("full", "ok"),
+    "alive": ("full", "ok"),
+    "done": ("full", "ok"),
+    "steady": ("full", "ok"),
+    "valid": ("full", "ok"),
+    "acquiring": ("in", "busy"),
+    "joining": ("in", "busy"),
+    "running": ("in", "busy"),
+    "rebalancing": ("in", "busy"),
+    "pending": ("in", "busy"),
+    "restoring": ("in", "busy"),
+    "learning": ("in", "busy"),
+    "moving": ("in", "busy"),
+    "ready": ("full", "ok"),
+    "clean": ("full", "ok"),
+    "releasing": ("out", "busy"),
+    "draining": ("out", "warn"),
+    "leaving": ("out", "warn"),
+    "waiting": ("clock", ""),
+    "unowned": ("hollow", "warn"),
+    "empty": ("hollow", ""),
+    "idle": ("hollow", ""),
+    "left": ("hollow", ""),
+    "superseded": ("hollow", ""),
+    "revoked": ("hollow", ""),
+    "cancelled": ("hollow", ""),
+    "expired": ("clock", "warn"),
+    "suspect": ("clock", "warn"),
+    "not able": ("clock", "warn"),
+    "unreachable": ("cut", "warn"),
+    "flapping": ("swing", "warn"),
+    "stalled": ("pause", "warn"),
+    "unbalanced": ("tilt", "warn"),
+    "lagging": ("clock", "warn"),
+    "conflict": ("alert", "bad"),
+    "lost": ("alert", "bad"),
+    "died": ("alert", "bad"),
+    "forced": ("alert", "bad"),
+    "dead": ("alert", "bad"),
+    "unknown": ("question", ""),
+}
+
+
+@register.inclusion_tag("dashboard/_state.html")
+def state(word: str, why: str = "") -> dict[str, str]:
+    icon, tone = STATES.get(word, ("question", ""))
+    return {"word": word, "icon": icon, "tone": tone, "why": why}
+
+
+def unknown(why: str) -> SafeString:
+    return format_html('<span class="unknown" title="{}">—</span>', why or "not known yet")
+
+
+def is_missing(value: object) -> bool:
+    """Templates make "" of what is not there."""
+    return value is None or value == ""
+
+
+# Causes of a rebalance whose own word says too little, and what each of them means.
+CAUSES = {
+    "manual": ("manual", "a person asked for it"),
+    "scale-down": ("scale-down", "members were told to leave"),
+    "forced": ("scale-down, forced", "members that were told to leave go at once"),
+    "cancelled": ("scale-down, cancelled", "members that were told to leave stay"),
+    "ready": ("learner ready", "a learner has restored its state and takes over"),
+    "stateful": ("stateful changed", "the group's setting `stateful` was changed"),
+    "strategy": ("strategy changed", "the group's strategy or its parameters were changed"),
+    "standbys": ("standbys changed", "the group's setting `standby_replicas` was changed"),
+    "learners": ("learners changed", "the group's setting `learners_max` was changed"),
+    "partitions": ("partitions changed", "the stream's partitions were changed"),
+    "member lost": ("member lost", "a member gave no sign of life for its session"),
+    "leave": ("leave", "a member left"),
+    "leaving": ("leaving", "a member is ending"),
+    "join": ("join", "a member joined"),
+    "able": ("able", "a member's consumer is ready to process"),
+    "not able": ("not able", "a member's consumer cannot process"),
+}
+
+
+@register.simple_tag
+def cause(word: str) -> SafeString:
+    label, meaning = CAUSES.get(word, (word, ""))
+    return format_html('<span title="{}">{}</span>', meaning, label)
+
+
+@register.filter
+def cause_label(word: str) -> str:
+    return CAUSES.get(word, (word, ""))[0]
+
+
+@register.filter
+def outcomes(row: Any) -> list[tuple[str, int]]:
+    """Of a scale-down: how many members did what; "leaving" for those still here."""
+    counts = Counter(entry["outcome"] or "leaving" for entry in row.members.values())
+    return sorted(counts.items())
+
+
+NUMBERS_SHOWN = 200  # of one cell
+
+
+@register.filter
+def numbers(found: Sequence[int]) -> str:
+    """Partition numbers; runs of three and more as first–last."""
+    said: list[list[int]] = []
+    for number in found:
+        if said and said[-1][-1] == number - 1:
+            said[-1].append(number)
+        else:
+            said.append([number])
+    texts_ = [
+        part
+        for run in said
+        for part in ([f"{run[0]}–{run[-1]}"] if len(run) > 2 else [str(n) for n in run])
+    ]
+    more = f", and {len(texts_) - NUMBERS_SHOWN} more" if len(texts_) > NUMBERS_SHOWN else ""
+    return ", ".join(texts_[:NUMBERS_SHOWN]) + more
+
+
+@register.filter
+def stay(row: Any) -> int:
+    return int(row.live) - len(row.members)
+
+
+@register.filter
+def num(value: float, why: str = "") -> SafeString | str:
+    """A whole number; None is a dash whose title is `why`."""
+    return unknown(why) if is_missing(value) else texts.grouped(value)
+
+
+@register.filter
+def dec(value: float, why: str = "") -> SafeString | str:
+    """Two decimals."""
+    return unknown(why) if is_missing(value) else texts.grouped(value, 2)
+
+
+@register.filter
+def percent(value: float, why: str = "") -> SafeString | str:
+    """A share of 1 as percent; 100 % only when it is exactly 1."""
+    return unknown(why) if is_missing(value) else texts.percent(value)
+
+
+@register.filter
+def signed(value: int | None) -> str:
+    """A difference, with its sign; a true minus."""
+    if value is None:
+        return "—"
+    return (
+        "0" if value == 0 else f"{'+' if value > 0 else '−'}{abs(value):,}".replace(",", texts.THIN)
+    )
+
+
+@register.filter
+def duration(value_ms: float | None, why: str = "") -> SafeString | str:
+    return unknown(why) if value_ms is None else texts.span(value_ms)
+
+
+@register.filter
+def eta(value_ms: float) -> str:
+    """A guess of how long it takes yet: in whole seconds, at least one."""
+    seconds = max(1, -(-int(value_ms) // 1000))
+    return f"{seconds} s" if seconds < 60 else texts.span(seconds * 1000)
+
+
+@register.filter
+def left(until_ms: int, now_ms: int) -> str:
+    """Of a countdown, in whole seconds."""
+    seconds = max(0, until_ms - now_ms) // 1000
+    return f"{seconds} s" if seconds < 60 else texts.span(seconds * 1000)
+
+
+@register.filter
+def whole(percent: float | None) -> str:
+    """Percents rounded down, so that 100 is everything; "" where none is known."""
+    return "" if is_missing(percent) else str(int(percent or 0))
+
+
+@register.filter
+def at(value: int | datetime | None, why: str = "") -> SafeString | str:
+    """A moment in UTC, to the millisecond in its title."""
+    if value is None:
+        return unknown(why)
+    exact = texts.exact(value)
+    shown = exact[:19].replace("T", " ")
+    return format_html('<time datetime="{0}" title="{0}">{1}</time>', exact, shown)
+
+
+@register.filter
+def clock(value: int) -> str:
+    """Milliseconds to a text that `?at=` takes."""
+    return texts.exact(value)
+
+
+@register.filter
+def since(value: int | None, now_ms: int) -> SafeString | str:
+    """How long ago, with the moment itself as title."""
+    if value is None:
+        return unknown("never seen")
+    return format_html(
+        '<time datetime="{}" title="{}">{}</time>',
+        clock(value),
+        clock(value),
+        texts.span(now_ms - value),
+    )
+
+
+@register.filter
+def fence(value: int | str | None, why: str = "nobody holds the lock") -> SafeString | str:
+    """Shown as incarnation and counter, whole in the title."""
+    if value is None:
+        return unknown(why)
+    return format_html('<span title="fence {}">{}</span>', value, texts.fence(int(value)))
+
+
+@register.filter
+def hue(value: int | None) -> str:
+    """The class of a member's colour."""
+    return "" if value is None else f"o{value % OWNER_HUES}"
+
+
+@register.filter
+def member(value: str | None, why: str = "nobody") -> SafeString | str:
+    """A member's id, short; whole in the title."""
+    if not value:
+        return unknown(why)
+    return format_html('<span title="{}">{}</span>', value, texts.short_member(value))
+
+
+@register.filter
+def hundred(share: float | None) -> str:
+    """A share of 1 as SVG takes it, of 100."""
+    return f"{(share or 0) * 100:.3f}"
+
+
+@register.filter
+def thousand(share: float) -> str:
+    return f"{share * 1000:.3f}"
+
+
+@register.filter
+def share_of(value: float, whole: float) -> str:
+    """As `hundred`."""
+    return hundred(value / whole if whole else 0)
+
+
+@register.simple_tag
+def sparkline(
+    values: Sequence[float], least: float | None = None, most: float | None = None
+) -> Any:
+    """Points of a polyline in a box of 88 x 20; nothing with fewer than two values."""
+    if len(values) < 2:
+        return ""
+    low = min(values) if least is None else least
+    high = max(values) if most is None else most
+    rise = (high - low) or 1
+    points = [
+        f"{2 + 82 * i / (len(values) - 1):.1f},{17 - 14 * (value - low) / rise:.1f}"
+        for i, value in enumerate(values)
+    ]
+    x, _, y = points[-1].partition(",")
+    return format_html(
+        '<svg class="spark" viewBox="0 0 88 20" aria-hidden="true">'
+        '<polyline points="{}"/><circle cx="{}" cy="{}" r="2"/></svg>',
+        " ".join(points),
+        x,
+        y,
+    )
+
+
+@register.filter
+def short(member_id: str | None) -> str:
+    return texts.short_member(member_id) if member_id else texts.DASH
+
+
+@register.filter
+def of(values: dict[str, Any], key: str | None) -> Any:
+    """A dictionary's value; None when it has none."""
+    return None if key is None else values.get(key)
+
+
+@register.simple_tag(takes_context=True)
+def with_query(context: dict[str, Any], **changes: Any) -> str:
+    """This page's query string with some parameters changed; None takes one out."""
+    request: HttpRequest = context["request"]
+    query = request.GET.copy()
+    for name, value in changes.items():
+        query.pop(name, None)
+        if value not in (None, ""):
+            query[name] = str(value)
+    return f"?{query.urlencode()}" if query else request.path
+
+
+@register.filter
+def as_query(text: str) -> str:
+    return f"?{text}" if text else ""
+
+
+@register.inclusion_tag("dashboard/_sort_head.html", takes_context=True)
+def sort_head(context: dict[str, Any], name: str, label: str, kind: str = "") -> dict[str, Any]:
+    """The head of a column that the list can be sorted by; again turns it round."""
+    chosen = context["sort"]
+    return {
+        "label": label,
+        "kind": kind,
+        "order": {name: "ascending", f"-{name}": "descending"}.get(chosen, ""),
+        "url": with_query(
+            context, sort=f"-{name}" if chosen == name else name, page=None, fragment=None
+        ),
+    }
+
+
+@register.filter
+def compact(value: Any) -> str:
+    """A JSON value as people read it: `name: value` pairs."""
+    if value is None:
+        return ""
+    if isinstance(value, dict):
+        return ", ".join(f"{name}: {_short_json(part)}" for name, part in value.items())
+    return _short_json(value)
+
+
+def _short_json(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

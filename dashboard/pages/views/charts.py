@@ -1,0 +1,50 @@
+"""The Balance tab: figures with the page, and the same figures as JSON when something changed."""
+
+from typing import Any
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse, JsonResponse
+
+from dashboard.pages import charts
+from dashboard.pages.views.common import Asked, Seen, group_context, see, show
+from dashboard.records.queries import rebalances, samples
+from dashboard.records.queries.rebalances import Filters
+
+SPANS = {"1h": 3_600_000, "6h": 21_600_000, "24h": 86_400_000, "7d": 604_800_000}
+REBALANCES_MAX = 500
+
+
+@login_required
+def group_balance(request: HttpRequest, name: str) -> HttpResponse:
+    seen = see(name)
+    span = Asked(request.GET).choice("span", SPANS, "1h")
+    found = _figures(seen, span)
+    context = group_context(seen, "group_balance") | {
+        "span": span,
+        "spans": SPANS,
+        "figures": found,
+        "rows": found["rows"][-50:][::-1],
+    }
+    del found["rows"]
+    return show(request, "balance", context, fragments=("balance",))
+
+
+@login_required
+def group_charts(request: HttpRequest, name: str) -> JsonResponse:
+    found = _figures(see(name), Asked(request.GET).choice("span", SPANS, "1h"))
+    del found["rows"]
+    return JsonResponse(found)
+
+
+def _figures(seen: Seen, span: str) -> dict[str, Any]:
+    """Figures by name, and the rebalances in `rows`, oldest first."""
+    from_ms = seen.now_ms - SPANS[span]
+    page = rebalances.page(seen.group, Filters(from_ms=from_ms), REBALANCES_MAX)
+    rows = list(page.rows)[::-1]
+    members = seen.snapshot.members if seen.snapshot else ()
+    return {
+        "rows": rows,
+        "rebalances": charts.rebalances(rows),
+        "loads": charts.loads(members, seen.hues),
+        "flow": charts.flow(samples.series(seen.group, from_ms)),
+    }

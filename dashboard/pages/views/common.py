@@ -1,0 +1,208 @@
+"""What every page of a group begins with, and how pages read their address."""
+
+import csv
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict, StreamingHttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+
+from assignment.errors import InvalidInput
+from dashboard import live
+from dashboard.live import LiveSnapshot, StoreUnavailable
+from dashboard.models import ScaleDown
+from dashboard.push import frames
+from dashboard.records.queries import colours, scale_downs
+from dashboard.records.queries import groups as group_queries
+from dashboard.records.queries.moments import parse_moment
+
+Context = dict[str, Any]
+TABS = (
+    ("group", "Map"),
+    ("group_members", "Members"),
+    ("group_partitions", "Partitions"),
+    ("group_balance", "Balance"),
+    ("group_history", "History"),
+    ("group_settings", "Settings"),
+)
+TEXT_MAX = 200  # of a filter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A group as a page sees it now. Without a snapshot `problem` says why."""
+
+    group: Any  # the row of models.Group
+    snapshot: LiveSnapshot | None
+    problem: str
+    hues: dict[str, int]
+
+    @property
+    def now_ms(self) -> int:
+        """Redis' clock, which all stored times are of; else this machine's."""
+        return self.snapshot.at_ms if self.snapshot else now_ms()
+
+
+def now_ms() -> int:
+    return int(timezone.now().timestamp() * 1000)
+
+
+def see(name: str) -> Seen:
+    group = group_queries.find(name)
+    if group is None:
+        raise Http404(f"There is no group {name}.")
+    snapshot, problem = None, ""
+    try:
+        snapshot = live.snapshot(name)
+    except StoreUnavailable as error:
+        problem = str(error)
+    hues = colours.of_group(group.pk)
+    if snapshot:
+        hues = colours.with_present(hues, snapshot.members)
+    return Seen(group=group, snapshot=snapshot, problem=problem, hues=hues)
+
+
+def group_context(seen: Seen, tab: str, *, cells: bool = False) -> Context:
+    """For templates/dashboard/group.html, which every tab extends."""
+    snapshot, running = seen.snapshot, scale_downs.running(seen.group)
+    strip = frames.strip_of(snapshot) if snapshot else frames.UNKNOWN_STRIP
+    return {
+        "section": "groups",
+        "group": seen.group,
+        "tab": tab,
+        "tabs": TABS,
+        "problem": seen.problem,
+        "snapshot": snapshot,
+        "now_ms": seen.now_ms,
+        "state": frames.state_of(snapshot) if snapshot else "unknown",
+        "strip": [(key, label, strip[key]) for key, label in frames.STRIP_LABELS.items()],
+        "first": frames.whole(snapshot, seen.hues, cells=cells) if snapshot else frames.NOTHING,
+        "hues": seen.hues,
+        "stateful": seen.group.values.stateful,
+        "running": running,
+        "no_scale_down": why_no_scale_down(seen, running),
+        "live_states": (*live.PARTITION_STATES, *live.MEMBER_STATES, *GROUP_STATES, READY),
+    }
+
+
+def why_no_scale_down(seen: Seen, running: ScaleDown | None) -> str:
+    """One sentence for the button that is disabled; "" when members can be told to leave."""
+    if not seen.group.values.stateful:
+        return "This group is not stateful: its members can end without anything to wait for."
+    if running is not None:
+        return "A scale-down of this group runs already."
+    if seen.snapshot is None:
+        return "Who is there is not known now."
+    if sum(m.state != "lost" for m in seen.snapshot.members) < 2:
+        return "It takes two members: one that leaves and one that stays."
+    return ""
+
+
+READY = "ready"  # a learner
+GROUP_STATES = ("steady", "rebalancing", "empty", "unbalanced", "lagging")
+
+
+def show(
+    request: HttpRequest, template: str, context: Context, fragments: Sequence[str] = ()
+) -> HttpResponse:
+    """The page, or only the fragment that it asks for again: the same template for both.
+
+    Every page of a group has the fragment of its buttons.
+    """
+    wanted = request.GET.get("fragment", "")
+    if wanted in fragments or (wanted == "actions" and "tab" in context):
+        template = f"_{wanted}"
+    return render(request, f"dashboard/{template}.html", context)
+
+
+def sent(request: HttpRequest) -> QueryDict | None:
+    """What a form was sent with; None when the page is only looked at."""
+    return request.POST if request.method == "POST" else None
+
+
+# --- the address ----------------------------------------------------------------------------------
+
+
+class Asked:
+    """Reads a query string; what cannot be read is left out and said in `errors`."""
+
+    def __init__(self, query: QueryDict) -> None:
+        self._query = query
+        self.errors: list[str] = []
+
+    def text(self, name: str) -> str:
+        return self._query.get(name, "").strip()[:TEXT_MAX]
+
+    def choice(self, name: str, allowed: Iterable[str], default: str) -> str:
+        value = self.text(name) or default
+        if value in allowed:
+            return value
+        self.errors.append(f"{name} {value!r} is not one of the choices")
+        return default
+
+    def whole(self, name: str) -> int | None:
+        text = self.text(name)
+        if not text:
+            return None
+        if text.isdecimal() and len(text) < 17:
+            return int(text)
+        self.errors.append(f"{name} {text!r} is not a whole number")
+        return None
+
+    def partition(self, name: str) -> int | None:
+        """A number, or stream:number."""
+        text = self.text(name).rpartition(":")[2]
+        if text and not (text.isdecimal() and len(text) < 7):
+            self.errors.append(f"{name} {text!r} is not a partition")
+            return None
+        return int(text) if text else None
+
+    def moment(self, name: str) -> int | None:
+        text = self.text(name)
+        if not text:
+            return None
+        try:
+            return parse_moment(text)
+        except InvalidInput as error:
+            self.errors.append(str(error))
+            return None
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+class _Line:
+    """A file that hands back what is written: csv.writer needs one."""
+
+    def write(self, text: str) -> str:
+        return text
+
+
+def csv_file(
+    name: str, head: Sequence[str], rows: Iterable[Sequence[Any]]
+) -> StreamingHttpResponse:
+    writer = csv.writer(_Line())
+
+    def lines() -> Iterator[str]:
+        yield writer.writerow(head)
+        for row in rows:
+            yield writer.writerow([_csv_value(value) for value in row])
+
+    day = datetime.now(UTC).strftime("%Y-%m-%d")
+    return StreamingHttpResponse(
+        lines(),
+        content_type="text/csv; charset=utf-8",
+        headers={"Content-Disposition": f'attachment; filename="{name}-{day}.csv"'},
+    )
+
+
+def _csv_value(value: Any) -> Any:
+    """A text that a spreadsheet would run as a formula is made a text."""
+    if value is None:
+        return ""
+    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
+        return "'" + value
+    return value

@@ -1,0 +1,103 @@
+"""The demo's page, there as long as `up` runs the demo: add a consumer, or take one away."""
+
+import time
+from dataclasses import dataclass
+
+from django.conf import settings
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+
+from assignment.errors import InvalidInput
+from dashboard.actions import scale_down as deeds
+from dashboard.demo import requests
+from dashboard.demo.requests import GROUP
+from dashboard.live import LiveMember, StoreUnavailable
+from dashboard.models import AuditSource
+from dashboard.pages.views.common import Context, Seen, see, show, why_no_scale_down
+from dashboard.records import audit
+from dashboard.records.queries import scale_downs
+
+REASON = "taken away on the demo's page"
+
+
+@login_required
+def demo_page(request: HttpRequest) -> HttpResponse:
+    if not requests.is_served(settings.DATA):
+        raise Http404("No demo runs here: python3 manage.py up starts one.")
+    seen = see(GROUP)
+    if request.method == "POST":
+        if request.POST.get("do") == "add":
+            _add(request, seen)
+        elif member := request.POST.get("take", ""):
+            _take_away(request, seen, member)
+        return HttpResponseRedirect(reverse("demo"))
+    return show(request, "demo", _context(seen), fragments=("demo",))
+
+
+def link(request: HttpRequest) -> dict[str, bool]:
+    """Context processor: whether pages link to it."""
+    return {"demo_runs": requests.is_served(settings.DATA)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    member: LiveMember
+    hue: int | None
+
+
+def _context(seen: Seen) -> Context:
+    running = scale_downs.running(seen.group)
+    members = seen.snapshot.members if seen.snapshot else ()
+    now_s = time.time()
+    return {
+        "section": "demo",
+        "group": seen.group,
+        "problem": seen.problem,
+        "running": running,
+        "no_scale_down": why_no_scale_down(seen, running),
+        "lines": [Line(member=m, hue=seen.hues.get(m.id)) for m in members],
+        "on_the_way": len(requests.waiting(settings.DATA)),
+        "refusals": [
+            (round(max(0.0, now_s - refusal.at_s) * 1000), refusal.why)
+            for refusal in requests.refusals(settings.DATA)
+        ],
+    }
+
+
+def _add(request: HttpRequest, seen: Seen) -> None:
+    actor = request.user.get_username()
+    try:
+        made = requests.ask_to_add(settings.DATA, actor)
+    except requests.TooMany as error:
+        messages.error(request, str(error))
+        return
+    except OSError as error:
+        messages.error(request, f"The demo cannot be asked: {error.strerror}.")
+        return
+    audit.record(
+        actor=actor,
+        action="add demo consumer",
+        object=GROUP,
+        group=seen.group,
+        after={"request": made},
+        source=AuditSource.PAGE,
+    )
+    messages.success(request, "A consumer is asked for; Spark takes a while to start.")
+
+
+def _take_away(request: HttpRequest, seen: Seen, member: str) -> None:
+    """The same function as the wizard and the command; its agent ends by itself."""
+    try:
+        deeds.start(
+            seen.group,
+            members=[member],
+            reason=REASON,
+            actor=request.user.get_username(),
+            source=AuditSource.PAGE,
+        )
+    except (InvalidInput, deeds.Conflict, StoreUnavailable) as error:
+        messages.error(request, str(error))
+    else:
+        messages.success(request, f"{member} is told to leave.")

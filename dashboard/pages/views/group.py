@@ -1,0 +1,142 @@
+"""A group's live tabs: Map, Members, Partitions; and its snapshot as JSON for the page's script."""
+
+from dataclasses import dataclass
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse, JsonResponse
+
+from dashboard import live
+from dashboard.live import LiveMember, LivePartition
+from dashboard.pages.views.common import Asked, Seen, group_context, see, show
+from dashboard.push import frames
+from dashboard.records.queries import groups as group_queries
+from dashboard.records.queries import tenures
+from dashboard.records.queries.tenures import Before
+
+TABLE_MAX = 500  # rows below the map; the Partitions tab has them all, in pages
+LEGEND_MAX = 60
+PAGE = 200
+
+
+@login_required
+def group_map(request: HttpRequest, name: str) -> HttpResponse:
+    seen = see(name)
+    partitions = seen.snapshot.partitions if seen.snapshot else ()
+    context = group_context(seen, "group", cells=True) | {
+        "rows": partitions[:TABLE_MAX],
+        "partition_states": live.PARTITION_STATES,
+        "leaving": {m.id: m.leaving for m in seen.snapshot.members} if seen.snapshot else {},
+        "left_out": max(0, len(partitions) - TABLE_MAX),
+        "legend_max": LEGEND_MAX,
+        "moves": sorted(tenures.moves(seen.group, seen.now_ms).items()),
+    }
+    return show(request, "map", context)
+
+
+@login_required
+def group_snapshot(request: HttpRequest, name: str) -> HttpResponse:
+    seen = see(name)
+    if seen.snapshot is None:
+        return JsonResponse({"error": seen.problem}, status=503)
+    cells = request.GET.get("cells", "1") != "0"
+    return JsonResponse(frames.whole(seen.snapshot, seen.hues, cells=cells))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberLine:
+    member: LiveMember
+    beat_at_ms: int | None
+    share: float  # of the most loaded, for the bar
+    hue: int | None
+    deadline_ms: int | None  # when it goes at once, of one that was told to leave
+
+
+@login_required
+def group_members(request: HttpRequest, name: str) -> HttpResponse:
+    seen = see(name)
+    members = seen.snapshot.members if seen.snapshot else ()
+    most = max((m.owned for m in members), default=0) or 1
+    staying = _staying(seen)
+    owned = seen.snapshot.numbers.owned if seen.snapshot else 0
+    context = group_context(seen, "group_members")
+    running = context["running"]
+    leaving = set(running.remaining()) if running else set()
+    context |= {
+        "lines": [
+            MemberLine(
+                member=m,
+                beat_at_ms=None if m.beat_ms_ago is None else seen.now_ms - m.beat_ms_ago,
+                share=m.owned / most,
+                hue=seen.hues.get(m.id),
+                deadline_ms=running.deadline_ms if running and m.id in leaving else None,
+            )
+            for m in members
+        ],
+        "mean": owned / staying if staying else None,
+        "mean_share": min(1.0, owned / staying / most) if staying else None,
+        "gone": group_queries.gone_members(seen.group),
+    }
+    return show(request, "members", context, fragments=("members",))
+
+
+def _staying(seen: Seen) -> int:
+    """Able members that were not told to leave: what is owned will be theirs."""
+    if seen.snapshot is None:
+        return 0
+    leaving = sum(bool(m.leaving) and m.state != "lost" for m in seen.snapshot.members)
+    return max(0, seen.snapshot.numbers.able - leaving)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionLine:
+    row: LivePartition
+    hue: int | None
+    before: Before | None
+    moves: int
+
+
+@login_required
+def group_partitions(request: HttpRequest, name: str) -> HttpResponse:
+    seen, asked = see(name), Asked(request.GET)
+    text, state = asked.text("q"), asked.choice("state", ("", *live.PARTITION_STATES), "")
+    found = [p for p in _partitions(seen) if _fits(p, text) and state in ("", p.state)]
+    pages = max(1, -(-len(found) // PAGE))
+    page = min(asked.whole("page") or 1, pages)
+    context = group_context(seen, "group_partitions") | {
+        "asked": asked,
+        "q": text,
+        "chosen": state,
+        "states": live.PARTITION_STATES,
+        "count": len(found),
+        "page": page,
+        "pages": pages,
+        "lines": partition_lines(seen, found[(page - 1) * PAGE : page * PAGE]),
+    }
+    return show(request, "partitions", context, fragments=("partitions",))
+
+
+def _partitions(seen: Seen) -> tuple[LivePartition, ...]:
+    return seen.snapshot.partitions if seen.snapshot else ()
+
+
+def _fits(row: LivePartition, text: str) -> bool:
+    """A number is that partition; other text is a part of the owner's id."""
+    if text.isdecimal():
+        return row.number == int(text)
+    return text in (row.owner or "") or text == row.partition
+
+
+def partition_lines(seen: Seen, rows: list[LivePartition]) -> list[PartitionLine]:
+    numbers = [row.number for row in rows]
+    owners = {row.number: row.owner for row in rows if row.owner is not None}
+    before = tenures.before_now(seen.group, numbers, owners)
+    moves = tenures.moves(seen.group, seen.now_ms, numbers)
+    return [
+        PartitionLine(
+            row=row,
+            hue=None if row.owner is None else seen.hues.get(row.owner),
+            before=before.get(row.number),
+            moves=moves.get(row.number, 0),
+        )
+        for row in rows
+    ]

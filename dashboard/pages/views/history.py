@@ -1,0 +1,118 @@
+"""History of a group: rebalances, ownership as the locks saw it, and who owned what at a moment."""
+
+from typing import Any
+
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
+
+from dashboard.models import Group
+from dashboard.pages import texts
+from dashboard.pages.views.common import Asked, csv_file, group_context, see, show
+from dashboard.pages.views.partition import lookup
+from dashboard.records import replica_map
+from dashboard.records.queries import rebalances, scale_downs, tenures
+from dashboard.records.queries.pages import Page
+from dashboard.records.queries.rebalances import PHASES, Filters
+
+KINDS = ("rebalances", "ownership", "scale-downs")
+
+
+def filters_of(asked: Asked) -> Filters:
+    return Filters(
+        member=asked.text("member"),
+        partition=asked.partition("partition"),
+        cause=asked.text("cause"),
+        actor=asked.text("actor"),
+        from_ms=asked.moment("from"),
+        to_ms=asked.moment("to"),
+        before=asked.whole("before"),
+    )
+
+
+@login_required
+def group_history(request: HttpRequest, name: str) -> HttpResponse:
+    seen, asked = see(name), Asked(request.GET)
+    filters, kind = filters_of(asked), asked.choice("show", KINDS, "rebalances")
+    context = group_context(seen, "group_history") | {
+        "asked": asked,
+        "filters": filters,
+        "show": kind,
+        "page": _page(seen.group, kind, filters),
+        "causes": rebalances.causes(seen.group),
+        "gaps": tenures.gaps(seen.group),
+        **lookup(seen, asked, filters.partition),
+    }
+    return show(request, "history", context, fragments=("history",))
+
+
+def _page(group: Group, kind: str, filters: Filters) -> Page[Any]:
+    if kind == "scale-downs":
+        return scale_downs.page(group, filters.before)
+    found: Page[Any] = (tenures if kind == "ownership" else rebalances).page(group, filters)
+    return found
+
+
+@login_required
+def rebalance_details(request: HttpRequest, name: str, target_epoch: int) -> HttpResponse:
+    seen = see(name)
+    details = rebalances.details(seen.group, target_epoch)
+    if details is None:
+        raise Http404(f"Group {name} has no rebalance with epoch {target_epoch}.")
+    known = [ms for _, ms in details.phases if ms is not None]
+    context = group_context(seen, "group_history") | {
+        "details": details,
+        "row": details.rebalance,
+        "scale_down": scale_downs.at_moment(seen.group, details.rebalance.at_ms),
+        "longest": max(known, default=0) or 1,
+    }
+    return show(request, "rebalance", context, fragments=("rebalance",))
+
+
+REBALANCE_HEAD = tuple(
+    f"""target_epoch at at_ms cause planned actor reason strategy outcome members partitions
+    kept moved avoidable balance_degree max_minus_min score stickiness stickiness_best
+    {" ".join(f"{phase}_ms" for phase in PHASES)}
+    total_ms ownership_gap_ms finished_at_ms celery_task_id celery_worker""".split()
+)
+ROLES = replica_map.KINDS  # each a column, `member: numbers; member: numbers`
+
+
+@login_required
+def rebalances_csv(request: HttpRequest, name: str) -> StreamingHttpResponse:
+    group = see(name).group
+    rows = (
+        [
+            texts.exact(row.at_ms) if column == "at" else getattr(row, column)
+            for column in REBALANCE_HEAD
+        ]
+        + [rebalances.roles_text(row, kind) for kind in ROLES]
+        for row in rebalances.every(group, filters_of(Asked(request.GET)))
+    )
+    return csv_file(f"{name}-rebalances", (*REBALANCE_HEAD, *ROLES), rows)
+
+
+OWNERSHIP_HEAD = (
+    *("partition", "number", "member_id", "fence", "started", "started_ms", "ended", "ended_ms"),
+    *("end", "refused_at_ms"),
+)
+
+
+@login_required
+def ownership_csv(request: HttpRequest, name: str) -> StreamingHttpResponse:
+    group = see(name).group
+    rows = (
+        (
+            row.partition,
+            row.number,
+            row.member_id,
+            row.fence,
+            texts.exact(row.started_ms),
+            row.started_ms,
+            "" if row.ended_ms is None else texts.exact(row.ended_ms),
+            row.ended_ms,
+            row.end,
+            row.refused_at_ms,
+        )
+        for row in tenures.every(group, filters_of(Asked(request.GET)))
+    )
+    return csv_file(f"{name}-ownership", OWNERSHIP_HEAD, rows)

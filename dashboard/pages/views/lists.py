@@ -1,0 +1,130 @@
+"""Overview, the list of groups, and making a new one."""
+
+from dataclasses import replace
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, StreamingHttpResponse
+from django.urls import reverse
+
+from assignment.errors import InvalidInput
+from dashboard.actions import groups as deeds
+from dashboard.live import StoreUnavailable
+from dashboard.models import AuditSource
+from dashboard.pages.forms import NewGroupForm
+from dashboard.pages.views.common import Asked, Context, csv_file, now_ms, sent, show
+from dashboard.records.queries import groups as group_queries
+from dashboard.records.queries import rebalances
+
+PAGE = 50
+RECENT = 12
+
+
+@login_required
+def overview(request: HttpRequest) -> HttpResponse:
+    now = now_ms()
+    rows = group_queries.rows(now)
+    context = {
+        "section": "overview",
+        "now_ms": now,
+        "summary": group_queries.summary(rows),
+        "hour": rebalances.count_since(now - group_queries.HOUR_MS),
+        "attention": group_queries.attention(rows),
+        "recent": rebalances.recent(RECENT),
+    }
+    return show(request, "overview", context, fragments=("overview",))
+
+
+@login_required
+def groups(request: HttpRequest) -> HttpResponse:
+    context = _list(request)
+    page = context["asked"].whole("page") or 1
+    rows = context["rows"]
+    pages = max(1, -(-len(rows) // PAGE))
+    page = min(page, pages)
+    shown = rows[(page - 1) * PAGE : page * PAGE]
+    scores, lags = group_queries.trends([row.group_id for row in shown], context["now_ms"])
+    context |= {
+        "count": len(rows),
+        "page": page,
+        "pages": pages,
+        "rows": [
+            replace(
+                row, score_trend=scores.get(row.group_id, []), lag_trend=lags.get(row.group_id, [])
+            )
+            for row in shown
+        ],
+    }
+    return show(request, "groups", context, fragments=("groups",))
+
+
+def _list(request: HttpRequest) -> Context:
+    asked = Asked(request.GET)
+    sorts = [sign + name for name in group_queries.SORTS for sign in ("", "-")]
+    text, state = asked.text("q"), asked.choice("state", ("", *group_queries.ORDER), "")
+    sort = asked.choice("sort", sorts, "name")
+    now = now_ms()
+    every = group_queries.rows(now)
+    return {
+        "section": "groups",
+        "now_ms": now,
+        "asked": asked,
+        "q": text,
+        "state": state,
+        "sort": sort,
+        "states": group_queries.ORDER,
+        "total": len(every),
+        "rows": group_queries.selected(every, text, state, sort),
+    }
+
+
+CSV_HEAD = (
+    *("group", "state", "members", "partitions", "owned", "conflicts", "balance_degree", "score"),
+    *("stickiness", "last_rebalance_at_ms", "last_rebalance_cause", "lag_records"),
+)
+
+
+@login_required
+def groups_csv(request: HttpRequest) -> StreamingHttpResponse:
+    rows = (
+        (
+            row.name,
+            row.state,
+            row.members,
+            row.partitions,
+            row.owned,
+            row.conflicts,
+            row.last and row.last.balance_degree,
+            row.last and row.last.score,
+            row.last and row.last.stickiness,
+            row.last and row.last.at_ms,
+            row.last and row.last.cause,
+            row.lag_records,
+        )
+        for row in _list(request)["rows"]
+    )
+    return csv_file("groups", CSV_HEAD, rows)
+
+
+@login_required
+def new_group(request: HttpRequest) -> HttpResponse:
+    form = NewGroupForm(sent(request))
+    if request.method == "POST" and form.is_valid():
+        values = form.cleaned_data
+        try:
+            group = deeds.create_group(
+                values["name"],
+                stream=values["stream"],
+                partitions=values["partitions"],
+                strategy=values["strategy"],
+                strategy_parameters=values["strategy_parameters"],
+                **form.state_values,
+                actor=request.user.get_username(),
+                source=AuditSource.PAGE,
+            )
+        except (InvalidInput, deeds.Refused, StoreUnavailable) as error:
+            form.add_error(None, str(error))
+        else:
+            messages.success(request, f"Group {group.name} is made. Next: a token for its agents.")
+            return HttpResponseRedirect(reverse("tokens", args=[group.name]))
+    return show(request, "new_group", {"section": "groups", "form": form})

@@ -1,0 +1,65 @@
+"""One partition: who owned it when, drawn and as a table, and a lookup by time."""
+
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+
+from dashboard.pages.views.common import Asked, Context, Seen, group_context, see, show
+from dashboard.records.queries import tenures
+
+SPANS = {"1h": 3_600_000, "6h": 21_600_000, "24h": 86_400_000, "7d": 604_800_000, "all": None}
+MARGIN = 0.02  # of what is shown, left before the first interval
+
+
+@login_required
+def partition(request: HttpRequest, name: str, number: int) -> HttpResponse:
+    seen = see(name)
+    if number >= seen.group.partitions:
+        raise Http404(f"Group {name} has partitions 0 to {seen.group.partitions - 1}.")
+    asked = Asked(request.GET)
+    rows = seen.snapshot.partitions if seen.snapshot else ()
+    live_row = rows[number] if number < len(rows) else None
+    context = group_context(seen, "group_partitions") | {
+        "asked": asked,
+        "number": number,
+        "row": live_row,
+        "moves": tenures.moves(seen.group, seen.now_ms, [number]).get(number, 0),
+        "span": asked.choice("span", SPANS, "24h"),
+        "spans": SPANS,
+        **lookup(seen, asked, number),
+    }
+    context |= _timeline(seen, number, context["span"], context["at_ms"])
+    return show(request, "partition", context, fragments=("partition",))
+
+
+def lookup(seen: Seen, asked: Asked, number: int | None) -> Context:
+    """Who owned it at `?at=`."""
+    at_ms = asked.moment("at")
+    if at_ms is None:
+        return {"at_ms": None, "found": None}
+    return {
+        "at_ms": at_ms,
+        "found": tenures.at_moment(seen.group, at_ms, number),
+        "gaps_near": [g for g in tenures.gaps(seen.group) if g.at_ms >= at_ms],
+    }
+
+
+def _timeline(seen: Seen, number: int, span: str, at_ms: int | None) -> Context:
+    to_ms = seen.now_ms
+    length = SPANS[span]
+    first = tenures.first_start(seen.group, number)
+    from_ms = to_ms - length if length else (first or to_ms - 1)
+    if first is not None and first > from_ms:  # nothing to draw before it was first owned
+        from_ms = first
+    from_ms -= round((to_ms - from_ms) * MARGIN)
+    rows = tenures.of_partition(seen.group, number, from_ms, to_ms)
+    if rows and len(rows) == tenures.TIMELINE_MAX:
+        from_ms = max(from_ms, rows[0].started_ms)
+    mark = None if at_ms is None else (at_ms - from_ms) / max(1, to_ms - from_ms)
+    return {
+        "from_ms": from_ms,
+        "to_ms": to_ms,
+        "stretches": tenures.timeline(rows, from_ms, to_ms, seen.hues),
+        "tenures": rows[::-1][:100],
+        "ticks": [(i / 6, from_ms + round((to_ms - from_ms) * i / 6)) for i in range(7)],
+        "mark": mark if mark is not None and 0 <= mark <= 1 else None,
+    }

@@ -1,0 +1,280 @@
+"""Scale-downs: the wizard that tells members to leave, and the page of one, running or ended."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import StreamingHttpResponse as File
+from django.urls import reverse
+
+from assignment.coordinator import scale_down as rules
+from assignment.errors import InvalidInput
+from dashboard.actions import scale_down as deeds
+from dashboard.live import StoreUnavailable
+from dashboard.models import AuditSource, Group, ScaleDown, ScaleDownState
+from dashboard.pages import texts
+from dashboard.pages.forms import ExtendForm, ReasonForm, ScaleDownForm, as_ms
+from dashboard.pages.views.common import Context, Seen, csv_file, group_context, see, sent, show
+from dashboard.records.queries import scale_downs
+from dashboard.records.queries.scale_downs import Leaving
+
+ALL = 100  # percent that stay: a list of everybody, nobody marked
+NOBODY = "Nobody is marked: mark who is to leave, or say how many per cent stay."
+
+
+# --- the wizard -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    """Who would leave now. The errors are sentences for their place on the page."""
+
+    found: deeds.Preview | None
+    percent: str = ""
+    percent_error: str = ""
+    members_error: str = ""
+    problem: str = ""
+
+    @property
+    def share(self) -> str:
+        """Of the members that stay: what was typed, as long as it gives their number."""
+        if self.found is None:
+            return ""
+        if _fits(self.percent, self.found):
+            return self.percent
+        return f"{100 * self.found.stay / self.found.members:.1f}".removesuffix(".0")
+
+    @property
+    def is_good(self) -> bool:
+        said = self.percent_error or self.members_error or self.problem
+        return self.found is not None and not said and not self.found.refused
+
+
+@login_required
+def new_scale_down(request: HttpRequest, name: str) -> HttpResponse:
+    """GET and POST with `look` change nothing; POST tells those to leave that are marked."""
+    seen = see(name)
+    looking = request.method != "POST" or "look" in request.POST
+    form = ScaleDownForm(sent(request), settings=seen.group.values, looking=looking)
+    typed = sent(request) or request.GET
+    names = typed.getlist("member")
+    begins = request.method == "GET" and not names
+    percent = typed.get("percent", _few_leave(seen) if begins else "").strip()
+    renewed = percent if percent != typed.get("shown", "").strip() else ""
+    looked = replace(
+        _look(seen.group, renewed, names, force_all="force_all" in typed), percent=percent
+    )
+    if not looking and form.is_valid() and looked.is_good and not renewed:
+        row = _start(request, seen, form, looked)
+        if row is not None:
+            count = len(row.members)
+            messages.success(
+                request, f"{count} member{'s are' if count > 1 else ' is'} told to leave."
+            )
+            return HttpResponseRedirect(reverse("scale_down", args=[name, row.pk]))
+    elif not looking and renewed and looked.is_good:
+        form.add_error(None, "The list was for another percentage: look at it, then confirm.")
+    context = group_context(seen, "new_scale_down") | {
+        "form": form,
+        "looked": looked,
+        "shown": percent if renewed else typed.get("shown", ""),
+    }
+    return show(request, "new_scale_down", context, fragments=("leavers",))
+
+
+def _few_leave(seen: Seen) -> str:
+    """The percentage with which the page begins."""
+    members = len(seen.snapshot.members) if seen.snapshot else 0
+    return str(100 * (members - 1) // members) if members > 1 else ""
+
+
+def _look(group: Group, percent: str, names: Sequence[str], *, force_all: bool) -> Looked:
+    """By the percentage when there is a new one, else by the marked names."""
+    try:
+        if percent:
+            return _by_percent(group, percent)
+        return _by_names(group, names, force_all=force_all)
+    except StoreUnavailable as error:
+        return Looked(found=None, problem=str(error))
+
+
+def _by_percent(group: Group, percent: str) -> Looked:
+    try:
+        found = deeds.preview(group, percent=percent)
+    except InvalidInput as error:
+        return Looked(found=deeds.preview(group, percent=ALL), percent_error=str(error))
+    nobody = "" if found.leave or found.refused else f"{percent} % of {found.members} is everybody."
+    return Looked(found=found, percent_error=nobody)
+
+
+def _by_names(group: Group, names: Sequence[str], *, force_all: bool) -> Looked:
+    if not names:
+        return Looked(found=deeds.preview(group, percent=ALL), members_error=NOBODY)
+    try:
+        return Looked(found=deeds.preview(group, members=names, force_all=force_all))
+    except InvalidInput as error:
+        return Looked(found=deeds.preview(group, percent=ALL), members_error=str(error))
+
+
+def _start(
+    request: HttpRequest, seen: Seen, form: ScaleDownForm, looked: Looked
+) -> ScaleDown | None:
+    """None when it was refused; the form says why."""
+    assert looked.found is not None
+    values, leave = form.cleaned_data, [leaver.member_id for leaver in looked.found.leave]
+    try:
+        return deeds.start(
+            seen.group,
+            percent=looked.percent if _fits(looked.percent, looked.found) else None,
+            members=leave,
+            timeout_ms=as_ms(values["minutes"]),
+            at_deadline=values["at_deadline"] or "force",
+            eager=values["eager"],
+            force_all=values["force_all"],
+            reason=values["reason"],
+            actor=request.user.get_username(),
+            source=AuditSource.PAGE,
+        )
+    except (InvalidInput, deeds.Conflict, StoreUnavailable) as error:
+        form.add_error(None, str(error))
+        return None
+
+
+def _fits(typed: str, found: deeds.Preview) -> bool:
+    """Whether this percentage gives as many members as the list, which may have been edited."""
+    is_number = typed.isascii() and typed.isdecimal() and len(typed) <= 3
+    if not is_number or not 1 <= int(typed) <= ALL or not found.members:
+        return False
+    return rules.split(found.members, int(typed)).stay == found.stay
+
+
+# --- one ------------------------------------------------------------------------------------------
+
+
+@login_required
+def scale_down(request: HttpRequest, name: str, pk: int) -> HttpResponse:
+    """GET ?do=extend, force or abort asks for the reason first; the POST of it does it."""
+    seen = see(name)
+    row = scale_downs.find(seen.group, pk)
+    if row is None:
+        raise Http404(f"Group {name} has no scale-down {pk}.")
+    do = (sent(request) or request.GET).get("do", "")
+    form = _form(request, do, row)
+    if request.method == "POST" and form and form.is_valid() and _deed(request, row, do, form):
+        return HttpResponseRedirect(reverse("scale_down", args=[name, pk]))
+    context = group_context(seen, "scale_down") | _progress(row)
+    context |= {
+        "row": row,
+        "do": do if form and (form.is_bound or row.state == ScaleDownState.RUNNING) else "",
+        "form": form,
+        "member": (sent(request) or request.GET).get("member", ""),
+        "rounds": scale_downs.rounds(row),
+    }
+    return show(request, "scale_down", context, fragments=("scale_down",))
+
+
+def _form(request: HttpRequest, do: str, row: ScaleDown) -> ExtendForm | ReasonForm | None:
+    if do == "extend":
+        doubled = 2 * (row.timeout_ms or 0) / 60_000
+        return ExtendForm(sent(request), initial={"minutes": f"{doubled:g}"})
+    return ReasonForm(sent(request)) if do in ("force", "abort") else None
+
+
+def _deed(request: HttpRequest, row: ScaleDown, do: str, form: ExtendForm | ReasonForm) -> bool:
+    """Whether it was done; else the form says why not."""
+    who: dict[str, Any] = {
+        "actor": request.user.get_username(),
+        "source": AuditSource.PAGE,
+        "reason": form.cleaned_data["reason"],
+    }
+    member = request.POST.get("member", "")
+    try:
+        if do == "extend":
+            deeds.extend(row, as_ms(form.cleaned_data["minutes"]), **who)
+            messages.success(request, "The limit is extended.")
+        elif do == "force":
+            deeds.force(row, member, **who)
+            messages.success(request, f"{member} goes at once.")
+        else:
+            deeds.abort(row, **who)
+            messages.success(request, "Aborted: who is still here stays.")
+    except (InvalidInput, deeds.Conflict) as error:
+        form.add_error(None, str(error))
+        return False
+    return True
+
+
+def _progress(row: ScaleDown) -> Context:
+    """Live while it runs; of one that ended what the record says."""
+    found, why = None, ""
+    if row.state == ScaleDownState.RUNNING:
+        try:
+            found = scale_downs.progress(row)
+        except StoreUnavailable as error:
+            why = str(error)
+    members = found.members if found else tuple(_recorded(row))
+    return {
+        "progress": found,
+        "not_known": why,
+        "members": members,
+        "stay": row.live - len(members),
+        "gone": sum(bool(member.outcome) for member in members),
+        "took_ms": (row.ended_at_ms or row.asked_at_ms) - row.asked_at_ms,
+        "left": [(member, left) for member in members for left in member.partitions],
+    }
+
+
+def _recorded(row: ScaleDown) -> list[Leaving]:
+    return [
+        Leaving(
+            member_id=member,
+            outcome=entry["outcome"],
+            at_ms=entry["at_ms"],
+            forced=entry["forced"],
+            told="",
+            here=not entry["outcome"],
+            left=0,
+            ready=0,
+            percent=None,
+            eta_ms=None,
+            partitions=(),
+        )
+        for member, entry in sorted(row.members.items())
+    ]
+
+
+# --- the file -------------------------------------------------------------------------------------
+
+HEAD = (
+    *("id", "asked_at", "asked_at_ms", "told_at_ms", "ended_at_ms", "actor", "source", "reason"),
+    *("percent", "members", "stay", "leave", "timeout_ms", "at_deadline", "state", "outcomes"),
+)
+
+
+@login_required
+def scale_downs_csv(request: HttpRequest, name: str) -> File:
+    rows = (
+        (
+            row.pk,
+            texts.exact(row.asked_at_ms),
+            row.asked_at_ms,
+            row.told_at_ms,
+            row.ended_at_ms,
+            row.actor,
+            row.source,
+            row.reason,
+            row.percent,
+            row.live,
+            row.live - len(row.members),
+            len(row.members),
+            row.timeout_ms,
+            row.at_deadline,
+            row.state,
+            "; ".join(f"{m}: {e['outcome'] or 'here'}" for m, e in sorted(row.members.items())),
+        )
+        for row in scale_downs.every(see(name).group)
+    )
+    return csv_file(f"{name}-scale-downs", HEAD, rows)

@@ -1,0 +1,81 @@
+"""Tokens of a group's agents: create, shown once, rotate, revoke."""
+
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from django.utils import timezone
+
+from assignment.errors import InvalidInput
+from dashboard.actions import groups as deeds
+from dashboard.models import AgentToken, AuditSource
+from dashboard.pages.forms import NewTokenForm
+from dashboard.pages.views.common import Seen, group_context, see, show
+from dashboard.records.queries import tokens as token_queries
+
+
+@login_required
+def tokens(request: HttpRequest, name: str) -> HttpResponse:
+    seen = see(name)
+    if request.method != "POST":
+        return _page(request, seen, NewTokenForm())
+    if request.POST.get("do") == "create":
+        return _create(request, seen)
+    token = token_queries.find(seen.group, request.POST.get("token", ""))
+    if token is None:
+        raise Http404(f"Group {name} has no such token.")
+    who: dict[str, Any] = {"actor": request.user.get_username(), "source": AuditSource.PAGE}
+    if request.POST.get("do") == "rotate":
+        try:
+            return _shown(request, seen, deeds.rotate_token(token, **who))
+        except deeds.Refused as error:
+            messages.error(request, str(error))
+    elif request.POST.get("do") == "revoke":
+        _revoke(request, token, who)
+    return HttpResponseRedirect(reverse("tokens", args=[name]))
+
+
+def _create(request: HttpRequest, seen: Seen) -> HttpResponse:
+    form = NewTokenForm(request.POST)
+    if form.is_valid():
+        days = form.cleaned_data["days"]
+        try:
+            made = deeds.create_token(
+                seen.group,
+                name=form.cleaned_data["name"],
+                expires_at=timezone.now() + timedelta(days=days) if days else None,
+                actor=request.user.get_username(),
+                source=AuditSource.PAGE,
+            )
+        except InvalidInput as error:
+            form.add_error(None, str(error))
+        else:
+            return _shown(request, seen, made)
+    return _page(request, seen, form)
+
+
+def _revoke(request: HttpRequest, token: AgentToken, who: dict[str, Any]) -> None:
+    deeds.revoke_token(token, **who)
+    messages.success(request, f"Token {token.name} is revoked; agents that use it are refused.")
+
+
+def _shown(request: HttpRequest, seen: Seen, made: deeds.MadeToken) -> HttpResponse:
+    """The answer to the POST itself: the token is in no address, session or log."""
+    url = request.build_absolute_uri("/").rstrip("/")
+    command = deeds.agent_command(seen.group, made.text, url, settings.REDIS_URL)
+    response = _page(request, seen, NewTokenForm(), made=made, command=command)
+    response["Cache-Control"] = "no-store"
+    return response
+
+
+def _page(request: HttpRequest, seen: Seen, form: NewTokenForm, **more: Any) -> HttpResponse:
+    context = group_context(seen, "tokens") | {
+        "form": form,
+        "tokens": token_queries.of_group(seen.group, timezone.now()),
+        **more,
+    }
+    return show(request, "tokens", context)

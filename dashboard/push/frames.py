@@ -1,0 +1,370 @@
+"""What a page knows of a group, as JSON: whole, or as changes since what was told last.
+
+Pure: snapshot in, values out; knows neither sockets nor SQL. A cell is [number, index of its owner
+in `names` or -1, fence, index of its state, since_ms, lag_records]; fences stay below 2^53, so a
+JSON number carries them. A partition's copies are [number, index of its learner or -1, percent or
+null, eta_ms or null, 1 when it is ready, indexes of its standbys ...]; without any: no row in a
+whole, [number, -1, null, null, 0] in a change.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from dashboard.live import PARTITION_STATES, LiveMember, LivePartition, LiveSnapshot
+from dashboard.pages import texts
+
+FRAME_BYTES_MAX = 32 * 1024  # dashboard.md section 3
+HEAD_BYTES = 2_048  # of a frame, beside cells and members: strip, numbers, epochs
+RESYNC_CELLS = (
+    2_000  # above it a browser is told to fetch a snapshot: less work than frame after frame
+)
+CHECK_MODULO = 1_000_003
+STATE_INDEX = {state: i for i, state in enumerate(PARTITION_STATES)}
+LAG_SECONDS_MAX = 60
+ETA_STEP_MS = 1_000  # what is told of a time that is guessed
+
+Cell = tuple[int, str | None, int | None, int, int | None, int | None]
+CopyCell = tuple[int, str | None, int | None, int | None, int, *tuple[str, ...]]
+Json = dict[str, Any]
+
+
+def cell_of(row: LivePartition) -> Cell:
+    fence = None if row.fence is None else int(row.fence)
+    return (
+        row.number,
+        row.owner,
+        fence,
+        STATE_INDEX[row.state],
+        row.since_ms,
+        row.lag_records,
+    )
+
+
+def copies_of(row: LivePartition) -> CopyCell:
+    """Whole percents, rounded down: 100 is everything."""
+    standbys = (copy.member for copy in row.standbys)
+    learner = row.learner
+    if learner is None:
+        return (row.number, None, None, None, 0, *standbys)
+    percent = None if learner.percent is None else int(learner.percent)
+    eta_ms = None if learner.eta_ms is None else -(-learner.eta_ms // ETA_STEP_MS) * ETA_STEP_MS
+    return (row.number, learner.member, percent, eta_ms, int(learner.ready), *standbys)
+
+
+def has_copies(cell: CopyCell) -> bool:
+    return cell[1] is not None or len(cell) > 5
+
+
+def check_of(cells: Iterable[Cell]) -> int:
+    """A sum by which a page sees that its cells are not the server's."""
+    total = 0
+    for number, _, fence, state, _, _ in cells:
+        total += (number + 1) * (state + 1) + (fence or 0) % CHECK_MODULO
+    return total % CHECK_MODULO
+
+
+def member_of(row: LiveMember) -> Json:
+    return {
+        "id": row.id,
+        "state": row.state,
+        "why": row.why,
+        "owned": row.owned,
+        "leaving": row.leaving,
+    }
+
+
+def numbers_of(snapshot: LiveSnapshot) -> Json:
+    stream = snapshot.partitions[0].partition.rpartition(":")[0] if snapshot.partitions else ""
+    return {"stream": stream, "partitions": snapshot.numbers.partitions}
+
+
+def state_of(snapshot: LiveSnapshot) -> str:
+    """The first word that fits, in the order of what needs attention (dashboard.md section 2)."""
+    numbers = snapshot.numbers
+    words = (
+        ("conflict", numbers.conflicts > 0),
+        ("empty", numbers.members == 0),
+        ("unowned", numbers.unowned > 0),
+        ("stalled", any(m.state == "stalled" for m in snapshot.members)),
+        ("rebalancing", any(p.owner != p.target for p in snapshot.partitions)),
+        ("unbalanced", not numbers.learning and (numbers.max_minus_min or 0) > 1),
+        ("lagging", _is_lagging(numbers.lag_records, numbers.events_per_second)),
+    )
+    return next((word for word, fits in words if fits), "steady")
+
+
+def _is_lagging(lag_records: int | None, events_per_second: float | None) -> bool:
+    return (lag_records or 0) > max(1_000, LAG_SECONDS_MAX * (events_per_second or 0))
+
+
+# --- the header strip: six numbers, the same on every page of a group -----------------------------
+
+
+def number(text: str, small: str = "", tone: str = "", title: str = "") -> Json:
+    return {"text": text, "small": small, "tone": tone, "title": title}
+
+
+def unknown(why: str) -> Json:
+    return number(texts.DASH, "", "unknown", why)
+
+
+STRIP_LABELS = {
+    "members": "Members",
+    "owned": "Owned",
+    "conflicts": "Conflicts",
+    "balance": "Balance degree",
+    "rate": "Throughput",
+    "lag": "Lag",
+}
+
+
+def strip_of(snapshot: LiveSnapshot) -> dict[str, Json]:
+    n = snapshot.numbers
+    idle = f"{n.idle} idle" if n.idle else "all able"
+    idle = f"{n.leaving} leaving" if n.leaving else idle
+    not_able = n.members - n.able
+    return {
+        "members": number(
+            texts.grouped(n.members),
+            f"{not_able} not able" if not_able else idle if n.members else "",
+            "warn" if not_able else "",
+            f"{n.members} members, {n.able} able to own"
+            + (f", {n.leaving} told to leave" if n.leaving else "")
+            + (f"; idle: {n.partitions} partitions, {n.able} members" if n.idle else ""),
+        ),
+        "owned": number(
+            f"{texts.grouped(n.owned)} / {texts.grouped(n.partitions)}",
+            texts.percent(n.owned / n.partitions),
+            "" if n.owned == n.partitions else "warn",
+            "partitions with a live lock",
+        ),
+        "conflicts": number(
+            texts.grouped(n.conflicts),
+            f"{n.unknown} unknown" if n.unknown else "",
+            "alarm" if n.conflicts else "",
+            "partitions that two members claim",
+        ),
+        "balance": _balance(snapshot),
+        "rate": unknown("no consumer has reported a rate")
+        if n.events_per_second is None
+        else number(texts.grouped(n.events_per_second), "events/s", "", "sum over able members"),
+        "lag": unknown("Redis cannot tell how many events were appended")
+        if n.lag_records is None
+        else number(
+            texts.grouped(n.lag_records),
+            "records",
+            "warn" if _is_lagging(n.lag_records, n.events_per_second) else "",
+            "events appended and not yet committed",
+        ),
+    }
+
+
+def _balance(snapshot: LiveSnapshot) -> Json:
+    n = snapshot.numbers
+    if n.balance_degree is None:
+        return unknown("no able member, so nothing to balance")
+    title = f"standard deviation of partitions per able member; max − min = {n.max_minus_min}"
+    if n.leaving:
+        title += "; of those who stay"
+    if n.learning:
+        title += f"; {n.learning} partitions change hands when their learners are ready"
+        return number(texts.grouped(n.balance_degree, 2), f"{n.learning} learning", "", title)
+    return number(
+        texts.grouped(n.balance_degree, 2),
+        f"score {n.score or 0:.0f}",
+        "warn" if (n.max_minus_min or 0) > 1 else "",
+        title,
+    )
+
+
+UNKNOWN_STRIP = {key: unknown("Redis does not answer") for key in STRIP_LABELS}
+
+
+# --- whole ----------------------------------------------------------------------------------------
+
+
+def whole(
+    snapshot: LiveSnapshot, hues: Mapping[str, int] | None = None, *, cells: bool = True
+) -> Json:
+    """Everything a page needs to begin with, or to begin anew. `hues`: member id -> hue, by SQL."""
+    members = [member_of(m) for m in snapshot.members]
+    for member in members:
+        member["colour"] = None if hues is None else hues.get(member["id"])
+    return {
+        "group": snapshot.group,
+        "at_ms": snapshot.at_ms,
+        "group_epoch": snapshot.group_epoch,
+        "target_epoch": snapshot.target_epoch,
+        "incarnation": snapshot.incarnation,
+        "state": state_of(snapshot),
+        "numbers": numbers_of(snapshot),
+        "strip": strip_of(snapshot),
+        "members": members,
+        **packed(
+            (cell_of(p) for p in (snapshot.partitions if cells else ())),
+            filter(has_copies, (copies_of(p) for p in (snapshot.partitions if cells else ()))),
+        ),
+    }
+
+
+NOTHING: Json = {
+    "at_ms": 0,
+    "strip": {},
+    "numbers": {},
+    **dict.fromkeys(("members", "names", "cells", "copies"), ()),
+}
+
+
+def packed(cells: Iterable[Cell], copies: Iterable[CopyCell]) -> Json:
+    names: dict[str, int] = {}
+
+    def index(name: str | None) -> int:
+        return -1 if name is None else names.setdefault(name, len(names))
+
+    rows = [[number, index(owner), *rest] for number, owner, *rest in cells]
+    copied = [
+        [number, index(learner), percent, eta_ms, ready, *map(index, standbys)]
+        for number, learner, percent, eta_ms, ready, *standbys in copies
+    ]
+    return {"names": list(names), "cells": rows, "copies": copied}
+
+
+# --- changes --------------------------------------------------------------------------------------
+
+
+class Changes:
+    """What was told against what is; coalesced: a cell that changed twice is told once.
+
+    Ownership goes first, then copies; lag, which changes all the time, takes what room is left in a
+    frame.
+    """
+
+    def __init__(self, snapshot: LiveSnapshot) -> None:
+        self._told_cells: dict[int, Cell] = {p.number: cell_of(p) for p in snapshot.partitions}
+        self._told_copies = {p.number: copies_of(p) for p in snapshot.partitions}
+        self._told_members: dict[str, Json] = {m.id: member_of(m) for m in snapshot.members}
+        self._told_head = _head(snapshot)
+        self._take(snapshot)
+
+    def _take(self, snapshot: LiveSnapshot) -> None:
+        self.at_ms = snapshot.at_ms
+        self._cells: dict[int, Cell] = {p.number: cell_of(p) for p in snapshot.partitions}
+        self._copies: dict[int, CopyCell] = {p.number: copies_of(p) for p in snapshot.partitions}
+        self._members = {m.id: member_of(m) for m in snapshot.members}
+        self._head = _head(snapshot)
+        self._owners: list[int] = []
+        self._lags: list[int] = []
+        for n, cell in self._cells.items():
+            told = self._told_cells.get(n)
+            if told is None or told[:5] != cell[:5]:
+                self._owners.append(n)
+            elif told != cell:
+                self._lags.append(n)
+        changed = [n for n, cell in self._copies.items() if self._told_copies.get(n) != cell]
+        self._placed = sum(self._has_new_roles(n) for n in changed)
+        self._copied = sorted(changed, key=self._has_new_roles, reverse=True)
+
+    def _has_new_roles(self, n: int) -> bool:
+        """Whether somebody else learns or keeps it; how far they are may change all the time."""
+        cell, told = self._copies[n], self._told_copies.get(n, (n, None))
+        return cell[1] != told[1] or cell[5:] != told[5:]
+
+    def feed(self, snapshot: LiveSnapshot) -> None:
+        """A snapshot older than the last one (a read that was overtaken) changes nothing."""
+        if snapshot.at_ms >= self.at_ms:
+            self._take(snapshot)
+
+    @property
+    def is_too_much(self) -> bool:
+        most = max(len(self._owners), self._placed)
+        return most > RESYNC_CELLS or len(self._cells) < len(self._told_cells)
+
+    def forget(self) -> None:
+        """Everybody fetches a snapshot: nothing is left to tell."""
+        self._told_cells, self._told_members = dict(self._cells), dict(self._members)
+        self._told_copies = dict(self._copies)
+        self._told_head = self._head
+        self._owners, self._lags, self._copied, self._placed = [], [], [], 0
+
+    @property
+    def check(self) -> int | None:
+        """The sum over all cells, once everything about ownership has been told."""
+        return None if self._owners else check_of(self._cells.values())
+
+    def frame(self) -> Json | None:
+        """The next changes, within FRAME_BYTES_MAX as JSON; None when there are none."""
+        room = FRAME_BYTES_MAX - HEAD_BYTES
+        head = {k: v for k, v in self._head.items() if v != self._told_head.get(k)}
+        if "strip" in head:
+            told = self._told_head["strip"]
+            head["strip"] = {k: v for k, v in head["strip"].items() if v != told.get(k)}
+        members, room = _within(self._changed_members(), room, lambda m: len(json.dumps(m)) + 2)
+        gone, room = _within(
+            [m for m in self._told_members if m not in self._members],
+            room,
+            lambda m: len(json.dumps(m)) + 2,
+        )
+        owners, room = _within(self._owners, room, self._cell_bytes)
+        copied, room = _within(self._copied, room, self._copies_bytes)
+        lags, room = _within(self._lags, room, self._cell_bytes)
+        if not (head or members or gone or owners or copied or lags):
+            return None
+        self._told(members, gone, owners + lags, copied)
+        frame: Json = {"type": "delta", "at_ms": self.at_ms, **head}
+        if members:
+            frame["members"] = members
+        if gone:
+            frame["gone"] = gone
+        if owners or copied or lags:
+            parts = packed(
+                (self._cells[n] for n in owners + lags), (self._copies[n] for n in copied)
+            )
+            frame |= {name: values for name, values in parts.items() if values or name == "names"}
+        return frame
+
+    def _changed_members(self) -> list[Json]:
+        return [m for i, m in self._members.items() if self._told_members.get(i) != m]
+
+    def _cell_bytes(self, n: int) -> int:
+        """At most: its owner's name is told once per frame, counted with every cell."""
+        return len(json.dumps(self._cells[n])) + 8
+
+    def _copies_bytes(self, n: int) -> int:
+        """As above."""
+        return len(json.dumps(self._copies[n])) + 8 * len(self._copies[n])
+
+    def _told(
+        self, members: list[Json], gone: list[str], cells: list[int], copied: list[int]
+    ) -> None:
+        self._told_head = self._head
+        self._told_members |= {m["id"]: m for m in members}
+        for member_id in gone:
+            del self._told_members[member_id]
+        self._told_cells |= {n: self._cells[n] for n in cells}
+        self._told_copies |= {n: self._copies[n] for n in copied}
+        done = set(cells)
+        self._owners = [n for n in self._owners if n not in done]
+        self._lags = [n for n in self._lags if n not in done]
+        self._copied = self._copied[len(copied) :]
+
+
+def _head(snapshot: LiveSnapshot) -> Json:
+    return {
+        "state": state_of(snapshot),
+        "strip": strip_of(snapshot),
+        "group_epoch": snapshot.group_epoch,
+        "target_epoch": snapshot.target_epoch,
+        "incarnation": snapshot.incarnation,
+    }
+
+
+def _within(items: list[Any], room: int, cost: Callable[[Any], int]) -> tuple[list[Any], int]:
+    """As many of the first items as there is room for, and the room left."""
+    chosen: list[Any] = []
+    for item in items:
+        room -= cost(item)
+        if room < 0:
+            return chosen, 0
+        chosen.append(item)
+    return chosen, room

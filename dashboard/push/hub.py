@@ -1,0 +1,186 @@
+"""One per process and group: reads the group while somebody watches, and tells every watcher the
+same numbered frames.
+
+Bounded: one read at a time and at most four frames a second; at most WAITING_MAX frames wait for
+one browser, then they are replaced by the word that it should fetch a snapshot. Uses no SQL.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+from weakref import WeakKeyDictionary
+
+from channels.layers import get_channel_layer
+
+from dashboard import live
+from dashboard.push.frames import Changes, Json
+
+FRAME_EVERY_S = 0.25  # dashboard.md section 3: four a second
+READ_EVERY_S = 1.0  # without a word from the channel layer, which may lose one
+REST_SHARE = 3  # a group that is slow to read is read no more than a quarter of the time
+BEAT_EVERY_S = 2.0  # silence longer than a few of these is a broken connection
+WAITING_MAX = 16
+WATCHERS_MAX = 1_000  # of one group in one process, twice the browsers aimed at
+LISTEN_AGAIN_S = 1.0
+
+log = logging.getLogger(__name__)
+
+
+class Watcher:
+    """One browser's end: frames that wait to be sent to it."""
+
+    def __init__(self) -> None:
+        self.waiting: asyncio.Queue[str] = asyncio.Queue(WAITING_MAX)
+
+    def tell(self, text: str, instead: str) -> None:
+        """`instead` takes the place of everything that waits when there is no room."""
+        try:
+            self.waiting.put_nowait(text)
+        except asyncio.QueueFull:
+            while not self.waiting.empty():
+                self.waiting.get_nowait()
+            self.waiting.put_nowait(instead)
+
+
+class TooManyWatchers(Exception):
+    """This process serves as many browsers for the group as it may."""
+
+
+class Hub:
+    def __init__(self, group: str) -> None:
+        self.group = group
+        self.sequence = 0
+        self._watchers: set[Watcher] = set()
+        self._changes: Changes | None = None
+        self._problem = ""
+        self._told_at = 0.0
+        self._changed = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
+
+    @property
+    def watchers(self) -> int:
+        return len(self._watchers)
+
+    def join(self) -> Watcher:
+        if len(self._watchers) >= WATCHERS_MAX:
+            raise TooManyWatchers(self.group)
+        watcher = Watcher()
+        watcher.waiting.put_nowait(self._text({"type": "hello"}))
+        self._watchers.add(watcher)
+        if self._running is None:
+            self._running = asyncio.get_running_loop().create_task(self._run())
+        return watcher
+
+    def part(self, watcher: Watcher) -> None:
+        self._watchers.discard(watcher)
+        if not self._watchers and self._running is not None:
+            self._running.cancel()
+            self._running = None
+            self._changes = None
+
+    async def _run(self) -> None:
+        listener = asyncio.create_task(self._listen())
+        try:
+            while True:
+                started = asyncio.get_running_loop().time()
+                await self._read()
+                took = asyncio.get_running_loop().time() - started
+                if await self._tell():
+                    await asyncio.sleep(FRAME_EVERY_S)
+                    continue
+                await asyncio.sleep(max(FRAME_EVERY_S, REST_SHARE * took))
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._changed.wait(), READ_EVERY_S - FRAME_EVERY_S)
+        finally:
+            listener.cancel()
+
+    async def _listen(self) -> None:
+        """Notes that the channel layer said something; what it said is read from Redis anyway."""
+        layer = get_channel_layer()
+        assert layer is not None, "CHANNEL_LAYERS is always configured"
+        while True:
+            try:
+                channel = await layer.new_channel()
+                await layer.group_add(live.channel_group(self.group), channel)
+                while True:
+                    await layer.receive(channel)
+                    self._changed.set()
+            except (
+                Exception
+            ) as error:  # of whatever layer is configured; reading goes on without it
+                log.info("channel layer of group=%s away: %s", self.group, error)
+                await asyncio.sleep(LISTEN_AGAIN_S)
+
+    async def _read(self) -> None:
+        self._changed.clear()
+        try:
+            snapshot = await asyncio.to_thread(live.snapshot, self.group)
+        except live.StoreUnavailable as error:
+            self._problem = str(error)
+            return
+        except Exception:
+            log.exception("group=%s cannot be read", self.group)
+            self._problem = "the dashboard failed to read this group: its log says why"
+            return
+        self._problem = ""
+        if self._changes is None:
+            self._changes = Changes(snapshot)
+            self._changes.forget()
+        else:
+            self._changes.feed(snapshot)
+
+    async def _tell(self) -> bool:
+        """One frame at most. Whether more is left to tell."""
+        changes = self._changes
+        if self._problem or changes is None:
+            self._beat()
+            return False
+        if changes.is_too_much:
+            changes.forget()
+            self._broadcast({"type": "resync"})
+            return False
+        frame = changes.frame()
+        if frame is None:
+            self._beat()
+            return False
+        check = changes.check
+        if check is not None:
+            frame["check"] = check
+        self.sequence += 1
+        self._broadcast(frame)
+        return check is None
+
+    def _beat(self) -> None:
+        if asyncio.get_running_loop().time() - self._told_at < BEAT_EVERY_S:
+            return
+        beat: Json = {"type": "beat"}
+        if self._problem:
+            beat["problem"] = self._problem
+        elif self._changes is not None and self._changes.check is not None:
+            beat["check"] = self._changes.check
+        self._broadcast(beat)
+
+    def _broadcast(self, frame: Json) -> None:
+        text, instead = self._text(frame), self._text({"type": "resync"})
+        self._told_at = asyncio.get_running_loop().time()
+        for watcher in self._watchers:
+            watcher.tell(text, instead)
+
+    def _text(self, frame: Json) -> str:
+        at_ms = self._changes.at_ms if self._changes else 0
+        return json.dumps({"at_ms": at_ms, **frame, "seq": self.sequence}, separators=(",", ":"))
+
+
+_hubs: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Hub]] = WeakKeyDictionary()
+
+
+def hub_of(group: str) -> Hub:
+    """The running loop's hub of the group."""
+    hubs = _hubs.setdefault(asyncio.get_running_loop(), {})
+    for name in [name for name, hub in hubs.items() if not hub.watchers and name != group]:
+        del hubs[name]
+    return hubs.setdefault(group, Hub(group))
+
+
+__all__ = ["Hub", "TooManyWatchers", "Watcher", "hub_of"]

@@ -1,0 +1,92 @@
+"""What a rebalance would do now, per strategy: the core's own answer, computed on the live view."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from assignment import strategies
+from assignment.coordinator import PLANNER, Change, settings_of, target_of
+from assignment.errors import InvalidInput
+from assignment.scripts import GroupRead, Purpose
+from dashboard.live import groups as live_groups
+
+MOVES_SHOWN = 300
+RULE = "the most even; of those, the one with the fewest moves"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """`change` is None where the strategy cannot be used now; `problem` says why."""
+
+    strategy: str
+    change: Change | None
+    recommended: bool = False
+    problem: str = ""
+
+    @property
+    def moves_shown(self) -> list[tuple[int, str, str]]:
+        """(partition, from, to)"""
+        moves = self.change.moves[:MOVES_SHOWN] if self.change else ()
+        return [(m.partition.number, m.giver, m.taker) for m in moves]
+
+    @property
+    def learning_shown(self) -> list[tuple[int, str, str]]:
+        """(partition, who owns it until then, who learns it): what moves later, not at once."""
+        learning = self.change.learning[:MOVES_SHOWN] if self.change else ()
+        return [(m.partition.number, m.giver, m.taker) for m in learning]
+
+    @property
+    def learning_left_out(self) -> int:
+        return max(0, len(self.change.learning) - MOVES_SHOWN) if self.change else 0
+
+    @property
+    def moves_left_out(self) -> int:
+        return max(0, len(self.change.moves) - MOVES_SHOWN) if self.change else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Previews:
+    """Of a stateful group there is one only: the planner's, which has no strategy to choose."""
+
+    group_epoch: int
+    stateful: bool
+    every: list[Preview]
+
+
+def of_group(
+    name: str, strategy: str = "", parameters: Mapping[str, Any] | None = None
+) -> Previews:
+    """The recommended one first, those that cannot be used last. `strategy` is shown with these
+    parameters, the group's own with the group's own. Raises StoreUnavailable, and InvalidInput when
+    the group cannot be read.
+    """
+    view = live_groups.read(name, Purpose.LOOK)
+    stateful = settings_of(view).stateful
+    names = (PLANNER,) if stateful else strategies.NAMES
+    found = [_of_strategy(view, n, parameters if n == strategy else None) for n in names]
+    best = min(found, key=_order)
+    return Previews(
+        group_epoch=view.meta.group_epoch,
+        stateful=stateful,
+        every=[replace(p, recommended=p is best) for p in sorted(found, key=_order)],
+    )
+
+
+def _of_strategy(
+    view: GroupRead, strategy: str, parameters: Mapping[str, Any] | None = None
+) -> Preview:
+    try:
+        return Preview(strategy=strategy, change=target_of(view, strategy, parameters).change)
+    except InvalidInput as error:
+        return Preview(strategy=strategy, change=None, problem=str(error))
+
+
+def _order(preview: Preview) -> tuple[bool, int, int, int, bool, str]:
+    """RULE. Whether loads differ by one or none does not matter; what is unowned does most."""
+    change = preview.change
+    if change is None:
+        return True, 0, 0, 0, False, preview.strategy
+    uneven = max(1, change.max_minus_min or 0)
+    unowned = -sum(change.loads.values())
+    moves = len(change.moves)
+    return False, unowned, uneven, moves, preview.strategy != strategies.DEFAULT, preview.strategy

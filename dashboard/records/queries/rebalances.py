@@ -1,0 +1,200 @@
+"""Rebalances: lists with filters, and all of one."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import QuerySet
+
+from dashboard.models import Group, Rebalance
+from dashboard.records.queries.pages import Page, page_of
+
+PAGE = 50
+CSV_MAX = 100_000  # rows of one file
+MOVES_SHOWN = 500
+ROLES_PARTITIONS_MAX = 2_000  # in a file: its lines stay below what a spreadsheet's cell holds
+PACKED = ("target", "previous", "copies")  # large, and of no use in a list
+PHASES = ("detect", "compute", "deliver", "revoke", "acquire", "first_effect")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """What a list of rebalances or ownership is narrowed to; "" and None let everything through."""
+
+    member: str = ""
+    partition: int | None = None
+    cause: str = ""
+    actor: str = ""
+    from_ms: int | None = None
+    to_ms: int | None = None
+    before: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    number: int
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    member_id: str
+    before: int | None  # None: it was not there
+    after: int | None
+
+    @property
+    def change(self) -> int:
+        return (self.after or 0) - (self.before or 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Role:
+    """What one member got, lost, keeps copies of and learns in a round; numbers ascending."""
+
+    member_id: str
+    assigned: list[int]
+    revoked: list[int]
+    standby: list[int]
+    learning: list[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Details:
+    rebalance: Rebalance
+    moves: list[Move]
+    moves_left_out: int
+    loads: list[Load]
+    roles: list[Role]
+    phases: list[tuple[str, int | None]]
+    earlier: int | None
+    later: int | None
+
+
+def recent(limit: int) -> list[Rebalance]:
+    """The newest of all groups."""
+    found = Rebalance.objects.select_related("group").defer(*PACKED, "causes")
+    return list(found.order_by("-at_ms")[:limit])
+
+
+def count_since(at_ms: int) -> int:
+    return Rebalance.objects.filter(at_ms__gte=at_ms).count()
+
+
+def found(group: Group, filters: Filters) -> QuerySet[Rebalance]:
+    rows = Rebalance.objects.filter(group=group).order_by("-target_epoch")
+    if not _looks_inside(filters):
+        rows = rows.defer(*PACKED)
+    wanted: dict[str, Any] = {
+        "cause": filters.cause or None,
+        "actor__icontains": filters.actor or None,
+        "at_ms__gte": filters.from_ms,
+        "at_ms__lt": filters.to_ms,
+        "target_epoch__lt": filters.before,
+    }
+    return rows.filter(**{name: value for name, value in wanted.items() if value is not None})
+
+
+def page(group: Group, filters: Filters, size: int = PAGE) -> Page[Rebalance]:
+    return page_of(
+        found(group, filters),
+        "target_epoch",
+        size,
+        lambda row: row,
+        (lambda row: touches(row, filters)) if _looks_inside(filters) else None,
+    )
+
+
+def every(group: Group, filters: Filters) -> Iterator[Rebalance]:
+    """For a file, with all they hold; newest first."""
+    rows = found(group, filters).defer(None)[:CSV_MAX].iterator(chunk_size=500)
+    return (row for row in rows if touches(row, filters))
+
+
+def _looks_inside(filters: Filters) -> bool:
+    return bool(filters.member) or filters.partition is not None
+
+
+def touches(row: Rebalance, filters: Filters) -> bool:
+    """Whether it changed what the member has or made it learn, or changed who has the partition."""
+    if not _looks_inside(filters):
+        return True
+    before, after = row.owners_before(), row.owners()
+    if filters.partition is not None:
+        n = filters.partition
+        if _at(before, n) == _at(after, n):
+            return False
+    if not filters.member:
+        return True
+    if any(cause.get("member") == filters.member for cause in row.causes):
+        return True
+    if row.learning and row.roles.get(filters.member, {}).get("learning"):
+        return True
+    return any(filters.member in pair for pair in _differing(before, after))
+
+
+def _at(owners: list[str | None], number: int) -> str | None:
+    return owners[number] if number < len(owners) else None
+
+
+def _differing(
+    before: list[str | None], after: list[str | None]
+) -> Iterator[tuple[str | None, str | None]]:
+    for number in range(max(len(before), len(after))):
+        pair = _at(before, number), _at(after, number)
+        if pair[0] != pair[1]:
+            yield pair
+
+
+def causes(group: Group) -> list[str]:
+    """Those that occurred, for the filter's choice."""
+    return sorted(
+        Rebalance.objects.filter(group=group).order_by().values_list("cause", flat=True).distinct()
+    )
+
+
+def details(group: Group, target_epoch: int) -> Details | None:
+    row = Rebalance.objects.filter(group=group, target_epoch=target_epoch).first()
+    if row is None:
+        return None
+    before, after = row.owners_before(), row.owners()
+    moves = moves_of(before, after)
+    others = Rebalance.objects.filter(group=group).values_list("target_epoch", flat=True)
+    return Details(
+        rebalance=row,
+        moves=moves[:MOVES_SHOWN],
+        moves_left_out=max(0, len(moves) - MOVES_SHOWN),
+        loads=loads_of(before, after),
+        roles=roles_of(row),
+        phases=[(name.replace("_", " "), getattr(row, f"{name}_ms")) for name in PHASES],
+        earlier=others.filter(target_epoch__lt=target_epoch).order_by("-target_epoch").first(),
+        later=others.filter(target_epoch__gt=target_epoch).order_by("target_epoch").first(),
+    )
+
+
+def roles_of(row: Rebalance) -> list[Role]:
+    """By member id; those with nothing at all are there, too, in a stateful group."""
+    return [Role(member_id=m, **numbers) for m, numbers in row.roles.items()]
+
+
+def roles_text(row: Rebalance, kind: str) -> str:
+    """One cell of a file: `a: 0 1; b: 2`, members with none left out."""
+    if row.partitions > ROLES_PARTITIONS_MAX:
+        return f"more than {ROLES_PARTITIONS_MAX} partitions: see the page of this rebalance"
+    said = ((m, numbers[kind]) for m, numbers in row.roles.items())
+    return "; ".join(f"{m}: {' '.join(map(str, found))}" for m, found in said if found)
+
+
+def moves_of(before: list[str | None], after: list[str | None]) -> list[Move]:
+    return [
+        Move(number=n, before=_at(before, n), after=_at(after, n))
+        for n in range(max(len(before), len(after)))
+        if _at(before, n) != _at(after, n)
+    ]
+
+
+def loads_of(before: list[str | None], after: list[str | None]) -> list[Load]:
+    first, then = Counter(before), Counter(after)
+    members = sorted(member for member in {*first, *then} if member is not None)
+    return [Load(member_id=m, before=first.get(m), after=then.get(m)) for m in members]

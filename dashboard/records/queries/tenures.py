@@ -1,0 +1,160 @@
+"""Who owned what, when: intervals as the locks saw them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import F, Q, QuerySet, Window
+from django.db.models.functions import RowNumber
+
+from dashboard.models import Group, HistoryGap, Tenure
+from dashboard.records.queries.pages import Page, page_of
+from dashboard.records.queries.rebalances import CSV_MAX, Filters
+
+PAGE = 100
+DAY_MS = 86_400_000
+MOVES_ROWS_MAX = 200_000  # of a day, looked through for the map's overlay
+TIMELINE_MAX = 400  # intervals drawn; more would be thinner than a pixel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Before:
+    """Of one partition: who had it before whoever has it now."""
+
+    member_id: str
+    ended_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """A piece of a partition's timeline: x and width are shares of what is shown."""
+
+    kind: str  # owned, gap, overlap
+    member_id: str | None
+    fence: int | None
+    started_ms: int
+    ended_ms: int | None
+    x: float
+    width: float
+    hue: int | None
+
+
+def found(group: Group, filters: Filters) -> QuerySet[Tenure]:
+    """Tenures that touch the time asked for; newest first."""
+    rows = Tenure.objects.filter(group=group).order_by("-id")
+    wanted: dict[str, Any] = {
+        "member_id": filters.member or None,
+        "number": filters.partition,
+        "started_ms__lt": filters.to_ms,
+        "id__lt": filters.before,
+    }
+    rows = rows.filter(**{name: value for name, value in wanted.items() if value is not None})
+    if filters.from_ms is not None:
+        rows = rows.filter(Q(ended_ms=None) | Q(ended_ms__gte=filters.from_ms))
+    return rows
+
+
+def page(group: Group, filters: Filters, size: int = PAGE) -> Page[Tenure]:
+    return page_of(found(group, filters), "id", size, lambda row: row)
+
+
+def every(group: Group, filters: Filters) -> Iterator[Tenure]:
+    return found(group, filters)[:CSV_MAX].iterator(chunk_size=1_000)
+
+
+def at_moment(group: Group, at_ms: int, number: int | None = None) -> list[Tenure]:
+    """Whoever held the lock at that moment; two rows for a partition would be an overlap."""
+    rows = Tenure.objects.filter(group=group, started_ms__lte=at_ms)
+    rows = rows.filter(Q(ended_ms=None) | Q(ended_ms__gt=at_ms))
+    if number is not None:
+        rows = rows.filter(number=number)
+    return list(rows.order_by("number", "fence"))
+
+
+def gaps(group: Group, from_ms: int = 0) -> list[HistoryGap]:
+    """Where events were lost before they could be stored."""
+    return list(HistoryGap.objects.filter(group=group, at_ms__gte=from_ms)[:100])
+
+
+def before_now(group: Group, numbers: Sequence[int], owners: dict[int, str]) -> dict[int, Before]:
+    """Partition -> the owner before the present one (`owners`), of the few last tenures."""
+    newest = Window(RowNumber(), partition_by=F("number"), order_by=F("fence").desc())
+    rows = (
+        Tenure.objects.filter(group=group, number__in=numbers)
+        .annotate(age=newest)
+        .filter(age__lte=3)
+        .order_by("number", "-fence")
+        .values_list("number", "member_id", "ended_ms")
+    )
+    result: dict[int, Before] = {}
+    for number, member_id, ended_ms in rows:
+        if member_id != owners.get(number) and number not in result:
+            result[number] = Before(member_id=member_id, ended_ms=ended_ms)
+    return result
+
+
+def moves(group: Group, now_ms: int, numbers: Sequence[int] | None = None) -> dict[int, int]:
+    """Partition -> how often it went from one member to another within 24 h; 0 is left out."""
+    rows = Tenure.objects.filter(group=group).filter(
+        Q(ended_ms=None) | Q(ended_ms__gte=now_ms - DAY_MS)
+    )
+    if numbers is not None:
+        rows = rows.filter(number__in=numbers)
+    result: dict[int, int] = {}
+    last: tuple[int, str] | None = None
+    ordered = rows.order_by("number", "fence").values_list("number", "member_id")
+    for number, member_id in ordered[:MOVES_ROWS_MAX]:
+        if last is not None and last[0] == number and last[1] != member_id:
+            result[number] = result.get(number, 0) + 1
+        last = number, member_id
+    return result
+
+
+def of_partition(group: Group, number: int, from_ms: int, to_ms: int) -> list[Tenure]:
+    """The newest TIMELINE_MAX that touch [from, to), oldest first."""
+    rows = Tenure.objects.filter(group=group, number=number, started_ms__lt=to_ms)
+    rows = rows.filter(Q(ended_ms=None) | Q(ended_ms__gte=from_ms)).order_by("-fence")
+    return list(rows[:TIMELINE_MAX])[::-1]
+
+
+def first_start(group: Group, number: int) -> int | None:
+    rows = Tenure.objects.filter(group=group, number=number).order_by("started_ms")
+    return rows.values_list("started_ms", flat=True).first()
+
+
+def timeline(
+    tenures: Sequence[Tenure], from_ms: int, to_ms: int, hues: dict[str, int]
+) -> list[Stretch]:
+    """Tenures in the order of their fences as stretches, with the gaps and overlaps between."""
+    whole = max(1, to_ms - from_ms)
+    stretches: list[Stretch] = []
+
+    def add(kind: str, start: int, end: int, row: Tenure | None, ended: int | None) -> None:
+        left, right = max(start, from_ms), min(end, to_ms)
+        if right <= left:
+            return
+        stretches.append(
+            Stretch(
+                kind=kind,
+                member_id=row.member_id if row else None,
+                fence=row.fence if row else None,
+                started_ms=start,
+                ended_ms=ended,
+                x=(left - from_ms) / whole,
+                width=(right - left) / whole,
+                hue=hues.get(row.member_id) if row else None,
+            )
+        )
+
+    reached: int | None = None
+    for row in tenures:
+        end = to_ms if row.ended_ms is None else row.ended_ms
+        if reached is not None and row.started_ms > reached:
+            add("gap", reached, row.started_ms, None, row.started_ms)
+        add("owned", row.started_ms, end, row, row.ended_ms)
+        if reached is not None and row.started_ms < reached:
+            add("overlap", row.started_ms, min(reached, end), row, min(reached, end))
+        reached = end if reached is None else max(reached, end)
+    if reached is not None and reached < to_ms:
+        add("gap", reached, to_ms, None, None)
+    return stretches
