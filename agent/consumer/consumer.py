@@ -83,6 +83,7 @@ class Consumer:
     steered: bool = False
     stateful: bool = True
     health: ConsumerHealth = field(default_factory=ConsumerHealth)
+    was_ready: bool = False  # since its process was started
     stalled: bool = False
     restarting: bool = False
     ending: bool = False
@@ -140,6 +141,7 @@ class Consumer:
         if health is not None and self.steered:
             known = health.spark_application_id or self.health.spark_application_id
             self.health = replace(health, spark_application_id=known)
+            self.was_ready |= health.state == "ready"
 
     # --- what to do
 
@@ -161,6 +163,7 @@ class Consumer:
         self.start_at_ms = now_ms + restart_pause_ms(self.failures)  # unless it starts
         process.start()
         self.start_at_ms = None
+        self.was_ready = False
         self.health = ConsumerHealth()
         self.kill_at_ms = now_ms + START_TIMEOUT_MS
         self.kill_why = f"not ready within {START_TIMEOUT_MS} ms"
@@ -189,12 +192,16 @@ class Consumer:
         return True
 
     def ask_to_end(self, grace_ms: int, now_ms: int) -> None:
-        """To finish the batch in hand; killed when most of the grace is over."""
+        """To finish the batch in hand; killed when most of the grace is over. One that was never
+        ready has none, and is killed at once.
+        """
         if self.ending:
             return
         self.ending = True
         self.start_at_ms = None
-        if self.process is not None:
+        if self.process is not None and not self.was_ready:
+            self.process.kill()
+        elif self.process is not None:
             self.process.ask_to_end()
             self.kill_at_ms = now_ms + int(grace_ms * ENDING_PART)
             self.kill_why = "the grace is over"

@@ -178,6 +178,23 @@ def test_it_is_asked_to_end_and_killed_when_most_of_the_grace_is_over() -> None:
     assert done(it) == ["start", "ask", "kill"]
 
 
+def test_one_that_was_never_ready_is_not_waited_for() -> None:
+    it = consumer()
+    it.tend(0)
+    it.take(Hello(1, 7, "app", True), 0)
+    it.steer(STEERING)
+    it.says(ConsumerHealth(state="starting"))
+    it.ask_to_end(1_000, 0)
+    assert done(it) == ["start", "kill"]
+
+
+def test_one_whose_query_starts_anew_is_waited_for() -> None:
+    it = ready()
+    it.says(ConsumerHealth(state="starting", why="query failed"))
+    it.ask_to_end(1_000, 0)
+    assert done(it) == ["start", "ask"]
+
+
 def test_one_that_ended_on_request_is_not_started_again() -> None:
     it = ready()
     it.ask_to_end(1_000, 0)
