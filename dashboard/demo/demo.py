@@ -8,9 +8,10 @@ from typing import Any
 
 from dashboard.demo import options as asked
 from dashboard.demo import requests
+from dashboard.demo.files import write_private
 from dashboard.demo.options import Options, Refused
 from dashboard.demo.parts import Parts, RedisPart, read_status, redis_server
-from dashboard.demo.prepare import read_login, write_private
+from dashboard.demo.prepare import read_login
 from dashboard.demo.tree import Process, Tree
 
 SETTLE_S = 180.0  # from the last consumer's start to every partition in its hands
@@ -30,16 +31,21 @@ class Demo:
     """`say` gets the progress, a line each. Every method may raise Refused, TreeFailed, Stopped."""
 
     def __init__(self, options: Options, say: Callable[[str], None]) -> None:
-        asked.check_port(options.port)
         if options.demo:
             asked.check_memory(options.consumers, asked.free_mib())
         self.options = options
         self.say = say
         self.lock = asked.lock_folder(options.data)
+        self.tree = Tree(say, str(options.data.resolve()), self.lock)
+        try:
+            asked.check_port(options.port)  # after the tree has ended what held it before
+        except Refused:
+            self.tree.stop()
+            os.close(self.lock)
+            raise
         self.status_file = options.data / "status.json"
         self.status_file.unlink(missing_ok=True)
         self.addresses = {"public_url": options.url}  # for commands in a second terminal
-        self.tree = Tree(say, lock=self.lock)
         self._consumers: list[Process] = []
         self._ends_seen: dict[tuple[str, int], int] = {}
         self.stopped = False

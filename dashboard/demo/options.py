@@ -1,15 +1,14 @@
 """What `up` is asked for, and whether this machine can do it. Refusals are one sentence each."""
 
 import errno
-import fcntl
-import os
 import socket
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+
+from dashboard.demo.files import lock_file
 
 FLIGHTS = (sys.executable, "-m", "agent.pipelines.flights")
 COUNTERS = (sys.executable, "-m", "agent.pipelines.counters")
@@ -17,7 +16,6 @@ GROUP = "flights"  # group and stream of the demo have the same name
 BASE_MIB = 700  # web, worker with two children, beat, watch, producer, Redis
 CONSUMER_MIB = 900  # a local Spark consumer with its agent (pipeline.md section 7)
 LOCK_WAIT_S = 20.0  # how long the watchdog of an `up` that was killed may take to clean up
-LOCK_POLL_S = 0.2
 
 
 class Refused(RuntimeError):
@@ -94,19 +92,12 @@ def lock_folder(data: Path) -> int:
     """An open, locked file: one tree per data folder. The watchdog keeps it until all has ended."""
     try:
         (data / "logs").mkdir(parents=True, exist_ok=True)
-        lock = os.open(data / "up.lock", os.O_CREAT | os.O_RDWR, 0o600)
+        lock = lock_file(data / "up.lock", LOCK_WAIT_S)
     except OSError as error:
         raise Refused(f"the data folder {data} cannot be used: {error.strerror}") from error
-    deadline = time.monotonic() + LOCK_WAIT_S
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return lock
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                os.close(lock)
-                raise Refused(
-                    f"the data folder {data} is in use by another `up`: end it, or choose another"
-                    " folder with --data"
-                ) from None
-            time.sleep(LOCK_POLL_S)
+    if lock is None:
+        raise Refused(
+            f"the data folder {data} is in use by another `up`: end it, or choose another"
+            " folder with --data"
+        )
+    return lock

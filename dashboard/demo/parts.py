@@ -15,7 +15,7 @@ from typing import Any
 
 from dashboard.demo.embedded_redis import EmbeddedRedis, RedisNotStarted, external_url
 from dashboard.demo.options import GROUP, Options, Refused
-from dashboard.demo.tree import Process, never, without_error
+from dashboard.demo.tree import Process, StartFailed, never, without_error
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 ANSWER_TIMEOUT_S = 5.0
@@ -39,12 +39,17 @@ class RedisPart:
     name: str = "redis"
     ready_s: float = 1.0  # start() itself waits
     layer: int = REDIS
+    essential: bool = True
+
+    @property
+    def log(self) -> Path:
+        return self.server.folder / "redis.log"
 
     def start(self) -> None:
         try:
             self.server.start()
         except RedisNotStarted as error:
-            raise Refused(str(error)) from error
+            raise StartFailed(str(error)) from error
 
     def exit_code(self) -> int | None:
         return self.server.process.poll() if self.server.process else None
@@ -66,7 +71,7 @@ class RedisPart:
         return self.server.answers()
 
     def why(self) -> str:
-        return f"log: {self.server.folder / 'redis.log'}"
+        return f"log: {self.log}"
 
 
 @dataclass(slots=True)

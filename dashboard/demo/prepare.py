@@ -14,6 +14,8 @@ from typing import Any
 
 import django
 
+from dashboard.demo.files import write_private
+
 OPERATOR = "operator"
 PASSWORD_BYTES = 12
 WHY = "as `up` was asked for"
@@ -111,14 +113,6 @@ def make_group(name: str, partitions: int, wanted: dict[str, Any], token_file: P
     if not token_file.exists():
         made = groups.create_token(group, actor=OPERATOR, source=AuditSource.COMMAND)
         write_private(token_file, f"{made.text}\n")
-
-
-def write_private(path: Path, text: str) -> None:
-    """Readable by its owner only from the first byte on; complete or not there."""
-    fresh = path.with_name(f"{path.name}.{os.getpid()}")
-    with open(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
-        file.write(text)
-    fresh.replace(path)
 
 
 if __name__ == "__main__":

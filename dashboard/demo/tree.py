@@ -2,37 +2,41 @@
 
 Each process is the head of its own session, so that Ctrl-C reaches the supervisor alone, and
 carries the tree's mark in its environment. Should the supervisor itself be killed, the watchdog
-ends the rest. Knows nothing of what the processes do.
+ends the rest; should the watchdog be killed, the supervisor starts another one; should both, the
+next tree with this mark ends what they left. Knows nothing of what the processes do.
 """
 
 import os
-import secrets
+import random
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from dashboard.demo import processes
+from dashboard.demo import logs, processes
 
 POLL_S = 0.1
-RESTARTS_MAX = 5  # of one part within RESTART_WINDOW_S; more means that restarting does not help
-RESTART_WINDOW_S = 300.0
+RESTARTS_MAX = 5  # in a row, of a part that nothing can do without
+RESTART_MIN_S, RESTART_MAX_S = 0.5, 30.0  # the pause before a restart; a death in a row doubles it
+QUIET_S = 60.0  # who lived so long begins anew with the shortest pause
 UNHEALTHY_MAX = 3  # failed checks in a row before a part that lives is restarted
 HEALTH_EVERY_S = 5.0
-LOG_BYTES_MAX = 20_000_000  # of a log kept from an earlier start
 SWEEP_GRACE_S = 2.0
 ORPHANS_GRACE_S = 12.0  # an agent's grace on revoke, 8 s by default, and a little
 
 
 class TreeFailed(RuntimeError):
     """A part did not start or died too often; one sentence that names it and its log."""
+
+
+class StartFailed(TreeFailed):
+    """A part cannot be started now; the sentence says why."""
 
 
 class Stopped(Exception):
@@ -61,8 +65,11 @@ class Part(Protocol):
     name: str
     ready_s: float
     layer: int  # parts of one layer are asked to end together
+    essential: bool  # without it nothing works: the tree ends when it keeps dying
 
-    def start(self) -> None: ...
+    @property
+    def log(self) -> Path: ...
+    def start(self) -> None: ...  # raises StartFailed
     def exit_code(self) -> int | None: ...
     def is_done(self, code: int) -> bool | None: ...
     def ask_to_end(self) -> None: ...
@@ -86,11 +93,14 @@ class Process:
     stop_s: float = 10.0
     may_end: Callable[[int], bool | None] = never
     layer: int = 0
+    essential: bool = False
     popen: subprocess.Popen[bytes] | None = None
     started_ms: int = 0  # this machine's clock
+    log_start: int = 0
 
     def start(self) -> None:
-        keep_log_small(self.log)
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        self.log_start = logs.size(self.log)
         self.started_ms = time.time_ns() // 1_000_000
         with self.log.open("ab") as output:
             self.popen = subprocess.Popen(
@@ -137,35 +147,50 @@ class Process:
         self.popen = None
 
     def why(self) -> str:
-        return f"{last_line(self.log)} (log: {self.log})"
+        return f"{logs.last_error(self.log, self.log_start)} (log: {self.log})"
+
+
+@dataclass(slots=True, kw_only=True)
+class Record:
+    """What the supervisor remembers of one part, by the monotonic clock."""
+
+    started_s: float
+    deaths: int = 0  # in a row
+    unhealthy: int = 0  # checks in a row
+    start_at_s: float | None = None  # it is dead until then
 
 
 class Tree:
     """Parts in the order of their start. `say` gets one line per thing that happens.
 
-    `stopping` is set by a signal; every wait ends with Stopped then. `lock` is an open file that
-    the watchdog keeps open until nothing of the tree is left.
+    `mark` is one tree's at a time: what carries it already was left by an earlier one, and is
+    ended. `stopping` is set by a signal; every wait ends with Stopped then. `lock` is an open file
+    that the watchdog keeps open until nothing of the tree is left.
     """
 
-    def __init__(self, say: Callable[[str], None], lock: int | None = None) -> None:
+    def __init__(self, say: Callable[[str], None], mark: str, lock: int | None = None) -> None:
         self.say = say
         self.parts: list[Part] = []
         self.stopping = threading.Event()
         self.hurried = False
-        self.mark = secrets.token_hex(8)
-        self.deaths: dict[str, deque[float]] = {}
-        self.unhealthy: dict[str, int] = {}
+        self.mark = mark
+        self.lock = lock
+        self.records: dict[str, Record] = {}
         self.next_health = 0.0
         self.left_dead: tuple[Part, ...] = ()
-        self.watchdog = self._start_watchdog(lock)
+        if processes.marked(mark):
+            self.say("ending what an earlier start left behind")
+            processes.end_all(mark, ORPHANS_GRACE_S)
+        self.watchdog = self._start_watchdog()
         os.environ[processes.MARK] = self.mark
 
-    def _start_watchdog(self, lock: int | None) -> subprocess.Popen[bytes]:
+    def _start_watchdog(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             [sys.executable, "-m", "dashboard.demo.watchdog", self.mark, str(ORPHANS_GRACE_S)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
-            pass_fds=() if lock is None else (lock,),
+            pass_fds=() if self.lock is None else (self.lock,),
+            env={k: v for k, v in os.environ.items() if k != processes.MARK},
             start_new_session=True,
             cwd=Path(__file__).resolve().parent.parent.parent,
         )
@@ -184,6 +209,7 @@ class Tree:
         began = time.monotonic()
         self.say(f"{part.name}: starting")
         self.parts.append(part)
+        self.records[part.name] = Record(started_s=began)
         part.start()
         if not wait:
             return
@@ -214,6 +240,9 @@ class Tree:
 
     def turn(self, leave_out: Part | None = None) -> None:
         """One look at every part, then a short wait. Raises TreeFailed, Stopped."""
+        if self.watchdog.poll() is not None:
+            self.say("watchdog: ended, restarting")
+            self.watchdog = self._start_watchdog()
         check_health = time.monotonic() >= self.next_health
         if check_health:
             self.next_health = time.monotonic() + HEALTH_EVERY_S
@@ -224,16 +253,19 @@ class Tree:
             raise Stopped
 
     def _look_at(self, part: Part, check_health: bool) -> None:
-        if (code := part.exit_code()) is not None:
+        record = self.records[part.name]
+        if record.start_at_s is not None:
+            if time.monotonic() >= record.start_at_s:
+                self._start_again(part, record)
+        elif (code := part.exit_code()) is not None:
             self._ended(part, code)
-        elif check_health and not part.healthy():
-            self.unhealthy[part.name] = self.unhealthy.get(part.name, 0) + 1
-            if self.unhealthy[part.name] >= UNHEALTHY_MAX:
+        elif check_health:
+            logs.bound(part.log)
+            record.unhealthy = 0 if part.healthy() else record.unhealthy + 1
+            if record.unhealthy >= UNHEALTHY_MAX:
                 part.ask_to_end()
                 part.stop(patient=False)
-                self._restart(part, "does not answer")
-        elif check_health:
-            self.unhealthy[part.name] = 0
+                self._died(part, "does not answer")
 
     def _ended(self, part: Part, code: int) -> None:
         done = part.is_done(code)
@@ -241,18 +273,23 @@ class Tree:
             self.parts.remove(part)
             self.say(f"{part.name}: done: {part.why()}")
         elif done is not None:
-            self._restart(part, f"ended with {code}")
+            self._died(part, f"ended with {code}")
 
-    def _restart(self, part: Part, reason: str) -> None:
-        deaths = self.deaths.setdefault(part.name, deque())
-        deaths.append(time.monotonic())
-        while deaths[0] < time.monotonic() - RESTART_WINDOW_S:
-            deaths.popleft()
-        if len(deaths) > RESTARTS_MAX:
-            raise TreeFailed(f"{part.name} died {len(deaths)} times: {part.why()}")
-        self.unhealthy[part.name] = 0
-        self.say(f"{part.name}: {reason}, restarting ({len(deaths)} of {RESTARTS_MAX})")
-        part.start()
+    def _died(self, part: Part, reason: str) -> None:
+        record, now_s = self.records[part.name], time.monotonic()
+        record.deaths = 1 if now_s - record.started_s > QUIET_S else record.deaths + 1
+        if part.essential and record.deaths > RESTARTS_MAX:
+            raise TreeFailed(f"{part.name} died {record.deaths} times, {reason}: {part.why()}")
+        pause_s = restart_pause_s(record.deaths)
+        record.start_at_s, record.unhealthy = now_s + pause_s, 0
+        self.say(f"{part.name}: {reason}, restarting in {pause_s:.1f} s: {part.why()}")
+
+    def _start_again(self, part: Part, record: Record) -> None:
+        record.start_at_s, record.started_s = None, time.monotonic()
+        try:
+            part.start()
+        except StartFailed as error:
+            self._died(part, str(error))
 
     @contextmanager
     def not_restarting(self, *parts: Part) -> Iterator[None]:
@@ -291,6 +328,7 @@ class Tree:
         if self.watchdog.stdin:
             self.watchdog.stdin.close()
         self.watchdog.wait()
+        os.environ.pop(processes.MARK, None)
 
 
 def is_over(part: Part) -> bool:
@@ -299,18 +337,7 @@ def is_over(part: Part) -> bool:
     return code is not None and part.is_done(code) is not None
 
 
-def keep_log_small(log: Path) -> None:
-    log.parent.mkdir(parents=True, exist_ok=True)
-    if log.exists() and log.stat().st_size > LOG_BYTES_MAX:
-        log.replace(log.with_suffix(".log.1"))
-
-
-def last_line(log: Path) -> str:
-    """The last line that says something; a traceback's last line is its sentence."""
-    if not log.exists():
-        return "it said nothing"
-    with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - 4096))
-        lines = [line.strip() for line in file.read().decode(errors="replace").splitlines()]
-    said = [line for line in lines if line]
-    return said[-1] if said else "it said nothing"
+def restart_pause_s(deaths: int) -> float:
+    """Drawn by lot from the upper half: what died together does not start together."""
+    longest = min(RESTART_MIN_S * 2.0 ** min(deaths - 1, 16), RESTART_MAX_S)
+    return longest * random.uniform(0.5, 1.0)

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import stat
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,32 @@ def test_a_taken_port_is_named_even_when_another_redis_answers_there(
         second.start()
     assert second.pid is None
     assert own_redis.answers()
+
+
+def test_a_folder_has_one_server_at_a_time_and_the_next_one_has_its_address(
+    own_redis: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded_redis, "STOP_TIMEOUT_S", 0.0)
+    following = EmbeddedRedis(own_redis.folder, binary=wheel_binary())
+    with pytest.raises(RedisNotStarted, match="another server runs over"):
+        following.start()
+    assert own_redis.answers()
+    own_redis.kill()
+    assert following.start() == own_redis.url
+    following.stop()
+    assert stat.S_IMODE((own_redis.folder / "address").stat().st_mode) == 0o600
+
+
+def test_a_port_that_somebody_took_meanwhile_is_replaced_by_another(
+    own_redis: EmbeddedRedis,
+) -> None:
+    port = own_redis.port
+    own_redis.stop()
+    with socket.create_server(("127.0.0.1", port or 0)):
+        following = EmbeddedRedis(own_redis.folder, binary=wheel_binary())
+        following.start()
+    assert following.port != port and following.password == own_redis.password
+    following.stop()
 
 
 def test_a_folder_that_is_a_file_is_named(tmp_path: Path) -> None:

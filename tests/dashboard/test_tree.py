@@ -1,6 +1,7 @@
 """The supervised tree, with small programs in the place of the real ones."""
 
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -11,7 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from dashboard.demo import processes, tree
+from dashboard.demo import logs, processes, tree
+from dashboard.demo.embedded_redis import EmbeddedRedis, wheel_binary
+from dashboard.demo.parts import RedisPart
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DEADLINE_S = 20.0
@@ -41,7 +44,7 @@ def said() -> list[str]:
 def grown(said: list[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[tree.Tree]:
     monkeypatch.delenv(processes.MARK, raising=False)
     monkeypatch.setattr(tree, "SWEEP_GRACE_S", 0.2)
-    made = tree.Tree(said.append)
+    made = tree.Tree(said.append, mark=secrets.token_hex(8))
     yield made
     made.stop()
     assert processes.marked(made.mark) == []
@@ -87,15 +90,52 @@ def test_dead_part_is_restarted(grown: tree.Tree, tmp_path: Path, said: list[str
     assert first is not None
     os.kill(first, signal.SIGKILL)
     wait_until(lambda: grown.turn() is None and dying.pid not in (None, first))
-    assert said[-1] == "part: ended with -9, restarting (1 of 5)"
+    assert said[-1].startswith("part: ended with -9, restarting in 0.")
 
 
-def test_part_that_keeps_dying_is_given_up(grown: tree.Tree, tmp_path: Path) -> None:
-    dying = part(tmp_path, "import sys; sys.exit('no such thing: 17')", is_ready=lambda: False)
-    with pytest.raises(tree.TreeFailed, match=r"ended while starting: no such thing: 17 \(log: "):
+FAILS = """
+import sys
+print("ERROR broker: no such thing: 17")
+print(". maxinterval -> 1.00 second (1s)")
+sys.exit(1)
+"""
+
+
+def test_only_what_is_essential_ends_the_tree_and_its_last_error_is_said(
+    grown: tree.Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tree, "RESTART_MIN_S", 0.001)
+    dying = part(tmp_path, FAILS, is_ready=lambda: False)
+    with pytest.raises(tree.TreeFailed, match=r"ended while starting: ERROR broker: no such thing"):
         grown.start(dying)
-    with pytest.raises(tree.TreeFailed, match="part died 6 times: no such thing: 17"):
+    wait_until(lambda: grown.turn() is None and grown.records["part"].deaths > tree.RESTARTS_MAX)
+    dying.essential = True
+    with pytest.raises(tree.TreeFailed, match=r"part died \d times.*: ERROR broker: no such thing"):
         grown.wait(lambda: False, DEADLINE_S, "it lived")
+
+
+def test_each_death_in_a_row_doubles_the_pause_and_a_quiet_time_ends_the_row(
+    grown: tree.Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses = [tree.restart_pause_s(deaths) for deaths in range(1, 10)]
+    assert all(0.5 * 2**n / 2 <= pause <= 0.5 * 2**n for n, pause in enumerate(pauses[:6]))
+    assert max(pauses) <= tree.RESTART_MAX_S
+    grown.start(part(tmp_path, "", is_ready=lambda: False), wait=False)
+    wait_until(lambda: grown.turn() is None and grown.records["part"].deaths == 2)
+    monkeypatch.setattr(tree, "QUIET_S", 0.0)
+    wait_until(lambda: grown.turn() is None and grown.records["part"].deaths == 1)
+
+
+def test_a_log_is_bounded_while_its_writer_has_it_open(
+    grown: tree.Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "BYTES_MAX", 100)
+    monkeypatch.setattr(tree, "HEALTH_EVERY_S", 0.0)
+    chatter = part(tmp_path, f"print('x' * 200, flush=True); {SLEEPS}")
+    grown.start(chatter)
+    wait_until(lambda: grown.turn() is None and chatter.log.with_suffix(".log.1").exists())
+    assert chatter.log.stat().st_size == 0
+    assert chatter.log.with_suffix(".log.1").stat().st_size == 201
 
 
 def test_part_that_may_end_is_done(grown: tree.Tree, tmp_path: Path, said: list[str]) -> None:
@@ -126,7 +166,7 @@ def test_part_that_may_not_end_is_restarted(
     ended = part(tmp_path, "", may_end=lambda code: False)
     grown.start(ended, wait=False)
     wait_until(lambda: grown.turn() is None and len(said) > 1)
-    assert said[-1] == "part: ended with 0, restarting (1 of 5)"
+    assert said[-1].startswith("part: ended with 0, restarting in 0.")
 
 
 def test_part_that_ends_while_it_is_waited_for_is_judged(
@@ -152,6 +192,31 @@ def test_part_that_is_never_ready_names_itself(grown: tree.Tree, tmp_path: Path)
         grown.start(part(tmp_path, SLEEPS, is_ready=lambda: False, ready_s=0.0))
 
 
+def test_watchdog_is_watched(grown: tree.Tree, said: list[str]) -> None:
+    first = grown.watchdog
+    first.kill()
+    wait_until(lambda: grown.turn() is None and grown.watchdog is not first)
+    assert said == ["watchdog: ended, restarting"]
+    assert grown.watchdog.pid not in [process.pid for process in processes.marked(grown.mark)]
+
+
+def test_what_a_tree_and_its_watchdog_left_is_ended_by_the_next_one(
+    grown: tree.Tree, tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tree, "ORPHANS_GRACE_S", 0.2)
+    server = EmbeddedRedis(tmp_path / "redis", binary=wheel_binary())
+    grown.start(RedisPart(server))
+    first, url = server.pid, server.url
+    assert [process.pid for process in processes.marked(grown.mark)] == [first]
+    grown.watchdog.kill()  # the first tree is not asked anything any more
+    following = tree.Tree(said.append, grown.mark)
+    assert said[-1] == "ending what an earlier start left behind"
+    assert server.pid is None
+    following.start(RedisPart(EmbeddedRedis(tmp_path / "redis", binary=wheel_binary())))
+    assert following.parts[0].server.url == url  # type: ignore[attr-defined]
+    following.stop()
+
+
 def test_killed_supervisor_leaves_nothing(tmp_path: Path) -> None:
     """The watchdog's work: neither the tree nor what its parts started outlives a SIGKILL."""
     code = f"""
@@ -159,7 +224,7 @@ import sys
 from pathlib import Path
 from dashboard.demo import tree
 tree.ORPHANS_GRACE_S = 0.2
-grown = tree.Tree(lambda line: None)
+grown = tree.Tree(lambda line: None, "{secrets.token_hex(8)}")
 grown.start(tree.Process(name="part", command=(sys.executable, "-c", {FAMILY!r}),
                          log=Path({str(tmp_path / "log")!r})))
 print(grown.mark, grown.watchdog.pid, flush=True)

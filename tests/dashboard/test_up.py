@@ -160,3 +160,29 @@ def test_signal_ends_everything_in_order(tmp_path: Path, number: signal.Signals)
     ]
     assert json.loads(process.stdout.read().splitlines()[-1])["partitions"] == 0
     assert left_over(tmp_path) == []
+
+
+@pytest.mark.slow
+def test_killed_up_is_followed_by_one_over_the_same_redis(tmp_path: Path) -> None:
+    """Two servers on one append-only file would destroy it, and clients look for the old one."""
+    port = free_port()
+    killed = subprocess.Popen(
+        command(tmp_path, port, "--no-demo"),
+        cwd=ROOT,
+        env=environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert killed.stderr
+    for line in killed.stderr:
+        if line.startswith("database"):  # Redis runs
+            break
+    address = (tmp_path / "redis" / "address").read_text()
+    killed.kill()
+    killed.wait()
+    killed.stderr.close()
+    following = up(tmp_path, "--no-demo", "--seconds", "0", port=port)
+    assert following.returncode == 0, following.stderr
+    assert (tmp_path / "redis" / "address").read_text() == address
+    assert left_over(tmp_path) == []
