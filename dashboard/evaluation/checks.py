@@ -153,11 +153,13 @@ class Run:
 
 
 @contextmanager
-def own_run(say: Callable[[str], None], seed: int, **options: Any) -> Iterator[Run]:
+def own_run(
+    say: Callable[[str], None], seed: int, make: type[Demo] = Demo, **options: Any
+) -> Iterator[Run]:
     """A run in a folder of its own, which goes when all went well and is named when not."""
     folder = Path(tempfile.mkdtemp(prefix="evenkeel-check-"))
     say(f"seed {seed}, folder {folder}")
-    demo = Demo(Options(data=folder, port=free_port(), check=True, **options), say)
+    demo = make(Options(data=folder, port=free_port(), check=True, **options), say)
     demo.tree.stop_on_signals()
     try:
         yield Run(demo, say, random.Random(seed))

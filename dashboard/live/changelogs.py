@@ -1,6 +1,7 @@
 """Reads what was appended, committed and refused, for checks. Changes nothing."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from assignment.types import Partition
 from assignment.wire import ChangelogEntry, GroupKeys, StreamKeys, parse_changelog
@@ -13,7 +14,7 @@ Entry = tuple[str, dict[bytes, bytes]]  # id, fields
 
 def entries(group: str, partition: Partition) -> Iterator[ChangelogEntry]:
     """All that the changelog still holds, oldest first. Raises StoreUnavailable."""
-    for entry_id, fields in _all(GroupKeys(group).changelog(partition)):
+    for entry_id, fields in all_of(GroupKeys(group).changelog(partition)):
         yield parse_changelog(entry_id, fields)
 
 
@@ -30,14 +31,15 @@ def refused(group: str) -> dict[tuple[str, int], int]:
 
 def appended(stream: str, number: int) -> Iterator[Entry]:
     """All that lies in a partition of the stream, in order. Raises StoreUnavailable."""
-    return _all(StreamKeys(stream).entries(number))
+    return all_of(StreamKeys(stream).entries(number))
 
 
-def _all(key: str) -> Iterator[Entry]:
+def all_of(key: str, client: Any = None) -> Iterator[Entry]:
+    """Entries of a stream from the first one on. Raises StoreUnavailable."""
     after = FIRST_ENTRY
     while True:
         with reaching_redis():
-            found = sync_client().xrange(key, min=f"({after}", count=ENTRIES_AT_ONCE)
+            found = (client or sync_client()).xrange(key, min=f"({after}", count=ENTRIES_AT_ONCE)
         for entry_id, fields in found:
             after = entry_id.decode()
             yield after, fields

@@ -1,0 +1,272 @@
+"""What a fault of Redis left behind, judged: effects, moves, history, bounds. Pure.
+
+A Redis that forgot is compared with what it held just before. Both together give one chain of
+effects per partition: what was committed before up to the offset that was restored, then what was
+committed since. Lost and doubled are judged on that chain (evaluation.md: from the restored offsets
+on); an event that was acknowledged and is neither in the chain nor in the stream is destroyed.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from assignment.scripts import LockEvent
+from assignment.types import START, GroupSettings, Offset, Partition
+from assignment.wire import ChangelogEntry
+from dashboard.evaluation.effects import Appended, Commits, Stream, count_effects
+
+MARGIN_MS = 2_000
+HELD, NOT_HELD, CHECK_FAILED = 0, 1, 3  # exit codes
+LOSING = ("failover", "lost_writes", "wipe")  # a new incarnation waits for one lease, then restores
+ENDS_ALL = "up_killed"
+TENURE_ENDS = ("released", "expired")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """All that a server holds of the group and its stream."""
+
+    stream: Stream
+    commits: Commits
+    offsets: Mapping[Partition, Offset] = field(default_factory=dict)
+    events: Sequence[LockEvent] = ()
+
+
+def bound_ms(name: str, timings: GroupSettings, restore_ms: float = 0.0) -> int:
+    """`restore_ms`: the longest that a partition took from its lock to the committed offset."""
+    bound = timings.lease_ms + timings.session_timeout_ms + 2 * timings.heartbeat_ms + MARGIN_MS
+    return bound + (timings.lease_ms + round(restore_ms) if name in LOSING else 0)
+
+
+# --- effects
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effects:
+    """Event ids, and in `faults` whatever contradicts itself."""
+
+    lost: frozenset[int]
+    doubled: frozenset[int]
+    destroyed: frozenset[int]
+    faults: tuple[str, ...]
+
+
+def effects(
+    name: str,
+    acknowledged: Collection[int],
+    past: Content,
+    now: Content,
+    ends: Mapping[Partition, Offset],
+) -> Effects:
+    """`past`: what was true before the fault; `now`: what the server holds, processed up to `ends`,
+    where each partition of the stream ended once all of `acknowledged` was in it.
+
+    Only a Redis that forgets may destroy; in every other step what is gone is lost.
+    """
+    whole = joined(past, now)
+    found = count_effects(acknowledged, whole.commits, whole.stream)
+    there = {
+        event
+        for partition, entries in now.stream.items()
+        for one in entries
+        if one.offset <= ends.get(partition, START)
+        for event in one.ids
+    }
+    destroyed = frozenset(found.lost) - there if name in LOSING else frozenset()
+    return Effects(
+        lost=frozenset(found.lost) - destroyed,
+        doubled=frozenset(found.doubled),
+        destroyed=destroyed,
+        faults=found.faults,
+    )
+
+
+def joined(past: Content, now: Content) -> Content:
+    """What `now` holds, and where it jumps over a range (a state was restored) what filled it."""
+    commits: dict[Partition, Sequence[ChangelogEntry]] = {}
+    stream: dict[Partition, Sequence[Appended]] = {}
+    for partition in sorted(past.stream.keys() | now.stream.keys()):
+        chain, filled = _filled(
+            past.commits.get(partition, ()),
+            now.commits.get(partition, ()),
+            now.offsets.get(partition, START),
+        )
+        commits[partition] = chain
+        before = past.stream.get(partition, ())
+        entries = {e.offset: e for e in before if any(a < e.offset <= b for a, b in filled)}
+        entries |= {entry.offset: entry for entry in now.stream.get(partition, ())}
+        stream[partition] = [entries[offset] for offset in sorted(entries)]
+    return Content(stream=stream, commits=commits, offsets=now.offsets, events=now.events)
+
+
+def _filled(
+    past: Sequence[ChangelogEntry], now: Sequence[ChangelogEntry], committed: Offset
+) -> tuple[list[ChangelogEntry], list[tuple[Offset, Offset]]]:
+    """The chain, and the ranges of it that are from the past."""
+    chain: list[ChangelogEntry] = []
+    filled: list[tuple[Offset, Offset]] = []
+    reached = START
+    for entry in now:
+        if entry.from_offset > reached:
+            chain += _between(past, reached, entry.from_offset)
+            filled.append((reached, entry.from_offset))
+        chain.append(entry)
+        reached = entry.to_offset
+    if committed > reached:
+        chain += _between(past, reached, committed)
+        filled.append((reached, committed))
+    return chain, filled
+
+
+def _between(
+    entries: Sequence[ChangelogEntry], after: Offset, until: Offset
+) -> list[ChangelogEntry]:
+    return [e for e in entries if e.from_offset >= after and e.to_offset <= until]
+
+
+# --- moves and history
+
+
+def moves_without_cause(
+    events: Iterable[LockEvent],
+    owners: Mapping[Partition, tuple[str, int]],
+    hurt: Collection[str],
+) -> int:
+    """How often a partition went from one member to another although neither was hurt.
+
+    `owners`: member and fence of each when the step began. `hurt`: what the ids of those begin with
+    that were killed, or started by the step.
+    """
+    causes = tuple(f"{name}-" for name in hurt)
+    last: dict[Partition, str] = {partition: member for partition, (member, _) in owners.items()}
+    moves = 0
+    for event in _granted(events, {p: fence for p, (_, fence) in owners.items()}):
+        before = last.get(event.partition, event.member_id)
+        if before != event.member_id:
+            moves += not (before.startswith(causes) or event.member_id.startswith(causes))
+        last[event.partition] = event.member_id
+    return moves
+
+
+def _granted(events: Iterable[LockEvent], fences: Mapping[Partition, int]) -> list[LockEvent]:
+    """Grants above those fences, each once, in the order of the fences."""
+    found = {
+        (e.partition, e.fence): e
+        for e in events
+        if e.kind == "acquired" and e.fence > fences.get(e.partition, 0)
+    }
+    return [found[key] for key in sorted(found)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tenure:
+    """A row of history."""
+
+    partition: str
+    member: str
+    fence: int
+    is_open: bool
+
+
+def missing_in_history(
+    events: Iterable[LockEvent],
+    tenures: Iterable[Tenure],
+    locks: Mapping[Partition, tuple[str, int]],
+    gaps: int,
+) -> list[str]:
+    """What happened at the locks and is neither in history nor covered by one of its `gaps`; then
+    locks whose tenure history does not show as going on, and tenures that go on without a lock.
+    """
+    rows = {(row.partition, row.fence): row for row in tenures}
+    missing = []
+    for event in events:
+        row = rows.get((str(event.partition), event.fence))
+        if row is None or row.member != event.member_id:
+            missing.append(f"{event.partition} {event.kind} {event.member_id}/{event.fence}")
+        elif event.kind in TENURE_ENDS and row.is_open:
+            missing.append(f"end of {event.partition} {event.member_id}/{event.fence}")
+    if gaps:
+        missing = []
+    open_rows = {(p, row.member, f) for (p, f), row in rows.items() if row.is_open}
+    held = {(str(p), member, fence) for p, (member, fence) in locks.items()}
+    missing += [f"{p} goes on with {m}/{f} without a lock" for p, m, f in sorted(open_rows - held)]
+    missing += [f"{p} is held by {m}/{f}, unseen" for p, m, f in sorted(held - open_rows)]
+    return missing
+
+
+# --- the verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One line of the check's answer. `problems`: what beside the numbers is wrong."""
+
+    name: str
+    how: str
+    recovered_ms: int | None
+    bound_ms: int
+    lost: int
+    doubled: int
+    destroyed: int | None  # None: the product said nothing of it
+    destroyed_counted: int
+    moves_without_cause: int
+    agents_ended: int
+    history_complete: bool
+    problems: tuple[str, ...] = ()
+    error: str = ""  # of the check: nothing could be judged
+
+
+def not_judged(name: str, why: str) -> Step:
+    return Step(
+        name=name,
+        how="",
+        recovered_ms=None,
+        bound_ms=0,
+        lost=0,
+        doubled=0,
+        destroyed=None,
+        destroyed_counted=0,
+        moves_without_cause=0,
+        agents_ended=0,
+        history_complete=False,
+        error=why,
+    )
+
+
+def broken(name: str, how: str, problems: Sequence[str]) -> Step:
+    """One that struck and did not come to its end."""
+    return replace(not_judged(name, ""), how=how, problems=tuple(problems))
+
+
+def faults_of(step: Step) -> list[str]:
+    """What is wrong with a step, a sentence each; empty when it held."""
+    if step.error:
+        return [f"{step.name}: not judged: {step.error}"]
+    wrong = list(step.problems)
+    if step.recovered_ms is None or step.recovered_ms > step.bound_ms:
+        wrong.append(f"recovered_ms {step.recovered_ms} is not within {step.bound_ms}")
+    counts = {"lost": step.lost, "doubled": step.doubled, "moves": step.moves_without_cause}
+    if step.name != ENDS_ALL:
+        counts["agents_ended"] = step.agents_ended
+    wrong += [f"{name} is {count}" for name, count in counts.items() if count]
+    if (step.destroyed or 0) != step.destroyed_counted:
+        said = "nothing" if step.destroyed is None else step.destroyed
+        wrong.append(f"destroyed {said} was reported, {step.destroyed_counted} were counted")
+    if not step.history_complete:
+        wrong.append("history is not complete")
+    return [f"{step.name}: {text}" for text in wrong]
+
+
+def exit_code(steps: Sequence[Step], why: str = "") -> int:
+    """What did not hold comes before what could not be judged; `why` the check itself ended."""
+    if any(faults_of(step) for step in steps if not step.error):
+        return NOT_HELD
+    if why or not steps or any(step.error for step in steps):
+        return CHECK_FAILED
+    return HELD
+
+
+def reported(audit: Iterable[Mapping[str, Any]]) -> int | None:
+    """Events that the product's own records call destroyed; None: no record says a number."""
+    numbers = [after["destroyed"] for row in audit if "destroyed" in (after := row["after"] or {})]
+    return sum(map(int, numbers)) if numbers else None

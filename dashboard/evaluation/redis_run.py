@@ -1,0 +1,329 @@
+"""What the steps of redis_check share: a tree whose Redis has a name, what the check sees of it by
+itself, and the judgement of a step.
+
+The name is a forwarder, so that another server can take the place of the first. What the check
+counts it reads from the servers, never from what the product says.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from assignment.scripts import LockEvent
+from assignment.types import START, GroupSettings, Offset, Partition
+from dashboard.demo.demo import Demo
+from dashboard.demo.embedded_redis import EmbeddedRedis
+from dashboard.demo.options import GROUP
+from dashboard.demo.parts import RedisPart
+from dashboard.demo.tree import Process, TreeFailed
+from dashboard.evaluation import agent_logs, redis_judge, told
+from dashboard.evaluation.checks import COMMAND_TIMEOUT_S, PROCESSED_S, Run, now_ms
+from dashboard.evaluation.effects import Appended
+from dashboard.evaluation.forwarder import Forwarder
+from dashboard.evaluation.reading import acknowledged, ids_of
+from dashboard.evaluation.redis_judge import Content, Step, Tenure
+from dashboard.evaluation.redis_servers import server
+from dashboard.live import StoreUnavailable
+from dashboard.live.inspecting import Ownership, Server
+
+TIMINGS = GroupSettings(stream="any", partitions=1)
+RECOVER_S = 120.0  # deadline of a wait, far above every bound: the bound is judged afterwards
+WARM_BATCHES = 4
+WARM_S = 180.0
+HISTORY_TRIES = 6  # times HISTORY_WAIT_S: how long history may be behind the locks
+HISTORY_WAIT_S = 5.0
+NOTHING = Content(stream={}, commits={})
+
+
+class Vacuous(Exception):
+    """The fault did nothing, so there is nothing to judge."""
+
+
+class NamedDemo(Demo):
+    """Everything in it reaches Redis by a name: agents, consumers, producer, dashboard."""
+
+    name: Forwarder | None = None
+
+    def _start_redis(self) -> str:
+        first = server(self.options.data / "redis")
+        self.redis = RedisPart(first)
+        self.tree.start(self.redis)
+        assert first.port is not None, "it was started"
+        self.name = Forwarder(first.port)
+        return f"redis://:{first.password}@127.0.0.1:{self.name.port}/0"
+
+    def stop(self) -> None:
+        super().stop()
+        if self.name is not None:
+            self.name.close()
+
+
+@dataclass(slots=True, kw_only=True)
+class Note:
+    """What a step finds out while it runs.
+
+    `past`: what the server held that forgot; `hurt`: names of consumers whose moves have a cause.
+    """
+
+    name: str
+    began_ms: int
+    began_s: float  # monotonic
+    owners: Mapping[Partition, tuple[str, int]]
+    told: Mapping[str, Any]
+    how: str = ""
+    past: Content | None = None
+    hurt: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    healed_s: float = 0.0
+    base: Ownership | None = None
+    recovered_ms: int | None = None
+
+
+@dataclass(slots=True)
+class RedisRun:
+    """`past` and `gone`: what the steps before left behind."""
+
+    run: Run
+    past: Content = NOTHING
+    gone: set[int] = field(default_factory=set)
+    servers: dict[str, Server] = field(default_factory=dict)
+
+    @property
+    def demo(self) -> NamedDemo:
+        assert isinstance(self.run.demo, NamedDemo), "the steps need a name"
+        return self.run.demo
+
+    @property
+    def name(self) -> Forwarder:
+        assert self.demo.name is not None, "it was started"
+        return self.demo.name
+
+    @property
+    def part(self) -> RedisPart:
+        assert self.demo.redis is not None, "it was started"
+        return self.demo.redis
+
+    @property
+    def primary(self) -> EmbeddedRedis:
+        return self.part.server
+
+    def seen(self, of: EmbeddedRedis | None = None) -> Server:
+        """A server, past the name."""
+        url = (of or self.primary).url
+        if url not in self.servers:
+            self.servers[url] = Server(url, GROUP, GROUP, self.demo.options.partitions)
+        return self.servers[url]
+
+    # --- a step
+
+    def begin(self, name: str) -> Note:
+        """Waits for a quiet start. Raises TreeFailed."""
+        self.demo.wait_settled()
+        self.run.wait(self.is_warm, WARM_S, "the consumers did not get to work")
+        note = Note(
+            name=name,
+            began_ms=now_ms(),
+            began_s=time.monotonic(),
+            owners=self.locks(),
+            told=self.told(),
+        )
+        self.run.say(f"step {name}")
+        return note
+
+    def is_warm(self) -> bool:
+        return int(self.demo.status().get("batches_min", 0)) >= WARM_BATCHES
+
+    def heal(self, note: Note) -> None:
+        """From now on the time to recover counts: all is undone, and what was restarted answers."""
+        note.healed_s = time.monotonic()
+        note.base = self.seen().ownership()
+
+    def recover(self, note: Note, without: Collection[str] = ()) -> None:
+        """Until every partition runs under the lock of whom the target names, and has committed.
+
+        `without`: members that do not count. Leaves recovered_ms None when it takes too long.
+        """
+        if self.run.happens(lambda: self.is_back(note, without), RECOVER_S):
+            note.recovered_ms = round((time.monotonic() - note.healed_s) * 1_000)
+            self.run.say(f"step {note.name}: recovered after {note.recovered_ms} ms")
+        else:
+            self.run.say(f"step {note.name}: not recovered within {RECOVER_S:.0f} s")
+
+    def is_back(self, note: Note, without: Collection[str]) -> bool:
+        assert note.base is not None, "it was healed"
+        try:
+            return is_back(self.seen().ownership(), note.base, without)
+        except StoreUnavailable:
+            return False
+
+    # --- what the check sees
+
+    def content(self, of: EmbeddedRedis | None = None) -> Content:
+        return content(self.seen(of))
+
+    def content_of(self, folder: Path) -> Content:
+        """What a dead server's folder holds, by a server of its own that reads it."""
+        witness = server(folder, like=self.primary)
+        witness.start()
+        try:
+            return self.content(witness)
+        finally:
+            witness.kill()
+
+    def locks(self) -> Mapping[Partition, tuple[str, int]]:
+        return self.seen().ownership().locks
+
+    def told(self) -> Mapping[str, Any]:
+        return what_is_told(self.demo.parts.environment)
+
+    def log_of(self, part: Process, since: int = 0) -> str:
+        with part.log.open("rb") as log:
+            log.seek(since)
+            return log.read().decode(errors="replace")
+
+    # --- judgement
+
+    def judge(self, note: Note) -> Step:
+        """Once all that was acknowledged until now is processed."""
+        events = acknowledged(self.run.acknowledged)
+        ends = self.wait_processed(note)
+        now = self.content()
+        past = self.past if note.past is None else redis_judge.joined(self.past, note.past)
+        found = redis_judge.effects(note.name, set(events) - self.gone, past, now, ends)
+        note.problems += found.faults[:3]
+        at_locks = [*(note.past.events if note.past else ()), *now.events]
+        happened = above(at_locks, note.owners)
+        said, missing = settled_history(
+            self.told,
+            lambda: self.seen().ownership().locks,
+            happened,
+            note.told,
+            self.run.pass_time,
+        )
+        self.past = redis_judge.joined(past, now)
+        self.gone |= found.destroyed
+        for text in missing[:5]:
+            self.run.say(f"history: {text}")
+        return Step(
+            name=note.name,
+            how=note.how,
+            recovered_ms=note.recovered_ms,
+            bound_ms=redis_judge.bound_ms(note.name, TIMINGS, self.restore_ms(note)),
+            lost=len(found.lost),
+            doubled=len(found.doubled),
+            destroyed=redis_judge.reported(said["audit"][len(note.told["audit"]) :]),
+            destroyed_counted=len(found.destroyed),
+            moves_without_cause=redis_judge.moves_without_cause(at_locks, note.owners, note.hurt),
+            agents_ended=self.agents_ended(note),
+            history_complete=not missing,
+            problems=tuple(note.problems),
+        )
+
+    def wait_processed(self, note: Note) -> Mapping[Partition, Offset]:
+        """Until every partition has committed what its stream holds now: where it ends."""
+        ends = self.seen().ends()
+
+        def is_processed() -> bool:
+            try:
+                committed = self.seen().committed()
+            except StoreUnavailable:
+                return False
+            return all(committed.get(p, START) >= end for p, end in ends.items())
+
+        if not self.run.happens(is_processed, PROCESSED_S):
+            note.problems.append(f"not every event was processed within {PROCESSED_S:.0f} s")
+        return ends
+
+    def agents_ended(self, note: Note) -> int:
+        """Agents that ended although nobody struck them, so that they were started again."""
+        return sum(
+            consumer.started_ms > note.began_ms and consumer.name not in note.hurt
+            for consumer in self.demo.consumers
+        )
+
+    def restore_ms(self, note: Note) -> float:
+        logs = sorted((self.demo.options.data / "logs").glob("consumer-*.log"))
+        taken = [t for t in agent_logs.takeovers(logs) if t.acquired_ms >= note.began_ms]
+        return max((t.took_ms for t in taken), default=0.0)
+
+
+def content(found: Server) -> Content:
+    """All that a server holds; commits first, so that the streams hold whatever they are of.
+
+    Raises StoreUnavailable.
+    """
+    commits = {p: list(found.changelog(p)) for p in found.partitions}
+    return Content(
+        stream={
+            p: [Appended(Offset.parse(i), ids_of(fields)) for i, fields in found.appended(p)]
+            for p in found.partitions
+        },
+        commits=commits,
+        offsets=found.committed(),
+        events=found.lock_events(),
+    )
+
+
+def what_is_told(environment: Mapping[str, str]) -> Mapping[str, Any]:
+    """What the product says, by a process that reads its database. Raises TreeFailed."""
+    done = subprocess.run(
+        [sys.executable, "-m", told.__name__, GROUP],
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=COMMAND_TIMEOUT_S,
+        check=False,
+    )
+    if done.returncode:
+        raise TreeFailed("the database does not tell of the group: see above")
+    found: Mapping[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def is_back(now: Ownership, base: Ownership, without: Collection[str] = ()) -> bool:
+    """Whether every partition runs under the lock of whom the target names, none of them of
+    `without`, and has committed since.
+    """
+    owners = {p: member for p, (member, _) in now.locks.items()}
+    return (
+        len(owners) == len(now.commits) == len(now.running)
+        and owners == now.target
+        and not set(owners.values()) & set(without)
+        and all(now.commits[p] != base.commits[p] for p in owners)
+    )
+
+
+def settled_history(
+    tell: Callable[[], Mapping[str, Any]],
+    locks: Callable[[], Mapping[Partition, tuple[str, int]]],
+    happened: Collection[LockEvent],
+    before: Mapping[str, Any],
+    pause: Callable[[float], None],
+) -> tuple[Mapping[str, Any], list[str]]:
+    """All that the product says, and what history lacks, once it had time to catch up."""
+    tries = 0
+    while True:
+        held, said = locks(), tell()
+        rows = [
+            Tenure(partition=p, member=m, fence=f, is_open=ended is None)
+            for p, m, f, ended in said["tenures"]
+        ]
+        gaps = len(said["gaps"]) - len(before["gaps"])
+        missing = redis_judge.missing_in_history(happened, rows, held, gaps)
+        tries += 1
+        if not missing or tries == HISTORY_TRIES:
+            return said, missing
+        pause(HISTORY_WAIT_S)
+
+
+def above(
+    events: Iterable[LockEvent], owners: Mapping[Partition, tuple[str, int]]
+) -> list[LockEvent]:
+    """What happened at the locks after these were granted."""
+    return [e for e in events if e.fence > owners.get(e.partition, ("", 0))[1]]

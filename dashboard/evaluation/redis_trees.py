@@ -1,0 +1,77 @@
+"""The steps of redis_check and the trees they run in: one that they share, as long as it recovers,
+and one for `up` itself.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from dashboard.evaluation import redis_steps
+from dashboard.evaluation.checks import FLIGHTS_IN_ALL, own_run, speed_for
+from dashboard.evaluation.redis_judge import ENDS_ALL, Step
+from dashboard.evaluation.redis_run import NamedDemo, RedisRun
+from dashboard.evaluation.redis_servers import Postgres
+from dashboard.evaluation.redis_steps import RedisSteps
+from dashboard.evaluation.up_killed import up_killed
+from dashboard.management.commands.up import say
+
+STEPS = (*redis_steps.STEPS, ENDS_ALL)
+NEEDS_POSTGRES = "database_away"
+FLOW_S = 3_600.0  # all flights of the year take so long, which is longer than the steps
+
+
+def steps_of(names: Sequence[str], seed: int, out: Path | None) -> Iterator[Step]:
+    """Each as soon as it is judged. Raises Refused, TreeFailed, Stopped."""
+    left = [name for name in names if name != ENDS_ALL]
+    number = 0
+    while left:
+        number += 1
+        with database(needed=NEEDS_POSTGRES in left) as postgres:
+            for step, is_over in in_one_tree(left, seed, postgres, kept(out, f"tree-{number}")):
+                yield step
+                if is_over:
+                    left.remove(step.name)
+    if ENDS_ALL in names:
+        with database(needed=False):
+            yield up_killed(say, kept(out, ENDS_ALL))
+
+
+def in_one_tree(
+    names: Sequence[str], seed: int, postgres: Postgres | None, logs: Path | None
+) -> Iterator[tuple[Step, bool]]:
+    """Steps until one leaves the tree unfit for another; whether each was its name's last."""
+    speed = speed_for(FLIGHTS_IN_ALL, FLOW_S)
+    with own_run(say, seed, make=NamedDemo, speed=speed) as run:
+        try:
+            run.start()
+            steps = RedisSteps(RedisRun(run), postgres)
+            for name in tuple(names):
+                found = steps.step(name)
+                yield from ((step, step is found[-1]) for step in found)
+                if not steps.is_sound:
+                    return
+        finally:
+            if logs is not None:
+                shutil.copytree(run.demo.options.data / "logs", logs, dirs_exist_ok=True)
+
+
+def kept(out: Path | None, name: str) -> Path | None:
+    return None if out is None else out / name
+
+
+@contextmanager
+def database(*, needed: bool) -> Iterator[Postgres | None]:
+    """PostgreSQL as the trees' database, where a step needs one that can be stopped."""
+    before = {name: os.environ.pop(name, None) for name in ("DATABASE_URL", "REDIS_URL")}
+    postgres = Postgres() if needed else None
+    try:
+        if postgres is not None:
+            os.environ["DATABASE_URL"] = postgres.url
+        yield postgres
+    finally:
+        os.environ.pop("DATABASE_URL", None)
+        os.environ.update({name: value for name, value in before.items() if value is not None})
+        if postgres is not None:
+            postgres.close()

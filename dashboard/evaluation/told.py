@@ -1,0 +1,41 @@
+"""What the product said of a group: history, its gaps, and the audit's records of what is gone.
+
+    python -m dashboard.evaluation.told GROUP
+
+Prints one JSON object, read from the database alone.
+"""
+
+import json
+import os
+import sys
+from typing import Any
+
+import django
+
+GONE = ("redis wiped", "writes lost")  # actions of the audit
+
+
+def main() -> None:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
+    django.setup()
+    print(json.dumps(told(sys.argv[1])))
+
+
+def told(name: str) -> dict[str, Any]:
+    """Rows in the order in which they were made."""
+    from dashboard.models import Group
+
+    group = Group.objects.get(name=name)
+    tenures = group.tenures.order_by("pk").values_list(
+        "partition", "member_id", "fence", "ended_ms"
+    )
+    audit = group.audit.filter(action__in=GONE).order_by("pk")
+    return {
+        "tenures": [list(row) for row in tenures],
+        "gaps": list(group.gaps.order_by("pk").values_list("pk", flat=True)),
+        "audit": list(audit.values("pk", "action", "reason", "before", "after", "result")),
+    }
+
+
+if __name__ == "__main__":
+    main()

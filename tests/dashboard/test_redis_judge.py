@@ -1,0 +1,249 @@
+"""The judge of redis_check can fail: each way in which a step does not hold is named."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from assignment.scripts import LockEvent
+from assignment.types import START, GroupSettings, Offset, Partition
+from assignment.wire import ChangelogEntry, pack_changes, pack_ids
+from dashboard.evaluation import redis_judge
+from dashboard.evaluation.effects import Appended
+from dashboard.evaluation.pages import Answer, judge
+from dashboard.evaluation.redis_judge import Content, Step, Tenure
+from dashboard.management.commands.redis_check import step_names
+
+P = Partition("flights", 0)
+NOTHING = Content(stream={}, commits={})
+TIMINGS = GroupSettings(stream="any", partitions=1)
+RIGHT = Step(
+    name="wipe",
+    how="struck",
+    recovered_ms=9_000,
+    bound_ms=38_000,
+    lost=0,
+    doubled=0,
+    destroyed=3,
+    destroyed_counted=3,
+    moves_without_cause=0,
+    agents_ended=0,
+    history_complete=True,
+)
+
+
+def at(n: int) -> Offset:
+    return Offset(1_000 + n, 0) if n else START
+
+
+def commit(first: int, last: int, fence: int = 5) -> ChangelogEntry:
+    """Of entries first + 1 to last, each the one event of its own number."""
+    ids = range(first + 1, last + 1)
+    return ChangelogEntry(
+        entry_id="1-0",
+        from_offset=at(first),
+        to_offset=at(last),
+        fence=fence,
+        total=last,
+        events=len(ids),
+        changes=pack_changes({}),
+        ids=pack_ids(ids),
+    )
+
+
+def content(stream: Sequence[int], *commits: ChangelogEntry, committed: int = 0) -> Content:
+    return Content(
+        stream={P: [Appended(at(n), (n,)) for n in stream]},
+        commits={P: commits},
+        offsets={P: at(committed)},
+    )
+
+
+def found(name: str, told: Sequence[int], past: Content, now: Content) -> tuple[set[int], ...]:
+    """Lost, doubled, destroyed; nothing contradicts itself."""
+    ends = {p: entries[-1].offset for p, entries in now.stream.items() if entries}
+    effects = redis_judge.effects(name, told, past, now, ends)
+    assert effects.faults == ()
+    return set(effects.lost), set(effects.doubled), set(effects.destroyed)
+
+
+# --- effects
+
+
+def test_wipe_destroys_what_was_above_the_restored_offset() -> None:
+    past = content(range(1, 9), commit(0, 4), commit(4, 6))
+    now = content([9, 10], replace(commit(8, 10), from_offset=at(4), total=6))
+    assert found("wipe", range(1, 11), past, now) == (set(), set(), {5, 6, 7, 8})
+
+
+def test_restored_offset_counts_before_anything_is_committed_on_it() -> None:
+    past = content(range(1, 7), commit(0, 4), commit(4, 6))
+    now = content([], committed=4)
+    assert found("wipe", range(1, 7), past, now) == (set(), set(), {5, 6})
+
+
+def test_older_state_whose_stream_lived_on_destroys_nothing_once_it_is_processed_again() -> None:
+    past = content(range(1, 7), commit(0, 2), commit(2, 6))
+    now = content(range(1, 7), commit(0, 2), commit(2, 5, fence=9), commit(5, 6, fence=9))
+    assert found("lost_writes", range(1, 7), past, now) == (set(), set(), set())
+
+
+def test_state_moved_forward_to_a_newer_snapshot_keeps_the_effects_between() -> None:
+    past = content(range(1, 9), commit(0, 2), commit(2, 4), commit(4, 8))
+    now = content([1, 2, 9], commit(0, 2), replace(commit(8, 9), from_offset=at(4), total=5))
+    assert found("failover", range(1, 10), past, now) == (set(), set(), {5, 6, 7, 8})
+
+
+def test_event_that_lies_in_the_stream_without_an_effect_is_lost() -> None:
+    now = content(range(1, 7), commit(0, 4))
+    assert found("wipe", range(1, 7), NOTHING, now) == ({5, 6}, set(), set())
+
+
+def test_event_sent_again_above_what_is_judged_is_no_loss_of_the_stream() -> None:
+    now = content([9], replace(commit(8, 9), from_offset=START, total=1))
+    sent_again = Content(
+        stream={P: [*now.stream[P], Appended(at(12), (3,))]},
+        commits=now.commits,
+        offsets={},
+    )
+    effects = redis_judge.effects("wipe", [3, 9], NOTHING, sent_again, {P: at(9)})
+    assert (effects.lost, effects.destroyed) == (frozenset(), frozenset({3}))
+
+
+def test_effect_on_top_of_the_restored_one_is_doubled() -> None:
+    past = content(range(1, 5), commit(0, 4))
+    again = replace(commit(3, 4), from_offset=at(4), to_offset=at(5), total=5)
+    now = Content(stream={P: [Appended(at(5), (4,))]}, commits={P: [again]}, offsets={})
+    assert found("wipe", range(1, 5), past, now) == (set(), {4}, set())
+
+
+def test_only_a_redis_that_forgets_may_destroy() -> None:
+    past, now = content(range(1, 5), commit(0, 2)), content([], committed=2)
+    assert found("wipe", range(1, 5), past, now) == (set(), set(), {3, 4})
+    assert found("clock_back", range(1, 5), past, now) == ({3, 4}, set(), set())
+
+
+# --- moves and history
+
+
+def acquired(member: str, fence: int, kind: str = "acquired") -> LockEvent:
+    return LockEvent(
+        entry_id=f"{fence}-0",
+        seq=fence,
+        kind=kind,
+        partition=P,
+        member_id=member,
+        fence=fence,
+        at_ms=fence,
+    )
+
+
+@pytest.mark.parametrize(
+    ("members", "hurt", "moves"),
+    [
+        (["a-1", "a-1"], (), 0),
+        (["b-1"], (), 1),
+        (["b-1", "a-1"], (), 2),
+        (["b-1"], ("a",), 0),
+        (["b-1", "a-2"], ("a",), 0),
+        (["b-1", "c-1"], ("a",), 1),
+        (["ab-1"], ("b",), 1),
+    ],
+)
+def test_move_between_two_who_were_not_hurt_has_no_cause(
+    members: list[str], hurt: tuple[str, ...], moves: int
+) -> None:
+    events = [acquired(member, 8 + n) for n, member in enumerate(members)]
+    twice = [*events, acquired("z-1", 3), *events]
+    assert redis_judge.moves_without_cause(twice, {P: ("a-1", 7)}, hurt) == moves
+
+
+OPEN = Tenure(partition=str(P), member="a", fence=8, is_open=True)
+LOCKS = {P: ("a", 8)}
+
+
+def test_history_of_all_that_happened_lacks_nothing() -> None:
+    assert redis_judge.missing_in_history([acquired("a", 8)], [OPEN], LOCKS, 0) == []
+
+
+def test_grant_that_history_does_not_know_is_missing_unless_a_gap_is_shown() -> None:
+    events = [acquired("b", 7), acquired("a", 8)]
+    (missing,) = redis_judge.missing_in_history(events, [OPEN], LOCKS, 0)
+    assert "acquired b/7" in missing
+    assert redis_judge.missing_in_history(events, [OPEN], LOCKS, 1) == []
+
+
+def test_end_that_history_does_not_know_is_missing() -> None:
+    events = [acquired("a", 8), acquired("a", 8, "expired")]
+    assert len(redis_judge.missing_in_history(events, [OPEN], {}, 0)) == 2
+
+
+def test_gap_does_not_excuse_a_wrong_owner_now() -> None:
+    missing = redis_judge.missing_in_history([], [OPEN], {P: ("b", 9)}, 1)
+    assert len(missing) == 2
+
+
+# --- the verdict
+
+
+def test_bound_has_a_lease_and_the_restore_more_where_redis_forgot() -> None:
+    assert redis_judge.bound_ms("redis_hung", TIMINGS, 500.4) == 28_000
+    for name in redis_judge.LOSING:
+        assert redis_judge.bound_ms(name, TIMINGS, 500.4) == 38_500
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"recovered_ms": None}, "recovered_ms None is not within 38000"),
+        ({"recovered_ms": 38_001}, "recovered_ms 38001 is not within"),
+        ({"lost": 1}, "lost is 1"),
+        ({"doubled": 2}, "doubled is 2"),
+        ({"destroyed": 2}, "destroyed 2 was reported, 3 were counted"),
+        ({"destroyed": None}, "destroyed nothing was reported, 3 were counted"),
+        ({"moves_without_cause": 1}, "moves is 1"),
+        ({"agents_ended": 1}, "agents_ended is 1"),
+        ({"history_complete": False}, "history is not complete"),
+        ({"problems": ("it hurts",)}, "it hurts"),
+        ({"error": "vacuous"}, "not judged: vacuous"),
+    ],
+)
+def test_what_is_wrong_with_a_step_is_named(change: dict[str, object], said: str) -> None:
+    assert redis_judge.faults_of(RIGHT) == []
+    (wrong,) = redis_judge.faults_of(replace(RIGHT, **change))  # type: ignore[arg-type]
+    assert wrong.startswith("wipe: ")
+    assert said in wrong
+
+
+def test_agents_may_end_only_with_the_up_that_started_them() -> None:
+    ended = replace(RIGHT, name="up_killed", agents_ended=3)
+    assert redis_judge.faults_of(ended) == []
+
+
+def test_nothing_reported_is_right_where_nothing_was_destroyed() -> None:
+    assert redis_judge.faults_of(replace(RIGHT, destroyed=None, destroyed_counted=0)) == []
+
+
+def test_exit_code_tells_not_held_from_not_judged() -> None:
+    wrong, void = replace(RIGHT, lost=1), redis_judge.not_judged("wipe", "vacuous")
+    assert redis_judge.exit_code([RIGHT]) == 0
+    assert redis_judge.exit_code([RIGHT, void]) == 3
+    assert redis_judge.exit_code([RIGHT], "the tree did not start") == 3
+    assert redis_judge.exit_code([]) == 3
+    assert redis_judge.exit_code([void, wrong]) == 1
+    assert redis_judge.exit_code([redis_judge.broken("wipe", "struck", ["it fell"])]) == 1
+
+
+def test_pages_that_are_slow_or_silent_are_named() -> None:
+    answers = [Answer("/", 40, 200), Answer("/", 3_001, 200), Answer("/readyz", 20, 503)]
+    assert judge(answers, 3_000) == (3_001, ["/ took 3001 ms"])
+    assert judge([Answer("/", 1, None), Answer("/a", 1, 500)], 3_000) == (
+        1,
+        ["/ answered None", "/a answered 500"],
+    )
+
+
+def test_steps_run_in_their_own_order() -> None:
+    assert step_names("wipe, redis_hung") == ["redis_hung", "wipe"]
+    with pytest.raises(Exception, match="there is no step run: choose from redis_hung"):
+        step_names("run")
