@@ -27,7 +27,7 @@ from agent.dashboard_session.session import Conversation
 from agent.hints import HintListener
 from agent.loop import Agent, Inbox, Places, Signalled
 from agent.membership import Membership, Note
-from agent.replicas.manager import Copies
+from agent.replicas.manager import ReplicaManager
 from agent.state import StateError
 from agent.state.folders import StateDirUnusable, claim_state_dir
 from agent.store import GroupStore, StoreUnavailable, Timeouts
@@ -36,7 +36,7 @@ from assignment.types import GroupSettings
 from assignment.wire import SOCKET_VARIABLE, Join
 
 REDIS_TIMEOUTS = Timeouts(connect_s=1.0, answer_s=1.0)
-COPIES_TIMEOUTS = Timeouts(connect_s=1.0, answer_s=10.0)  # pages of a changelog may be large
+REPLICAS_TIMEOUTS = Timeouts(connect_s=1.0, answer_s=10.0)  # pages of a changelog may be large
 REDIS_PATIENCE_S = 30.0  # at the start: Redis may be started beside this agent
 REDIS_TRY_S = 0.5
 
@@ -75,13 +75,13 @@ def _run(config: Config, note: Note) -> ExitCode:
     supervisor = None if config.attach else Supervisor(config.command, environ, inbox.put, (held,))
     consumer = Consumer(channel, supervisor, note)
     courier = Courier(Dashboards(config.dashboards, config.group, config.current_token), inbox.put)
-    copies = _copies(config, state_dir, inbox, note)
+    replicas = _replicas(config, state_dir, inbox, note)
     membership = Membership(
         store=store,
         member_id=config.member_id,
         settings=GroupSettings(stream="unknown", partitions=1),  # until the dashboard tells
-        restorer=copies,
-        keeper=copies,
+        restorer=replicas,
+        keeper=replicas,
         clock=monotonic_ms,
         note=note,
     )
@@ -113,23 +113,23 @@ def _run(config: Config, note: Note) -> ExitCode:
         if supervisor is not None:
             supervisor.wait_gone()
         hints.close()
-        copies.close()
+        replicas.close()
         courier.close()
         channel.close()
     note("ended", code=int(code))
     return code
 
 
-def _copies(
+def _replicas(
     config: Config, state_dir: Path, inbox: "queue.SimpleQueue[Inbox]", note: Note
-) -> Copies:
-    store = GroupStore.connect(config.redis_url, config.group, COPIES_TIMEOUTS)
-    copies = Copies(store, state_dir, inbox.put, monotonic_ms)
+) -> ReplicaManager:
+    store = GroupStore.connect(config.redis_url, config.group, REPLICAS_TIMEOUTS)
+    replicas = ReplicaManager(store, state_dir, inbox.put, monotonic_ms)
     try:
-        copies.find_left_over()
+        replicas.find_left_over()
     except StateError as error:
-        note("left copies are not looked after", why=str(error))
-    return copies
+        note("left replicas are not looked after", why=str(error))
+    return replicas
 
 
 def _redis(config: Config, note: Note, stop: Callable[[], bool]) -> GroupStore:

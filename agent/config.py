@@ -127,7 +127,7 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     option("--token-file", "EVENKEEL_TOKEN_FILE", "file that holds the token")
     option("--redis-url", "EVENKEEL_REDIS_URL", "redis://, rediss:// or unix:// address")
     option("--name", "EVENKEEL_NAME", "first part of the member id", socket.gethostname())
-    option("--state-dir", "EVENKEEL_STATE_DIR", "local disk for copies of state")
+    option("--state-dir", "EVENKEEL_STATE_DIR", "local disk for replicas of state")
     option("--snapshot-url", "EVENKEEL_SNAPSHOT_URL", "folder or fsspec URL all members reach")
     option("--socket", "EVENKEEL_SOCKET", "path of the socket to the consumer")
     option("--zone", "EVENKEEL_ZONE", "where this member runs")

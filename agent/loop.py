@@ -17,7 +17,7 @@ from agent.dashboard_session.requests import Answer
 from agent.dashboard_session.session import Conversation
 from agent.hints import Hinted
 from agent.membership import ForTheLoop, Membership, Note
-from agent.replicas.news import CopyNews
+from agent.replicas.news import ReplicaNews
 from agent.state.restoring import RestoreResult
 from agent.store import StoreUnavailable
 from assignment import member as core
@@ -46,7 +46,7 @@ Inbox = (
     | Hung
     | Exited
     | RestoreResult
-    | CopyNews
+    | ReplicaNews
     | Hinted
     | Signalled
     | BaseException
@@ -164,8 +164,8 @@ class Agent:
                 self._next_look_ms = 0
             case RestoreResult():
                 self._membership.restored(event)
-            case CopyNews():
-                self._membership.copy_news(event)
+            case ReplicaNews():
+                self._membership.replica_news(event)
             case Hinted(reasons):
                 self._hinted(reasons)
             case Signalled():

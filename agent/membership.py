@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, assert_never
 
-from agent.replicas.news import CopyNews
+from agent.replicas.news import ReplicaNews
 from agent.state.restoring import RETRY_MS, RestoreResult
 from agent.store import GroupStore, MemberTarget
 from agent.store.stream import StreamStore
@@ -17,11 +17,11 @@ from assignment.errors import Fenced
 from assignment.scripts import AcquireAnswer, Granted, HeldBy, NotTarget, Refusal, StateChange
 from assignment.types import (
     Claim,
-    CopyReport,
     Drain,
     GroupSettings,
     HeldState,
     Partition,
+    ReplicaReport,
     TargetRow,
 )
 from assignment.wire import ConsumerHealth
@@ -40,17 +40,17 @@ class Orders(Protocol):
 
 
 class Keeper(Protocol):
-    """What is needed of who keeps copies of what this member does not hold."""
+    """What is needed of who keeps replicas of what this member does not hold."""
 
     def want(self, wanted: core.Wanted) -> None: ...
-    def reports(self) -> Mapping[Partition, CopyReport]: ...
+    def reports(self) -> Mapping[Partition, ReplicaReport]: ...
 
 
 class KeepsNothing:
     def want(self, wanted: core.Wanted) -> None:
         pass
 
-    def reports(self) -> Mapping[Partition, CopyReport]:
+    def reports(self) -> Mapping[Partition, ReplicaReport]:
         return {}
 
 
@@ -96,22 +96,22 @@ class Membership:
         if result.failure:
             self._note("restore failed", why=result.failure, **_fields(result.claim))
 
-    def copy_news(self, news: CopyNews) -> None:
-        event = "copy failed" if news.why else "copy caught up"
+    def replica_news(self, news: ReplicaNews) -> None:
+        event = "replica failed" if news.why else "replica caught up"
         self._note(event, partition=str(news.partition), role=news.role, why=news.why or None)
 
     def tell_keeper(self) -> None:
-        """After every turn: which copies are wanted follows from the state as it is."""
-        wanted = core.wanted_copies(self.state)
+        """After every turn: which replicas are wanted follows from the state as it is."""
+        wanted = core.wanted_replicas(self.state)
         if wanted == self._wanted:
             return
-        for partition, role in wanted.copies.items():
-            if self._wanted.copies.get(partition) is not role:
-                self._note("copy wanted", partition=str(partition), role=str(role))
+        for partition, role in wanted.replicas.items():
+            if self._wanted.replicas.get(partition) is not role:
+                self._note("replica wanted", partition=str(partition), role=str(role))
         self._wanted = wanted
         self._keeper.want(wanted)
 
-    def copies(self) -> Mapping[Partition, CopyReport]:
+    def replicas(self) -> Mapping[Partition, ReplicaReport]:
         return self._keeper.reports()
 
     def drain_seen(self, drain: Drain, group_epoch: int) -> None:

@@ -111,7 +111,7 @@ class GroupSettings:
     trimming: bool = True  # False in check runs: neither streams nor changelogs lose an entry
     # What follows counts in a stateful group only (learners.md; the names of KIP-429's first form).
     stateful: bool = False  # partitions keep state that a new owner must have before it goes on
-    standby_replicas: int = 0  # kept copies of each partition's state, on other members
+    standby_replicas: int = 0  # kept replicas of each partition's state, on other members
     learners_max: int = 0  # at one time in the group; 0 = no limit
     acceptable_lag_records: int = 0  # a learner that is no further behind is ready
     learn_partial_rebalance: bool = True  # eager: each ready learner at once; False: all together
@@ -139,7 +139,7 @@ class GroupSettings:
             raise InvalidInput(
                 f"dead_letters {self.dead_letters!r} is not one of {DEAD_LETTER_POLICIES}"
             )
-        self._check_copies()
+        self._check_replicas()
         self._check_parameters()
 
     def _check_parameters(self) -> None:
@@ -153,11 +153,11 @@ class GroupSettings:
         if size > PARAMETERS_MAX:
             raise InvalidInput(f"strategy_parameters has {size} characters, above {PARAMETERS_MAX}")
 
-    def _check_copies(self) -> None:
+    def _check_replicas(self) -> None:
         for name in ("stateful", "learn_partial_rebalance"):
             if not isinstance(value := getattr(self, name), bool):
                 raise InvalidInput(f"{name} {value!r} is neither true nor false")
-        for name, high in COPY_LIMITS.items():
+        for name, high in REPLICA_LIMITS.items():
             value = getattr(self, name)
             if name == "scale_down_timeout_ms" and value is None:
                 continue
@@ -185,7 +185,7 @@ PARAMETERS_MAX = 65_536  # characters: they ride in the settings that every agen
 TIMING_MIN_MS = 50
 TIMING_MAX_MS = 3_600_000
 DEAD_LETTER_POLICIES = ("keep", "halt")
-COPY_LIMITS = {
+REPLICA_LIMITS = {
     "standby_replicas": 10,  # each is the whole state once more, on disk and over the wire
     "learners_max": PARTITIONS_MAX,
     "acceptable_lag_records": 1_000_000_000,
@@ -221,8 +221,8 @@ class TargetRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CopyReport:
-    """What a member says of a copy of state that it keeps and does not own.
+class ReplicaReport:
+    """What a member says of a replica of state that it keeps and does not own.
 
     `ready`: a standby that has caught up; a learner for which its member calls for a rebalance
     (learners.md L11, L12: under "stable" not before all of the member's learners are).

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 from assignment.errors import InvalidInput
 from assignment.types import (
     SETTING_NAMES,
-    CopyReport,
     Grant,
     GroupSettings,
     Held,
     HeldState,
     Offset,
     Partition,
+    ReplicaReport,
     Role,
     TargetRow,
 )
@@ -169,30 +169,30 @@ def parse_lock(text: str) -> tuple[str, int]:
     return member_id, int(fence)
 
 
-def copy_values(report: CopyReport) -> dict[str, Any]:
-    """A copy as heartbeats and stored reports have it."""
+def replica_values(report: ReplicaReport) -> dict[str, Any]:
+    """A replica as heartbeats and stored reports have it."""
     return asdict(report) | {"role": report.role.value}
 
 
-def parse_copy(values: Mapping[str, Any]) -> CopyReport:
+def parse_replica(values: Mapping[str, Any]) -> ReplicaReport:
     """Unknown names are left out. Raises InvalidInput that names what is wrong."""
-    known = {name: value for name, value in values.items() if name in _COPY_KINDS}
+    known = {name: value for name, value in values.items() if name in _REPLICA_KINDS}
     role = known.get("role")
-    if role not in COPY_ROLES:
-        raise InvalidInput(f"role {role!r} of a copy is neither standby nor learner")
+    if role not in REPLICA_ROLES:
+        raise InvalidInput(f"role {role!r} of a replica is neither standby nor learner")
     for name, value in known.items():
-        allowed = _COPY_KINDS[name]
+        allowed = _REPLICA_KINDS[name]
         if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
-            raise InvalidInput(f"{name} {value!r} of a copy cannot be read")
-    for name, high in (("percent", 100.0), ("rate", COPY_RATE_MAX)):
+            raise InvalidInput(f"{name} {value!r} of a replica cannot be read")
+    for name, high in (("percent", 100.0), ("rate", REPLICA_RATE_MAX)):
         if not 0 <= known.get(name, 0) <= high:
-            raise InvalidInput(f"{name} {known[name]!r} of a copy is not within 0 and {high}")
-    return CopyReport(**known | {"role": Role(role)})
+            raise InvalidInput(f"{name} {known[name]!r} of a replica is not within 0 and {high}")
+    return ReplicaReport(**known | {"role": Role(role)})
 
 
-COPY_ROLES = (Role.STANDBY, Role.LEARNER)
-COPY_RATE_MAX = 1e12  # events a second; what is above is no rate
-_COPY_KINDS: dict[str, tuple[type, ...]] = {
+REPLICA_ROLES = (Role.STANDBY, Role.LEARNER)
+REPLICA_RATE_MAX = 1e12  # events a second; what is above is no rate
+_REPLICA_KINDS: dict[str, tuple[type, ...]] = {
     "role": (str,),
     "lag": (int,),
     "percent": (int, float),
@@ -232,7 +232,7 @@ class Heartbeat:
     """`owned` is complete (partition -> "fence state") or, with complete False, all changes.
 
     Changes are those since the complete report with that number (None = no longer held). Consumer
-    health and rates ride in `consumer`. `copies` and `ready` are complete in every heartbeat.
+    health and rates ride in `consumer`. `replicas` and `ready` are complete in every heartbeat.
     """
 
     member: str
@@ -247,7 +247,7 @@ class Heartbeat:
     target_epoch: int = 0
     settings_epoch: int = 0
     consumer: Mapping[str, Any] = field(default_factory=dict)  # see ConsumerHealth
-    copies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # see copy_values
+    replicas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # see replica_values
     ready: Sequence[str] = ()  # learners for which this member calls for a rebalance
 
 

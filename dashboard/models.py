@@ -134,7 +134,7 @@ class Rebalance(models.Model):
     celery_worker = models.CharField(max_length=255, blank=True)
     target = models.BinaryField()  # ownership_map: partition number -> member
     previous = models.BinaryField()
-    copies = models.BinaryField(null=True)  # copies_map; None: the group was not stateful
+    replicas = models.BinaryField(null=True)  # replicas_map; None: the group was not stateful
     learning = models.PositiveIntegerField(default=0)  # partitions that are to change hands later
 
     class Meta:
@@ -165,8 +165,8 @@ class Rebalance(models.Model):
 
         Every member of the group is in it, and who is gone and lost partitions by that.
         """
-        copies = None if self.copies is None else bytes(self.copies)
-        return replica_map.roles(self.owners_before(), self.owners(), copies)
+        replicas = None if self.replicas is None else bytes(self.replicas)
+        return replica_map.roles(self.owners_before(), self.owners(), replicas)
 
 
 class TenureEnd(models.TextChoices):

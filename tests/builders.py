@@ -8,7 +8,6 @@ from assignment.scripts import GroupRead, Lock, MemberRow, Meta, Report
 from assignment.strategies import StrategyInput
 from assignment.types import (
     INCARNATION_STEP,
-    CopyReport,
     Drain,
     Grant,
     GroupSettings,
@@ -16,6 +15,7 @@ from assignment.types import (
     HeldState,
     Member,
     Partition,
+    ReplicaReport,
     Role,
     TargetRow,
 )
@@ -79,7 +79,7 @@ class Live:
     drain: Drain = Drain.NONE
     standby: frozenset[int] = frozenset()  # of the stored target, as is learning
     learning: frozenset[int] = frozenset()
-    copies: Mapping[int, CopyReport] = field(default_factory=dict)  # as reported
+    replicas: Mapping[int, ReplicaReport] = field(default_factory=dict)  # as reported
     ready: frozenset[int] = frozenset()
     zone: str = ""
     capacity: float = 1.0
@@ -144,12 +144,12 @@ def group(
 default_settings = settings  # `group` has an argument of that name
 
 
-def learner(lag: int = -1, *, ready: bool = False) -> CopyReport:
-    return CopyReport(role=Role.LEARNER, lag=lag, ready=ready)
+def learner(lag: int = -1, *, ready: bool = False) -> ReplicaReport:
+    return ReplicaReport(role=Role.LEARNER, lag=lag, ready=ready)
 
 
-def standby(lag: int = -1) -> CopyReport:
-    return CopyReport(role=Role.STANDBY, lag=lag)
+def standby(lag: int = -1) -> ReplicaReport:
+    return ReplicaReport(role=Role.STANDBY, lag=lag)
 
 
 def grant(member_id: str, counter: int = 1, **fields: Any) -> Grant:
@@ -181,7 +181,7 @@ def _report(member: Live) -> Report:
             partition(n): Held(fence=fence(counter), state=HeldState.RUNNING)
             for n, counter in member.owns.items()
         },
-        copies={partition(n): copy for n, copy in member.copies.items()},
+        replicas={partition(n): replica for n, replica in member.replicas.items()},
     )
 
 

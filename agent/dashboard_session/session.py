@@ -21,9 +21,9 @@ from assignment.wire import (
     Heartbeat,
     Join,
     Reply,
-    copy_values,
     parse_settings,
     parse_target,
+    replica_values,
     sorted_texts,
 )
 
@@ -90,14 +90,14 @@ class Conversation:
         state, now_ms = self.membership.state, self.clock()
         able = self._able(now_ms)
         owned = {str(p): f"{h.fence} {h.state}" for p, h in state.held.items()}
-        copies = self.membership.copies()
-        roles = [(partition, c.role, c.ready, c.why) for partition, c in copies.items()]
+        replicas = self.membership.replicas()
+        roles = [(partition, c.role, c.ready, c.why) for partition, c in replicas.items()]
         leaving = state.signalled
         facts = (owned, able, leaving, health.state, health.why, state.target, roles)
         if now_ms < self.next_beat_ms and facts == self._said:
             return
         self._said = facts
-        learns = any(c.role is Role.LEARNER and not c.ready for c in copies.values())
+        learns = any(c.role is Role.LEARNER and not c.ready for c in replicas.values())
         pause_ms = state.settings.heartbeat_ms
         self.next_beat_ms = now_ms + (min(pause_ms, PROGRESS_MS) if learns else pause_ms)
         self.sequence += 1
@@ -115,8 +115,12 @@ class Conversation:
             target_epoch=self.membership.target_epoch,
             settings_epoch=self.membership.settings_epoch,
             consumer=asdict(health),
-            copies={str(partition): copy_values(copy) for partition, copy in copies.items()},
-            ready=sorted_texts(p for p, c in copies.items() if c.role is Role.LEARNER and c.ready),
+            replicas={
+                str(partition): replica_values(replica) for partition, replica in replicas.items()
+            },
+            ready=sorted_texts(
+                p for p, c in replicas.items() if c.role is Role.LEARNER and c.ready
+            ),
         )
         self.courier.send(beat)
 

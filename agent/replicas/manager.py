@@ -1,7 +1,7 @@
-"""Works on all copies of one agent, in threads of its own.
+"""Works on all replicas of one agent, in threads of its own.
 
-Many copies share few threads: each has a turn, what was acquired first. One more thread waits for
-new entries in the changelogs of all copies that have nothing to do, so that a quiet group costs
+Many replicas share few threads: each has a turn, what was acquired first. One more thread waits for
+new entries in the changelogs of all replicas that have nothing to do, so that a quiet group costs
 nothing. Whoever is not wanted any more keeps its file for a while, in case it comes back.
 """
 
@@ -10,28 +10,28 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from agent.replicas.news import CopyNews
-from agent.replicas.replica import Standing
+from agent.replicas.news import ReplicaNews
+from agent.replicas.replica import Replica
 from agent.replicas.work import Place, Work
-from agent.state import Progress, StateError, StateLost, copies_in
+from agent.state import Progress, StateError, StateLost, replicas_in
 from agent.state.restoring import RestoreResult
 from agent.store import GroupStore, StoreUnavailable
 from assignment.member import Wanted, ready_learners
-from assignment.types import Claim, CopyReport, Partition, Role
+from assignment.types import Claim, Partition, ReplicaReport, Role
 
 THREADS = 2  # restoring waits for disk and Redis; more would take the consumer's cores
-TURN_MS = 100  # then the next copy has its turn
-KEEP_UNWANTED_MS = 600_000  # a member that is given a partition again within this has its copy
-WATCH_MS = 1_000  # a copy that caught up while the watcher waits is watched after this at last
+TURN_MS = 100  # then the next replica has its turn
+KEEP_UNWANTED_MS = 600_000  # a member that is given a partition again within this has its replica
+WATCH_MS = 1_000  # a replica that caught up while the watcher waits is watched after this at last
 GATHER_MS = 50  # commits that come one after the other are read together
-CHECK_EVERY_MS = 5_000  # whether a Redis that lost writes committed other things than the copies
-OPEN_MAX = 256  # files at once, two each for LMDB; of more copies each is open for its turns
+CHECK_EVERY_MS = 5_000  # whether a Redis that lost writes committed other things than the replicas
+OPEN_MAX = 256  # files at once, two each for LMDB; of more replicas each is open for its turns
 CLOSE_S = 0.5  # for each thread; what is left half done is found and thrown away
 
-Deliver = Callable[[RestoreResult | CopyNews | BaseException], None]
+Deliver = Callable[[RestoreResult | ReplicaNews | BaseException], None]
 
 
-class Copies:
+class ReplicaManager:
     def __init__(
         self,
         store: GroupStore,
@@ -47,9 +47,9 @@ class Copies:
         self._clock = clock
         self._keep_unwanted_ms = keep_unwanted_ms
         self._wanted = Wanted()
-        self._copies: dict[Partition, Standing] = {}
-        self._first: deque[Standing] = deque()  # acquired
-        self._others: deque[Standing] = deque()
+        self._replicas: dict[Partition, Replica] = {}
+        self._first: deque[Replica] = deque()  # acquired
+        self._others: deque[Replica] = deque()
         self._changed = threading.Condition()
         self._closed = threading.Event()
         self._workers: list[threading.Thread] = []
@@ -61,32 +61,32 @@ class Copies:
     def order(self, claim: Claim) -> None:
         """Bring it to what is committed from now on, and deliver a RestoreResult."""
         with self._changed:
-            standing = self._standing(claim.partition)
-            standing.claim, standing.retry_ms = claim, None
-            standing.unwanted_since_ms = None
-            self._enqueue(standing)
+            replica = self._replica(claim.partition)
+            replica.claim, replica.retry_ms = claim, None
+            replica.unwanted_since_ms = None
+            self._enqueue(replica)
 
     def want(self, wanted: Wanted) -> None:
         with self._changed:
             self._wanted = wanted
-            for partition, role in wanted.copies.items():
-                self._want_one(self._standing(partition), role)
+            for partition, role in wanted.replicas.items():
+                self._want_one(self._replica(partition), role)
             for partition in sorted(wanted.held):
-                self._hold(self._standing(partition))
-            for partition in sorted(self._copies.keys() - wanted.copies.keys() - wanted.held):
-                self._want_no_more(self._copies[partition])
+                self._hold(self._replica(partition))
+            for partition in sorted(self._replicas.keys() - wanted.replicas.keys() - wanted.held):
+                self._want_no_more(self._replicas[partition])
             self._call()
 
     def find_left_over(self) -> None:
-        """Copies of an agent before this one: of use when wanted soon. Raises StateError."""
+        """Replicas of an agent before this one: of use when wanted soon. Raises StateError."""
         with self._changed:
-            for partition in copies_in(self._state_dir, self._store.group):
-                self._want_no_more(self._standing(partition))
+            for partition in replicas_in(self._state_dir, self._store.group):
+                self._want_no_more(self._replica(partition))
 
-    def reports(self) -> dict[Partition, CopyReport]:
+    def reports(self) -> dict[Partition, ReplicaReport]:
         now_ms = self._clock()
         with self._changed:
-            said = ((p, s.report(now_ms)) for p, s in sorted(self._copies.items()) if s.role)
+            said = ((p, s.report(now_ms)) for p, s in sorted(self._replicas.items()) if s.role)
             return {partition: report for partition, report in said if report}
 
     def close(self) -> None:
@@ -98,56 +98,56 @@ class Copies:
 
     # --- under the lock
 
-    def _standing(self, partition: Partition) -> Standing:
-        if partition not in self._copies:
-            self._copies[partition] = Standing(partition, self._new_work(partition))
+    def _replica(self, partition: Partition) -> Replica:
+        if partition not in self._replicas:
+            self._replicas[partition] = Replica(partition, self._new_work(partition))
             self._start_watching()
-        return self._copies[partition]
+        return self._replicas[partition]
 
     def _new_work(self, partition: Partition) -> Work:
         return Work(self._store, self._state_dir, partition)
 
-    def _want_one(self, standing: Standing, role: Role) -> None:
-        if standing.stateless and self._wanted.stateful:
-            standing.hand_over()
-        is_new = standing.role is None
-        standing.learner = role is Role.LEARNER or (role is Role.OWNER and standing.learner)
-        standing.role, standing.claim, standing.held = role, None, False
-        standing.unwanted_since_ms = None
+    def _want_one(self, replica: Replica, role: Role) -> None:
+        if replica.stateless and self._wanted.stateful:
+            replica.hand_over()
+        is_new = replica.role is None
+        replica.learner = role is Role.LEARNER or (role is Role.OWNER and replica.learner)
+        replica.role, replica.claim, replica.held = role, None, False
+        replica.unwanted_since_ms = None
         if not self._wanted.stateful:
-            standing.lack_nothing()
+            replica.lack_nothing()
         elif is_new:
-            self._enqueue(standing)
+            self._enqueue(replica)
 
-    def _hold(self, standing: Standing) -> None:
-        standing.role, standing.held, standing.unwanted_since_ms = None, True, None
+    def _hold(self, replica: Replica) -> None:
+        replica.role, replica.held, replica.unwanted_since_ms = None, True, None
 
-    def _want_no_more(self, standing: Standing) -> None:
-        if standing.unwanted_since_ms is None:
-            standing.hand_over()
-            standing.held, standing.unwanted_since_ms = False, self._clock()
-            self._enqueue(standing)
+    def _want_no_more(self, replica: Replica) -> None:
+        if replica.unwanted_since_ms is None:
+            replica.hand_over()
+            replica.held, replica.unwanted_since_ms = False, self._clock()
+            self._enqueue(replica)
 
     def _call(self) -> None:
         """Which learners are ready as far as others are concerned."""
-        learners = {p: s for p, s in self._copies.items() if s.role is Role.LEARNER}
+        learners = {p: s for p, s in self._replicas.items() if s.role is Role.LEARNER}
         called = ready_learners(
             {p: s.caught_up for p, s in learners.items()},
             {p for p, s in learners.items() if s.called},
             eager=self._wanted.eager,
         )
-        for partition, standing in learners.items():
-            standing.called = partition in called
+        for partition, replica in learners.items():
+            replica.called = partition in called
 
-    def _enqueue(self, standing: Standing) -> None:
-        if standing.running:
-            standing.asked_again = True
+    def _enqueue(self, replica: Replica) -> None:
+        if replica.running:
+            replica.asked_again = True
             return
-        standing.queued = True
-        (self._first if standing.claim else self._others).append(standing)
+        replica.queued = True
+        (self._first if replica.claim else self._others).append(replica)
         self._changed.notify_all()
         if len(self._workers) < THREADS:
-            self._workers.append(self._thread("copies", self._work))
+            self._workers.append(self._thread("replicas", self._work))
 
     def _start_watching(self) -> None:
         if self._watcher is None:
@@ -168,121 +168,121 @@ class Copies:
     # --- the workers
 
     def _work(self) -> None:
-        while (standing := self._next()) is not None:
-            self._work_on(standing)
+        while (replica := self._next()) is not None:
+            self._work_on(replica)
 
-    def _work_on(self, standing: Standing) -> None:
-        news = self._turn(standing)
+    def _work_on(self, replica: Replica) -> None:
+        news = self._turn(replica)
         with self._changed:
-            standing.running = False
-            if standing.asked_again or (standing.is_needed and self._is_under_way(standing)):
-                standing.asked_again = False
-                self._enqueue(standing)
+            replica.running = False
+            if replica.asked_again or (replica.is_needed and self._is_under_way(replica)):
+                replica.asked_again = False
+                self._enqueue(replica)
             self._call()
             self._changed.notify_all()
         for one in news:
             self._deliver(one)
 
-    def _next(self) -> Standing | None:
+    def _next(self) -> Replica | None:
         with self._changed:
             while not self._closed.is_set():
-                if standing := self._first_queued():
-                    return standing
+                if replica := self._first_queued():
+                    return replica
                 self._changed.wait()
         return None
 
-    def _first_queued(self) -> Standing | None:
+    def _first_queued(self) -> Replica | None:
         for waiting in (self._first, self._others):
             while waiting:
-                standing = waiting.popleft()
-                if standing.queued:
-                    standing.queued, standing.running = False, True
-                    return standing
+                replica = waiting.popleft()
+                if replica.queued:
+                    replica.queued, replica.running = False, True
+                    return replica
         return None
 
     @staticmethod
-    def _is_under_way(standing: Standing) -> bool:
+    def _is_under_way(replica: Replica) -> bool:
         """Not arrived, or not for what was acquired meanwhile; not waiting after a failure."""
-        arrived = standing.place is not None and standing.claim is None
-        return not arrived and standing.retry_ms is None
+        arrived = replica.place is not None and replica.claim is None
+        return not arrived and replica.retry_ms is None
 
-    def _turn(self, standing: Standing) -> list[RestoreResult | CopyNews]:
+    def _turn(self, replica: Replica) -> list[RestoreResult | ReplicaNews]:
         with self._changed:
-            claim, needed, held = standing.claim, standing.is_needed, standing.held
-            remove, standing.to_be_removed = standing.to_be_removed, False
+            claim, needed, held = replica.claim, replica.is_needed, replica.held
+            remove, replica.to_be_removed = replica.to_be_removed, False
         until_ms = self._clock() + TURN_MS
         try:
             if needed:
-                place = standing.work.go_on(
+                place = replica.work.go_on(
                     claim,
                     lambda: self._clock() >= until_ms or self._closed.is_set(),
-                    lambda progress: self._note(standing, progress),
+                    lambda progress: self._note(replica, progress),
                 )
-                return self._arrived(standing, place) if place else []
+                return self._arrived(replica, place) if place else []
             if not held and remove:
-                self._remove(standing)
+                self._remove(replica)
             elif not held:  # what is held goes on from here as soon as it is ordered
-                standing.work.rest()
+                replica.work.rest()
         except (StateError, StoreUnavailable) as error:
-            return self._failed(standing, error)
+            return self._failed(replica, error)
         return []
 
-    def _note(self, standing: Standing, progress: Progress) -> None:
+    def _note(self, replica: Replica, progress: Progress) -> None:
         with self._changed:
             lag = self._wanted.acceptable_lag_records
             # Unwanted in the middle of a turn: nothing of it may count when it is wanted again.
-            if standing.is_needed and standing.take(progress, lag, self._clock()):
+            if replica.is_needed and replica.take(progress, lag, self._clock()):
                 self._call()
-                self._tell(standing)
+                self._tell(replica)
 
-    def _arrived(self, standing: Standing, place: Place) -> list[RestoreResult | CopyNews]:
+    def _arrived(self, replica: Replica, place: Place) -> list[RestoreResult | ReplicaNews]:
         with self._changed:
-            if standing.is_needed and standing.arrive(place, self._clock()):
+            if replica.is_needed and replica.arrive(place, self._clock()):
                 self._call()
-                self._tell(standing)
-            claim = standing.claim
-            handed_over = claim is not None and standing.work.serves == claim
+                self._tell(replica)
+            claim = replica.claim
+            handed_over = claim is not None and replica.work.serves == claim
             if handed_over:
-                standing.hand_over()
-                standing.held = True
-        if handed_over or len(self._copies) > OPEN_MAX:
-            standing.work.rest()
+                replica.hand_over()
+                replica.held = True
+        if handed_over or len(self._replicas) > OPEN_MAX:
+            replica.work.rest()
         return [RestoreResult(claim)] if claim and handed_over else []
 
-    def _tell(self, standing: Standing) -> None:
-        if standing.role is not None:
-            self._deliver(CopyNews(standing.partition, str(standing.role)))
+    def _tell(self, replica: Replica) -> None:
+        if replica.role is not None:
+            self._deliver(ReplicaNews(replica.partition, str(replica.role)))
 
     def _failed(
-        self, standing: Standing, error: StateError | StoreUnavailable
-    ) -> list[RestoreResult | CopyNews]:
+        self, replica: Replica, error: StateError | StoreUnavailable
+    ) -> list[RestoreResult | ReplicaNews]:
         with self._changed:
             if isinstance(error, StateError) and not isinstance(error, StateLost):
                 self._make_room()
-            if not standing.is_needed:
+            if not replica.is_needed:
                 return []
-            is_new = standing.why != str(error)
-            standing.fail(str(error), self._clock())
+            is_new = replica.why != str(error)
+            replica.fail(str(error), self._clock())
             if isinstance(error, StateError):
-                standing.fall_behind()
-            if claim := standing.claim:
-                standing.claim = None
+                replica.fall_behind()
+            if claim := replica.claim:
+                replica.claim = None
                 return [RestoreResult(claim, str(error))]
-            if standing.role is None or not is_new:
+            if replica.role is None or not is_new:
                 return []
-            return [CopyNews(standing.partition, str(standing.role), str(error))]
+            return [ReplicaNews(replica.partition, str(replica.role), str(error))]
 
     def _make_room(self) -> None:
         """The disk refused: what nobody wants goes at once."""
-        for standing in self._copies.values():
-            if standing.unwanted_since_ms is not None:
-                standing.unwanted_since_ms = self._clock() - self._keep_unwanted_ms
+        for replica in self._replicas.values():
+            if replica.unwanted_since_ms is not None:
+                replica.unwanted_since_ms = self._clock() - self._keep_unwanted_ms
 
-    def _remove(self, standing: Standing) -> None:
-        standing.work.remove()
+    def _remove(self, replica: Replica) -> None:
+        replica.work.remove()
         with self._changed:
-            if not standing.is_needed and not standing.held and not standing.asked_again:
-                self._copies.pop(standing.partition, None)
+            if not replica.is_needed and not replica.held and not replica.asked_again:
+                self._replicas.pop(replica.partition, None)
 
     # --- the watcher
 
@@ -297,8 +297,10 @@ class Copies:
             self._do_what_is_due()
 
     def _tailed(self) -> dict[Partition, str]:
-        """The copies that have nothing to do, and after which entry something new comes."""
-        return {p: s.place.changelog_id for p, s in self._copies.items() if s.is_tailed and s.place}
+        """The replicas that have nothing to do, and after which entry something new comes."""
+        return {
+            p: s.place.changelog_id for p, s in self._replicas.items() if s.is_tailed and s.place
+        }
 
     def _wait_for_changes(self, tailed: Mapping[Partition, str]) -> None:
         try:
@@ -311,12 +313,12 @@ class Copies:
             return
         self._closed.wait(GATHER_MS / 1_000)
         with self._changed:
-            for partition in sorted(changed & self._copies.keys()):
-                if self._copies[partition].is_tailed:
-                    self._enqueue(self._copies[partition])
+            for partition in sorted(changed & self._replicas.keys()):
+                if self._replicas[partition].is_tailed:
+                    self._enqueue(self._replicas[partition])
 
     def _checked(self, tailed: Mapping[Partition, str]) -> set[Partition]:
-        """Now and then: copies that do not stand at the committed offset, whatever came."""
+        """Now and then: replicas that do not stand at the committed offset, whatever came."""
         if self._clock() < self._next_check_ms:
             return set()
         self._next_check_ms = self._clock() + CHECK_EVERY_MS
@@ -324,31 +326,31 @@ class Copies:
         with self._changed:
             return {
                 p
-                for p, s in self._copies.items()
+                for p, s in self._replicas.items()
                 if p in committed and s.place and s.place.offset != committed[p]
             }
 
     def _do_what_is_due(self) -> None:
         now_ms = self._clock()
         with self._changed:
-            for standing in self._copies.values():
-                if standing.retry_ms is not None and now_ms >= standing.retry_ms:
-                    standing.retry_ms = None
-                    if standing.is_needed:
-                        self._enqueue(standing)
-                since_ms = standing.unwanted_since_ms
+            for replica in self._replicas.values():
+                if replica.retry_ms is not None and now_ms >= replica.retry_ms:
+                    replica.retry_ms = None
+                    if replica.is_needed:
+                        self._enqueue(replica)
+                since_ms = replica.unwanted_since_ms
                 if since_ms is not None and now_ms - since_ms >= self._keep_unwanted_ms:
-                    standing.unwanted_since_ms = now_ms  # once more then, should it fail
-                    standing.to_be_removed = True
-                    self._enqueue(standing)
+                    replica.unwanted_since_ms = now_ms  # once more then, should it fail
+                    replica.to_be_removed = True
+                    self._enqueue(replica)
 
     def _idle_s(self) -> float | None:
         """Until something is due; None: whenever there is news."""
         now_ms = self._clock()
-        dues = [s.retry_ms for s in self._copies.values() if s.retry_ms is not None]
+        dues = [s.retry_ms for s in self._replicas.values() if s.retry_ms is not None]
         dues += [
             s.unwanted_since_ms + self._keep_unwanted_ms
-            for s in self._copies.values()
+            for s in self._replicas.values()
             if s.unwanted_since_ms is not None
         ]
         return max(0.001, (min(dues) - now_ms) / 1_000) if dues else None

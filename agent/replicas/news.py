@@ -1,4 +1,4 @@
-"""What the loop hears of copies."""
+"""What the loop hears of replicas."""
 
 from dataclasses import dataclass
 
@@ -6,8 +6,8 @@ from assignment.types import Partition
 
 
 @dataclass(frozen=True, slots=True)
-class CopyNews:
-    """A copy caught up, or (`why`) cannot go on for now. The dashboard should hear of it."""
+class ReplicaNews:
+    """A replica caught up, or (`why`) cannot go on for now. The dashboard should hear of it."""
 
     partition: Partition
     role: str

@@ -1,4 +1,6 @@
-"""How fast a copy gets on, and when it will be where the log ends, from its last few positions."""
+"""How fast a replica gets on, and when it will be where the log ends, from its last few
+positions.
+"""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -9,7 +11,7 @@ SAMPLE_EVERY_MS = 250
 
 @dataclass(slots=True)
 class Pace:
-    """(ms, events that the copy has, events there are), oldest first."""
+    """(ms, events that the replica has, events there are), oldest first."""
 
     _samples: deque[tuple[int, int, int]] = field(default_factory=deque)
 

@@ -1,4 +1,4 @@
-"""What is known of one copy: its role, how far it is, what is to be done with it.
+"""What is known of one replica: its role, how far it is, what is to be done with it.
 
 Values only, guarded by the crew's lock.
 """
@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from agent.replicas.pace import Pace
 from agent.replicas.work import Place, Work
 from agent.state import Progress
-from assignment.types import Claim, CopyReport, Partition, Role
+from assignment.types import Claim, Partition, ReplicaReport, Role
 
 RETRY_MS = (1_000, 60_000)  # after a failure; doubled from one to the other
 
 
 @dataclass(slots=True)
-class Standing:
+class Replica:
     """`role` None: not wanted beside what is held. `place`: where it stands at the committed
     offset, None while it is on its way there.
     """
@@ -110,7 +110,7 @@ class Standing:
 
     # --- what is said of it
 
-    def report(self, now_ms: int) -> CopyReport | None:
+    def report(self, now_ms: int) -> ReplicaReport | None:
         """None: nothing that others should count on."""
         if self.role is Role.STANDBY:
             role, ready = Role.STANDBY, self.caught_up
@@ -119,7 +119,7 @@ class Standing:
         else:
             return None
         lag = self.lag
-        return CopyReport(
+        return ReplicaReport(
             role=role,
             lag=lag,
             percent=self._percent(),

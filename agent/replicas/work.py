@@ -1,17 +1,17 @@
-"""The work on one copy: open, restore, tail, close, remove. One thread at a time."""
+"""The work on one replica: open, restore, tail, close, remove. One thread at a time."""
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from agent.state import PartitionState, Progress, StateError, remove_copy, restore_steps
+from agent.state import PartitionState, Progress, StateError, remove_replica, restore_steps
 from agent.state.restore import Steps
 from agent.store import GroupStore, StoreUnavailable
 from assignment.types import Claim, Offset, Partition
 
 
 class Place(NamedTuple):
-    """Where a copy stands that has reached the committed offset."""
+    """Where a replica stands that has reached the committed offset."""
 
     offset: Offset
     changelog_id: str
@@ -20,7 +20,7 @@ class Place(NamedTuple):
 
 class Work:
     """`serves`: the claim that was ordered when the way to the committed offset was begun; what was
-    committed before it is in the copy at the end of that way.
+    committed before it is in the replica at the end of that way.
     """
 
     def __init__(self, store: GroupStore, state_dir: Path, partition: Partition) -> None:
@@ -73,7 +73,7 @@ class Work:
         return restore_steps(self._store, state, self._partition)
 
     def rest(self) -> None:
-        """Closes the file; a copy that was being replaced is of no use any more."""
+        """Closes the file; a replica that was being replaced is of no use any more."""
         if self._steps is not None:
             self._steps.close()
             self._steps = None
@@ -84,4 +84,4 @@ class Work:
     def remove(self) -> None:
         """For good. Raises StateError."""
         self.rest()
-        remove_copy(self._state_dir, self._store.group, self._partition)
+        remove_replica(self._state_dir, self._store.group, self._partition)

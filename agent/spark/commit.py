@@ -46,7 +46,7 @@ class Outcome:
     moved: list[Partition] = field(default_factory=list)
     fenced: list[Range] = field(default_factory=list)
     halted: dict[Range, str] = field(default_factory=dict)  # why
-    failed: dict[Range, str] = field(default_factory=dict)  # whose copy of the state failed; why
+    failed: dict[Range, str] = field(default_factory=dict)  # whose replica of the state failed; why
     dead_letters: int = 0
     why: str = ""
 
@@ -146,7 +146,7 @@ class Committer:
     ) -> Outcome:
         """One fenced commit for each range, also for those without a changed key.
 
-        A partition whose copy fails is told in `failed`; the others commit. Raises LeaseOver.
+        A partition whose replica fails is told in `failed`; the others commit. Raises LeaseOver.
         """
         outcome = Outcome()
         partitions = [one.partition for one, _ in counted]
@@ -230,7 +230,7 @@ class Committer:
                 outcome.dead_letters += len(count.dead)
                 try:
                     self._effects.applied(prepared, answer)
-                except StateError as error:  # the copy is behind, and is brought forward later
+                except StateError as error:  # the replica is behind, and is brought forward later
                     outcome.failed[one] = str(error)
             case CommitResult.MOVED:
                 outcome.moved.append(one.partition)

@@ -61,7 +61,7 @@ class StateEffects:
         return Prepared(one, count.end, count.events, total, packed=packed, values=values)
 
     def applied(self, prepared: Prepared, answer: CommitAnswer) -> None:
-        """The same effects to LMDB; a copy that this leaves behind is brought forward later."""
+        """The same effects to LMDB; a replica that this leaves behind is brought forward later."""
         state = self._state(prepared.one.partition)
         state.apply_changes(
             prepared.one.from_offset,
@@ -73,7 +73,7 @@ class StateEffects:
         self._committed(state, prepared.one.fence, len(prepared.packed))
 
     def fenced(self, one: Range) -> None:
-        """The copy stays open: the agent may restore it beside us, for a later fence."""
+        """The replica stays open: the agent may restore it beside us, for a later fence."""
 
     def close(self) -> None:
         while self._states:

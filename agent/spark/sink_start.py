@@ -104,7 +104,7 @@ class SinkStart:
         if position.offset < planned.committed:
             found[name] = (
                 f"{name} halted: Redis is at {planned.committed}, ahead of its sink at"
-                f" {position.offset}; was the sink restored from a copy?"
+                f" {position.offset}; was the sink restored from a replica?"
             )
             return None
         if position.offset > planned.committed and not self._bring_redis(planned, position):

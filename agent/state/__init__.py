@@ -1,12 +1,12 @@
-"""State of a partition on local disk, its snapshots, and how a copy is brought up to date.
+"""State of a partition on local disk, its snapshots, and how a replica is brought up to date.
 
 Used by the agent (restoring, learners) and by the consumer's driver (merging). The changelog in
-Redis is the truth; every copy here can be thrown away (pipeline.md section 4). Knows nothing of
+Redis is the truth; every replica here can be thrown away (pipeline.md section 4). Knows nothing of
 Spark, Redis clients or the dashboard.
 """
 
 from agent.state.errors import SnapshotBroken, StateError, StateLost
-from agent.state.files import copies_in, remove_copy
+from agent.state.files import remove_replica, replicas_in
 from agent.state.partition import NOWHERE, Applied, PartitionState
 from agent.state.restore import ChangelogReader, Progress, restore, restore_steps, tail
 from agent.state.snapshots import read_snapshot, remove_snapshot, write_snapshot
@@ -22,10 +22,10 @@ __all__ = [
     "SnapshotBroken",
     "StateError",
     "StateLost",
-    "copies_in",
     "read_snapshot",
-    "remove_copy",
+    "remove_replica",
     "remove_snapshot",
+    "replicas_in",
     "restore",
     "restore_steps",
     "tail",

@@ -1,4 +1,4 @@
-"""What can be wrong with a copy of state, by what the caller can do about it."""
+"""What can be wrong with a replica of state, by what the caller can do about it."""
 
 from assignment.errors import EvenkeelError
 

@@ -1,4 +1,4 @@
-"""The files of copies in a state folder: which there are, and how one goes for good."""
+"""The files of replicas in a state folder: which there are, and how one goes for good."""
 
 from pathlib import Path
 
@@ -8,8 +8,9 @@ from assignment.errors import InvalidInput
 from assignment.types import Partition
 
 
-def copies_in(directory: str | Path, group: str) -> list[Partition]:
-    """Partitions with a copy of this boot; those of an earlier one are removed, they may be torn.
+def replicas_in(directory: str | Path, group: str) -> list[Partition]:
+    """Partitions with a replica of this boot; those of an earlier one are removed, they may be
+    torn.
 
     Raises StateError.
     """
@@ -29,7 +30,7 @@ def copies_in(directory: str | Path, group: str) -> list[Partition]:
     return found
 
 
-def remove_copy(directory: str | Path, group: str, partition: Partition) -> None:
+def remove_replica(directory: str | Path, group: str, partition: Partition) -> None:
     """Not to be asked while this process has it open. Raises StateError.
 
     Another process that has it open goes on with a file without a name: PartitionState.is_there.

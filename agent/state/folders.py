@@ -1,6 +1,6 @@
 """A folder for the state of one agent's partitions: numbered, locked for as long as it is used.
 
-A new process takes the first free one, so that the copies of the one before it are still of use
+A new process takes the first free one, so that the replicas of the one before it are still of use
 (LMDB files whose content is checked against the changelog, pipeline.md section 4).
 """
 

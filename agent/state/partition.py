@@ -1,7 +1,7 @@
 """One partition's state: key -> JSON value in one LMDB file, its offset in the same transaction.
 
-The file is written without fsync: it is a copy, and its name carries the machine's boot id, so that
-a copy which a power cut may have torn is never opened again.
+The file is written without fsync: it is a replica, and its name carries the machine's boot id, so
+that a replica which a power cut may have torn is never opened again.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ CHUNK_KEYS = 50_000  # a restore of many keys must not hold them all in memory
 # Below this a full disk could end the process: LMDB maps the file of its locks and writes to it.
 FREE_BYTES_MIN = 2**20
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-NOWHERE = Offset(2**64 - 1, 2**64 - 1)  # of a copy that is being replaced: above any entry's id
+NOWHERE = Offset(2**64 - 1, 2**64 - 1)  # of a replica that is being replaced: above any entry's id
 SUFFIX = ".lmdb"
 LOCK_SUFFIX = ".lmdb-lock"  # LMDB's own, beside each file
 
@@ -38,7 +38,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 class Applied(StrEnum):
-    """What became of one changelog entry: `gap` means that this copy does not lead there."""
+    """What became of one changelog entry: `gap` means that this replica does not lead there."""
 
     APPLIED = "applied"
     SKIPPED = "skipped"
@@ -60,7 +60,9 @@ class PartitionState:
 
     @classmethod
     def open(cls, directory: str | Path, group: str, partition: Partition) -> Self:
-        """The copy under `directory`/group, empty at 0-0 when there is none. Raises StateError."""
+        """The replica under `directory`/group, empty at 0-0 when there is none. Raises
+        StateError.
+        """
         folder = Path(directory) / group
         path = file_of(folder, partition)
         try:
@@ -91,7 +93,7 @@ class PartitionState:
 
     @property
     def offset(self) -> Offset:
-        """NOWHERE while the copy is being replaced, also when that was never finished."""
+        """NOWHERE while the replica is being replaced, also when that was never finished."""
         text = self._meta(_OFFSET)
         return Offset.parse(text) if text else START
 
@@ -141,7 +143,7 @@ class PartitionState:
         return Applied.APPLIED
 
     def begin_anew(self) -> None:
-        """Throws the copy away. It is of no use to anyone until `finish_anew`."""
+        """Throws the replica away. It is of no use to anyone until `finish_anew`."""
         with self._write("restore") as transaction:
             self._drop(transaction, NOWHERE)
 
@@ -238,7 +240,7 @@ def _check_space(folder: Path) -> None:
 
 
 def _sound_environment(path: Path) -> lmdb.Environment:
-    """A file that is no LMDB any more is a lost copy: the changelog is the truth."""
+    """A file that is no LMDB any more is a lost replica: the changelog is the truth."""
     try:
         return _environment(path)
     except (lmdb.InvalidError, lmdb.CorruptedError, lmdb.VersionMismatchError):

@@ -1,7 +1,7 @@
-"""Brings a copy to the committed offset: newest good snapshot, then the changelog.
+"""Brings a replica to the committed offset: newest good snapshot, then the changelog.
 
 The rules are those of pipeline.md section 4. Both ways are there in small steps too, so that many
-copies can take turns and one can be given up half way.
+replicas can take turns and one can be given up half way.
 """
 
 import contextlib
@@ -28,10 +28,11 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a copy is. `have` and `end`: events applied in total, here and where it shall get to.
+    """How far a replica is. `have` and `end`: events applied in total, here and where it shall get
+    to.
 
-    None and -1: nothing new is known. `exact` False: `have` is an estimate, the copy of before was
-    thrown away and a snapshot is being read.
+    None and -1: nothing new is known. `exact` False: `have` is an estimate, the replica of before
+    was thrown away and a snapshot is being read.
     """
 
     have: int | None
@@ -53,16 +54,16 @@ class ChangelogReader(Protocol):
 
 
 def tail(store: ChangelogReader, state: PartitionState, partition: Partition) -> Offset | None:
-    """Applies what the changelog has after this copy.
+    """Applies what the changelog has after this replica.
 
-    Answers the committed offset, at which the copy now stands, or None for a gap: then this copy
-    does not lead there and must be restored.
+    Answers the committed offset, at which the replica now stands, or None for a gap: then this
+    replica does not lead there and must be restored.
     """
     return _walked(tail_steps(store, state, partition))
 
 
 def restore(store: ChangelogReader, state: PartitionState, partition: Partition) -> Offset:
-    """Brings the copy to the committed offset, keeping it when it leads there.
+    """Brings the replica to the committed offset, keeping it when it leads there.
 
     Raises StateLost (nothing leads there) or StateError (the disk refused).
     """
@@ -102,7 +103,7 @@ def restore_steps(
     if reached is None:
         raise StateLost(
             f"neither changelog nor snapshots of {partition} lead to its committed offset; "
-            f"the copy stands at {state.offset}"
+            f"the replica stands at {state.offset}"
         )
     return reached
 
@@ -110,7 +111,7 @@ def restore_steps(
 def _start_again(
     store: ChangelogReader, state: PartitionState, partition: Partition, passed_over: int
 ) -> Steps[None]:
-    yield Progress(0, -1, exact=False)  # whatever the copy had is of no use
+    yield Progress(0, -1, exact=False)  # whatever the replica had is of no use
     for snapshot in store.read_snapshots(partition)[passed_over:]:
         with (
             contextlib.suppress(SnapshotBroken),

@@ -9,7 +9,7 @@ RETRY_MS = 1_000  # before a failed restore is tried again
 
 @dataclass(frozen=True, slots=True)
 class RestoreResult:
-    """`failure` "": the copy stands at the committed offset read after the acquire."""
+    """`failure` "": the replica stands at the committed offset read after the acquire."""
 
     claim: Claim
     failure: str = ""

@@ -67,16 +67,16 @@ def write_snapshot(state: PartitionState, folder: str, group: str, fence: int) -
 
 
 def read_snapshot(state: PartitionState, snapshot: SnapshotRecord) -> None:
-    """Replaces the copy by the snapshot's content. Raises as `snapshot_steps` does."""
+    """Replaces the replica by the snapshot's content. Raises as `snapshot_steps` does."""
     for _ in snapshot_steps(state, snapshot):
         pass
 
 
 def snapshot_steps(state: PartitionState, snapshot: SnapshotRecord) -> Generator[float, None, None]:
-    """Replaces the copy by the snapshot's content, block by block; yields which part was read.
+    """Replaces the replica by the snapshot's content, block by block; yields which part was read.
 
-    Raises SnapshotBroken (the copy is empty then) or StateError (the disk refused). Given up half
-    way, the copy is NOWHERE.
+    Raises SnapshotBroken (the replica is empty then) or StateError (the disk refused). Given up
+    half way, the replica is NOWHERE.
     """
     try:
         with _reading(snapshot.url) as file:

@@ -1,8 +1,8 @@
 """A stateful group's view for the planner, from what was read of it (learners.md, input).
 
-Owners: by report, lock or stored target, the highest fence alone. Copies: what members report, in
+Owners: by report, lock or stored target, the highest fence alone. Replicas: what members report, in
 the role that the stored target gives them; what it gives and nobody reports yet is there with an
-unknown lag. So a learner that was dropped since is a copy like any other, ready or not.
+unknown lag. So a learner that was dropped since is a replica like any other, ready or not.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from assignment.coordinator.reading import claims, goes, is_forced, settings_of
 from assignment.planner import GroupView, Learner, LearnerSettings, MemberView
 from assignment.scripts import GroupRead, MemberRow
-from assignment.types import CopyReport, GroupSettings, Partition, Role, TargetRow
+from assignment.types import GroupSettings, Partition, ReplicaReport, Role, TargetRow
 
 CAPACITY = 1.0  # of a member that says one that cannot be
 
@@ -63,9 +63,9 @@ def _member(
     view: GroupRead, row: MemberRow, *, able: bool, owned: frozenset[Partition]
 ) -> MemberView[Partition]:
     report, given = view.reports.get(row.member_id), view.target.get(row.member_id)
-    copies = dict(report.copies) if report else {}
-    roles = _roles(copies, given)
-    lags = {p: copies[p].lag if p in copies else -1 for p in roles}
+    replicas = dict(report.replicas) if report else {}
+    roles = _roles(replicas, given)
+    lags = {p: replicas[p].lag if p in replicas else -1 for p in roles}
     known = {p: None if lag < 0 else lag for p, lag in lags.items()}
     return MemberView(
         member_id=row.member_id,
@@ -86,11 +86,13 @@ def _member(
 
 
 def _roles(
-    copies: Mapping[Partition, CopyReport], given: TargetRow | None
+    replicas: Mapping[Partition, ReplicaReport], given: TargetRow | None
 ) -> dict[Partition, Role]:
     """A ready learner that was made owner and has not acquired yet is a learner until it has."""
     if given is None:
-        return {p: copy.role for p, copy in copies.items()}
-    roles = {p: copy.role if p in given.active else Role.STANDBY for p, copy in copies.items()}
+        return {p: replica.role for p, replica in replicas.items()}
+    roles = {
+        p: replica.role if p in given.active else Role.STANDBY for p, replica in replicas.items()
+    }
     roles |= dict.fromkeys(given.standby, Role.STANDBY)
     return roles | dict.fromkeys(given.learning, Role.LEARNER)

@@ -37,7 +37,7 @@ from assignment.member.messages import (
     Tick,
     TryAgain,
 )
-from assignment.member.replicas import Wanted, ready_learners, wanted_copies
+from assignment.member.replicas import Wanted, ready_learners, wanted_replicas
 from assignment.member.state import (
     ConsumerState,
     Holding,
@@ -98,6 +98,6 @@ __all__ = [
     "processing_end_ms",
     "ready_learners",
     "restore_ordered",
-    "wanted_copies",
     "wanted_partitions",
+    "wanted_replicas",
 ]

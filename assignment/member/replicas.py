@@ -1,4 +1,4 @@
-"""Copies of state that a member keeps beside what it holds, and when its learners are ready."""
+"""Replicas of state that a member keeps beside what it holds, and when its learners are ready."""
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
@@ -9,30 +9,30 @@ from assignment.types import Partition, Role
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """The copies to keep now.
+    """The replicas to keep now.
 
-    Role.OWNER: the partition is given to this member and another holds it still, so that its copy
-    goes on. `held`: their files are the consumer's, or are being restored for it.
+    Role.OWNER: the partition is given to this member and another holds it still, so that its
+    replica goes on. `held`: their files are the consumer's, or are being restored for it.
     """
 
-    copies: Mapping[Partition, Role] = field(default_factory=dict)
+    replicas: Mapping[Partition, Role] = field(default_factory=dict)
     held: frozenset[Partition] = frozenset()
     stateful: bool = True  # False: the consumer keeps no state here, so a learner lacks nothing
     acceptable_lag_records: int = 0
     eager: bool = True  # call for a rebalance for each ready learner (learners.md L12)
 
 
-def wanted_copies(member: MemberState) -> Wanted:
+def wanted_replicas(member: MemberState) -> Wanted:
     """None of a group without state, and none of a member that goes."""
     settings, target = member.settings, member.target
     held = frozenset(member.held)
-    copies: dict[Partition, Role] = {}
+    replicas: dict[Partition, Role] = {}
     if settings.stateful and target is not None and not member.leaving:
-        copies = dict.fromkeys(sorted(target.standby - held), Role.STANDBY)
-        copies |= dict.fromkeys(sorted(target.learning - held), Role.LEARNER)
-        copies |= dict.fromkeys(member.waiting, Role.OWNER)
+        replicas = dict.fromkeys(sorted(target.standby - held), Role.STANDBY)
+        replicas |= dict.fromkeys(sorted(target.learning - held), Role.LEARNER)
+        replicas |= dict.fromkeys(member.waiting, Role.OWNER)
     return Wanted(
-        copies=copies,
+        replicas=replicas,
         held=held,
         stateful=member.stateful,
         acceptable_lag_records=settings.acceptable_lag_records,

@@ -11,7 +11,8 @@ Where the rules leave a choice:
   and keeps it; else one that stays goes before one that leaves, then the one with less. The other
   gives it up. (With fences the caller has decided before.)
 - what a member reports and owns, or what does not exist, is no learner and no standby; what does
-  not exist is revoked. Copies on a member that leaves count for nothing, since it gets nothing new.
+  not exist is revoked. Replicas on a member that leaves count for nothing, since it gets nothing
+  new.
 - equals in lag: the least loaded, then the smallest member id. "Least loaded" is who would have the
   fewest partitions, over capacity, with one more.
 - of equally loaded members the smallest id gives first, its lowest partitions; the lowest go to the
@@ -68,15 +69,15 @@ def plan(view: GroupView[P]) -> Assignment[P]:
         for partition, taker in due:
             owner[partition] = taker
     wanted = settings.standby_replicas if view.stateful else 0
-    copies = standbys.placed(given, owner, learner, wanted)
+    replicas = standbys.placed(given, owner, learner, wanted)
     return Assignment(
-        members=_parts(given, owner, learner, copies.members),
+        members=_parts(given, owner, learner, replicas.members),
         handovers=_handovers(given, owner, learner),
         moves=sum(bool(who) and owner[p] not in who for p, who in enumerate(given.claims)),
         balanced=_balanced(given, owner),
         waiting=len(due) - len(learner) if view.stateful else 0,
         unowned=tuple(p for p, m in zip(given.partitions, owner, strict=True) if m == NOBODY),
-        missing_standbys={given.partitions[p]: n for p, n in copies.missing.items()},
+        missing_standbys={given.partitions[p]: n for p, n in replicas.missing.items()},
     )
 
 
@@ -97,11 +98,11 @@ def _parts(
     given: Indexed[P],
     owner: Sequence[int],
     learner: Mapping[int, int],
-    copies: Mapping[int, Sequence[int]],
+    replicas: Mapping[int, Sequence[int]],
 ) -> dict[str, MemberAssignment[P]]:
     assigned = _by_member(given, ((p, m) for p, m in enumerate(owner) if m != NOBODY))
     learning = _by_member(given, sorted(learner.items()))
-    standby = _by_member(given, ((p, m) for p, found in copies.items() for m in found))
+    standby = _by_member(given, ((p, m) for p, found in replicas.items() for m in found))
     return {
         member.member_id: MemberAssignment(
             assigned=assigned[m],

@@ -11,7 +11,7 @@ from assignment.planner.values import GroupView, Learner, MemberView, P
 NOBODY = -1
 
 T = TypeVar("T")
-Copies = Mapping[int, Mapping[int, T]]  # partition -> member -> what it says of its copy
+Replicas = Mapping[int, Mapping[int, T]]  # partition -> member -> what it says of its replica
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,8 +28,8 @@ class Indexed(Generic[P]):
     weights: tuple[int, ...]
     staying: tuple[int, ...]
     claims: tuple[tuple[int, ...], ...]
-    learners: Copies[Learner]
-    standbys: Copies[float]
+    learners: Replicas[Learner]
+    standbys: Replicas[float]
 
     @classmethod
     def of(cls, view: GroupView[P]) -> Self:
@@ -47,8 +47,8 @@ class Indexed(Generic[P]):
             weights=whole_weights([row.capacity for row in members]),
             staying=tuple(m for m, row in enumerate(members) if row.stays),
             claims=_claims(index, members),
-            learners=_copies(index, members, learning),
-            standbys=_copies(index, members, lags),
+            learners=_replicas(index, members, learning),
+            standbys=_replicas(index, members, lags),
         )
 
     def live_claims(self, partition: int) -> list[int]:
@@ -81,15 +81,15 @@ def _claims(
     return tuple(map(tuple, found))
 
 
-def _copies(
+def _replicas(
     index: Mapping[P, int],
     members: tuple[MemberView[P], ...],
     reported: Mapping[int, Mapping[P, T]],
 ) -> dict[int, dict[int, T]]:
     found: dict[int, dict[int, T]] = {}
-    for m, copies in reported.items():
+    for m, replicas in reported.items():
         owned = set(members[m].owned)
-        for partition, said in copies.items():
+        for partition, said in replicas.items():
             if partition in index and partition not in owned:
                 found.setdefault(index[partition], {})[m] = said
     return found

@@ -8,7 +8,7 @@ from assignment.planner.values import LearnerSettings, P
 def caught_up(lag_records: int | None, *, before: bool, settings: LearnerSettings) -> bool:
     """Has it once reached the acceptable lag, of the end read at that moment?
 
-    `before`: the answer so far, False for a copy that was thrown away. None: lag not known yet.
+    `before`: the answer so far, False for a replica that was thrown away. None: lag not known yet.
     """
     return before or (lag_records is not None and lag_records <= settings.acceptable_lag_records)
 

@@ -1,5 +1,5 @@
-"""Where the kept copies are (L13): other zones than the owner's first, in each those that have a
-copy already (the old owner before the others), then the least loaded.
+"""Where the kept replicas are (L13): other zones than the owner's first, in each those that have a
+replica already (the old owner before the others), then the least loaded.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ import numpy as np
 from assignment.planner.indexed import NOBODY, Indexed
 from assignment.planner.values import P
 
-_USED_ZONE = 1e9  # above every load: a zone without a copy of the partition comes first
+_USED_ZONE = 1e9  # above every load: a zone without a replica of the partition comes first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ def placed(
 ) -> Standbys:
     """For every owned partition `wanted` members that stay and have no other role in it.
 
-    Copies that need not move are counted before any is placed anew.
+    Replicas that need not move are counted before any is placed anew.
     """
     if not wanted:
         return Standbys(members={}, missing={})
@@ -68,14 +68,16 @@ class _Room(Generic[P]):
             self.load[m] += self.one_more[m]
 
     def known(self, partition: int, *, same_zone: bool) -> list[int]:
-        """Members that have a copy and stay, in the owner's zone or outside of it."""
+        """Members that have a replica and stay, in the owner's zone or outside of it."""
         owner, standbys = self.owner[partition], self.given.standbys.get(partition, {})
         old_owners = [m for m in self.given.claims[partition] if self.given.members[m].stays]
-        copies = old_owners + sorted(standbys, key=lambda m: (standbys[m], m))
+        replicas = old_owners + sorted(standbys, key=lambda m: (standbys[m], m))
         busy = (owner, self.learner.get(partition))
         zone = self.given.members[owner].zone
         return [
-            m for m in copies if m not in busy and (self.given.members[m].zone == zone) == same_zone
+            m
+            for m in replicas
+            if m not in busy and (self.given.members[m].zone == zone) == same_zone
         ]
 
     def filled(self, partition: int, kept: tuple[int, ...], wanted: int) -> tuple[int, ...]:

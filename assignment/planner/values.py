@@ -49,7 +49,9 @@ class LearnerSettings:
 
 @dataclass(frozen=True, slots=True)
 class Learner:
-    """A copy that catches up. `lag_records` None: not known yet; `ready`: the member's own flag."""
+    """A replica that catches up. `lag_records` None: not known yet; `ready`: the member's own
+    flag.
+    """
 
     lag_records: int | None = None
     ready: bool = False

@@ -22,8 +22,8 @@ from assignment.scripts.values import (
 from assignment.types import Drain, GroupSettings, Partition, Role, TargetRow, valid_name
 from assignment.wire import (
     Heartbeat,
-    parse_copy,
     parse_held,
+    parse_replica,
     parse_target,
     settings_text,
     sorted_texts,
@@ -146,7 +146,7 @@ def report_args(beat: Heartbeat) -> Arguments:
         "owned": dict(beat.owned),
         "consumer": dict(beat.consumer),
         "target_epoch": beat.target_epoch,
-        "copies": dict(beat.copies),
+        "replicas": dict(beat.replicas),
     }
     return [
         valid_name("member", beat.member),
@@ -164,7 +164,7 @@ def report_args(beat: Heartbeat) -> Arguments:
 
 
 def _ready_learners(beat: Heartbeat) -> list[str]:
-    roles = {Partition.parse(p): parse_copy(values).role for p, values in beat.copies.items()}
+    roles = {Partition.parse(p): parse_replica(values).role for p, values in beat.replicas.items()}
     learners = {Partition.parse(text) for text in beat.ready}
     for partition in sorted(learners):
         if roles.get(partition) is not Role.LEARNER:

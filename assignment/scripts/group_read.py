@@ -10,20 +10,20 @@ from assignment.errors import InvalidInput
 from assignment.scripts.agent_side import SnapshotRecord, read_snapshots
 from assignment.scripts.values import Arguments, Raw, pairs_of, text_of
 from assignment.types import (
-    CopyReport,
     Drain,
     Grant,
     GroupSettings,
     Held,
     Offset,
     Partition,
+    ReplicaReport,
     TargetRow,
 )
 from assignment.wire import (
-    parse_copy,
     parse_grant,
     parse_held,
     parse_lock,
+    parse_replica,
     parse_settings,
     parse_target,
     partitions_of,
@@ -88,7 +88,7 @@ class Report:
     owned: Mapping[Partition, Held] = field(default_factory=dict)
     consumer: Mapping[str, Any] = field(default_factory=dict)
     target_epoch: int = 0  # of the target that its agent has
-    copies: Mapping[Partition, CopyReport] = field(default_factory=dict)
+    replicas: Mapping[Partition, ReplicaReport] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,9 +190,9 @@ def read_report(raw: bytes) -> Report:
         owned={Partition.parse(p): parse_held(v) for p, v in owned.items() if v is not None},
         consumer=changes.get("consumer") or complete.get("consumer") or {},
         target_epoch=changes.get("target_epoch", complete.get("target_epoch", 0)),
-        copies={
-            Partition.parse(p): parse_copy(values)
-            for p, values in changes.get("copies", complete.get("copies", {})).items()
+        replicas={
+            Partition.parse(p): parse_replica(values)
+            for p, values in changes.get("replicas", complete.get("replicas", {})).items()
         },
     )
 

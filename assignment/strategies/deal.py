@@ -38,7 +38,7 @@ def deal(loads: Counts, free: int) -> Owners:
         stretches.append(np.tile(taking, turns)[:left])
         left -= turns * len(taking)
     if len(stretches) == 1:
-        return stretches[0]  # as it is: a copy of all partitions is not free
+        return stretches[0]  # as it is: a replica of all partitions is not free
     return np.concatenate([np.empty(0, dtype=np.int32), *stretches])
 
 

@@ -48,7 +48,7 @@ class Flow:
         return cls(flow=flow, kept=kept, readers=readers, loads=flow.sum(axis=0))
 
     def columns(self, members: Vector) -> Self:
-        """A copy for some members."""
+        """A replica for some members."""
         return type(self).of(self.flow[:, members], self.kept[:, members], self.readers[:, members])
 
     def prices(self) -> tuple[Matrix, Matrix]:

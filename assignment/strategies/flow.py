@@ -53,7 +53,7 @@ def _kept(previous: Owners, starts: Vector, pool_of: Vector, readers: Mask) -> M
 
 
 def _topics(owners: Owners, starts: Vector) -> Iterator[Owners]:
-    """The part of each topic: views, not copies."""
+    """The part of each topic: views, not replicas."""
     bounds = starts.tolist()
     return (owners[start:end] for start, end in pairwise(bounds))
 

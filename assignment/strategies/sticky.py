@@ -61,7 +61,7 @@ def _even(previous: Owners, starts: Starts, members: int) -> Owners:
 
 
 def _loads(previous: Owners, members: int) -> Counts:
-    """[N] partitions of each, counted in pieces: whole, the copies would outgrow the cache."""
+    """[N] partitions of each, counted in pieces: whole, the replicas would outgrow the cache."""
     loads = np.zeros(members + 1, dtype=np.int64)
     step = max(_PIECE, members)
     for start in range(0, len(previous), step):

@@ -96,7 +96,7 @@ def record_missing(group: Group, view: GroupRead) -> bool:
         score=metrics.score(loads),
         target=ownership_map.pack(after),
         previous=ownership_map.pack(before),
-        copies=replica_map.pack(view.target) if settings.stateful else None,
+        replicas=replica_map.pack(view.target) if settings.stateful else None,
         learning=sum(len(row.learning) for row in view.target.values()),
     )
     return True

@@ -226,7 +226,7 @@ def _record(group: Group, view: GroupRead, due: Target, run: Run) -> Rebalance:
         celery_worker=run.worker,
         target=ownership_map.pack([after.get(p) for p in settings.all_partitions()]),
         previous=ownership_map.pack([before.get(p) for p in settings.all_partitions()]),
-        copies=replica_map.pack(due.rows) if settings.stateful else None,
+        replicas=replica_map.pack(due.rows) if settings.stateful else None,
         learning=len(change.learning),
     )
 

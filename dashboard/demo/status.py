@@ -1,6 +1,6 @@
 """The status object of one group: what `status --json` prints and `up` ends with.
 
-Owned is what the live locks say; state, application id and what its copies lack are what the
+Owned is what the live locks say; state, application id and what its replicas lack are what the
 member's agent reported.
 """
 
@@ -28,7 +28,7 @@ def group_status(group: Group) -> dict[str, Any]:
     members = {
         member_id: {
             "owned": [str(p) for p in sorted(owned.get(member_id, ()))],
-            **copies_of(read, member_id),
+            **replicas_of(read, member_id),
             "state": state_of(read, member_id),
             "spark_application_id": consumer_of(read, member_id).get("spark_application_id", ""),
         }
@@ -90,14 +90,16 @@ def owned_by_member(read: GroupRead) -> dict[str, set[Partition]]:
     return owned
 
 
-def copies_of(read: GroupRead, member_id: str) -> dict[str, Any]:
-    """Partitions that it keeps copies of by the target, and how far the copies are, as reported."""
+def replicas_of(read: GroupRead, member_id: str) -> dict[str, Any]:
+    """Partitions that it keeps replicas of by the target, and how far the replicas are, as
+    reported.
+    """
     row, report = read.target.get(member_id), read.reports.get(member_id)
-    copies = report.copies if report else {}
+    replicas = report.replicas if report else {}
     return {
         "standby": [str(p) for p in sorted(row.standby)] if row else [],
         "learning": [str(p) for p in sorted(row.learning)] if row else [],
-        "percent": {str(p): copy.percent for p, copy in sorted(copies.items())},
+        "percent": {str(p): replica.percent for p, replica in sorted(replicas.items())},
     }
 
 

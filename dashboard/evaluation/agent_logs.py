@@ -32,13 +32,13 @@ def entries(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
 
 
 def takeovers_of(said: Iterable[Mapping[str, Any]]) -> Iterator[Takeover]:
-    """Of one log. A copy that caught up counts for the acquire that follows, once."""
+    """Of one log. A replica that caught up counts for the acquire that follows, once."""
     learned: set[tuple[str, str]] = set()
     acquired: dict[tuple[str, str, int], tuple[float, bool]] = {}
     for entry in said:
         member, partition = entry["member"], entry.get("partition", "")
         match entry["event"]:
-            case "copy caught up":
+            case "replica caught up":
                 learned.add((member, partition))
             case "acquired":
                 was_learned = (member, partition) in learned

@@ -35,7 +35,7 @@ class Change:
 class Takeover:
     """A partition that one member acquired and brought to the committed offset.
 
-    `learned`: its copy had caught up before, as a learner's or a standby's.
+    `learned`: its replica had caught up before, as a learner's or a standby's.
     """
 
     member: str
@@ -123,7 +123,7 @@ def handovers(of: Mapping[str, Sequence[Commit]], change: Change) -> list[tuple[
 
 def parts(history: History, over: Iterable[tuple[Commit, Commit]]) -> dict[str, float | None]:
     """Medians of what a pause is made of: until the old owner let go, the new one acquired, its
-    copy stood at the committed offset, and it committed.
+    replica stood at the committed offset, and it committed.
     """
     held = {(i.partition, i.fence): i for i in history.intervals}
     running = {(t.partition, t.fence): t.running_ms for t in history.takeovers}
@@ -152,7 +152,9 @@ def takeovers_in(history: History, change: Change) -> list[Takeover]:
 
 
 def from_another(history: History, taken: Iterable[Takeover]) -> list[Takeover]:
-    """Those of a partition that somebody had before, and never this member: no older copy helps."""
+    """Those of a partition that somebody had before, and never this member: no older replica
+    helps.
+    """
     held = by_partition(history.intervals)
     found = []
     for one in taken:

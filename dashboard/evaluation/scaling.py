@@ -292,7 +292,7 @@ class Scaling:
     def converge(self, note: Note) -> bool:
         if not self.run.happens(lambda: self.is_over(note), CONVERGE_S):
             return False
-        for consumer in note.leave:  # a later one of that name must begin without its copies
+        for consumer in note.leave:  # a later one of that name must begin without its replicas
             shutil.rmtree(self.run.demo.parts.state_folder(consumer.name), ignore_errors=True)
         return True
 

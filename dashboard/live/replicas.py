@@ -1,18 +1,18 @@
-"""Copies of partitions' state as they are shown: who keeps or learns what, and how far it is.
+"""Replicas of partitions' state as they are shown: who keeps or learns what, and how far it is.
 
-Pure. Who has which copy is what the target says; how far it is what its member reports, None where
-it has not yet.
+Pure. Who has which replica is what the target says; how far it is what its member reports, None
+where it has not yet.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from assignment.scripts import GroupRead
-from assignment.types import CopyReport, Partition
+from assignment.types import Partition, ReplicaReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LiveCopy:
+class LiveReplica:
     member: str
     ready: bool = False
     percent: float | None = None  # restored, 0 to 100
@@ -23,27 +23,27 @@ class LiveCopy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LiveCopies:
+class LiveReplicas:
     """`learner` also stays while it is owner by the target and waits for the lock."""
 
-    standbys: tuple[LiveCopy, ...] = ()  # by member id
-    learner: LiveCopy | None = None
+    standbys: tuple[LiveReplica, ...] = ()  # by member id
+    learner: LiveReplica | None = None
 
 
-NO_COPIES = LiveCopies()
+NO_REPLICAS = LiveReplicas()
 
 
-def copies_of(read: GroupRead) -> Mapping[Partition, LiveCopies]:
-    """Partitions without any copy are left out."""
+def replicas_of(read: GroupRead) -> Mapping[Partition, LiveReplicas]:
+    """Partitions without any replica are left out."""
     learners = _learners(read)
-    standbys: dict[Partition, list[LiveCopy]] = {}
+    standbys: dict[Partition, list[LiveReplica]] = {}
     for member, row in sorted(read.target.items()):
         for partition in row.standby:
-            standbys.setdefault(partition, []).append(_copy(read, member, partition))
+            standbys.setdefault(partition, []).append(_replica(read, member, partition))
     return {
-        p: LiveCopies(
+        p: LiveReplicas(
             standbys=tuple(standbys.get(p, ())),
-            learner=_copy(read, learners[p], p) if p in learners else None,
+            learner=_replica(read, learners[p], p) if p in learners else None,
         )
         for p in standbys.keys() | learners.keys()
     }
@@ -59,12 +59,12 @@ def _learners(read: GroupRead) -> dict[Partition, str]:
     return found
 
 
-def _copy(read: GroupRead, member: str, partition: Partition) -> LiveCopy:
+def _replica(read: GroupRead, member: str, partition: Partition) -> LiveReplica:
     report, row = _report(read, member, partition), read.members.get(member)
     called = row is not None and partition in row.ready
     if report is None:
-        return LiveCopy(member=member, ready=called)
-    return LiveCopy(
+        return LiveReplica(member=member, ready=called)
+    return LiveReplica(
         member=member,
         ready=called or report.ready,
         percent=report.percent,
@@ -75,6 +75,6 @@ def _copy(read: GroupRead, member: str, partition: Partition) -> LiveCopy:
     )
 
 
-def _report(read: GroupRead, member: str, partition: Partition) -> CopyReport | None:
+def _report(read: GroupRead, member: str, partition: Partition) -> ReplicaReport | None:
     report = read.reports.get(member)
-    return report.copies.get(partition) if report else None
+    return report.replicas.get(partition) if report else None

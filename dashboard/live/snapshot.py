@@ -13,7 +13,7 @@ from assignment import metrics
 from assignment.coordinator import settings_of
 from assignment.scripts import GroupRead, Lock, Report
 from assignment.types import Drain, GroupSettings, Held, HeldState, Partition
-from dashboard.live.replicas import NO_COPIES, LiveCopies, LiveCopy, copies_of
+from dashboard.live.replicas import NO_REPLICAS, LiveReplica, LiveReplicas, replicas_of
 
 PARTITION_STATES = (
     "owned",
@@ -57,8 +57,8 @@ class LivePartition:
     offset: str | None  # committed
     committed_at_ms: int | None  # its last commit
     lag_records: int | None
-    standbys: tuple[LiveCopy, ...] = ()
-    learner: LiveCopy | None = None
+    standbys: tuple[LiveReplica, ...] = ()
+    learner: LiveReplica | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +132,7 @@ class Seen:
     appended: Sequence[int | None]  # events that each partition's stream ever got
     targets: Mapping[Partition, str]
     claims: Mapping[Partition, Mapping[str, Held]]  # who says to hold what, by reports
-    copies: Mapping[Partition, LiveCopies]
+    replicas: Mapping[Partition, LiveReplicas]
     committed: Mapping[str, int]  # owner -> when its partitions were committed last
 
     def silent_ms(self, member: str) -> int:
@@ -151,12 +151,12 @@ def build(
         appended=appended,
         targets={p: member for member, row in read.target.items() for p in row.active},
         claims=_claims(read),
-        copies=copies_of(read),
+        replicas=replicas_of(read),
         committed=_last_commits(read),
     )
     partitions = tuple(_partition(seen, p) for p in settings.all_partitions())
     loads = Counter(row.owner for row in partitions)
-    kept, learned = _copies_by_member(seen.copies)
+    kept, learned = _replicas_by_member(seen.replicas)
     members = tuple(
         _member(seen, m, loads[m], kept[m], learned.get(m, [])) for m in sorted(read.members)
     )
@@ -181,13 +181,13 @@ def _claims(read: GroupRead) -> dict[Partition, dict[str, Held]]:
     return claims
 
 
-def _copies_by_member(
-    copies: Mapping[Partition, LiveCopies],
-) -> tuple[Counter[str], dict[str, list[LiveCopy]]]:
+def _replicas_by_member(
+    replicas: Mapping[Partition, LiveReplicas],
+) -> tuple[Counter[str], dict[str, list[LiveReplica]]]:
     """(standbys, learners) of each member."""
-    kept = Counter(copy.member for of_it in copies.values() for copy in of_it.standbys)
-    learned: dict[str, list[LiveCopy]] = {}
-    for of_it in copies.values():
+    kept = Counter(replica.member for of_it in replicas.values() for replica in of_it.standbys)
+    learned: dict[str, list[LiveReplica]] = {}
+    for of_it in replicas.values():
         if of_it.learner is not None:
             learned.setdefault(of_it.learner.member, []).append(of_it.learner)
     return kept, learned
@@ -199,7 +199,7 @@ def _partition(seen: Seen, partition: Partition) -> LivePartition:
     fence, _, at_ms = seen.since.get(str(partition).encode(), b"").partition(b" ")
     since_ms = int(at_ms) if lock and fence and int(fence) == lock.fence else None
     applied, offset = read.applied.get(partition), read.offsets.get(partition)
-    done, copies = applied.total if applied else 0, seen.copies.get(partition, NO_COPIES)
+    done, replicas = applied.total if applied else 0, seen.replicas.get(partition, NO_REPLICAS)
     return LivePartition(
         partition=str(partition),
         number=partition.number,
@@ -211,8 +211,8 @@ def _partition(seen: Seen, partition: Partition) -> LivePartition:
         offset=str(offset) if offset else None,
         committed_at_ms=applied.at_ms if applied else None,
         lag_records=None if appended is None else max(0, appended - done),
-        standbys=copies.standbys,
-        learner=copies.learner,
+        standbys=replicas.standbys,
+        learner=replicas.learner,
     )
 
 
@@ -237,12 +237,12 @@ def _still_claims(seen: Seen, member: str, held: Held, since_ms: int | None) -> 
 
 
 def _member(
-    seen: Seen, member: str, owned: int, kept: int, learned: Sequence[LiveCopy]
+    seen: Seen, member: str, owned: int, kept: int, learned: Sequence[LiveReplica]
 ) -> LiveMember:
     row, report = seen.read.members[member], seen.read.reports.get(member)
     consumer = report.consumer if report else {}
     target = seen.read.target.get(member)
-    percents = [copy.percent for copy in learned if copy.percent is not None]
+    percents = [replica.percent for replica in learned if replica.percent is not None]
     state, why = _silence(seen, member, report) or _ability(seen, member, consumer)
     return LiveMember(
         id=member,
@@ -263,7 +263,7 @@ def _member(
         leaving=str(Drain.FORCED if row.leaving else row.drain),
         standbys=kept,
         learning=len(learned),
-        learners_ready=sum(copy.ready for copy in learned),
+        learners_ready=sum(replica.ready for replica in learned),
         learned_percent=sum(percents) / len(learned) if percents else None,
     )
 

@@ -8,9 +8,9 @@ from django import forms
 from assignment import strategies
 from assignment.errors import InvalidInput
 from assignment.types import (
-    COPY_LIMITS,
     DEAD_LETTER_POLICIES,
     PARTITIONS_MAX,
+    REPLICA_LIMITS,
     TIMING_MAX_MS,
     TIMING_MIN_MS,
     GroupSettings,
@@ -63,7 +63,7 @@ class StrategyForm(forms.Form):
 
 def _up_to(name: str, help_text: str, **more: Any) -> forms.IntegerField:
     return forms.IntegerField(
-        min_value=0, max_value=COPY_LIMITS[name], required=False, help_text=help_text, **more
+        min_value=0, max_value=REPLICA_LIMITS[name], required=False, help_text=help_text, **more
     )
 
 
@@ -85,10 +85,10 @@ class StateForm(forms.Form):
 
     stateful = forms.BooleanField(
         required=False,
-        help_text="Partitions keep state: who is to take one over learns it first, from copies.",
+        help_text="Partitions keep state: who is to take one over learns it first, from replicas.",
     )
     standby_replicas = _up_to(
-        "standby_replicas", "Copies of each partition's state, kept up to date on other members."
+        "standby_replicas", "Replicas of each partition's state, kept up to date on other members."
     )
     learners_max = _up_to("learners_max", "Learners at one time in the group. 0: no limit.")
     acceptable_lag_records = _up_to(
@@ -228,7 +228,7 @@ DEADLINE_MIN = 10  # what the page proposes (dashboard.md 2.9)
 def _minutes(help_text: str, **more: Any) -> forms.FloatField:
     return forms.FloatField(
         min_value=0,
-        max_value=COPY_LIMITS["scale_down_timeout_ms"] / MINUTE_MS,
+        max_value=REPLICA_LIMITS["scale_down_timeout_ms"] / MINUTE_MS,
         required=False,
         help_text=help_text,
         **more,

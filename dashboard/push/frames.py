@@ -2,7 +2,7 @@
 
 Pure: snapshot in, values out; knows neither sockets nor SQL. A cell is [number, index of its owner
 in `names` or -1, fence, index of its state, since_ms, lag_records]; fences stay below 2^53, so a
-JSON number carries them. A partition's copies are [number, index of its learner or -1, percent or
+JSON number carries them. A partition's replicas are [number, index of its learner or -1, percent or
 null, eta_ms or null, 1 when it is ready, indexes of its standbys ...]; without any: no row in a
 whole, [number, -1, null, null, 0] in a change.
 """
@@ -25,7 +25,7 @@ LAG_SECONDS_MAX = 60
 ETA_STEP_MS = 1_000  # what is told of a time that is guessed
 
 Cell = tuple[int, str | None, int | None, int, int | None, int | None]
-CopyCell = tuple[int, str | None, int | None, int | None, int, *tuple[str, ...]]
+ReplicaCell = tuple[int, str | None, int | None, int | None, int, *tuple[str, ...]]
 Json = dict[str, Any]
 
 
@@ -41,9 +41,9 @@ def cell_of(row: LivePartition) -> Cell:
     )
 
 
-def copies_of(row: LivePartition) -> CopyCell:
+def replicas_of(row: LivePartition) -> ReplicaCell:
     """Whole percents, rounded down: 100 is everything."""
-    standbys = (copy.member for copy in row.standbys)
+    standbys = (replica.member for replica in row.standbys)
     learner = row.learner
     if learner is None:
         return (row.number, None, None, None, 0, *standbys)
@@ -52,7 +52,7 @@ def copies_of(row: LivePartition) -> CopyCell:
     return (row.number, learner.member, percent, eta_ms, int(learner.ready), *standbys)
 
 
-def has_copies(cell: CopyCell) -> bool:
+def has_replicas(cell: ReplicaCell) -> bool:
     return cell[1] is not None or len(cell) > 5
 
 
@@ -203,7 +203,7 @@ def whole(
         "members": members,
         **packed(
             (cell_of(p) for p in (snapshot.partitions if cells else ())),
-            filter(has_copies, (copies_of(p) for p in (snapshot.partitions if cells else ()))),
+            filter(has_replicas, (replicas_of(p) for p in (snapshot.partitions if cells else ()))),
         ),
     }
 
@@ -212,22 +212,22 @@ NOTHING: Json = {
     "at_ms": 0,
     "strip": {},
     "numbers": {},
-    **dict.fromkeys(("members", "names", "cells", "copies"), ()),
+    **dict.fromkeys(("members", "names", "cells", "replicas"), ()),
 }
 
 
-def packed(cells: Iterable[Cell], copies: Iterable[CopyCell]) -> Json:
+def packed(cells: Iterable[Cell], replicas: Iterable[ReplicaCell]) -> Json:
     names: dict[str, int] = {}
 
     def index(name: str | None) -> int:
         return -1 if name is None else names.setdefault(name, len(names))
 
     rows = [[number, index(owner), *rest] for number, owner, *rest in cells]
-    copied = [
+    replicated = [
         [number, index(learner), percent, eta_ms, ready, *map(index, standbys)]
-        for number, learner, percent, eta_ms, ready, *standbys in copies
+        for number, learner, percent, eta_ms, ready, *standbys in replicas
     ]
-    return {"names": list(names), "cells": rows, "copies": copied}
+    return {"names": list(names), "cells": rows, "replicas": replicated}
 
 
 # --- changes --------------------------------------------------------------------------------------
@@ -236,13 +236,13 @@ def packed(cells: Iterable[Cell], copies: Iterable[CopyCell]) -> Json:
 class Changes:
     """What was told against what is; coalesced: a cell that changed twice is told once.
 
-    Ownership goes first, then copies; lag, which changes all the time, takes what room is left in a
-    frame.
+    Ownership goes first, then replicas; lag, which changes all the time, takes what room is left
+    in a frame.
     """
 
     def __init__(self, snapshot: LiveSnapshot) -> None:
         self._told_cells: dict[int, Cell] = {p.number: cell_of(p) for p in snapshot.partitions}
-        self._told_copies = {p.number: copies_of(p) for p in snapshot.partitions}
+        self._told_replicas = {p.number: replicas_of(p) for p in snapshot.partitions}
         self._told_members: dict[str, Json] = {m.id: member_of(m) for m in snapshot.members}
         self._told_head = _head(snapshot)
         self._take(snapshot)
@@ -250,7 +250,9 @@ class Changes:
     def _take(self, snapshot: LiveSnapshot) -> None:
         self.at_ms = snapshot.at_ms
         self._cells: dict[int, Cell] = {p.number: cell_of(p) for p in snapshot.partitions}
-        self._copies: dict[int, CopyCell] = {p.number: copies_of(p) for p in snapshot.partitions}
+        self._replicas: dict[int, ReplicaCell] = {
+            p.number: replicas_of(p) for p in snapshot.partitions
+        }
         self._members = {m.id: member_of(m) for m in snapshot.members}
         self._head = _head(snapshot)
         self._owners: list[int] = []
@@ -261,13 +263,13 @@ class Changes:
                 self._owners.append(n)
             elif told != cell:
                 self._lags.append(n)
-        changed = [n for n, cell in self._copies.items() if self._told_copies.get(n) != cell]
+        changed = [n for n, cell in self._replicas.items() if self._told_replicas.get(n) != cell]
         self._placed = sum(self._has_new_roles(n) for n in changed)
-        self._copied = sorted(changed, key=self._has_new_roles, reverse=True)
+        self._replicated = sorted(changed, key=self._has_new_roles, reverse=True)
 
     def _has_new_roles(self, n: int) -> bool:
         """Whether somebody else learns or keeps it; how far they are may change all the time."""
-        cell, told = self._copies[n], self._told_copies.get(n, (n, None))
+        cell, told = self._replicas[n], self._told_replicas.get(n, (n, None))
         return cell[1] != told[1] or cell[5:] != told[5:]
 
     def feed(self, snapshot: LiveSnapshot) -> None:
@@ -283,9 +285,9 @@ class Changes:
     def forget(self) -> None:
         """Everybody fetches a snapshot: nothing is left to tell."""
         self._told_cells, self._told_members = dict(self._cells), dict(self._members)
-        self._told_copies = dict(self._copies)
+        self._told_replicas = dict(self._replicas)
         self._told_head = self._head
-        self._owners, self._lags, self._copied, self._placed = [], [], [], 0
+        self._owners, self._lags, self._replicated, self._placed = [], [], [], 0
 
     @property
     def check(self) -> int | None:
@@ -306,19 +308,19 @@ class Changes:
             lambda m: len(json.dumps(m)) + 2,
         )
         owners, room = _within(self._owners, room, self._cell_bytes)
-        copied, room = _within(self._copied, room, self._copies_bytes)
+        replicated, room = _within(self._replicated, room, self._replicas_bytes)
         lags, room = _within(self._lags, room, self._cell_bytes)
-        if not (head or members or gone or owners or copied or lags):
+        if not (head or members or gone or owners or replicated or lags):
             return None
-        self._told(members, gone, owners + lags, copied)
+        self._told(members, gone, owners + lags, replicated)
         frame: Json = {"type": "delta", "at_ms": self.at_ms, **head}
         if members:
             frame["members"] = members
         if gone:
             frame["gone"] = gone
-        if owners or copied or lags:
+        if owners or replicated or lags:
             parts = packed(
-                (self._cells[n] for n in owners + lags), (self._copies[n] for n in copied)
+                (self._cells[n] for n in owners + lags), (self._replicas[n] for n in replicated)
             )
             frame |= {name: values for name, values in parts.items() if values or name == "names"}
         return frame
@@ -330,23 +332,23 @@ class Changes:
         """At most: its owner's name is told once per frame, counted with every cell."""
         return len(json.dumps(self._cells[n])) + 8
 
-    def _copies_bytes(self, n: int) -> int:
+    def _replicas_bytes(self, n: int) -> int:
         """As above."""
-        return len(json.dumps(self._copies[n])) + 8 * len(self._copies[n])
+        return len(json.dumps(self._replicas[n])) + 8 * len(self._replicas[n])
 
     def _told(
-        self, members: list[Json], gone: list[str], cells: list[int], copied: list[int]
+        self, members: list[Json], gone: list[str], cells: list[int], replicated: list[int]
     ) -> None:
         self._told_head = self._head
         self._told_members |= {m["id"]: m for m in members}
         for member_id in gone:
             del self._told_members[member_id]
         self._told_cells |= {n: self._cells[n] for n in cells}
-        self._told_copies |= {n: self._copies[n] for n in copied}
+        self._told_replicas |= {n: self._replicas[n] for n in replicated}
         done = set(cells)
         self._owners = [n for n in self._owners if n not in done]
         self._lags = [n for n in self._lags if n not in done]
-        self._copied = self._copied[len(copied) :]
+        self._replicated = self._replicated[len(replicated) :]
 
 
 def _head(snapshot: LiveSnapshot) -> Json:

@@ -16,7 +16,7 @@ import pytest
 from agent.store import GroupStore, RedisDoor
 from assignment.scripts import GroupRead
 from assignment.types import GroupSettings, HeldState
-from tests.agent.copies_scene import Scene
+from tests.agent.replicas_scene import Scene
 from tests.agent.tiny_dashboard import TOKEN, TinyDashboard
 from tests.contract.world import World as ContractWorld
 
@@ -157,7 +157,7 @@ def world(tmp_path: Path, redis_url: str, group_name: str) -> Iterator[World]:
 
 @pytest.fixture
 def scene(tmp_path: Path, redis_url: str, group_name: str) -> Iterator[Scene]:
-    """Of copies of state: see tests/agent/copies_scene.py."""
+    """Of replicas of state: see tests/agent/replicas_scene.py."""
     door = RedisDoor(redis_url)
     scene = Scene(ContractWorld(door, group_name), tmp_path)
     yield scene

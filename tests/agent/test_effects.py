@@ -10,7 +10,7 @@ from agent.spark.commit import Committer, PartitionChanges
 from agent.spark.effects import StateEffects
 from agent.spark.ranges import Range
 from agent.spark.source import Counted
-from agent.state import PartitionState, StateError, remove_copy, restore
+from agent.state import PartitionState, StateError, remove_replica, restore
 from assignment.types import START, Claim
 from tests.contract.world import P0, P1, World, offset
 from tests.fakes import FakeDoor, FakeRedis
@@ -60,8 +60,8 @@ def committed_once(world: World, folder: Path) -> tuple[StateEffects, Committer,
 def test_merge_takes_offset_and_values_of_one_moment(
     world: World, tmp_path: Path, number: int
 ) -> None:
-    """The agent may restore the same copy once more beside the consumer that runs already: what it
-    holds meanwhile is older, and must not be merged with.
+    """The agent may restore the same replica once more beside the consumer that runs already: what
+    it holds meanwhile is older, and must not be merged with.
     """
     effects, _, fence = committed_once(world, tmp_path)
     state = effects._states[P0]
@@ -79,12 +79,12 @@ def test_merge_takes_offset_and_values_of_one_moment(
     assert prepared is None or prepared.values == {"k": 7}
 
 
-def test_a_copy_that_was_removed_while_nobody_wanted_it_is_opened_anew(
+def test_a_replica_that_was_removed_while_nobody_wanted_it_is_opened_anew(
     world: World, tmp_path: Path
 ) -> None:
     """Else the driver would go on with a file without a name, and restore it once more."""
     effects, committer, fence = committed_once(world, tmp_path)
-    remove_copy(tmp_path, GROUP, P0)
+    remove_replica(tmp_path, GROUP, P0)
     agents = PartitionState.open(tmp_path, GROUP, P0)
     assert restore(world.store, agents, P0) == offset(5)
     agents.close()
@@ -173,7 +173,7 @@ def test_a_range_that_was_committed_before_is_left(world: World, tmp_path: Path)
 
 
 class Broken(StateEffects):
-    """The copy of P0 cannot be read; that of P1 cannot be written once Redis has the commit."""
+    """The replica of P0 cannot be read; that of P1 cannot be written once Redis has the commit."""
 
     def prepare(self, one: Range, *more: Any) -> Any:
         if one.partition == P0:
@@ -184,7 +184,7 @@ class Broken(StateEffects):
         raise StateError("cannot write")
 
 
-def test_a_broken_copy_does_not_keep_the_others_from_committing(
+def test_a_broken_replica_does_not_keep_the_others_from_committing(
     world: World, tmp_path: Path
 ) -> None:
     ranges = [Range(p, START, offset(5), world.running("a", p)) for p in (P0, P1)]

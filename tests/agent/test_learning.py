@@ -1,4 +1,4 @@
-"""Agents as processes that learn, keep copies, and are told to leave; the test coordinates."""
+"""Agents as processes that learn, keep replicas, and are told to leave; the test coordinates."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ import pytest
 
 from agent.state import PartitionState, restore, write_snapshot
 from assignment.scripts import SnapshotResult
-from assignment.types import CopyReport, Drain, HeldState, Partition, Role
+from assignment.types import Drain, HeldState, Partition, ReplicaReport, Role
 from tests.agent.conftest import AgentProcess, World, until
 
 
@@ -29,9 +29,9 @@ def partition(world: World, number: int) -> Partition:
     return Partition(world.dashboard.settings.stream, number)
 
 
-def copies(world: World, member: str) -> dict[int, CopyReport]:
+def replicas(world: World, member: str) -> dict[int, ReplicaReport]:
     report = world.read().reports.get(member)
-    return {p.number: copy for p, copy in report.copies.items()} if report else {}
+    return {p.number: replica for p, replica in report.replicas.items()} if report else {}
 
 
 def two(world: World, mine: set[int]) -> tuple[AgentProcess, str, AgentProcess, str]:
@@ -49,14 +49,14 @@ def two(world: World, mine: set[int]) -> tuple[AgentProcess, str, AgentProcess, 
 # --- learners and standbys ------------------------------------------------------------------------
 
 
-def test_a_learner_says_ready_and_takes_over_from_a_warm_copy(stateful: World) -> None:
+def test_a_learner_says_ready_and_takes_over_from_a_warm_replica(stateful: World) -> None:
     first, one, second, other = two(stateful, {0, 1})
     fences = stateful.running(one)
     epoch = stateful.read().meta.group_epoch
     stateful.dashboard.assign({one: [0, 1]}, learning={other: [1]})
     moved = partition(stateful, 1)
     until(lambda: stateful.read().members[other].ready == {moved}, "ready")
-    report = copies(stateful, other)[1]
+    report = replicas(stateful, other)[1]
     assert (report.role, report.lag, report.percent) == (Role.LEARNER, 0, 100.0)
     assert stateful.read().meta.group_epoch == epoch + 2, "one for the test, one for the learner"
     assert stateful.running(one) == fences, "the owner went on"
@@ -64,11 +64,11 @@ def test_a_learner_says_ready_and_takes_over_from_a_warm_copy(stateful: World) -
     stateful.dashboard.assign({one: [0], other: [1]}, standby={one: [1]})
     stateful.until_running(other, {1})
     assert stateful.running(one) == {0: fences[0]}
-    until(lambda: copies(stateful, one).get(1), "the old owner goes on as standby")
-    until(lambda: copies(stateful, one)[1].ready, "and is at the end")
-    report = copies(stateful, one)[1]
+    until(lambda: replicas(stateful, one).get(1), "the old owner goes on as standby")
+    until(lambda: replicas(stateful, one)[1].ready, "and is at the end")
+    report = replicas(stateful, one)[1]
     assert (report.role, report.lag, report.why) == (Role.STANDBY, 0, "")
-    until(lambda: copies(stateful, other) == {}, "the new owner says that it learns nothing")
+    until(lambda: replicas(stateful, other) == {}, "the new owner says that it learns nothing")
     assert not first.events("lost") + second.events("lost")
     last = stateful.read().offsets[moved]
     append(stateful, 1)
@@ -84,8 +84,8 @@ def test_an_unready_learner_that_becomes_owner_is_restoring_until_it_is_restored
     snapshot = only_a_snapshot_leads_there(stateful, one, zero, tmp_path)
     snapshot.rename(tmp_path / "away")
     stateful.dashboard.assign({one: [0]}, learning={other: [0]})
-    until(lambda: 0 in copies(stateful, other) and copies(stateful, other)[0].why, "said")
-    assert "neither changelog nor snapshots" in copies(stateful, other)[0].why
+    until(lambda: 0 in replicas(stateful, other) and replicas(stateful, other)[0].why, "said")
+    assert "neither changelog nor snapshots" in replicas(stateful, other)[0].why
     stateful.dashboard.assign({other: [0], one: []})
     until(lambda: zero in stateful.store.owned(other), "acquired")
     until(lambda: second.events("restore failed"), "tried")
@@ -108,14 +108,14 @@ def only_a_snapshot_leads_there(world: World, owner: str, of: Partition, folder:
     return Path(record.url)
 
 
-def test_a_copy_goes_on_while_the_dashboard_is_away(stateful: World) -> None:
+def test_a_replica_goes_on_while_the_dashboard_is_away(stateful: World) -> None:
     _, one, second, other = two(stateful, {0})
     stateful.dashboard.stop()
     until(lambda: second.events("dashboard away"), "noticed")
     stateful.dashboard.assign({one: [0]}, standby={other: [0]})
-    until(lambda: second.events("copy caught up"), "it follows the target in Redis")
+    until(lambda: second.events("replica caught up"), "it follows the target in Redis")
     stateful.dashboard.start()
-    until(lambda: copies(stateful, other).get(0), "told when it is back")
+    until(lambda: replicas(stateful, other).get(0), "told when it is back")
 
 
 # --- told to leave --------------------------------------------------------------------------------
@@ -229,10 +229,10 @@ def test_a_full_disk_is_said_and_nothing_ends(stateful: World, small_disk: Path)
     ballast.write_bytes(b"x" * (2 * 2**20 - 2**16))
     append(stateful, 0, 3)
     stateful.dashboard.assign({one: [0]}, learning={other: [0]})
-    why = until(lambda: 0 in copies(stateful, other) and copies(stateful, other)[0].why, "said")
+    why = until(lambda: 0 in replicas(stateful, other) and replicas(stateful, other)[0].why, "said")
     assert "no space left" in why
-    assert not copies(stateful, other)[0].ready
+    assert not replicas(stateful, other)[0].ready
     ballast.unlink()
-    until(lambda: copies(stateful, other)[0].ready, "learned once there is room")
-    assert copies(stateful, other)[0].why == ""
+    until(lambda: replicas(stateful, other)[0].ready, "learned once there is room")
+    assert replicas(stateful, other)[0].why == ""
     assert not first.events("lost") + second.events("lost")

@@ -1,4 +1,4 @@
-"""State on disk: what a changelog entry does to a copy; how one gets to the committed offset."""
+"""State on disk: what a changelog entry does to a replica; how one gets to the committed offset."""
 
 import multiprocessing
 import os
@@ -15,9 +15,9 @@ from agent.state import (
     SnapshotBroken,
     StateError,
     StateLost,
-    copies_in,
     read_snapshot,
-    remove_copy,
+    remove_replica,
+    replicas_in,
     restore,
     tail,
     write_snapshot,
@@ -72,7 +72,7 @@ def content(state: PartitionState) -> dict:
         return dict(reading.items())
 
 
-def test_new_copy_is_empty_at_the_start(state):
+def test_new_replica_is_empty_at_the_start(state):
     assert (state.offset, state.total, state.changelog_id, content(state)) == (START, 0, "0-0", {})
 
 
@@ -83,7 +83,7 @@ def test_entry_moves_values_offset_and_total_together(state):
     assert (state.offset, state.total, state.changelog_id) == (Offset(9, 0), 9, "9-7")
 
 
-def test_entry_not_above_the_copy_is_skipped(state):
+def test_entry_not_above_the_replica_is_skipped(state):
     state.apply(entry(0, 5, a=1))
     assert state.apply(entry(0, 5, a=2)) is Applied.SKIPPED
     assert content(state) == {"a": 1}
@@ -104,7 +104,7 @@ def test_keys_of_any_length_and_script_come_back(state):
     assert "k" * 5000 not in content(state)
 
 
-def test_copy_is_there_after_a_restart(tmp_path):
+def test_replica_is_there_after_a_restart(tmp_path):
     first = PartitionState.open(tmp_path, "demo", PARTITION)
     first.apply(entry(0, 5, a=1))
     first.close()
@@ -113,7 +113,7 @@ def test_copy_is_there_after_a_restart(tmp_path):
     second.close()
 
 
-def test_copy_of_an_earlier_boot_is_thrown_away(tmp_path):
+def test_replica_of_an_earlier_boot_is_thrown_away(tmp_path):
     first = PartitionState.open(tmp_path, "demo", PARTITION)
     first.apply(entry(0, 5, a=1))
     first.close()
@@ -141,7 +141,7 @@ def test_another_process_reads_what_was_written(state, tmp_path):
 
 
 @pytest.mark.parametrize("harm", [b"", b"x" * 9_000, bytes(4_000)])
-def test_file_that_is_no_state_any_more_is_a_lost_copy(tmp_path, harm):
+def test_file_that_is_no_state_any_more_is_a_lost_replica(tmp_path, harm):
     first = PartitionState.open(tmp_path, "demo", PARTITION)
     first.apply(entry(0, 5, a=1))
     first.close()
@@ -152,7 +152,7 @@ def test_file_that_is_no_state_any_more_is_a_lost_copy(tmp_path, harm):
     second.close()
 
 
-def test_copy_that_is_being_replaced_leads_nowhere(state):
+def test_replica_that_is_being_replaced_leads_nowhere(state):
     """Whoever finds it half way, after a crash or beside the writer, must not use it."""
     state.apply(entry(0, 5, a=1))
     state.begin_anew()
@@ -173,7 +173,7 @@ def test_full_disk_is_said_and_nothing_is_changed(state, monkeypatch):
     assert not list(state.path.parent.glob("flights:4*"))
 
 
-def test_copies_of_a_folder_are_found_and_removed(tmp_path):
+def test_replicas_of_a_folder_are_found_and_removed(tmp_path):
     for number in (3, 11):
         PartitionState.open(tmp_path, "demo", Partition("flights", number)).close()
     folder = tmp_path / "demo"
@@ -181,17 +181,17 @@ def test_copies_of_a_folder_are_found_and_removed(tmp_path):
     (folder / "flights:5.00000000.lmdb-lock").touch()
     (folder / "notes.txt").touch()
     (folder / "flights.lmdb").touch()
-    assert copies_in(tmp_path, "demo") == [Partition("flights", 11), PARTITION]
-    remove_copy(tmp_path, "demo", PARTITION)
-    remove_copy(tmp_path, "demo", PARTITION)
+    assert replicas_in(tmp_path, "demo") == [Partition("flights", 11), PARTITION]
+    remove_replica(tmp_path, "demo", PARTITION)
+    remove_replica(tmp_path, "demo", PARTITION)
     names = {p.name.split(".")[0] for p in folder.iterdir()}
     assert names == {"flights:11", "notes", "flights"}
-    assert copies_in(tmp_path, "nothing") == []
+    assert replicas_in(tmp_path, "nothing") == []
 
 
-def test_whoever_has_a_removed_copy_open_can_tell(state, tmp_path):
+def test_whoever_has_a_removed_replica_open_can_tell(state, tmp_path):
     assert state.is_there
-    remove_copy(tmp_path, "demo", PARTITION)
+    remove_replica(tmp_path, "demo", PARTITION)
     assert not state.is_there
     state.path.touch()
     assert not state.is_there
@@ -200,7 +200,7 @@ def test_whoever_has_a_removed_copy_open_can_tell(state, tmp_path):
 # --- tail and restore
 
 
-def test_tail_brings_a_copy_forward(state):
+def test_tail_brings_a_replica_forward(state):
     state.apply(entry(0, 5, a=1))
     log = Changelog(entry(0, 5, a=1), entry(5, 8, b=2), entry(8, 9, a=None))
     assert tail(log, state, PARTITION) == Offset(9, 0)
@@ -224,7 +224,7 @@ def test_restore_without_a_snapshot_reads_the_whole_changelog(state):
     assert content(state) == {"a": 2}
 
 
-def test_copy_above_the_committed_offset_is_thrown_away(state):
+def test_replica_above_the_committed_offset_is_thrown_away(state):
     state.apply(entry(0, 5, a=1))
     state.apply(entry(5, 9, b=1))
     log = Changelog(entry(0, 5, a=1), entry(5, 7, a=7))
@@ -234,7 +234,7 @@ def test_copy_above_the_committed_offset_is_thrown_away(state):
 
 @pytest.fixture
 def source(tmp_path):
-    """Another member's copy, which writes the snapshots."""
+    """Another member's replica, which writes the snapshots."""
     opened = PartitionState.open(tmp_path / "other", "demo", PARTITION)
     yield opened
     opened.close()

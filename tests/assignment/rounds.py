@@ -1,4 +1,4 @@
-"""A small group that carries out what the planner says, for tests: locks, copies, deaths.
+"""A small group that carries out what the planner says, for tests: locks, replicas, deaths.
 
 Members act on the stored target in whatever order a test chooses. A lock has one holder, as in
 production, so a member can be told that a partition is its own before it can have it.
@@ -116,7 +116,7 @@ class Group:
         return assignment
 
     def carry_out(self, member_id: str) -> None:
-        """Releases, takes what is free, and starts or drops copies. What waits for a lock stays a
+        """Releases, takes what is free, and starts or drops replicas. What waits for a lock stays a
         learner that is ready (coordination.md, section 3)."""
         actor, told = self.actors[member_id], self.target.get(member_id)
         if told is None:

@@ -61,7 +61,7 @@ def test_of_standbys_with_equal_lag_the_least_loaded_then_the_smallest_id() -> N
     assert planned(*members, partitions="12")["b"] == "a1"
 
 
-def test_without_any_copy_the_least_loaded_gets_it() -> None:
+def test_without_any_replica_the_least_loaded_gets_it() -> None:
     assert planned(live("a", "12"), live("b", "3"), live("c", "4"), partitions="12345") == {
         "a": "a12",
         "b": "a35",

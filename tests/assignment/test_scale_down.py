@@ -80,7 +80,7 @@ def test_of_these_the_one_with_most_of_it_covered_by_standbys() -> None:
 
 
 def test_a_standby_on_one_that_leaves_too_covers_nothing() -> None:
-    """d goes first and takes its copies of b's partition with it, so the younger one is next."""
+    """d goes first and takes its replicas of b's partition with it, so the younger one is next."""
     members = (
         live("a", "1", joined_at_ms=9),
         live("b", "2", joined_at_ms=5),

@@ -72,7 +72,7 @@ def test_a_member_is_what_its_row_and_report_say() -> None:
             capacity=2.0,
             standby=(1,),
             learning=(2, 3),
-            copies={1: standby(7), 2: learner(3), 3: learner(0)},
+            replicas={1: standby(7), 2: learner(3), 3: learner(0)},
             ready=(3,),
             joined_at_ms=5,
             able_at_ms=9,
@@ -111,20 +111,20 @@ def test_a_learner_that_nobody_reports_yet_is_one() -> None:
 
 
 def test_a_standby_becomes_a_learner_with_its_lag() -> None:
-    view = stateful(live("S4", learning=(1,), copies={1: standby(12)}))
+    view = stateful(live("S4", learning=(1,), replicas={1: standby(12)}))
     assert member(view, "S4").learning == {partition(1): Learner(12)}
 
 
-def test_a_learner_that_was_dropped_since_is_only_a_copy() -> None:
+def test_a_learner_that_was_dropped_since_is_only_a_replica() -> None:
     """Its flag is of an older target: nothing is promoted by it."""
-    view = stateful(live("S4", copies={1: learner(0, ready=True)}, ready=(1,)))
+    view = stateful(live("S4", replicas={1: learner(0, ready=True)}, ready=(1,)))
     assert (member(view, "S4").learning, member(view, "S4").standby) == ({}, {partition(1): 0})
 
 
 def test_a_ready_learner_is_one_until_it_has_acquired() -> None:
     """The round before made it owner; the old owner has not released yet."""
     old = live("S1", (0, 1), target=(1,))
-    new = live("S4", target=(0,), copies={0: learner(0, ready=True)}, ready=(0,))
+    new = live("S4", target=(0,), replicas={0: learner(0, ready=True)}, ready=(0,))
     view = stateful(old, new, *STABLE[1:])
     assert roles(view, "active")["S4"] == [0]
     assert roles(view, "active")["S1"] == [1]
@@ -132,7 +132,7 @@ def test_a_ready_learner_is_one_until_it_has_acquired() -> None:
 
 def test_without_a_stored_target_reports_say_it_all() -> None:
     view = stateful(
-        live("S4", in_target=False, copies={0: learner(5), 1: standby(6)}), target_epoch=0
+        live("S4", in_target=False, replicas={0: learner(5), 1: standby(6)}), target_epoch=0
     )
     found = member(view, "S4")
     assert (found.learning, found.standby) == ({partition(0): Learner(5)}, {partition(1): 6})
@@ -173,7 +173,7 @@ def test_a_joiner_learns_first() -> None:
 
 
 def test_a_ready_learner_takes_over_and_that_is_the_cause() -> None:
-    joined = live("S4", learning=(0,), copies={0: learner(0, ready=True)}, ready=(0,))
+    joined = live("S4", learning=(0,), replicas={0: learner(0, ready=True)}, ready=(0,))
     view = stateful(*STABLE, joined)
     found = target(view)
     assert roles(view, "active") == {"S1": [1], "S2": [2, 3], "S3": [4], "S4": [0]}
@@ -196,7 +196,7 @@ def test_one_told_to_leave_keeps_what_others_learn() -> None:
 def test_what_has_no_live_owner_goes_at_once() -> None:
     """T4: to its learner though it is not ready, the rest to the least loaded."""
     gone = {n: grant("S1", ended="expired") for n in (0, 1)}
-    view = stateful(*STABLE[1:], live("S4", learning=(0,), copies={0: learner(9)}), grants=gone)
+    view = stateful(*STABLE[1:], live("S4", learning=(0,), replicas={0: learner(9)}), grants=gone)
     assert roles(view, "active") == {"S2": [2, 3], "S3": [1, 4], "S4": [0]}
 
 
@@ -218,7 +218,7 @@ def test_a_strategy_has_no_say() -> None:
 
 
 def test_the_settings_of_a_stateless_group_change_nothing() -> None:
-    members = (*STABLE, live("S4", learning=(0,), copies={0: learner(0)}))
+    members = (*STABLE, live("S4", learning=(0,), replicas={0: learner(0)}))
     plain = replace(FIVE, stateful=False)
     tuned = replace(plain, standby_replicas=2, learners_max=1, acceptable_lag_records=5)
     assert (
@@ -231,7 +231,7 @@ def test_the_settings_of_a_stateless_group_change_nothing() -> None:
 
 @st.composite
 def views(draw: st.DrawFn) -> GroupRead:
-    """Any stateful group: what is held, promised and copied need not agree."""
+    """Any stateful group: what is held, promised and replicated need not agree."""
     count, partition_count = draw(st.integers(1, 5)), draw(st.integers(1, 8))
     holders = draw(
         st.lists(st.integers(-1, count - 1), min_size=partition_count, max_size=partition_count)
@@ -242,17 +242,17 @@ def views(draw: st.DrawFn) -> GroupRead:
     for index in range(count):
         held = {n: 5 for n, holder in enumerate(holders) if holder == index}
         promised = [n for n, holder in enumerate(given_to) if holder == index]
-        copied = {n for n in draw(st.sets(numbers, max_size=4)) if n not in promised}
-        learned = {n for n in copied if draw(st.booleans())}
-        copies = {n: learner(draw(st.integers(-1, 9))) for n in copied if draw(st.booleans())}
+        replicated = {n for n in draw(st.sets(numbers, max_size=4)) if n not in promised}
+        learned = {n for n in replicated if draw(st.booleans())}
+        replicas = {n: learner(draw(st.integers(-1, 9))) for n in replicated if draw(st.booleans())}
         members.append(
             live(
                 f"m{index}",
                 held,
                 target=promised,
                 learning=learned,
-                standby=copied - learned,
-                copies=copies,
+                standby=replicated - learned,
+                replicas=replicas,
                 ready={n for n in learned if draw(st.booleans())},
                 able=draw(st.booleans()),
                 drain=draw(st.sampled_from(Drain)),
@@ -324,7 +324,7 @@ def carried_out(view: GroupRead, found: Target) -> GroupRead:
                 [p.number for p in given.active],
                 learning=learned,
                 standby=kept,
-                copies=dict.fromkeys(learned, learner(0)) | dict.fromkeys(kept, standby(0)),
+                replicas=dict.fromkeys(learned, learner(0)) | dict.fromkeys(kept, standby(0)),
                 ready=learned,
                 able=row.able,
                 drain=row.drain,

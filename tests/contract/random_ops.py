@@ -89,7 +89,7 @@ class Generator:
             "leaving": self.rng.random() < 0.1,
             "incarnation": self._often(meta.incarnation, 0),
             "target_epoch": self._often(meta.target_epoch, 0),
-            "copies": {p: {"role": "learner", "lag": 3, "ready": p in ready} for p in learners},
+            "replicas": {p: {"role": "learner", "lag": 3, "ready": p in ready} for p in learners},
             "ready": ready,
         }
 

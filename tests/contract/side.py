@@ -161,7 +161,7 @@ class Side:
             },
             "beats": set(group.beats),
             "reports": {
-                m: (r.number, r.sequence, r.owned, r.consumer, r.copies)
+                m: (r.number, r.sequence, r.owned, r.consumer, r.replicas)
                 for m, r in group.reports.items()
             },
             "asked": set(group.asked),

@@ -6,7 +6,7 @@ import pytest
 
 from assignment.errors import InvalidInput
 from assignment.scripts import ReportResult, report_args
-from assignment.types import CopyReport, Held, HeldState, Role
+from assignment.types import Held, HeldState, ReplicaReport, Role
 from assignment.wire import Heartbeat
 from tests.contract.world import P0, P1, P2, World
 
@@ -172,66 +172,68 @@ def test_a_report_of_something_that_cannot_be_held_never_reaches_redis(held: str
         report_args(beat)
 
 
-# --- copies, and learners that are ready ----------------------------------------------------------
+# --- replicas, and learners that are ready --------------------------------------------------------
 
 LEARNER = {"role": "learner", "lag": 40, "percent": 12.5, "rate": 900.0, "eta_ms": 44}
 READY = {"role": "learner", "lag": 0, "percent": 100, "ready": True}
 
 
-def test_copies_are_stored_whole_with_every_report(world: World) -> None:
+def test_replicas_are_stored_whole_with_every_report(world: World) -> None:
     world.stand(a={P0})
     standby = {"role": "standby", "lag": 0, "percent": 100, "why": "größer ☂"}
-    world.report("a", 1, copies={str(P1): LEARNER, str(P2): standby})
-    assert world.read().reports["a"].copies == {
-        P1: CopyReport(role=Role.LEARNER, lag=40, percent=12.5, rate=900.0, eta_ms=44),
-        P2: CopyReport(role=Role.STANDBY, lag=0, percent=100, why="größer ☂"),
+    world.report("a", 1, replicas={str(P1): LEARNER, str(P2): standby})
+    assert world.read().reports["a"].replicas == {
+        P1: ReplicaReport(role=Role.LEARNER, lag=40, percent=12.5, rate=900.0, eta_ms=44),
+        P2: ReplicaReport(role=Role.STANDBY, lag=0, percent=100, why="größer ☂"),
     }
-    world.report("a", 2, complete=False, copies={str(P1): LEARNER})
-    assert list(world.read().reports["a"].copies) == [P1]
+    world.report("a", 2, complete=False, replicas={str(P1): LEARNER})
+    assert list(world.read().reports["a"].replicas) == [P1]
     world.report("a", 3, complete=False)
-    assert world.read().reports["a"].copies == {}
+    assert world.read().reports["a"].replicas == {}
 
 
 def test_a_learner_that_becomes_ready_makes_a_plan_outdated_once(world: World) -> None:
     world.stand(a={P0})
-    world.report("a", 1, copies={str(P1): LEARNER, str(P2): LEARNER})
+    world.report("a", 1, replicas={str(P1): LEARNER, str(P2): LEARNER})
     before = world.group_epoch()
     both = {str(P1): READY, str(P2): READY}
-    assert world.report("a", 2, copies=both, ready=[str(P2)]).replan
+    assert world.report("a", 2, replicas=both, ready=[str(P2)]).replan
     assert world.read().members["a"].ready == {P2}
-    assert not world.report("a", 3, copies=both, ready=[str(P2)]).replan
+    assert not world.report("a", 3, replicas=both, ready=[str(P2)]).replan
     assert world.group_epoch() == before + 1
-    assert world.report("a", 4, copies=both, ready=[str(P2), str(P1)]).replan
-    assert not world.report("a", 5, copies=both, ready=[str(P1)]).replan
+    assert world.report("a", 4, replicas=both, ready=[str(P2), str(P1)]).replan
+    assert not world.report("a", 5, replicas=both, ready=[str(P1)]).replan
     assert world.read().members["a"].ready == {P1}
-    assert world.report("a", 6, copies=both, ready=[str(P1), str(P2)]).replan
+    assert world.report("a", 6, replicas=both, ready=[str(P1), str(P2)]).replan
     assert world.group_epoch() == before + 3
     assert [h.reason for h in world.store.wait_hints("0-0", 1).hints[-3:]] == ["ready"] * 3
 
 
 def test_whoever_joins_anew_is_ready_for_nothing(world: World) -> None:
     world.stand(a={P0})
-    world.report("a", 1, copies={str(P1): READY}, ready=[str(P1)])
+    world.report("a", 1, replicas={str(P1): READY}, ready=[str(P1)])
     world.join("a")
     assert world.read().members["a"].ready == frozenset()
-    assert world.report("a", 2, copies={str(P1): READY}, ready=[str(P1)]).replan
+    assert world.report("a", 2, replicas={str(P1): READY}, ready=[str(P1)]).replan
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"copies": {"flights": READY}},
-        {"copies": {str(P1): {}}},
-        {"copies": {str(P1): {"role": "owner"}}},
-        {"copies": {str(P1): READY | {"lag": "far"}}},
-        {"copies": {str(P1): READY | {"lag": True}}},
-        {"copies": {str(P1): READY | {"percent": 101}}},
-        {"copies": {str(P1): READY | {"rate": float("nan")}}},
-        {"copies": {str(P1): READY | {"eta_ms": 0.5}}},
+        {"replicas": {"flights": READY}},
+        {"replicas": {str(P1): {}}},
+        {"replicas": {str(P1): {"role": "owner"}}},
+        {"replicas": {str(P1): READY | {"lag": "far"}}},
+        {"replicas": {str(P1): READY | {"lag": True}}},
+        {"replicas": {str(P1): READY | {"percent": 101}}},
+        {"replicas": {str(P1): READY | {"rate": float("nan")}}},
+        {"replicas": {str(P1): READY | {"eta_ms": 0.5}}},
         {"ready": [str(P1)]},
-        {"copies": {str(P1): READY | {"role": "standby"}}, "ready": [str(P1)]},
+        {"replicas": {str(P1): READY | {"role": "standby"}}, "ready": [str(P1)]},
     ],
 )
-def test_a_copy_that_cannot_be_never_reaches_redis(world: World, changes: dict[str, Any]) -> None:
+def test_a_replica_that_cannot_be_never_reaches_redis(
+    world: World, changes: dict[str, Any]
+) -> None:
     with pytest.raises(InvalidInput):
         world.report("a", 1, **changes)

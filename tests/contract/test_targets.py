@@ -133,18 +133,18 @@ def learn(world: World, *learned: Partition) -> None:
 def test_a_learner_that_was_dropped_and_is_placed_again_says_ready_anew(world: World) -> None:
     """Its member may never have seen the target in between, and goes on saying ready."""
     world.stand(a=set())
-    copies = {str(p): {"role": "learner", "lag": 0, "ready": True} for p in (P0, P1)}
+    replicas = {str(p): {"role": "learner", "lag": 0, "ready": True} for p in (P0, P1)}
     ready = [str(P0), str(P1)]
     learn(world, P0, P1)
-    assert world.report("a", 1, copies=copies, ready=ready).replan
+    assert world.report("a", 1, replicas=replicas, ready=ready).replan
     learn(world, P0)
     assert world.read().members["a"].ready == {P0, P1}
     learn(world, P0, P1)
     assert world.read().members["a"].ready == {P0}
     before = world.group_epoch()
-    assert world.report("a", 2, copies=copies, ready=ready).replan
+    assert world.report("a", 2, replicas=replicas, ready=ready).replan
     assert world.group_epoch() == before + 1
-    assert not world.report("a", 3, copies=copies, ready=ready).replan
+    assert not world.report("a", 3, replicas=replicas, ready=ready).replan
 
 
 def test_standbys_and_learners_are_kept_with_the_target(world: World) -> None:

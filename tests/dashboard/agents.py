@@ -6,8 +6,8 @@ from typing import Any
 
 from assignment import scripts
 from assignment.scripts import Granted, ReportResult
-from assignment.types import Claim, CopyReport, Drain, HeldState, Partition, Role, TargetRow
-from assignment.wire import Heartbeat, copy_values
+from assignment.types import Claim, Drain, HeldState, Partition, ReplicaReport, Role, TargetRow
+from assignment.wire import Heartbeat, replica_values
 from dashboard import coordinator
 from dashboard.actions import groups
 from dashboard.live.scripts import run
@@ -37,7 +37,7 @@ class FakeAgent:
         self.group, self.member = group, member
         self.sequence = 0
         self.held: dict[Partition, int] = {}
-        self.copies: dict[Partition, CopyReport] = {}
+        self.replicas: dict[Partition, ReplicaReport] = {}
         self.ended = False
 
     def join(self) -> None:
@@ -60,8 +60,8 @@ class FakeAgent:
             able=able,
             leaving=leaving,
             target_epoch=epoch,
-            copies={str(p): copy_values(copy) for p, copy in self.copies.items()},
-            ready=[str(p) for p, c in self.copies.items() if c.ready and c.role is Role.LEARNER],
+            replicas={str(p): replica_values(replica) for p, replica in self.replicas.items()},
+            ready=[str(p) for p, c in self.replicas.items() if c.ready and c.role is Role.LEARNER],
         )
         return scripts.report_answer(run("report", self.group.name, scripts.report_args(beat)))
 
@@ -72,7 +72,7 @@ class FakeAgent:
     def follow(self) -> None:
         """Releases what the target takes, acquires what it gives, and reports.
 
-        Copies begin 100 events behind. Told to leave, it leaves when it has nothing any more.
+        Replicas begin 100 events behind. Told to leave, it leaves when it has nothing any more.
         """
         answer = self.beat()
         if answer.result is ReportResult.FENCED:
@@ -81,28 +81,30 @@ class FakeAgent:
         target = answer.target or TargetRow(target_epoch=0)
         self.release(p for p in tuple(self.held) if p not in target.active)
         self.acquire(target.active)
-        self._copy(target)
+        self._replica(target)
         told = self.beat(epoch=target.target_epoch).drain
         has_something = self.held or target.active
         if told is Drain.FORCED or (told is Drain.LEAVING and not has_something):
             self.leave()
             self.ended = True
 
-    def _copy(self, target: TargetRow) -> None:
+    def _replica(self, target: TargetRow) -> None:
         roles = dict.fromkeys(target.standby, Role.STANDBY)
         roles |= dict.fromkeys(target.learning, Role.LEARNER)
-        roles |= {p: c.role for p, c in self.copies.items() if p in target.active - set(self.held)}
-        behind = CopyReport(role=Role.STANDBY, lag=100, percent=50.0, rate=100.0, eta_ms=1_000)
-        self.copies = {
-            p: replace(self.copies.get(p, behind), role=role) for p, role in roles.items()
+        roles |= {
+            p: c.role for p, c in self.replicas.items() if p in target.active - set(self.held)
+        }
+        behind = ReplicaReport(role=Role.STANDBY, lag=100, percent=50.0, rate=100.0, eta_ms=1_000)
+        self.replicas = {
+            p: replace(self.replicas.get(p, behind), role=role) for p, role in roles.items()
         }
 
     def catch_up(self, *numbers: int) -> None:
-        """Its copies of these partitions, or all of them, have caught up; it says so."""
-        for partition, copy in self.copies.items():
+        """Its replicas of these partitions, or all of them, have caught up; it says so."""
+        for partition, replica in self.replicas.items():
             if not numbers or partition.number in numbers:
-                caught = replace(copy, lag=0, percent=100.0, eta_ms=0, ready=True)
-                self.copies[partition] = caught
+                caught = replace(replica, lag=0, percent=100.0, eta_ms=0, ready=True)
+                self.replicas[partition] = caught
         self.beat()
 
     def acquire(self, partitions: Iterable[Partition]) -> scripts.AcquireAnswer:
@@ -123,5 +125,5 @@ class FakeAgent:
 
     def leave(self) -> None:
         self.held.clear()
-        self.copies.clear()
+        self.replicas.clear()
         run("leave", self.group.name, scripts.leave_args(self.member, SECRET))

@@ -14,7 +14,7 @@ from dashboard.live import (
     LivePartition,
     LiveSnapshot,
 )
-from dashboard.live.replicas import LiveCopy
+from dashboard.live.replicas import LiveReplica
 from dashboard.push import frames
 from dashboard.push.frames import FRAME_BYTES_MAX, RESYNC_CELLS, Changes, whole
 
@@ -96,7 +96,7 @@ class Page:
 
     def __init__(self, first: Any) -> None:
         self.cells: dict[int, Any] = {}
-        self.copies: dict[int, Any] = {}
+        self.replicas: dict[int, Any] = {}
         self.members: dict[str, Any] = {}
         self.head: dict[str, Any] = {"strip": {}}
         self.take(first)
@@ -105,11 +105,11 @@ class Page:
         names = part.get("names", [])
         for number, owner, *rest in part.get("cells", []):
             self.cells[number] = (names[owner] if owner >= 0 else None, *rest)
-        for number, learner, percent, eta_ms, ready, *standbys in part.get("copies", []):
+        for number, learner, percent, eta_ms, ready, *standbys in part.get("replicas", []):
             found = names[learner] if learner >= 0 else None, percent, eta_ms, ready
-            self.copies[number] = (*found, *(names[i] for i in standbys))
-            if self.copies[number] == (None, None, None, 0):
-                del self.copies[number]
+            self.replicas[number] = (*found, *(names[i] for i in standbys))
+            if self.replicas[number] == (None, None, None, 0):
+                del self.replicas[number]
         for row in part.get("members", []):
             self.members[row["id"]] = {k: v for k, v in row.items() if k != "colour"}
         for gone in part.get("gone", []):
@@ -192,28 +192,28 @@ def test_too_much_is_left_to_a_snapshot() -> None:
 
 
 def learned(number: int, percent: float | None, **more: Any) -> LivePartition:
-    copy = LiveCopy(member="b", percent=percent, eta_ms=more.pop("eta_ms", None))
-    return partition(number, learner=copy, **more)
+    replica = LiveReplica(member="b", percent=percent, eta_ms=more.pop("eta_ms", None))
+    return partition(number, learner=replica, **more)
 
 
-def test_copies_are_told_when_they_change() -> None:
+def test_replicas_are_told_when_they_change() -> None:
     changes = Changes(snapshot(partition(0), partition(1)))
     changes.forget()
-    keeps = (LiveCopy(member="c"), LiveCopy(member="d"))
+    keeps = (LiveReplica(member="c"), LiveReplica(member="d"))
     changes.feed(snapshot(learned(0, 41.9, eta_ms=1_001, standbys=keeps), partition(1), at_ms=2))
     (frame,) = told(changes)
-    assert (frame["names"], frame["copies"]) == (["b", "c", "d"], [[0, 0, 41, 2_000, 0, 1, 2]])
+    assert (frame["names"], frame["replicas"]) == (["b", "c", "d"], [[0, 0, 41, 2_000, 0, 1, 2]])
     assert "cells" not in frame
     changes.feed(snapshot(learned(0, 41.95, eta_ms=1_900, standbys=keeps), partition(1), at_ms=3))
     assert changes.frame() is None, "less than what is shown"
     changes.feed(snapshot(partition(0), partition(1), at_ms=4))
     (frame,) = told(changes)
-    assert frame["copies"] == [[0, -1, None, None, 0]]
+    assert frame["replicas"] == [[0, -1, None, None, 0]]
 
 
-def test_a_whole_has_only_partitions_with_copies() -> None:
+def test_a_whole_has_only_partitions_with_replicas() -> None:
     first = whole(snapshot(partition(0), learned(1, None)))
-    assert first["copies"] == [[1, 1, None, None, 0]]
+    assert first["replicas"] == [[1, 1, None, None, 0]]
     assert first["names"] == ["a", "b"]
 
 
@@ -226,7 +226,7 @@ def test_progress_of_many_learners_is_no_reason_for_a_snapshot_but_new_ones_are(
     changes.forget()
     changes.feed(snapshot(*(learned(n, 2.0) for n in numbers), at_ms=3))
     assert not changes.is_too_much
-    assert sum(len(frame["copies"]) for frame in told(changes)) == len(numbers)
+    assert sum(len(frame["replicas"]) for frame in told(changes)) == len(numbers)
 
 
 def test_learners_at_work_are_not_called_unbalanced() -> None:
@@ -289,8 +289,8 @@ def test_frames_make_of_the_first_snapshot_the_last(script: list[Any]) -> None:
                     fence=fence,
                     state=state,
                     lag_records=fence,
-                    learner=learner and LiveCopy(member=learner, percent=fence, ready=fence > 2),
-                    standbys=tuple(LiveCopy(member=name) for name in sorted(standbys)),
+                    learner=learner and LiveReplica(member=learner, percent=fence, ready=fence > 2),
+                    standbys=tuple(LiveReplica(member=name) for name in sorted(standbys)),
                 )
                 for n, (owner, state, fence, learner, standbys) in enumerate(cells)
             ),
@@ -311,5 +311,5 @@ def test_frames_make_of_the_first_snapshot_the_last(script: list[Any]) -> None:
         page.take(frame)
     last = Page(whole(shots[-1]))
     assert (page.cells, page.members, page.head) == (last.cells, last.members, last.head)
-    assert page.copies == last.copies
+    assert page.replicas == last.replicas
     assert changes.check == frames.check_of(frames.cell_of(p) for p in shots[-1].partitions)

@@ -155,8 +155,8 @@ def test_takeover_is_from_acquired_to_running_of_one_fence() -> None:
         "Setting default log level",
         "{broken",
         '{"event": "not ours"}',
-        said("copy wanted", 1, role="learner"),
-        said("copy caught up", 5, role="learner"),
+        said("replica wanted", 1, role="learner"),
+        said("replica caught up", 5, role="learner"),
         said("acquired", 10, fence=2),
         said("running", 52, fence=2),
         said("running", 60, fence=2),
@@ -171,8 +171,8 @@ def test_takeover_is_from_acquired_to_running_of_one_fence() -> None:
 
 def test_standby_that_caught_up_is_as_good_as_a_learner() -> None:
     lines = [
-        said("copy caught up", 5, role="standby"),
-        said("copy wanted", 6, role="learner"),
+        said("replica caught up", 5, role="standby"),
+        said("replica wanted", 6, role="learner"),
         said("acquired", 10, fence=2),
         said("running", 52, fence=2),
     ]

@@ -28,7 +28,7 @@ def test_a_look_at_names(scene: Scene) -> None:
     assert [c.member_id for c in found.leave] == ["S1", "S2"]
 
 
-def test_copies_elsewhere_are_counted(store: Any, group_name: str) -> None:
+def test_replicas_elsewhere_are_counted(store: Any, group_name: str) -> None:
     scene = Scene(group_name, standby_replicas=1)
     found = scale_down.preview(scene.group, members=["S1"])
     assert [(c.owned, c.covered) for c in found.leave] == [(2, 2)]

@@ -70,7 +70,7 @@ def test_one_that_joins_anew_is_still_leaving(scene: Scene) -> None:
     coordinator.tick()
     assert scene.outcomes()["S2"] == "died"
     lost.held.clear()
-    lost.copies.clear()
+    lost.replicas.clear()
     lost.start()
     scene.agents["S2"] = lost
     coordinator.tick()

@@ -119,7 +119,7 @@ def test_an_abort_drops_the_learners_and_the_owners_stay(scene: Scene) -> None:
     assert (scene.owned, scene.learning(), scene.outcomes()) == (owned, {}, {"S2": "cancelled"})
     last = scene.last
     assert (last.cause, last.actor, last.moved) == ("cancelled", "ann", 0)
-    assert all(not agent.copies for agent in scene.here)
+    assert all(not agent.replicas for agent in scene.here)
 
 
 def test_an_abort_is_above_a_learner_that_is_ready_at_that_moment(scene: Scene) -> None:

@@ -100,7 +100,7 @@ def test_standbys_are_placed_when_the_setting_says_so(scene: Scene) -> None:
 def test_a_group_becomes_stateful_without_moving(store: Any, group_name: str) -> None:
     scene = Scene(group_name, stateful=False)
     owned = scene.owned
-    assert (scene.last.strategy, scene.last.copies) == ("sticky", None)
+    assert (scene.last.strategy, scene.last.replicas) == ("sticky", None)
     groups.change_settings(scene.group, {"stateful": True}, actor="ann", source=AuditSource.PAGE)
     scene.round()
     assert (scene.last.cause, scene.last.strategy, scene.owned) == ("stateful", "planner", owned)

@@ -124,7 +124,7 @@ def database_url() -> str:
 
 
 @dataclass
-class Crew:
+class Fleet:
     """One group and its agents. Members and partitions have the names of the worked traces: members
     S1, S2 ..., partitions 1, 2 ... in the order in which `settled` found them.
     """
@@ -230,7 +230,7 @@ class Crew:
             "the events are committed",
         )
 
-    def is_copied(self, owner: str, *names: int) -> bool:
+    def is_replicated(self, owner: str, *names: int) -> bool:
         """Whether this member's files of these partitions stand at the committed offset."""
         committed = self.store.committed(list(map(self.partition, names)))
         folder = self.folder / "state" / owner / "agent-0"
@@ -244,7 +244,7 @@ class Crew:
         return True
 
     def hide(self, *names: int) -> None:
-        """Whoever has no copy of these partitions cannot restore them from now on."""
+        """Whoever has no replica of these partitions cannot restore them from now on."""
         for name in names:
             of = self.partition(name)
             state = PartitionState.open(self.folder / "mine", self.name, of)
@@ -271,18 +271,18 @@ class Crew:
             path.write_bytes(content)
 
     def troubles(self, owner: str) -> dict[int, str]:
-        """Why its copies cannot go on, as it reports."""
+        """Why its replicas cannot go on, as it reports."""
         report = self.read().reports.get(self.ids[owner])
-        copies = report.copies.items() if report else ()
-        return {self.label(p.number): copy.why for p, copy in copies if copy.why}
+        replicas = report.replicas.items() if report else ()
+        return {self.label(p.number): replica.why for p, replica in replicas if replica.why}
 
     # --- what the group does
 
-    def copies(self, owner: str) -> set[int]:
+    def replicas(self, owner: str) -> set[int]:
         """What it reports as learned, or as a standby at the end."""
         report = self.read().reports.get(self.ids[owner])
-        copies = report.copies.items() if report else ()
-        return {self.label(p.number) for p, copy in copies if copy.ready}
+        replicas = report.replicas.items() if report else ()
+        return {self.label(p.number) for p, replica in replicas if replica.ready}
 
     def settled(self, stateful: Mapping[str, Any] | None = None) -> None:
         """S1, S2 and S3 with 1 2, 3 4 and 5; from now on the group is stateful."""
@@ -334,7 +334,7 @@ class Crew:
         """
         found: list[State] = []
         for row in Rebalance.objects.filter(group=self.group).order_by("target_epoch"):
-            if row.copies is not None and (state := self._round(row)) not in (*found[-1:], {}):
+            if row.replicas is not None and (state := self._round(row)) not in (*found[-1:], {}):
                 found.append(state)
         return found
 

@@ -47,19 +47,19 @@ def changelogs(store: GroupStore) -> dict[Partition, list[ChangelogEntry]]:
     return {p: list(store.read_changelog(p, "0-0", 10_000).entries) for p in PARTITIONS}
 
 
-def is_copied(run: Run, store: GroupStore, folder: Path, partitions: list[Partition]) -> bool:
+def is_replicated(run: Run, store: GroupStore, folder: Path, partitions: list[Partition]) -> bool:
     committed = store.committed(partitions)
     for partition in partitions:
-        copy = PartitionState.open(folder, GROUP, partition)
+        replica = PartitionState.open(folder, GROUP, partition)
         try:
-            if copy.offset != committed[partition]:
+            if replica.offset != committed[partition]:
                 return False
         finally:
-            copy.close()
+            replica.close()
     return True
 
 
-def test_new_owner_goes_on_from_its_copy(run: Run) -> None:
+def test_new_owner_goes_on_from_its_replica(run: Run) -> None:
     store = GroupStore.connect(run.demo.parts.redis_url, GROUP)
     leaving, staying = run.demo.consumers
     replay(run, FIRST)
@@ -67,7 +67,9 @@ def test_new_owner_goes_on_from_its_copy(run: Run) -> None:
     had = [Partition.parse(name) for name in run.demo.status()["members"][member]["owned"]]
     assert len(had) == 2
     folder = run.demo.parts.state_folder(staying.name) / "agent-0"
-    run.wait(lambda: is_copied(run, store, folder, had), COPIED_S, "the standby did not keep up")
+    run.wait(
+        lambda: is_replicated(run, store, folder, had), COPIED_S, "the standby did not keep up"
+    )
     before = changelogs(store)
     for partition in PARTITIONS:
         assert store.read_snapshots(partition) == ()

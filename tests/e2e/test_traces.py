@@ -13,10 +13,10 @@ import pytest
 from dashboard.actions import scale_down
 from dashboard.demo.embedded_redis import EmbeddedRedis, wheel_binary
 from dashboard.models import AuditSource, ScaleDown
-from tests.e2e.system import Crew, System, running, until
+from tests.e2e.system import Fleet, System, running, until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
-Start = Callable[..., Crew]
+Start = Callable[..., Fleet]
 STABLE = {"S1": "a12", "S2": "a34", "S3": "a5"}
 
 
@@ -34,11 +34,11 @@ def system(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 @pytest.fixture
-def crew(system: System, group_name: str, tmp_path: Path) -> Iterator[Start]:
-    made: list[Crew] = []
+def fleet(system: System, group_name: str, tmp_path: Path) -> Iterator[Start]:
+    made: list[Fleet] = []
 
-    def start(**settings: Any) -> Crew:
-        made.append(Crew(system, f"{group_name}{len(made)}", tmp_path, settings))
+    def start(**settings: Any) -> Fleet:
+        made.append(Fleet(system, f"{group_name}{len(made)}", tmp_path, settings))
         return made[-1]
 
     yield start
@@ -47,26 +47,26 @@ def crew(system: System, group_name: str, tmp_path: Path) -> Iterator[Start]:
 
 
 @pytest.fixture
-def stable(crew: Start) -> Crew:
+def stable(fleet: Start) -> Fleet:
     """S1 1 2, S2 3 4, S3 5, and nobody else can restore a partition for now."""
-    made = crew()
+    made = fleet()
     made.settled()
     made.append(1, 2, 3, 4, 5)
     made.hide(1, 2, 3, 4, 5)
     return made
 
 
-def tell(crew: Crew, *names: str, **more: Any) -> ScaleDown:
+def tell(fleet: Fleet, *names: str, **more: Any) -> ScaleDown:
     return scale_down.start(
-        crew.group,
-        members=[crew.ids[name] for name in names],
+        fleet.group,
+        members=[fleet.ids[name] for name in names],
         actor="ann",
         source=AuditSource.COMMAND,
         **more,
     )
 
 
-def test_t1_newcomers_learn_and_take_over_one_by_one(stable: Crew) -> None:
+def test_t1_newcomers_learn_and_take_over_one_by_one(stable: Fleet) -> None:
     fences = stable.fences()
     stable.start("S4", "S5")
     stable.ready("S4")
@@ -83,8 +83,8 @@ def test_t1_newcomers_learn_and_take_over_one_by_one(stable: Crew) -> None:
     unmoved(stable, fences, 2, 4, 5)
 
 
-def test_t2_from_the_ground(crew: Start) -> None:
-    group = crew(stateful=True)
+def test_t2_from_the_ground(fleet: Start) -> None:
+    group = fleet(stateful=True)
     group.start("S1", "S2", "S3")
     group.ready("S1")
     group.until_state(S1="a12345")
@@ -100,7 +100,7 @@ def test_t2_from_the_ground(crew: Start) -> None:
     assert len(group.owned()["S1"]) == 2, "its three others went, no more"
 
 
-def learners(group: Crew) -> dict[str, str]:
+def learners(group: Fleet) -> dict[str, str]:
     """Of the last round."""
     texts = {name: text.partition("l")[2] for name, text in group.rounds()[-1].items()}
     return {name: text for name, text in texts.items() if text}
@@ -111,13 +111,13 @@ HALF = {"S1": "a12 l3", "S2": "a3", "S3": "a45"}
 DRAINED = {"S1": "a123", "S3": "a45"}
 
 
-def unmoved(crew: Crew, before: dict[int, int], *names: int) -> None:
+def unmoved(fleet: Fleet, before: dict[int, int], *names: int) -> None:
     """These partitions have the owners that they had."""
-    after = crew.fences()
+    after = fleet.fences()
     assert {n: after[n] for n in names} == {n: before[n] for n in names}
 
 
-def test_t3_a_member_that_leaves_is_relieved_and_ends(stable: Crew) -> None:
+def test_t3_a_member_that_leaves_is_relieved_and_ends(stable: Fleet) -> None:
     fences = stable.fences()
     tell(stable, "S2")
     stable.until_rounds(STABLE, TOLD)
@@ -132,7 +132,9 @@ def test_t3_a_member_that_leaves_is_relieved_and_ends(stable: Crew) -> None:
     unmoved(stable, fences, 1, 2, 5)
 
 
-def test_t4_coordinator_and_an_owner_die_while_another_learns(stable: Crew, system: System) -> None:
+def test_t4_coordinator_and_an_owner_die_while_another_learns(
+    stable: Fleet, system: System
+) -> None:
     fences = stable.fences()
     stable.start("S4")
     stable.ready("S4")
@@ -151,8 +153,8 @@ def test_t4_coordinator_and_an_owner_die_while_another_learns(stable: Crew, syst
 
 
 @pytest.mark.parametrize("eager", [True, False])
-def test_t5_eager_hands_over_one_by_one_and_stable_all_together(crew: Start, eager: bool) -> None:
-    group = crew(partitions=4, stateful=True, learn_partial_rebalance=eager)
+def test_t5_eager_hands_over_one_by_one_and_stable_all_together(fleet: Start, eager: bool) -> None:
+    group = fleet(partitions=4, stateful=True, learn_partial_rebalance=eager)
     group.start("S1", "S2")
     group.ready("S2")
     group.until_state(S2="a1234")
@@ -162,7 +164,7 @@ def test_t5_eager_hands_over_one_by_one_and_stable_all_together(crew: Start, eag
     first = [{"S2": "a1234"}, {"S1": "l12", "S2": "a1234"}]
     group.until_rounds(*first)
     group.show(1)
-    until(lambda: group.agents["S1"].events("copy caught up"), "the fast one")
+    until(lambda: group.agents["S1"].events("replica caught up"), "the fast one")
     if eager:
         group.until_rounds(*first, halfway := {"S1": "a1 l2", "S2": "a234"})
         first.append(halfway)
@@ -170,7 +172,7 @@ def test_t5_eager_hands_over_one_by_one_and_stable_all_together(crew: Start, eag
     group.until_rounds(*first, {"S1": "a12", "S2": "a34"})
 
 
-def test_t6_the_limit_runs_out_before_anyone_is_ready(stable: Crew) -> None:
+def test_t6_the_limit_runs_out_before_anyone_is_ready(stable: Fleet) -> None:
     fences = stable.fences()
     tell(stable, "S2", timeout_ms=2_000)
     stable.until_rounds(STABLE, TOLD)
@@ -183,13 +185,15 @@ def test_t6_the_limit_runs_out_before_anyone_is_ready(stable: Crew) -> None:
     unmoved(stable, fences, 1, 2, 5)
 
 
-def test_t7_standbys_take_over_though_nobody_else_could_restore(crew: Start) -> None:
-    group = crew()
+def test_t7_standbys_take_over_though_nobody_else_could_restore(fleet: Start) -> None:
+    group = fleet()
     group.settled({"standby_replicas": 1})
     group.append(1, 2, 3, 4, 5)
-    until(lambda: {3, 4} <= group.copies("S1") | group.copies("S3"), "standbys of what S2 has")
-    before = {name: group.copies(name) & {3, 4} for name in ("S1", "S3")}
-    until(lambda: all(group.is_copied(name, *had) for name, had in before.items()), "they kept up")
+    until(lambda: {3, 4} <= group.replicas("S1") | group.replicas("S3"), "standbys of what S2 has")
+    before = {name: group.replicas(name) & {3, 4} for name in ("S1", "S3")}
+    until(
+        lambda: all(group.is_replicated(name, *had) for name, had in before.items()), "they kept up"
+    )
     group.hide(1, 2, 3, 4, 5)
     tell(group, "S2")
     assert group.exit_code("S2") == 0
@@ -199,7 +203,7 @@ def test_t7_standbys_take_over_though_nobody_else_could_restore(crew: Start) -> 
         assert not group.agents[name].events("restore failed")
 
 
-def test_t8_the_leaver_crashes(stable: Crew) -> None:
+def test_t8_the_leaver_crashes(stable: Fleet) -> None:
     fences = stable.fences()
     tell(stable, "S2")
     stable.until_rounds(STABLE, TOLD)
@@ -211,7 +215,7 @@ def test_t8_the_leaver_crashes(stable: Crew) -> None:
     unmoved(stable, fences, 1, 2, 5)
 
 
-def test_t9_one_that_stays_crashes(stable: Crew) -> None:
+def test_t9_one_that_stays_crashes(stable: Fleet) -> None:
     fences = stable.fences()
     tell(stable, "S2")
     stable.until_rounds(STABLE, TOLD)
@@ -226,7 +230,7 @@ def test_t9_one_that_stays_crashes(stable: Crew) -> None:
     until(lambda: stable.outcomes() == {"S2": "clean"}, "noted")
 
 
-def test_a_broken_snapshot_is_said_and_nobody_takes_over_from_it(stable: Crew) -> None:
+def test_a_broken_snapshot_is_said_and_nobody_takes_over_from_it(stable: Fleet) -> None:
     """The owner goes on meanwhile; once there is a good one, everything goes its way."""
     stable.spoil(3, 4)
     tell(stable, "S2")
@@ -238,7 +242,10 @@ def test_a_broken_snapshot_is_said_and_nobody_takes_over_from_it(stable: Crew) -
     stable.show(3, 4)
     assert stable.exit_code("S2") == 0
     stable.until_state(**DRAINED)
-    until(lambda: stable.is_copied("S1", 3) and stable.is_copied("S3", 4), "from the good ones")
+    until(
+        lambda: stable.is_replicated("S1", 3) and stable.is_replicated("S3", 4),
+        "from the good ones",
+    )
 
 
 # --- restarts in the middle of a scale-down -------------------------------------------------------
@@ -253,7 +260,7 @@ def test_a_broken_snapshot_is_said_and_nobody_takes_over_from_it(stable: Crew) -
     ids=["worker-first", "web-first"],
 )
 def test_a_scale_down_goes_on_whoever_of_the_dashboard_dies(
-    stable: Crew, system: System, moments: tuple[tuple[str, ...], ...]
+    stable: Fleet, system: System, moments: tuple[tuple[str, ...], ...]
 ) -> None:
     """Killed right after the members were told, while they learn, and half way."""
     fences = stable.fences()

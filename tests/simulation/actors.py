@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from assignment.member import ready_learners
 from assignment.scripts import Report
-from assignment.types import CopyReport, Drain, Held, HeldState, Partition, Role, TargetRow
+from assignment.types import Drain, Held, HeldState, Partition, ReplicaReport, Role, TargetRow
 
-EMPTY_LAG = 40  # events that a new copy has to read
+EMPTY_LAG = 40  # events that a new replica has to read
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class Locks:
 
 
 @dataclass(slots=True)
-class Copy:
+class DiskState:
     """State of a partition on one member; `up`: it has caught up once, and follows since."""
 
     lag: int = EMPTY_LAG
@@ -51,39 +51,41 @@ class Actor:
     told: TargetRow | None = None
     drain: Drain = Drain.NONE
     drain_since: int = 0  # group_epoch of when it was told to leave
-    copies: dict[Partition, Copy] = field(default_factory=dict)
+    replicas: dict[Partition, DiskState] = field(default_factory=dict)
     called: frozenset[Partition] = frozenset()  # ready learners, as it said
     sequence: int = 0
 
     # --- what it does
 
     def obey(self, locks: Locks, stateful: bool, least_fence: int) -> None:
-        """Gives up what it is not to have, takes what is free, keeps the copies it is to keep."""
+        """Gives up what it is not to have, takes what is free, keeps the replicas it is to keep."""
         wanted = self._wanted()
         for partition in locks.of(self.member_id).keys() - wanted:
             del locks.holder[partition]
         for partition in sorted(wanted - locks.of(self.member_id).keys()):
             locks.take(partition, self.member_id, least_fence)
-        self._keep_copies(locks, wanted, stateful)
+        self._keep_replicas(locks, wanted, stateful)
 
     def _wanted(self) -> frozenset[Partition]:
         stops = self.terminated or self.drain is Drain.FORCED
         return frozenset() if stops or self.told is None or not self.able else self.told.active
 
-    def _keep_copies(self, locks: Locks, wanted: frozenset[Partition], stateful: bool) -> None:
+    def _keep_replicas(self, locks: Locks, wanted: frozenset[Partition], stateful: bool) -> None:
         roles = self.roles(locks)
         kept = roles.keys() | wanted | locks.of(self.member_id).keys()
-        self.copies = {p: self.copies.get(p, Copy()) for p in sorted(kept)} if stateful else {}
+        self.replicas = (
+            {p: self.replicas.get(p, DiskState()) for p in sorted(kept)} if stateful else {}
+        )
 
     def learn(self, rng: random.Random, locks: Locks, *, all_of_it: bool = False) -> None:
-        """Its copies come forward by some events; whoever holds a partition is at its end."""
+        """Its replicas come forward by some events; whoever holds a partition is at its end."""
         held = locks.of(self.member_id)
-        for partition, copy in self.copies.items():
+        for partition, replica in self.replicas.items():
             done = partition in held or all_of_it
-            copy.lag = 0 if done else max(0, copy.lag - rng.randint(0, EMPTY_LAG // 2))
+            replica.lag = 0 if done else max(0, replica.lag - rng.randint(0, EMPTY_LAG // 2))
 
     def roles(self, locks: Locks) -> dict[Partition, Role]:
-        """Of its copies. A learner that was made owner learns on until it has the lock."""
+        """Of its replicas. A learner that was made owner learns on until it has the lock."""
         if self.told is None or self.terminated:
             return {}
         held = locks.of(self.member_id)
@@ -105,12 +107,12 @@ class Actor:
 
     def report(self, locks: Locks, acceptable_lag: int, *, eager: bool) -> Report:
         roles = self.roles(locks)
-        for copy in self.copies.values():
-            copy.up = copy.up or copy.lag <= acceptable_lag
+        for replica in self.replicas.values():
+            replica.up = replica.up or replica.lag <= acceptable_lag
         caught_up = {
-            p: self.copies[p].up
+            p: self.replicas[p].up
             for p, role in roles.items()
-            if role is Role.LEARNER and p in self.copies
+            if role is Role.LEARNER and p in self.replicas
         }
         self.called = ready_learners(caught_up, self.called, eager=eager)
         self.sequence += 1
@@ -123,12 +125,12 @@ class Actor:
                 for p, fence in locks.of(self.member_id).items()
             },
             target_epoch=self.told.target_epoch if self.told else 0,
-            copies=self._copy_reports(roles),
+            replicas=self._replica_reports(roles),
         )
 
-    def _copy_reports(self, roles: Mapping[Partition, Role]) -> dict[Partition, CopyReport]:
+    def _replica_reports(self, roles: Mapping[Partition, Role]) -> dict[Partition, ReplicaReport]:
         return {
-            p: CopyReport(role=role, lag=self.copies[p].lag, ready=p in self.called)
+            p: ReplicaReport(role=role, lag=self.replicas[p].lag, ready=p in self.called)
             for p, role in roles.items()
-            if p in self.copies
+            if p in self.replicas
         }

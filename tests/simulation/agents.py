@@ -23,10 +23,10 @@ from assignment.types import Claim, GroupSettings, Partition
 from assignment.wire import Heartbeat, Join
 from tests.simulation.agenda import Alarm
 from tests.simulation.consumer import SimConsumer
-from tests.simulation.copies import Copy, bring_up
-from tests.simulation.crew import SimCrew
 from tests.simulation.ledger import demand
+from tests.simulation.manager import SimReplicaManager
 from tests.simulation.network import SimCourier, SimDoor
+from tests.simulation.replicas import DiskState, bring_up
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -55,7 +55,7 @@ class SimInbox:
 
 class SimAgent:
     def __init__(
-        self, world: "World", name: str, disk: Mapping[Partition, Copy] | None = None
+        self, world: "World", name: str, disk: Mapping[Partition, DiskState] | None = None
     ) -> None:
         """`disk`: what the process before it left on this machine."""
         self.world, self.name = world, name
@@ -67,7 +67,7 @@ class SimAgent:
         self.clock_behind_ms = world.now_ms - world.random.randint(0, 1_000_000)
         self._asleep_since_ms: int | None = None
         self._not_before_ms = 0
-        self._copies: dict[Partition, Copy] = dict(disk or {})
+        self._replicas: dict[Partition, DiskState] = dict(disk or {})
         self._departs = False
         self._hinted: set[str] = set()
         self._alarm = Alarm(world.agenda, self._turn)
@@ -75,10 +75,10 @@ class SimAgent:
         self.door = SimDoor(world, self._blocked)
         self.restore_door = SimDoor(world, lambda ms: None)
         self.process = SimConsumer(self)
-        self.crew = SimCrew(self) if world.settings.stateful else None
+        self.manager = SimReplicaManager(self) if world.settings.stateful else None
         self._assemble()
-        if self.crew:
-            self.crew.find_left_over()
+        if self.manager:
+            self.manager.find_left_over()
         self._alarm.ask(world.now_ms)
 
     def _assemble(self) -> None:
@@ -86,7 +86,7 @@ class SimAgent:
         self.membership = Membership(
             store=GroupStore(self.door, world.name), member_id=self.member_id,
             settings=GroupSettings(stream="unknown", partitions=1),
-            restorer=self.crew or self, keeper=self.crew, clock=self.clock, note=self.note,
+            restorer=self.manager or self, keeper=self.manager, clock=self.clock, note=self.note,
         )  # fmt: skip
         identity = Join(
             member=self.member_id, secret=f"{self.name}-secret-of-sixteen", host=self.name
@@ -113,17 +113,17 @@ class SimAgent:
     def note(self, event: str, **fields: Any) -> None:
         self.world.note(self.name, event, **fields)
 
-    def copy_of(self, partition: Partition) -> Copy:
-        return self._copies.setdefault(partition, Copy())
+    def replica_of(self, partition: Partition) -> DiskState:
+        return self._replicas.setdefault(partition, DiskState())
 
     def on_disk(self) -> list[Partition]:
-        return sorted(self._copies)
+        return sorted(self._replicas)
 
     def forget(self, partition: Partition) -> None:
-        self._copies.pop(partition, None)
+        self._replicas.pop(partition, None)
 
-    def left_on_disk(self) -> dict[Partition, Copy]:
-        return {p: replace(copy, near=False) for p, copy in self._copies.items()}
+    def left_on_disk(self) -> dict[Partition, DiskState]:
+        return {p: replace(replica, near=False) for p, replica in self._replicas.items()}
 
     # --- turns
 
@@ -148,8 +148,8 @@ class SimAgent:
     def judge_ready(self, message: Message) -> None:
         """L11: whoever calls for a rebalance was once as near as it has to be."""
         for name in message.ready if isinstance(message, Heartbeat) else ():
-            copy = self.copy_of(Partition.parse(name))
-            demand(copy.near, f"{self.member_id} calls {name} ready at {copy}")
+            replica = self.replica_of(Partition.parse(name))
+            demand(replica.near, f"{self.member_id} calls {name} ready at {replica}")
 
     def _judge_departure(self) -> None:
         state = self.membership.state
@@ -192,7 +192,7 @@ class SimAgent:
         """To the committed offset; why it did not come there."""
         store = GroupStore(self.restore_door, self.world.name)
         try:
-            bring_up(store, self.copy_of(partition), partition, self.world.files)
+            bring_up(store, self.replica_of(partition), partition, self.world.files)
         except (StoreUnavailable, StateLost) as error:
             return str(error)
         return ""
@@ -236,7 +236,7 @@ class SimAgent:
 
     def cut_from_redis(self, cut: bool) -> None:
         doors = [self.door, self.restore_door, self.process.store.door]
-        for door in [*doors, self.crew.door] if self.crew else doors:
+        for door in [*doors, self.manager.door] if self.manager else doors:
             door.down = cut  # type: ignore[attr-defined]
 
     def heal(self) -> None:
@@ -245,7 +245,7 @@ class SimAgent:
         self.cut_from_dashboard = False
         self.paused_until_ms = self.process.paused_until_ms = 0
         self.process.hanging, self.process.slow = False, 1
-        if self.crew:
-            self.crew.slow = False
+        if self.manager:
+            self.manager.slow = False
         self._alarm.ask(self.world.now_ms)
         self.process.wake()

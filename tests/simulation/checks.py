@@ -151,10 +151,10 @@ def _not_held(world: "World", view: GroupRead) -> str:
     )
     if not even:
         return f"uneven: {running}"
-    return _copies_differ(world, view) if stateful else ""
+    return _replicas_differ(world, view) if stateful else ""
 
 
-def _copies_differ(world: "World", view: GroupRead) -> str:
+def _replicas_differ(world: "World", view: GroupRead) -> str:
     """Why a scale-down is not over, or not all standbys are kept (L13), or somebody learns."""
     if learning := {m for m, row in view.target.items() if row.learning}:
         return f"{sorted(learning)} still learn"
@@ -163,14 +163,14 @@ def _copies_differ(world: "World", view: GroupRead) -> str:
     if running := world.scale_downs.running:
         return f"a scale-down is not over: {running}"
     wanted = min(world.settings.standby_replicas, len(view.members) - 1)
-    copies = Counter(p for row in view.target.values() for p in row.standby)
-    if short := [p for p in world.settings.all_partitions() if copies[p] != wanted]:
-        return f"standbys of {short}: {copies}"
+    replicas = Counter(p for row in view.target.values() for p in row.standby)
+    if short := [p for p in world.settings.all_partitions() if replicas[p] != wanted]:
+        return f"standbys of {short}: {replicas}"
     behind = [
         (m, p)
         for m, row in sorted(view.target.items())
         for p in sorted(row.standby)
-        if not (m in view.reports and p in (said := view.reports[m].copies) and said[p].ready)
+        if not (m in view.reports and p in (said := view.reports[m].replicas) and said[p].ready)
     ]
     return f"standbys not ready: {behind}" if behind else ""
 

@@ -1,7 +1,7 @@
 """Process and socket of a consumer: asks what it may process, takes its time, commits by fence.
 
 Follows agent.spark: the same calls of the store in the same order, a lost reply asked for again as
-long as the lease lasts, copies brought forward when they are not at the committed offset.
+long as the lease lasts, replicas brought forward when they are not at the committed offset.
 """
 
 from dataclasses import dataclass, replace
@@ -16,8 +16,8 @@ from assignment.scripts import CommitAnswer, CommitRequest, CommitResult, Planne
 from assignment.types import Offset, Partition
 from assignment.wire import ConsumerHealth, Steering, StreamKeys
 from tests.simulation.agenda import Alarm
-from tests.simulation.copies import bring_up, effects, packed, write_snapshot
 from tests.simulation.network import SimDoor
+from tests.simulation.replicas import bring_up, effects, packed, write_snapshot
 
 if TYPE_CHECKING:
     from tests.simulation.agents import SimAgent
@@ -28,7 +28,7 @@ IDLE_MS = (100, 300)  # between two looks for events
 AGAIN_MS = 50  # after a call that was not answered
 SAY_AGAIN_MS = 1_000  # its progress, without a change (agent.spark.progress)
 SNAPSHOT_EVERY = 6  # commits
-SNAPSHOT_EVERY_STATEFUL = 2  # so that copies which stand still for a while find a gap
+SNAPSHOT_EVERY_STATEFUL = 2  # so that replicas which stand still for a while find a gap
 EVENTS_MAX = 20  # of a partition in a batch
 EXIT_ENDED, EXIT_LEASE, EXIT_KILLED = 0, 4, -9
 
@@ -216,25 +216,25 @@ class SimConsumer:
         return [r for r in requests if r is not None]
 
     def _prepare(self, ranged: Ranged, committed: Offset) -> CommitRequest | None:
-        plan, copy = ranged.plan, self._agent.copy_of(ranged.plan.partition)
+        plan, replica = ranged.plan, self._agent.replica_of(ranged.plan.partition)
         if plan.committed != committed or not self._stands_at(plan.partition, committed):
             return None
-        total, changed = effects(copy.total, copy.values, ranged.ids)
+        total, changed = effects(replica.total, replica.values, ranged.ids)
         return CommitRequest(
             partition=plan.partition, member_id=self._agent.member_id, fence=plan.fence,
             from_offset=plan.committed, to_offset=ranged.end, events=len(ranged.ids),
-            base_total=copy.total, changes=packed(total, changed),
+            base_total=replica.total, changes=packed(total, changed),
         )  # fmt: skip
 
     def _stands_at(self, partition: Partition, committed: Offset) -> bool:
-        """Whether the copy is there, brought forward when it was not."""
-        copy = self._agent.copy_of(partition)
-        if copy.offset != committed:
+        """Whether the replica is there, brought forward when it was not."""
+        replica = self._agent.replica_of(partition)
+        if replica.offset != committed:
             try:
-                bring_up(self.store, copy, partition, self._world.files)
+                bring_up(self.store, replica, partition, self._world.files)
             except StateLost:
                 return False
-        return copy.offset == committed
+        return replica.offset == committed
 
     def _take(self, request: CommitRequest, answer: CommitAnswer) -> None:
         partition = request.partition
@@ -243,13 +243,13 @@ class SimConsumer:
             self._held_back.add((partition, request.fence))
         if not answer.applied:
             return
-        copy = self._agent.copy_of(partition)
-        if copy.offset == request.from_offset:
-            copy.take(request.to_offset, request.changes, answer.changelog_id)
+        replica = self._agent.replica_of(partition)
+        if replica.offset == request.from_offset:
+            replica.take(request.to_offset, request.changes, answer.changelog_id)
         self._commits[partition] = self._commits.get(partition, 0) + 1
         stateful = self._world.settings.stateful
         if (
             self._commits[partition] % (SNAPSHOT_EVERY_STATEFUL if stateful else SNAPSHOT_EVERY)
             == 0
         ):
-            write_snapshot(self.store, copy, partition, request.fence, self._world.files)
+            write_snapshot(self.store, replica, partition, request.fence, self._world.files)

@@ -14,7 +14,7 @@ from assignment.types import GroupSettings, Offset, Partition
 from assignment.wire import GroupKeys, StreamKeys
 from tests.fakes import FakeRedis
 from tests.fakes.server import Id, id_of, t
-from tests.simulation.copies import Copy, Files, Values, effects, packed, unpacked
+from tests.simulation.replicas import DiskState, Files, Values, effects, packed, unpacked
 
 
 class Broken(AssertionError):
@@ -75,7 +75,7 @@ class Judged(Protocol):
         """Whether a running consumer may still commit that."""
         ...
 
-    def copy_of(self, member: str, partition: Partition) -> Copy | None:
+    def replica_of(self, member: str, partition: Partition) -> DiskState | None:
         """What a living member's disk has of it."""
         ...
 
@@ -246,13 +246,13 @@ class Ledger:
                     self._starts(book, t(args[0]))
 
     def _starts(self, book: Book, member: str) -> None:
-        """From what all commits before made of the state. After a loss a copy may be ahead: that is
-        seen by its offset, and no batch begins with it.
+        """From what all commits before made of the state. After a loss a replica may be ahead:
+        that is seen by its offset, and no batch begins with it.
         """
-        copy = self._group.copy_of(member, Partition.parse(book.partition))
-        if copy is None or (self._losses > book.losses and copy.offset != book.committed):
+        replica = self._group.replica_of(member, Partition.parse(book.partition))
+        if replica is None or (self._losses > book.losses and replica.offset != book.committed):
             return
-        has = (tuple(copy.offset), copy.total, copy.values)
+        has = (tuple(replica.offset), replica.total, replica.values)
         should = (tuple(book.committed), book.total, book.values)
         demand(has == should, f"{book.partition}: {member} starts from {has}, not from {should}")
 

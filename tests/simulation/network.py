@@ -22,7 +22,7 @@ class Fate(Enum):
     LOST = auto()
     LATE = auto()  # its sender has given up; carried out all the same
     NO_REPLY = auto()
-    DOUBLED = auto()  # a copy arrives later, after what was sent since
+    DOUBLED = auto()  # a replica arrives later, after what was sent since
 
 
 @dataclass(slots=True)

@@ -129,8 +129,8 @@ def release_before_the_batch_ended(patch: Patch) -> None:
 
 
 def progress_read_before_the_claim(patch: Patch) -> None:
-    """A copy is brought up when its partition is asked for first, and trusted when it is granted,
-    however long that took.
+    """A replica is brought up when its partition is asked for first, and trusted when it is
+    granted, however long that took.
     """
     acquire, order = Membership._acquire, SimAgent.order
     early: set[tuple[str, Partition]] = set()

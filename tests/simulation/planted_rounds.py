@@ -68,7 +68,7 @@ def standby_beside_its_owner(patch: Patch) -> None:
 
 
 def ready_for_ever(patch: Patch) -> None:
-    """That a copy was ready once counts when it is made anew."""
+    """That a replica was ready once counts when it is made anew."""
     patch.setattr(Rounds, "_forget_ready", lambda self, rows: None)
 
     def called_again(self: Actor, *args: Any, **kwargs: Any) -> Any:
@@ -94,18 +94,18 @@ def cancelled_and_nobody_told(patch: Patch) -> None:
 def one_coordinator_remembers(patch: Patch) -> None:
     """The first answer for the same members is given again, whatever they report."""
     known: dict[Any, Any] = {}
-    planned = rounds.group.next_target
+    planned = rounds.coordinator.next_target
 
     def remembered(view: Any) -> Any:
         due = planned(view)
-        if not isinstance(due, rounds.group.Target):
+        if not isinstance(due, rounds.coordinator.Target):
             return due
         facts = [(m, r.able, r.leaving, r.drain) for m, r in sorted(view.members.items())]
         rows = known.setdefault((tuple(facts), str(view.meta.settings)), due.rows)
         epoch = due.group_epoch
         return replace(due, rows={m: replace(r, target_epoch=epoch) for m, r in rows.items()})
 
-    patch.setattr(rounds.group, "next_target", remembered)
+    patch.setattr(rounds.coordinator, "next_target", remembered)
 
 
 PLANTED: dict[str, Callable[[Patch], None]] = {

@@ -25,9 +25,9 @@ def decision_is_right(view: GroupRead, rows: Rows, world: "Rounds") -> None:
     """By the view alone, and by what really is."""
     for partition, taker in rules_are_kept(view, rows).items():
         actor = world.actors.get(taker)
-        copy = actor.copies.get(partition) if actor else None
-        really = actor is None or (copy is not None and copy.up)
-        demand(really, f"{partition} goes to {taker}, whose copy is not there: {copy}")
+        replica = actor.replicas.get(partition) if actor else None
+        really = actor is None or (replica is not None and replica.up)
+        demand(really, f"{partition} goes to {taker}, whose replica is not there: {replica}")
 
 
 def rules_are_kept(view: GroupRead, rows: Rows) -> dict[Partition, str]:
@@ -79,7 +79,7 @@ def _nothing_new(view: GroupRead, rows: Rows, member: str, *, leaves: bool) -> N
         row, locked = rows[member], {p for p, k in view.locks.items() if k.member_id == member}
         reported = view.reports[member].owned.keys() if member in view.reports else set()
         before = view.target[member].active if member in view.target else frozenset()
-        demand(not row.standby and not row.learning, f"{member} leaves and is given copies")
+        demand(not row.standby and not row.learning, f"{member} leaves and is given replicas")
         demand(row.active <= locked | reported | before, f"{member} leaves and is given {row}")
 
 
@@ -124,9 +124,9 @@ def _uneven(world: "Rounds", held: Mapping[Partition, str]) -> str:
 def _standbys(world: "Rounds", held: Mapping[Partition, str], members: int) -> str:
     """L13."""
     wanted = world.settings.standby_replicas if world.settings.stateful else 0
-    copies = Counter(p for row in world.target.values() for p in row.standby)
-    short = [p for p in held if copies[p] != min(wanted, members - 1)]
-    return f"standbys of {short}: {copies}" if short else ""
+    replicas = Counter(p for row in world.target.values() for p in row.standby)
+    short = [p for p in held if replicas[p] != min(wanted, members - 1)]
+    return f"standbys of {short}: {replicas}" if short else ""
 
 
 def least_moves(before: Mapping[Partition, str], members: list[str], partitions: int) -> int:

@@ -10,11 +10,11 @@ from assignment import strategies
 from assignment.types import TargetRow
 from tests.simulation import checks
 from tests.simulation.agents import SimAgent
-from tests.simulation.copy_faults import COPY_FAULTS
 from tests.simulation.faults import FAULTS, heal
 from tests.simulation.ledger import demand
 from tests.simulation.network import Network
 from tests.simulation.outcome import Outcome
+from tests.simulation.replica_faults import REPLICA_FAULTS
 from tests.simulation.world import FAST, World
 
 SLOW = {
@@ -31,7 +31,7 @@ LAG_MS = 6_000
 TRACE_LINES = 60
 LARGE_EVERY = 200  # seeds; one costs as much CPU as fifty small ones
 STATEFUL_EVERY, STATEFUL = 4, 1
-COPY_FAULT_CHANCE = 0.65  # of each fault of a stateful group
+REPLICA_FAULT_CHANCE = 0.65  # of each fault of a stateful group
 LEARN_MS = 1_000  # a round of learners, when no disk is slow any more
 
 
@@ -46,7 +46,7 @@ class Scenario:
     timings: Mapping[str, int]
     faults: tuple[tuple[int, str], ...]  # pause before it, name
     settled_first: bool
-    copies: Mapping[str, Any] | None = None  # settings of a stateful group
+    replicas: Mapping[str, Any] | None = None  # settings of a stateful group
 
 
 def scenario_of(seed: int) -> Scenario:
@@ -83,7 +83,7 @@ def is_stateful(seed: int) -> bool:
 
 def _stateful(seed: int, draw: random.Random) -> Scenario:
     names = [
-        draw.choice(tuple(COPY_FAULTS if draw.random() < COPY_FAULT_CHANCE else FAULTS))
+        draw.choice(tuple(REPLICA_FAULTS if draw.random() < REPLICA_FAULT_CHANCE else FAULTS))
         for _ in range(draw.randint(2, 6))
     ]
     return Scenario(
@@ -96,7 +96,7 @@ def _stateful(seed: int, draw: random.Random) -> Scenario:
         timings=FAST,
         faults=tuple((draw.randint(*GAP_MS), name) for name in names),
         settled_first=draw.random() < 0.7,
-        copies={
+        replicas={
             "stateful": True,
             "standby_replicas": draw.choice((0, 0, 1, 2)),
             "learners_max": draw.choice((0, 0, 1, 2)),
@@ -116,7 +116,7 @@ def run(seed: int, *, trace: bool = False) -> Outcome:
     scenario = scenario_of(seed)
     world = World(
         seed, coordinators=scenario.coordinators, trace=trace, partitions=scenario.partitions,
-        strategy=scenario.strategy, **scenario.timings, **(scenario.copies or {}),
+        strategy=scenario.strategy, **scenario.timings, **(scenario.replicas or {}),
     )  # fmt: skip
     outcome = Outcome(kind="agents", seed=seed, scenario=scenario)
     with outcome.watched(lambda: world.story(TRACE_LINES), always=trace):
@@ -134,7 +134,7 @@ def _play(world: World, scenario: Scenario, outcome: Outcome) -> None:
     if scenario.settled_first:
         bound_ms = 12 * world.settings.lease_ms + _learning_ms(world)
         if world.settings.stateful:
-            bound_ms += RETRY_MS[-1]  # a copy that failed again and again is left alone for long
+            bound_ms += RETRY_MS[-1]  # a replica that failed again and again is left alone for long
         world.run_until(checks.settled, bound_ms, "settled at the start")
         world.struck.clear()
     _strike_all(world, scenario, outcome)
@@ -162,7 +162,7 @@ def _seen(world: World) -> tuple[object, ...]:
 def _strike(world: World, name: str) -> None:
     victims = _victims(world) or [world.add_one()]
     world.note_fault(name, victims=",".join(v.name for v in victims))
-    (FAULTS | COPY_FAULTS)[name](world, victims)
+    (FAULTS | REPLICA_FAULTS)[name](world, victims)
 
 
 def _victims(world: World) -> list[SimAgent]:
@@ -183,11 +183,11 @@ def heal_ms(world: World) -> int:
 
 def _learning_ms(world: World) -> int:
     """What handovers and standbys take beyond that, in as many rounds as there are partitions; a
-    copy that failed waits before it is tried again.
+    replica that failed waits before it is tried again.
     """
     if not world.settings.stateful:
         return 0
-    waits_ms = [agent.crew.waits_ms() for agent in world.living() if agent.crew]
+    waits_ms = [agent.manager.waits_ms() for agent in world.living() if agent.manager]
     return max(waits_ms, default=0) + world.settings.partitions * LEARN_MS
 
 

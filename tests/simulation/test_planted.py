@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.simulation import planted, planted_copies, planted_rounds, round_seeds, seeds
+from tests.simulation import planted, planted_replicas, planted_rounds, round_seeds, seeds
 
 SEEDS_MAX, ROUND_SEEDS_MAX = 200, 500
 STATEFUL = [seeds.scenario_of(seed) for seed in range(SEEDS_MAX) if seeds.is_stateful(seed)]
@@ -16,10 +16,12 @@ def test_a_bug_of_scripts_agents_or_coordinator_is_found(
     assert any(seeds.run(seed).broken for seed in range(SEEDS_MAX))
 
 
-@pytest.mark.parametrize("bug", planted_copies.PLANTED)
-def test_a_bug_of_copies_or_scale_downs_is_found(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    planted_copies.PLANTED[bug](monkeypatch)
-    fault = planted_copies.SHOWN_BY.get(bug)
+@pytest.mark.parametrize("bug", planted_replicas.PLANTED)
+def test_a_bug_of_replicas_or_scale_downs_is_found(
+    bug: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted_replicas.PLANTED[bug](monkeypatch)
+    fault = planted_replicas.SHOWN_BY.get(bug)
     shown_by = [s.seed for s in STATEFUL if not fault or fault in {name for _, name in s.faults}]
     assert any(seeds.run(seed).broken for seed in shown_by)
 

@@ -46,7 +46,7 @@ def test_some_seeds_have_hundreds_of_members() -> None:
 
 
 def test_a_quarter_of_the_seeds_has_learners_and_comes_to_the_ends_of_a_scale_down() -> None:
-    stateful = [seed for seed in range(FAST_SEEDS) if scenario_of(seed).copies]
+    stateful = [seed for seed in range(FAST_SEEDS) if scenario_of(seed).replicas]
     assert len(stateful) == FAST_SEEDS // 4
     firsts = range(0, FAST_SEEDS, AT_ONCE)
     reached = sum((summary_of("agents", first).reached for first in firsts), Counter())

@@ -20,9 +20,9 @@ from tests.simulation import checks
 from tests.simulation.agenda import Agenda
 from tests.simulation.agents import SimAgent
 from tests.simulation.coordinator import Database, SimCoordinator
-from tests.simulation.copies import Copy, Files
 from tests.simulation.ledger import Broken, Kept, Ledger
 from tests.simulation.network import Network
+from tests.simulation.replicas import DiskState, Files
 from tests.simulation.scale_downs import ScaleDowns
 
 TRACE_KEPT = 300
@@ -34,7 +34,7 @@ FAST = {
     "lease_ms": 1_500, "renew_ms": 500, "session_timeout_ms": 1_200, "heartbeat_ms": 300,
     "grace_ms": 1_000, "consumer_stall_ms": 2_000,
 }  # fmt: skip
-Disk = Mapping[Partition, Copy]
+Disk = Mapping[Partition, DiskState]
 Noted = tuple[int, str, str, dict[str, Any]]  # ms, who, what, fields
 
 
@@ -117,9 +117,9 @@ class World:
             a.process.in_hand(partition, fence) for a in self.agents if a.member_id == member
         )
 
-    def copy_of(self, member: str, partition: Partition) -> Copy | None:
+    def replica_of(self, member: str, partition: Partition) -> DiskState | None:
         living = (a for a in self.agents if a.member_id == member and a.lives)
-        return next((a.copy_of(partition) for a in living), None)
+        return next((a.replica_of(partition) for a in living), None)
 
     def note_fault(self, name: str, **fields: Any) -> None:
         self.note("FAULT", name, **fields)

@@ -13,7 +13,7 @@ from django.db import transaction
 
 from assignment.errors import InvalidInput
 from assignment.scripts import GroupRead
-from assignment.types import COPY_LIMITS
+from assignment.types import REPLICA_LIMITS
 from dashboard.actions import groups
 from dashboard.actions.scale_down.preview import (
     Asked,
@@ -31,7 +31,7 @@ from dashboard.live import groups as live_groups
 from dashboard.models import AtDeadline, AuditSource, Group, ScaleDown, ScaleDownState
 from dashboard.records import audit
 
-TIMEOUT_MAX_MS = COPY_LIMITS["scale_down_timeout_ms"]
+TIMEOUT_MAX_MS = REPLICA_LIMITS["scale_down_timeout_ms"]
 
 log = logging.getLogger(__name__)
 

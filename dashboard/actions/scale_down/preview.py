@@ -21,7 +21,9 @@ class Conflict(EvenkeelError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A live member. `covered`: how many of its partitions have a copy on a member that stays."""
+    """A live member. `covered`: how many of its partitions have a replica on a member that
+    stays.
+    """
 
     member_id: str
     owned: int
@@ -142,7 +144,7 @@ def refusal(group: Group) -> str:
 def preview_of(view: GroupRead, asked: Asked, leave: Sequence[str], refused: str) -> Preview:
     members = {m.member_id: m for m in live_view(view).members}
     staying = [m for name, m in members.items() if name not in leave and m.able]
-    copied = {p for m in staying for p in (*m.standby, *m.learning)}
+    replicated = {p for m in staying for p in (*m.standby, *m.learning)}
     ordered = [*leave, *sorted(members.keys() - set(leave))]
     return Preview(
         members=len(members),
@@ -152,7 +154,7 @@ def preview_of(view: GroupRead, asked: Asked, leave: Sequence[str], refused: str
             Candidate(
                 member_id=name,
                 owned=len(members[name].owned),
-                covered=sum(p in copied for p in members[name].owned),
+                covered=sum(p in replicated for p in members[name].owned),
                 joined_at_ms=view.members[name].joined_at_ms,
                 host=view.members[name].host,
                 zone=view.members[name].zone,

@@ -26,7 +26,10 @@ class Command(BaseCommand):
             "--stateful", action="store_true", help="state is learned before a partition moves"
         )
         parser.add_argument(
-            "--standby-replicas", type=int, default=0, help="kept copies of each partition's state"
+            "--standby-replicas",
+            type=int,
+            default=0,
+            help="kept replicas of each partition's state",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:

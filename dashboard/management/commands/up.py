@@ -57,7 +57,7 @@ class Command(BaseCommand):
             "--standbys",
             type=whole(0, 10),
             default=0,
-            help="copies of each partition's state on other consumers, default 0",
+            help="replicas of each partition's state on other consumers, default 0",
         )
         parser.add_argument(
             "--speed",

@@ -14,7 +14,7 @@ PAGE = 50
 CSV_MAX = 100_000  # rows of one file
 MOVES_SHOWN = 500
 ROLES_PARTITIONS_MAX = 2_000  # in a file: its lines stay below what a spreadsheet's cell holds
-PACKED = ("target", "previous", "copies")  # large, and of no use in a list
+PACKED = ("target", "previous", "replicas")  # large, and of no use in a list
 PHASES = ("detect", "compute", "deliver", "revoke", "acquire", "first_effect")
 
 
@@ -51,7 +51,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Role:
-    """What one member got, lost, keeps copies of and learns in a round; numbers ascending."""
+    """What one member got, lost, keeps replicas of and learns in a round; numbers ascending."""
 
     member_id: str
     assigned: list[int]

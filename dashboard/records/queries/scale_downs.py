@@ -23,7 +23,7 @@ class Left:
     """A partition that a leaving member still has, and who is to have it.
 
     `state`: waiting (nobody learns it yet), learning, ready, or moving (given to `taker`, who waits
-    for the lock). What a copy says is None where nothing is known.
+    for the lock). What a replica says is None where nothing is known.
     """
 
     number: int
@@ -181,17 +181,17 @@ def _left(
         return Left(number=partition.number, state="waiting", taker=None)
     name, owns = taker
     report, row = view.reports.get(name), view.members.get(name)
-    copy = report.copies.get(partition) if report else None
+    replica = report.replicas.get(partition) if report else None
     state = "moving" if owns else "ready" if row and partition in row.ready else "learning"
-    if copy is None:
+    if replica is None:
         return Left(number=partition.number, state=state, taker=name)
     return Left(
         number=partition.number,
         state=state,
         taker=name,
-        percent=copy.percent,
-        lag_records=None if copy.lag < 0 else copy.lag,
-        rate=copy.rate,
-        eta_ms=copy.eta_ms,
-        why=copy.why,
+        percent=replica.percent,
+        lag_records=None if replica.lag < 0 else replica.lag,
+        rate=replica.rate,
+        eta_ms=replica.eta_ms,
+        why=replica.why,
     )

@@ -144,7 +144,7 @@ def test_redis_ahead_of_the_sink_halts_that_partition_and_says_so(
     assert a.plan() == [planned(other, 0, partition=P1)]
     assert troubles(a.folder) == {
         "flights:0": "flights:0 halted: Redis is at 6-0, ahead of its sink at 0-0;"
-        " was the sink restored from a copy?"
+        " was the sink restored from a replica?"
     }
     assert (committed(world), database.events()) == (offset(6), [])
 

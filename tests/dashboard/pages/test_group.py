@@ -161,7 +161,7 @@ def test_the_table_says_who_learns_who_keeps_and_who_leaves(visitor: Client, sce
     assert "2 learning" in page
 
 
-def test_a_group_without_state_shows_nothing_of_copies(
+def test_a_group_without_state_shows_nothing_of_replicas(
     visitor: Client, group: Group, agents: list[FakeAgent]
 ) -> None:
     page = visitor.get(f"/groups/{group.name}/").content.decode()
@@ -169,13 +169,13 @@ def test_a_group_without_state_shows_nothing_of_copies(
     assert {row["standbys"] for row in marks(page).values()} == {""}
 
 
-def test_copies_are_in_first_data_and_snapshot(visitor: Client, scene: Scene) -> None:
+def test_replicas_are_in_first_data_and_snapshot(visitor: Client, scene: Scene) -> None:
     found = visitor.get(f"/groups/{scene.group.name}/snapshot.json").json()
-    copies = {row[0]: row for row in found["copies"]}
-    assert sorted(copies) == [0, 1, 2, 3, 4]
-    assert [copies[1][2], copies[4][2]] == [50, 50]
-    assert copies[0][1] == -1
-    assert found["names"][copies[0][5]] in ("S2", "S3")
+    replicas = {row[0]: row for row in found["replicas"]}
+    assert sorted(replicas) == [0, 1, 2, 3, 4]
+    assert [replicas[1][2], replicas[4][2]] == [50, 50]
+    assert replicas[0][1] == -1
+    assert found["names"][replicas[0][5]] in ("S2", "S3")
     assert {m["id"]: m["leaving"] for m in found["members"]} == {
         "S1": "", "S2": "leaving", "S3": "",
     }  # fmt: skip

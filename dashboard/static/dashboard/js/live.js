@@ -47,15 +47,15 @@ export class Cells {
   }
 
   // row: [number, index of the learner in names or -1, percent, eta_ms, ready, indexes of standbys ...]
-  copy([n, at, percent, eta, ready, ...standbys], names) {
+  replica([n, at, percent, eta, ready, ...standbys], names) {
     this.room(n);
     this.learner[n] = at < 0 ? -1 : this.nameIndex(names[at]);
     this.percent[n] = percent ?? NaN; this.eta[n] = eta ?? NaN; this.ready[n] = ready;
     if (standbys.length) this.standbys.set(n, standbys.map((i) => this.nameIndex(names[i]))); else this.standbys.delete(n);
   }
 
-  // A whole has no row for a partition without copies: all are forgotten before it is taken.
-  forgetCopies() {
+  // A whole has no row for a partition without replicas: all are forgotten before it is taken.
+  forgetReplicas() {
     const had = [...this.standbys.keys()];
     for (let n = 0; n < this.size; n++) if (this.learner[n] >= 0) { had.push(n); this.learner[n] = -1; }
     this.standbys.clear();
@@ -138,7 +138,7 @@ export class Live extends EventTarget {
   replace(snapshot) {
     for (const id of [...this.members.keys()]) if (!snapshot.members.some((m) => m.id === id)) this.members.delete(id);
     this.cells.size = Math.min(this.cells.size, this.whole ? snapshot.cells.length : 0);
-    this.take(snapshot, true, this.cells.forgetCopies());
+    this.take(snapshot, true, this.cells.forgetReplicas());
   }
 
   // Who leaves, and whether anybody could.
@@ -146,16 +146,16 @@ export class Live extends EventTarget {
 
   take(part, animate, forgotten = []) {
     const leavers = this.leavers();
-    const moved = [], changed = [], copied = new Set(forgotten);
+    const moved = [], changed = [], replicated = new Set(forgotten);
     for (const row of part.cells ?? []) { changed.push(row[0]); if (this.cells.put(row, part.names, animate ? performance.now() : 0)) moved.push(row[0]); }
-    for (const row of part.copies ?? []) { copied.add(row[0]); this.cells.copy(row, part.names); }
+    for (const row of part.replicas ?? []) { replicated.add(row[0]); this.cells.replica(row, part.names); }
     for (const member of part.members ?? []) this.members.set(member.id, {colour: null, ...this.members.get(member.id), ...member});
     for (const id of part.gone ?? []) this.members.delete(id);
     Object.assign(this.strip, part.strip); Object.assign(this.numbers, part.numbers);
     const epoch = part.target_epoch ?? this.epoch;
     const rebalanced = animate && epoch !== this.epoch;
     this.epoch = epoch; this.atMs = Math.max(this.atMs, part.at_ms);
-    const detail = {changed, moved, copied: [...copied], leaving: leavers !== this.leavers(), rebalanced, members: (part.members ?? []).length + (part.gone ?? []).length > 0, strip: part.strip ?? {}, state: part.state};
+    const detail = {changed, moved, replicated: [...replicated], leaving: leavers !== this.leavers(), rebalanced, members: (part.members ?? []).length + (part.gone ?? []).length > 0, strip: part.strip ?? {}, state: part.state};
     this.dispatchEvent(new CustomEvent("change", {detail}));
     if (animate && [...this.members.values()].some((m) => m.colour === null)) this.askColours();
   }

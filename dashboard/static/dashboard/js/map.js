@@ -134,7 +134,7 @@ export class OwnershipMap {
     context.fillStyle = css(fill);
     context.fillRect(x, y, w, h);
     if (scale) { context.fillStyle = css(shade); context.fillRect(x, y + h - Math.max(1, h * 0.12), w, Math.max(1, h * 0.12)); }
-    else this.copies(context, n, x, y, w, h);
+    else this.replicas(context, n, x, y, w, h);
     if (this.isLeaving(n)) this.notch(context, x, y, this.width < 8 ? w / 2 : Math.min(10, w / 3));
     this.outline(context, state, x, y, w, h);
     if (this.width >= 28) this.label(context, n, state, x, y, w, h, fill, scale);
@@ -151,7 +151,7 @@ export class OwnershipMap {
 
   // Standbys: edges at the right, hatched. A learner: a band below, striped as far as it has restored. In cells of a
   // few pixels there is room for the learner's colour only.
-  copies(context, n, x, y, w, h) {
+  replicas(context, n, x, y, w, h) {
     const {cells} = this, learner = cells.learner[n];
     if (learner < 0 && !cells.standbys.has(n)) return;
     if (this.width < 8) {

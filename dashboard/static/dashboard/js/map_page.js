@@ -16,9 +16,9 @@ for (const [n, moves] of JSON.parse(document.getElementById("moves").textContent
 live.addEventListener("change", ({detail}) => {
   map.change(detail);
   for (const n of detail.changed) showRow(n);
-  for (const n of detail.copied) showCopies(n);
+  for (const n of detail.replicated) showReplicas(n);
   for (const n of detail.moved) map.moves.set(n, (map.moves.get(n) ?? 0) + 1);
-  if (detail.members || detail.moved.length) { showLegend(); for (const n of rows.keys()) { showSwatch(n); showLeaving(n); showCopies(n); } }
+  if (detail.members || detail.moved.length) { showLegend(); for (const n of rows.keys()) { showSwatch(n); showLeaving(n); showReplicas(n); } }
 });
 
 function showRow(n) {
@@ -51,7 +51,7 @@ function showLeaving(n) {
   if (leaving) showState(place, "leaving"); else place.replaceChildren();
 }
 
-function showCopies(n) {
+function showReplicas(n) {
   const row = rows.get(n), place = row?.querySelector(".is-learner");
   if (!place) return;
   const {cells} = live, learner = cells.learnerOf(n), ready = learner !== null && cells.ready[n] === 1;
@@ -66,7 +66,7 @@ function showCopies(n) {
 function named(id) {
   const made = document.createElement("span"), swatch = document.createElement("i"), colour = live.members.get(id)?.colour;
   swatch.className = `swatch ${colour === null || colour === undefined ? "" : `o${colour}`}`;
-  made.className = "copy"; made.title = id; made.append(swatch, short(id));
+  made.className = "replica"; made.title = id; made.append(swatch, short(id));
   return made;
 }
 

@@ -12,7 +12,7 @@ class Panel {
   }
 
   heard(detail) {
-    const asked = {rebalance: detail.rebalanced, moved: detail.moved.length > 0, cells: detail.changed.length > 0, members: detail.members, leaving: detail.leaving, copies: detail.copied.length > 0};
+    const asked = {rebalance: detail.rebalanced, moved: detail.moved.length > 0, cells: detail.changed.length > 0, members: detail.members, leaving: detail.leaving, replicas: detail.replicated.length > 0};
     if (!this.kinds.some((kind) => asked[kind])) return;
     this.ask(EVERY_MS);
     if (asked.rebalance || asked.moved || asked.leaving) { clearTimeout(this.settle); this.settle = setTimeout(() => this.fetch(), SETTLE_MS); }

@@ -1,11 +1,11 @@
-"""Bugs to be planted into copies, learners and scale-downs; see planted.py."""
+"""Bugs to be planted into replicas, learners and scale-downs; see planted.py."""
 
 from collections.abc import Callable, Mapping, Set
 from typing import Any
 
 import pytest
 
-from agent.replicas import manager as real_crew
+from agent.replicas import manager as real_manager
 from agent.state.partition import Applied
 from assignment.member import decisions
 from assignment.member.state import MemberState
@@ -13,21 +13,21 @@ from assignment.types import Drain, Partition
 from assignment.wire import ChangelogEntry
 from tests.fakes import members, scripts
 from tests.fakes.group import Group
-from tests.simulation import copies, planted_rounds
-from tests.simulation.copies import Copy
+from tests.simulation import planted_rounds, replicas
 from tests.simulation.planted import Raws, Texts
+from tests.simulation.replicas import DiskState
 
 Patch = pytest.MonkeyPatch
 
 
-def a_copy_skips_a_gap(patch: Patch) -> None:
-    def apply(self: Copy, entry: ChangelogEntry) -> Applied:
+def a_replica_skips_a_gap(patch: Patch) -> None:
+    def apply(self: DiskState, entry: ChangelogEntry) -> Applied:
         if entry.to_offset <= self.offset:
             return Applied.SKIPPED
         self.take(entry.to_offset, entry.changes, entry.entry_id)
         return Applied.APPLIED
 
-    patch.setattr(Copy, "apply", apply)
+    patch.setattr(DiskState, "apply", apply)
 
 
 def the_end_of_the_changelog_is_taken_for_the_committed_offset(patch: Patch) -> None:
@@ -37,8 +37,8 @@ def the_end_of_the_changelog_is_taken_for_the_committed_offset(patch: Patch) -> 
         reached = yield from tail_steps(store, state, partition)
         return reached or state.offset
 
-    tail_steps = copies.tail_steps
-    patch.setattr(copies, "tail_steps", careless)
+    tail_steps = replicas.tail_steps
+    patch.setattr(replicas, "tail_steps", careless)
 
 
 def every_learner_is_called_ready(patch: Patch) -> None:
@@ -47,7 +47,7 @@ def every_learner_is_called_ready(patch: Patch) -> None:
     ) -> frozenset[Partition]:
         return frozenset(caught_up)
 
-    patch.setattr(real_crew, "ready_learners", called)
+    patch.setattr(real_manager, "ready_learners", called)
 
 
 def an_abort_leaves_learners_in_the_target(patch: Patch) -> None:
@@ -85,7 +85,7 @@ def never_departs(patch: Patch) -> None:
 PLANTED: dict[str, Callable[[Patch], None]] = {
     plant.__name__: plant
     for plant in (
-        a_copy_skips_a_gap,
+        a_replica_skips_a_gap,
         the_end_of_the_changelog_is_taken_for_the_committed_offset,
         every_learner_is_called_ready,
         an_abort_leaves_learners_in_the_target,

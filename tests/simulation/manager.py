@@ -1,28 +1,28 @@
-"""An agent's copies as they are, one piece of work at a time in virtual time instead of threads.
+"""An agent's replicas as they are, one piece of work at a time in virtual time instead of threads.
 
 Real: agent.replicas, with its queues, roles and flags. Fake: the disk and how fast it is. Beside
-each copy stands what it really is, judged by the ledger: see `SimWork`.
+each replica stands what it really is, judged by the ledger: see `SimWork`.
 """
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agent.replicas.manager import Copies
-from agent.replicas.replica import Standing
+from agent.replicas.manager import ReplicaManager
+from agent.replicas.replica import Replica
 from agent.replicas.work import Place, Work
 from agent.state import Progress, StateError
 from agent.store import GroupStore
 from assignment.types import Claim, Offset, Partition, Role
 from tests.simulation.agenda import Alarm
-from tests.simulation.copies import Copy, Steps, bring_up_steps
 from tests.simulation.network import SimDoor
+from tests.simulation.replicas import DiskState, Steps, bring_up_steps
 
 if TYPE_CHECKING:
     from tests.simulation.agents import SimAgent
 
 FAST_MS, SLOW_MS = (1, 40), (60, 500)  # from one piece of work to the next
-PIECE = (1, 6)  # steps of a copy in one turn
+PIECE = (1, 6)  # steps of a replica in one turn
 WATCH_MS = (20, 250)  # how soon a new entry is seen
 PAUSED_LOOK_MS = 100
 KEEP_UNWANTED_MS = 20_000
@@ -37,7 +37,7 @@ class NeverClosed:
 
 
 class SimWork(Work):
-    """`copy.near`: since it was opened it was once within the acceptable lag of the end read at
+    """`replica.near`: since it was opened it was once within the acceptable lag of the end read at
     that moment, counted by the ledger (learners.md L11).
     """
 
@@ -70,41 +70,41 @@ class SimWork(Work):
         return super()._go_on(*args)
 
     def _opened(self) -> Any:
-        return self._agent.copy_of(self._partition)
+        return self._agent.replica_of(self._partition)
 
     def _begun(self, state: Any) -> Any:
         return self._judged(state)
 
-    def _judged(self, copy: Copy) -> Steps:
-        steps = bring_up_steps(self._store, copy, self._partition, self._world.files)
+    def _judged(self, replica: DiskState) -> Steps:
+        steps = bring_up_steps(self._store, replica, self._partition, self._world.files)
         while True:
             try:
                 progress = next(steps)
             except StopIteration as end:
-                self._compare(copy)
+                self._compare(replica)
                 reached: Offset = end.value
                 return reached
             if progress.have is None:
                 self._end = self._world.ledger.book(str(self._partition)).total
             elif progress.exact:
-                self._compare(copy)
+                self._compare(replica)
             yield progress
 
-    def _compare(self, copy: Copy) -> None:
+    def _compare(self, replica: DiskState) -> None:
         told = self._agent.membership.state.settings
-        copy.near |= self._end - copy.total <= told.acceptable_lag_records
+        replica.near |= self._end - replica.total <= told.acceptable_lag_records
 
     def rest(self) -> None:
         super().rest()
         if not self._at_it:  # nobody wants it any more, or it is the consumer's
-            self._agent.copy_of(self._partition).near = False
+            self._agent.replica_of(self._partition).near = False
 
     def remove(self) -> None:
         self.rest()
         self._agent.forget(self._partition)
 
 
-class SimCrew(Copies):
+class SimReplicaManager(ReplicaManager):
     def __init__(self, agent: "SimAgent") -> None:
         self._agent, self._world = agent, agent.world
         self._work_alarm = Alarm(self._world.agenda, self._work_due)
@@ -120,16 +120,16 @@ class SimCrew(Copies):
     def find_left_over(self) -> None:
         with self._changed:
             for partition in self._agent.on_disk():
-                self._want_no_more(self._standing(partition))
+                self._want_no_more(self._replica(partition))
 
     def waits_ms(self) -> int:
-        """Until the last copy that failed is tried again."""
-        due = [s.retry_ms for s in self._copies.values() if s.retry_ms is not None]
+        """Until the last replica that failed is tried again."""
+        due = [s.retry_ms for s in self._replicas.values() if s.retry_ms is not None]
         return max(0, max(due, default=0) - self._agent.clock())
 
     def role_of(self, partition: Partition) -> Role | None:
-        standing = self._copies.get(partition)
-        return standing.role if standing else None
+        replica = self._replicas.get(partition)
+        return replica.role if replica else None
 
     # --- instead of threads
 
@@ -142,8 +142,8 @@ class SimCrew(Copies):
     def _start_watching(self) -> None:
         self._watch_alarm.ask(self._world.now_ms)
 
-    def _enqueue(self, standing: Standing) -> None:
-        super()._enqueue(standing)
+    def _enqueue(self, replica: Replica) -> None:
+        super()._enqueue(replica)
         self._work_alarm.ask(self._world.now_ms + self._pause_ms())
 
     def _pause_ms(self) -> int:
@@ -158,8 +158,8 @@ class SimCrew(Copies):
     def _work_due(self) -> None:
         if self._stands_still(self._work_alarm):
             return
-        if standing := self._first_queued():
-            self._work_on(standing)
+        if replica := self._first_queued():
+            self._work_on(replica)
             self._work_alarm.ask(self._world.now_ms + self._pause_ms())
 
     def _watch_due(self) -> None:

@@ -1,4 +1,4 @@
-"""Copies of state by real threads: what an agent keeps, says and hands over."""
+"""Replicas of state by real threads: what an agent keeps, says and hands over."""
 
 import threading
 import time
@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from agent.replicas import manager, replica
-from agent.replicas.manager import Copies
-from agent.replicas.news import CopyNews
+from agent.replicas.manager import ReplicaManager
+from agent.replicas.news import ReplicaNews
 from agent.state import PartitionState
 from agent.state.restoring import RestoreResult
 from assignment.member import Wanted
-from assignment.types import Claim, CopyReport, Partition
-from tests.agent.copies_scene import (
+from assignment.types import Claim, Partition, ReplicaReport
+from tests.agent.replicas_scene import (
     LEARNER,
     MANY,
     OWNER,
@@ -33,35 +33,35 @@ def test_a_standby_is_restored_and_tails_what_comes(scene: Scene) -> None:
     scene.commit(a=1)
     scene.snapshot()
     scene.commit(events=4, b=2)
-    copies = scene.copies()
-    copies.want(wanted())
-    report = caught_up(copies)
-    assert report == CopyReport(
+    replicas = scene.replicas()
+    replicas.want(wanted())
+    report = caught_up(replicas)
+    assert report == ReplicaReport(
         role=STANDBY, lag=0, percent=100.0, rate=report.rate, eta_ms=0, ready=True
     )
-    assert scene.news(CopyNews) == [CopyNews(P0, "standby")]
+    assert scene.news(ReplicaNews) == [ReplicaNews(P0, "standby")]
     last = scene.commit(events=2, a=None, c=3)
-    standing_of = copies._copies[P0]
-    until(lambda: standing_of.place and standing_of.place.offset == last, "tailed")
-    copies.want(Wanted())
-    until(lambda: not standing_of.running and not standing_of.queued, "closed")
+    replica_of = replicas._replicas[P0]
+    until(lambda: replica_of.place and replica_of.place.offset == last, "tailed")
+    replicas.want(Wanted())
+    until(lambda: not replica_of.running and not replica_of.queued, "closed")
     assert scene.content() == {"b": 2, "c": 3}
-    assert len(scene.news(CopyNews)) == 1
+    assert len(scene.news(ReplicaNews)) == 1
 
 
-def test_a_copy_of_what_was_never_committed_is_ready_at_once(scene: Scene) -> None:
+def test_a_replica_of_what_was_never_committed_is_ready_at_once(scene: Scene) -> None:
     scene.own(P0)
-    copies = scene.copies()
-    copies.want(wanted(LEARNER))
-    assert caught_up(copies).ready
+    replicas = scene.replicas()
+    replicas.want(wanted(LEARNER))
+    assert caught_up(replicas).ready
 
 
 def test_while_nothing_changes_nothing_is_read(scene: Scene) -> None:
     scene.own(*MANY)
-    copies = scene.copies()
-    copies.want(wanted(STANDBY, *MANY))
+    replicas = scene.replicas()
+    replicas.want(wanted(STANDBY, *MANY))
     for partition in MANY:
-        caught_up(copies, partition)
+        caught_up(replicas, partition)
     before = scene.store.asked["read_changelog"]
     waits = scene.store.asked["wait_changelogs"]
     until(lambda: scene.store.asked["wait_changelogs"] >= waits + 2, "it waits")
@@ -77,16 +77,16 @@ def test_while_nothing_changes_nothing_is_read(scene: Scene) -> None:
 def test_eager_each_learner_is_ready_for_itself_and_stable_all_together(scene: Scene) -> None:
     one, two = MANY[:2]
     scene.own(one, two)
-    Path(scene.folder / "copies" / scene.world.store.group).mkdir(parents=True)
-    blocked = scene.folder / "copies" / scene.world.store.group
+    Path(scene.folder / "replicas" / scene.world.store.group).mkdir(parents=True)
+    blocked = scene.folder / "replicas" / scene.world.store.group
     scene.commit(one)
-    copies = scene.copies()
-    copies.want(wanted(LEARNER, one, eager=False))
-    assert caught_up(copies, one).ready
-    copies.want(wanted(LEARNER, one, two, eager=False))
-    assert copies.reports()[one].ready, "it said so before"
-    caught_up(copies, two)
-    until(lambda: copies.reports()[two].ready, "both are")
+    replicas = scene.replicas()
+    replicas.want(wanted(LEARNER, one, eager=False))
+    assert caught_up(replicas, one).ready
+    replicas.want(wanted(LEARNER, one, two, eager=False))
+    assert replicas.reports()[one].ready, "it said so before"
+    caught_up(replicas, two)
+    until(lambda: replicas.reports()[two].ready, "both are")
     assert blocked.is_dir()
 
 
@@ -94,21 +94,23 @@ def test_stable_nobody_is_ready_before_all_are(scene: Scene, monkeypatch: Any) -
     one, two = MANY[:2]
     scene.own(one, two)
     monkeypatch.setattr(manager, "THREADS", 1)
-    copies = scene.copies()
-    hold_back(scene, copies, two, monkeypatch)
-    copies.want(wanted(LEARNER, one, two, eager=False))
-    until(lambda: copies._copies[one].caught_up, "one caught up")
-    assert not copies.reports()[one].ready
-    assert copies.reports()[two].percent < 100
-    copies.want(wanted(LEARNER, one, two, eager=True))
-    assert copies.reports()[one].ready
-    assert not copies.reports()[two].ready
-    copies.want(wanted(LEARNER, one, eager=False))
-    assert copies.reports()[one].ready
+    replicas = scene.replicas()
+    hold_back(scene, replicas, two, monkeypatch)
+    replicas.want(wanted(LEARNER, one, two, eager=False))
+    until(lambda: replicas._replicas[one].caught_up, "one caught up")
+    assert not replicas.reports()[one].ready
+    assert replicas.reports()[two].percent < 100
+    replicas.want(wanted(LEARNER, one, two, eager=True))
+    assert replicas.reports()[one].ready
+    assert not replicas.reports()[two].ready
+    replicas.want(wanted(LEARNER, one, eager=False))
+    assert replicas.reports()[one].ready
 
 
-def hold_back(scene: Scene, copies: Copies, partition: Partition, monkeypatch: Any) -> None:
-    """That copy's turns get it nowhere."""
+def hold_back(
+    scene: Scene, replicas: ReplicaManager, partition: Partition, monkeypatch: Any
+) -> None:
+    """That replica's turns get it nowhere."""
     real = manager.Work.go_on
 
     def go_on(work: Any, *arguments: Any) -> Any:
@@ -123,13 +125,13 @@ def hold_back(scene: Scene, copies: Copies, partition: Partition, monkeypatch: A
 def test_a_standby_that_caught_up_is_ready_the_moment_it_is_a_learner(scene: Scene) -> None:
     scene.own(P0)
     scene.commit()
-    copies = scene.copies()
-    copies.want(wanted(STANDBY))
-    caught_up(copies)
-    copies.want(wanted(LEARNER))
-    assert copies.reports()[P0].ready
-    copies.want(wanted(OWNER))
-    assert (copies.reports()[P0].role, copies.reports()[P0].ready) == (LEARNER, True)
+    replicas = scene.replicas()
+    replicas.want(wanted(STANDBY))
+    caught_up(replicas)
+    replicas.want(wanted(LEARNER))
+    assert replicas.reports()[P0].ready
+    replicas.want(wanted(OWNER))
+    assert (replicas.reports()[P0].role, replicas.reports()[P0].ready) == (LEARNER, True)
 
 
 def test_what_is_given_and_was_no_learner_is_restored_early_and_not_spoken_of(
@@ -137,10 +139,10 @@ def test_what_is_given_and_was_no_learner_is_restored_early_and_not_spoken_of(
 ) -> None:
     scene.own(P0)
     scene.commit()
-    copies = scene.copies()
-    copies.want(wanted(OWNER))
-    until(lambda: copies._copies[P0].place, "restored early")
-    assert copies.reports() == {}
+    replicas = scene.replicas()
+    replicas.want(wanted(OWNER))
+    until(lambda: replicas._replicas[P0].place, "restored early")
+    assert replicas.reports() == {}
 
 
 def test_with_an_acceptable_lag_a_learner_is_ready_before_the_end(
@@ -150,18 +152,18 @@ def test_with_an_acceptable_lag_a_learner_is_ready_before_the_end(
     scene.own(P0)
     for _ in range(40):
         scene.commit(events=10)
-    copies = scene.copies()
+    replicas = scene.replicas()
     seen: list[tuple[int, bool]] = []
-    real = replica.Standing.take
+    real = replica.Replica.take
 
     def take(self: Any, *arguments: Any) -> bool:
         news = real(self, *arguments)
         seen.append((self.lag, self.caught_up))
         return news
 
-    monkeypatch.setattr(replica.Standing, "take", take)
-    copies.want(wanted(LEARNER, acceptable_lag_records=100))
-    caught_up(copies)
+    monkeypatch.setattr(replica.Replica, "take", take)
+    replicas.want(wanted(LEARNER, acceptable_lag_records=100))
+    caught_up(replicas)
     assert {up for lag, up in seen if lag > 100} == {False}
     assert {up for lag, up in seen if lag <= 100} == {True}
     assert len([lag for lag, _ in seen if 0 < lag <= 100]) == 10
@@ -170,17 +172,17 @@ def test_with_an_acceptable_lag_a_learner_is_ready_before_the_end(
 def test_a_consumer_without_state_is_a_ready_learner_without_a_file(scene: Scene) -> None:
     scene.own(P0)
     scene.commit()
-    copies = scene.copies()
-    copies.want(wanted(LEARNER, stateful=False))
-    report = copies.reports()[P0]
+    replicas = scene.replicas()
+    replicas.want(wanted(LEARNER, stateful=False))
+    report = replicas.reports()[P0]
     assert (report.ready, report.lag, report.percent) == (True, 0, 100.0)
-    copies.want(wanted(OWNER, stateful=False))
-    assert copies.reports()[P0].ready
-    copies.want(Wanted())
+    replicas.want(wanted(OWNER, stateful=False))
+    assert replicas.reports()[P0].ready
+    replicas.want(Wanted())
     assert not scene.file() and not scene.store.asked["read_changelog"]
-    copies.want(wanted(LEARNER, stateful=False))
-    copies.want(wanted(LEARNER))
-    assert caught_up(copies).ready and scene.file()
+    replicas.want(wanted(LEARNER, stateful=False))
+    replicas.want(wanted(LEARNER))
+    assert caught_up(replicas).ready and scene.file()
 
 
 # --- handover -------------------------------------------------------------------------------------
@@ -190,18 +192,18 @@ def test_a_warm_learner_is_handed_over_by_its_last_entries_alone(scene: Scene) -
     scene.own(P0)
     scene.commit(a=1)
     scene.snapshot()
-    copies = scene.copies()
-    copies.want(wanted(LEARNER))
-    caught_up(copies)
+    replicas = scene.replicas()
+    replicas.want(wanted(LEARNER))
+    caught_up(replicas)
     scene.commit(b=2)
     before = scene.store.asked["read_snapshots"]
     claim = Claim(P0, 7)
-    copies.order(claim)
-    copies.want(Wanted(held=frozenset({P0})))
+    replicas.order(claim)
+    replicas.want(Wanted(held=frozenset({P0})))
     until(lambda: scene.news(RestoreResult), "handed over")
     assert scene.news(RestoreResult) == [RestoreResult(claim)]
     assert scene.store.asked["read_snapshots"] == before
-    assert copies.reports() == {}
+    assert replicas.reports() == {}
     assert scene.content() == {"a": 1, "b": 2}  # nobody has it open any more
 
 
@@ -225,14 +227,14 @@ def test_an_unready_learner_goes_on_where_it_was_when_it_is_acquired(
 
     monkeypatch.setattr(PartitionState, "add", add)
     begun = count_calls(monkeypatch, PartitionState, "begin_anew")
-    copies = scene.copies()
-    copies.want(wanted(LEARNER))
-    until(lambda: 40 < copies.reports()[P0].percent < 100, "half way")
-    report = copies.reports()[P0]
+    replicas = scene.replicas()
+    replicas.want(wanted(LEARNER))
+    until(lambda: 40 < replicas.reports()[P0].percent < 100, "half way")
+    report = replicas.reports()[P0]
     assert not report.ready and 5_000 < report.lag < 20_000
     claim = Claim(P0, 7)
-    copies.order(claim)
-    copies.want(Wanted(held=frozenset({P0})))
+    replicas.order(claim)
+    replicas.want(Wanted(held=frozenset({P0})))
     blocks.release(100)
     until(lambda: scene.news(RestoreResult), "restored")
     assert scene.news(RestoreResult) == [RestoreResult(claim)]
@@ -251,18 +253,18 @@ def count_calls(monkeypatch: Any, owner: Any, name: str) -> list[Partition]:
     return calls
 
 
-def test_what_was_committed_before_the_order_is_in_the_copy_that_is_handed_over(
+def test_what_was_committed_before_the_order_is_in_the_replica_that_is_handed_over(
     scene: Scene,
 ) -> None:
-    """The order comes while the copy reads what it takes for the end of the changelog."""
+    """The order comes while the replica reads what it takes for the end of the changelog."""
     scene.own(P0)
     scene.commit(a=1)
-    copies = scene.copies()
+    replicas = scene.replicas()
     scene.store.goes_on.clear()
-    copies.want(wanted(LEARNER))
+    replicas.want(wanted(LEARNER))
     until(lambda: scene.store.asked["read_changelog"], "it reads")
     scene.commit(b=2)
-    copies.order(Claim(P0, 7))
+    replicas.order(Claim(P0, 7))
     scene.store.goes_on.set()
     until(lambda: scene.news(RestoreResult), "handed over")
     assert scene.content() == {"a": 1, "b": 2}
@@ -271,11 +273,11 @@ def test_what_was_committed_before_the_order_is_in_the_copy_that_is_handed_over(
 def test_acquired_anew_meanwhile_only_the_last_claim_is_answered(scene: Scene) -> None:
     scene.own(P0)
     scene.commit()
-    copies = scene.copies()
+    replicas = scene.replicas()
     scene.store.goes_on.clear()
-    copies.order(Claim(P0, 7))
+    replicas.order(Claim(P0, 7))
     until(lambda: scene.store.asked["read_changelog"], "it reads")
-    copies.order(Claim(P0, 8))
+    replicas.order(Claim(P0, 8))
     scene.store.goes_on.set()
     until(lambda: scene.news(RestoreResult), "restored")
     assert scene.news(RestoreResult) == [RestoreResult(Claim(P0, 8))]
@@ -285,30 +287,30 @@ def test_released_it_goes_on_as_a_standby_without_a_restore(scene: Scene) -> Non
     scene.own(P0)
     scene.commit(a=1)
     scene.snapshot()
-    copies = scene.copies()
-    copies.order(Claim(P0, 7))
-    copies.want(Wanted(held=frozenset({P0})))
+    replicas = scene.replicas()
+    replicas.order(Claim(P0, 7))
+    replicas.want(Wanted(held=frozenset({P0})))
     until(lambda: scene.news(RestoreResult), "restored")
     before = scene.store.asked["read_snapshots"]
     scene.commit(b=2)
-    copies.want(wanted(STANDBY))
-    assert caught_up(copies).ready
+    replicas.want(wanted(STANDBY))
+    assert caught_up(replicas).ready
     assert scene.store.asked["read_snapshots"] == before
 
 
-def test_acquired_partitions_go_before_all_copies(scene: Scene, monkeypatch: Any) -> None:
+def test_acquired_partitions_go_before_all_replicas(scene: Scene, monkeypatch: Any) -> None:
     monkeypatch.setattr(manager, "THREADS", 1)
     scene.own(*MANY)
     for partition in MANY:
         scene.commit(partition)
-    copies = scene.copies()
+    replicas = scene.replicas()
     scene.store.goes_on.clear()
-    copies.want(wanted(LEARNER, *MANY[:-1]))
+    replicas.want(wanted(LEARNER, *MANY[:-1]))
     until(lambda: scene.store.asked["read_changelog"], "the first is at work")
-    copies.order(Claim(MANY[-1], 7))
+    replicas.order(Claim(MANY[-1], 7))
     scene.store.goes_on.set()
     until(lambda: scene.news(RestoreResult), "restored")
-    arrived = [one for one in scene.delivered if isinstance(one, RestoreResult | CopyNews)]
+    arrived = [one for one in scene.delivered if isinstance(one, RestoreResult | ReplicaNews)]
     assert arrived.index(RestoreResult(Claim(MANY[-1], 7))) <= 1
     for partition in MANY[:-1]:
-        caught_up(copies, partition)
+        caught_up(replicas, partition)

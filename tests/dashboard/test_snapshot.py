@@ -7,7 +7,6 @@ import pytest
 
 from assignment.scripts import Applied, GroupRead, Lock, MemberRow, Meta, Report
 from assignment.types import (
-    CopyReport,
     Drain,
     Grant,
     GroupSettings,
@@ -15,10 +14,11 @@ from assignment.types import (
     HeldState,
     Offset,
     Partition,
+    ReplicaReport,
     Role,
     TargetRow,
 )
-from dashboard.live.replicas import LiveCopy
+from dashboard.live.replicas import LiveReplica
 from dashboard.live.snapshot import LiveMember, LivePartition, build
 
 NOW = 1_000_000
@@ -192,15 +192,15 @@ def test_the_numbers() -> None:
     assert (numbers.lag_records, numbers.events_per_second, numbers.applied_total) == (10, 12.5, 30)
 
 
-# --- copies ---------------------------------------------------------------------------------------
+# --- replicas -------------------------------------------------------------------------------------
 
 
-def with_copies(
-    *, given: dict[str, TargetRow], said: dict[Partition, CopyReport], **row: Any
+def with_replicas(
+    *, given: dict[str, TargetRow], said: dict[Partition, ReplicaReport], **row: Any
 ) -> GroupRead:
-    """`b` beside the owner `a`, with this target and these copies."""
+    """`b` beside the owner `a`, with this target and these replicas."""
     joined = MemberRow(member_id="b", joined_at_ms=2, able=True, able_at_ms=3)
-    report = Report(number=1, sequence=1, at_ms=NOW, copies=said)
+    report = Report(number=1, sequence=1, at_ms=NOW, replicas=said)
     return reading(
         members={**reading().members, "b": replace(joined, **row)},
         beats={"a": NOW, "b": NOW},
@@ -211,25 +211,25 @@ def with_copies(
 
 OWNS = TargetRow(target_epoch=1, active=frozenset({P0, P1}))
 LEARNS = {"a": OWNS, "b": TargetRow(target_epoch=1, learning=frozenset({P0}))}
-HALF = CopyReport(role=Role.LEARNER, lag=50, percent=50.5, rate=10.0, eta_ms=5_000)
+HALF = ReplicaReport(role=Role.LEARNER, lag=50, percent=50.5, rate=10.0, eta_ms=5_000)
 
 
 def test_a_learner_says_how_far_it_is() -> None:
-    row = partition(with_copies(given=LEARNS, said={P0: HALF}))
-    assert row.learner == LiveCopy(
+    row = partition(with_replicas(given=LEARNS, said={P0: HALF}))
+    assert row.learner == LiveReplica(
         member="b", percent=50.5, lag_records=50, rate=10.0, eta_ms=5_000
     )
     assert (row.owner, row.state, row.standbys) == ("a", "owned", ())
 
 
 def test_a_learner_that_said_nothing_yet_is_not_at_zero() -> None:
-    row = partition(with_copies(given=LEARNS, said={}))
-    assert row.learner == LiveCopy(member="b")
+    row = partition(with_replicas(given=LEARNS, said={}))
+    assert row.learner == LiveReplica(member="b")
     assert row.learner.percent is None
 
 
 def test_a_learner_is_ready_when_its_member_calls_for_a_rebalance() -> None:
-    read = with_copies(given=LEARNS, said={P0: HALF}, ready=frozenset({P0}))
+    read = with_replicas(given=LEARNS, said={P0: HALF}, ready=frozenset({P0}))
     learner = partition(read).learner
     assert learner is not None
     assert learner.ready
@@ -239,7 +239,7 @@ def test_a_learner_is_ready_when_its_member_calls_for_a_rebalance() -> None:
 def test_standbys_are_those_of_the_target_not_what_is_left_over() -> None:
     given = {"a": OWNS, "b": TargetRow(target_epoch=1, standby=frozenset({P0}))}
     kept = replace(HALF, role=Role.STANDBY, lag=-1, ready=True)
-    read = with_copies(given=given, said={P0: kept, P1: kept})
+    read = with_replicas(given=given, said={P0: kept, P1: kept})
     rows = shown(read).partitions
     (standby,) = rows[0].standbys
     assert (standby.member, standby.lag_records, standby.ready) == ("b", None, True)
@@ -252,16 +252,16 @@ def test_who_was_made_owner_is_the_learner_until_it_has_the_lock() -> None:
         "a": TargetRow(target_epoch=2, active=frozenset({P1})),
         "b": TargetRow(target_epoch=2, active=frozenset({P0})),
     }
-    learner = partition(with_copies(given=given, said={P0: HALF})).learner
+    learner = partition(with_replicas(given=given, said={P0: HALF})).learner
     assert learner is not None
     assert learner.member == "b"
-    read = with_copies(given=given, said={P0: HALF})
+    read = with_replicas(given=given, said={P0: HALF})
     assert partition(replace(read, locks={P0: Lock("b", 7, 1)})).learner is None
-    assert partition(with_copies(given=given, said={})).learner is None
+    assert partition(with_replicas(given=given, said={})).learner is None
 
 
 def test_balance_is_that_of_the_members_that_stay() -> None:
-    read = with_copies(given=LEARNS, said={P0: HALF}, drain=Drain.LEAVING)
+    read = with_replicas(given=LEARNS, said={P0: HALF}, drain=Drain.LEAVING)
     numbers = shown(read).numbers
     assert (numbers.members, numbers.leaving, numbers.learning) == (2, 1, 1)
     assert (numbers.max_minus_min, numbers.balance_degree) == (0, 0.0)

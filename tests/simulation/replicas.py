@@ -46,8 +46,8 @@ def unpacked(changes: bytes) -> tuple[int, dict[int, int]]:
 
 
 @dataclass(slots=True)
-class Copy:
-    """`near`: its member may call it ready, by what it really has (see crew.SimWork)."""
+class DiskState:
+    """`near`: its member may call it ready, by what it really has (see manager.SimWork)."""
 
     offset: Offset = START
     total: int = 0
@@ -70,8 +70,8 @@ class Copy:
         self.offset = offset
         self.changelog_id = changelog_id or self.changelog_id
 
-    def become(self, other: "Copy") -> None:
-        for name in Copy.__slots__:
+    def become(self, other: "DiskState") -> None:
+        for name in DiskState.__slots__:
             setattr(self, name, getattr(other, name))
         self.near = False
 
@@ -79,49 +79,53 @@ class Copy:
         """What is written stays."""
 
 
-Files = dict[str, Copy]
+Files = dict[str, DiskState]
 Steps = Generator[Progress, None, Offset]
 
 
-def bring_up(store: GroupStore, copy: Any, partition: Partition, files: Files) -> None:
+def bring_up(store: GroupStore, replica: Any, partition: Partition, files: Files) -> None:
     """To the committed offset, at once. Raises StateLost."""
-    for _ in bring_up_steps(store, copy, partition, files):
+    for _ in bring_up_steps(store, replica, partition, files):
         pass
 
 
-def bring_up_steps(store: GroupStore, copy: Any, partition: Partition, files: Files) -> Steps:
+def bring_up_steps(store: GroupStore, replica: Any, partition: Partition, files: Files) -> Steps:
     """As agent.state.restore.restore_steps. Raises StateLost."""
-    reached = yield from tail_steps(store, copy, partition)
+    reached = yield from tail_steps(store, replica, partition)
     for passed_over in PASSED_OVER:
         if reached is not None:
             return reached
-        yield from _start_again(store, copy, partition, passed_over, files)
-        reached = yield from tail_steps(store, copy, partition)
+        yield from _start_again(store, replica, partition, passed_over, files)
+        reached = yield from tail_steps(store, replica, partition)
     if reached is None:
         raise StateLost(f"nothing leads {partition} to its committed offset")
     return reached
 
 
 def _start_again(
-    store: GroupStore, copy: Copy, partition: Partition, passed_over: int, files: Files
+    store: GroupStore, replica: DiskState, partition: Partition, passed_over: int, files: Files
 ) -> Generator[Progress, None, None]:
     yield Progress(0, -1, exact=False)
     usable = [r for r in store.read_snapshots(partition)[passed_over:] if r.url in files]
     if not usable:
-        copy.become(Copy())
+        replica.become(DiskState())
         return
-    copy.become(Copy(offset=NOWHERE))
+    replica.become(DiskState(offset=NOWHERE))
     for part in range(SNAPSHOT_PARTS):
         yield Progress(usable[0].total * part // SNAPSHOT_PARTS, -1, exact=False)
-    copy.become(files[usable[0].url])
+    replica.become(files[usable[0].url])
 
 
 def write_snapshot(
-    store: GroupStore, copy: Copy, partition: Partition, fence: int, files: Files
+    store: GroupStore, replica: DiskState, partition: Partition, fence: int, files: Files
 ) -> None:
-    url = f"sim:{partition}/{copy.offset}-{fence}"
-    files[url] = replace(copy)
+    url = f"sim:{partition}/{replica.offset}-{fence}"
+    files[url] = replace(replica)
     record = SnapshotRecord(
-        url=url, offset=copy.offset, changelog_id=copy.changelog_id, total=copy.total, fence=fence
+        url=url,
+        offset=replica.offset,
+        changelog_id=replica.changelog_id,
+        total=replica.total,
+        fence=fence,
     )
     store.snapshot(partition, record, trim=True)

@@ -1,4 +1,4 @@
-"""What happens to stateful groups alone: scale-downs and what goes wrong with copies.
+"""What happens to stateful groups alone: scale-downs and what goes wrong with replicas.
 
 As in faults.py each takes the world and the agents that it strikes, at least one.
 """
@@ -53,10 +53,10 @@ def scale_down_aborted_at_planning(world: "World", victims: Victims) -> None:
 
 
 def scale_down_aborted_at_learning(world: "World", victims: Victims) -> None:
-    """While copies are far from ready, so that there are learners to be dropped."""
+    """While replicas are far from ready, so that there are learners to be dropped."""
     world.scale_downs.abort()
     world.add_one()
-    copies_are_slow(world, world.living())
+    replicas_are_slow(world, world.living())
     world.scale_downs.start([victims[0].member_id], None, aborts=False)
     _run_until(world, lambda: _is_told(world) and bool(_learned(world)))
     world.scale_downs.abort()
@@ -124,13 +124,13 @@ def _learned(world: "World") -> set[Partition]:
     return {p for row in world.read().target.values() for p in row.learning}
 
 
-def copies_are_slow(world: "World", victims: Victims) -> None:
+def replicas_are_slow(world: "World", victims: Victims) -> None:
     for agent in victims:
-        if agent.crew:
-            agent.crew.slow = True
+        if agent.manager:
+            agent.manager.slow = True
 
 
-def change_of_copies(world: "World", victims: Victims) -> None:
+def change_of_replicas(world: "World", victims: Victims) -> None:
     draw = world.random
     changes = (
         {"standby_replicas": draw.randint(0, 2)},
@@ -141,12 +141,12 @@ def change_of_copies(world: "World", victims: Victims) -> None:
     world.database.settings = replace(world.settings, **draw.choice(changes))  # type: ignore[arg-type]
 
 
-COPY_FAULTS: dict[str, Fault] = {
+REPLICA_FAULTS: dict[str, Fault] = {
     fault.__name__: fault
     for fault in (
         scale_down_by_name, scale_down_by_percent, scale_down_aborted,
         scale_down_aborted_at_planning, scale_down_aborted_at_learning, scale_down_forced,
         swap_by_scale_down, newcomer, learner_dies, owner_in_handover_dies,
-        copies_are_slow, change_of_copies,
+        replicas_are_slow, change_of_replicas,
     )
 }  # fmt: skip

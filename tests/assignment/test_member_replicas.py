@@ -1,4 +1,4 @@
-"""Which copies of state a member keeps, and for which learners it calls for a rebalance."""
+"""Which replicas of state a member keeps, and for which learners it calls for a rebalance."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from assignment.member import (
     Wait,
     handle,
     ready_learners,
-    wanted_copies,
+    wanted_replicas,
 )
 from assignment.types import Claim, HeldState, Role, TargetRow
 from tests.builders import fence, partition, partitions, settings
@@ -39,33 +39,33 @@ def member(**changes: object) -> MemberState:
     return replace(state, **changes)  # type: ignore[arg-type]
 
 
-def copies(state: MemberState) -> dict[int, Role]:
-    return {p.number: role for p, role in wanted_copies(state).copies.items()}
+def replicas(state: MemberState) -> dict[int, Role]:
+    return {p.number: role for p, role in wanted_replicas(state).replicas.items()}
 
 
 def test_what_it_is_given_and_waits_for_is_kept_up_too() -> None:
-    assert copies(member()) == {1: OWNER, 2: STANDBY, 3: LEARNER}
-    wanted = wanted_copies(member())
+    assert replicas(member()) == {1: OWNER, 2: STANDBY, 3: LEARNER}
+    wanted = wanted_replicas(member())
     assert wanted.held == partitions(0)
     assert (wanted.acceptable_lag_records, wanted.eager) == (9, False)
 
 
-def test_what_it_holds_is_no_copy_until_it_is_released() -> None:
+def test_what_it_holds_is_no_replica_until_it_is_released() -> None:
     row = TargetRow(target_epoch=8, standby=partitions(0))
     state = member(target=row, waiting={})
-    assert copies(state) == {}
+    assert replicas(state) == {}
     released, _ = handle(state, Released(Claim(partition(0), fence(1))), NOW)
-    assert copies(released) == {0: STANDBY}
-    assert wanted_copies(released).held == frozenset()
+    assert replicas(released) == {0: STANDBY}
+    assert wanted_replicas(released).held == frozenset()
 
 
-def test_acquired_it_is_held_and_no_copy_any_more() -> None:
+def test_acquired_it_is_held_and_no_replica_any_more() -> None:
     waiting, _ = handle(member(), Refused(partition(1), "waiting for b", NOW, "b"), NOW)
-    assert copies(waiting)[1] is OWNER
+    assert replicas(waiting)[1] is OWNER
     claim = Claim(partition(1), fence(2))
     granted, _ = handle(waiting, Granted(claim, HeldState.RESTORING), NOW)
-    assert copies(granted) == {2: STANDBY, 3: LEARNER}
-    assert wanted_copies(granted).held == partitions(0, 1)
+    assert replicas(granted) == {2: STANDBY, 3: LEARNER}
+    assert wanted_replicas(granted).held == partitions(0, 1)
 
 
 @pytest.mark.parametrize(
@@ -76,18 +76,18 @@ def test_acquired_it_is_held_and_no_copy_any_more() -> None:
     ],
 )
 def test_in_a_group_without_state_or_a_target_nothing_is_kept(changes: dict[str, object]) -> None:
-    assert copies(member(**changes)) == {}
+    assert replicas(member(**changes)) == {}
 
 
 def test_a_consumer_without_state_has_learners_that_lack_nothing() -> None:
     state = member(stateful=False)
-    assert copies(state) == {1: OWNER, 2: STANDBY, 3: LEARNER}
-    assert not wanted_copies(state).stateful
+    assert replicas(state) == {1: OWNER, 2: STANDBY, 3: LEARNER}
+    assert not wanted_replicas(state).stateful
 
 
-def test_whoever_goes_keeps_no_copies() -> None:
+def test_whoever_goes_keeps_no_replicas() -> None:
     state, _ = handle(member(), LeaveAsked(), NOW)
-    assert copies(state) == {}
+    assert replicas(state) == {}
 
 
 P, Q, R = (partition(n) for n in range(3))
@@ -101,7 +101,7 @@ P, Q, R = (partition(n) for n in range(3))
         ({P: True, Q: False}, (), False, ()),
         ({P: True, Q: True}, (), False, (P, Q)),
         ({P: True, Q: True, R: False}, (P, Q), False, (P, Q)),  # R came when both had called
-        ({P: False, Q: True, R: False}, (P, Q), False, (Q,)),  # P's copy was lost
+        ({P: False, Q: True, R: False}, (P, Q), False, (Q,)),  # P's replica was lost
         ({P: False}, (P,), True, ()),
         ({Q: True}, (P,), False, (Q,)),
     ],

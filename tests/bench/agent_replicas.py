@@ -1,4 +1,5 @@
-"""What copies of state cost their agent: 64 standbys that nothing happens to, and one commit each.
+"""What replicas of state cost their agent: 64 standbys that nothing happens to, and one commit
+each.
 
 Real Redis, default timings. The owner is played by the bench, with as many keys in each commit as a
 small micro-batch changes.
@@ -25,11 +26,11 @@ from tests.bench.one_agent import (
 
 COMMITS_PER_S = 50
 KEYS = 100
-STREAM = "s-copies"
+STREAM = "s-replicas"
 
 
 def rows() -> list[dict[str, Any]]:
-    with world_of("copies") as world:
+    with world_of("replicas") as world:
         return measured(world)
 
 
@@ -86,23 +87,23 @@ def measured(world: World) -> list[dict[str, Any]]:
     for number in range(PARTITIONS):
         owner.commit(number)
     process = psutil.Process(agent.process.pid)
-    until(lambda: ready(world, member) == PARTITIONS, "all copies are there")
+    until(lambda: ready(world, member) == PARTITIONS, "all replicas are there")
     idle_s = cpu_s(process, wait)
     commits = int(COMMITS_PER_S * WATCHED_S)
     busy_s = cpu_s(process, lambda: steady(owner, commits))
     private = private_mebibytes(process)
-    behind = max(c.lag for c in world.read().reports[member].copies.values())
+    behind = max(c.lag for c in world.read().reports[member].replicas.values())
     assert behind <= 2 * KEYS, f"a standby is {behind} events behind"
     return [
-        row("agent_copies_memory", round(private, 1), "MiB", f"private, {PARTITIONS} standbys"),
+        row("agent_replicas_memory", round(private, 1), "MiB", f"private, {PARTITIONS} standbys"),
         row(
-            "agent_copies_idle_cpu",
+            "agent_replicas_idle_cpu",
             round(100 * idle_s / WATCHED_S, 2),
             "% of a core",
             f"{PARTITIONS} standbys, nothing is committed (aim 1)",
         ),
         row(
-            "agent_copies_cpu_per_commit",
+            "agent_replicas_cpu_per_commit",
             round(1_000 * (busy_s - idle_s) / commits, 2),
             "ms",
             f"{KEYS} changed keys each, {COMMITS_PER_S} commits a second",
@@ -112,7 +113,7 @@ def measured(world: World) -> list[dict[str, Any]]:
 
 def ready(world: World, member: str) -> int:
     report = world.read().reports.get(member)
-    return sum(copy.ready for copy in report.copies.values()) if report else 0
+    return sum(replica.ready for replica in report.replicas.values()) if report else 0
 
 
 def steady(owner: Owner, commits: int) -> None:

@@ -1,4 +1,4 @@
-"""The owner's side of copies: it commits, and writes snapshots of a state of its own.
+"""The owner's side of replicas: it commits, and writes snapshots of a state of its own.
 
 Over a real Redis and real files, with the threads that an agent has.
 """
@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from agent.consumer.control import monotonic_ms
-from agent.replicas.manager import Copies
+from agent.replicas.manager import ReplicaManager
 from agent.state import PartitionState, write_snapshot
 from agent.state import restore as bring_up
 from agent.store import GroupStore
 from assignment.member import Wanted
-from assignment.types import CopyReport, Offset, Partition, Role
+from assignment.types import Offset, Partition, ReplicaReport, Role
 from assignment.wire import pack_changes
 from tests.contract.world import P0, World, offset
 
@@ -48,13 +48,13 @@ class Scene:
         self.store = Watched(world.store)
         self.delivered: list[Any] = []
         self.fences: dict[Partition, int] = {}
-        self.made: list[Copies] = []
+        self.made: list[ReplicaManager] = []
         self.owners = folder / "owner"
 
-    def copies(self, **options: Any) -> Copies:
-        made = Copies(
+    def replicas(self, **options: Any) -> ReplicaManager:
+        made = ReplicaManager(
             self.store,  # type: ignore[arg-type]
-            self.folder / "copies",
+            self.folder / "replicas",
             self.delivered.append,
             monotonic_ms,
             **options,
@@ -92,15 +92,15 @@ class Scene:
         return Path(record.url)
 
     def content(self, partition: Partition = P0) -> dict[str, Any]:
-        """Of the copy's file, once nobody has it open."""
-        state = PartitionState.open(self.folder / "copies", self.world.store.group, partition)
+        """Of the replica's file, once nobody has it open."""
+        state = PartitionState.open(self.folder / "replicas", self.world.store.group, partition)
         with state.reading() as reading:
             found = dict(reading.items())
         state.close()
         return found
 
     def file(self, partition: Partition = P0) -> list[str]:
-        folder = self.folder / "copies" / self.world.store.group
+        folder = self.folder / "replicas" / self.world.store.group
         return [path.name for path in folder.glob(f"{partition}.*")]
 
     # --- waiting
@@ -110,8 +110,8 @@ class Scene:
 
     def close(self) -> None:
         self.store.goes_on.set()
-        for copies in self.made:
-            copies.close()
+        for replicas in self.made:
+            replicas.close()
         assert not self.news(BaseException)
 
 
@@ -124,14 +124,14 @@ def until(fact: Callable[[], Any], what: str) -> Any:
 
 
 def wanted(role: Role = STANDBY, *partitions: Partition, **more: Any) -> Wanted:
-    return Wanted(copies=dict.fromkeys(partitions or (P0,), role), **more)
+    return Wanted(replicas=dict.fromkeys(partitions or (P0,), role), **more)
 
 
-def caught_up(copies: Copies, partition: Partition = P0) -> CopyReport:
+def caught_up(replicas: ReplicaManager, partition: Partition = P0) -> ReplicaReport:
     """Its report once it lacks nothing."""
 
-    def report() -> CopyReport | None:
-        found = copies.reports().get(partition)
+    def report() -> ReplicaReport | None:
+        found = replicas.reports().get(partition)
         return found if found and found.lag == 0 and not found.why else None
 
-    return until(report, f"{partition} caught up: {copies.reports()}")
+    return until(report, f"{partition} caught up: {replicas.reports()}")

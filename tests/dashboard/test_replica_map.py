@@ -26,7 +26,7 @@ def test_a_round_says_what_each_member_has_gets_loses_and_learns() -> None:
     }
 
 
-def test_without_copies_the_owners_alone_say_it() -> None:
+def test_without_replicas_the_owners_alone_say_it() -> None:
     assert replica_map.roles(["gone", None], ["a", "a"], None) == {
         "a": {"assigned": [0, 1], "revoked": [], "standby": [], "learning": []},
         "gone": {"assigned": [], "revoked": [0], "standby": [], "learning": []},
