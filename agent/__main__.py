@@ -20,10 +20,10 @@ from agent import config as configuration
 from agent.config import Config, ExitCode
 from agent.consumer.consumer import Consumer
 from agent.consumer.control import monotonic_ms
-from agent.consumer.socket import Channel, SocketUnusable
+from agent.consumer.socket import ConsumerSocket, SocketUnusable
 from agent.consumer.supervisor import ConsumerUnstartable, Supervisor
 from agent.dashboard_session.requests import Courier, Dashboards
-from agent.dashboard_session.session import Conversation
+from agent.dashboard_session.session import DashboardSession
 from agent.hints import HintListener
 from agent.loop import Agent, Inbox, Places, Signalled
 from agent.membership import Membership, Note
@@ -70,10 +70,10 @@ def _run(config: Config, note: Note) -> ExitCode:
         signal.signal(number, lambda *_: inbox.put(Signalled()))
     store = _redis(config, note, stop=lambda: not inbox.empty())
     state_dir, held = claim_state_dir(config.state_root)
-    channel = Channel(config.socket, inbox.put)
+    consumer_socket = ConsumerSocket(config.socket, inbox.put)
     environ = {**os.environ, SOCKET_VARIABLE: str(config.socket)}
     supervisor = None if config.attach else Supervisor(config.command, environ, inbox.put, (held,))
-    consumer = Consumer(channel, supervisor, note)
+    consumer = Consumer(consumer_socket, supervisor, note)
     courier = Courier(Dashboards(config.dashboards, config.group, config.current_token), inbox.put)
     replicas = _replicas(config, state_dir, inbox, note)
     membership = Membership(
@@ -93,16 +93,16 @@ def _run(config: Config, note: Note) -> ExitCode:
             snapshot_url=config.snapshot_url,
         ),
         membership=membership,
-        conversation=Conversation(_identity(config), membership, courier, monotonic_ms, note),
+        session=DashboardSession(_identity(config), membership, courier, monotonic_ms, note),
         consumer=consumer,
-        line=channel,
+        line=consumer_socket,
         inbox=inbox,
         clock=monotonic_ms,
         note=note,
     )
     hints = HintListener(store, config.member_id, inbox.put)
     try:
-        for part in (channel, courier, hints):
+        for part in (consumer_socket, courier, hints):
             part.start()
         code = agent.run()
     except Exception as error:
@@ -115,7 +115,7 @@ def _run(config: Config, note: Note) -> ExitCode:
         hints.close()
         replicas.close()
         courier.close()
-        channel.close()
+        consumer_socket.close()
     note("ended", code=int(code))
     return code
 

@@ -11,10 +11,10 @@ from typing import Any, Protocol, assert_never
 
 from agent.config import ExitCode
 from agent.consumer.consumer import Consumer
-from agent.consumer.socket import Hello, Hung, Said
+from agent.consumer.socket import Disconnected, Hello, Message
 from agent.consumer.supervisor import ConsumerUnstartable, Exited
 from agent.dashboard_session.requests import Answer
-from agent.dashboard_session.session import Conversation
+from agent.dashboard_session.session import DashboardSession
 from agent.hints import Hinted
 from agent.membership import ForTheLoop, Membership, Note
 from agent.replicas.news import ReplicaNews
@@ -23,7 +23,7 @@ from agent.store import StoreUnavailable
 from assignment import member as core
 from assignment.member import ConsumerState
 from assignment.types import GroupSettings
-from assignment.wire import Steering
+from assignment.wire import ControlMessage
 
 WAIT_MIN_MS = 5  # a loop that is always due would take a whole core
 WAIT_MAX_MS = 5_000
@@ -42,8 +42,8 @@ class Signalled:
 Inbox = (
     Answer
     | Hello
-    | Said
-    | Hung
+    | Message
+    | Disconnected
     | Exited
     | RestoreResult
     | ReplicaNews
@@ -54,7 +54,7 @@ Inbox = (
 
 
 class Line(Protocol):
-    """What is needed of the channel."""
+    """What is needed of the consumer socket."""
 
     def send_lease_end(self, lease_end_ms: int) -> None: ...
     def send_settings(self, settings: Mapping[str, Any]) -> None: ...
@@ -76,7 +76,7 @@ class Agent:
         *,
         places: Places,
         membership: Membership,
-        conversation: Conversation,
+        session: DashboardSession,
         consumer: Consumer,
         line: Line,
         inbox: "queue.SimpleQueue[Inbox]",
@@ -85,7 +85,7 @@ class Agent:
     ) -> None:
         self._places = places
         self._membership = membership
-        self._conversation = conversation
+        self._session = session
         self._consumer = consumer
         self._line = line
         self._inbox = inbox
@@ -135,7 +135,7 @@ class Agent:
 
     def wait_ms(self) -> int:
         """Until something is due although nothing happens."""
-        now_ms, talk = self._clock(), self._conversation
+        now_ms, talk = self._clock(), self._session
         dues = [self._consumer.next_due_ms()]
         if self._state.joined:
             dues += [self._next_renew_ms, self._next_look_ms, core.next_due_ms(self._state)]
@@ -158,8 +158,8 @@ class Agent:
     def _take(self, event: Inbox) -> None:
         match event:
             case Answer():
-                self._conversation.hear(event)
-            case Hello() | Said() | Hung() | Exited():
+                self._session.hear(event)
+            case Hello() | Message() | Disconnected() | Exited():
                 self._consumer.take(event, self._clock())
                 self._next_look_ms = 0
             case RestoreResult():
@@ -214,10 +214,12 @@ class Agent:
             self._membership.feed(core.ConsumerSeen(state, self._consumer.stateful))
 
     def _look_at_consumer(self) -> None:
-        """Its progress, and whether it stalls; steers it first when it has just connected."""
+        """Its progress, and whether it stalls; sends its control message first when it has just
+        connected.
+        """
         now_ms, consumer, settings = self._clock(), self._consumer, self._state.settings
-        if consumer.wants_steering() and self._membership.forget_progress():
-            consumer.steer(self._steering())
+        if consumer.wants_control() and self._membership.forget_progress():
+            consumer.send_control(self._control())
         ready = consumer.state() is ConsumerState.READY
         self._next_look_ms = now_ms + (settings.heartbeat_ms if ready else START_POLL_MS)
         consumer.says(self._membership.progress())
@@ -228,10 +230,10 @@ class Agent:
             consumer.has_stalled(f"no batch finished for {settings.consumer_stall_ms} ms")
         self._tend_consumer()
 
-    def _steering(self) -> Steering:
+    def _control(self) -> ControlMessage:
         settings, places = self._state.settings, self._places
         self._settings_told = settings
-        return Steering(
+        return ControlMessage(
             group=places.group,
             member=self._membership.member_id,
             redis_url=places.redis_url,
@@ -305,7 +307,7 @@ class Agent:
                 assert_never(effect)
 
     def _leave(self, why: str) -> None:
-        talk = self._conversation
+        talk = self._session
         if talk.leave_sent_ms is None:
             self._note("leaves", why=why)
         talk.leave()
@@ -317,20 +319,20 @@ class Agent:
 
     def _speak(self) -> None:
         if self._state.joined:
-            self._conversation.beat_when_due(self._consumer.report())
+            self._session.beat_when_due(self._consumer.report())
         elif not self._state.leaving:
-            self._conversation.join_when_due()
+            self._session.join_when_due()
 
     def _finished(self) -> ExitCode | None:
-        if self._conversation.refusal:
-            self._note("refused", why=self._conversation.refusal)
+        if self._session.refusal:
+            self._note("refused", why=self._session.refusal)
             self._consumer.end_now()
             return ExitCode.REFUSED
         if self._leaving_since_ms is None:
             return None
         now_ms = self._clock()
         patience_over = now_ms >= self._given_up_ms(self._leaving_since_ms)
-        gone = self._conversation.left or not (self._state.joined or self._conversation.joining)
+        gone = self._session.left or not (self._state.joined or self._session.joining)
         if gone and self._consumer.ended and not self._state.held:
             return ExitCode.HURRIED if self._hurried else ExitCode.LEFT
         if patience_over:
@@ -341,6 +343,6 @@ class Agent:
 
     def _given_up_ms(self, leaving_since_ms: int) -> int:
         """When to go whatever has not answered: what is still locked ends with its lease."""
-        if self._conversation.leave_sent_ms is not None and self._consumer.ended:
-            return self._conversation.leave_sent_ms + LEAVE_PATIENCE_MS
+        if self._session.leave_sent_ms is not None and self._consumer.ended:
+            return self._session.leave_sent_ms + LEAVE_PATIENCE_MS
         return leaving_since_ms + self._state.settings.grace_ms + LEAVE_PATIENCE_MS

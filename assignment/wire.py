@@ -355,13 +355,14 @@ def parse_changelog(entry_id: str, fields: Mapping[bytes, bytes]) -> ChangelogEn
 
 # --- agent <-> its consumer, JSON lines over a Unix socket ---
 # The consumer connects to the path in EVENKEEL_AGENT_SOCKET and says {"pid": n,
-# "spark_application_id": "..."}; the agent answers with Steering, then sends {"lease_end_ms": n}
-# (CLOCK_MONOTONIC of this machine) after every renew. A closed socket means that the agent is gone.
+# "spark_application_id": "..."}; the agent answers with ControlMessage, then sends
+# {"lease_end_ms": n} (CLOCK_MONOTONIC of this machine) after every renew. A closed socket means
+# that the agent is gone.
 SOCKET_VARIABLE = "EVENKEEL_AGENT_SOCKET"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Steering:
+class ControlMessage:
     """What a consumer needs to know.
 
     `lease_end_ms` is when it must have stopped, monotonic (80 % of the lease).

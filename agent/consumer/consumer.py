@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from agent.consumer.socket import ChannelEvent, Hello, Hung, Said
+from agent.consumer.socket import Disconnected, Hello, Message, SocketEvent
 from agent.consumer.supervisor import Exited, restart_pause_ms
 from assignment.member import ConsumerState
 from assignment.types import GroupSettings
-from assignment.wire import ConsumerHealth, Steering
+from assignment.wire import ConsumerHealth, ControlMessage
 
 START_TIMEOUT_MS = 300_000  # Spark takes 10 to 20 s, on a loaded machine a few times as long
 LETTING_GO_MS = 10_000  # a consumer that hung up ends by itself within a lease, else it is killed
@@ -36,9 +36,9 @@ class Process(Protocol):
 
 
 class Line(Protocol):
-    """What is needed of the channel."""
+    """What is needed of the consumer socket."""
 
-    def steer(self, number: int, steering: Steering) -> None: ...
+    def send_control(self, number: int, control: ControlMessage) -> None: ...
     def send_lease_end(self, lease_end_ms: int) -> None: ...
     def hang_up(self) -> None: ...
 
@@ -80,7 +80,7 @@ class Consumer:
     process: Process | None
     note: Callable[..., None]  # one log event: name and fields
     connection: int | None = None  # number of the newest connection, while it lasts
-    steered: bool = False
+    controlled: bool = False
     stateful: bool = True
     health: ConsumerHealth = field(default_factory=ConsumerHealth)
     was_ready: bool = False  # since its process was started
@@ -95,14 +95,14 @@ class Consumer:
 
     # --- what happened
 
-    def take(self, event: ChannelEvent | Exited, now_ms: int) -> None:
+    def take(self, event: SocketEvent | Exited, now_ms: int) -> None:
         match event:
             case Hello():
                 self._begin(event)
-            case Said(number, facts) if number == self.connection:
+            case Message(number, facts) if number == self.connection:
                 if application := str(facts.get("spark_application_id") or ""):
                     self.health = replace(self.health, spark_application_id=application)
-            case Hung(number) if number == self.connection:
+            case Disconnected(number) if number == self.connection:
                 self._let_go(now_ms)
             case Exited(run, code) if self.process and run == self.process.run:
                 self._exited(code, now_ms)
@@ -110,7 +110,7 @@ class Consumer:
                 pass  # about a connection or a run before this one
 
     def _begin(self, hello: Hello) -> None:
-        self.connection, self.steered = hello.number, False
+        self.connection, self.controlled = hello.number, False
         self.stalled = self.restarting = False
         self.stateful = hello.stateful
         self.health = ConsumerHealth(spark_application_id=hello.spark_application_id)
@@ -118,7 +118,7 @@ class Consumer:
         self.note("consumer connected", pid=hello.pid, application=hello.spark_application_id)
 
     def _let_go(self, now_ms: int) -> None:
-        self.connection, self.steered = None, False
+        self.connection, self.controlled = None, False
         self.note("consumer hung up")
         if self.process and self.process.running and self.kill_at_ms is None:
             self.kill_at_ms, self.kill_why = now_ms + LETTING_GO_MS, "it hung up and did not end"
@@ -126,7 +126,7 @@ class Consumer:
     def _exited(self, code: int, now_ms: int) -> None:
         if self.health.state == "ready":
             self.failures = 0
-        self.connection, self.steered = None, False
+        self.connection, self.controlled = None, False
         self.stalled = self.restarting = False
         self.health = ConsumerHealth(state="dead", why=f"ended with code {code}")
         self.kill_at_ms = None
@@ -138,7 +138,7 @@ class Consumer:
 
     def says(self, health: ConsumerHealth | None) -> None:
         """Read from Redis. None after this member was fenced: what was known stays true."""
-        if health is not None and self.steered:
+        if health is not None and self.controlled:
             known = health.spark_application_id or self.health.spark_application_id
             self.health = replace(health, spark_application_id=known)
             self.was_ready |= health.state == "ready"
@@ -169,13 +169,13 @@ class Consumer:
         self.kill_why = f"not ready within {START_TIMEOUT_MS} ms"
         self.note("consumer started", pid=process.pid)
 
-    def wants_steering(self) -> bool:
-        return self.connection is not None and not self.steered
+    def wants_control(self) -> bool:
+        return self.connection is not None and not self.controlled
 
-    def steer(self, steering: Steering) -> None:
+    def send_control(self, control: ControlMessage) -> None:
         if self.connection is not None:
-            self.line.steer(self.connection, steering)
-            self.steered = True
+            self.line.send_control(self.connection, control)
+            self.controlled = True
 
     def has_stalled(self, why: str) -> None:
         self.stalled = True
@@ -227,7 +227,7 @@ class Consumer:
         if self.connection is None:
             attached = self.process is None
             return ConsumerState.DEAD if attached else ConsumerState.STARTING
-        if self.steered and self.health.state == "ready":
+        if self.controlled and self.health.state == "ready":
             return ConsumerState.READY
         return ConsumerState.STARTING
 

@@ -15,11 +15,11 @@ from dataclasses import fields
 from typing import Any, Self
 
 from assignment.types import GroupSettings
-from assignment.wire import SOCKET_VARIABLE, Steering, parse_settings
+from assignment.wire import SOCKET_VARIABLE, ControlMessage, parse_settings
 
-LINE_BYTES_MAX = 65_536  # the longest line is Steering: some settings and a few paths
+LINE_BYTES_MAX = 65_536  # the longest line is ControlMessage: some settings and a few paths
 ANSWER_TIMEOUT_S = 600.0  # an agent answers when it is a member: its dashboard may be away
-STEERING_NAMES = frozenset(f.name for f in fields(Steering))
+CONTROL_NAMES = frozenset(f.name for f in fields(ControlMessage))
 
 
 class AgentUnreachable(ConnectionError):
@@ -34,7 +34,7 @@ def monotonic_ms() -> int:
 class AgentLink:
     """A consumer's connection to its agent.
 
-    `steering` is what the agent answered to the hello. `lease_end_ms` moves with every renew that
+    `control` is what the agent answered to the hello. `lease_end_ms` moves with every renew that
     the agent got through; when it has passed nothing may be processed until it moves again.
     `on_gone` is called once, in the reader's thread, when the agent's end closed; not when `close`
     was called here. Finish the batch in hand until `lease_end_ms` at most, then end.
@@ -43,14 +43,14 @@ class AgentLink:
     def __init__(
         self,
         connection: socket.socket,
-        steering: Steering,
+        control: ControlMessage,
         rest: bytes,
         on_gone: Callable[[], None],
     ) -> None:
-        self.steering = steering
-        self.settings: GroupSettings = parse_settings(json.dumps(steering.settings))
+        self.control = control
+        self.settings: GroupSettings = parse_settings(json.dumps(control.settings))
         self.gone = threading.Event()
-        self._lease_end_ms = steering.lease_end_ms
+        self._lease_end_ms = control.lease_end_ms
         self._connection = connection
         self._buffer = rest
         self._on_gone = on_gone
@@ -83,7 +83,7 @@ class AgentLink:
             connection.connect(address)
             _send(connection, hello(spark_application_id=spark_application_id, stateful=stateful))
             line, rest = _read_line(connection, b"")
-            link = cls(connection, parse_steering(line), rest, on_gone)
+            link = cls(connection, parse_control(line), rest, on_gone)
         except (OSError, ValueError) as error:
             connection.close()
             raise AgentUnreachable(f"no agent answers at {address}: {error}") from error
@@ -132,13 +132,13 @@ def hello(*, spark_application_id: str, stateful: bool) -> dict[str, Any]:
     return {"pid": os.getpid(), "spark_application_id": spark_application_id, "stateful": stateful}
 
 
-def parse_steering(line: bytes) -> Steering:
-    """ValueError when the line is not a Steering; names of a newer agent are left out."""
+def parse_control(line: bytes) -> ControlMessage:
+    """ValueError when the line is not a ControlMessage; names of a newer agent are left out."""
     values = json.loads(line)
     try:
-        return Steering(**{k: v for k, v in values.items() if k in STEERING_NAMES})
+        return ControlMessage(**{k: v for k, v in values.items() if k in CONTROL_NAMES})
     except (AttributeError, TypeError) as error:
-        raise ValueError(f"the agent's answer is not a steering: {error}") from error
+        raise ValueError(f"the agent's answer is not a control message: {error}") from error
 
 
 def _send(connection: socket.socket, message: Mapping[str, Any]) -> None:

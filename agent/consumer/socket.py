@@ -1,9 +1,9 @@
 """The agent's side of the socket to its consumer: one line of JSON per message
 (assignment/wire.py).
 
-A consumer connects and says who it is; the loop answers with Steering when it can. After that only
-the end of its lease is sent. A closed connection is how either side learns that the other is gone.
-Knows nothing of partitions, Redis or processes.
+A consumer connects and says who it is; the loop answers with ControlMessage when it can. After
+that only the end of its lease is sent. A closed connection is how either side learns that the
+other is gone. Knows nothing of partitions, Redis or processes.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from assignment.wire import Steering
+from assignment.wire import ControlMessage
 
 LINE_BYTES_MAX = 65_536
 HELLO_TIMEOUT_S = 10.0  # who connects and says nothing is no consumer
@@ -37,7 +37,7 @@ class Hello:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Message:
     """What the connected consumer told later."""
 
     number: int
@@ -45,44 +45,44 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Hung:
+class Disconnected:
     """The connection with that number ended."""
 
     number: int
 
 
-ChannelEvent = Hello | Said | Hung
+SocketEvent = Hello | Message | Disconnected
 
 
 class SocketUnusable(OSError):
     """The path cannot be listened on; the text names it."""
 
 
-class Channel:
+class ConsumerSocket:
     """Listens in threads of its own; `deliver` is called in them."""
 
-    def __init__(self, path: Path, deliver: Callable[[ChannelEvent], None]) -> None:
+    def __init__(self, path: Path, deliver: Callable[[SocketEvent], None]) -> None:
         self.path = path
         self._deliver = deliver
         self._lock = threading.Lock()
         self._number = 0
-        self._steered = 0  # the number of the connection that was steered last
+        self._controlled = 0  # the number of the connection that was controlled last
         self._connection: socket.socket | None = None
         self._listener = _listen(path)
 
     def start(self) -> None:
-        threading.Thread(target=self._accept, name="channel", daemon=True).start()
+        threading.Thread(target=self._accept, name="consumer-socket", daemon=True).start()
 
-    def steer(self, number: int, steering: Steering) -> None:
-        self._send(number, asdict(steering))
-        self._steered = number
+    def send_control(self, number: int, control: ControlMessage) -> None:
+        self._send(number, asdict(control))
+        self._controlled = number
 
     def send_lease_end(self, lease_end_ms: int) -> None:
-        """Nothing is sent to a consumer before its steering."""
-        self._send(self._steered, {"lease_end_ms": lease_end_ms})
+        """Nothing is sent to a consumer before its control message."""
+        self._send(self._controlled, {"lease_end_ms": lease_end_ms})
 
     def send_settings(self, settings: Mapping[str, Any]) -> None:
-        self._send(self._steered, {"settings": settings})
+        self._send(self._controlled, {"settings": settings})
 
     def hang_up(self) -> None:
         """The consumer takes it for the agent's end, and ends itself."""
@@ -103,7 +103,7 @@ class Channel:
                 return
             try:
                 self._connection.sendall(line)
-            except OSError:  # its reader says Hung
+            except OSError:  # its reader says Disconnected
                 self._end_connection()
 
     def _end_connection(self) -> None:
@@ -131,12 +131,12 @@ class Channel:
             return
         with contextlib.suppress(OSError, ValueError):
             for facts in lines:
-                self._deliver(Said(number, facts))
+                self._deliver(Message(number, facts))
         with self._lock:
             if number == self._number:
                 self._connection = None
         connection.close()
-        self._deliver(Hung(number))
+        self._deliver(Disconnected(number))
 
     def _begin(self, connection: socket.socket, hello: Mapping[str, Any]) -> int:
         """The number of the new connection. Raises what a message that is no hello raises."""

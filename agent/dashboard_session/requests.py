@@ -41,7 +41,7 @@ class Leave:
     secret: str
 
 
-Message = Join | Heartbeat | Leave
+Request = Join | Heartbeat | Leave
 
 
 class Verb(StrEnum):
@@ -50,8 +50,8 @@ class Verb(StrEnum):
     LEAVE = "leave"
 
 
-def verb_of(message: Message) -> Verb:
-    match message:
+def verb_of(request: Request) -> Verb:
+    match request:
         case Join():
             return Verb.JOIN
         case Heartbeat():
@@ -59,7 +59,7 @@ def verb_of(message: Message) -> Verb:
         case Leave():
             return Verb.LEAVE
         case _:
-            assert_never(message)
+            assert_never(request)
 
 
 class Dashboards:
@@ -84,12 +84,12 @@ class Dashboards:
     def current_url(self) -> str:
         return self._urls[self._current]
 
-    def ask(self, message: Message) -> Reply:
+    def ask(self, request: Request) -> Reply:
         """Raises DashboardAway or Refusal."""
         failures = []
         for index in self._order():
             try:
-                reply = self._ask_one(self._urls[index], message)
+                reply = self._ask_one(self._urls[index], request)
             except DashboardAway as error:
                 failures.append(str(error))
             else:
@@ -105,15 +105,15 @@ class Dashboards:
             return list(range(len(self._urls)))
         return [self._current, *others]
 
-    def _ask_one(self, url: str, message: Message) -> Reply:
-        address = f"{url}{API_PREFIX}/{self._group}/{verb_of(message)}"
+    def _ask_one(self, url: str, request: Request) -> Reply:
+        address = f"{url}{API_PREFIX}/{self._group}/{verb_of(request)}"
         headers = {
             "authorization": f"Bearer {self._token()}",
             "content-type": "application/json",
         }
         try:
             response = self._pool.request(
-                "POST", address, body=msgspec.json.encode(message), headers=headers, redirect=False
+                "POST", address, body=msgspec.json.encode(request), headers=headers, redirect=False
             )
         except urllib3.exceptions.HTTPError as error:
             raise DashboardAway(f"{url} does not answer: {error}") from error
@@ -149,22 +149,22 @@ def _detail(body: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of a message: exactly one of reply and error is there."""
+    """What became of a request: exactly one of reply and error is there."""
 
-    message: Message
+    request: Request
     reply: Reply | None
     error: DashboardAway | Refusal | None
 
 
 class Courier:
-    """Carries one message at a time; of those that wait for it only the newest is kept."""
+    """Carries one request at a time; of those that wait for it only the newest is kept."""
 
     def __init__(
         self, dashboards: Dashboards, deliver: Callable[[Answer | BaseException], None]
     ) -> None:
         self._dashboards = dashboards
         self._deliver = deliver
-        self._waiting: Message | None = None
+        self._waiting: Request | None = None
         self._busy = False
         self._closed = False
         self._changed = threading.Condition()
@@ -173,9 +173,9 @@ class Courier:
     def start(self) -> None:
         self._thread.start()
 
-    def send(self, message: Message) -> None:
+    def send(self, request: Request) -> None:
         with self._changed:
-            self._waiting = message
+            self._waiting = request
             self._changed.notify()
 
     @property
@@ -190,24 +190,24 @@ class Courier:
 
     def _run(self) -> None:
         try:
-            while (message := self._next()) is not None:
-                answer = self._ask(message)
+            while (request := self._next()) is not None:
+                answer = self._ask(request)
                 with self._changed:
                     self._busy = False
                 self._deliver(answer)
         except BaseException as error:  # a bug: the loop must hear of it and end
             self._deliver(error)
 
-    def _next(self) -> Message | None:
+    def _next(self) -> Request | None:
         with self._changed:
             while self._waiting is None and not self._closed:
                 self._changed.wait()
-            message, self._waiting = self._waiting, None
-            self._busy = message is not None
-            return message
+            request, self._waiting = self._waiting, None
+            self._busy = request is not None
+            return request
 
-    def _ask(self, message: Message) -> Answer:
+    def _ask(self, request: Request) -> Answer:
         try:
-            return Answer(message, self._dashboards.ask(message), None)
+            return Answer(request, self._dashboards.ask(request), None)
         except (DashboardAway, Refusal) as error:
-            return Answer(message, None, error)
+            return Answer(request, None, error)

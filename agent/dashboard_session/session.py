@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Protocol
 
 from agent.dashboard_session.reports import Reporter
-from agent.dashboard_session.requests import Answer, Leave, Message, Refusal
+from agent.dashboard_session.requests import Answer, Leave, Refusal, Request
 from agent.membership import Membership, Note
 from assignment import member as core
 from assignment.errors import InvalidInput
@@ -37,11 +37,11 @@ class Post(Protocol):
 
     @property
     def busy(self) -> bool: ...
-    def send(self, message: Message) -> None: ...
+    def send(self, message: Request) -> None: ...
 
 
 @dataclass(slots=True)
-class Conversation:
+class DashboardSession:
     """`identity` carries the member id and the secret, kept for the life of the process."""
 
     identity: Join
@@ -135,7 +135,7 @@ class Conversation:
 
     def hear(self, answer: Answer) -> None:
         self._note_trouble(answer)
-        match answer.message:
+        match answer.request:
             case Join():
                 self.joining = False
                 self._joined(answer)

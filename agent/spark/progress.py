@@ -25,7 +25,7 @@ SAY_AGAIN_S = 5.0  # without a change: Redis may have forgotten (wiped, or the m
 class Progress:
     """Collects from the commit and from Spark's listener; a thread of its own writes to Redis.
 
-    Said again now and then: an agent that never hears `ready` counts its consumer as starting.
+    Message again now and then: an agent that never hears `ready` counts its consumer as starting.
     """
 
     def __init__(

@@ -140,14 +140,14 @@ class Consumer:
     def __init__(
         self, pipeline: Pipeline, link: AgentLink, session: "SparkSession", stop: threading.Event
     ) -> None:
-        steering = link.steering
+        control = link.control
         self._pipeline, self._link, self._session, self._stop = pipeline, link, session, stop
-        self._group, self._member = steering.group, steering.member
+        self._group, self._member = control.group, control.member
         self._folder = fresh_folder()
         self._shared = Shared.create(self._folder)
-        self._groups = GroupStore.connect(steering.redis_url, steering.group)
-        self._events = EventStore.connect(steering.redis_url)
-        self._progress = Progress(self._groups, steering.member)
+        self._groups = GroupStore.connect(control.redis_url, control.group)
+        self._events = EventStore.connect(control.redis_url)
+        self._progress = Progress(self._groups, control.member)
         self._progress.say(spark_application_id=session.sparkContext.applicationId)
         self._effects = self._effects_of(pipeline)
         self._committer = Committer(self._groups, self._member, self._effects, self._may_process)
@@ -161,7 +161,7 @@ class Consumer:
         self._ended = threading.Event()
 
     def _effects_of(self, pipeline: Pipeline) -> Effects:
-        steering = self._link.steering
+        control = self._link.control
         if pipeline.sink is not None:
             hand_over(pipeline.sink, self._folder)
             _log.info("sink", guarantee=pipeline.sink.guarantee)
@@ -170,12 +170,10 @@ class Consumer:
         assert pipeline.merge is not None
         snapshots = Snapshotter(
             self._groups,
-            steering.snapshot_url,
+            control.snapshot_url,
             trim=lambda: self._link.settings.trimming,
         )
-        return StateEffects(
-            self._groups, steering.state_dir, self._group, pipeline.merge, snapshots
-        )
+        return StateEffects(self._groups, control.state_dir, self._group, pipeline.merge, snapshots)
 
     # --- the query
 
@@ -207,7 +205,7 @@ class Consumer:
             self._session.readStream.format(FORMAT)
             .schema(f"{self._pipeline.schema}, {PARTITION_COLUMN} int")
             .options(
-                redis_url=self._link.steering.redis_url,
+                redis_url=self._link.control.redis_url,
                 group=self._group,
                 member=self._member,
                 stream=self._link.settings.stream,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from agent.dashboard_session.requests import Leave, Message
+from agent.dashboard_session.requests import Leave, Request
 from assignment import scripts
 from assignment.scripts import JoinResult
 from assignment.types import GroupSettings
@@ -14,7 +14,7 @@ from assignment.wire import Heartbeat, Join, Reply, target_text
 Run = Callable[[str, scripts.Arguments], Any]
 
 
-def answer_to(run: Run, settings: GroupSettings, message: Message) -> Reply | None:
+def answer_to(run: Run, settings: GroupSettings, message: Request) -> Reply | None:
     """None: it cannot answer now. `run(name, arguments)` runs a script of the group."""
     match message:
         case Join():

@@ -3,13 +3,13 @@
 import pytest
 
 from agent.consumer.consumer import START_TIMEOUT_MS, Consumer, StallWatch
-from agent.consumer.socket import Hello, Hung, Said
+from agent.consumer.socket import Disconnected, Hello, Message
 from agent.consumer.supervisor import RESTART_MAX_MS, RESTART_MIN_MS, Exited, restart_pause_ms
 from assignment.member import ConsumerState
-from assignment.wire import ConsumerHealth, Steering
+from assignment.wire import ConsumerHealth, ControlMessage
 from tests.builders import settings
 
-STEERING = Steering(
+CONTROL = ControlMessage(
     group="g", member="a", redis_url="", state_dir="", snapshot_url="", settings={}, lease_end_ms=0
 )
 READY = ConsumerHealth(state="ready", batch=1)
@@ -39,11 +39,11 @@ class FakeProcess:
 
 class FakeLine:
     def __init__(self) -> None:
-        self.steered: list[int] = []
+        self.controlled: list[int] = []
         self.hung_up = 0
 
-    def steer(self, number: int, steering: Steering) -> None:
-        self.steered.append(number)
+    def send_control(self, number: int, control: ControlMessage) -> None:
+        self.controlled.append(number)
 
     def send_lease_end(self, lease_end_ms: int) -> None: ...
 
@@ -59,7 +59,7 @@ def ready(attached: bool = False) -> Consumer:
     it = consumer(attached)
     it.tend(0)
     it.take(Hello(1, 7, "app", True), 0)
-    it.steer(STEERING)
+    it.send_control(CONTROL)
     it.says(READY)
     it.tend(0)
     return it
@@ -76,10 +76,10 @@ def test_it_is_starting_until_it_says_ready() -> None:
     it.tend(0)
     assert it.state() is ConsumerState.STARTING
     it.take(Hello(1, 7, "app", True), 10)
-    assert it.wants_steering()
-    it.says(READY)  # said by one before it: this one was not steered yet
+    assert it.wants_control()
+    it.says(READY)  # said by one before it: this one was not controlled yet
     assert it.state() is ConsumerState.STARTING
-    it.steer(STEERING)
+    it.send_control(CONTROL)
     it.says(READY)
     assert it.state() is ConsumerState.READY
 
@@ -119,8 +119,8 @@ def test_one_that_was_ready_is_started_again_soon() -> None:
 def test_the_end_of_a_run_before_this_one_means_nothing() -> None:
     it = ready()
     it.take(Exited(0, 1), 0)
-    it.take(Hung(0), 0)
-    it.take(Said(0, {"spark_application_id": "old"}), 0)
+    it.take(Disconnected(0), 0)
+    it.take(Message(0, {"spark_application_id": "old"}), 0)
     assert it.state() is ConsumerState.READY
     assert it.health.spark_application_id == "app"
 
@@ -136,7 +136,7 @@ def test_one_that_never_gets_ready_is_killed() -> None:
 
 def test_one_that_hung_up_is_killed_when_it_does_not_end() -> None:
     it = ready()
-    it.take(Hung(1), 1_000)
+    it.take(Disconnected(1), 1_000)
     assert it.state() is ConsumerState.STARTING
     assert it.kill_at_ms is not None
     it.tend(it.kill_at_ms)
@@ -162,7 +162,7 @@ def test_an_attached_one_is_let_go_of_when_it_stalls() -> None:
     it.has_stalled("no batch")
     it.restart("no batch", 500)
     assert isinstance(it.line, FakeLine) and it.line.hung_up == 1
-    it.take(Hung(1), 600)
+    it.take(Disconnected(1), 600)
     it.take(Hello(2, 8, "", False), 700)
     assert it.state() is ConsumerState.STARTING
     assert not it.stateful

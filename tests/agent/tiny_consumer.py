@@ -34,7 +34,7 @@ def main() -> int:
         stateful=not os.environ.get("TINY_STATELESS"),
         on_gone=ending.set,
     )
-    store = GroupStore.connect(link.steering.redis_url, link.steering.group)
+    store = GroupStore.connect(link.control.redis_url, link.control.group)
     while READY_FILE and not Path(READY_FILE).exists() and not ending.wait(0.02):
         continue
     state = "starting" if os.environ.get("TINY_SILENT") else "ready"
@@ -42,7 +42,7 @@ def main() -> int:
     while not ending.is_set():
         try:
             if health.batch < 0:
-                store.write_progress(link.steering.member, replace(health, batch=0))
+                store.write_progress(link.control.member, replace(health, batch=0))
                 health = replace(health, batch=0)
             health = turn(link, store, health)
         except (StoreUnavailable, Fenced):
@@ -51,7 +51,7 @@ def main() -> int:
 
 
 def turn(link: AgentLink, store: GroupStore, health: ConsumerHealth) -> ConsumerHealth:
-    member = link.steering.member
+    member = link.control.member
     planned = store.plan(member) if link.may_process() else ()
     done = 0
     time.sleep(BATCH_S)

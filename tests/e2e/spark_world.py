@@ -20,7 +20,13 @@ from agent.store import RedisDoor, StreamStore
 from agent.store.events import Append, EventStore, Packed
 from assignment.scripts import DeadLetter, Granted, StateChange
 from assignment.types import Claim, GroupSettings, HeldState, Offset, Partition
-from assignment.wire import ChangelogEntry, ConsumerHealth, GroupKeys, Steering, unpack_changes
+from assignment.wire import (
+    ChangelogEntry,
+    ConsumerHealth,
+    ControlMessage,
+    GroupKeys,
+    unpack_changes,
+)
 from tests.contract.world import World
 
 DEADLINE_S = 240.0  # Spark on a loaded machine
@@ -40,7 +46,7 @@ def until(true: Callable[[], Any], what: str = "", deadline_s: float = DEADLINE_
 class Link:
     """An agent that is always there; `lease_end_ms` and `gone` are the test's to set."""
 
-    steering: Steering
+    control: ControlMessage
     settings: GroupSettings
     lease_end_ms: int = 2**62
     gone: threading.Event = field(default_factory=threading.Event)
@@ -139,8 +145,8 @@ class SparkWorld:
     def health(self) -> ConsumerHealth | None:
         return self.store.progress("m1")
 
-    def steering(self) -> Steering:
-        return Steering(
+    def control(self) -> ControlMessage:
+        return ControlMessage(
             group=self.name,
             member="m1",
             redis_url=self.url,
@@ -151,7 +157,7 @@ class SparkWorld:
         )
 
     def link(self) -> Link:
-        return Link(self.steering(), self.settings)
+        return Link(self.control(), self.settings)
 
     @contextmanager
     def consuming(

@@ -42,7 +42,7 @@ class Agent:
     """The other end of a consumer's socket; renews until told to stop."""
 
     def __init__(self, world: SparkWorld, path: Path) -> None:
-        self.steering = asdict(world.steering())
+        self.control = asdict(world.control())
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(str(path))
         self.listener.listen(1)
@@ -56,7 +56,7 @@ class Agent:
         with connection:
             self.hello = json.loads(connection.makefile().readline())
             lease = {"lease_end_ms": monotonic_ms() + LEASE_LEFT_MS}
-            self._send(connection, self.steering | lease)
+            self._send(connection, self.control | lease)
             with contextlib.suppress(BrokenPipeError):  # the consumer ended
                 while not self.ended.wait(0.2):
                     self._send(connection, {"lease_end_ms": monotonic_ms() + LEASE_LEFT_MS})

@@ -1,6 +1,6 @@
 """An agent as it is, its restorer and its consumer, on one machine with a clock of its own.
 
-Real: loop, membership, conversation, judgement of the consumer, the core. Fake: processes, sockets,
+Real: loop, membership, session, judgement of the consumer, the core. Fake: processes, sockets,
 time and what is between them.
 """
 
@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from agent.consumer.consumer import Consumer
-from agent.dashboard_session.requests import Message
-from agent.dashboard_session.session import Conversation
+from agent.dashboard_session.requests import Request
+from agent.dashboard_session.session import DashboardSession
 from agent.hints import Hinted
 from agent.loop import Agent, Inbox, Places, Signalled
 from agent.membership import Membership
@@ -94,7 +94,7 @@ class SimAgent:
         self.agent = Agent(
             places=Places(group=world.name, redis_url="", state_dir="", snapshot_url=""),
             membership=self.membership,
-            conversation=Conversation(
+            session=DashboardSession(
                 identity, self.membership, SimCourier(self), self.clock, self.note
             ),
             consumer=Consumer(self.process, self.process, self.note),
@@ -145,7 +145,7 @@ class SimAgent:
             self.exit_code = int(code)
             self.process.kill()
 
-    def judge_ready(self, message: Message) -> None:
+    def judge_ready(self, message: Request) -> None:
         """L11: whoever calls for a rebalance was once as near as it has to be."""
         for name in message.ready if isinstance(message, Heartbeat) else ():
             replica = self.replica_of(Partition.parse(name))

@@ -7,14 +7,14 @@ long as the lease lasts, replicas brought forward when they are not at the commi
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from agent.consumer.socket import Hello, Hung
+from agent.consumer.socket import Disconnected, Hello
 from agent.consumer.supervisor import Exited
 from agent.state.errors import StateLost
 from agent.store import GroupStore, StoreUnavailable
 from assignment.errors import Fenced
 from assignment.scripts import CommitAnswer, CommitRequest, CommitResult, Planned
 from assignment.types import Offset, Partition
-from assignment.wire import ConsumerHealth, Steering, StreamKeys
+from assignment.wire import ConsumerHealth, ControlMessage, StreamKeys
 from tests.simulation.agenda import Alarm
 from tests.simulation.network import SimDoor
 from tests.simulation.replicas import bring_up, effects, packed, write_snapshot
@@ -63,7 +63,7 @@ class SimConsumer:
         self.store = GroupStore(SimDoor(self._world, self._blocked), self._world.name)
         self._ending = False
         self._agent_gone = False
-        self._steering: Steering | None = None
+        self._control: ControlMessage | None = None
         self._lease_end_ms = 0
         self._health = ConsumerHealth()
         self._held_back: set[tuple[Partition, int]] = set()
@@ -81,7 +81,7 @@ class SimConsumer:
     def start(self) -> None:
         self.run, self.running, self.hanging = self.run + 1, True, False
         self._ending = self._agent_gone = False
-        self._steering, self.batch = None, None
+        self._control, self.batch = None, None
         self._say_again_ms = 0
         self._held_back.clear()
         self._health = ConsumerHealth(spark_application_id=f"{self._agent.name}-{self.run}")
@@ -92,8 +92,8 @@ class SimConsumer:
         if self.running and run == self.run and not self._agent.dead:
             self._agent.inbox.put(Hello(run, self.pid, self._health.spark_application_id, True))
 
-    def steer(self, number: int, steering: Steering) -> None:
-        self._steering, self._lease_end_ms = steering, steering.lease_end_ms
+    def send_control(self, number: int, control: ControlMessage) -> None:
+        self._control, self._lease_end_ms = control, control.lease_end_ms
         self.wake()
 
     def send_lease_end(self, lease_end_ms: int) -> None:
@@ -104,7 +104,7 @@ class SimConsumer:
     def hang_up(self) -> None:
         if self.running:
             self._ending = True
-            self._agent.inbox.put(Hung(self.run))
+            self._agent.inbox.put(Disconnected(self.run))
             self.wake()
 
     def ask_to_end(self) -> None:
@@ -162,7 +162,7 @@ class SimConsumer:
 
     def _work(self) -> int:
         """How long until it goes on."""
-        if self._steering is None:
+        if self._control is None:
             return 10_000  # `steer` wakes it
         if self.batch is not None:
             return self._commit_batch(self.batch)

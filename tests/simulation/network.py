@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
-from agent.dashboard_session.requests import Answer, DashboardAway, Message
+from agent.dashboard_session.requests import Answer, DashboardAway, Request
 from agent.store import ScriptCall, StoreUnavailable
 from agent.store.door import Command
 from assignment.wire import Reply
@@ -108,14 +108,14 @@ class SimCourier:
     def __init__(self, agent: "SimAgent") -> None:
         self._agent = agent
         self._world = agent.world
-        self._waiting: Message | None = None
+        self._waiting: Request | None = None
         self._busy = False
 
     @property
     def busy(self) -> bool:
         return self._busy or self._waiting is not None
 
-    def send(self, message: Message) -> None:
+    def send(self, message: Request) -> None:
         self._agent.judge_ready(message)
         self._waiting = message
         self._go()
@@ -134,15 +134,15 @@ class SimCourier:
         else:
             self._after_delay(lambda: self._asked_and_answered(message, fate))
 
-    def _asked(self, message: Message) -> Reply | None:
+    def _asked(self, message: Request) -> Reply | None:
         return self._world.dashboard_answers(self._agent, message)
 
-    def _asked_and_answered(self, message: Message, fate: Fate) -> None:
+    def _asked_and_answered(self, message: Request, fate: Fate) -> None:
         reply = self._asked(message)
         heard = None if fate is Fate.NO_REPLY else reply
         self._after_delay(lambda: self._answered(message, heard))
 
-    def _answered(self, message: Message, reply: Reply | None) -> None:
+    def _answered(self, message: Request, reply: Reply | None) -> None:
         self._busy = False
         self._world.struck["dashboard did not answer"] += reply is None
         error = None if reply else DashboardAway("simulated")

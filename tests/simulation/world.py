@@ -5,7 +5,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from agent.dashboard_session.requests import Message
+from agent.dashboard_session.requests import Request
 from agent.hints import concerns
 from agent.store import GroupStore, ScriptCall, StoreUnavailable
 from assignment import scripts
@@ -255,7 +255,7 @@ class World:
         there = [c for c in self.coordinators if c.up and self.now_ms >= c.paused_until_ms]
         return self.random.choice(there) if there else None
 
-    def dashboard_answers(self, agent: SimAgent, message: Message) -> Reply | None:
+    def dashboard_answers(self, agent: SimAgent, message: Request) -> Reply | None:
         coordinator = self.coordinator()
         if coordinator is None or agent.cut_from_dashboard or self.server.down:
             return None

@@ -137,9 +137,9 @@ def test_of_those_that_wait_only_the_newest_is_carried(servers: list[Server]) ->
     assert courier.busy
     server.gate.set()
     first, second = answers.get(timeout=10), answers.get(timeout=10)
-    assert isinstance(first, Answer) and first.message == JOIN
-    assert isinstance(second, Answer) and isinstance(second.message, Heartbeat)
-    assert second.message.sequence == 3
+    assert isinstance(first, Answer) and first.request == JOIN
+    assert isinstance(second, Answer) and isinstance(second.request, Heartbeat)
+    assert second.request.sequence == 3
     assert not courier.busy
     courier.close()
 

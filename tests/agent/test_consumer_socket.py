@@ -10,13 +10,20 @@ from pathlib import Path
 import pytest
 
 from agent.consumer.control import AgentLink, AgentUnreachable
-from agent.consumer.socket import Channel, ChannelEvent, Hello, Hung, Said, SocketUnusable
+from agent.consumer.socket import (
+    ConsumerSocket,
+    Disconnected,
+    Hello,
+    Message,
+    SocketEvent,
+    SocketUnusable,
+)
 from assignment.types import GroupSettings
-from assignment.wire import Steering
+from assignment.wire import ControlMessage
 from tests.agent.conftest import until
 
 SETTINGS = GroupSettings(stream="flights", partitions=12)
-STEERING = Steering(
+CONTROL = ControlMessage(
     group="flights",
     member="a-1",
     redis_url="redis://127.0.0.1",
@@ -31,16 +38,16 @@ class Agent:
     """The agent's end: answers each hello at once."""
 
     def __init__(self, path: Path) -> None:
-        self.heard: queue.SimpleQueue[ChannelEvent] = queue.SimpleQueue()
-        self.channel = Channel(path, self.hear)
-        self.channel.start()
+        self.heard: queue.SimpleQueue[SocketEvent] = queue.SimpleQueue()
+        self.consumer_socket = ConsumerSocket(path, self.hear)
+        self.consumer_socket.start()
 
-    def hear(self, event: ChannelEvent) -> None:
+    def hear(self, event: SocketEvent) -> None:
         if isinstance(event, Hello):
-            self.channel.steer(event.number, STEERING)
+            self.consumer_socket.send_control(event.number, CONTROL)
         self.heard.put(event)
 
-    def next(self) -> ChannelEvent:
+    def next(self) -> SocketEvent:
         return self.heard.get(timeout=10)
 
 
@@ -48,11 +55,11 @@ class Agent:
 def agent(tmp_path: Path) -> Iterator[Agent]:
     agent = Agent(tmp_path / "a.sock")
     yield agent
-    agent.channel.close()
+    agent.consumer_socket.close()
 
 
 def connect(agent: Agent, **options: object) -> AgentLink:
-    return AgentLink.connect(path=str(agent.channel.path), **options)  # type: ignore[arg-type]
+    return AgentLink.connect(path=str(agent.consumer_socket.path), **options)  # type: ignore[arg-type]
 
 
 def test_a_consumer_says_who_it_is_and_is_steered(agent: Agent) -> None:
@@ -60,52 +67,52 @@ def test_a_consumer_says_who_it_is_and_is_steered(agent: Agent) -> None:
     hello = agent.next()
     assert isinstance(hello, Hello)
     assert (hello.spark_application_id, hello.stateful) == ("app-1", False)
-    assert link.steering == STEERING
+    assert link.control == CONTROL
     assert link.settings == SETTINGS
     link.close()
 
 
 def test_nothing_is_said_to_a_consumer_before_it_is_steered(agent: Agent) -> None:
     """A renew may come between its hello and the loop's answer, which must be its first line."""
-    agent.channel.close()
-    channel = Channel(agent.channel.path, agent.heard.put)
-    channel.start()
+    agent.consumer_socket.close()
+    consumer_socket = ConsumerSocket(agent.consumer_socket.path, agent.heard.put)
+    consumer_socket.start()
     links: list[AgentLink] = []
-    path = str(channel.path)
+    path = str(consumer_socket.path)
     asking = threading.Thread(target=lambda: links.append(AgentLink.connect(path=path)))
     asking.start()
     hello = agent.next()
     assert isinstance(hello, Hello)
-    channel.send_lease_end(7_000)
-    channel.send_settings(asdict(SETTINGS))
-    channel.steer(hello.number, STEERING)
-    channel.send_lease_end(9_000)
+    consumer_socket.send_lease_end(7_000)
+    consumer_socket.send_settings(asdict(SETTINGS))
+    consumer_socket.send_control(hello.number, CONTROL)
+    consumer_socket.send_lease_end(9_000)
     asking.join(10)
-    assert links and links[0].steering == STEERING
+    assert links and links[0].control == CONTROL
     until(lambda: links[0].lease_end_ms == 9_000)
     links[0].close()
-    channel.close()
+    consumer_socket.close()
 
 
 def test_the_end_of_the_lease_moves_and_what_is_said_later_arrives(agent: Agent) -> None:
     link = connect(agent)
     assert not link.may_process(1_000) and link.may_process(999)
-    agent.channel.send_lease_end(5_000)
+    agent.consumer_socket.send_lease_end(5_000)
     until(lambda: link.lease_end_ms == 5_000)
-    agent.channel.send_settings(
+    agent.consumer_socket.send_settings(
         asdict(GroupSettings(stream="flights", partitions=12, lease_ms=20_000))
     )
     until(lambda: link.settings.lease_ms == 20_000)
     agent.next()
     link.say(spark_application_id="app-2")
-    assert agent.next() == Said(1, {"spark_application_id": "app-2"})
+    assert agent.next() == Message(1, {"spark_application_id": "app-2"})
     link.close()
 
 
 def test_a_consumer_learns_that_its_agent_is_gone(agent: Agent) -> None:
     gone = threading.Event()
     connect(agent, on_gone=gone.set)
-    agent.channel.close()
+    agent.consumer_socket.close()
     assert gone.wait(10)
 
 
@@ -114,7 +121,7 @@ def test_an_agent_learns_that_its_consumer_is_gone(agent: Agent) -> None:
     link = connect(agent, on_gone=called.set)
     agent.next()
     link.close()
-    assert agent.next() == Hung(1)
+    assert agent.next() == Disconnected(1)
     assert link.gone.wait(10)
     assert not called.is_set()  # it closed by itself
 
@@ -124,7 +131,7 @@ def test_only_the_newest_consumer_is_listened_to(agent: Agent) -> None:
     connect(agent, on_gone=gone.set)
     second = connect(agent)
     assert gone.wait(10)
-    agent.channel.send_lease_end(7_000)
+    agent.consumer_socket.send_lease_end(7_000)
     until(lambda: second.lease_end_ms == 7_000)
     second.close()
 
@@ -132,7 +139,7 @@ def test_only_the_newest_consumer_is_listened_to(agent: Agent) -> None:
 @pytest.mark.parametrize("nonsense", [b"hello\n", b"[]\n", b"{}\n", b'{"pid": "x"}\n', b"\n"])
 def test_nonsense_is_no_consumer(agent: Agent, nonsense: bytes) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stranger:
-        stranger.connect(str(agent.channel.path))
+        stranger.connect(str(agent.consumer_socket.path))
         stranger.sendall(nonsense)
         stranger.settimeout(10)
         assert stranger.recv(1) == b""
@@ -152,13 +159,13 @@ def test_a_consumer_without_an_agent_says_so(
 
 
 def test_the_socket_is_its_users_own(agent: Agent) -> None:
-    assert agent.channel.path.stat().st_mode & 0o077 == 0
+    assert agent.consumer_socket.path.stat().st_mode & 0o077 == 0
 
 
 def test_a_socket_in_use_is_not_taken_and_one_left_over_is(agent: Agent, tmp_path: Path) -> None:
     with pytest.raises(SocketUnusable, match="another agent listens there"):
-        Channel(agent.channel.path, agent.hear)
+        ConsumerSocket(agent.consumer_socket.path, agent.hear)
     left_over = tmp_path / "b.sock"
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as dead:
         dead.bind(str(left_over))
-    Channel(left_over, agent.hear).close()
+    ConsumerSocket(left_over, agent.hear).close()
