@@ -86,7 +86,7 @@ class Progress:
 
 
 class QueryWatch(StreamingQueryListener):
-    """Says `ready` once Spark runs the query, if it has practised; a query that ended says why."""
+    """Says `ready` once Spark runs the query, if it has warmed up; a query that ended says why."""
 
     def __init__(self, progress: Progress, has_practised: Callable[[], bool]) -> None:
         self._progress = progress

@@ -39,7 +39,7 @@ from agent.spark.sink_effects import sink_effects
 from agent.spark.sink_start import hand_over, troubles
 from agent.spark.snapshotter import Snapshotter
 from agent.spark.source import FORMAT, EvenkeelSource
-from agent.spark.warm_up import Practice
+from agent.spark.warm_up import WarmUp
 from agent.store import GroupStore
 from agent.store.events import EventStore
 from assignment.errors import EvenkeelError
@@ -155,7 +155,7 @@ class Consumer:
         self._halted: dict[tuple[str, int], str] = {}
         self._trouble_said = ""
         self._rate = Rate()
-        self._practice = Practice()
+        self._warm_up = WarmUp()
         self._run = ""
         self._failures = 0
         self._ended = threading.Event()
@@ -182,9 +182,9 @@ class Consumer:
         self._share()
         threading.Thread(target=self._watch, name="lease", daemon=True).start()
         self._session.dataSource.register(EvenkeelSource)
-        self._shared.set("practice", self._practice.left)
-        practised = partial(self._shared.get, "practice")
-        self._session.streams.addListener(QueryWatch(self._progress, lambda: not practised()))
+        self._shared.set("warm_up", self._warm_up.left)
+        warmed_up = partial(self._shared.get, "warm_up")
+        self._session.streams.addListener(QueryWatch(self._progress, lambda: not warmed_up()))
         self._check_pipeline()
         while not self._stop.is_set():
             query = self._start_query()
@@ -262,7 +262,7 @@ class Consumer:
         plan = self._shared.read_plan()
         if plan["tasks"] == 1:
             events = events.coalesce(1)  # spares the shuffle
-        if plan.get("practice"):
+        if plan.get("warm_up"):
             self._practise(events, plan, started_s)
             return
         if not plan["p"]:  # Spark's first batch, when nothing was owned or appended yet
@@ -295,16 +295,16 @@ class Consumer:
             time.sleep(TROUBLE_PAUSE_S)
 
     def _practise(self, events: "DataFrame", plan: Mapping[str, Any], started_s: float) -> None:
-        """Does what a batch does until the commit (agent/spark/practice.py). That it fails is no
+        """Does what a batch does until the commit (agent/spark/warm_up.py). That it fails is no
         reason not to be ready: the partitions with those events may be somebody else's.
         """
         try:
             self._pipeline.changes(events).toArrow()
-            left = self._practice.done(plan["tasks"], time.monotonic() - started_s)
+            left = self._warm_up.done(plan["tasks"], time.monotonic() - started_s)
         except Exception as error:
-            _log.warning("practice failed", why=_first_line(error))
-            left = self._practice.failed()
-        self._shared.set("practice", left)
+            _log.warning("warm-up failed", why=_first_line(error))
+            left = self._warm_up.failed()
+        self._shared.set("warm_up", left)
         self._shared.set("finished", plan["n"])
         if not left:
             self._progress.say(state="ready", why="")

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-_NAMES = ("lease_end_ms", "stopping", "planned", "finished", "polls", "events_max", "practice")
+_NAMES = ("lease_end_ms", "stopping", "planned", "finished", "polls", "events_max", "warm_up")
 _SIZE = 8 * len(_NAMES)
 
 
 class Shared:
-    """`lease_end_ms`, `stopping`, `finished`, `events_max` and `practice` (batches that are wanted
+    """`lease_end_ms`, `stopping`, `finished`, `events_max` and `warm_up` (batches that are wanted
     first and not committed) are the driver's, the others the planner's: number of the last plan it
     made, how often it was asked.
     """

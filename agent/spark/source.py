@@ -1,8 +1,8 @@
 """The streaming source `evenkeel`: what this member owns, from the committed offset on.
 
 Spark's offset is the plan of one batch, {"n": 7, "p": {"3": [from, to, fence]}, "halt": a malformed
-event stops its partition, "tasks": how many Spark tasks read it}. One with "practice" is read and
-never committed (agent/spark/practice.py). The committed offsets in Redis are the truth; Spark's own
+event stops its partition, "tasks": how many Spark tasks read it}. One with "warm_up" is read and
+never committed (agent/spark/warm_up.py). The committed offsets in Redis are the truth; Spark's own
 start offset is ignored, so its checkpoint may vanish.
 Runs in three places: the planner process beside the driver, the driver, and Spark's tasks.
 """
@@ -71,7 +71,7 @@ class ReadTask(InputPartition):
     ranges: tuple[Range, ...]
     batch: str  # the name of the batch, in every name under which its counts are stored
     halt: bool  # stop a range at its first malformed event
-    practice: bool = False  # leaves nothing behind
+    warm_up: bool = False  # leaves nothing behind
     number: int = 0
 
     @property
@@ -116,14 +116,14 @@ class EvenkeelReader(DataSourceStreamReader):
         if start == end:
             return []
         ranges = plan_of(end, self._stream)
-        practice, tasks = bool(end.get("practice")), int(end["tasks"])
-        count = tasks if practice else min(tasks, len(ranges))
+        warm_up, tasks = bool(end.get("warm_up")), int(end["tasks"])
+        count = tasks if warm_up else min(tasks, len(ranges))
         return [
             ReadTask(
                 ranges=tuple(ranges[n::count]),
                 batch=batch_name(self._options["run"], end),
                 halt=bool(end["halt"]),
-                practice=practice,
+                warm_up=warm_up,
                 number=n,
             )
             for n in range(count)
@@ -154,22 +154,22 @@ class Planner:
 
     def next_plan(self, number: int) -> dict[str, Any] | None:
         """Spark's next offset; None when there is nothing to do, now or any more."""
-        left = self._shared.get("practice")
+        left = self._shared.get("warm_up")
         if left and not self._shared.get("stopping"):
-            return self._planned(self._practice(number, left))
+            return self._planned(self._warm_up(number, left))
         ranges, events = self._next_ranges()
         if not ranges:
             return None
         tasks = 1 if events is not None and events <= ONE_TASK_EVENTS else self._tasks
         return self._planned({**plan_from(number, ranges), "halt": self._halt, "tasks": tasks})
 
-    def _practice(self, number: int, left: int) -> dict[str, Any]:
+    def _warm_up(self, number: int, left: int) -> dict[str, Any]:
         tasks = tasks_of(left, self._tasks)
         try:
             ranges = latest_ranges(self._events, self._stream)
-        except (StoreUnavailable, InvalidInput):  # a batch without events is practice too
+        except (StoreUnavailable, InvalidInput):  # a batch without events warms up too
             ranges = []
-        return {**plan_from(number, ranges), "tasks": tasks, "practice": left}
+        return {**plan_from(number, ranges), "tasks": tasks, "warm_up": left}
 
     def _planned(self, plan: dict[str, Any]) -> dict[str, Any]:
         self._shared.write_plan(plan["n"], plan)
@@ -255,7 +255,7 @@ def read_task(
     task: ReadTask, options: Mapping[str, str], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """All events of the task's ranges, then what was counted: to Redis, for the driver."""
-    if not task.ranges:  # practice on an empty stream, or of more tasks than ranges
+    if not task.ranges:  # warm-up on an empty stream, or of more tasks than ranges
         yield pa.RecordBatch.from_pydict({name: [] for name in schema.names}, schema=schema)
         return
     events = _event_store(options["redis_url"])
@@ -267,7 +267,7 @@ def read_task(
         for table in _read_range(events, decoder, one, task, counted)
     )
     yield from batches(tables, schema, ROWS_PER_ARROW_BATCH)
-    if task.practice:
+    if task.warm_up:
         return
     packed = {name: msgspec.msgpack.encode(value) for name, value in counted.items()}
     _again(lambda: events.store_counts(options["group"], options["member"], packed))

@@ -42,7 +42,7 @@ def tasks_of(left: int, tasks_max: int) -> int:
 
 
 @dataclass(slots=True)
-class Practice:
+class WarmUp:
     """How many batches there are still to do, from how long the ones before them took."""
 
     left: int = BATCHES_MAX

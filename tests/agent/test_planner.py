@@ -13,7 +13,7 @@ from agent.spark.source import (
     EvenkeelReader,
     Planner,
 )
-from agent.spark.warm_up import BATCHES_MAX, ENTRIES, Practice, tasks_of
+from agent.spark.warm_up import BATCHES_MAX, ENTRIES, WarmUp, tasks_of
 from agent.store.events import EventStore, Packed
 from assignment.types import START, Claim, Offset
 from assignment.wire import GroupKeys
@@ -144,16 +144,16 @@ def reader_of(world: SparkWorld, folder: Path) -> EvenkeelReader:
     )
 
 
-def test_practice_is_planned_before_anything_else_and_leaves_nothing(
+def test_warm_up_is_planned_before_anything_else_and_leaves_nothing(
     world, planner, shared, tmp_path
 ) -> None:
     first = world.partitions[0]
     world.append(first, *[one(a=n) for n in range(ENTRIES + 3)], raw(b"json", b"{"))
     reader = reader_of(world, tmp_path)
     for left, tasks in ((2, 2), (1, 1)):
-        shared.set("practice", left)
+        shared.set("warm_up", left)
         plan = planner.next_plan(7)
-        assert (plan["n"], plan["practice"], plan["tasks"]) == (7, left, tasks)
+        assert (plan["n"], plan["warm_up"], plan["tasks"]) == (7, left, tasks)
         assert list(ranges(plan)) == ["0"], "the second has no events"
         parts = reader.partitions(reader.initialOffset(), plan)
         assert len(parts) == tasks
@@ -165,14 +165,14 @@ def test_practice_is_planned_before_anything_else_and_leaves_nothing(
     shared.set("stopping", 1)
     assert planner.next_plan(8) is None
     shared.set("stopping", 0)
-    shared.set("practice", 0)
+    shared.set("warm_up", 0)
     assert list(ranges(planner.next_plan(9))) == ["0"]
 
 
-def test_practice_on_an_empty_stream_reads_no_event_in_every_task(
+def test_warm_up_on_an_empty_stream_reads_no_event_in_every_task(
     world, planner, shared, tmp_path
 ) -> None:
-    shared.set("practice", 2)
+    shared.set("warm_up", 2)
     plan = planner.next_plan(1)
     assert plan["p"] == {}
     reader = reader_of(world, tmp_path)
@@ -180,34 +180,34 @@ def test_practice_on_an_empty_stream_reads_no_event_in_every_task(
     assert [batch.num_rows for part in parts for batch in reader.read(part)] == [0, 0]
 
 
-def test_practice_without_redis_has_no_events(shared, tmp_path: Path) -> None:
+def test_warm_up_without_redis_has_no_events(shared, tmp_path: Path) -> None:
     options = {"redis_url": "redis://127.0.0.1:1/0", "group": "g", "member": "m1", "stream": "s"}
     planner = Planner({**options, "tasks": "2", "folder": str(tmp_path)})
-    shared.set("practice", 1)
-    assert planner.next_plan(1) == {**NOTHING, "n": 1, "practice": 1}
+    shared.set("warm_up", 1)
+    assert planner.next_plan(1) == {**NOTHING, "n": 1, "warm_up": 1}
 
 
-def practised(*times: float, tasks: int = 2) -> list[int]:
+def warmed_up(*times: float, tasks: int = 2) -> list[int]:
     """What is left after each batch."""
-    practice = Practice()
-    return [practice.done(tasks_of(practice.left, tasks), took_s) for took_s in times]
+    warm_up = WarmUp()
+    return [warm_up.done(tasks_of(warm_up.left, tasks), took_s) for took_s in times]
 
 
-def test_practice_ends_when_batches_of_neither_kind_get_quicker() -> None:
-    assert practised(5.0, 3.0, 2.0, 1.0, 1.9, 1.0) == [11, 10, 9, 8, 7, 0]
-    assert practised(1.0, 1.0, 1.0, 1.0) == [11, 10, 9, 0]
+def test_warm_up_ends_when_batches_of_neither_kind_get_quicker() -> None:
+    assert warmed_up(5.0, 3.0, 2.0, 1.0, 1.9, 1.0) == [11, 10, 9, 8, 7, 0]
+    assert warmed_up(1.0, 1.0, 1.0, 1.0) == [11, 10, 9, 0]
 
 
-def test_practice_goes_on_while_batches_get_quicker_and_has_an_end() -> None:
+def test_warm_up_goes_on_while_batches_get_quicker_and_has_an_end() -> None:
     times = [100 * 0.7**n for n in range(BATCHES_MAX)]
-    assert practised(*times)[-2:] == [1, 0]
+    assert warmed_up(*times)[-2:] == [1, 0]
 
 
-def test_practice_that_fails_again_and_again_is_over() -> None:
-    practice = Practice()
-    assert [practice.failed(), practice.done(2, 1.0), practice.failed()] == [11, 10, 9]
-    assert practice.failed() == 0
+def test_warm_up_that_fails_again_and_again_is_over() -> None:
+    warm_up = WarmUp()
+    assert [warm_up.failed(), warm_up.done(2, 1.0), warm_up.failed()] == [11, 10, 9]
+    assert warm_up.failed() == 0
 
 
-def test_practice_of_a_single_core_has_one_kind_of_batch() -> None:
-    assert practised(1.0, 1.0, tasks=1) == [11, 0]
+def test_warm_up_of_a_single_core_has_one_kind_of_batch() -> None:
+    assert warmed_up(1.0, 1.0, tasks=1) == [11, 0]

@@ -214,7 +214,7 @@ def test_draining_partition_is_left_out_and_said_drained(
 def test_event_that_a_pipeline_cannot_take_keeps_nobody_else_from_being_ready(
     world: SparkWorld, session: SparkSession
 ) -> None:
-    """It may lie in a partition of another member; practice reads it all the same."""
+    """It may lie in a partition of another member; the warm-up reads it all the same."""
     first, second = world.partitions
 
     def picky(events: DataFrame) -> DataFrame:
