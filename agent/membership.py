@@ -208,7 +208,7 @@ class Membership:
 
     def say_when_idle(self) -> None:
         """Asked after each renew; said when two in a row found the same."""
-        target, able = self.state.target, not core.not_able_because(self.state, self._clock())
+        target, able = self.state.target, not core.unable_because(self.state, self._clock())
         before, self._idle = self._idle, None
         if target is None or target.active or not able:
             self._idle_said = None

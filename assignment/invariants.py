@@ -5,7 +5,7 @@ Everything found is named at once, in one InvariantBroken.
 
 from collections.abc import Iterator, Mapping
 
-from assignment.coordinator import goes, settings_of
+from assignment.coordinator import is_leaving, settings_of
 from assignment.errors import InvariantBroken
 from assignment.scripts import GroupRead
 from assignment.types import INCARNATION_STEP, Partition, TargetRow
@@ -96,7 +96,7 @@ def _target_faults(view: GroupRead) -> Iterator[str]:
     yield from _learner_faults(view)
     if owners and meta.target_epoch == meta.group_epoch:
         existing = set(settings_of(view).all_partitions())
-        if any(row.able and not goes(row) for row in view.members.values()):
+        if any(row.able and not is_leaving(row) for row in view.members.values()):
             # Members that leave keep what they have and get nothing new (learners.md S4).
             yield from (f"the target leaves {p} out" for p in sorted(existing - owners.keys()))
         yield from (f"the target gives {p}, which is not" for p in sorted(owners.keys() - existing))

@@ -61,7 +61,7 @@ class DashboardSession:
     _leave_failed: bool = False
     _said: tuple[object, ...] = ()  # what the last heartbeat told, without its numbers
     _trouble: str = ""  # what keeps the dashboard away, noted once
-    _not_able_because: str = ""
+    _unable_because: str = ""
 
     # --- speaking
 
@@ -125,10 +125,10 @@ class DashboardSession:
         self.courier.send(beat)
 
     def _able(self, now_ms: int) -> bool:
-        because = core.not_able_because(self.membership.state, now_ms)
-        if because != self._not_able_because:
-            self.note("not able" if because else "able", why=because)
-            self._not_able_because = because
+        because = core.unable_because(self.membership.state, now_ms)
+        if because != self._unable_because:
+            self.note("unable" if because else "able", why=because)
+            self._unable_because = because
         return not because
 
     # --- hearing

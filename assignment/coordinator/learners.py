@@ -7,7 +7,7 @@ unknown lag. So a learner that was dropped since is a replica like any other, re
 
 from collections.abc import Mapping
 
-from assignment.coordinator.reading import claims, goes, is_forced, settings_of
+from assignment.coordinator.reading import claims, is_forced, is_leaving, settings_of
 from assignment.planner import GroupView, Learner, LearnerSettings, MemberView
 from assignment.scripts import GroupRead, MemberRow
 from assignment.types import GroupSettings, Partition, ReplicaReport, Role, TargetRow
@@ -15,13 +15,13 @@ from assignment.types import GroupSettings, Partition, ReplicaReport, Role, Targ
 CAPACITY = 1.0  # of a member that says one that cannot be
 
 
-def view_of(view: GroupRead, barred: Mapping[str, str]) -> GroupView[Partition]:
-    """`barred`: the members that are not able, as of `unable`."""
-    settings, owned = settings_of(view), owners(view, barred)
+def view_of(view: GroupRead, unable: Mapping[str, str]) -> GroupView[Partition]:
+    """`unable`: the members that are not able, as of `unable_members`."""
+    settings, owned = settings_of(view), owners(view, unable)
     return GroupView(
         partitions=settings.all_partitions(),
         members=[
-            _member(view, row, able=member not in barred, owned=owned[member])
+            _member(view, row, able=member not in unable, owned=owned[member])
             for member, row in sorted(view.members.items())
         ],
         stateful=settings.stateful,
@@ -29,21 +29,21 @@ def view_of(view: GroupRead, barred: Mapping[str, str]) -> GroupView[Partition]:
     )
 
 
-def owners(view: GroupRead, barred: Mapping[str, str]) -> dict[str, frozenset[Partition]]:
+def owners(view: GroupRead, unable: Mapping[str, str]) -> dict[str, frozenset[Partition]]:
     """Able member -> what it has, each partition with the highest fence that is claimed for it.
 
     What a forced member still has belongs to whom the stored target gave it, too: that one waits
     for the lock, and no later round shall give it to somebody else.
     """
     best: dict[Partition, tuple[int, str]] = {}
-    for member, own in claims(view, barred).items():
+    for member, own in claims(view, unable).items():
         for partition, fence in own.items():
             best[partition] = max(best.get(partition, (-1, "")), (fence, member))
     found: dict[str, set[Partition]] = {member: set() for member in view.members}
     for partition, (_, member) in best.items():
         found[member].add(partition)
     for member, row in view.target.items():
-        if member in view.members and member not in barred:
+        if member in view.members and member not in unable:
             found[member].update(
                 p for p in row.active if p in best and is_forced(view.members[best[p][1]])
             )
@@ -71,7 +71,7 @@ def _member(
         member_id=row.member_id,
         able=able,
         joined_at_ms=max(row.joined_at_ms, row.able_at_ms),
-        leaving=goes(row),
+        leaving=is_leaving(row),
         forced=is_forced(row),
         zone=row.zone,
         capacity=row.capacity if 0 < row.capacity < float("inf") else CAPACITY,

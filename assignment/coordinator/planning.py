@@ -7,7 +7,7 @@ from typing import Any
 
 from assignment import planner, strategies
 from assignment.coordinator.learners import view_of
-from assignment.coordinator.reading import able_members, settings_of, unable, waiting_for
+from assignment.coordinator.reading import able_members, settings_of, unable_members, waiting_for
 from assignment.coordinator.record import Change, change_of
 from assignment.scripts import GroupRead
 from assignment.strategies import StrategyInput
@@ -60,18 +60,18 @@ def target_of(
     Without parameters the group's own strategy has the group's own. Raises InvalidInput.
     A stateful group has none to choose: its target is the planner's (learners.md).
     """
-    settings, barred = settings_of(view), unable(view)
+    settings, unable = settings_of(view), unable_members(view)
     name, waiting, even = PLANNER, 0, True
     if settings.stateful:
-        rows, waiting = _by_planner(view, barred)
+        rows, waiting = _by_planner(view, unable)
     else:
         name = strategy or settings.strategy
         if parameters is None:
             parameters = settings.strategy_parameters if name == settings.strategy else {}
-        members = able_members(view, barred)
+        members = able_members(view, unable)
         rows = _by_strategy(view, name, parameters, members)
         even = strategies.even_is_best(name, parameters, members)
-    change = change_of(view, name, rows, barred, even_is_best=even)
+    change = change_of(view, name, rows, unable, even_is_best=even)
     return Target(
         coordinator_epoch=view.meta.coordinator_epoch,
         mode_epoch=view.meta.mode_epoch,
@@ -102,6 +102,6 @@ def _measured(view: GroupRead) -> list[float]:
     return [float(a.total) if a else 0.0 for a in applied]
 
 
-def _by_planner(view: GroupRead, barred: Mapping[str, str]) -> tuple[dict[str, TargetRow], int]:
-    assignment = planner.plan(view_of(view, barred))
+def _by_planner(view: GroupRead, unable: Mapping[str, str]) -> tuple[dict[str, TargetRow], int]:
+    assignment = planner.plan(view_of(view, unable))
     return planner.target_rows(assignment, view.meta.group_epoch), assignment.waiting

@@ -1,4 +1,4 @@
-"""What one reading of a group says: who is gone, who is not able, who holds what.
+"""What one reading of a group says: who is gone, who is unable, who holds what.
 
 Pure: a `GroupRead` in, values out; the same view gives the same answer (coordination.md section 3).
 """
@@ -76,7 +76,7 @@ def waiting_for(view: GroupRead) -> tuple[str, ...]:
 # --- ability --------------------------------------------------------------------------------------
 
 
-def unable(view: GroupRead) -> dict[str, str]:
+def unable_members(view: GroupRead) -> dict[str, str]:
     """Members that count as no owner and get nothing -> why. They stay members."""
     reasons = {m: "consumer not ready" for m, row in view.members.items() if not row.able}
     for member, partition in without_lock(view).items():
@@ -109,7 +109,7 @@ def without_lock(view: GroupRead) -> dict[str, Partition]:
     return found
 
 
-def goes(row: MemberRow) -> bool:
+def is_leaving(row: MemberRow) -> bool:
     """Whether it leaves: by its own word, or told to in a scale-down."""
     return row.leaving or row.drain is not Drain.NONE
 
@@ -122,12 +122,12 @@ def is_forced(row: MemberRow) -> bool:
 # --- what is held ---------------------------------------------------------------------------------
 
 
-def able_members(view: GroupRead, barred: Mapping[str, str]) -> tuple[Member, ...]:
+def able_members(view: GroupRead, unable: Mapping[str, str]) -> tuple[Member, ...]:
     """Those that may own, with what they hold by report, lock or stored target, whichever is known.
 
     A member that leaves gets nothing, so it is not among them.
     """
-    held = claims(view, barred)
+    held = claims(view, unable)
     return tuple(
         Member(
             member_id=member,
@@ -138,18 +138,18 @@ def able_members(view: GroupRead, barred: Mapping[str, str]) -> tuple[Member, ..
             owned=held.get(member, {}),
         )
         for member, row in sorted(view.members.items())
-        if member not in barred and not goes(row)
+        if member not in unable and not is_leaving(row)
     )
 
 
-def claims(view: GroupRead, barred: Mapping[str, str]) -> dict[str, dict[Partition, int]]:
+def claims(view: GroupRead, unable: Mapping[str, str]) -> dict[str, dict[Partition, int]]:
     """Able member -> partition -> fence, leaving members included.
 
     What members report and what their live locks say (the higher fence wins), and what the stored
     target gives them and no able member has by either.
     """
     held: dict[str, dict[Partition, int]] = {
-        member: {} for member in sorted(view.members) if member not in barred
+        member: {} for member in sorted(view.members) if member not in unable
     }
     for member, report in view.reports.items():
         if member in held:

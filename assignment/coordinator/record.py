@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from assignment import metrics
-from assignment.coordinator.reading import goes, owners_before, settings_of
+from assignment.coordinator.reading import is_leaving, owners_before, settings_of
 from assignment.scripts import GroupRead
 from assignment.types import Partition, TargetRow
 
@@ -30,8 +30,8 @@ class Move(NamedTuple):
 class Change:
     """The record of one rebalance. `moves` has every partition whose owner changes.
 
-    What follows `unable` is a stateful group's: `learning` has the partitions that change hands
-    later (giver: who owns them until then), `waiting` those that learners_max holds back.
+    What follows `unable_members` is a stateful group's: `learning` has the partitions that change
+    hands later (giver: who owns them until then), `waiting` those that learners_max holds back.
     """
 
     strategy: str
@@ -55,21 +55,21 @@ def change_of(
     view: GroupRead,
     strategy: str,
     rows: Mapping[str, TargetRow],
-    barred: Mapping[str, str],
+    unable: Mapping[str, str],
     *,
     even_is_best: bool = True,
 ) -> Change:
     """`even_is_best` False: weights decided, so the least moves are not known."""
     settings, before = settings_of(view), owners_before(view)
     after = {p: member for member, row in rows.items() for p in row.active}
-    may_own = [m for m, row in view.members.items() if m not in barred and not goes(row)]
+    may_own = [m for m, row in view.members.items() if m not in unable and not is_leaving(row)]
     loads = {m: len(rows[m].active) for m in sorted(may_own)}
     loads_before = Counter(before.values())
     standbys = sum(len(row.standby) for row in rows.values())
     wanted = settings.standby_replicas * len(after) if settings.stateful else 0
     return Change(
         strategy=strategy,
-        causes=_causes(view, barred),
+        causes=_causes(view, unable),
         moves=tuple(
             Move(p, before.get(p, ""), after.get(p, ""))
             for p in settings.all_partitions()
@@ -82,7 +82,7 @@ def change_of(
         max_minus_min=metrics.max_minus_min(loads.values()),
         max_over_mean=metrics.max_over_mean(loads.values()),
         score=metrics.score(loads.values()),
-        unable=dict(barred),
+        unable=dict(unable),
         learning=_learning(rows, after),
         standbys=standbys,
         missing_standbys=wanted - standbys,
@@ -108,20 +108,20 @@ def _learning(rows: Mapping[str, TargetRow], owners: Mapping[Partition, str]) ->
     return tuple(Move(p, owners.get(p, ""), member) for p, member in pairs)
 
 
-def _causes(view: GroupRead, barred: Mapping[str, str]) -> tuple[Cause, ...]:
+def _causes(view: GroupRead, unable: Mapping[str, str]) -> tuple[Cause, ...]:
     """Guessed from what differs from the stored target; a person's asking leaves no other trace."""
     found: list[Cause] = []
     for member, row in sorted(view.members.items()):
         given = view.target.get(member)
         if given is None:
             found.append(Cause("joined", member))
-        elif member in barred and given.active:
-            found.append(Cause("not able", member))
-        elif goes(row) and given.active:
+        elif member in unable and given.active:
+            found.append(Cause("unable", member))
+        elif is_leaving(row) and given.active:
             found.append(Cause("leaving" if row.leaving else "scale-down", member))
         elif any(p in row.ready for p in given.learning):
             found.append(Cause("ready", member))
-        elif member not in barred and row.able_at_ms > view.meta.target_at_ms > 0:
+        elif member not in unable and row.able_at_ms > view.meta.target_at_ms > 0:
             found.append(Cause("able", member))
     found += [Cause("left", member) for member in _gone(view)]
     if changed := _partitions_changed(view):

@@ -48,12 +48,12 @@ def leavers_by_percent(view: GroupView[P], percent: int) -> tuple[str, ...]:
     """The members of the view that would leave, in order of choice (S2).
 
     Those that leave already come first; then those that own least, most of it covered by standbys
-    on members that stay; ties: the youngest, then the smallest id. One that is not able owns
+    on members that stay; ties: the youngest, then the smallest id. One that is unable owns
     nothing that its departure could move.
     """
     leave = split(len(view.members), percent).leave
-    chosen = sorted(member.member_id for member in view.members if member.goes)[:leave]
-    left = {member.member_id: member for member in view.members if not member.goes}
+    chosen = sorted(member.member_id for member in view.members if member.is_leaving)[:leave]
+    left = {member.member_id: member for member in view.members if not member.is_leaving}
     cover = _Cover(list(left.values()))
     while len(chosen) < leave:
         member = min(left.values(), key=cover.cost)
@@ -105,7 +105,7 @@ def leavers_by_name(
         raise InvalidInput(f"no such member: {', '.join(unknown)}")
     if not names:
         raise InvalidInput("no member was named")
-    stay = {m.member_id for m in view.members if not m.goes} - set(names)
+    stay = {m.member_id for m in view.members if not m.is_leaving} - set(names)
     if not stay and not forced:
         raise InvalidInput("all members would leave: that must be forced")
     return tuple(sorted(set(names)))

@@ -37,7 +37,7 @@ end
 local able, leaving = ARGV[7] == '1', ARGV[8] == '1'
 local reason
 if row['able'] ~= able or (row['leaving'] or false) ~= leaving then
-  reason = leaving and 'leaving' or able and 'able' or 'not able'
+  reason = leaving and 'leaving' or able and 'able' or 'unable'
   if able and not row['able'] then row['able_at_ms'] = now end
 end
 local ready_before = row['ready'] or ''

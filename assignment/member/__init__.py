@@ -48,8 +48,8 @@ from assignment.member.state import (
     holds,
     lease_is_over,
     next_due_ms,
-    not_able_because,
     processing_end_ms,
+    unable_because,
     wanted_partitions,
 )
 from assignment.member.transitions import handle, restore_ordered
@@ -94,10 +94,10 @@ __all__ = [
     "holds",
     "lease_is_over",
     "next_due_ms",
-    "not_able_because",
     "processing_end_ms",
     "ready_learners",
     "restore_ordered",
+    "unable_because",
     "wanted_partitions",
     "wanted_replicas",
 ]

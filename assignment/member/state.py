@@ -100,7 +100,7 @@ def lease_is_over(member: MemberState, now_ms: int) -> bool:
     return now_ms - member.renewed_ms > member.settings.lease_ms
 
 
-def not_able_because(member: MemberState, now_ms: int) -> str:
+def unable_because(member: MemberState, now_ms: int) -> str:
     """ "" when able to own partitions (coordination.md section 3), else the reason."""
     if not member.joined:
         return "not joined"

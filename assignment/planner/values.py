@@ -88,13 +88,13 @@ class MemberView(Generic[P]):
                 raise InvalidInput(f"lag {lag} of {partition} on {self.member_id!r} is below 0")
 
     @property
-    def goes(self) -> bool:
+    def is_leaving(self) -> bool:
         return self.leaving or self.forced
 
     @property
     def stays(self) -> bool:
         """May be given something new (S4, L5)."""
-        return self.able and not self.goes
+        return self.able and not self.is_leaving
 
 
 @dataclass(frozen=True, kw_only=True)

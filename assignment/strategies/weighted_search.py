@@ -102,14 +102,14 @@ def _deal(state: _State, free: Positions) -> None:
     loads = state.loads
     is_light = loads.units[free] == 0
     heavy = free[~is_light]
-    barred = np.where(loads.readers, 0.0, np.inf)  # [T, N]
+    unable = np.where(loads.readers, 0.0, np.inf)  # [T, N]
     after = np.empty(len(loads.capacity))
     sums = state.sums.astype(np.float64)
     for partition in heavy[np.argsort(-loads.units[heavy], kind="stable")].tolist():
         units = loads.units[partition]
         np.add(sums, units, out=after)
         np.divide(after, loads.capacity, out=after)
-        after += barred[loads.topic_of[partition]]
+        after += unable[loads.topic_of[partition]]
         member = int(after.argmin())
         state.owners[partition] = member
         sums[member] += units

@@ -53,7 +53,7 @@ CAUSES = (
     "member lost",
     "leave",
     "leaving",
-    "not able",
+    "unable",
     "join",
     "able",
     "ready",

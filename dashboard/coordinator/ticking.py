@@ -97,7 +97,7 @@ def _why_now(group: Group, view: GroupRead) -> str:
     """An assignment not taken up, a person's wish, a change that is not yet whole; or ""."""
     if halted := without_lock(view):
         log.warning("no lock taken group=%s %s", group.name, halted)
-        return "not able"
+        return "unable"
     if group.requests.filter(state=RequestState.PENDING).exists():
         return MANUAL
     return NEXT_ROUND if is_cut_short(group, view) else ""

@@ -30,7 +30,7 @@ MEMBER_STATES = (
     "suspect",
     "unreachable",
     "stalled",
-    "not able",
+    "unable",
     "draining",
     "lost",
     "leaving",
@@ -292,7 +292,7 @@ def _ability(seen: Seen, member: str, consumer: Mapping[str, Any]) -> tuple[str,
         return "alive", _idle(seen, member)
     if not row.able_at_ms:
         return "joining", why or "its consumer is starting"
-    return "not able", why or f"its consumer is {consumer.get('state', 'unknown')}"
+    return "unable", why or f"its consumer is {consumer.get('state', 'unknown')}"
 
 
 def _idle(seen: Seen, member: str) -> str:

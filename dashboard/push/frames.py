@@ -123,12 +123,12 @@ def strip_of(snapshot: LiveSnapshot) -> dict[str, Json]:
     n = snapshot.numbers
     idle = f"{n.idle} idle" if n.idle else "all able"
     idle = f"{n.leaving} leaving" if n.leaving else idle
-    not_able = n.members - n.able
+    unable = n.members - n.able
     return {
         "members": number(
             texts.grouped(n.members),
-            f"{not_able} not able" if not_able else idle if n.members else "",
-            "warn" if not_able else "",
+            f"{unable} unable" if unable else idle if n.members else "",
+            "warn" if unable else "",
             f"{n.members} members, {n.able} able to own"
             + (f", {n.leaving} told to leave" if n.leaving else "")
             + (f"; idle: {n.partitions} partitions, {n.able} members" if n.idle else ""),

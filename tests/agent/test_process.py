@@ -154,7 +154,7 @@ def test_a_killed_consumer_is_started_again_and_the_member_is_not_able_meanwhile
     os.killpg(os.getpgid(agent.consumer_pid), signal.SIGKILL)
     until(lambda: len(agent.events("consumer started")) == 2, "started again")
     until(lambda: len(agent.events("able")) == 2, "able again")
-    why = [e["why"] for e in agent.events("not able")]
+    why = [e["why"] for e in agent.events("unable")]
     assert why[:3] == ["consumer starting", "consumer dead", "consumer starting"]
     assert world.running(member) == fences  # nobody took them away
 
@@ -163,7 +163,7 @@ def test_a_killed_consumer_is_started_again_and_the_member_is_not_able_meanwhile
 def test_what_a_dead_consumer_held_is_released_at_once(world: World) -> None:
     agent, member = started(world, TINY_BATCH_MS="10")
     os.killpg(os.getpgid(agent.consumer_pid), signal.SIGKILL)
-    until(lambda: not world.read().members[member].able, "not able")
+    until(lambda: not world.read().members[member].able, "unable")
     world.dashboard.assign({member: []})
     until(lambda: len(agent.events("released")) == 4, "released")
     assert {e["why"] for e in agent.events("released")} <= {

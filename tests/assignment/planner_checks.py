@@ -58,7 +58,7 @@ def _standby_lags(members: Members, stay: set[str], partition: str) -> dict[str,
 
 
 def _check_parts(members: Members, assignment: Assignment[str]) -> None:
-    """L13's one role, S4, and that whoever is not able has nothing."""
+    """L13's one role, S4, and that whoever is unable has nothing."""
     for m, part in assignment.members.items():
         row = members[m]
         kinds = (part.assigned, part.standby, part.learning)
@@ -86,7 +86,9 @@ def _check_learners(
         assert not assignment.waiting or len(learning) == limit
     else:
         assert not assignment.waiting
-    if not learning and not any(row.able and row.goes and row.owned for row in members.values()):
+    if not learning and not any(
+        row.able and row.is_leaving and row.owned for row in members.values()
+    ):
         assert assignment.balanced
 
 

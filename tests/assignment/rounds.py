@@ -134,7 +134,7 @@ class Group:
         """Twice, so that every lock that is released can be taken."""
         for member_id in sorted(self.actors) * 2:
             self.carry_out(member_id)
-        for member_id in [m for m, a in self.actors.items() if a.shown.goes and not a.owned]:
+        for member_id in [m for m, a in self.actors.items() if a.shown.is_leaving and not a.owned]:
             self.crash(member_id)
 
     def catch_up(self, member_id: str) -> None:

@@ -9,7 +9,7 @@ from assignment.coordinator import (
     expired_members,
     needs_incarnation,
     settings_of,
-    unable,
+    unable_members,
     waiting_for,
     without_lock,
 )
@@ -104,9 +104,9 @@ def test_nobody_waits_for_one_that_is_gone() -> None:
 # --- ability --------------------------------------------------------------------------------------
 
 
-def test_a_member_whose_consumer_is_not_ready_is_not_able() -> None:
+def test_a_member_whose_consumer_is_not_ready_is_unable() -> None:
     view = group(live("a", able=False), live("b"))
-    assert unable(view) == {"a": "consumer not ready"}
+    assert unable_members(view) == {"a": "consumer not ready"}
 
 
 PATIENCE = LEASE_MS + GRACE_MS
@@ -115,7 +115,7 @@ PATIENCE = LEASE_MS + GRACE_MS
 def test_an_assigned_partition_that_nobody_locks_for_long_makes_its_member_unable() -> None:
     view = group(live("a", target=(3, 4)), target_at_ms=NOW - PATIENCE - 1)
     assert without_lock(view) == {"a": partition(3)}
-    assert unable(view) == {"a": "flights:3 assigned, its lock not taken"}
+    assert unable_members(view) == {"a": "flights:3 assigned, its lock not taken"}
 
 
 @pytest.mark.parametrize(

@@ -32,9 +32,9 @@ from assignment.member import (
     decide,
     handle,
     next_due_ms,
-    not_able_because,
     processing_end_ms,
     restore_ordered,
+    unable_because,
     wanted_partitions,
 )
 from assignment.types import Held, HeldState
@@ -301,21 +301,21 @@ def test_a_stalled_consumer_is_restarted() -> None:
     ],
 )
 def test_able_needs_a_ready_consumer_and_a_renew(changes: dict[str, object], why: str) -> None:
-    assert not_able_because(replace(member(), **changes), NOW) == why  # type: ignore[arg-type]
+    assert unable_because(replace(member(), **changes), NOW) == why  # type: ignore[arg-type]
 
 
 def test_a_free_partition_that_cannot_be_acquired_makes_unable_after_lease_and_grace() -> None:
     state = member(target=[0])
     late = NOW + LEASE_MS + GRACE_MS
     renewed = replace(state, renewed_ms=late)
-    assert not_able_because(renewed, late) == ""
-    assert not_able_because(renewed, late + 1).startswith("flights:0 is assigned, free")
+    assert unable_because(renewed, late) == ""
+    assert unable_because(renewed, late + 1).startswith("flights:0 is assigned, free")
 
 
 def test_waiting_for_an_owner_never_makes_unable() -> None:
     state = after(member(target=[0]), Refused(partition(0), "waiting for b", NOW, owner="b"))
     late = NOW + 1_000_000
-    assert not_able_because(replace(state, renewed_ms=late), late) == ""
+    assert unable_because(replace(state, renewed_ms=late), late) == ""
 
 
 def test_processing_ends_at_four_fifths_of_the_lease() -> None:

@@ -144,7 +144,7 @@ EVENTS: dict[str, Callable[[Group, str], Any]] = {
     "leave": lambda group, m: group.change(m, leaving=True),
     "force": lambda group, m: group.change(m, leaving=True, forced=True),
     "cancel": lambda group, m: group.change(m, leaving=False, forced=False),
-    "not able": lambda group, m: group.change(m, able=False),
+    "unable": lambda group, m: group.change(m, able=False),
     "able": lambda group, m: group.change(m, able=True),
     "join": lambda group, _: group.join(live(f"N{len(group.actors)}{group.moves}", zone="a")),
 }

@@ -145,7 +145,7 @@ def test_measured_weights_are_the_events_applied() -> None:
 def test_a_member_that_is_not_able_stays_with_nothing() -> None:
     view = group(live("a", range(6), able=False), live("b", range(6, 12)))
     assert active(view) == {"a": [], "b": list(range(12))}
-    assert target(view).change.causes == (Cause("not able", "a"),)
+    assert target(view).change.causes == (Cause("unable", "a"),)
     assert target(view).change.unable == {"a": "consumer not ready"}
 
 

@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given as over
 from hypothesis import strategies as st
 
-from assignment.coordinator import PLANNER, Cause, Move, Target, next_target, target_of, unable
+from assignment.coordinator import (
+    PLANNER,
+    Cause,
+    Move,
+    Target,
+    next_target,
+    target_of,
+    unable_members,
+)
 from assignment.coordinator.learners import view_of
 from assignment.invariants import check
 from assignment.planner import GroupView, Learner, MemberView
@@ -39,7 +47,7 @@ def stateful(*members: Live, **options: object) -> GroupRead:
 
 
 def planned(view: GroupRead) -> GroupView[Partition]:
-    return view_of(view, unable(view))
+    return view_of(view, unable_members(view))
 
 
 def member(view: GroupRead, member_id: str) -> MemberView[Partition]:

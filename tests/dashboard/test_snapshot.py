@@ -138,7 +138,7 @@ MEMBERS = [
     ({"members": row_of(able=False, able_at_ms=0)}, "joining", "its consumer is starting"),
     (
         {"members": row_of(able=False), "reports": consumer(state="dead", why="exit code 3")},
-        "not able",
+        "unable",
         "exit code 3",
     ),
     (

@@ -89,7 +89,7 @@ def _take_row(g: Group, member: str, told: dict[str, Any]) -> bool:
     if set(told["ready"].split()) - set(before["ready"].split()):
         reason = "ready"
     if (before["able"], before["leaving"]) != (told["able"], told["leaving"]):
-        reason = "leaving" if told["leaving"] else "able" if told["able"] else "not able"
+        reason = "leaving" if told["leaving"] else "able" if told["able"] else "unable"
     row = before | told
     if told["able"] and not before["able"]:
         row["able_at_ms"] = g.now

@@ -130,9 +130,9 @@ def unsettled(world: "World") -> str:
         return f"epoch {view.meta.group_epoch} has no target"
     for agent in world.living():
         row, state = view.members.get(agent.member_id), agent.membership.state
-        why = core.not_able_because(state, agent.clock())
+        why = core.unable_because(state, agent.clock())
         if why or row is None or not row.able:
-            return f"{agent.member_id} is not able: {why or row}"
+            return f"{agent.member_id} is unable: {why or row}"
     if strangers := view.members.keys() - {a.member_id for a in world.living()}:
         return f"{sorted(strangers)} are members and gone"
     return _not_held(world, view)
@@ -158,7 +158,7 @@ def _replicas_differ(world: "World", view: GroupRead) -> str:
     """Why a scale-down is not over, or not all standbys are kept (L13), or somebody learns."""
     if learning := {m for m, row in view.target.items() if row.learning}:
         return f"{sorted(learning)} still learn"
-    if told := [m for m, row in sorted(view.members.items()) if coordinator.goes(row)]:
+    if told := [m for m, row in sorted(view.members.items()) if coordinator.is_leaving(row)]:
         return f"{told} have not left"
     if running := world.scale_downs.running:
         return f"a scale-down is not over: {running}"

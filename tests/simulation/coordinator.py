@@ -158,7 +158,7 @@ class SimCoordinator:
         if view.meta.settings is not None and view.meta.settings.stateful:
             self._advance(view)
         if coordinator.without_lock(view):
-            self._run("touch", scripts.touch_args("not able"))
+            self._run("touch", scripts.touch_args("unable"))
             self.ask_rebalance()
         elif view.meta.group_epoch > view.meta.target_epoch:
             self.ask_rebalance()

@@ -161,7 +161,7 @@ def refused_and_never_asked_again(patch: Patch) -> None:
 
 def coordinator_that_forgets_locks(patch: Patch) -> None:
     """It plans from reports alone: who was granted something since is not known to have it."""
-    patch.setattr(reading, "claims", lambda view, barred: {m: {} for m in view.members})
+    patch.setattr(reading, "claims", lambda view, unable: {m: {} for m in view.members})
 
 
 PLANTED: dict[str, Callable[[Patch], None]] = {

@@ -21,7 +21,7 @@ def moved_without_a_learner(patch: Patch) -> None:
     view_of = reading.view_of
     patch.setattr(
         "assignment.coordinator.planning.view_of",
-        lambda view, barred: replace(view_of(view, barred), stateful=False),
+        lambda view, unable: replace(view_of(view, unable), stateful=False),
     )
 
 

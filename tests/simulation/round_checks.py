@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from assignment.coordinator import unable
+from assignment.coordinator import unable_members
 from assignment.coordinator.learners import view_of
-from assignment.coordinator.reading import goes, is_forced
+from assignment.coordinator.reading import is_forced, is_leaving
 from assignment.planner import plan
 from assignment.scripts import GroupRead
 from assignment.types import Drain, Partition, TargetRow
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.simulation.rounds import Rounds
 
 Rows = Mapping[str, TargetRow]
-Barred = Mapping[str, str]
+Unable = Mapping[str, str]
 
 
 def decision_is_right(view: GroupRead, rows: Rows, world: "Rounds") -> None:
@@ -32,8 +32,8 @@ def decision_is_right(view: GroupRead, rows: Rows, world: "Rounds") -> None:
 
 def rules_are_kept(view: GroupRead, rows: Rows) -> dict[Partition, str]:
     """By the view alone. Answers who takes what over from a live owner."""
-    barred = unable(view)
-    planned = view_of(view, barred)
+    unable = unable_members(view)
+    planned = view_of(view, unable)
     try:
         check(planned, plan(planned))  # type: ignore[arg-type]
     except AssertionError as error:
@@ -41,24 +41,24 @@ def rules_are_kept(view: GroupRead, rows: Rows) -> dict[Partition, str]:
     owners = {p: m for m, row in rows.items() for p in row.active}
     takers = {}
     for partition in planned.partitions:
-        _nobody_waits_who_could_own(view, owners, partition, barred)
-        if taker := _taker(view, owners, partition, barred):
+        _nobody_waits_who_could_own(view, owners, partition, unable)
+        if taker := _taker(view, owners, partition, unable):
             takers[partition] = taker
     for member, row in view.members.items():
-        _nothing_new(view, rows, member, leaves=goes(row))
+        _nothing_new(view, rows, member, leaves=is_leaving(row))
     return takers
 
 
 def _nobody_waits_who_could_own(
-    view: GroupRead, owners: Mapping[Partition, str], partition: Partition, barred: Barred
+    view: GroupRead, owners: Mapping[Partition, str], partition: Partition, unable: Unable
 ) -> None:
     """L5: without a live owner it is given at once."""
-    there = [m for m, row in view.members.items() if m not in barred and not goes(row)]
+    there = [m for m, row in view.members.items() if m not in unable and not is_leaving(row)]
     demand(not there or partition in owners, f"{partition} is given to nobody")
 
 
 def _taker(
-    view: GroupRead, owners: Mapping[Partition, str], partition: Partition, barred: Barred
+    view: GroupRead, owners: Mapping[Partition, str], partition: Partition, unable: Unable
 ) -> str:
     """L1, L2: from a live owner only to a ready learner; "" when it does not go from one."""
     lock = view.locks.get(partition)
@@ -66,7 +66,7 @@ def _taker(
         return ""
     owner, row, taker = lock.member_id, view.members[lock.member_id], owners.get(partition)
     claimed = any(partition in r.active for m, r in view.target.items() if m != owner)
-    if owner in barred or is_forced(row) or taker in (owner, None) or claimed:
+    if owner in unable or is_forced(row) or taker in (owner, None) or claimed:
         return ""  # `claimed`: it was decided by a target before this one
     assert taker is not None
     demand(partition in view.members[taker].ready, f"{partition} goes to {taker}, who is not ready")

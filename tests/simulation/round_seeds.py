@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from assignment.coordinator import scale_down, unable
+from assignment.coordinator import scale_down, unable_members
 from assignment.coordinator.learners import view_of
 from assignment.errors import InvalidInput
 from assignment.types import Drain, GroupSettings, Partition
@@ -172,7 +172,7 @@ def _scale_down(world: Rounds, scenario: RoundScenario) -> None:
     if world.record.leavers or not world.rows:
         return
     view = world.view()
-    planned = view_of(view, unable(view))
+    planned = view_of(view, unable_members(view))
     try:
         if world.random.random() < 0.5:
             leavers = scale_down.leavers_by_percent(planned, world.random.randint(1, 100))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent.store import ScriptCall, StoreUnavailable
 from assignment import scripts
-from assignment.coordinator import goes, unable
+from assignment.coordinator import is_leaving, unable_members
 from assignment.coordinator import scale_down as rules
 from assignment.coordinator.learners import view_of
 from assignment.errors import InvalidInput
@@ -96,7 +96,10 @@ class ScaleDowns:
             self._carry_out()
 
     def _live(self, view: GroupRead) -> GroupView[Partition]:
-        timeout_ms, whole = self.world.settings.session_timeout_ms, view_of(view, unable(view))
+        timeout_ms, whole = (
+            self.world.settings.session_timeout_ms,
+            view_of(view, unable_members(view)),
+        )
         there = [
             m for m in whole.members if view.now_ms - view.beats.get(m.member_id, 0) <= timeout_ms
         ]
@@ -240,10 +243,10 @@ class ScaleDowns:
         if view.meta.target_epoch >= aborted.group_epoch:
             self.aborted = None
             return
-        barred = unable(view)
+        unable = unable_members(view)
         for partition, member in aborted.owners.items():
             row, lock = view.members.get(member), view.locks.get(partition)
-            stays = row is not None and not goes(row) and member not in barred
+            stays = row is not None and not is_leaving(row) and member not in unable
             if stays and lock is not None and lock.member_id == member:
                 kept = partition in rows[member].active
                 demand(kept, f"{partition} is taken from {member} after a scale-down's end")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from assignment.coordinator import scale_down as rules
-from assignment.coordinator import settings_of, unable
+from assignment.coordinator import settings_of, unable_members
 from assignment.coordinator.learners import view_of
 from assignment.errors import EvenkeelError, InvalidInput
 from assignment.planner import GroupView
@@ -108,7 +108,7 @@ def read(group: Group) -> GroupRead:
 
 def live_view(view: GroupRead) -> GroupView[Partition]:
     """Without those whose session is over and that nobody has taken out yet."""
-    timeout, whole = settings_of(view).session_timeout_ms, view_of(view, unable(view))
+    timeout, whole = settings_of(view).session_timeout_ms, view_of(view, unable_members(view))
     live = [m for m in whole.members if view.now_ms - view.beats.get(m.member_id, 0) <= timeout]
     return replace(whole, members=live)
 

@@ -47,7 +47,7 @@ STATES = {
     "cancelled": ("hollow", ""),
     "expired": ("clock", "warn"),
     "suspect": ("clock", "warn"),
-    "not able": ("clock", "warn"),
+    "unable": ("clock", "warn"),
     "unreachable": ("cut", "warn"),
     "flapping": ("swing", "warn"),
     "stalled": ("pause", "warn"),
@@ -94,7 +94,7 @@ CAUSES = {
     "leaving": ("leaving", "a member is ending"),
     "join": ("join", "a member joined"),
     "able": ("able", "a member's consumer is ready to process"),
-    "not able": ("not able", "a member's consumer cannot process"),
+    "unable": ("unable", "a member's consumer cannot process"),
 }
 
 
