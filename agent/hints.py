@@ -61,5 +61,5 @@ class HintListener:
 
 
 def concerns(reason: str, hinted_member_id: str, member_id: str) -> bool:
-    """Who else drained or joined changes nothing here; a lock given up may be waited for."""
+    """who else revoked or joined changes nothing here; a lock given up may be waited for."""
     return hinted_member_id in ("", member_id) or reason in ("released", "expired", "leave")

@@ -28,7 +28,7 @@ from assignment.wire import ControlMessage
 WAIT_MIN_MS = 5  # a loop that is always due would take a whole core
 WAIT_MAX_MS = 5_000
 INBOX_AT_ONCE = 1_000  # then renewing has its turn
-DRAIN_POLL_MS = 50  # a consumer says drained in Redis; the hint may be missed
+REVOKE_POLL_MS = 50  # a consumer says revoked in Redis; the hint may be missed
 START_POLL_MS = 250  # of a consumer that is not ready yet
 REDIS_RETRY_MS = 250  # many tries within the fifth of a lease that is left
 LEAVE_PATIENCE_MS = 2_000  # for the dashboard's answer: the locks are released already
@@ -96,7 +96,7 @@ class Agent:
         self._lease_end_ms = 0
         self._next_renew_ms = 0
         self._next_look_ms = 0  # at the consumer's progress
-        self._next_drain_look_ms = 0
+        self._next_revoked_look_ms = 0
         self._target_wanted = False
         self._owned_wanted = False
         self._redis_retry_ms = 0
@@ -142,11 +142,11 @@ class Agent:
             dues.append(None if talk.courier.busy else talk.next_beat_ms)
         elif not talk.joining:
             dues.append(talk.next_join_ms)
-        if self._membership.draining or self._leaving_since_ms is not None:
-            dues.append(now_ms + DRAIN_POLL_MS)
+        if self._membership.is_revoking or self._leaving_since_ms is not None:
+            dues.append(now_ms + REVOKE_POLL_MS)
         soonest = min((ms for ms in dues if ms is not None), default=now_ms + WAIT_MAX_MS)
         if now_ms < self._redis_retry_ms:  # what waits for Redis waits until then
-            soonest = min(max(soonest, now_ms + DRAIN_POLL_MS), self._redis_retry_ms)
+            soonest = min(max(soonest, now_ms + REVOKE_POLL_MS), self._redis_retry_ms)
         return max(WAIT_MIN_MS, min(soonest - now_ms, WAIT_MAX_MS))
 
     @property
@@ -176,8 +176,8 @@ class Agent:
                 assert_never(event)
 
     def _hinted(self, reasons: frozenset[str]) -> None:
-        self._target_wanted |= bool(reasons - {"drained", "released", "expired"})
-        self._owned_wanted |= "drained" in reasons
+        self._target_wanted |= bool(reasons - {"revoked", "released", "expired"})
+        self._owned_wanted |= "revoked" in reasons
         if self._state.waiting:
             self._membership.feed(core.TryAgain())
 
@@ -267,10 +267,12 @@ class Agent:
         if self._target_wanted and self._state.joined:
             self._membership.read_target()
             self._target_wanted = False
-        if self._owned_wanted or (self._membership.draining and now_ms >= self._next_drain_look_ms):
+        if self._owned_wanted or (
+            self._membership.is_revoking and now_ms >= self._next_revoked_look_ms
+        ):
             self._membership.read_owned()
             self._owned_wanted = False
-            self._next_drain_look_ms = now_ms + DRAIN_POLL_MS
+            self._next_revoked_look_ms = now_ms + REVOKE_POLL_MS
         if now_ms >= self._next_look_ms:
             self._look_at_consumer()
         for effect in self._membership.reconcile():

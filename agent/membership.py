@@ -329,8 +329,8 @@ class Membership:
         return self.state.target.target_epoch if self.state.target else 0
 
     @property
-    def draining(self) -> bool:
-        return any(h.state is HeldState.DRAINING for h in self.state.held.values())
+    def is_revoking(self) -> bool:
+        return any(h.state is HeldState.REVOKING for h in self.state.held.values())
 
 
 def _fields(claim: Claim) -> dict[str, str | int]:

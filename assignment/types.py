@@ -74,8 +74,8 @@ class HeldState(StrEnum):
 
     RESTORING = "restoring"  # state is being brought to the committed offset; not processed yet
     RUNNING = "running"
-    DRAINING = "draining"  # left out of the next batch; the batch in hand may still commit
-    DRAINED = "drained"  # no batch holds it any more: may be released
+    REVOKING = "revoking"  # left out of the next batch; the batch in hand may still commit
+    REVOKED = "revoked"  # no batch holds it any more: may be released
 
 
 class Role(StrEnum):

@@ -15,7 +15,7 @@ from pyspark import cloudpickle
 
 from agent.spark.sql_sink import Position, Sink, SinkDoor, SinkUnavailable, SqlSink
 from assignment.errors import Fenced
-from assignment.scripts import CommitAnswer, CommitRequest, Planned
+from assignment.scripts import BatchStart, CommitAnswer, CommitRequest
 from assignment.types import Partition
 
 SINK_FILE, TROUBLES_FILE = "sink", "sink_troubles.json"
@@ -58,8 +58,8 @@ class SinkStart:
         self._member_id = member_id
         self._folder = folder
         self._clock = clock
-        self._asked: tuple[int, frozenset[Planned]] | None = None
-        self._begun: list[Planned] = []
+        self._asked: tuple[int, frozenset[BatchStart]] | None = None
+        self._begun: list[BatchStart] = []
         self._troubles: dict[str, str] = {}
         self._look_again = 0.0
 
@@ -71,7 +71,7 @@ class SinkStart:
             return None
         return cls(SinkDoor(cloudpickle.loads(file.read_bytes()), group), groups, member_id, folder)
 
-    def begin(self, planned: Sequence[Planned], finished: int) -> list[Planned]:
+    def begin(self, planned: Sequence[BatchStart], finished: int) -> list[BatchStart]:
         """Those that may be read, from the sink's offset on. The sink is asked once after each
         finished batch, not while nothing happens. Raises StoreUnavailable.
         """
@@ -91,8 +91,8 @@ class SinkStart:
         return begun
 
     def _begin(
-        self, planned: Planned, positions: Mapping[Partition, Position], found: dict[str, str]
-    ) -> Planned | None:
+        self, planned: BatchStart, positions: Mapping[Partition, Position], found: dict[str, str]
+    ) -> BatchStart | None:
         name = str(planned.partition)
         position = positions.get(planned.partition)
         if position is None or position.fence != planned.fence:
@@ -109,9 +109,9 @@ class SinkStart:
             return None
         if position.offset > planned.committed and not self._bring_redis(planned, position):
             return None
-        return Planned(planned.partition, planned.fence, position.offset, position.events)
+        return BatchStart(planned.partition, planned.fence, position.offset, position.events)
 
-    def _bring_redis(self, planned: Planned, position: Position) -> bool:
+    def _bring_redis(self, planned: BatchStart, position: Position) -> bool:
         """Effects are in the sink and Redis does not know: a crash, or a Redis that lost writes."""
         answer = self._groups.commit(
             CommitRequest(

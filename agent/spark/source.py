@@ -29,7 +29,7 @@ from agent.spark.warm_up import latest_ranges, tasks_of
 from agent.store import GroupStore, StoreUnavailable, Timeouts
 from agent.store.events import Bound, EventStore
 from assignment.errors import Fenced, InvalidInput
-from assignment.scripts import DeadLetter, Planned
+from assignment.scripts import BatchStart, DeadLetter
 from assignment.types import Offset, Partition
 
 FORMAT = "evenkeel"
@@ -109,7 +109,7 @@ class EvenkeelReader(DataSourceStreamReader):
         """
         if self._planner is None:
             self._planner = Planner(self._options)
-        return self._planner.next_plan(int(start["n"]) + 1) or start
+        return self._planner.next_batch(int(start["n"]) + 1) or start
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Uses `end` only, so that a batch run again reads the same."""
@@ -152,7 +152,7 @@ class Planner:
         self._halt = False
         self._totals: dict[Partition, tuple[Offset, int]] = {}  # events up to the last bound
 
-    def next_plan(self, number: int) -> dict[str, Any] | None:
+    def next_batch(self, number: int) -> dict[str, Any] | None:
         """Spark's next offset; None when there is nothing to do, now or any more."""
         left = self._shared.get("warm_up")
         if left and not self._shared.get("stopping"):
@@ -201,14 +201,14 @@ class Planner:
         time.sleep(IDLE_WAIT_MS / 1000)
         return [], 0
 
-    def _free(self) -> list[Planned]:
+    def _free(self) -> list[BatchStart]:
         held_back, dead_letters = self._shared.held_back()
         self._halt = dead_letters == "halt"
-        planned = self._groups.plan(self._member)
+        planned = self._groups.next_batch(self._member)
         free = [p for p in planned if (str(p.partition), p.fence) not in held_back]
         return self._sink.begin(free, self._shared.get("finished")) if self._sink else free
 
-    def _bounded(self, free: Sequence[Planned]) -> tuple[list[Range], int | None]:
+    def _bounded(self, free: Sequence[BatchStart]) -> tuple[list[Range], int | None]:
         if not free:
             return [], 0
         events_max = max(EVENTS_PER_RANGE_MIN, self._shared.get("events_max") // len(free))
@@ -227,7 +227,7 @@ class Planner:
                 events = None if events is None or counted is None else events + counted
         return ranges, events
 
-    def _events_between(self, planned: Planned, bound: Bound) -> int | None:
+    def _events_between(self, planned: BatchStart, bound: Bound) -> int | None:
         """Events from the committed offset to the bound, when both ends were counted."""
         before = self._totals.get(planned.partition)
         if bound.total is None:

@@ -8,11 +8,11 @@ from agent.store.door import Door, RedisDoor, ScriptCall, ServerFacts, Timeouts,
 from assignment import scripts
 from assignment.scripts import (
     AcquireAnswer,
+    BatchStart,
     CommitAnswer,
     CommitRequest,
     Meta,
     PartitionAnswer,
-    Planned,
     Raw,
     Refusal,
     Renewed,
@@ -152,12 +152,15 @@ class GroupStore:
 
     # --- batches ----------------------------------------------------------------------------------
 
-    def plan(self, member_id: str) -> tuple[Planned, ...]:
-        """What may be read now. Only when the batch before is finished: draining becomes drained.
+    def next_batch(self, member_id: str) -> tuple[BatchStart, ...]:
+        """What may be read now. Only when the batch before is finished: what is being revoked is
+        revoked.
 
         Raises Fenced.
         """
-        return scripts.plan_answer(self._run("plan", scripts.plan_args(member_id)))
+        return scripts.next_batch_answer(
+            self._run("next_batch", scripts.next_batch_args(member_id))
+        )
 
     def commit(self, request: CommitRequest) -> CommitAnswer:
         return scripts.commit_answer(self._run("commit", scripts.commit_args(request)))

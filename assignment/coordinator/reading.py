@@ -88,7 +88,7 @@ def without_lock(view: GroupRead) -> dict[str, Partition]:
     """Able members with an assigned partition that nobody has locked for longer than lease + grace.
 
     Its lowest such partition for each. Empty while no lock could be taken: Redis came back, or has
-    no incarnation. A tick that finds one asks for a rebalance (`touch`).
+    no incarnation. A tick that finds one asks for a rebalance (`request_rebalance`).
     """
     settings, meta = settings_of(view), view.meta
     lockable = view.grants_are_possible and view.now_ms >= meta.quiet_until_ms

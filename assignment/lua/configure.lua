@@ -1,4 +1,4 @@
--- ARGV: settings (JSON), replan ('1' when a plan depends on what changed), reason.
+-- ARGV: settings (JSON), rebalance_due ('1' when a plan depends on what changed), reason.
 -- Answers the group_epoch. Makes the group when it is not there.
 -- Field by field: a refused commit or a sweep may have touched the hash before the group was made.
 local first = {'coordination', 'server', 'mode_epoch', '1', 'group_epoch', '0', 'target_epoch', '0',

@@ -1,4 +1,4 @@
--- Everything a coordinator decides from, at one moment. ARGV: purpose ('plan' takes a new coordinator_epoch
+-- Everything a coordinator decides from, at one moment. ARGV: purpose ('rebalance' takes a new coordinator_epoch
 -- first, 'tick' stores the time of the tick, 'look' changes nothing), session_timeout_ms (for 'tick').
 -- Answers {now_ms, run_id, meta, members, beats, reports, asked, target, grants, locks (partition,
 -- "member/fence" ...; they end at the grant's until_ms), offsets, applied, snapshots}, each as flat name,
@@ -6,7 +6,7 @@
 local TICK_AWAY_MS = 3000
 local LOCKS_AT_ONCE = 1000 -- unpack has a limit of about 8,000
 local now, run = now_ms(), run_id()
-if ARGV[1] == 'plan' then
+if ARGV[1] == 'rebalance' then
   redis.call('HINCRBY', KEYS[1], 'coordinator_epoch', 1)
 elseif ARGV[1] == 'tick' then
   local meta = redis.call('HMGET', KEYS[1], 'tick_ms', 'run_id')

@@ -4,7 +4,7 @@
 -- space between two).
 -- Answers {'fenced'} and touches nothing when it is not a member, {'late'} when a newer one was here (a sign
 -- of life all the same), else {'ok', incarnation, mode_epoch, group_epoch, target_epoch, settings_epoch,
--- wants a complete report '1'/'0', target row or '', replan '1'/'0', drain}.
+-- wants a complete report '1'/'0', target row or '', rebalance_due '1'/'0', drain}.
 local member = ARGV[1]
 local stored = redis.call('HGET', key('members'), member)
 if not stored then return {'fenced'} end

@@ -57,10 +57,12 @@ def _keep(member: MemberState, claim: Claim, holding: Holding, now_ms: int) -> l
             if holding.restore_ordered or now_ms < holding.retry_ms:
                 return []
             return [Restore(claim=claim, reason="acquired")]
-        case HeldState.DRAINED if member.stateful and not holding.restored:
+        case HeldState.REVOKED if member.stateful and not holding.restored:
             return [_set_state(claim, holding, HeldState.RESTORING, "given back before it ran")]
-        case HeldState.DRAINING | HeldState.DRAINED:
-            return [_set_state(claim, holding, HeldState.RUNNING, "given back while draining")]
+        case HeldState.REVOKING | HeldState.REVOKED:
+            return [
+                _set_state(claim, holding, HeldState.RUNNING, "given back while it was revoked")
+            ]
         case _:
             assert_never(holding.state)
 
@@ -72,12 +74,12 @@ def _revoke(member: MemberState, claim: Claim, holding: Holding, now_ms: int) ->
     match holding.state:
         case HeldState.RESTORING:
             # Compare-and-set, not release: a `running` whose answer was lost may be in a batch.
-            return [_set_state(claim, holding, HeldState.DRAINED, f"{why} before it ran")]
+            return [_set_state(claim, holding, HeldState.REVOKED, f"{why} before it ran")]
         case HeldState.RUNNING:
-            return [_set_state(claim, holding, HeldState.DRAINING, why)]
-        case HeldState.DRAINED:
-            return [Release(claim=claim, reason=f"{why}: drained")]
-        case HeldState.DRAINING:
+            return [_set_state(claim, holding, HeldState.REVOKING, why)]
+        case HeldState.REVOKED:
+            return [Release(claim=claim, reason=f"{why}: batch finished")]
+        case HeldState.REVOKING:
             if now_ms < holding.since_ms + member.settings.grace_ms:
                 return []
             return [Release(claim=claim, reason=f"{why}: the grace is over")]

@@ -119,7 +119,7 @@ def next_due_ms(member: MemberState) -> int | None:
     """When `decide` may have something new to say although nothing happened; None = never."""
     due = [wait.retry_ms for wait in member.waiting.values()]
     for holding in member.held.values():
-        if holding.state is HeldState.DRAINING:
+        if holding.state is HeldState.REVOKING:
             due.append(holding.since_ms + member.settings.grace_ms)
         elif holding.state is HeldState.RESTORING and not holding.restore_ordered:
             due.append(holding.retry_ms)

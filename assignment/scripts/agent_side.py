@@ -157,7 +157,7 @@ def set_state_args(member_id: str, changes: Iterable[StateChange]) -> Arguments:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class BatchStart:
     """Running and locked: may be read from `committed`; `total` events were applied up to there."""
 
     partition: Partition
@@ -166,16 +166,16 @@ class Planned:
     total: int
 
 
-def plan_args(member_id: str) -> Arguments:
+def next_batch_args(member_id: str) -> Arguments:
     return [valid_name("member", member_id)]
 
 
-def plan_answer(raw: Raw) -> tuple[Planned, ...]:
+def next_batch_answer(raw: Raw) -> tuple[BatchStart, ...]:
     """Raises Fenced: not a member."""
     if text_of(raw[0]) == "fenced":
         raise Fenced("plan: Redis knows no such member")
     return tuple(
-        Planned(Partition.parse(partition), int(fence), Offset.parse(committed), int(total))
+        BatchStart(Partition.parse(partition), int(fence), Offset.parse(committed), int(total))
         for partition, fence, committed, total in map(texts_of, raw[1:])
     )
 

@@ -96,19 +96,19 @@ def evict_answer(raw: Raw) -> EvictResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Marked:
+class DrainsSet:
     group_epoch: int
     members: tuple[str, ...]  # that were there and had another one
 
 
-def mark_args(drain: Drain, member_ids: Iterable[str]) -> Arguments:
+def set_drain_args(drain: Drain, member_ids: Iterable[str]) -> Arguments:
     """Tells members to leave, at once when forced, or (NONE) takes it back."""
     return [Drain(drain).value, *(valid_name("member", member) for member in member_ids)]
 
 
-def mark_answer(raw: Raw) -> Marked:
+def set_drain_answer(raw: Raw) -> DrainsSet:
     epoch, *members = texts_of(raw)
-    return Marked(int(epoch), tuple(members))
+    return DrainsSet(int(epoch), tuple(members))
 
 
 # --- report ---------------------------------------------------------------------------------------
@@ -122,7 +122,9 @@ class ReportResult(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportAnswer:
-    """`target` only when it differs from the agent's. `replan`: a plan depends on what changed."""
+    """`target` only when it differs from the agent's. `rebalance_due`: a plan depends on what
+    changed.
+    """
 
     result: ReportResult
     incarnation: int = 0
@@ -132,7 +134,7 @@ class ReportAnswer:
     settings_epoch: int = 0
     want_complete: bool = False
     target: TargetRow | None = None
-    replan: bool = False
+    rebalance_due: bool = False
     drain: Drain = Drain.NONE
 
 
@@ -186,7 +188,7 @@ def report_answer(raw: Raw) -> ReportAnswer:
         settings_epoch=int(values[5]),
         want_complete=values[6] == "1",
         target=parse_target(values[7]) if values[7] else None,
-        replan=values[8] == "1",
+        rebalance_due=values[8] == "1",
         drain=Drain(values[9]),
     )
 
@@ -194,12 +196,14 @@ def report_answer(raw: Raw) -> ReportAnswer:
 # --- settings, incarnation, targets ---------------------------------------------------------------
 
 
-def configure_args(settings: GroupSettings, reason: str, *, replan: bool) -> Arguments:
-    """`replan` when a plan depends on what changed. Answers the group_epoch (number_answer)."""
-    return [settings_text(settings), flag(replan), _reason(reason)]
+def configure_args(settings: GroupSettings, reason: str, *, rebalance_due: bool) -> Arguments:
+    """`rebalance_due` when a plan depends on what changed. Answers the group_epoch
+    (number_answer).
+    """
+    return [settings_text(settings), flag(rebalance_due), _reason(reason)]
 
 
-def touch_args(reason: str, member_id: str = "") -> Arguments:
+def request_rebalance_args(reason: str, member_id: str = "") -> Arguments:
     """A person asked for a plan. The answer is the group_epoch (number_answer)."""
     return [_reason(reason), member_id]
 

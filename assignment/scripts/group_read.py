@@ -31,7 +31,7 @@ from assignment.wire import (
 
 
 class Purpose(StrEnum):
-    PLAN = "plan"  # takes a new coordinator_epoch first
+    REBALANCE = "rebalance"  # takes a new coordinator_epoch first
     TICK = "tick"  # stores the Redis time of the tick
     LOOK = "look"  # changes nothing
 

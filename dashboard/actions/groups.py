@@ -166,7 +166,7 @@ def request_rebalance(
             source=source,
         )
     try:
-        live_groups.touch(group.name, "manual")
+        live_groups.request_rebalance(group.name, "manual")
         coordinator.want_rebalance(group.name)
     except StoreUnavailable as error:
         log.warning("rebalance of group=%s waits for Redis: %s", group.name, error)

@@ -193,8 +193,8 @@ class AgentApi:
         if status != "ok":
             return {"status": status}
         incarnation, mode_epoch, group_epoch, target_epoch, settings_epoch = map(int, answer[1:6])
-        wants, target, replan = answer[6] == b"1", answer[7], answer[8] == b"1"
-        if replan or (beat.complete and group_epoch > target_epoch):
+        wants, target, rebalance_due = answer[6] == b"1", answer[7], answer[8] == b"1"
+        if rebalance_due or (beat.complete and group_epoch > target_epoch):
             self.doorbell.ring(group)
         reply: dict[str, Any] = {
             "status": status,

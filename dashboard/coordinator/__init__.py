@@ -5,10 +5,10 @@ task, a killed worker or an absent Redis left undone.
 """
 
 from dashboard.coordinator.asking import want_rebalance
-from dashboard.coordinator.history import drain
+from dashboard.coordinator.history import store_events
 from dashboard.coordinator.rebalancing import rebalance
 from dashboard.coordinator.sampling import sample, trim
 from dashboard.coordinator.setting_up import tell
 from dashboard.coordinator.ticking import tick
 
-__all__ = ["drain", "rebalance", "sample", "tell", "tick", "trim", "want_rebalance"]
+__all__ = ["rebalance", "sample", "store_events", "tell", "tick", "trim", "want_rebalance"]

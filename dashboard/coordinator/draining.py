@@ -92,7 +92,7 @@ def _tell(group: Group, running: ScaleDown | None, rows: list[ScaleDown], view: 
             if row.drain is not drain and wanted.get(m, Drain.NONE) is drain
         ]
         if members:
-            done = live_groups.mark(group.name, drain, members).members
+            done = live_groups.set_drain(group.name, drain, members).members
             marked = marked or bool(done)
             log.info("mark group=%s drain=%r members=%s", group.name, drain.value, done)
     if running is not None and running.told_at_ms is None and wanted.keys() & view.members.keys():

@@ -20,7 +20,7 @@ FENCES_AT_ONCE = 500  # SQLite's limit of variables is 32,766, PostgreSQL plans 
 log = logging.getLogger(__name__)
 
 
-def drain(group: Group) -> int:
+def store_events(group: Group) -> int:
     """How many events were stored. Moves the group's cursor."""
     stored = 0
     for _ in range(BATCHES_MAX):

@@ -42,7 +42,7 @@ REFUSED = "rebalance refused"  # in the audit: a strategy that does not fit
 SCALE_DOWN = ("scale-down", "forced", "cancelled")  # of the script `mark`
 # Hints that tell agents something but change nothing that a plan depends on.
 NOT_A_CAUSE = frozenset(
-    ("target", "released", "expired", "drained", "incarnation", "settings", "redis wiped", "")
+    ("target", "released", "expired", "revoked", "incarnation", "settings", "redis wiped", "")
 )
 # The first of these that gathered names the rebalance: what people would say was the reason.
 CAUSES = (
@@ -88,7 +88,7 @@ def rebalance(group_name: str, task_id: str = "", worker: str = "") -> str:
 def _once(group_name: str, run: Run) -> str:
     group = Group.objects.get(name=group_name)
     began = time.monotonic()
-    view = live_groups.read(group_name, Purpose.PLAN)
+    view = live_groups.read(group_name, Purpose.REBALANCE)
     if view.meta.settings is None:
         return "the group is not in Redis"  # the tick puts it there
     requests = list(group.requests.filter(state=RequestState.PENDING).order_by("created_at", "id"))

@@ -36,7 +36,7 @@ def tell(group: Group) -> bool:
         put_back(group)
         return True
     why = _decides(parse_settings(stored), group.values) if stored else ""
-    live_groups.configure(group.name, group.values, why or "settings", replan=bool(why))
+    live_groups.configure(group.name, group.values, why or "settings", rebalance_due=bool(why))
     live_groups.add_reader(group.stream, group.partitions, group.name)
     return True
 
@@ -92,7 +92,7 @@ def put_back(group: Group) -> None:
         result=f"{restored or 0} of {group.partitions} partitions put back",
     )
     log.error("redis wiped group=%s restored=%s destroyed: %s", group.name, restored, lost)
-    live_groups.configure(group.name, group.values, "redis wiped", replan=False)
+    live_groups.configure(group.name, group.values, "redis wiped", rebalance_due=False)
     live_groups.add_reader(group.stream, group.partitions, group.name)
 
 

@@ -9,7 +9,7 @@ from assignment.scripts import GroupRead, Purpose
 from dashboard.coordinator.asking import want_rebalance
 from dashboard.coordinator.draining import advance
 from dashboard.coordinator.finishing import finish, note_first_effects, record_missing
-from dashboard.coordinator.history import drain
+from dashboard.coordinator.history import store_events
 from dashboard.coordinator.members import LOST, note_members
 from dashboard.coordinator.rebalancing import MANUAL
 from dashboard.coordinator.rounds import NEXT_ROUND, is_cut_short
@@ -49,7 +49,7 @@ def tick_group(group: Group) -> None:
         return  # wiped between the two looks: the next tick puts it back
     raise_incarnation(group, view)
     _end_what_ended(group, view)
-    stored = drain(group)
+    stored = store_events(group)
     view = _read(group)
     moved = note_members(group, view)
     moved = advance(group, view) or moved
@@ -87,7 +87,7 @@ def _ask(group: Group, view: GroupRead) -> None:
     """Asks for a rebalance that is due: what changed, or a task that was lost, is found here."""
     due = view.meta.group_epoch > view.meta.target_epoch
     if not due and (why := _why_now(group, view)):
-        live_groups.touch(group.name, why)
+        live_groups.request_rebalance(group.name, why)
         due = True
     if due:
         want_rebalance(group.name)

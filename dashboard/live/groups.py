@@ -33,10 +33,14 @@ def read(group: str, purpose: Purpose, session_timeout_ms: int = 0) -> GroupRead
     return scripts.read_group_answer(run("read_group", group, arguments))
 
 
-def configure(group: str, settings: GroupSettings, reason: str, *, replan: bool) -> int:
+def configure(group: str, settings: GroupSettings, reason: str, *, rebalance_due: bool) -> int:
     """The group_epoch after it."""
     return scripts.number_answer(
-        run("configure", group, scripts.configure_args(settings, reason, replan=replan))
+        run(
+            "configure",
+            group,
+            scripts.configure_args(settings, reason, rebalance_due=rebalance_due),
+        )
     )
 
 
@@ -44,8 +48,10 @@ def resume(group: str, target_epoch: int, event_seq: int) -> int:
     return scripts.number_answer(run("resume", group, [target_epoch, event_seq]))
 
 
-def touch(group: str, reason: str) -> int:
-    return scripts.number_answer(run("touch", group, scripts.touch_args(reason)))
+def request_rebalance(group: str, reason: str) -> int:
+    return scripts.number_answer(
+        run("request_rebalance", group, scripts.request_rebalance_args(reason))
+    )
 
 
 def sweep(group: str) -> int:
@@ -57,9 +63,11 @@ def evict(group: str, member_id: str, judged_beat_ms: int, reason: str) -> Evict
     return scripts.evict_answer(run("evict", group, arguments))
 
 
-def mark(group: str, drain: Drain, member_ids: Iterable[str]) -> scripts.Marked:
+def set_drain(group: str, drain: Drain, member_ids: Iterable[str]) -> scripts.DrainsSet:
     """Tells members to leave, or takes it back; those that are not there are left out."""
-    return scripts.mark_answer(run("mark", group, scripts.mark_args(drain, member_ids)))
+    return scripts.set_drain_answer(
+        run("set_drain", group, scripts.set_drain_args(drain, member_ids))
+    )
 
 
 def set_incarnation(group: str, incarnation: int, run_id: str) -> tuple[bool, int]:
@@ -72,7 +80,7 @@ def set_incarnation(group: str, incarnation: int, run_id: str) -> tuple[bool, in
 def set_target(
     group: str, read_state: GroupRead, rows: Mapping[str, TargetRow]
 ) -> scripts.TargetAnswer:
-    """Compare-and-set on the epochs of `read_state`, which was read with Purpose.PLAN."""
+    """Compare-and-set on the epochs of `read_state`, which was read with Purpose.REBALANCE."""
     meta = read_state.meta
     arguments = scripts.set_target_args(
         meta.coordinator_epoch, meta.mode_epoch, meta.group_epoch, rows

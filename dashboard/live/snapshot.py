@@ -38,8 +38,8 @@ MEMBER_STATES = (
 _STATE_OF_HELD = {
     HeldState.RESTORING: "restoring",
     HeldState.RUNNING: "owned",
-    HeldState.DRAINING: "releasing",
-    HeldState.DRAINED: "releasing",
+    HeldState.REVOKING: "releasing",
+    HeldState.REVOKED: "releasing",
 }
 SUSPECT_BEATS = 2  # so many heartbeats missed
 RATE_HOLDS_MS = 10_000  # a rate of events says nothing when no batch ended for so long
@@ -232,7 +232,7 @@ def _state(seen: Seen, lock: Lock | None, since_ms: int | None, claims: Mapping[
 
 def _still_claims(seen: Seen, member: str, held: Held, since_ms: int | None) -> bool:
     """A second owner: it said so after the lock went to somebody else, and means to process."""
-    works = held.state in (HeldState.RUNNING, HeldState.DRAINING)
+    works = held.state in (HeldState.RUNNING, HeldState.REVOKING)
     return works and since_ms is not None and seen.read.reports[member].at_ms > since_ms
 
 

@@ -27,7 +27,7 @@ class Scene:
         self.store = GroupStore(FakeDoor(self.server), "g")
         self.log: list[tuple[str, dict[str, Any]]] = []
         self.ordered: list[Claim] = []
-        self.run("configure", scripts.configure_args(SETTINGS, "test", replan=False))
+        self.run("configure", scripts.configure_args(SETTINGS, "test", rebalance_due=False))
         self.run("set_incarnation", scripts.incarnation_args(1))
         self.member = self.membership("a")
 
@@ -53,8 +53,8 @@ class Scene:
         self.ordered.append(claim)
 
     def assign(self, **numbers: set[int]) -> None:
-        self.run("touch", scripts.touch_args("test"))
-        raw = self.run("read_group", scripts.read_group_args(scripts.Purpose.PLAN))
+        self.run("request_rebalance", scripts.request_rebalance_args("test"))
+        raw = self.run("read_group", scripts.read_group_args(scripts.Purpose.REBALANCE))
         meta = scripts.read_group_answer(raw).meta
         rows = {
             member: TargetRow(
@@ -185,7 +185,7 @@ def test_a_renew_that_brings_a_longer_lease_counts_by_the_one_it_asked_for(scene
     )
     agent._renew()
     longer = replace(SETTINGS, lease_ms=60_000, renew_ms=20_000)
-    scene.run("configure", scripts.configure_args(longer, "test", replan=False))
+    scene.run("configure", scripts.configure_args(longer, "test", rebalance_due=False))
     scene.assign(a={0})
     agent._renew()
     assert scene.member.state.settings == longer

@@ -46,7 +46,7 @@ def ranges(plan: dict | None) -> dict[str, tuple[str, str]]:
 def test_plan_goes_from_the_committed_offset_to_the_end(world, planner, shared) -> None:
     first = world.partitions[0]
     end = world.append(first, one(a=1), one(a=2))
-    plan = planner.next_plan(7)
+    plan = planner.next_batch(7)
     assert plan["n"] == 7
     assert plan["p"] == {"0": ["0-0", str(end), world.fences[first]]}
     assert shared.read_plan() == plan
@@ -58,7 +58,7 @@ def test_plan_is_bounded_by_events_at_a_point_of_the_index(world, planner, share
     first = world.partitions[0]
     for _ in range(20):
         world.append(first, *[one(a=n) for n in range(500)])
-    _, end = ranges(planner.next_plan(1))["0"]
+    _, end = ranges(planner.next_batch(1))["0"]
     read = EventStore.connect(world.url).read(first, START, Offset.parse(end))
     assert sum(map(len, read)) == 3_000
 
@@ -68,7 +68,7 @@ def test_plan_is_bounded_by_bytes(world, planner) -> None:
     large = Packed((b"json", b"x" * 2**20), 1, 2**20)
     for _ in range(10):
         world.append(first, *[large] * 4)
-    _, end = ranges(planner.next_plan(1))["0"]
+    _, end = ranges(planner.next_batch(1))["0"]
     read = EventStore.connect(world.url).read(first, START, Offset.parse(end))
     assert sum(map(len, read)) == BATCH_BYTES_MAX // 2 // 2**20
 
@@ -78,7 +78,7 @@ def test_what_others_hold_is_not_planned(world, planner) -> None:
     world.append(first, one(a=1))
     world.append(second, one(a=1))
     world.take_over(first)
-    assert list(ranges(planner.next_plan(1))) == ["1"]
+    assert list(ranges(planner.next_batch(1))) == ["1"]
 
 
 def test_what_was_answered_fenced_is_planned_under_a_higher_fence_only(
@@ -87,34 +87,34 @@ def test_what_was_answered_fenced_is_planned_under_a_higher_fence_only(
     first = world.partitions[0]
     world.append(first, one(a=1))
     shared.hold_back([(str(first), world.fences[first])], "keep")
-    assert planner.next_plan(1) is None
+    assert planner.next_batch(1) is None
     world.store.release("m1", [Claim(first, world.fences[first])])
     world.give("m1", [first])
-    assert list(ranges(planner.next_plan(1))) == ["0"]
+    assert list(ranges(planner.next_batch(1))) == ["0"]
 
 
 @pytest.mark.parametrize("fact", [("lease_end_ms", 0), ("stopping", 1)])
 def test_nothing_is_planned_any_more(world, planner, shared, fact) -> None:
     world.append(world.partitions[0], one(a=1))
     shared.set(*fact)
-    assert planner.next_plan(1) is None
+    assert planner.next_batch(1) is None
 
 
 def test_few_events_are_read_in_one_task_once_their_number_is_known(world, planner) -> None:
     first = world.partitions[0]
     fence = world.fences[first]
     end = world.append(first, one(a=1))
-    assert planner.next_plan(1)["tasks"] == 2  # how many lie before is not known yet
+    assert planner.next_batch(1)["tasks"] == 2  # how many lie before is not known yet
     assert world.world.commit(first, fence, START, end, member_id="m1").applied
     world.append(first, one(a=2), one(a=3))
-    assert planner.next_plan(2)["tasks"] == 1
+    assert planner.next_batch(2)["tasks"] == 1
 
 
 def test_entries_that_no_library_counted_are_probed(world, planner) -> None:
     first = world.partitions[0]
     for n in range(1_500):
         world.store.door.ask("XADD", f"{{{first}}}", f"{n + 1}-0", "a", n)
-    assert ranges(planner.next_plan(1))["0"] == ("0-0", "1500-0")
+    assert ranges(planner.next_batch(1))["0"] == ("0-0", "1500-0")
     assert EVENTS_PER_RANGE_MIN == 1_000
 
 
@@ -122,18 +122,18 @@ def test_foreign_entries_above_counted_ones_are_read_too(world, planner) -> None
     first = world.partitions[0]
     world.append(first, *[one(a=n) for n in range(1_200)])
     world.store.door.ask("XADD", f"{{{first}}}", "*", "a", "1")
-    _, middle = ranges(planner.next_plan(1))["0"]
+    _, middle = ranges(planner.next_batch(1))["0"]
     fence = world.fences[first]
     answer = world.world.commit(first, fence, START, Offset.parse(middle), member_id="m1")
     assert answer.applied
-    _, end = ranges(planner.next_plan(2))["0"]
+    _, end = ranges(planner.next_batch(2))["0"]
     assert Offset.parse(end) == world.end(first)
 
 
 def test_redis_that_does_not_answer_gives_no_plan(world, shared, tmp_path: Path) -> None:
     options = {"redis_url": "redis://127.0.0.1:1/0", "group": world.name, "member": "m1"}
     planner = Planner({**options, "tasks": "2", "folder": str(tmp_path), "stream": world.name})
-    assert planner.next_plan(1) is None
+    assert planner.next_batch(1) is None
 
 
 def reader_of(world: SparkWorld, folder: Path) -> EvenkeelReader:
@@ -152,7 +152,7 @@ def test_warm_up_is_planned_before_anything_else_and_leaves_nothing(
     reader = reader_of(world, tmp_path)
     for left, tasks in ((2, 2), (1, 1)):
         shared.set("warm_up", left)
-        plan = planner.next_plan(7)
+        plan = planner.next_batch(7)
         assert (plan["n"], plan["warm_up"], plan["tasks"]) == (7, left, tasks)
         assert list(ranges(plan)) == ["0"], "the second has no events"
         parts = reader.partitions(reader.initialOffset(), plan)
@@ -163,17 +163,17 @@ def test_warm_up_is_planned_before_anything_else_and_leaves_nothing(
     assert world.committed() == [START, START]
     assert world.dead_letters(first) == []
     shared.set("stopping", 1)
-    assert planner.next_plan(8) is None
+    assert planner.next_batch(8) is None
     shared.set("stopping", 0)
     shared.set("warm_up", 0)
-    assert list(ranges(planner.next_plan(9))) == ["0"]
+    assert list(ranges(planner.next_batch(9))) == ["0"]
 
 
 def test_warm_up_on_an_empty_stream_reads_no_event_in_every_task(
     world, planner, shared, tmp_path
 ) -> None:
     shared.set("warm_up", 2)
-    plan = planner.next_plan(1)
+    plan = planner.next_batch(1)
     assert plan["p"] == {}
     reader = reader_of(world, tmp_path)
     parts = reader.partitions(reader.initialOffset(), plan)
@@ -184,7 +184,7 @@ def test_warm_up_without_redis_has_no_events(shared, tmp_path: Path) -> None:
     options = {"redis_url": "redis://127.0.0.1:1/0", "group": "g", "member": "m1", "stream": "s"}
     planner = Planner({**options, "tasks": "2", "folder": str(tmp_path)})
     shared.set("warm_up", 1)
-    assert planner.next_plan(1) == {**NOTHING, "n": 1, "warm_up": 1}
+    assert planner.next_batch(1) == {**NOTHING, "n": 1, "warm_up": 1}
 
 
 def warmed_up(*times: float, tasks: int = 2) -> list[int]:

@@ -66,8 +66,8 @@ def test_a_partition_goes_over_without_an_expired_lease(world: World) -> None:
     assert world.running(member).keys() == {0, 1}
     assert ended(world) == {None}
     assert not first.events("lost") + second.events("lost")
-    drained = [e for e in first.events("released") if e["why"] == "revoked: drained"]
-    assert len(drained) == 2
+    revoked = [e for e in first.events("released") if e["why"] == "revoked: batch finished"]
+    assert len(revoked) == 2
 
 
 def test_a_batch_in_hand_is_committed_before_the_release(world: World, tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_a_batch_in_hand_is_committed_before_the_release(world: World, tmp_path:
     append(world, 0)
     world.dashboard.assign({member: []})
     until(lambda: agent.events("released"), "released")
-    assert agent.events("released")[0]["why"] == "revoked: drained"
+    assert agent.events("released")[0]["why"] == "revoked: batch finished"
     assert world.read().meta.refused_commits == 0
 
 
@@ -105,9 +105,9 @@ def test_given_back_while_draining_it_runs_on_with_its_fence(world: World, tmp_p
     agent, member = started(world, range(2), TINY_HANG_FILE=str(hang))
     fences = world.running(member)
     hang.touch()
-    until((tmp_path / "hang.seen").exists, "a batch hangs, so nothing becomes drained")
+    until((tmp_path / "hang.seen").exists, "a batch hangs, so nothing becomes revoked")
     world.dashboard.assign({member: [0]})
-    until(lambda: agent.events("draining"), "draining")
+    until(lambda: agent.events("revoking"), "revoking")
     world.dashboard.assign({member: [0, 1]})
     assert world.until_running(member, {0, 1}) == fences
     hang.unlink()
@@ -168,7 +168,7 @@ def test_what_a_dead_consumer_held_is_released_at_once(world: World) -> None:
     until(lambda: len(agent.events("released")) == 4, "released")
     assert {e["why"] for e in agent.events("released")} <= {
         "revoked: its consumer is dead",
-        "revoked: drained",
+        "revoked: batch finished",
     }
 
 
@@ -306,7 +306,7 @@ def test_an_attached_consumer_is_steered_and_let_go(world: World, tmp_path: Path
     agent.send(signal.SIGTERM)
     assert agent.exit_code() == 0
     assert consumer.wait(10) == 0
-    assert {e["why"] for e in agent.events("released")} == {"leaving: drained"}
+    assert {e["why"] for e in agent.events("released")} == {"leaving: batch finished"}
 
 
 @pytest.mark.parametrize("kill", [False, True])

@@ -22,7 +22,7 @@ def until(fact: Callable[[], bool]) -> None:
 def group_with_member() -> GroupStore:
     store = GroupStore(FakeDoor(FakeRedis()), "g")
     settings = GroupSettings(stream="s", partitions=1)
-    store._run("configure", scripts.configure_args(settings, "new", replan=True))
+    store._run("configure", scripts.configure_args(settings, "new", rebalance_due=True))
     return store
 
 

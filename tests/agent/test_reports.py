@@ -24,8 +24,8 @@ def test_after_that_only_what_changed_is_said() -> None:
     reporter.next(TWO)
     reporter.answered(1, complete=True, want_complete=False)
     assert reporter.next(TWO) == Report(1, False, {})
-    now = {"s:1": "2 draining", "s:2": "3 restoring"}
-    changes = {"s:0": None, "s:1": "2 draining", "s:2": "3 restoring"}
+    now = {"s:1": "2 revoking", "s:2": "3 restoring"}
+    changes = {"s:0": None, "s:1": "2 revoking", "s:2": "3 restoring"}
     assert reporter.next(now) == Report(1, False, changes)
     assert reporter.next(now) == Report(1, False, changes)  # cumulative: a lost one costs nothing
 

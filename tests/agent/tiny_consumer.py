@@ -18,7 +18,7 @@ from agent.consumer.control import AgentLink
 from agent.store import GroupStore, StoreUnavailable
 from agent.store.stream import StreamStore
 from assignment.errors import Fenced
-from assignment.scripts import CommitRequest, CommitResult, Planned
+from assignment.scripts import BatchStart, CommitRequest, CommitResult
 from assignment.wire import ConsumerHealth
 
 BATCH_S = float(os.environ.get("TINY_BATCH_MS", "20")) / 1_000
@@ -52,7 +52,7 @@ def main() -> int:
 
 def turn(link: AgentLink, store: GroupStore, health: ConsumerHealth) -> ConsumerHealth:
     member = link.control.member
-    planned = store.plan(member) if link.may_process() else ()
+    planned = store.next_batch(member) if link.may_process() else ()
     done = 0
     time.sleep(BATCH_S)
     while HANG_FILE and Path(HANG_FILE).exists():
@@ -69,7 +69,7 @@ def turn(link: AgentLink, store: GroupStore, health: ConsumerHealth) -> Consumer
     return health
 
 
-def process(store: GroupStore, member: str, plan: Planned) -> int:
+def process(store: GroupStore, member: str, plan: BatchStart) -> int:
     stream = StreamStore(store.door, plan.partition.stream)
     end = stream.last_offset(plan.partition.number)
     if end <= plan.committed:

@@ -72,7 +72,7 @@ class TinyDashboard:
 
     def configure(self, settings: GroupSettings) -> None:
         self.settings = settings
-        self.run("configure", scripts.configure_args(settings, "test", replan=False))
+        self.run("configure", scripts.configure_args(settings, "test", rebalance_due=False))
 
     def set_incarnation(self, incarnation: int) -> None:
         self.run("set_incarnation", scripts.incarnation_args(incarnation))
@@ -89,8 +89,8 @@ class TinyDashboard:
         learning: Mapping[str, Iterable[int]] | None = None,
     ) -> None:
         """The target: member id -> partition numbers, by role."""
-        self.run("touch", scripts.touch_args("test"))
-        read = self.read(Purpose.PLAN)
+        self.run("request_rebalance", scripts.request_rebalance_args("test"))
+        read = self.read(Purpose.REBALANCE)
         epoch = read.meta.group_epoch
         standby, learning = standby or {}, learning or {}
         targets = {
@@ -115,8 +115,8 @@ class TinyDashboard:
 
     def mark(self, drain: Drain, *members: str) -> None:
         """What a scale-down tells these members."""
-        answer = self.run("mark", scripts.mark_args(drain, members))
-        assert scripts.mark_answer(answer).members == members
+        answer = self.run("mark", scripts.set_drain_args(drain, members))
+        assert scripts.set_drain_answer(answer).members == members
 
     def join(self, member: str) -> None:
         """A member without an agent."""

@@ -8,7 +8,7 @@ from tests.builders import fence, partition, partitions, settings
 
 NOW = 50_000
 RESTORING, RUNNING = HeldState.RESTORING, HeldState.RUNNING
-DRAINING, DRAINED = HeldState.DRAINING, HeldState.DRAINED
+REVOKING, REVOKED = HeldState.REVOKING, HeldState.REVOKED
 
 
 def holding(state: HeldState = RUNNING, counter: int = 1, **fields: object) -> Holding:

@@ -39,10 +39,10 @@ from assignment.member import (
 )
 from assignment.types import Held, HeldState
 from tests.assignment.member_states import (
-    DRAINED,
-    DRAINING,
     NOW,
     RESTORING,
+    REVOKED,
+    REVOKING,
     RUNNING,
     after,
     claim,
@@ -147,7 +147,7 @@ def test_epochs_that_are_behind_change_nothing() -> None:
 def test_what_is_in_both_assignments_is_not_touched() -> None:
     state = after(member({0: holding(), 1: holding()}, [0, 1]), TargetSeen(1, row(0, 2, epoch=8)))
     assert decide(state, NOW) == [
-        SetState(claim=claim(1), expected=RUNNING, state=DRAINING, reason="revoked"),
+        SetState(claim=claim(1), expected=RUNNING, state=REVOKING, reason="revoked"),
         Acquire(partitions=(partition(2),), reason="assigned at epoch 8"),
     ]
 
@@ -170,31 +170,33 @@ def test_a_revoked_partition_that_never_ran_is_drained_by_compare_and_set_then_r
     """It may run already: a `running` was written, and its answer was lost."""
     state = member({0: holding(RESTORING)})
     assert decide(state, NOW) == [
-        SetState(claim=claim(0), expected=RESTORING, state=DRAINED, reason="revoked before it ran")
+        SetState(claim=claim(0), expected=RESTORING, state=REVOKED, reason="revoked before it ran")
     ]
-    owned = OwnedSeen({partition(0): Held(fence=fence(1), state=DRAINED)})
-    assert decide(after(state, owned), NOW) == [Release(claim=claim(0), reason="revoked: drained")]
+    owned = OwnedSeen({partition(0): Held(fence=fence(1), state=REVOKED)})
+    assert decide(after(state, owned), NOW) == [
+        Release(claim=claim(0), reason="revoked: batch finished")
+    ]
 
 
 def test_revoked_while_its_running_was_written_unheard_it_drains() -> None:
     owned = OwnedSeen({partition(0): Held(fence=fence(1), state=RUNNING)})
     state = after(member({0: holding(RESTORING)}), owned)
     assert decide(state, NOW) == [
-        SetState(claim=claim(0), expected=RUNNING, state=DRAINING, reason="revoked")
+        SetState(claim=claim(0), expected=RUNNING, state=REVOKING, reason="revoked")
     ]
 
 
 def test_given_back_before_it_ran_it_is_restored() -> None:
-    given_back = after(member({0: holding(DRAINED)}), TargetSeen(1, row(0, epoch=8)))
+    given_back = after(member({0: holding(REVOKED)}), TargetSeen(1, row(0, epoch=8)))
     assert decide(given_back, NOW) == [
         SetState(
-            claim=claim(0), expected=DRAINED, state=RESTORING, reason="given back before it ran"
+            claim=claim(0), expected=REVOKED, state=RESTORING, reason="given back before it ran"
         )
     ]
 
 
 def test_a_draining_partition_is_waited_for_until_the_grace_is_over() -> None:
-    state = member({0: holding(DRAINING)})
+    state = member({0: holding(REVOKING)})
     assert decide(state, NOW + GRACE_MS - 1) == []
     assert next_due_ms(state) == NOW + GRACE_MS
     assert decide(state, NOW + GRACE_MS) == [
@@ -203,28 +205,30 @@ def test_a_draining_partition_is_waited_for_until_the_grace_is_over() -> None:
 
 
 def test_a_drained_partition_is_released() -> None:
-    owned = OwnedSeen({partition(0): Held(fence=fence(1), state=DRAINED)})
-    state = after(member({0: holding(DRAINING)}), owned)
-    assert decide(state, NOW) == [Release(claim=claim(0), reason="revoked: drained")]
+    owned = OwnedSeen({partition(0): Held(fence=fence(1), state=REVOKED)})
+    state = after(member({0: holding(REVOKING)}), owned)
+    assert decide(state, NOW) == [Release(claim=claim(0), reason="revoked: batch finished")]
 
 
-@pytest.mark.parametrize("state", [RESTORING, RUNNING, DRAINING, DRAINED])
+@pytest.mark.parametrize("state", [RESTORING, RUNNING, REVOKING, REVOKED])
 def test_what_a_dead_consumer_held_is_released(state: HeldState) -> None:
     dead = member({0: holding(state)}, consumer=ConsumerState.DEAD)
     assert decide(dead, NOW) == [Release(claim=claim(0), reason="revoked: its consumer is dead")]
 
 
-@pytest.mark.parametrize("state", [DRAINING, DRAINED])
+@pytest.mark.parametrize("state", [REVOKING, REVOKED])
 def test_given_back_while_draining_it_runs_again(state: HeldState) -> None:
     ran = member({0: holding(state, restored=True)})
     given_back = after(ran, TargetSeen(1, row(0, epoch=8)))
     assert decide(given_back, NOW) == [
-        SetState(claim=claim(0), expected=state, state=RUNNING, reason="given back while draining")
+        SetState(
+            claim=claim(0), expected=state, state=RUNNING, reason="given back while it was revoked"
+        )
     ]
 
 
 def test_released_it_is_no_longer_held() -> None:
-    assert after(member({0: holding(DRAINED)}), Released(claim(0))).held == {}
+    assert after(member({0: holding(REVOKED)}), Released(claim(0))).held == {}
 
 
 # --- losing ---------------------------------------------------------------------------------------

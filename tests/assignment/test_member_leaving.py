@@ -17,9 +17,9 @@ from assignment.member import (
 )
 from assignment.types import Drain
 from tests.assignment.member_states import (
-    DRAINED,
-    DRAINING,
     NOW,
+    REVOKED,
+    REVOKING,
     RUNNING,
     after,
     claim,
@@ -35,7 +35,7 @@ from tests.builders import partition, partitions
 def test_leaving_gives_up_everything_and_asks_for_nothing() -> None:
     state = after(member({0: holding()}, [0, 1]), LeaveAsked())
     assert decide(state, NOW) == [
-        SetState(claim=claim(0), expected=RUNNING, state=DRAINING, reason="leaving")
+        SetState(claim=claim(0), expected=RUNNING, state=REVOKING, reason="leaving")
     ]
     assert state.waiting == {}
 
@@ -67,8 +67,8 @@ def test_a_leaving_member_departs_once_a_target_that_knows_of_it_gives_it_nothin
 
 
 def test_a_leaving_member_departs_when_the_last_partition_is_released() -> None:
-    state = after(member({0: holding(DRAINED)}), DrainSeen(LEAVING, 7))
-    assert decide(state, NOW) == [Release(claim=claim(0), reason="revoked: drained")]
+    state = after(member({0: holding(REVOKED)}), DrainSeen(LEAVING, 7))
+    assert decide(state, NOW) == [Release(claim=claim(0), reason="revoked: batch finished")]
     assert decide(after(state, Released(claim(0))), NOW) == [GONE]
 
 

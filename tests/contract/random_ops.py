@@ -23,7 +23,7 @@ class Generator:
         self.sequence = 0
 
     def operations(self) -> Iterator[Operation]:
-        yield "configure", {"replan": True}
+        yield "configure", {"rebalance_due": True}
         for member_id in MEMBERS[:2]:
             yield "join", {"member_id": member_id}
         yield "set_incarnation", {"incarnation": 1}
@@ -58,7 +58,7 @@ class Generator:
 
     def make_configure(self) -> Operation:
         strategy = self.rng.choice(("sticky", "averagely"))
-        return "configure", {"replan": self.rng.random() < 0.5, "strategy": strategy}
+        return "configure", {"rebalance_due": self.rng.random() < 0.5, "strategy": strategy}
 
     def make_join(self) -> Operation:
         secret = self._often("secret", "other")
@@ -93,9 +93,9 @@ class Generator:
             "ready": ready,
         }
 
-    def make_mark(self) -> Operation:
+    def make_set_drain(self) -> Operation:
         members = self.rng.sample(MEMBERS, self.rng.randint(0, 3))
-        return "mark", {"drain": self.rng.choice(list(Drain)), "members": members}
+        return "set_drain", {"drain": self.rng.choice(list(Drain)), "members": members}
 
     def make_set_incarnation(self) -> Operation:
         now = self.model.read().meta.incarnation
@@ -104,8 +104,8 @@ class Generator:
     def make_another_run(self) -> Operation:
         return "another_run", {}
 
-    def make_touch(self) -> Operation:
-        return "touch", {}
+    def make_request_rebalance(self) -> Operation:
+        return "request_rebalance", {}
 
     def make_resume(self) -> Operation:
         return "resume", {"epoch": self.rng.randint(0, 20), "seq": self.rng.randint(0, 20)}
@@ -161,8 +161,8 @@ class Generator:
         changes = [StateChange(claim.partition, claim.fence, expected, new)]
         return "set_state", {"member_id": member_id, "changes": changes}
 
-    def make_plan(self) -> Operation:
-        return "plan", {"member_id": self._member()}
+    def make_next_batch(self) -> Operation:
+        return "next_batch", {"member_id": self._member()}
 
     def make_progress(self) -> Operation:
         return "progress", {"member_id": self._member(), "rows": self.rng.randint(0, 9)}
@@ -217,7 +217,7 @@ WEIGHTS = {
     "expire": 3,
     "join": 2,
     "leave": 0.4,
-    "plan": 4,
+    "next_batch": 4,
     "release": 4,
     "renew": 3,
     "report": 6,
@@ -227,5 +227,5 @@ WEIGHTS = {
     "set_state": 8,
     "set_target": 5,
     "snapshot": 5,
-    "touch": 3,
+    "request_rebalance": 3,
 }

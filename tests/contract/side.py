@@ -44,8 +44,8 @@ class Side:
     def do_report(self, **values: Any) -> Any:
         return self.world.report(**values)
 
-    def do_mark(self, drain: Drain, members: list[str]) -> Any:
-        return self.world.mark(drain, *members)
+    def do_set_drain(self, drain: Drain, members: list[str]) -> Any:
+        return self.world.set_drain(drain, *members)
 
     def do_set_incarnation(self, incarnation: int) -> Any:
         return self.world.set_incarnation(incarnation)
@@ -53,8 +53,8 @@ class Side:
     def do_another_run(self) -> None:
         self.world.another_run()
 
-    def do_touch(self) -> Any:
-        return self.world.run("touch", scripts.touch_args("asked"))
+    def do_request_rebalance(self) -> Any:
+        return self.world.run("request_rebalance", scripts.request_rebalance_args("asked"))
 
     def do_resume(self, epoch: int, seq: int) -> Any:
         return self.world.run("resume", [str(epoch), str(seq)])
@@ -68,7 +68,7 @@ class Side:
         learning: dict[str, Any],
     ) -> Any:
         """Epochs as they were read, each off by so much."""
-        meta = self.world.read(Purpose.PLAN).meta
+        meta = self.world.read(Purpose.REBALANCE).meta
         made_for = max(0, meta.group_epoch + epoch)
         wanted = {
             m: TargetRow(
@@ -108,8 +108,8 @@ class Side:
     def do_set_state(self, member_id: str, changes: list[StateChange]) -> Any:
         return self.world.store.set_state(member_id, changes)
 
-    def do_plan(self, member_id: str) -> Any:
-        return sorted(self.world.store.plan(member_id), key=str)
+    def do_next_batch(self, member_id: str) -> Any:
+        return sorted(self.world.store.next_batch(member_id), key=str)
 
     def do_progress(self, member_id: str, rows: int) -> Any:
         return self.world.store.write_progress(member_id, ConsumerHealth(rows=rows))

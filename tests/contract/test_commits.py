@@ -4,11 +4,11 @@ import pytest
 
 from assignment.errors import Fenced, InvalidInput
 from assignment.scripts import (
+    BatchStart,
     CommitAnswer,
     CommitRequest,
     CommitResult,
     DeadLetter,
-    Planned,
     SnapshotResult,
 )
 from assignment.types import INCARNATION_STEP, START, Claim, HeldState, Offset
@@ -16,7 +16,7 @@ from assignment.wire import pack_changes, pack_ids, unpack_changes, unpack_ids
 from tests.contract.world import P0, P1, P2, World, offset
 
 RESTORING, RUNNING = HeldState.RESTORING, HeldState.RUNNING
-DRAINING, DRAINED = HeldState.DRAINING, HeldState.DRAINED
+REVOKING, REVOKED = HeldState.REVOKING, HeldState.REVOKED
 DONE, ALREADY = CommitResult.DONE, CommitResult.ALREADY
 MOVED, FENCED = CommitResult.MOVED, CommitResult.FENCED
 
@@ -28,7 +28,7 @@ def test_a_state_changes_only_from_the_expected_fence_and_state(world: World) ->
     world.stand(a={P0})
     fence = world.fence("a", P0)
     assert not world.move("a", P0, fence + 1, RESTORING, RUNNING)
-    assert not world.move("a", P0, fence, RUNNING, DRAINING)
+    assert not world.move("a", P0, fence, RUNNING, REVOKING)
     assert not world.move("b", P0, fence, RESTORING, RUNNING)
     assert not world.move("a", P1, fence, RESTORING, RUNNING)
     assert world.move("a", P0, fence, RESTORING, RUNNING)
@@ -40,9 +40,9 @@ def test_a_plan_holds_what_is_running_with_its_offset_and_total(world: World) ->
     first, second = world.running("a", P0), world.running("a", P1)
     world.fence("a", P2)  # still restoring
     world.commit(P1, second, START, offset(7), events=5)
-    assert set(world.store.plan("a")) == {
-        Planned(P0, first, START, 0),
-        Planned(P1, second, offset(7), 5),
+    assert set(world.store.next_batch("a")) == {
+        BatchStart(P0, first, START, 0),
+        BatchStart(P1, second, offset(7), 5),
     }
 
 
@@ -50,28 +50,28 @@ def test_a_plan_leaves_out_what_has_no_live_lock(world: World) -> None:
     world.stand(a={P0, P1})
     fence, other = world.running("a", P0), world.running("a", P1)
     world.let_expire("a", Claim(P0, fence))
-    assert [p.partition for p in world.store.plan("a")] == [P1]
+    assert [p.partition for p in world.store.next_batch("a")] == [P1]
     world.assign(a={P1}, b=set())
-    assert world.store.plan("a")[0].fence == other
+    assert world.store.next_batch("a")[0].fence == other
 
 
 def test_a_plan_turns_draining_into_drained_and_hints_so(world: World) -> None:
     world.stand(a={P0, P1})
     fence, other = world.running("a", P0), world.running("a", P1)
-    world.move("a", P0, fence, RUNNING, DRAINING)
-    assert world.store.owned("a")[P0].state is DRAINING
+    world.move("a", P0, fence, RUNNING, REVOKING)
+    assert world.store.owned("a")[P0].state is REVOKING
     after = world.store.last_hint_id()
-    assert [p.fence for p in world.store.plan("a")] == [other]
-    assert world.store.owned("a")[P0].state is DRAINED
-    assert [h.reason for h in world.store.wait_hints(after, 1).hints] == ["drained"]
-    assert not world.move("a", P0, fence, DRAINING, RUNNING)
+    assert [p.fence for p in world.store.next_batch("a")] == [other]
+    assert world.store.owned("a")[P0].state is REVOKED
+    assert [h.reason for h in world.store.wait_hints(after, 1).hints] == ["revoked"]
+    assert not world.move("a", P0, fence, REVOKING, RUNNING)
 
 
 def test_a_plan_of_one_that_is_no_member_is_fenced(world: World) -> None:
     world.stand(a={P0})
     world.evict("a", world.read().now_ms)
     with pytest.raises(Fenced):
-        world.store.plan("a")
+        world.store.next_batch("a")
 
 
 # --- commits --------------------------------------------------------------------------------------

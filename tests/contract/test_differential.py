@@ -149,9 +149,9 @@ def join_forgets_that_it_was_told_to_leave(
     return SCRIPTS_AS_THEY_ARE["join"](g, args, raw)
 
 
-def mark_changes_no_epoch(g: Group, args: Sequence[str], raw: Sequence[str | bytes]) -> Any:
+def set_drain_changes_no_epoch(g: Group, args: Sequence[str], raw: Sequence[str | bytes]) -> Any:
     epoch = g.meta("group_epoch")
-    answer = SCRIPTS_AS_THEY_ARE["mark"](g, args, raw)
+    answer = SCRIPTS_AS_THEY_ARE["set_drain"](g, args, raw)
     g.set_meta("group_epoch", epoch)
     return [epoch, *answer[1:]]
 
@@ -177,7 +177,7 @@ PLANTED = {
     "set_target": (set_target_ignores_the_coordinator, set_target_keeps_every_ready_learner),
     "report": (report_takes_late_ones, report_never_hears_of_ready_learners),
     "join": (join_forgets_that_it_was_told_to_leave,),
-    "mark": (mark_changes_no_epoch,),
+    "set_drain": (set_drain_changes_no_epoch,),
 }
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from assignment.scripts import Marked, Purpose
+from assignment.scripts import DrainsSet, Purpose
 from assignment.types import Drain, TargetRow
 from tests.contract.world import P0, P1, P2, World
 
@@ -10,7 +10,7 @@ from tests.contract.world import P0, P1, P2, World
 def test_members_are_told_to_leave_and_hear_it_both_ways(world: World) -> None:
     world.stand(a={P0}, b={P1})
     before = world.group_epoch()
-    marked = world.mark(Drain.LEAVING, "a", "stranger")
+    marked = world.set_drain(Drain.LEAVING, "a", "stranger")
     assert (marked.members, marked.group_epoch) == (("a",), before + 1)
     members = world.read().members
     assert (members["a"].drain, members["b"].drain) == (Drain.LEAVING, Drain.NONE)
@@ -23,13 +23,13 @@ def test_members_are_told_to_leave_and_hear_it_both_ways(world: World) -> None:
 
 def test_told_the_same_again_nothing_changes(world: World) -> None:
     world.stand(a={P0}, b={P1})
-    epoch = world.mark(Drain.LEAVING, "a").group_epoch
+    epoch = world.set_drain(Drain.LEAVING, "a").group_epoch
     hints = world.store.last_hint_id()
-    assert world.mark(Drain.LEAVING, "a", "stranger") == Marked(epoch, ())
-    assert world.mark(Drain.LEAVING) == Marked(epoch, ())
+    assert world.set_drain(Drain.LEAVING, "a", "stranger") == DrainsSet(epoch, ())
+    assert world.set_drain(Drain.LEAVING) == DrainsSet(epoch, ())
     assert world.store.last_hint_id() == hints
-    assert world.mark(Drain.FORCED, "a", "b").members == ("a", "b")
-    assert world.mark(Drain.NONE, "b").group_epoch == epoch + 2
+    assert world.set_drain(Drain.FORCED, "a", "b").members == ("a", "b")
+    assert world.set_drain(Drain.NONE, "b").group_epoch == epoch + 2
     reasons = [h.reason for h in world.store.wait_hints("0-0", 1).hints]
     assert [r for r in reasons if r in ("scale-down", "forced", "cancelled")] == [
         "scale-down",
@@ -40,8 +40,8 @@ def test_told_the_same_again_nothing_changes(world: World) -> None:
 
 def test_taken_back_the_targets_learners_are_dropped_with_it(world: World) -> None:
     world.stand(a={P0}, b={P1})
-    world.mark(Drain.LEAVING, "a")
-    view = world.read(Purpose.PLAN)
+    world.set_drain(Drain.LEAVING, "a")
+    view = world.read(Purpose.REBALANCE)
     epoch = view.meta.group_epoch
     placed = {
         "a": TargetRow(target_epoch=epoch, active=frozenset({P0})),
@@ -53,17 +53,17 @@ def test_taken_back_the_targets_learners_are_dropped_with_it(world: World) -> No
         ),
     }
     world.set_rows(view, placed)
-    world.mark(Drain.LEAVING, "b")
+    world.set_drain(Drain.LEAVING, "b")
     assert world.read().target == placed, "another one is told: they learn on"
-    world.mark(Drain.NONE, "stranger")
+    world.set_drain(Drain.NONE, "stranger")
     assert world.read().target == placed, "nobody was told anything"
-    world.mark(Drain.NONE, "a")
+    world.set_drain(Drain.NONE, "a")
     assert world.read().target == placed | {"b": replace(placed["b"], learning=frozenset())}
 
 
 def test_whoever_is_leaving_stays_so_when_it_joins_anew(world: World) -> None:
     world.stand(a={P0}, b={P1})
-    world.mark(Drain.LEAVING, "a")
+    world.set_drain(Drain.LEAVING, "a")
     world.join("a")
     assert world.read().members["a"].drain is Drain.LEAVING
     world.leave("a")
@@ -73,7 +73,7 @@ def test_whoever_is_leaving_stays_so_when_it_joins_anew(world: World) -> None:
 
 def test_what_was_told_outlives_reports(world: World) -> None:
     world.stand(a={P0})
-    world.mark(Drain.LEAVING, "a")
+    world.set_drain(Drain.LEAVING, "a")
     world.report("a", 1, able=True, leaving=True)
     row = world.read().members["a"]
     assert (row.able, row.leaving, row.drain) == (True, True, Drain.LEAVING)

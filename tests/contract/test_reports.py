@@ -106,13 +106,13 @@ def test_a_report_with_other_letters_than_ascii_is_kept_whole(world: World) -> N
 def test_ability_and_leaving_make_a_plan_outdated_only_when_they_change(world: World) -> None:
     world.stand(a={P0})
     before = world.group_epoch()
-    assert not world.report("a", 1).replan
+    assert not world.report("a", 1).rebalance_due
     assert world.group_epoch() == before
-    assert world.report("a", 2, able=True).replan
+    assert world.report("a", 2, able=True).rebalance_due
     assert world.group_epoch() == before + 1
-    assert not world.report("a", 3, able=True).replan
-    assert world.report("a", 4, able=True, leaving=True).replan
-    assert world.report("a", 5, able=False, leaving=True).replan
+    assert not world.report("a", 3, able=True).rebalance_due
+    assert world.report("a", 4, able=True, leaving=True).rebalance_due
+    assert world.report("a", 5, able=False, leaving=True).rebalance_due
     assert world.group_epoch() == before + 3
     row = world.read().members["a"]
     assert (row.able, row.leaving) == (False, True)
@@ -197,14 +197,14 @@ def test_a_learner_that_becomes_ready_makes_a_plan_outdated_once(world: World) -
     world.report("a", 1, replicas={str(P1): LEARNER, str(P2): LEARNER})
     before = world.group_epoch()
     both = {str(P1): READY, str(P2): READY}
-    assert world.report("a", 2, replicas=both, ready=[str(P2)]).replan
+    assert world.report("a", 2, replicas=both, ready=[str(P2)]).rebalance_due
     assert world.read().members["a"].ready == {P2}
-    assert not world.report("a", 3, replicas=both, ready=[str(P2)]).replan
+    assert not world.report("a", 3, replicas=both, ready=[str(P2)]).rebalance_due
     assert world.group_epoch() == before + 1
-    assert world.report("a", 4, replicas=both, ready=[str(P2), str(P1)]).replan
-    assert not world.report("a", 5, replicas=both, ready=[str(P1)]).replan
+    assert world.report("a", 4, replicas=both, ready=[str(P2), str(P1)]).rebalance_due
+    assert not world.report("a", 5, replicas=both, ready=[str(P1)]).rebalance_due
     assert world.read().members["a"].ready == {P1}
-    assert world.report("a", 6, replicas=both, ready=[str(P1), str(P2)]).replan
+    assert world.report("a", 6, replicas=both, ready=[str(P1), str(P2)]).rebalance_due
     assert world.group_epoch() == before + 3
     assert [h.reason for h in world.store.wait_hints("0-0", 1).hints[-3:]] == ["ready"] * 3
 
@@ -214,7 +214,7 @@ def test_whoever_joins_anew_is_ready_for_nothing(world: World) -> None:
     world.report("a", 1, replicas={str(P1): READY}, ready=[str(P1)])
     world.join("a")
     assert world.read().members["a"].ready == frozenset()
-    assert world.report("a", 2, replicas={str(P1): READY}, ready=[str(P1)]).replan
+    assert world.report("a", 2, replicas={str(P1): READY}, ready=[str(P1)]).rebalance_due
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def test_a_redis_that_is_away_is_said_so_and_the_store_goes_on_when_it_is_back(
     own_redis.kill()
     for ask in (
         lambda: world.store.renew("a", LONG_MS, [Claim(P0, fence)]),
-        lambda: world.store.plan("a"),
+        lambda: world.store.next_batch("a"),
         lambda: world.store.commit_many([request(P0, fence)]),
         lambda: world.store.target("a"),
         lambda: world.store.wait_hints("0-0", 10),
@@ -47,7 +47,7 @@ def test_a_redis_that_is_away_is_said_so_and_the_store_goes_on_when_it_is_back(
             ask()
     own_redis.start()
     assert world.store.renew("a", LONG_MS, [Claim(P0, fence)]).held == (True,)
-    assert world.store.plan("a")[0].fence == fence
+    assert world.store.next_batch("a")[0].fence == fence
     assert world.store.commit_many([request(P0, fence)])[0].result is CommitResult.DONE
 
 
@@ -89,7 +89,7 @@ def test_scripts_that_redis_has_forgotten_are_sent_again(own_world: World) -> No
     answers = world.store.commit_many([request(P0, fences[0]), request(P1, fences[1])])
     assert [a.result for a in answers] == [CommitResult.DONE] * 2
     world.door.ask("SCRIPT", "FLUSH")
-    assert len(world.store.plan("a")) == 2
+    assert len(world.store.next_batch("a")) == 2
 
 
 def test_a_redis_that_is_full_changes_nothing_and_is_asked_again(own_world: World) -> None:
@@ -273,7 +273,9 @@ def test_waiting_for_hints_ends_with_the_first_one(real_world: World) -> None:
     world = real_world
     world.configure()
     after = world.store.last_hint_id()
-    timer = threading.Timer(0.05, lambda: world.run("touch", scripts.touch_args("now")))
+    timer = threading.Timer(
+        0.05, lambda: world.run("request_rebalance", scripts.request_rebalance_args("now"))
+    )
     timer.start()
     hints = world.store.wait_hints(after, 20_000)
     timer.join()

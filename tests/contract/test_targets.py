@@ -40,7 +40,7 @@ def test_rows_of_those_that_are_gone_are_not_written(world: World) -> None:
 def test_one_that_joined_after_the_read_gets_an_empty_row(world: World) -> None:
     world.configure()
     world.join("a")
-    group = world.read(Purpose.PLAN)
+    group = world.read(Purpose.REBALANCE)
     world.join("b")
     assert world.set_target(group, a={P0}).done
     after = world.read()
@@ -50,9 +50,9 @@ def test_one_that_joined_after_the_read_gets_an_empty_row(world: World) -> None:
 
 def test_a_target_of_another_coordinator_run_is_stale(world: World) -> None:
     world.stand(a={P0})
-    world.run("touch", scripts.touch_args("test"))
-    mine = world.read(Purpose.PLAN)
-    other = world.read(Purpose.PLAN)
+    world.run("request_rebalance", scripts.request_rebalance_args("test"))
+    mine = world.read(Purpose.REBALANCE)
+    other = world.read(Purpose.REBALANCE)
     before = world.read().target
     assert not world.set_target(mine, a={P1}).done
     assert world.read().target == before
@@ -61,8 +61,8 @@ def test_a_target_of_another_coordinator_run_is_stale(world: World) -> None:
 
 def test_a_target_of_another_mode_epoch_is_stale(world: World) -> None:
     world.stand(a={P0})
-    world.run("touch", scripts.touch_args("test"))
-    group = world.read(Purpose.PLAN)
+    world.run("request_rebalance", scripts.request_rebalance_args("test"))
+    group = world.read(Purpose.REBALANCE)
     other = replace(group, meta=replace(group.meta, mode_epoch=2))
     assert not world.set_target(other, a={P1}).done
     assert world.set_target(group, a={P1}).done
@@ -70,7 +70,7 @@ def test_a_target_of_another_mode_epoch_is_stale(world: World) -> None:
 
 def test_a_target_not_above_the_stored_one_is_stale(world: World) -> None:
     world.stand(a={P0})
-    group = world.read(Purpose.PLAN)
+    group = world.read(Purpose.REBALANCE)
     assert group.meta.group_epoch == group.meta.target_epoch
     answer = world.set_target(group, a={P1})
     assert (answer.done, answer.why) == (False, "nothing changed")
@@ -78,19 +78,19 @@ def test_a_target_not_above_the_stored_one_is_stale(world: World) -> None:
 
 def test_a_target_repeated_after_a_lost_reply_is_done_and_written_once(world: World) -> None:
     world.stand(a={P0})
-    world.run("touch", scripts.touch_args("test"))
-    group = world.read(Purpose.PLAN)
+    world.run("request_rebalance", scripts.request_rebalance_args("test"))
+    group = world.read(Purpose.REBALANCE)
     first = world.set_target(group, a={P1})
     hints = world.store.last_hint_id()
     assert world.set_target(group, a={P1}) == first
     assert world.store.last_hint_id() == hints
-    world.read(Purpose.PLAN)
+    world.read(Purpose.REBALANCE)
     assert not world.set_target(group, a={P1}).done
 
 
 def test_a_target_above_the_groups_epoch_is_of_a_group_that_is_no_more(world: World) -> None:
     world.stand(a={P0})
-    group = world.read(Purpose.PLAN)
+    group = world.read(Purpose.REBALANCE)
     ahead = replace(group, meta=replace(group.meta, group_epoch=group.meta.group_epoch + 1))
     assert not world.set_target(ahead, a={P1}).done
 
@@ -121,8 +121,8 @@ def test_a_partition_in_two_roles_of_a_member_never_reaches_redis(twice: tuple[s
 
 def learn(world: World, *learned: Partition) -> None:
     """A target in which a learns these."""
-    world.run("touch", scripts.touch_args("test"))
-    meta = world.read(Purpose.PLAN).meta
+    world.run("request_rebalance", scripts.request_rebalance_args("test"))
+    meta = world.read(Purpose.REBALANCE).meta
     row = TargetRow(target_epoch=meta.group_epoch, learning=frozenset(learned))
     args = scripts.set_target_args(
         meta.coordinator_epoch, meta.mode_epoch, meta.group_epoch, {"a": row}
@@ -136,21 +136,21 @@ def test_a_learner_that_was_dropped_and_is_placed_again_says_ready_anew(world: W
     replicas = {str(p): {"role": "learner", "lag": 0, "ready": True} for p in (P0, P1)}
     ready = [str(P0), str(P1)]
     learn(world, P0, P1)
-    assert world.report("a", 1, replicas=replicas, ready=ready).replan
+    assert world.report("a", 1, replicas=replicas, ready=ready).rebalance_due
     learn(world, P0)
     assert world.read().members["a"].ready == {P0, P1}
     learn(world, P0, P1)
     assert world.read().members["a"].ready == {P0}
     before = world.group_epoch()
-    assert world.report("a", 2, replicas=replicas, ready=ready).replan
+    assert world.report("a", 2, replicas=replicas, ready=ready).rebalance_due
     assert world.group_epoch() == before + 1
-    assert not world.report("a", 3, replicas=replicas, ready=ready).replan
+    assert not world.report("a", 3, replicas=replicas, ready=ready).rebalance_due
 
 
 def test_standbys_and_learners_are_kept_with_the_target(world: World) -> None:
     world.stand(a={P0})
-    world.run("touch", scripts.touch_args("test"))
-    meta = world.read(Purpose.PLAN).meta
+    world.run("request_rebalance", scripts.request_rebalance_args("test"))
+    meta = world.read(Purpose.REBALANCE).meta
     row = TargetRow(
         target_epoch=meta.group_epoch, standby=frozenset({P1}), learning=frozenset({P0, P2})
     )
@@ -163,10 +163,10 @@ def test_standbys_and_learners_are_kept_with_the_target(world: World) -> None:
 
 def test_only_a_plan_takes_a_new_coordinator_epoch(world: World) -> None:
     world.configure()
-    first = world.read(Purpose.PLAN).meta.coordinator_epoch
+    first = world.read(Purpose.REBALANCE).meta.coordinator_epoch
     world.read(Purpose.TICK)
     world.read(Purpose.LOOK)
-    assert world.read(Purpose.PLAN).meta.coordinator_epoch == first + 1
+    assert world.read(Purpose.REBALANCE).meta.coordinator_epoch == first + 1
 
 
 def test_a_member_reads_its_own_row_with_epochs_and_settings(world: World) -> None:
@@ -180,7 +180,7 @@ def test_a_member_reads_its_own_row_with_epochs_and_settings(world: World) -> No
 
 def test_settings_make_a_plan_outdated_only_when_told_so(world: World) -> None:
     first = world.configure()
-    assert world.configure(renew_ms=2_000, replan=False) == first
+    assert world.configure(renew_ms=2_000, rebalance_due=False) == first
     assert world.read().meta.settings_epoch == 2
     assert world.configure(strategy="averagely", renew_ms=2_000) == first + 1
     meta = world.read().meta
@@ -191,7 +191,7 @@ def test_settings_make_a_plan_outdated_only_when_told_so(world: World) -> None:
 
 def test_the_same_settings_again_are_no_new_settings(world: World) -> None:
     world.configure()
-    world.configure(replan=False)
+    world.configure(rebalance_due=False)
     assert world.read().meta.settings_epoch == 1
 
 
@@ -201,7 +201,7 @@ def test_what_locks_and_commits_do_makes_no_plan_outdated(world: World) -> None:
     fence = world.running("a", P0)
     world.commit(P0, fence, START, offset(1))
     world.commit(P0, fence + 1, START, offset(1))
-    world.store.plan("a")
+    world.store.next_batch("a")
     world.store.release("a", [Claim(P0, fence)])
     world.sweep()
     world.set_incarnation(9)
@@ -210,7 +210,9 @@ def test_what_locks_and_commits_do_makes_no_plan_outdated(world: World) -> None:
 
 def test_a_person_who_asks_makes_a_plan_outdated(world: World) -> None:
     first = world.configure()
-    answer = world.run("touch", scripts.touch_args("asked by a person", "a"))
+    answer = world.run(
+        "request_rebalance", scripts.request_rebalance_args("asked by a person", "a")
+    )
     assert scripts.number_answer(answer) == first + 1
     assert world.store.wait_hints("0-0", 1).hints[-1].member_id == "a"
 
@@ -259,7 +261,7 @@ def test_epochs_and_event_numbers_go_on_above_the_history(world: World) -> None:
     answer = world.run("resume", ["50", "900"])
     assert scripts.number_answer(answer) == 50
     world.run("resume", ["40", "800"])
-    world.configure(replan=False)
+    world.configure(rebalance_due=False)
     meta = world.read().meta
     assert (meta.group_epoch, meta.target_epoch, meta.event_seq) == (50, 50, 900)
     world.join("a")

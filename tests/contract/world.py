@@ -48,9 +48,9 @@ class World:
 
     # --- a group that stands ----------------------------------------------------------------------
 
-    def configure(self, *, replan: bool = True, **settings: Any) -> int:
+    def configure(self, *, rebalance_due: bool = True, **settings: Any) -> int:
         chosen = GroupSettings(**{"stream": "flights", "partitions": 3, **settings})
-        args = scripts.configure_args(chosen, "settings", replan=replan)
+        args = scripts.configure_args(chosen, "settings", rebalance_due=rebalance_due)
         return scripts.number_answer(self.run("configure", args))
 
     def join(self, member_id: str, secret: str = "secret", **row: Any) -> scripts.Joined:
@@ -62,8 +62,8 @@ class World:
 
     def assign(self, **rows: set[Partition]) -> int:
         """Gives these members these partitions, as a rebalance does; the target_epoch."""
-        scripts.number_answer(self.run("touch", scripts.touch_args("test")))
-        group = self.read(Purpose.PLAN)
+        scripts.number_answer(self.run("request_rebalance", scripts.request_rebalance_args("test")))
+        group = self.read(Purpose.REBALANCE)
         answer = self.set_target(group, **rows)
         assert answer.done, answer
         return answer.target_epoch
@@ -163,8 +163,10 @@ class World:
     def leave(self, member_id: str, secret: str = "secret") -> bool:
         return scripts.leave_answer(self.run("leave", scripts.leave_args(member_id, secret)))
 
-    def mark(self, drain: Drain, *member_ids: str) -> scripts.Marked:
-        return scripts.mark_answer(self.run("mark", scripts.mark_args(drain, member_ids)))
+    def set_drain(self, drain: Drain, *member_ids: str) -> scripts.DrainsSet:
+        return scripts.set_drain_answer(
+            self.run("set_drain", scripts.set_drain_args(drain, member_ids))
+        )
 
     def evict(self, member_id: str, judged_ms: int) -> scripts.EvictResult:
         args = scripts.evict_args(member_id, judged_ms, "session ended")

@@ -190,7 +190,7 @@ def test_a_refused_target_leaves_no_record(
     honest = live_groups.set_target
 
     def late(name: str, view: Any, rows: Any) -> Any:
-        live_groups.read(name, Purpose.PLAN)  # another coordinator comes in between
+        live_groups.read(name, Purpose.REBALANCE)  # another coordinator comes in between
         return honest(name, view, rows)
 
     monkeypatch.setattr(live_groups, "set_target", late)

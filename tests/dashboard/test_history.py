@@ -18,7 +18,7 @@ from dashboard.records import history
 from tests.dashboard.agents import FakeAgent, make_group
 
 pytestmark = pytest.mark.django_db
-DEEDS = ("join", "follow", "follow", "leave", "rebalance", "tick", "lose", "drain")
+ACTIONS = ("join", "follow", "follow", "leave", "rebalance", "tick", "lose", "store")
 Interval = tuple[str, str, int, int, int | None, str | None]
 
 
@@ -49,7 +49,7 @@ def test_every_interval_equals_the_event_stream(
     agents = [FakeAgent(group, f"m{n}") for n in range(4)]
     for _ in range(200):
         agent = chance.choice(agents)
-        match chance.choice(DEEDS):
+        match chance.choice(ACTIONS):
             case "join":
                 agent.start()
             case "follow":
@@ -63,9 +63,9 @@ def test_every_interval_equals_the_event_stream(
             case "lose":  # a lock that runs out
                 for partition in tuple(agent.held):
                     store.delete(GroupKeys(group.name).lock(partition))
-            case "drain":
-                coordinator.drain(Group.objects.get(pk=group.pk))
-    coordinator.drain(Group.objects.get(pk=group.pk))
+            case "store":
+                coordinator.store_events(Group.objects.get(pk=group.pk))
+    coordinator.store_events(Group.objects.get(pk=group.pk))
     events = live_groups.events_after(group.name, "0-0", 10_000)
     assert len(events) > 20
     assert stored(group) == replayed(events)
@@ -77,10 +77,10 @@ def test_the_same_events_twice_change_nothing(group: Group, agent: FakeAgent) ->
     coordinator.rebalance(group.name)
     agent.follow()
     one, other = Group.objects.get(pk=group.pk), Group.objects.get(pk=group.pk)
-    assert coordinator.drain(one) == 4
+    assert coordinator.store_events(one) == 4
     events = live_groups.events_after(group.name, other.events_cursor)
     assert storing.store(other, events) is False, "another process was quicker"
-    assert coordinator.drain(Group.objects.get(pk=group.pk)) == 0
+    assert coordinator.store_events(Group.objects.get(pk=group.pk)) == 0
     assert Tenure.objects.count() == 4
 
 

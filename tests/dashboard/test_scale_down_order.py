@@ -32,7 +32,7 @@ def between(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], No
     def arrange(deed: Callable[[], Any]) -> None:
         def read(group: str, purpose: Purpose, *more: Any) -> Any:
             view = honest(group, purpose, *more)
-            if purpose is Purpose.PLAN:
+            if purpose is Purpose.REBALANCE:
                 monkeypatch.setattr(live_groups, "read", honest)
                 deed()
             return view

@@ -24,7 +24,11 @@ from tests.dashboard.scaling import Scene
 
 MEMBERS = ("S1", "S2", "S3", "S4")
 BY_ANN = {"actor": "ann", "source": AuditSource.PAGE}
-STEPS = ("mark", "redis_now_ms", "read")  # of dashboard.live.groups: a kill before or after each
+STEPS = (
+    "set_drain",
+    "redis_now_ms",
+    "read",
+)  # of dashboard.live.groups: a kill before or after each
 
 
 class Killed(BaseException):
@@ -137,7 +141,9 @@ def test_an_old_view_never_undoes_an_abort(store: Any, group_name: str) -> None:
     """A tick that read before, and tells after."""
     scene = Scene(group_name, MEMBERS)
     row = scale_down.start(scene.group, members=["S2"], **BY_ANN)
-    live_groups.mark(group_name, Drain.NONE, ["S2"])  # it joined anew, and has to be told again
+    live_groups.set_drain(
+        group_name, Drain.NONE, ["S2"]
+    )  # it joined anew, and has to be told again
     old = live_groups.read(group_name, Purpose.LOOK)
     scale_down.abort(row, **BY_ANN)
     draining.advance(scene.group, old)
@@ -153,7 +159,7 @@ def test_nothing_moves_when_everything_restarts(store: Any, group_name: str) -> 
     before = scene.owned, scene.learning()
     for _ in range(3):
         scene.group = Group.objects.get(pk=scene.group.pk)
-        live_groups.touch(group_name, "manual")
+        live_groups.request_rebalance(group_name, "manual")
         scene.round()
     assert (scene.owned, scene.learning()) == before
     assert scene.last.moved == 0

@@ -77,8 +77,8 @@ def test_a_partition_that_runs() -> None:
     [
         (HeldState.RESTORING, "restoring"),
         (HeldState.RUNNING, "owned"),
-        (HeldState.DRAINING, "releasing"),
-        (HeldState.DRAINED, "releasing"),
+        (HeldState.REVOKING, "releasing"),
+        (HeldState.REVOKED, "releasing"),
     ],
 )
 def test_the_state_is_what_the_owner_reports(state: HeldState, word: str) -> None:

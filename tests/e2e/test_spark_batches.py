@@ -204,10 +204,10 @@ def test_draining_partition_is_left_out_and_said_drained(
     with world.consuming(SUMS, session):
         world.append(first, one(key="a", amount=1))
         until(world.all_committed, "the first batch")
-        change = StateChange(first, world.fences[first], HeldState.RUNNING, HeldState.DRAINING)
+        change = StateChange(first, world.fences[first], HeldState.RUNNING, HeldState.REVOKING)
         assert world.store.set_state("m1", [change]) == (True,)
         until(
-            lambda: world.store.owned("m1")[first].state is HeldState.DRAINED, "drained while idle"
+            lambda: world.store.owned("m1")[first].state is HeldState.REVOKED, "revoked while idle"
         )
 
 

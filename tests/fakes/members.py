@@ -73,13 +73,13 @@ def report(g: Group, args: Texts) -> list[str]:
         head = f"{number} {sequence} {g.now} {len(complete.encode())} "
         g.hash("reports")[member] = b(head + complete + changes)
     told = {"able": args[6] == "1", "leaving": args[7] == "1", "ready": args[10]}
-    replan = _take_row(g, member, told)
+    rebalance_due = _take_row(g, member, told)
     target = ""
     if (g.meta("incarnation", ""), g.meta("target_epoch", "")) != (args[8], args[9]):
         target = t(g.hash("target").get(member, b""))
     names = ("incarnation", "mode_epoch", "group_epoch", "target_epoch", "settings_epoch")
     drain = g.row(member).get("drain", "")
-    return ["ok", *(g.meta(name) for name in names), wants, target, str(int(replan)), drain]
+    return ["ok", *(g.meta(name) for name in names), wants, target, str(int(rebalance_due)), drain]
 
 
 def _take_row(g: Group, member: str, told: dict[str, Any]) -> bool:
@@ -120,7 +120,7 @@ def mark(g: Group, args: Texts) -> list[str]:
 
 
 def configure(g: Group, args: Texts) -> str:
-    settings, replan, reason = args
+    settings, rebalance_due, reason = args
     first = {"coordination": "server", "mode_epoch": "1"}
     epochs = ("group_epoch", "target_epoch", "coordinator_epoch", "settings_epoch")
     for name, value in (first | dict.fromkeys(epochs, "0")).items():
@@ -128,7 +128,7 @@ def configure(g: Group, args: Texts) -> str:
     if g.meta("settings", "") != settings:
         g.set_meta("settings", settings)
         g.set_meta("settings_epoch", int(g.meta("settings_epoch")) + 1)
-    if replan == "1":
+    if rebalance_due == "1":
         g.changed(reason)
     else:
         g.hint(reason)
@@ -214,7 +214,7 @@ def restore(g: Group, args: Texts) -> list[Any]:
 
 def read_group(g: Group, args: Texts) -> list[Any]:
     purpose, session_timeout_ms = args
-    if purpose == "plan":
+    if purpose == "next_batch":
         g.set_meta("coordinator_epoch", int(g.meta("coordinator_epoch")) + 1)
     elif purpose == "tick":
         away = g.now - int(g.meta("tick_ms")) > TICK_AWAY_MS

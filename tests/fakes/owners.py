@@ -121,18 +121,18 @@ def plan(g: Group, args: Texts) -> list[Any]:
         return ["fenced"]
     owned = g.hash(f"owned:{member}")
     answers: list[Any] = ["ok"]
-    drained = False
+    revoked = False
     for partition, value in owned.items():
         fence, state = t(value).split(" ")
-        if state == "draining":
-            owned[partition] = b(f"{fence} drained")
-            drained = True
+        if state == "revoking":
+            owned[partition] = b(f"{fence} revoked")
+            revoked = True
         elif state == "running" and g.holder(partition) == (member, int(fence)):
             offset = t(g.hash("offsets").get(partition, b"0-0"))
             total = t(g.hash("applied").get(partition, b"0 0")).split(" ")[0]
             answers.append([partition, fence, offset, total])
-    if drained:
-        g.hint("drained", member)
+    if revoked:
+        g.hint("revoked", member)
     return answers
 
 

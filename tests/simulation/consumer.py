@@ -12,7 +12,7 @@ from agent.consumer.supervisor import Exited
 from agent.state.errors import StateLost
 from agent.store import GroupStore, StoreUnavailable
 from assignment.errors import Fenced
-from assignment.scripts import CommitAnswer, CommitRequest, CommitResult, Planned
+from assignment.scripts import BatchStart, CommitAnswer, CommitRequest, CommitResult
 from assignment.types import Offset, Partition
 from assignment.wire import ConsumerHealth, ControlMessage, StreamKeys
 from tests.simulation.agenda import Alarm
@@ -37,7 +37,7 @@ EXIT_ENDED, EXIT_LEASE, EXIT_KILLED = 0, 4, -9
 class Ranged:
     """What a batch has of one partition."""
 
-    plan: Planned
+    plan: BatchStart
     ids: list[tuple[int, int]]
 
     @property
@@ -180,7 +180,7 @@ class SimConsumer:
         return 1
 
     def _plan_batch(self) -> int:
-        planned = self.store.plan(self._agent.member_id)
+        planned = self.store.next_batch(self._agent.member_id)
         free = [p for p in planned if (p.partition, p.fence) not in self._held_back]
         ranges = [Ranged(p, ids) for p in free if (ids := self._ids_after(p))]
         if not ranges:
@@ -188,7 +188,7 @@ class SimConsumer:
         self.batch = Batch(ranges)
         return self._world.random.randint(*BATCH_MS) * self.slow
 
-    def _ids_after(self, planned: Planned) -> list[tuple[int, int]]:
+    def _ids_after(self, planned: BatchStart) -> list[tuple[int, int]]:
         key = StreamKeys(planned.partition.stream).entries(planned.partition.number)
         return self._world.server.ids_after(key, planned.committed)[:EVENTS_MAX]
 

@@ -158,7 +158,7 @@ class SimCoordinator:
         if view.meta.settings is not None and view.meta.settings.stateful:
             self._advance(view)
         if coordinator.without_lock(view):
-            self._run("touch", scripts.touch_args("unable"))
+            self._run("request_rebalance", scripts.request_rebalance_args("unable"))
             self.ask_rebalance()
         elif view.meta.group_epoch > view.meta.target_epoch:
             self.ask_rebalance()
@@ -168,7 +168,7 @@ class SimCoordinator:
         if told is None and self.world.database.incarnation:
             yield from self._put_back()
         elif told is None or settings_text(told) != settings_text(wanted):
-            self._run("configure", scripts.configure_args(wanted, "settings", replan=True))
+            self._run("configure", scripts.configure_args(wanted, "settings", rebalance_due=True))
             yield "after the settings were told"
 
     def _put_back(self) -> Job:
@@ -180,7 +180,7 @@ class SimCoordinator:
         self._run("restore", scripts.restore_args(database.snapshots))
         yield "between restore and configure"
         wanted = database.settings
-        self._run("configure", scripts.configure_args(wanted, "redis wiped", replan=False))
+        self._run("configure", scripts.configure_args(wanted, "redis wiped", rebalance_due=False))
 
     def _raise_incarnation(self, view: GroupRead) -> Job:
         """The database has it first."""
@@ -205,7 +205,7 @@ class SimCoordinator:
     # --- a rebalance, as dashboard.coordinator.rebalancing
 
     def _rebalance(self) -> Job:
-        view = self._read(Purpose.PLAN)
+        view = self._read(Purpose.REBALANCE)
         yield "between read and compute"
         if view.meta.settings is None:
             return

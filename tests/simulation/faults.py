@@ -229,7 +229,7 @@ def rolling_restart(world: "World", victims: Victims) -> None:
 def touch(world: "World", victims: Victims) -> None:
     """A person asks for a rebalance."""
     if not world.server.down and world.read().meta.settings is not None:
-        world.run("touch", ["manual", ""])
+        world.run("request_rebalance", ["manual", ""])
 
 
 def change_strategy(world: "World", victims: Victims) -> None:

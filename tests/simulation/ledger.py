@@ -240,7 +240,7 @@ class Ledger:
         for i, done in enumerate(answer):
             partition, _, before, state = args[1 + 4 * i : 5 + 4 * i]
             if done == 1:
-                book, draining = self.book(t(partition)), state == "draining"
+                book, draining = self.book(t(partition)), state == "revoking"
                 book.draining_since_ms = self._group.now_ms if draining else None
                 if (before, state) == ("restoring", "running"):
                     self._starts(book, t(args[0]))

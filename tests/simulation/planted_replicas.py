@@ -57,7 +57,7 @@ def an_abort_leaves_learners_in_the_target(patch: Patch) -> None:
         g.hash("target").update(target)
         return answer
 
-    patch.setitem(scripts.SCRIPTS, "mark", mark)
+    patch.setitem(scripts.SCRIPTS, "set_drain", mark)
 
 
 def a_target_from_before_an_abort_is_stored(patch: Patch) -> None:
@@ -67,7 +67,7 @@ def a_target_from_before_an_abort_is_stored(patch: Patch) -> None:
         g.set_meta("coordinator_epoch", run)
         return answer
 
-    patch.setitem(scripts.SCRIPTS, "mark", mark)
+    patch.setitem(scripts.SCRIPTS, "set_drain", mark)
 
 
 def departs_while_it_owns(patch: Patch) -> None:

@@ -231,7 +231,7 @@ EVENTS_BY_NAME: dict[str, tuple[float, Happening]] = {
     "time is up": (0.5, _time_is_up),
     "cancel": (0.5, _cancel),
     "settings": (1, _settings),
-    "touch": (1, _touch),
+    "request_rebalance": (1, _touch),
 }
 
 

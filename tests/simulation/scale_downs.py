@@ -188,7 +188,9 @@ class ScaleDowns:
                 if row.drain is not drain and wanted.get(m, Drain.NONE) is drain
             ]
             if members:
-                answer = scripts.mark_answer(run("mark", scripts.mark_args(drain, members)))
+                answer = scripts.set_drain_answer(
+                    run("set_drain", scripts.set_drain_args(drain, members))
+                )
                 marked = marked or bool(answer.members)
         if running and running.told_at_ms is None and wanted.keys() & view.members.keys():
             running.told_at_ms = self.world.server.now_ms
@@ -206,7 +208,7 @@ class ScaleDowns:
 
     def saw(self, call: ScriptCall, answer: Any) -> None:
         self._claimed.saw(call)
-        if call.name == "mark" and len(answer) > 1:
+        if call.name == "set_drain" and len(answer) > 1:
             self._marked(t(call.args[0]), {t(m) for m in answer[1:]}, answer)
         elif call.name == "set_target" and answer[0] == b"done" and self.aborted:
             read = int(call.args[2])

@@ -214,7 +214,7 @@ def _demand_after_heal(world: World, outcome: Outcome) -> None:
 def _demand_fixed_point(world: World) -> None:
     """Asked again without a cause, nothing is different (L8)."""
     before = _target(world)
-    world.run("touch", ["manual", ""])
+    world.run("request_rebalance", ["manual", ""])
     world.run_until(_is_planned, ASKED_MS, "a target for who asked")
     after = _target(world)
     demand(after == before, f"asked again, {before} became {after}")

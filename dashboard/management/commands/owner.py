@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from assignment.errors import InvalidInput
-from dashboard.coordinator import drain
+from dashboard.coordinator import store_events
 from dashboard.live import StoreUnavailable
 from dashboard.models import Group, Tenure
 from dashboard.records import history
@@ -29,7 +29,7 @@ class Command(BaseCommand):
         if group is None:
             raise CommandError(f"there is no group {options['group']!r}")
         with suppress(StoreUnavailable):  # the last second may not be stored yet
-            drain(group)
+            store_events(group)
         try:
             partition = history.partition_of(group, options["partition"])
             answer = history.owner_at(group, partition, parse_moment(options["at"]))

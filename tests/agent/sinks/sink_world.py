@@ -13,7 +13,7 @@ from agent.spark.sink_effects import SqlEffects
 from agent.spark.sink_start import SinkStart
 from agent.spark.source import Counted
 from agent.spark.sql_sink import Cursor, Delivery, SinkDoor, SqlSink
-from assignment.scripts import Planned
+from assignment.scripts import BatchStart
 from assignment.types import Claim, Offset, Partition
 from tests.contract.world import P0, P1, World, offset
 
@@ -91,10 +91,10 @@ class Consumer:
         )
         self.batches = 0
 
-    def plan(self) -> list[Planned]:
-        return self.start.begin(self.world.store.plan(self.member_id), self.batches)
+    def next_batch(self) -> list[BatchStart]:
+        return self.start.begin(self.world.store.next_batch(self.member_id), self.batches)
 
-    def commit(self, planned: Planned, to: int) -> Outcome:
+    def commit(self, planned: BatchStart, to: int) -> Outcome:
         """Events come one for each number in (committed, to]."""
         one = Range(planned.partition, planned.committed, offset(to), planned.fence)
         self.batches += 1
@@ -104,8 +104,8 @@ class Consumer:
         return self.committer.commit([(one, counted)], {planned.partition.number: changes})
 
 
-def planned(fence: int, committed: int, total: int = 0, partition: Partition = P0) -> Planned:
-    return Planned(partition, fence, offset(committed), total)
+def planned(fence: int, committed: int, total: int = 0, partition: Partition = P0) -> BatchStart:
+    return BatchStart(partition, fence, offset(committed), total)
 
 
 def committed(world: World) -> Offset:

@@ -51,7 +51,7 @@ def test_batches_move_the_sink_and_redis_together(
     world.running("a", P0)
     consumer = Consumer(world, database, "a", tmp_path)
     for to in (3, 8):
-        (one,) = consumer.plan()
+        (one,) = consumer.next_batch()
         assert consumer.commit(one, to).applied == {P0: to - one.committed.ms}
     assert (committed(world), database.events()) == (offset(8), numbers(1, 8))
     assert world.read().applied[P0].total == 8
@@ -63,12 +63,12 @@ def test_crash_between_the_sink_and_redis_loses_and_doubles_nothing(
 ) -> None:
     fence = world.running("a", P0)
     first = Consumer(world, database, "a", tmp_path)
-    (one,) = first.plan()
+    (one,) = first.next_batch()
     assert first.door.apply(delivery(one.fence, 0, 5)) is SinkResult.APPLIED  # and it dies here
     assert committed(world) == START
 
     restarted = Consumer(world, database, "a", tmp_path)  # under the same fence
-    assert restarted.plan() == [planned(fence, 5, 5)]
+    assert restarted.next_batch() == [planned(fence, 5, 5)]
     assert committed(world) == offset(5)
     restarted.commit(planned(fence, 5, 5), 9)
     assert (committed(world), database.events()) == (offset(9), numbers(1, 9))
@@ -79,11 +79,11 @@ def test_crash_between_the_sink_and_redis_is_healed_by_the_next_owner(
     world: World, database: Database, tmp_path: Path
 ) -> None:
     fence = world.running("a", P0)
-    (one,) = Consumer(world, database, "a", tmp_path).plan()
+    (one,) = Consumer(world, database, "a", tmp_path).next_batch()
     database.door().apply(delivery(one.fence, 0, 5))
     fence_b = hand_to_b(world, fence)
     b = Consumer(world, database, "b", tmp_path)
-    assert b.plan() == [planned(fence_b, 5, 5)]
+    assert b.next_batch() == [planned(fence_b, 5, 5)]
     b.commit(planned(fence_b, 5, 5), 7)
     assert (committed(world), database.events()) == (offset(7), numbers(1, 7))
 
@@ -93,10 +93,10 @@ def test_paused_owner_is_refused_after_another_opened_the_sink(
 ) -> None:
     fence = world.running("a", P0)
     paused = Consumer(world, database, "a", tmp_path)
-    (one,) = paused.plan()
+    (one,) = paused.next_batch()
     b = Consumer(world, database, "b", tmp_path)
     fence_b = hand_to_b(world, fence)
-    assert b.plan() == [planned(fence_b, 0)]
+    assert b.next_batch() == [planned(fence_b, 0)]
     outcome = paused.commit(one, 5)  # it goes on
     assert (outcome.applied, [o.fence for o in outcome.fenced]) == ({}, [fence])
     b.commit(planned(fence_b, 0), 4)
@@ -109,11 +109,11 @@ def test_owner_paused_after_its_sink_commit_counts_once(
     """Its effects were first; its commit in Redis is refused, the next owner's stands for it."""
     fence = world.running("a", P0)
     paused = Consumer(world, database, "a", tmp_path)
-    (one,) = paused.plan()
+    (one,) = paused.next_batch()
     paused.door.apply(delivery(one.fence, 0, 5))
     fence_b = hand_to_b(world, fence)
     b = Consumer(world, database, "b", tmp_path)
-    assert b.plan() == [planned(fence_b, 5, 5)]
+    assert b.next_batch() == [planned(fence_b, 5, 5)]
     assert [o.fence for o in paused.commit(one, 5).fenced] == [
         fence
     ]  # the sink refuses before Redis is asked
@@ -129,7 +129,7 @@ def test_outdated_owner_plans_nothing_more(
     fence = world.running("a", P0)
     a = Consumer(world, database, "a", tmp_path)
     database.door().open(P0, fence + 1)
-    assert a.plan() == []
+    assert a.next_batch() == []
     assert troubles(a.folder) == {
         "flights:0": f"flights:0: the sink was opened under fence {fence + 1}"
     }
@@ -141,7 +141,7 @@ def test_redis_ahead_of_the_sink_halts_that_partition_and_says_so(
     fence, other = world.running("a", P0), world.running("a", P1)
     world.commit(P0, fence, START, offset(6), changelog=False)
     a = Consumer(world, database, "a", tmp_path)
-    assert a.plan() == [planned(other, 0, partition=P1)]
+    assert a.next_batch() == [planned(other, 0, partition=P1)]
     assert troubles(a.folder) == {
         "flights:0": "flights:0 halted: Redis is at 6-0, ahead of its sink at 0-0;"
         " was the sink restored from a replica?"
@@ -155,12 +155,12 @@ def test_redis_that_lost_writes_is_brought_to_the_sink(
     fence = world.running("a", P0)
     a = Consumer(world, database, "a", tmp_path)
     for to in (3, 8):
-        (one,) = a.plan()
+        (one,) = a.next_batch()
         a.commit(one, to)
     server = world.door.server
     del server.hashes[world.keys.offsets]  # as before the first commit
     del server.hashes[world.keys.applied]
-    assert a.plan() == [planned(fence, 8, 8)]
+    assert a.next_batch() == [planned(fence, 8, 8)]
     assert (committed(world), world.read().applied[P0].total) == (offset(8), 8)
 
 
@@ -170,11 +170,11 @@ def test_redis_behind_in_the_middle_of_a_tenure_is_seen_with_the_next_plan(
     """The lease was over before Redis answered: the batch was given up with its effects stored."""
     world.running("a", P0)
     a = Consumer(world, database, "a", tmp_path)
-    (one,) = a.plan()
+    (one,) = a.next_batch()
     a.door.apply(delivery(one.fence, 0, 5))
     outcome = a.commit(one, 7)  # planned before that was known
     assert (outcome.applied, outcome.moved) == ({}, [P0])
-    (again,) = a.plan()
+    (again,) = a.next_batch()
     assert again.committed == offset(5)
     a.commit(again, 7)
     assert (committed(world), database.events()) == (offset(7), numbers(1, 7))
@@ -183,9 +183,9 @@ def test_redis_behind_in_the_middle_of_a_tenure_is_seen_with_the_next_plan(
 def test_idle_plans_do_not_ask_the_sink(world: World, database: Database, tmp_path: Path) -> None:
     world.running("a", P0)
     a = Consumer(world, database, "a", tmp_path)
-    first = a.plan()
+    first = a.next_batch()
     a.start._door.positions = None  # type: ignore[assignment,method-assign]
-    assert a.plan() == first
+    assert a.next_batch() == first
 
 
 def test_plan_is_empty_while_the_database_is_away(world: World, tmp_path: Path) -> None:
@@ -193,14 +193,14 @@ def test_plan_is_empty_while_the_database_is_away(world: World, tmp_path: Path) 
     world.running("a", P0)
     door = door_to_nobody()
     start = SinkStart(door, world.store, "a", tmp_path, clock=lambda: now[0])
-    assert start.begin(world.store.plan("a"), 0) == []
+    assert start.begin(world.store.next_batch("a"), 0) == []
     assert troubles(tmp_path) == {WHOLE_SINK: f"the sink's database refuses: {NOBODY_LISTENS}"}
 
     back = Database(sqlite_sink(str(tmp_path / "sink.sqlite3"), write_rows))
     start._door = back.door()
-    assert start.begin(world.store.plan("a"), 0) == []  # not asked again at once
+    assert start.begin(world.store.next_batch("a"), 0) == []  # not asked again at once
     now[0] += 10
-    assert [p.committed for p in start.begin(world.store.plan("a"), 0)] == [START]
+    assert [p.committed for p in start.begin(world.store.next_batch("a"), 0)] == [START]
     assert troubles(tmp_path) == {}
 
 
@@ -231,7 +231,7 @@ def test_planner_process_gets_the_sink_through_the_folder(
     hand_over(database.sink, tmp_path)
     start = SinkStart.handed_over(tmp_path, world.store, GROUP, "a")
     assert start is not None
-    assert [p.committed for p in start.begin(world.store.plan("a"), 0)] == [START]
+    assert [p.committed for p in start.begin(world.store.next_batch("a"), 0)] == [START]
 
 
 def test_planner_reads_from_where_the_sink_stands(
@@ -252,7 +252,7 @@ def test_planner_reads_from_where_the_sink_stands(
     shared.set("events_max", 1_000)
     hand_over(database.sink, folder)
     places = {"redis_url": redis_url, "group": group_name, "member": "m1", "folder": str(folder)}
-    plan = Planner({**places, "stream": group_name, "tasks": "1"}).next_plan(1)
+    plan = Planner({**places, "stream": group_name, "tasks": "1"}).next_batch(1)
     assert plan is not None
     assert plan["p"] == {"0": [str(first), str(last), fence]}
     assert real.committed() == [first]

@@ -32,13 +32,13 @@ def test_postgres_sink_keeps_the_same_promises(
     database = Database(postgres_sink(postgres_url, write_rows))
     fence = world.running("a", P0)
     first = Consumer(world, database, "a", tmp_path)
-    (one,) = first.plan()
+    (one,) = first.next_batch()
     first.commit(one, 3)
     assert first.door.apply(delivery(fence, 3, 5)) is SinkResult.APPLIED  # Redis never hears of it
     assert first.door.apply(delivery(fence, 3, 5)) is SinkResult.ALREADY
     fence_b = hand_to_b(world, fence)
     b = Consumer(world, database, "b", tmp_path)
-    assert b.plan() == [planned(fence_b, 5, 5)]
+    assert b.next_batch() == [planned(fence_b, 5, 5)]
     assert first.door.apply(delivery(fence, 5, 9)) is SinkResult.FENCED
     b.commit(planned(fence_b, 5, 5), 7)
     assert (committed(world), database.events()) == (offset(7), numbers(1, 7))

@@ -4,7 +4,7 @@ import sys
 
 from agent.store import GroupStore
 from agent.store.stream import StreamStore
-from assignment.scripts import CommitRequest, CommitResult, Planned
+from assignment.scripts import BatchStart, CommitRequest, CommitResult
 from assignment.types import Offset
 from assignment.wire import pack_changes
 from tests.agent import tiny_consumer
@@ -12,7 +12,7 @@ from tests.agent import tiny_consumer
 KEYS = 50
 
 
-def process(store: GroupStore, member: str, plan: Planned) -> int:
+def process(store: GroupStore, member: str, plan: BatchStart) -> int:
     stream = StreamStore(store.door, plan.partition.stream)
     found = stream.read(plan.partition.number, plan.committed, 1_000)
     if not found:

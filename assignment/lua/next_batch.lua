@@ -1,22 +1,22 @@
 -- Asked by the consumer when the batch before is finished. ARGV: member.
 -- Answers {'fenced'} when it is not a member, else {'ok', {partition, fence, committed offset, events
--- applied} ...} of what is running under its own live lock. What is draining becomes drained: no batch
+-- applied} ...} of what is running under its own live lock. What is being revoked is revoked now: no batch
 -- holds it any more.
 local member = ARGV[1]
 if redis.call('HEXISTS', key('members'), member) == 0 then return {'fenced'} end
 local owned = redis.call('HGETALL', key('owned:' .. member))
 local answers = {'ok'}
-local drained = false
+local revoked = false
 for i = 1, #owned, 2 do
   local partition = owned[i]
   local fence, state = string.match(owned[i + 1], '^(%d+) (%S+)$')
-  if state == 'draining' then
-    redis.call('HSET', key('owned:' .. member), partition, fence .. ' drained')
-    drained = true
+  if state == 'revoking' then
+    redis.call('HSET', key('owned:' .. member), partition, fence .. ' revoked')
+    revoked = true
   elseif state == 'running' and holds(partition, member, fence) then
     answers[#answers + 1] = {partition, fence, redis.call('HGET', key('offsets'), partition) or '0-0',
       string.match(redis.call('HGET', key('applied'), partition) or '0 ', '^(%d+) ')}
   end
 end
-if drained then hint('drained', member) end
+if revoked then hint('revoked', member) end
 return answers
