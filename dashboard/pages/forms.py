@@ -198,15 +198,15 @@ class SettingsForm(StateForm, StrategyForm):
 class RebalanceForm(StrategyForm):
     """Without typed parameters the group's own strategy has the group's own.
 
-    `looking`: only the preview is wanted, so no reason is needed.
+    `previewing`: only the preview is wanted, so no reason is needed.
     """
 
     reason = forms.CharField(max_length=REASON_MAX)
 
-    def __init__(self, data: Any, *, settings: GroupSettings, looking: bool = False) -> None:
+    def __init__(self, data: Any, *, settings: GroupSettings, previewing: bool = False) -> None:
         super().__init__(data, initial={"strategy": settings.strategy})
         self._settings = settings
-        self.fields["reason"].required = not looking
+        self.fields["reason"].required = not previewing
 
     def meant(self, found: dict[str, Any]) -> Mapping[str, Any]:
         is_own = self.cleaned_data.get("strategy") == self._settings.strategy
@@ -242,7 +242,7 @@ def as_ms(typed: float | None) -> int | None:
 class ScaleDownForm(forms.Form):
     """Who leaves is checked by the rules themselves; `percent` stays the text that was typed.
 
-    `looking`: only what would happen is wanted, so no reason is needed.
+    `previewing`: only what would happen is wanted, so no reason is needed.
     """
 
     percent = forms.CharField(required=False, max_length=20)
@@ -254,7 +254,7 @@ class ScaleDownForm(forms.Form):
     )
     at_deadline = forms.ChoiceField(
         choices=[
-            ("force", "who is left goes at once"),
+            ("force", "force the rest out"),
             ("abort", "give back: who is left stays"),
         ],
         required=False,
@@ -267,10 +267,10 @@ class ScaleDownForm(forms.Form):
         max_length=REASON_MAX, help_text="Kept in the record, the history and the audit."
     )
 
-    def __init__(self, data: Any, *, settings: GroupSettings, looking: bool) -> None:
+    def __init__(self, data: Any, *, settings: GroupSettings, previewing: bool) -> None:
         super().__init__(data, initial={"eager": settings.learn_partial_rebalance})
         self.fields["eager"].label = "Learners take over"
-        self.fields["reason"].required = not looking
+        self.fields["reason"].required = not previewing
 
     @property
     def settings_fields(self) -> Fields:

@@ -130,7 +130,7 @@ def extend(
         row = _locked(row)
         before = row.timeout_ms
         if all(row.members[m]["forced"] for m in row.remaining()):
-            raise Conflict("every member that is left goes at once already")
+            raise Conflict("every member that is left is forced out already")
         if before is None or (timeout_ms is not None and timeout_ms <= before):
             raise InvalidInput(
                 f"the limit is {_ms(before)} already, {_ms(timeout_ms)} is no longer"

@@ -22,14 +22,14 @@ from dashboard.records.queries import scale_downs
 from dashboard.records.queries.scale_downs import Leaving
 
 ALL = 100  # percent that stay: a list of everybody, nobody marked
-NOBODY = "Nobody is marked: mark who is to leave, or say how many per cent stay."
+NOBODY = "Nobody is marked: mark who is to leave, or say how many to keep (%)."
 
 
 # --- the wizard -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Looked:
+class Previewed:
     """Who would leave now. The errors are sentences for their place on the page."""
 
     found: deeds.Preview | None
@@ -55,31 +55,31 @@ class Looked:
 
 @login_required
 def new_scale_down(request: HttpRequest, name: str) -> HttpResponse:
-    """GET and POST with `look` change nothing; POST tells those to leave that are marked."""
+    """GET and POST with `preview` change nothing; POST tells those to leave that are marked."""
     seen = see(name)
-    looking = request.method != "POST" or "look" in request.POST
-    form = ScaleDownForm(sent(request), settings=seen.group.values, looking=looking)
+    previewing = request.method != "POST" or "preview" in request.POST
+    form = ScaleDownForm(sent(request), settings=seen.group.values, previewing=previewing)
     typed = sent(request) or request.GET
     names = typed.getlist("member")
     begins = request.method == "GET" and not names
     percent = typed.get("percent", _few_leave(seen) if begins else "").strip()
     renewed = percent if percent != typed.get("shown", "").strip() else ""
-    looked = replace(
+    previewed = replace(
         _look(seen.group, renewed, names, force_all="force_all" in typed), percent=percent
     )
-    if not looking and form.is_valid() and looked.is_good and not renewed:
-        row = _start(request, seen, form, looked)
+    if not previewing and form.is_valid() and previewed.is_good and not renewed:
+        row = _start(request, seen, form, previewed)
         if row is not None:
             count = len(row.members)
             messages.success(
                 request, f"{count} member{'s are' if count > 1 else ' is'} told to leave."
             )
             return HttpResponseRedirect(reverse("scale_down", args=[name, row.pk]))
-    elif not looking and renewed and looked.is_good:
+    elif not previewing and renewed and previewed.is_good:
         form.add_error(None, "The list was for another percentage: look at it, then confirm.")
     context = group_context(seen, "new_scale_down") | {
         "form": form,
-        "looked": looked,
+        "previewed": previewed,
         "shown": percent if renewed else typed.get("shown", ""),
     }
     return show(request, "new_scale_down", context, fragments=("leavers",))
@@ -91,44 +91,44 @@ def _few_leave(seen: Seen) -> str:
     return str(100 * (members - 1) // members) if members > 1 else ""
 
 
-def _look(group: Group, percent: str, names: Sequence[str], *, force_all: bool) -> Looked:
+def _look(group: Group, percent: str, names: Sequence[str], *, force_all: bool) -> Previewed:
     """By the percentage when there is a new one, else by the marked names."""
     try:
         if percent:
             return _by_percent(group, percent)
         return _by_names(group, names, force_all=force_all)
     except StoreUnavailable as error:
-        return Looked(found=None, problem=str(error))
+        return Previewed(found=None, problem=str(error))
 
 
-def _by_percent(group: Group, percent: str) -> Looked:
+def _by_percent(group: Group, percent: str) -> Previewed:
     try:
         found = deeds.preview(group, percent=percent)
     except InvalidInput as error:
-        return Looked(found=deeds.preview(group, percent=ALL), percent_error=str(error))
+        return Previewed(found=deeds.preview(group, percent=ALL), percent_error=str(error))
     nobody = "" if found.leave or found.refused else f"{percent} % of {found.members} is everybody."
-    return Looked(found=found, percent_error=nobody)
+    return Previewed(found=found, percent_error=nobody)
 
 
-def _by_names(group: Group, names: Sequence[str], *, force_all: bool) -> Looked:
+def _by_names(group: Group, names: Sequence[str], *, force_all: bool) -> Previewed:
     if not names:
-        return Looked(found=deeds.preview(group, percent=ALL), members_error=NOBODY)
+        return Previewed(found=deeds.preview(group, percent=ALL), members_error=NOBODY)
     try:
-        return Looked(found=deeds.preview(group, members=names, force_all=force_all))
+        return Previewed(found=deeds.preview(group, members=names, force_all=force_all))
     except InvalidInput as error:
-        return Looked(found=deeds.preview(group, percent=ALL), members_error=str(error))
+        return Previewed(found=deeds.preview(group, percent=ALL), members_error=str(error))
 
 
 def _start(
-    request: HttpRequest, seen: Seen, form: ScaleDownForm, looked: Looked
+    request: HttpRequest, seen: Seen, form: ScaleDownForm, previewed: Previewed
 ) -> ScaleDown | None:
     """None when it was refused; the form says why."""
-    assert looked.found is not None
-    values, leave = form.cleaned_data, [leaver.member_id for leaver in looked.found.leave]
+    assert previewed.found is not None
+    values, leave = form.cleaned_data, [leaver.member_id for leaver in previewed.found.leave]
     try:
         return deeds.start(
             seen.group,
-            percent=looked.percent if _fits(looked.percent, looked.found) else None,
+            percent=previewed.percent if _fits(previewed.percent, previewed.found) else None,
             members=leave,
             timeout_ms=as_ms(values["minutes"]),
             at_deadline=values["at_deadline"] or "force",
@@ -197,7 +197,7 @@ def _deed(request: HttpRequest, row: ScaleDown, do: str, form: ExtendForm | Reas
             messages.success(request, "The limit is extended.")
         elif do == "force":
             deeds.force(row, member, **who)
-            messages.success(request, f"{member} goes at once.")
+            messages.success(request, f"{member} is forced out.")
         else:
             deeds.abort(row, **who)
             messages.success(request, "Aborted: who is still here stays.")

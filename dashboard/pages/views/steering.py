@@ -38,13 +38,13 @@ def group_settings(request: HttpRequest, name: str) -> HttpResponse:
 
 @login_required
 def rebalance_preview(request: HttpRequest, name: str) -> HttpResponse:
-    """GET looks, so does POST with `look`; else POST runs. What runs is computed anew by the
+    """GET looks, so does POST with `preview`; else POST runs. What runs is computed anew by the
     coordinator, from the same rule.
     """
-    seen, looking = see(name), "look" in request.POST
-    form = RebalanceForm(sent(request), settings=seen.group.values, looking=looking)
+    seen, previewing = see(name), "preview" in request.POST
+    form = RebalanceForm(sent(request), settings=seen.group.values, previewing=previewing)
     strategy, parameters = form.chosen
-    if request.method == "POST" and not looking and form.is_valid():
+    if request.method == "POST" and not previewing and form.is_valid():
         try:
             deeds.request_rebalance(
                 seen.group,

@@ -1,4 +1,4 @@
-"""GET / says at a glance what is well and what needs a look."""
+"""GET / says at a glance what is well and what needs attention."""
 
 import pytest
 from django.test import Client

@@ -105,7 +105,7 @@ def test_all_may_leave_when_that_is_said(visitor: Client, scene: Scene) -> None:
 
 
 def test_those_are_told_who_were_shown(visitor: Client, scene: Scene) -> None:
-    page = text_of(visitor.post(wizard(scene), {"look": "percent", "percent": "33"}))
+    page = text_of(visitor.post(wizard(scene), {"preview": "percent", "percent": "33"}))
     assert sorted(marked(page)) == ["S2", "S3"]
     values = TELL | {"percent": "33", "shown": "33", "member": ["S2", "S3"]}
     answer = visitor.post(wizard(scene), values)

@@ -160,11 +160,11 @@ def test_a_strategy_can_be_looked_at_with_parameters_before_it_runs(
         "strategy": "config",
         "strategy_parameters": json.dumps({"config_map": {agents[0].member: ["0-99"]}}),
     }
-    page = visitor.post(address, typed | {"look": "1"}).content.decode()
+    page = visitor.post(address, typed | {"preview": "1"}).content.decode()
     assert "config_map does not fit" in page and 'role="alert"' not in page
     every = {"config_map": {agents[0].member: [f"0-{group.partitions - 1}"]}}
     typed["strategy_parameters"] = json.dumps(every)
-    found = moves(visitor.post(address, typed | {"look": "1"}).content.decode())
+    found = moves(visitor.post(address, typed | {"preview": "1"}).content.decode())
     assert found["config"] == len(agents[1].held)
     assert not RebalanceRequest.objects.exists()
     visitor.post(address, typed | {"reason": "one for all"})
@@ -177,7 +177,7 @@ def test_a_strategy_can_be_looked_at_with_parameters_before_it_runs(
 def test_parameters_that_are_wrong_are_told_beside_the_field_of_the_preview(
     visitor: Client, group: Group, agents: list[FakeAgent]
 ) -> None:
-    typed = {"strategy": "sticky", "strategy_parameters": "{", "look": "1"}
+    typed = {"strategy": "sticky", "strategy_parameters": "{", "preview": "1"}
     page = visitor.post(f"/groups/{group.name}/rebalance/", typed).content.decode()
     assert '</textarea><ul class="errors"><li>what was typed is not JSON' in page
 
