@@ -94,7 +94,7 @@ def _tell(group: Group, running: ScaleDown | None, rows: list[ScaleDown], view: 
         if members:
             done = live_groups.set_drain(group.name, drain, members).members
             marked = marked or bool(done)
-            log.info("mark group=%s drain=%r members=%s", group.name, drain.value, done)
+            log.info("set_drain group=%s drain=%r members=%s", group.name, drain.value, done)
     if running is not None and running.told_at_ms is None and wanted.keys() & view.members.keys():
         running.told_at_ms = live_groups.redis_now_ms()
         running.save(update_fields=["told_at_ms"])

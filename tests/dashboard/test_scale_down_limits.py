@@ -105,7 +105,7 @@ def test_one_member_can_be_forced(scene: Scene) -> None:
 def test_nothing_is_extended_once_all_are_forced(scene: Scene) -> None:
     row = start(scene, members=["S2"], timeout_ms=A_MINUTE_MS)
     scale_down.force(row, "S2", **BY_ANN)
-    with pytest.raises(Conflict, match="at once already"):
+    with pytest.raises(Conflict, match="forced out already"):
         scale_down.extend(row, 90_000, **BY_ANN)
 
 

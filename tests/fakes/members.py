@@ -99,7 +99,7 @@ def _take_row(g: Group, member: str, told: dict[str, Any]) -> bool:
     return bool(reason)
 
 
-def mark(g: Group, args: Texts) -> list[str]:
+def set_drain(g: Group, args: Texts) -> list[str]:
     drain, *members = args
     changed = []
     for member in members:
@@ -135,7 +135,7 @@ def configure(g: Group, args: Texts) -> str:
     return g.meta("group_epoch")
 
 
-def touch(g: Group, args: Texts) -> str:
+def request_rebalance(g: Group, args: Texts) -> str:
     g.changed(*args)
     return g.meta("group_epoch")
 
@@ -214,7 +214,7 @@ def restore(g: Group, args: Texts) -> list[Any]:
 
 def read_group(g: Group, args: Texts) -> list[Any]:
     purpose, session_timeout_ms = args
-    if purpose == "next_batch":
+    if purpose == "rebalance":
         g.set_meta("coordinator_epoch", int(g.meta("coordinator_epoch")) + 1)
     elif purpose == "tick":
         away = g.now - int(g.meta("tick_ms")) > TICK_AWAY_MS

@@ -115,7 +115,7 @@ def set_state(g: Group, args: Texts) -> list[int]:
     return answers
 
 
-def plan(g: Group, args: Texts) -> list[Any]:
+def next_batch(g: Group, args: Texts) -> list[Any]:
     (member,) = args
     if not g.is_member(member):
         return ["fenced"]

@@ -21,8 +21,8 @@ SCRIPTS: dict[str, Script] = {
         members.evict,
         members.join,
         members.leave,
-        members.mark,
-        owners.plan,
+        members.set_drain,
+        owners.next_batch,
         owners.progress,
         members.read_group,
         owners.release,
@@ -35,6 +35,6 @@ SCRIPTS: dict[str, Script] = {
         members.set_target,
         owners.snapshot,
         owners.sweep,
-        members.touch,
+        members.request_rebalance,
     )
 } | {"commit": owners.commit}

@@ -53,7 +53,7 @@ def every_learner_is_called_ready(patch: Patch) -> None:
 def an_abort_leaves_learners_in_the_target(patch: Patch) -> None:
     def mark(g: Group, args: Texts, raw: Raws) -> Any:
         target = dict(g.hash("target"))
-        answer = members.mark(g, args)
+        answer = members.set_drain(g, args)
         g.hash("target").update(target)
         return answer
 
@@ -63,7 +63,7 @@ def an_abort_leaves_learners_in_the_target(patch: Patch) -> None:
 def a_target_from_before_an_abort_is_stored(patch: Patch) -> None:
     def mark(g: Group, args: Texts, raw: Raws) -> Any:
         run = g.meta("coordinator_epoch")
-        answer = members.mark(g, args)
+        answer = members.set_drain(g, args)
         g.set_meta("coordinator_epoch", run)
         return answer
 
