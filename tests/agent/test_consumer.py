@@ -182,7 +182,7 @@ def test_one_that_was_never_ready_is_not_waited_for() -> None:
     it = consumer()
     it.tend(0)
     it.take(Hello(1, 7, "app", True), 0)
-    it.steer(STEERING)
+    it.send_control(CONTROL)
     it.says(ConsumerHealth(state="starting"))
     it.ask_to_end(1_000, 0)
     assert done(it) == ["start", "kill"]
