@@ -125,6 +125,7 @@ INSTALLED_APPS = [
     "channels",
 ]
 MIDDLEWARE = [
+    "dashboard.live.deadline.one_deadline",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",

@@ -9,6 +9,7 @@ from typing import Any
 from celery.beat import PersistentScheduler
 
 from dashboard.celery import QUEUE
+from dashboard.live import health
 
 WAITING_MAX = 50  # half a minute of ticks: whoever comes back starts with a short list
 
@@ -18,6 +19,7 @@ log = logging.getLogger(__name__)
 class BoundedScheduler(PersistentScheduler):  # type: ignore[misc]
     def apply_async(self, entry: Any, producer: Any = None, **kwargs: Any) -> Any:
         """None, and nothing is published, while more than WAITING_MAX tasks wait."""
+        health.stamp(health.Sign.BEAT)
         waiting = self.waiting()
         if waiting > WAITING_MAX:
             log.warning("%s not published: %d tasks wait for a worker", entry.task, waiting)

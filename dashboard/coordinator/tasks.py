@@ -8,14 +8,19 @@ from typing import Any
 from celery import shared_task
 
 from dashboard import coordinator
-from dashboard.live import StoreUnavailable
+from dashboard.live import StoreUnavailable, health
 
 log = logging.getLogger(__name__)
 
 
 @shared_task(name="dashboard.tick")  # type: ignore[untyped-decorator]
 def tick() -> int | str:
-    return _unless_redis_is_away("tick", coordinator.tick)
+    return _unless_redis_is_away("tick", _tick)
+
+
+def _tick() -> int:
+    health.stamp(health.Sign.WORKER)
+    return coordinator.tick()
 
 
 @shared_task(name="dashboard.rebalance", bind=True)  # type: ignore[untyped-decorator]

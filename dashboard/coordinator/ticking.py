@@ -37,7 +37,7 @@ def tick() -> int:
                 raise
             except Exception:  # the top of a loop: one group's trouble is not the others'
                 log.exception("tick failed group=%s", group.name)
-        health.stamp_tick()
+        health.stamp(health.Sign.TICK)
         return looked
 
 

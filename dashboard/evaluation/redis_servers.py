@@ -1,4 +1,4 @@
-"""Servers that a check strikes: copies of the append-only folder, a clock that goes behind,
+"""Servers that a check strikes: replicas of the append-only folder, a clock that goes behind,
 PostgreSQL. All are child processes of the check and carry its tree's mark.
 """
 
@@ -18,7 +18,7 @@ LIBRARY = "libfaketimeMT.so.1"
 PACKAGE = "libfaketime"
 PACKAGE_TIMEOUT_S = 60
 MANIFEST = "appendonly.aof.manifest"
-COPY_TRIES = 5  # the server may be rewriting its file at that moment
+REPLICA_TRIES = 5  # the server may be rewriting its file at that moment
 
 
 def server(folder: Path, like: EmbeddedRedis | None = None) -> EmbeddedRedis:
@@ -34,10 +34,10 @@ def appended(folder: Path) -> Path:
     return folder / "appendonlydir"
 
 
-def copy_appended(folder: Path, to: Path) -> None:
-    """A copy as a power cut might leave it; the server goes on. Raises TreeFailed."""
+def replica_appended(folder: Path, to: Path) -> None:
+    """A replica as a power cut might leave it; the server goes on. Raises TreeFailed."""
     source = appended(folder)
-    for _ in range(COPY_TRIES):
+    for _ in range(REPLICA_TRIES):
         before = (source / MANIFEST).read_bytes()
         shutil.rmtree(to, ignore_errors=True)
         try:
@@ -47,7 +47,7 @@ def copy_appended(folder: Path, to: Path) -> None:
             continue
         if (source / MANIFEST).read_bytes() == before:
             return
-    raise TreeFailed("the append-only folder did not stand still long enough to be copied")
+    raise TreeFailed("the append-only folder did not stand still long enough to be replicated")
 
 
 def behind_clock(folder: Path, minutes: int) -> Path | None:

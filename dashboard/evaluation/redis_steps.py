@@ -22,7 +22,7 @@ from dashboard.evaluation.redis_servers import (
     Postgres,
     appended,
     behind_clock,
-    copy_appended,
+    replica_appended,
     server,
 )
 from dashboard.live import StoreUnavailable
@@ -130,7 +130,7 @@ class RedisSteps:
     def lost_writes(self, note: Note) -> None:
         redis = self.run.primary
         older = redis.folder / "older"
-        copy_appended(redis.folder, older)
+        replica_appended(redis.folder, older)
         writes = self.run.seen().writes()
         self.run.run.pass_time(OLDER_S)
         lost = self.run.seen().writes() - writes

@@ -14,7 +14,7 @@ from dashboard.live.snapshot import (
     LivePartition,
     LiveSnapshot,
 )
-from dashboard.live.watching import GroupNotThere, snapshot
+from dashboard.live.watching import GroupNotThere, last_snapshot, snapshot
 
 __all__ = [
     "MEMBER_STATES",
@@ -27,5 +27,6 @@ __all__ = [
     "StoreUnavailable",
     "channel_group",
     "close_async_client",
+    "last_snapshot",
     "snapshot",
 ]

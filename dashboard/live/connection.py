@@ -20,6 +20,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from assignment.errors import EvenkeelError
+from dashboard.live.deadline import OPEN_S, Breaker, is_bounded, left_s
 
 CONNECT_TIMEOUT_S = 2
 ANSWER_TIMEOUT_S = 10  # a group of 100,000 partitions is read in about a second
@@ -40,9 +41,16 @@ class StoreUnavailable(EvenkeelError):
 
 @contextmanager
 def reaching_redis() -> Iterator[None]:
+    breaker = _breaker(settings.REDIS_URL) if is_bounded() else Breaker()
+    if not breaker.lets_pass():
+        why = f"does not answer in time and is asked again within {OPEN_S:.0f} s"
+        raise StoreUnavailable(f"Redis at {shown_address()} {why}")
     try:
         yield
+        breaker.close()
     except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
+        if isinstance(error, redis.TimeoutError | TimeoutError):
+            breaker.open()
         raise StoreUnavailable(f"Redis at {shown_address()} does not answer: {error}") from error
     except redis.ResponseError as error:
         if isinstance(error, PASSING_ERRORS) or any(w in str(error)[:200] for w in PASSING_WORDS):
@@ -57,15 +65,36 @@ def shown_address() -> str:
 
 
 @cache
+def _breaker(url: str) -> Breaker:
+    return Breaker()
+
+
+class _Pool(redis.ConnectionPool):
+    """Its connections wait no longer than the request that uses them may."""
+
+    def make_connection(self) -> Any:
+        connection: Any = super().make_connection()
+        connection.socket_connect_timeout = left_s(CONNECT_TIMEOUT_S)
+        connection.socket_timeout = left_s(ANSWER_TIMEOUT_S)
+        return connection
+
+    def get_connection(self, *arguments: Any, **options: Any) -> Any:
+        connection: Any = super().get_connection(*arguments, **options)
+        connection.socket_timeout = left_s(ANSWER_TIMEOUT_S)
+        connection.update_current_socket_timeout(connection.socket_timeout)
+        return connection
+
+
+@cache
 def _sync_client(url: str) -> "redis.Redis":
-    return redis.Redis.from_url(
+    pool = _Pool.from_url(
         url,
         protocol=2,
-        socket_connect_timeout=CONNECT_TIMEOUT_S,
-        socket_timeout=ANSWER_TIMEOUT_S,
         max_connections=CONNECTIONS_MAX,
-        retry=Retry(NoBackoff(), 1),  # once: a connection that died while idle
+        # Once: a connection that died while idle. Whoever hangs is not asked twice.
+        retry=Retry(NoBackoff(), 1, (redis.ConnectionError,)),
     )
+    return redis.Redis(connection_pool=pool)
 
 
 def sync_client() -> Any:

@@ -1,6 +1,7 @@
-"""What /readyz asks of Redis."""
+"""What /readyz asks of Redis, and the signs of life that Celery's processes leave there."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from django.conf import settings
 
@@ -14,32 +15,45 @@ class RedisHealth:
     version: str
     new_enough: bool
     appendonly: bool
-    tick_age_ms: int | None  # None: never ticked
+    ages_ms: dict[str, int | None]  # of each sign of life; None: never given
 
 
-def _tick_key() -> str:
-    return f"{settings.REDIS_PREFIX}:tick_ms"
+class Sign(StrEnum):
+    """Of life: beat asked for a tick; a worker began one; it was done."""
+
+    BEAT = "beat"
+    WORKER = "worker"
+    TICK = "tick"
 
 
-def stamp_tick() -> None:
+def _key(sign: Sign) -> str:
+    return f"{settings.REDIS_PREFIX}:{sign}_ms"
+
+
+def stamp(sign: Sign) -> None:
     with reaching_redis():
-        seconds, microseconds = sync_client().time()
-        sync_client().set(_tick_key(), int(seconds) * 1000 + int(microseconds) // 1000)
+        sync_client().set(_key(sign), _ms(*sync_client().time()))
+
+
+def _ms(seconds: int, microseconds: int) -> int:
+    return int(seconds) * 1000 + int(microseconds) // 1000
 
 
 def look() -> RedisHealth:
-    """Raises StoreUnavailable."""
+    """One trip, with a write: a server that only answers is of no use. Raises StoreUnavailable."""
     with reaching_redis():
-        client = sync_client()
-        server = client.info("server")
-        persistence = client.info("persistence")
-        ticked = client.get(_tick_key())
-        seconds, microseconds = client.time()
-    version = str(server["redis_version"])
-    now_ms = int(seconds) * 1000 + int(microseconds) // 1000
+        pipe = sync_client().pipeline(transaction=False)
+        pipe.set(f"{settings.REDIS_PREFIX}:readyz", 1, px=1_000)
+        pipe.info("server").info("persistence").time()
+        pipe.mget([_key(sign) for sign in Sign])
+        _, server, persistence, now, stamps = pipe.execute()
+    version, now_ms = str(server["redis_version"]), _ms(*now)
     return RedisHealth(
         version=version,
         new_enough=tuple(int(part) for part in version.split(".")[:2]) >= OLDEST,
         appendonly=bool(persistence.get("aof_enabled")),
-        tick_age_ms=now_ms - int(ticked) if ticked else None,
+        ages_ms={
+            str(sign): now_ms - int(at_ms) if at_ms else None
+            for sign, at_ms in zip(Sign, stamps, strict=True)
+        },
     )

@@ -2,13 +2,16 @@
 nothing.
 """
 
+import asyncio
 import hashlib
 import logging
+from typing import Any
 
 from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
 
-from dashboard.live.connection import StoreUnavailable, reaching_redis
+from dashboard.live.connection import ANSWER_TIMEOUT_S, StoreUnavailable, reaching_redis
+from dashboard.live.deadline import left_s
 
 CHANGED = "group.changed"  # the sockets' handler is group_changed
 
@@ -27,6 +30,11 @@ def push(group: str, what: str) -> None:
     message = {"type": CHANGED, "group": group, "what": what}
     try:
         with reaching_redis():
-            async_to_sync(layer.group_send)(channel_group(group), message)
+            async_to_sync(_send)(layer, channel_group(group), message)
     except StoreUnavailable as error:
         log.warning("change of group=%s not pushed: %s", group, error)
+
+
+async def _send(layer: Any, channel: str, message: dict[str, str]) -> None:
+    """The layer itself waits for ever."""
+    await asyncio.wait_for(layer.group_send(channel, message), left_s(ANSWER_TIMEOUT_S))

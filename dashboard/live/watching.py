@@ -1,9 +1,12 @@
 """Reads what pages and sockets show of a group: two trips to Redis, no SQL."""
 
+import threading
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
 import redis
+from django.conf import settings
 
 from assignment import scripts
 from assignment.scripts import GroupRead, Purpose
@@ -13,13 +16,45 @@ from dashboard.live.connection import StoreUnavailable, reaching_redis, sync_cli
 from dashboard.live.scripts import script
 from dashboard.live.snapshot import LiveSnapshot, build
 
+KEPT_PARTITIONS_MAX = 200_000  # of all last snapshots together, some 100 MB
+
+_kept: OrderedDict[tuple[str, str], LiveSnapshot] = OrderedDict()  # by server and group
+_keeping = threading.Lock()
+
 
 class GroupNotThere(StoreUnavailable):
     """Redis answers, but holds no such group: it was wiped, or the group is just being made."""
 
 
+def last_snapshot(group: str) -> LiveSnapshot | None:
+    """What this process saw of the group when Redis answered last; None when it never did."""
+    return _kept.get((settings.REDIS_URL, group))
+
+
+def _keep(key: tuple[str, str], found: LiveSnapshot | None) -> None:
+    with _keeping:
+        _kept.pop(key, None)
+        if found is not None:
+            _kept[key] = found
+        size = sum(len(one.partitions) for one in _kept.values())
+        while size > KEPT_PARTITIONS_MAX:
+            _, oldest = _kept.popitem(last=False)
+            size -= len(oldest.partitions)
+
+
 def snapshot(group: str) -> LiveSnapshot:
     """Raises StoreUnavailable, GroupNotThere."""
+    key = settings.REDIS_URL, group
+    try:
+        found = _read(group)
+    except GroupNotThere:
+        _keep(key, None)
+        raise
+    _keep(key, found)
+    return found
+
+
+def _read(group: str) -> LiveSnapshot:
     with reaching_redis():
         pipe = sync_client().pipeline(transaction=False)
         pipe.eval(
@@ -36,20 +71,20 @@ def snapshot(group: str) -> LiveSnapshot:
     return build(group, read, since, appended(read.meta.settings))
 
 
-def appended(settings: GroupSettings) -> list[int | None]:
+def appended(of: GroupSettings) -> list[int | None]:
     """Events that each partition's stream ever got; None when Redis cannot tell."""
     with reaching_redis():
-        answers = _asked(settings)
+        answers = _asked(of)
         if any(isinstance(answer, redis.exceptions.NoScriptError) for answer in answers):
             sync_client().script_load(script("appended").text)
-            answers = _asked(settings)
+            answers = _asked(of)
     return [_events(answer) for answer in answers]
 
 
-def _asked(settings: GroupSettings) -> Sequence[Any]:
-    keys, sha = StreamKeys(settings.stream), script("appended").sha
+def _asked(of: GroupSettings) -> Sequence[Any]:
+    keys, sha = StreamKeys(of.stream), script("appended").sha
     pipe = sync_client().pipeline(transaction=False)
-    for number in range(settings.partitions):
+    for number in range(of.partitions):
         pipe.evalsha(sha, 2, keys.entries(number), keys.producers(number))
     answers: Sequence[Any] = pipe.execute(raise_on_error=False)
     return answers

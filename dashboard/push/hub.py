@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 from channels.layers import get_channel_layer
 
 from dashboard import live
+from dashboard.live.deadline import REQUEST_S, within
 from dashboard.push.frames import Changes, Json
 
 FRAME_EVERY_S = 0.25  # dashboard.md section 3: four a second
@@ -115,7 +116,7 @@ class Hub:
     async def _read(self) -> None:
         self._changed.clear()
         try:
-            snapshot = await asyncio.to_thread(live.snapshot, self.group)
+            snapshot = await asyncio.to_thread(_snapshot, self.group)
         except live.StoreUnavailable as error:
             self._problem = str(error)
             return
@@ -170,6 +171,11 @@ class Hub:
     def _text(self, frame: Json) -> str:
         at_ms = self._changes.at_ms if self._changes else 0
         return json.dumps({"at_ms": at_ms, **frame, "seq": self.sequence}, separators=(",", ":"))
+
+
+def _snapshot(group: str) -> live.LiveSnapshot:
+    with within(REQUEST_S):
+        return live.snapshot(group)
 
 
 _hubs: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Hub]] = WeakKeyDictionary()

@@ -128,7 +128,7 @@ def test_a_state_that_a_restarted_redis_lost_is_written_again(scene: Scene) -> N
     assert running[ZERO].state is HeldState.RUNNING
     scene.server.restart()
     owned = scene.server.hash(scene.store.keys.owned("a"))
-    owned[str(ZERO)] = b"%d restoring" % running[ZERO].fence  # its last write is lost
+    owned[str(ZERO).encode()] = b"%d restoring" % running[ZERO].fence  # its last write is lost
     scene.run("set_incarnation", scripts.incarnation_args(2))
     scene.member.renew()
     scene.member.reconcile()
@@ -139,7 +139,7 @@ def test_lag_is_an_entry_above_the_committed_offset_of_what_runs_here(scene: Sce
     scene.assign(a={0})
     scene.member.renew()
     assert not scene.member.has_lag("")
-    scene.server.xadd(StreamKeys("s").entries(0), {"event": "1"})
+    scene.server.ask("XADD", StreamKeys("s").entries(0), "*", "event", "1")
     assert not scene.member.has_lag("")  # not running yet
     scene.member.reconcile()
     assert scene.member.has_lag("")

@@ -9,7 +9,6 @@ from assignment.scripts import CommitRequest, Purpose, SnapshotRecord, StateChan
 from assignment.types import Claim, Drain, Offset, Partition, TargetRow
 from assignment.wire import ConsumerHealth
 from tests.contract.world import LONG_MS, World
-from tests.fakes import FakeDoor
 
 MEMBERS = ("a", "b", "c")
 PARTITIONS = tuple(Partition("flights", n) for n in range(3))
@@ -198,10 +197,4 @@ class Side:
     def _keys(self) -> set[str]:
         """Names of all keys: nothing is left behind that nobody looks at."""
         prefix = self.world.keys.meta.removesuffix("meta")
-        door = self.world.door
-        if not isinstance(door, FakeDoor):
-            return {k.decode()[len(prefix) :] for k in door.ask("KEYS", prefix + "*")}
-        server = door.server
-        kinds = (server.hashes, server.streams, server.scores)
-        found = {key for kind in kinds for key, value in kind.items() if value}
-        return {k[len(prefix) :] for k in found | {k for k in server.locks if server.lock(k)}}
+        return {k.decode()[len(prefix) :] for k in self.world.door.ask("KEYS", prefix + "*")}

@@ -5,7 +5,7 @@ A failing sequence prints its seed and its operations. Planted bugs show that a 
 
 import json
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,10 +14,7 @@ from agent.store import Door
 from tests.contract.random_ops import Generator
 from tests.contract.side import Operation, Side
 from tests.contract.world import World
-from tests.fakes import FakeDoor, FakeRedis, owners
-from tests.fakes.group import Group
-from tests.fakes.scripts import SCRIPTS
-from tests.fakes.server import b
+from tests.fakes import FakeDoor, FakeRedis, script_bugs
 
 SEQUENCES_PER_SEED = 20
 SEEDS = range(5)  # with the sequences of each: 100 on each server
@@ -77,121 +74,31 @@ def test_random_operations_answer_and_leave_the_same(real_world: World, seed: in
 # --- planted bugs: each would break a promise, each must be found ---------------------------------
 
 
-def commit_ignores_the_fence(g: Group, args: Sequence[str], raw: Sequence[str | bytes]) -> Any:
-    last = str(g.last_fence(args[0]))
-    return owners.commit(g, [*args[:2], last, *args[3:]], [*raw[:2], last, *raw[3:]])
-
-
-def commit_never_says_already(g: Group, args: Sequence[str], raw: Sequence[str | bytes]) -> Any:
-    answer = owners.commit(g, args, raw)
-    return ["moved", answer[1]] if answer[0] == "already" else answer
-
-
-def renew_revives(g: Group, args: Sequence[str], raw: Sequence[str | bytes]) -> Any:
-    for partition, fence in owners.pairs(args, 2):
-        grant = g.grant(partition)
-        if grant and grant[:2] == (int(fence), args[0]) and not g.holder(partition):
-            g.set_lock(partition, args[0], int(fence), g.now + 1)
-    return owners.renew(g, args)
-
-
-def acquire_reuses_a_fence(g: Group, args: Sequence[str], raw: Sequence[str | bytes]) -> Any:
-    answer = owners.acquire(g, args)
-    for one in answer[1:]:
-        if one[1] == "granted" and one[3] == "restoring":
-            fence = max(1, int(one[2]) - 1)
-            g.set_lock(one[0], args[0], fence, g.now + 60_000)
-    return answer
-
-
-def release_does_not_compare(g: Group, args: Sequence[str], raw: Sequence[str | bytes]) -> Any:
-    claims = [(p, str(g.last_fence(p))) for p, _ in owners.pairs(args, 1)]
-    return owners.release(g, [args[0], *(part for claim in claims for part in claim)])
-
-
-def snapshot_trims_to_itself(g: Group, args: Sequence[str], raw: Sequence[str | bytes]) -> Any:
-    answer = owners.snapshot(g, args)
-    if answer == "done":
-        g.server.streams.pop(f"{g.prefix}changelog:{args[0]}", None)
-    return answer
-
-
-def evict_ignores_newer_beats(g: Group, args: Sequence[str], raw: Sequence[str | bytes]) -> Any:
-    return SCRIPTS_AS_THEY_ARE["evict"](g, [args[0], str(g.now), args[2]], raw)
-
-
-def set_target_ignores_the_coordinator(
-    g: Group, args: Sequence[str], raw: Sequence[str | bytes]
-) -> Any:
-    current = g.meta("coordinator_epoch", args[0])
-    return SCRIPTS_AS_THEY_ARE["set_target"](g, [current, *args[1:]], raw)
-
-
-def report_takes_late_ones(g: Group, args: Sequence[str], raw: Sequence[str | bytes]) -> Any:
-    stored = g.hash("reports").get(args[0])
-    if stored:
-        number, _, rest = stored.split(b" ", 2)
-        g.hash("reports")[args[0]] = b" ".join((number, b("0"), rest))
-    return SCRIPTS_AS_THEY_ARE["report"](g, args, raw)
-
-
-def report_never_hears_of_ready_learners(
-    g: Group, args: Sequence[str], raw: Sequence[str | bytes]
-) -> Any:
-    return SCRIPTS_AS_THEY_ARE["report"](g, [*args[:10], ""], raw)
-
-
-def join_forgets_that_it_was_told_to_leave(
-    g: Group, args: Sequence[str], raw: Sequence[str | bytes]
-) -> Any:
-    if g.is_member(args[0]):
-        g.set_row(args[0], g.row(args[0]) | {"drain": ""})
-    return SCRIPTS_AS_THEY_ARE["join"](g, args, raw)
-
-
-def set_drain_changes_no_epoch(g: Group, args: Sequence[str], raw: Sequence[str | bytes]) -> Any:
-    epoch = g.meta("group_epoch")
-    answer = SCRIPTS_AS_THEY_ARE["set_drain"](g, args, raw)
-    g.set_meta("group_epoch", epoch)
-    return [epoch, *answer[1:]]
-
-
-def set_target_keeps_every_ready_learner(
-    g: Group, args: Sequence[str], raw: Sequence[str | bytes]
-) -> Any:
-    rows = {member: g.row(member) for member in g.hash("members")}
-    answer = SCRIPTS_AS_THEY_ARE["set_target"](g, args, raw)
-    for member, row in rows.items():
-        g.set_row(member, row)
-    return answer
-
-
-SCRIPTS_AS_THEY_ARE = dict(SCRIPTS)
-PLANTED = {
-    "commit": (commit_ignores_the_fence, commit_never_says_already),
-    "renew": (renew_revives,),
-    "acquire": (acquire_reuses_a_fence,),
-    "release": (release_does_not_compare,),
-    "snapshot": (snapshot_trims_to_itself,),
-    "evict": (evict_ignores_newer_beats,),
-    "set_target": (set_target_ignores_the_coordinator, set_target_keeps_every_ready_learner),
-    "report": (report_takes_late_ones, report_never_hears_of_ready_learners),
-    "join": (join_forgets_that_it_was_told_to_leave,),
-    "set_drain": (set_drain_changes_no_epoch,),
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "broken"), [(name, bug) for name, bugs in PLANTED.items() for bug in bugs]
+PLANTED = (
+    script_bugs.commit_without_fence_check,
+    script_bugs.commit_never_says_already,
+    script_bugs.renew_that_takes_back,
+    script_bugs.acquire_with_fence_reused,
+    script_bugs.release_does_not_compare,
+    script_bugs.snapshot_trims_to_itself,
+    script_bugs.evict_without_beat_check,
+    script_bugs.set_target_ignores_the_coordinator,
+    script_bugs.set_target_keeps_every_ready_learner,
+    script_bugs.report_takes_late_ones,
+    script_bugs.report_never_hears_of_ready_learners,
+    script_bugs.join_forgets_that_it_was_told_to_leave,
+    script_bugs.drain_changes_no_epoch,
 )
+
+
+@pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__)
 def test_a_planted_bug_is_found(
     doors: dict[str, Door],
     group_name: str,
     monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    broken: Callable[..., Any],
+    plant: Callable[[pytest.MonkeyPatch], None],
 ) -> None:
-    monkeypatch.setitem(SCRIPTS, name, broken)
+    plant(monkeypatch)
     rng = random.Random(1)
     with pytest.raises(AssertionError, match="differ"):
         for number in range(SEQUENCES_UNTIL_FOUND):

@@ -1,13 +1,22 @@
 """/healthz and /readyz."""
 
+import os
+import signal
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.test import Client
 from pytest_django.fixtures import Settings
 
 from dashboard import coordinator
+from dashboard.api import health
+from dashboard.demo.embedded_redis import EmbeddedRedis
+from dashboard.live import connection, deadline
 from dashboard.live import health as live_health
+from dashboard.live.connection import sync_client
+from dashboard.live.health import Sign
 
 pytestmark = pytest.mark.django_db
 
@@ -35,8 +44,6 @@ def test_redis_away_is_named(client: Client, point_at: Any) -> None:
 def test_appendonly_off_is_a_warning(client: Client, point_at: Any, own_redis: Any) -> None:
     point_at(own_redis.url)
     coordinator.tick()
-    from dashboard.live.connection import sync_client
-
     sync_client().config_set("appendonly", "no")
     answer = client.get("/readyz")
     assert answer.status_code == 200
@@ -49,7 +56,100 @@ def test_an_old_redis_is_named(client: Client, store: Any, monkeypatch: pytest.M
     assert "is too old: 99.0 or later is needed" in answer.json()["why"][0]
 
 
-def test_a_tick_that_never_ran_is_named(client: Client, store: Any) -> None:
+@pytest.mark.parametrize(
+    ("given", "who"),
+    [
+        ((), "beat does not ask for it"),
+        ((Sign.BEAT,), "no Celery worker answers"),
+        ((Sign.BEAT, Sign.WORKER), "it fails, and the worker's log says why"),
+    ],
+)
+def test_who_keeps_the_tick_away_is_named(
+    client: Client, store: Any, given: tuple[Sign, ...], who: str
+) -> None:
+    for sign in given:
+        live_health.stamp(sign)
     answer = client.get("/readyz")
     assert answer.status_code == 503
-    assert "the Celery tick never ran: no Celery worker answers" in answer.json()["why"][0]
+    assert answer.json()["why"] == [
+        f"the Celery tick never ran: {who}; no rebalance happens meanwhile"
+    ]
+
+
+def test_a_redis_that_refuses_writes_is_named_and_nobody_else_is_blamed(
+    client: Client, point_at: Any, own_redis: EmbeddedRedis
+) -> None:
+    point_at(own_redis.url)
+    coordinator.tick()
+    sync_client().config_set("min-replicas-to-write", 1)
+    answer = client.get("/readyz")
+    assert answer.status_code == 503
+    assert "NOREPLICAS Not enough good replicas to write" in answer.json()["why"][0]
+    assert not any("beat" in why or "worker" in why for why in answer.json()["why"])
+
+
+@pytest.mark.parametrize("check", ["_database", "_redis", "_channel_layer", "_celery"])
+def test_every_other_failure_is_an_answer_that_names_it(
+    client: Client, store: Any, monkeypatch: pytest.MonkeyPatch, check: str
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("no such codec")
+
+    coordinator.tick()
+    monkeypatch.setattr(health, check, broken)
+    answer = client.get("/readyz")
+    assert answer.status_code == 503
+    name = check.removeprefix("_")
+    assert answer.json()["why"][0] == f"the check of {name} failed: RuntimeError: no such codec"
+
+
+@pytest.fixture
+def hung_redis(point_at: Any, own_redis: EmbeddedRedis) -> Iterator[EmbeddedRedis]:
+    """One that accepts connections and answers nothing, after it was asked once."""
+    point_at(own_redis.url)
+    coordinator.tick()
+    pid = own_redis.pid
+    assert pid
+    os.kill(pid, signal.SIGSTOP)
+    yield own_redis
+    os.kill(pid, signal.SIGCONT)
+
+
+def test_a_hung_redis_costs_one_deadline_and_the_next_request_nothing(
+    client: Client, hung_redis: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What waits is counted, not timed: only the first request lets a call wait for an answer."""
+    waited: list[float] = []
+    settle = deadline.left_s
+    monkeypatch.setattr(connection, "left_s", lambda s: waited.append(settle(s)) or waited[-1])
+    monkeypatch.setattr(deadline, "REQUEST_S", 0.2)
+    assert "Timeout" in client.get("/readyz").json()["why"][0]
+    assert waited and max(waited) <= 0.2
+    waited.clear()
+    monkeypatch.setattr(deadline, "OPEN_S", 600.0)
+    connection._breaker(hung_redis.url).open()
+    answer = client.get("/readyz")
+    assert answer.status_code == 503
+    assert "does not answer in time" in answer.json()["why"][0]
+    assert waited == []
+
+
+def test_one_request_tries_whether_redis_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(deadline.time, "monotonic", lambda: now[0])
+    breaker = deadline.Breaker()
+    assert breaker.lets_pass()
+    breaker.open()
+    assert not breaker.lets_pass()
+    now[0] += deadline.OPEN_S
+    assert breaker.lets_pass()
+    assert not breaker.lets_pass(), "the others wait for what the one finds"
+    breaker.close()
+    assert breaker.lets_pass()
+
+
+def test_without_a_deadline_nobody_is_refused(store: Any) -> None:
+    """The worker goes on asking: its calls have limits of their own."""
+    connection._breaker(settings.REDIS_URL).open()
+    assert live_health.look().ages_ms
+    connection._breaker(settings.REDIS_URL).close()

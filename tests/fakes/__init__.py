@@ -1,68 +1,91 @@
-"""A Redis without a server: the scripts written anew in Python, over the same keys and values.
+"""A Redis without a server: its commands and its data in Python, the scripts' real texts in Lua.
 
-For simulations and agents' tests: a settable clock, locks that run out by it, `restart` (a new
-run_id) and `wipe`. It answers what Redis answers (bytes, numbers, None), so that reading answers is
-shared; the contract suite and a differential test hold it to the real ones.
+For simulations and agents' tests: a settable clock, locks that run out by it, lost writes and
+failovers. It answers what Redis answers (bytes, numbers, None), so that reading answers is shared;
+the contract suite and a differential test hold it to the real ones.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from redis.exceptions import ResponseError
 
 from agent.store import ScriptCall, StoreUnavailable
-from agent.store.door import Command
-from assignment.scripts import Arguments, Raw
-from tests.fakes.group import Group
-from tests.fakes.scripts import SCRIPTS
-from tests.fakes.server import FakeRedis, b, t
+from agent.store.door import Command, passing
+from agent.store.errors import InvariantBroken
+from assignment.scripts import Raw
+from tests.fakes.server import UNBLOCKED, FakeRedis
 
-__all__ = ["FakeDoor", "FakeRedis", "run_script"]
+__all__ = ["FakeDoor", "FakeRedis"]
+ANOTHER_ROLE = ("READONLY", "MASTERDOWN", "UNBLOCKED")
 
 
 class FakeDoor:
-    """agent.store.Door over a FakeRedis. `down` cuts this one off."""
+    """agent.store.Door over a FakeRedis. `down` cuts this one off.
+
+    As one connection: after a failover it leads to the old primary until that refuses or ends.
+    """
 
     def __init__(self, server: FakeRedis) -> None:
         self.server = server
         self.down = False
+        self._connection = server.connections
 
     def run(self, call: ScriptCall) -> Raw:
-        self._reach()
-        return run_script(self.server, call.name, call.keys[0], call.args)
+        with self._reaching() as server:
+            return server.run_script(call.name, call.keys, call.args)
 
     def run_many(self, calls: Sequence[ScriptCall]) -> list[Raw]:
         return [self.run(call) for call in calls]
 
     def ask(self, *command: str | bytes | int) -> Raw:
-        self._reach()
-        return self.server.read(command)
+        with self._reaching() as server:
+            return server.ask(*command)
 
     def ask_together(self, commands: Sequence[Command]) -> list[Raw]:
         return [self.ask(*command) for command in commands]
 
     def wait(self, stream: str, after: str, timeout_ms: int, count: int) -> Raw:
-        """Never waits: time is the test's."""
-        return self.ask("XRANGE", stream, f"({after}", "+", "COUNT", count) or None
+        """Never waits: time is the test's. But a failover since the last call ends it."""
+        with self._reaching() as server:
+            _demand_primary(server)
+            return server.ask("XRANGE", stream, f"({after}", "+", "COUNT", count) or None
 
     def wait_any(self, streams: Mapping[str, str], timeout_ms: int) -> list[str]:
         """Never waits, as `wait`."""
-        self._reach()
-        return [s for s, after in streams.items() if self.server.xrange(s, f"({after}", "+")]
+        with self._reaching() as server:
+            _demand_primary(server)
+            return [
+                stream
+                for stream, after in streams.items()
+                if server.ask("XRANGE", stream, f"({after}", "+", "COUNT", 1)
+            ]
 
     def close(self) -> None:
         pass
 
-    def _reach(self) -> None:
+    def _reach(self) -> FakeRedis:
         if self.down or self.server.down:
             raise StoreUnavailable("the fake Redis is cut off")
+        if self._connection == self.server.connections:
+            return self.server
+        if self.server.former is None:
+            self._connection = self.server.connections
+            raise StoreUnavailable("the fake Redis closed the connection")
+        return self.server.former
+
+    @contextmanager
+    def _reaching(self) -> Iterator[FakeRedis]:
+        try:
+            yield self._reach()
+        except ResponseError as error:
+            if str(error).startswith(ANOTHER_ROLE):
+                self._connection = self.server.connections
+            if passing(error):
+                raise StoreUnavailable(f"the fake Redis refuses: {error}") from error
+            raise InvariantBroken(f"the fake Redis answered: {error}") from error
 
 
-def run_script(server: FakeRedis, name: str, meta_key: str, args: Arguments) -> Raw:
-    """What Redis answers to the script of that name."""
-    answer = SCRIPTS[name](Group(server, meta_key), [t(a) for a in args], args)
-    return _as_redis(answer)
-
-
-def _as_redis(value: Any) -> Raw:
-    if isinstance(value, list):
-        return [_as_redis(v) for v in value]
-    return b(value) if isinstance(value, str) else value
+def _demand_primary(server: FakeRedis) -> None:
+    if server.role != "master":
+        raise ResponseError(UNBLOCKED)

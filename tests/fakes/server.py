@@ -1,163 +1,218 @@
-"""The fake server: keys and values as Redis keeps them, a settable clock, runs that end."""
+"""The fake server: a settable clock, runs that end, lost writes, failovers, what it says of itself.
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable
-from operator import itemgetter
+It runs commands and the real scripts (lua.py) as a Redis does that has one client at a time.
+"""
+
+from copy import copy
 from typing import Any
 
-from agent.store.door import Command
-from assignment.scripts import Raw
+from redis.exceptions import ResponseError
 
-Id = tuple[int, int]
-Entry = tuple[Id, dict[str, bytes]]
-Hashes = dict[str, dict[str, bytes]]
-Streams = dict[str, list[Entry]]
-Scores = dict[str, dict[str, int]]
-Locks = dict[str, tuple[bytes, int]]
-Kept = tuple[Hashes, Streams, Scores, Locks]
-ID = itemgetter(0)
+from assignment.scripts import Arguments, Raw
+from tests.fakes.commands import WRITES, reads
+from tests.fakes.keyspace import Call, Journal, Keyspace
+from tests.fakes.lua import INTERPRETER, text_of
+from tests.fakes.streams import between
+from tests.fakes.values import Entry, Hash, Id, Reply, Stream, Value, b, id_text
 
-
-def b(value: str | bytes | int) -> bytes:
-    return value if isinstance(value, bytes) else str(value).encode()
-
-
-def t(value: str | bytes | int) -> str:
-    return value.decode(errors="surrogateescape") if isinstance(value, bytes) else str(value)
+START_MS = 1_700_000_000_000
+LOADING = "LOADING Redis is loading the dataset in memory"
+MASTERDOWN = "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."
+READONLY = "READONLY You can't write against a read only replica."
+UNBLOCKED = (
+    "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)"
+)
+ALWAYS_ANSWERED = (b"INFO", b"CONFIG")
 
 
-class FakeRedis:
-    """The server: its data, its clock, its run. Any number of FakeDoors lead to it."""
+class FakeRedis(Keyspace):
+    """The server at one address: its data, its clock, its run. Any number of FakeDoors lead to it.
 
-    def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
-        self.now_ms = now_ms
-        self.starts = 0
+    `connections` counts failovers: a door that was connected before leads to `former`, the old
+    primary, until it drops its connection; None: that one is gone.
+    """
+
+    def __init__(self, now_ms: int = START_MS) -> None:
+        super().__init__(now_ms)
         self.down = False
-        self.wipe()
+        self.role = "master"
+        self.connections = 0
+        self.former: FakeRedis | None = None
+        self._journal = Journal()
+        self._pending: list[Call] = []  # of the transaction that runs
+        self._refusal, self._refuses_until_ms = "", 0
+        self._names = 0
+        self._runs_anew()
+
+    def _name(self) -> str:
+        self._names += 1
+        return f"{self._names:040x}"
+
+    def _runs_anew(self) -> None:
+        self.run_id, self.replication_id, self.offset = self._name(), self._name(), 0
+        self.replication_id_before, self.second_offset = "0" * 40, -1
+
+    def advance(self, ms: int) -> None:
+        """Also back: what expires follows, streams never go back."""
+        self.now_ms += ms
+
+    # --- faults
+
+    @property
+    def position(self) -> int:
+        """How many transactions it has; to be gone back to."""
+        return self._journal.position
+
+    def restart(self, to: int | None = None) -> None:
+        """Under a new run_id, with all it had, or only what it had at that position."""
+        if to is not None and to < self.position:
+            self.keys, self.expires = self._journal.back_to(to)
+        self._runs_anew()
 
     def wipe(self) -> None:
         """Everything is lost, and it runs anew."""
-        self.hashes: Hashes = {}
-        self.streams: Streams = {}
-        self.scores: Scores = {}
-        self.locks: Locks = {}
-        self.restart()
+        self.keys, self.expires = {}, {}
+        self._journal = Journal(states=[(self.position, ({}, {}))])
+        self._runs_anew()
 
-    def restart(self, kept: Kept | None = None) -> None:
-        """Runs anew with all it had, or with only what it had when `kept` was taken."""
-        self.starts += 1
-        self.run_id = f"{self.starts:040x}"
-        if kept:
-            self.hashes, self.streams, self.scores, self.locks = kept
+    def power_cut(self, lost_ms: int) -> None:
+        """Runs anew without the writes of its last moments, as with appendfsync everysec."""
+        self.restart(self._journal.position_at(self.now_ms - lost_ms))
 
-    def kept(self) -> Kept:
-        """As it would be read from disk later; for one restart."""
-        return (
-            {key: dict(values) for key, values in self.hashes.items()},
-            {key: list(entries) for key, entries in self.streams.items()},
-            {key: dict(values) for key, values in self.scores.items()},
-            dict(self.locks),
-        )
+    def fail_over(self, to: int | None = None, *, same_run: bool = False) -> None:
+        """To a replica that had got to that position.
 
-    def advance(self, ms: int) -> None:
-        self.now_ms += ms
-
-    # --- data -------------------------------------------------------------------------------------
-
-    def hash(self, key: str) -> dict[str, bytes]:
-        return self.hashes.setdefault(key, {})
-
-    def lock(self, key: str) -> bytes | None:
-        """Live up to and including its last millisecond, as in Redis.
-
-        Looking at one that ran out removes it: a clock that is set back does not bring it to life.
+        `same_run`: to one that was the primary under this run_id before, so that only replication
+        id and offset tell. The old primary answers READONLY until it `ends`.
         """
-        value, until_ms = self.locks.get(key, (None, 0))
-        if self.now_ms <= until_ms:
-            return value
-        self.locks.pop(key, None)
-        return None
+        self.former = copy(self)
+        self.former.role, self.former._journal = "slave", Journal()
+        self.former.former = None
+        reached = self.offset - (self.position - to if to is not None else 0)
+        data = self._journal.back_to(self.position if to is None else to)
+        self.keys, self.expires = data
+        before = self.replication_id
+        if not same_run:
+            self.run_id = self._name()
+        self.replication_id, self.replication_id_before = self._name(), before
+        self.offset, self.second_offset = max(0, reached), max(0, reached) + 1
+        self.connections += 1
 
-    def xadd(self, key: str, fields: dict[str, Any]) -> bytes:
-        entries = self.streams.setdefault(key, [])
-        last = entries[-1][0] if entries else (0, 0)
-        entry_id = max((self.now_ms, 0), (last[0], last[1] + 1))
-        entries.append((entry_id, {name: b(value) for name, value in fields.items()}))
-        return b(f"{entry_id[0]}-{entry_id[1]}")
+    def former_ends(self) -> None:
+        """Whoever is connected to the old primary is cut off."""
+        self.former = None
 
-    def read(self, command: Command) -> Raw:
-        name, *rest = (t(part) for part in command)
-        return READS[name](self, *rest)
+    def refuse(self, text: str, for_ms: int) -> None:
+        """LOADING or MASTERDOWN, for a while."""
+        self._refusal, self._refuses_until_ms = text, self.now_ms + for_ms
 
-    def hgetall(self, key: str) -> list[bytes]:
-        return flat(self.hashes.get(key, {}).items())
+    # --- clients
 
-    def hget(self, key: str, field: str) -> bytes | None:
-        return self.hashes.get(key, {}).get(field)
+    def run_script(self, name: str, keys: Any, args: Arguments) -> Raw:
+        """What it answers to the script of that name."""
+        self._demand_ready(b"EVALSHA")
+        values = [b(part) for part in args]
+        try:
+            return INTERPRETER.run(self, text_of(name), [b(key) for key in keys], values)
+        finally:
+            self._end_transaction()
 
-    def hlen(self, key: str) -> int:
-        return len(self.hashes.get(key, {}))
+    def ask(self, *command: str | bytes | int) -> Raw:
+        try:
+            return self.execute([b(part) for part in command])
+        finally:
+            self._end_transaction()
 
-    def hmget(self, key: str, *names: str) -> list[bytes | None]:
-        return [self.hget(key, name) for name in names]
+    def execute(self, call: Call) -> Reply:
+        if self._refusal:
+            self._demand_ready(call[0])
+        if call[0] in WRITES:
+            if self.role != "master":
+                raise ResponseError(READONLY)
+            self._pending.append(call)
+        return super().execute(call)
 
-    def hsetnx(self, key: str, field: str, value: str) -> int:
-        if field in self.hash(key):
-            return 0
-        self.hash(key)[field] = b(value)
-        return 1
+    def expired(self, key: bytes) -> None:
+        super().expired(key)
+        if self.role == "master":
+            self._pending.append((b"DEL", key))
 
-    def xrange(self, key: str, low: str, high: str, *count: str) -> list[list[Any]]:
-        return [shown(entry) for entry in self._between(key, low, high)[: limit(count)]]
+    def _demand_ready(self, name: bytes) -> None:
+        if self.now_ms >= self._refuses_until_ms:
+            self._refusal = ""
+        elif name not in ALWAYS_ANSWERED:
+            raise ResponseError(self._refusal)
 
-    def xrevrange(self, key: str, high: str, low: str, *count: str) -> list[list[Any]]:
-        return [shown(entry) for entry in self._between(key, low, high)[::-1][: limit(count)]]
+    def _end_transaction(self) -> None:
+        if self._pending:
+            self.offset += len(self._pending)
+            self._journal.note(self, self._pending)
+            self._pending = []
+
+    # --- short forms for tests
+
+    def hash(self, key: str) -> Hash:
+        """As it lies there, to be read or changed behind everybody's back; empty: none."""
+        found = self.live(key.encode())
+        return found if isinstance(found, dict) else {}
+
+    def lock(self, key: str) -> Value | None:
+        return self.live(key.encode())
+
+    def entries(self, key: str) -> list[Entry]:
+        found = self.live(key.encode())
+        return found.entries if isinstance(found, Stream) else []
+
+    def rows(self, key: str, after: Id = (0, 0)) -> list[Hash]:
+        """The entries of a stream above that id, by name."""
+        found = self.live(key.encode())
+        entries = between(found, b"(" + id_text(after), b"+") if isinstance(found, Stream) else ()
+        return [dict(zip(fields[::2], fields[1::2], strict=True)) for _, fields in entries]
 
     def ids_after(self, key: str, low: Id, high: Id | None = None) -> list[Id]:
         """Ids of entries in (low, high], or of all above low."""
-        entries = self.streams.get(key, [])
-        first = bisect_right(entries, tuple(low), key=ID)
-        last = len(entries) if high is None else bisect_right(entries, tuple(high), key=ID)
-        return [entry_id for entry_id, _ in entries[first:last]]
-
-    def _between(self, key: str, low: str, high: str) -> list[Entry]:
-        entries = self.streams.get(key, [])
-        first = 0 if low == "-" else place(entries, low)
-        last = len(entries) if high == "+" else bisect_right(entries, id_of(high), key=ID)
-        return entries[first:last]
+        found = self.live(key.encode())
+        if not isinstance(found, Stream):
+            return []
+        last = b"+" if high is None else id_text(high)
+        return [entry_id for entry_id, _ in between(found, b"(" + id_text(low), last)]
 
 
-READS: dict[str, Callable[..., Raw]] = {
-    "HGETALL": FakeRedis.hgetall,
-    "HGET": FakeRedis.hget,
-    "HLEN": FakeRedis.hlen,
-    "HMGET": FakeRedis.hmget,
-    "HSETNX": FakeRedis.hsetnx,
-    "XRANGE": FakeRedis.xrange,
-    "XREVRANGE": FakeRedis.xrevrange,
-}
+# --- what it says of itself -----------------------------------------------------------------------
 
 
-def flat(items: Iterable[tuple[str, bytes]]) -> list[bytes]:
-    return [part for name, value in items for part in (b(name), value)]
+@reads
+def ping(db: FakeRedis) -> bytes:
+    return b"PONG"
 
 
-def id_of(text: str) -> Id:
-    ms, _, seq = text.partition("-")
-    return int(ms), int(seq or 0)
+@reads
+def time(db: FakeRedis) -> list[bytes]:
+    return [b"%d" % (db.now_ms // 1_000), b"%d" % (db.now_ms % 1_000 * 1_000)]
 
 
-def place(entries: list[Entry], low: str) -> int:
-    """Of the first entry that a range from `low` has; "(id" leaves that id out."""
-    if low.startswith("("):
-        return bisect_right(entries, id_of(low[1:]), key=ID)
-    return bisect_left(entries, id_of(low), key=ID)
+@reads
+def info(db: FakeRedis, *sections: bytes) -> bytes:
+    wanted = {section.decode().lower() for section in sections} or SECTIONS.keys()
+    return "\r\n".join(text(db) for name, text in SECTIONS.items() if name in wanted).encode()
 
 
-def limit(count: tuple[str, ...]) -> int | None:
-    return int(count[1]) if count else None
+def _server(db: FakeRedis) -> str:
+    version = ".".join(map(str, db.version))
+    return f"# Server\r\nredis_version:{version}\r\nrun_id:{db.run_id}\r\n"
 
 
-def shown(entry: Entry) -> list[Any]:
-    (ms, seq), fields = entry
-    return [b(f"{ms}-{seq}"), flat(fields.items())]
+def _replication(db: FakeRedis) -> str:
+    return (
+        f"# Replication\r\nrole:{db.role}\r\nconnected_slaves:0\r\n"
+        f"master_replid:{db.replication_id}\r\nmaster_replid2:{db.replication_id_before}\r\n"
+        f"master_repl_offset:{db.offset}\r\nsecond_repl_offset:{db.second_offset}\r\n"
+    )
+
+
+SECTIONS = {"server": _server, "replication": _replication}
+
+
+@reads
+def config(db: FakeRedis, what: bytes, name: bytes) -> list[bytes]:
+    return [name, b"yes"] if (what.upper(), name) == (b"GET", b"appendonly") else []

@@ -8,7 +8,7 @@ from assignment import member as core
 from assignment.errors import InvariantBroken
 from assignment.scripts import GroupRead
 from assignment.types import HeldState, Partition
-from tests.fakes.server import b
+from tests.fakes.values import b
 from tests.simulation import round_checks
 from tests.simulation.ledger import Broken, demand
 
@@ -91,7 +91,7 @@ class Watch:
 
     def look(self, world: "World") -> None:
         meta = world.server.hash(world.keys.meta)
-        stamp = [meta.get(name) for name in ("event_seq", "group_epoch", "target_epoch")]
+        stamp = [meta.get(name) for name in (b"event_seq", b"group_epoch", b"target_epoch")]
         if stamp == self._stamp or world.now_ms < self._next_ms or world.server.down:
             return
         every_ms = LOOK_EVERY_MS[len(world.agents) > SMALL]
@@ -182,8 +182,8 @@ def settled(world: "World") -> bool:
 def _plainly_unsettled(world: "World") -> bool:
     """What can be seen without reading the group, which takes long."""
     meta = world.server.hash(world.keys.meta)
-    epoch = meta.get("target_epoch", b"")
-    if meta.get("group_epoch") != epoch:
+    epoch = meta.get(b"target_epoch", b"")
+    if meta.get(b"group_epoch") != epoch:
         return True
     states = [agent.membership.state for agent in world.living()]
     return any(s.waiting or s.target is None or b(s.target.target_epoch) != epoch for s in states)
@@ -214,10 +214,10 @@ def lag(world: "World") -> int:
 def history_is_whole(world: "World") -> None:
     """The lock's own events: no grant begins before the one before it ended."""
     open_: dict[bytes, bytes] = {}
-    for _, event in world.server.streams.get(world.keys.events, []):
-        partition, fence = event["partition"], event["fence"]
-        if event["type"] == b"acquired":
+    for event in world.server.rows(world.keys.events):
+        partition, fence = event[b"partition"], event[b"fence"]
+        if event[b"type"] == b"acquired":
             demand(partition not in open_, f"{partition!r} granted twice: {open_}")
             open_[partition] = fence
-        elif event["type"] in (b"released", b"expired"):
+        elif event[b"type"] in (b"released", b"expired"):
             demand(open_.pop(partition, b"") == fence, f"{partition!r} ended under another fence")

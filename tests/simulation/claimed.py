@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from agent.store import ScriptCall
 from assignment.types import Claim, Partition
-from tests.fakes.server import t
+from tests.fakes.values import t
 
 NAMED = 4  # of set_state: partition, fence, state before and after
 

@@ -13,7 +13,7 @@ from agent.store import ScriptCall
 from assignment.types import GroupSettings, Offset, Partition
 from assignment.wire import GroupKeys, StreamKeys
 from tests.fakes import FakeRedis
-from tests.fakes.server import Id, id_of, t
+from tests.fakes.values import Id, id_of, t
 from tests.simulation.replicas import DiskState, Files, Values, effects, packed, unpacked
 
 
@@ -315,7 +315,7 @@ class Ledger:
         """After a wipe: from here on counts what the snapshots hold."""
         for partition in args[::2] if answer[0] == b"done" else ():
             book = self.book(t(partition))
-            offset = self._server.hash(self._keys.offsets).get(book.partition)
+            offset = self._server.hash(self._keys.offsets).get(book.partition.encode())
             record = [
                 c for u, c in self._group.files.items() if u.startswith(f"sim:{book.partition}/")
             ]

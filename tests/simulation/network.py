@@ -10,7 +10,7 @@ from agent.dashboard_session.requests import Answer, DashboardAway, Request
 from agent.store import ScriptCall, StoreUnavailable
 from agent.store.door import Command
 from assignment.wire import Reply
-from tests.fakes import FakeDoor
+from tests.fakes import FakeDoor, FakeRedis
 
 if TYPE_CHECKING:
     from tests.simulation.agents import SimAgent
@@ -64,9 +64,9 @@ class SimDoor(FakeDoor):
         world = self._world
         match world.network.fate(world.random):
             case Fate.FINE | Fate.DOUBLED:  # a TCP connection doubles nothing
-                return world.execute(call)
+                return world.execute(call, super())
             case Fate.NO_REPLY:
-                world.execute(call)
+                world.execute(call, super())
                 self._fail("lost on the way back", call.name)
             case Fate.LATE:
                 late_ms = world.random.randint(*world.network.late_ms)
@@ -83,10 +83,10 @@ class SimDoor(FakeDoor):
         self._read_may_fail(commands[0])
         return [FakeDoor.ask(self, *command) for command in commands]
 
-    def _reach(self) -> None:
+    def _reach(self) -> FakeRedis:
         if self.down or self.server.down:
             self._world.struck["redis did not answer"] += 1
-        super()._reach()
+        return super()._reach()
 
     def _read_may_fail(self, command: Command) -> None:
         self._reach()

@@ -11,10 +11,8 @@ from assignment.member import decisions
 from assignment.member.state import MemberState
 from assignment.types import Drain, Partition
 from assignment.wire import ChangelogEntry
-from tests.fakes import members, scripts
-from tests.fakes.group import Group
+from tests.fakes import script_bugs
 from tests.simulation import planted_rounds, replicas
-from tests.simulation.planted import Raws, Texts
 from tests.simulation.replicas import DiskState
 
 Patch = pytest.MonkeyPatch
@@ -50,26 +48,6 @@ def every_learner_is_called_ready(patch: Patch) -> None:
     patch.setattr(real_manager, "ready_learners", called)
 
 
-def an_abort_leaves_learners_in_the_target(patch: Patch) -> None:
-    def mark(g: Group, args: Texts, raw: Raws) -> Any:
-        target = dict(g.hash("target"))
-        answer = members.set_drain(g, args)
-        g.hash("target").update(target)
-        return answer
-
-    patch.setitem(scripts.SCRIPTS, "set_drain", mark)
-
-
-def a_target_from_before_an_abort_is_stored(patch: Patch) -> None:
-    def mark(g: Group, args: Texts, raw: Raws) -> Any:
-        run = g.meta("coordinator_epoch")
-        answer = members.set_drain(g, args)
-        g.set_meta("coordinator_epoch", run)
-        return answer
-
-    patch.setitem(scripts.SCRIPTS, "set_drain", mark)
-
-
 def departs_while_it_owns(patch: Patch) -> None:
     def hasty(member: MemberState) -> str:
         told = member.drain is not Drain.NONE and not member.leaving
@@ -88,8 +66,8 @@ PLANTED: dict[str, Callable[[Patch], None]] = {
         a_replica_skips_a_gap,
         the_end_of_the_changelog_is_taken_for_the_committed_offset,
         every_learner_is_called_ready,
-        an_abort_leaves_learners_in_the_target,
-        a_target_from_before_an_abort_is_stored,
+        script_bugs.an_abort_leaves_learners_in_the_target,
+        script_bugs.a_target_from_before_an_abort_is_stored,
         departs_while_it_owns,
         never_departs,
         planted_rounds.any_learner_is_ready,

@@ -15,7 +15,7 @@ from assignment.errors import InvalidInput
 from assignment.planner import GroupView
 from assignment.scripts import GroupRead
 from assignment.types import Drain, Partition, TargetRow
-from tests.fakes.server import t
+from tests.fakes.values import t
 from tests.simulation.claimed import Claimed
 from tests.simulation.coordinator import LOST
 from tests.simulation.ledger import demand
@@ -167,8 +167,8 @@ class ScaleDowns:
                 entry.outcome = ""
 
     def _how_they_went(self) -> tuple[dict[str, str], set[str]]:
-        hints = self.world.server.streams.get(self.world.keys.control, [])
-        said = [(t(hint["reason"]), t(hint["member"])) for _, hint in hints]
+        hints = self.world.server.rows(self.world.keys.control)
+        said = [(t(hint[b"reason"]), t(hint[b"member"])) for hint in hints]
         went = {member: reason for reason, member in said if reason in ("leave", LOST)}
         return went, {member for reason, member in said if reason == "leaving"}
 

@@ -155,7 +155,7 @@ def _strike_all(world: World, scenario: Scenario, outcome: Outcome) -> None:
 def _seen(world: World) -> tuple[object, ...]:
     """What changes when a fault does something: locks, members, targets, calls and messages."""
     meta = world.server.hash(world.keys.meta)
-    epochs = [meta.get(name) for name in ("event_seq", "group_epoch", "target_epoch", "run_id")]
+    epochs = [meta.get(name) for name in (b"event_seq", b"group_epoch", b"target_epoch", b"run_id")]
     return *epochs, world.server.run_id, world.redis_ahead_ms, world.struck.total()
 
 

@@ -65,8 +65,8 @@ def test_a_term_expires_no_lease_and_refuses_no_commit(seed: int) -> None:
     world.run_until(lambda w: w.agents[0].exit_code is not None, 3_000, "it ends")
     assert world.agents[0].exit_code == ExitCode.LEFT
     settles_again(world)
-    events = world.server.streams[world.keys.events]
-    assert {event["type"] for _, event in events} == {b"acquired", b"released"}
+    events = world.server.rows(world.keys.events)
+    assert {event[b"type"] for event in events} == {b"acquired", b"released"}
     assert not world.struck["commit refused"]
     assert not moved(before, world.fences(), "b-1")
 

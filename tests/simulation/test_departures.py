@@ -33,7 +33,7 @@ def test_a_lock_that_ran_out_is_owned_no_more_although_no_sweep_has_seen_it() ->
 
 def test_a_lock_whose_release_redis_lost_was_given_up() -> None:
     world = told_to_leave()
-    before = world.server.kept()
+    before = world.server.position
     agent = world.agents[0]
     agent.term()
     world.run_until(lambda w: not agent.membership.state.held, 5_000, "all is released")

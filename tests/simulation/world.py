@@ -14,8 +14,7 @@ from assignment.types import GroupSettings, Partition
 from assignment.wire import GroupKeys, Reply, StreamKeys
 from tests.agent.coordinator import answer_to
 from tests.fakes import FakeDoor, FakeRedis
-from tests.fakes.server import Kept as KeptData
-from tests.fakes.server import t
+from tests.fakes.values import Id, t
 from tests.simulation import checks
 from tests.simulation.agenda import Agenda
 from tests.simulation.agents import SimAgent
@@ -70,7 +69,7 @@ class World:
         self.store = GroupStore(self.door, self.name)
         self.scale_downs = ScaleDowns(self)
         self._watch = checks.Watch()
-        self._hints_told = 0
+        self._hints_told: Id = (0, 0)  # id of the last
         self._named = 0
         self._moved = False  # a script ran since the last look
         self.healed = False
@@ -162,16 +161,16 @@ class World:
     def _produce(self) -> None:
         if self.producing and not self.server.down:
             number = self.random.randrange(self.settings.partitions)
-            entry_id = self.server.xadd(self.entries(number), {"event": "1"})
+            entry_id = self.server.ask("XADD", self.entries(number), "*", "event", "1")
             self.ledger.appended(f"{self.settings.stream}:{number}", t(entry_id))
         self.agenda.after(self.random.randint(*EVENT_MS), self._produce)
 
     # --- Redis
 
-    def execute(self, call: ScriptCall) -> Any:
+    def execute(self, call: ScriptCall, door: FakeDoor | None = None) -> Any:
         """Runs a script; the ledger sees it, and those whom its hints concern hear of them."""
         self.server.now_ms = self.now_ms + self.redis_ahead_ms
-        answer = self.door.run(call)
+        answer = (door or self.door).run(call)
         self._moved = True
         if self._trace_all:
             self.note(
@@ -198,20 +197,25 @@ class World:
         return scripts.read_group_answer(self.door.run(call))
 
     def _spread_hints(self) -> None:
-        hints = self.server.streams.get(self.keys.control, [])
-        for _, hint in hints[self._hints_told :]:
-            reason, member = t(hint["reason"]), t(hint["member"])
+        if (last_id := self._last_hint()) == self._hints_told:
+            return
+        for hint in self.server.rows(self.keys.control, self._hints_told):
+            reason, member = t(hint[b"reason"]), t(hint[b"member"])
             for agent in self.agents:
                 if concerns(reason, member, agent.member_id) and agent.lives:
                     agent.hint(reason)
-        self._hints_told = len(hints)
+        self._hints_told = last_id
+
+    def _last_hint(self) -> Id:
+        hints = self.server.entries(self.keys.control)
+        return hints[-1][0] if hints else (0, 0)
 
     def lose_writes_after(self, ms: int) -> None:
         """Redis starts anew then, with what it has now; unless it is away or does so before."""
         if self.server.down:
             return
-        data, books, run_id = self.server.kept(), self.ledger.kept(), self.server.run_id
-        self.later(ms, lambda: self._redis_returns_with(data, books, run_id))
+        position, books, run_id = self.server.position, self.ledger.kept(), self.server.run_id
+        self.later(ms, lambda: self._redis_returns_with(position, books, run_id))
 
     def redis_returns(self) -> None:
         """With all it had, under another run id."""
@@ -219,14 +223,14 @@ class World:
             self.server.down = False
             self.server.restart()
 
-    def _redis_returns_with(self, data: KeptData, books: Kept, run_id: str) -> None:
+    def _redis_returns_with(self, position: int, books: Kept, run_id: str) -> None:
         if self.server.run_id != run_id:
             return
         self.server.down = False
-        self.server.restart(data)
+        self.server.restart(position)
         self.ledger.rolled_back(books)
         self.scale_downs.rolled_back()
-        self._hints_told = len(self.server.streams.get(self.keys.control, []))
+        self._hints_told = self._last_hint()
         self._keep_ids_growing()
         self.struck["redis lost writes"] += 1
 
@@ -235,7 +239,7 @@ class World:
         self.server.down = False
         self.ledger.rolled_back(({}, {}))
         self.scale_downs.rolled_back()
-        self._hints_told = 0
+        self._hints_told = (0, 0)
         self._keep_ids_growing()
         self.struck["redis wiped"] += 1
 
@@ -264,7 +268,7 @@ class World:
         except StoreUnavailable:
             return None
         meta = self.server.hash(self.keys.meta)
-        if meta.get("group_epoch") != meta.get("target_epoch"):
+        if meta.get(b"group_epoch") != meta.get(b"target_epoch"):
             coordinator.ask_rebalance()
         return reply
 

@@ -33,7 +33,9 @@ TEXT_MAX = 200  # of a filter
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """A group as a page sees it now. Without a snapshot `problem` says why."""
+    """A group as a page sees it now. `problem` says why it cannot be seen; the snapshot is then the
+    last one, if there is any.
+    """
 
     group: Any  # the row of models.Group
     snapshot: LiveSnapshot | None
@@ -43,7 +45,11 @@ class Seen:
     @property
     def now_ms(self) -> int:
         """Redis' clock, which all stored times are of; else this machine's."""
-        return self.snapshot.at_ms if self.snapshot else now_ms()
+        return self.snapshot.at_ms if self.snapshot and not self.problem else now_ms()
+
+    @property
+    def stale_since_ms(self) -> int | None:
+        return self.snapshot.at_ms if self.snapshot and self.problem else None
 
 
 def now_ms() -> int:
@@ -58,7 +64,7 @@ def see(name: str) -> Seen:
     try:
         snapshot = live.snapshot(name)
     except StoreUnavailable as error:
-        problem = str(error)
+        snapshot, problem = live.last_snapshot(name), str(error)
     hues = colours.of_group(group.pk)
     if snapshot:
         hues = colours.with_present(hues, snapshot.members)
@@ -76,8 +82,9 @@ def group_context(seen: Seen, tab: str, *, cells: bool = False) -> Context:
         "tabs": TABS,
         "problem": seen.problem,
         "snapshot": snapshot,
+        "stale_since_ms": seen.stale_since_ms,
         "now_ms": seen.now_ms,
-        "state": frames.state_of(snapshot) if snapshot else "unknown",
+        "state": frames.state_of(snapshot) if snapshot and not seen.problem else "unknown",
         "strip": [(key, label, strip[key]) for key, label in frames.STRIP_LABELS.items()],
         "first": frames.whole(snapshot, seen.hues, cells=cells) if snapshot else frames.NOTHING,
         "hues": seen.hues,
@@ -94,7 +101,7 @@ def why_no_scale_down(seen: Seen, running: ScaleDown | None) -> str:
         return "This group is not stateful: its members can end without anything to wait for."
     if running is not None:
         return "A scale-down of this group runs already."
-    if seen.snapshot is None:
+    if seen.snapshot is None or seen.problem:
         return "Who is there is not known now."
     if sum(m.state != "lost" for m in seen.snapshot.members) < 2:
         return "It takes two members: one that leaves and one that stays."

@@ -55,6 +55,7 @@ def _context(seen: Seen) -> Context:
         "section": "demo",
         "group": seen.group,
         "problem": seen.problem,
+        "stale_since_ms": seen.stale_since_ms,
         "running": running,
         "no_scale_down": why_no_scale_down(seen, running),
         "lines": [Line(member=m, hue=seen.hues.get(m.id)) for m in members],

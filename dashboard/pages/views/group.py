@@ -36,7 +36,7 @@ def group_map(request: HttpRequest, name: str) -> HttpResponse:
 @login_required
 def group_snapshot(request: HttpRequest, name: str) -> HttpResponse:
     seen = see(name)
-    if seen.snapshot is None:
+    if seen.snapshot is None or seen.problem:
         return JsonResponse({"error": seen.problem}, status=503)
     cells = request.GET.get("cells", "1") != "0"
     return JsonResponse(frames.whole(seen.snapshot, seen.hues, cells=cells))

@@ -157,9 +157,7 @@ def test_redis_that_lost_writes_is_brought_to_the_sink(
     for to in (3, 8):
         (one,) = a.next_batch()
         a.commit(one, to)
-    server = world.door.server
-    del server.hashes[world.keys.offsets]  # as before the first commit
-    del server.hashes[world.keys.applied]
+    world.door.ask("DEL", world.keys.offsets, world.keys.applied)  # as before the first commit
     assert a.next_batch() == [planned(fence, 8, 8)]
     assert (committed(world), world.read().applied[P0].total) == (offset(8), 8)
 

@@ -5,11 +5,15 @@ import re
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.test import Client
 
+from assignment.wire import GroupKeys
 from dashboard import coordinator
 from dashboard.actions import scale_down
+from dashboard.live import connection, deadline
 from dashboard.models import AuditSource, Group
+from dashboard.pages.templatetags import show
 from tests.dashboard.agents import FakeAgent
 from tests.dashboard.scaling import Scene
 from tests.dashboard.scenes import settle, staffed
@@ -211,3 +215,32 @@ def test_every_tab_gives_its_buttons_again(visitor: Client, scene: Scene, tab: s
     page = visitor.get(f"/groups/{scene.group.name}/{tab}?fragment=actions").content.decode()
     assert "<html" not in page
     assert "1 of 3 members" in page
+
+
+def test_without_redis_the_last_snapshot_is_shown_and_since_when(
+    visitor: Client, group: Group, agents: list[FakeAgent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = visitor.get(f"/groups/{group.name}/").content.decode()
+    at_ms = first_of(seen)["at_ms"]
+    monkeypatch.setattr(deadline, "OPEN_S", 600.0)
+    connection._breaker(settings.REDIS_URL).open()
+    try:
+        stale = visitor.get(f"/groups/{group.name}/").content.decode()
+        refused = visitor.get(f"/groups/{group.name}/snapshot.json")
+    finally:
+        connection._breaker(settings.REDIS_URL).close()
+    assert ownership(stale) == ownership(seen) != []
+    assert f"stale since {show.at(at_ms)}" in stale
+    assert "does not answer in time" in stale
+    assert '<span id="group-state"><span class="state ">' in stale, "unknown, not what it was"
+    assert refused.status_code == 503
+
+
+def test_a_group_that_redis_has_lost_is_not_shown_from_memory(
+    visitor: Client, group: Group, agents: list[FakeAgent], store: Any
+) -> None:
+    visitor.get(f"/groups/{group.name}/")
+    store.delete(GroupKeys(group.name).meta)
+    page = visitor.get(f"/groups/{group.name}/").content.decode()
+    assert ownership(page) == []
+    assert "stale since" not in page

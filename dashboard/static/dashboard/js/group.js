@@ -11,12 +11,19 @@ const light = document.getElementById("light");
 live.addEventListener("light", ({detail}) => {
   light.dataset.light = detail.light; light.title = detail.why;
   light.querySelector("span").textContent = detail.text;
+  showGroupState();
 });
 
 live.addEventListener("change", ({detail}) => {
   for (const [key, value] of Object.entries(detail.strip)) showNumber(key, value);
-  if (detail.state) showState(document.getElementById("group-state"), detail.state);
+  if (detail.state) showGroupState();
 });
+
+// What was, is not what is.
+function showGroupState() {
+  const old = light.dataset.light === "stale" || light.dataset.light === "offline";
+  showState(document.getElementById("group-state"), old ? "unknown" : live.state);
+}
 
 function showNumber(key, {text, small, tone, title}) {
   const place = root.querySelector(`[data-number="${key}"]`);

@@ -79,7 +79,7 @@ export class Live extends EventTarget {
     this.socketUrl = socket; this.snapshotUrl = snapshot;
     this.cells = new Cells(); this.members = new Map(); this.numbers = {}; this.strip = {};
     this.seq = null; this.atMs = 0; this.epoch = 0; this.lastHeard = 0; this.openedAt = Date.now();
-    this.retries = 0; this.resyncs = 0; this.fetching = false; this.problem = ""; this.light = "";
+    this.state = "unknown"; this.retries = 0; this.resyncs = 0; this.fetching = false; this.problem = ""; this.light = "";
     this.whole = first.cells.length > 0;
     this.take(first, false);
   }
@@ -154,7 +154,7 @@ export class Live extends EventTarget {
     Object.assign(this.strip, part.strip); Object.assign(this.numbers, part.numbers);
     const epoch = part.target_epoch ?? this.epoch;
     const rebalanced = animate && epoch !== this.epoch;
-    this.epoch = epoch; this.atMs = Math.max(this.atMs, part.at_ms);
+    this.state = part.state ?? this.state; this.epoch = epoch; this.atMs = Math.max(this.atMs, part.at_ms);
     const detail = {changed, moved, replicated: [...replicated], leaving: leavers !== this.leavers(), rebalanced, members: (part.members ?? []).length + (part.gone ?? []).length > 0, strip: part.strip ?? {}, state: part.state};
     this.dispatchEvent(new CustomEvent("change", {detail}));
     if (animate && [...this.members.values()].some((m) => m.colour === null)) this.askColours();
@@ -173,7 +173,8 @@ export class Live extends EventTarget {
     else if (silent > STALE_MS || this.problem) light = "stale";
     else if (this.fetching || this.seq === null) light = "catching up";
     if (silent > STALE_MS && this.socket?.readyState !== WebSocket.CONNECTING && now - (this.lastTry ?? 0) > STALE_MS) { this.lastTry = now; this.reconnect(); }
-    const since = light === "stale" || light === "offline" ? new Date(heard).toISOString().slice(11, 19) : "";
+    const known = this.problem ? this.atMs || heard : heard; // the server speaks, but reads no more than that
+    const since = light === "stale" || light === "offline" ? new Date(known).toISOString().slice(11, 19) : "";
     const text = since ? `${light} since ${since}` : light;
     if (text === this.light) return;
     this.light = text;

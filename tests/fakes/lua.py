@@ -1,0 +1,184 @@
+"""The scripts' real texts, in Lua 5.1 in this process, over a keyspace.
+
+One runtime for all servers of a process: a script's function keeps nothing between two runs, and
+environment.lua keeps it from making globals. Lists cross as many values, which is much quicker than
+a table each.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lupa.lua51 import LuaRuntime
+from redis.exceptions import ResponseError
+
+from assignment.lua import script
+from tests.fakes.values import Reply, Status, b
+
+if TYPE_CHECKING:
+    from tests.fakes.keyspace import Keyspace
+
+CROSSING_MAX = 500  # values; Lua's stack has room for some thousand
+CHANGED: dict[str, str] = {}  # texts that stand for those of these scripts: planted bugs
+ENVIRONMENT = Path(__file__).with_name("environment.lua")
+
+
+def text_of(name: str) -> str:
+    return CHANGED.get(name) or script(name)
+
+
+class Interpreter:
+    def __init__(self) -> None:
+        lua = LuaRuntime(
+            encoding=None,
+            unpack_returned_tuples=True,
+            register_eval=False,
+            register_builtins=False,
+        )
+        self._table: Any = lua.table_from
+        given = (self._command, parsed, sha1hex)
+        made = lua.execute(ENVIRONMENT.read_bytes(), *given)
+        load, self._run, self._run_long, self._reply, self._part, self._at_once = made
+        self._load = cache(lambda text: load(text.encode()))
+        self._keyspace: Keyspace | None = None
+
+    def run(
+        self, keyspace: "Keyspace", text: str, keys: Sequence[bytes], args: Sequence[bytes]
+    ) -> Reply:
+        self._keyspace = keyspace
+        function = self._load(text)
+        if len(keys) + len(args) <= CROSSING_MAX:
+            return self._answer(self._run(function, len(keys), *keys, *args))
+        return self._answer(self._run_long(function, self._table(keys), self._table(args)))
+
+    # --- what Lua asks
+
+    def _command(self, *call: Any) -> Any:
+        """One command, and its reply as environment.lua takes it."""
+        try:
+            parts = [part if type(part) is bytes else argument(part) for part in call]
+            if not parts:
+                raise ResponseError(
+                    "ERR Please specify at least one argument for this redis.call() call"
+                )
+            reply = self._keyspace.execute(parts)  # type: ignore[union-attr]
+        except ResponseError as error:
+            return None, b"err", str(error).encode()
+        kind = type(reply)
+        if kind is bytes or kind is int:
+            return reply
+        if reply is None:
+            return False
+        if kind is Status:
+            return None, b"ok", bytes(reply)  # type: ignore[arg-type]
+        return self._list(reply)  # type: ignore[arg-type]
+
+    def _list(self, values: Sequence[Any]) -> Any:
+        parts = [self._inner(value) for value in values]
+        if len(parts) > CROSSING_MAX:
+            return self._table(parts)
+        return True, *parts
+
+    def _inner(self, value: Any) -> Any:
+        if value is None:
+            return False
+        return self._table(map(self._inner, value)) if isinstance(value, list) else value
+
+    # --- what Lua answers
+
+    def _answer(self, told: Any) -> Reply:
+        kind = type(told)
+        if kind is bytes or kind is int:
+            return told  # type: ignore[no-any-return]
+        if kind is tuple:
+            return self._told_list(told[1:]) if told[0] else self._told_kind(*told[1:])
+        if told is True:
+            return []
+        if kind is float:
+            return int(told)
+        return self._answer(self._reply(told)) if told else None
+
+    def _told_list(self, values: tuple[Any, ...]) -> list[Any]:
+        if None in values:
+            values = values[: values.index(None)]
+        return [v if type(v) is bytes else 1 if v is True else self._answer(v) for v in values]
+
+    def _told_kind(self, kind: bytes, told: Any, length: int = 0) -> Reply:
+        match kind:
+            case b"ok":
+                return Status(told)
+            case b"long":
+                firsts = range(1, int(length) + 1, int(self._at_once))
+                parts = [self._answer(self._part(told, first)) for first in firsts]
+                return [value for part in parts for value in part]  # type: ignore[union-attr]
+            case b"err":
+                raise ResponseError(told.decode(errors="replace"))
+        if isinstance(told, BaseException):
+            raise told  # of ours
+        raise ResponseError(f"ERR {told.decode(errors='replace')}")
+
+
+def argument(value: Any) -> bytes:
+    """A number of Lua as Redis writes it."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ResponseError("ERR Lua redis lib command arguments must be strings or integers")
+    return b"%d" % value if isinstance(value, int) else b"%.17g" % value
+
+
+def sha1hex(text: Any) -> bytes:
+    return hashlib.sha1(b(text), usedforsecurity=False).hexdigest().encode()
+
+
+# --- JSON -----------------------------------------------------------------------------------------
+
+
+def parsed(text: bytes) -> tuple[bytes | None, bytes]:
+    """The text of a Lua function that makes that value, or why it is no JSON."""
+    try:
+        value = json.loads(text.decode(errors="surrogateescape"))
+        return b"local null = ... return " + _source(value), b""
+    except (ValueError, RecursionError) as error:
+        at = getattr(error, "pos", 0) + 1
+        return None, b"Expected value but found invalid token at character %d" % at
+
+
+def _source(value: Any) -> bytes:
+    match value:
+        case None:
+            return b"null"
+        case bool():
+            return b"true" if value else b"false"
+        case int() | float():
+            return _number(float(value))
+        case str():
+            return _quoted(value)
+        case list():
+            return b"{" + b",".join(map(_source, value)) + b"}"
+        case _:
+            return _object(value)
+
+
+def _object(value: Mapping[str, Any]) -> bytes:
+    """Name by name, as lua-cjson does it: the order of a table in Lua depends on it."""
+    rows = [b"t[" + _quoted(name) + b"]=" + _source(each) for name, each in value.items()]
+    return b"(function() local t={} " + b" ".join(rows) + b" return t end)()"
+
+
+def _number(value: float) -> bytes:
+    if math.isfinite(value):
+        return b"%.17g" % value
+    return b"(0/0)" if math.isnan(value) else b"(1/0)" if value > 0 else b"(-1/0)"
+
+
+def _quoted(text: str) -> bytes:
+    raw = text.encode(errors="surrogateescape")
+    if raw.isalnum():
+        return b'"' + raw + b'"'
+    return b'"' + b"".join(b"\\%03d" % byte for byte in raw) + b'"'
+
+
+INTERPRETER = Interpreter()

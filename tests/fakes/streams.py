@@ -1,0 +1,290 @@
+"""Commands of Redis on streams: entries, ranges, trimming, and what is known of a whole stream.
+
+Of consumer groups there is what makes and ends one: that alone makes an empty stream.
+"""
+
+from bisect import bisect_left, bisect_right
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from redis.exceptions import ResponseError
+
+from tests.fakes.commands import SYNTAX, reads, writes
+from tests.fakes.values import (
+    ID_MAX,
+    OK,
+    WRONG_TYPE,
+    Entry,
+    Id,
+    Stream,
+    id_of,
+    id_text,
+    number,
+)
+
+if TYPE_CHECKING:
+    from tests.fakes.keyspace import Keyspace
+
+ID = itemgetter(0)
+NODE = 100  # entries; trimming by "~" drops whole nodes
+ENDS = {b"-": (0, 0), b"+": (ID_MAX, ID_MAX)}
+INVALID_ID = "ERR Invalid stream ID specified as stream command argument"
+NEEDS_KEY = (
+    "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use"
+    " the MKSTREAM option to create an empty stream automatically."
+)
+
+
+def found(db: "Keyspace", key: bytes) -> Stream | None:
+    value = db.live(key)
+    if value is not None and type(value) is not Stream:
+        raise ResponseError(WRONG_TYPE)
+    return value
+
+
+def shown(entry: Entry) -> list[Any]:
+    return [id_text(entry[0]), list(entry[1])]
+
+
+# --- appending and trimming -----------------------------------------------------------------------
+
+
+@writes
+def xadd(db: "Keyspace", key: bytes, *rest: bytes) -> bytes | None:
+    args, makes, trim = list(rest), True, None
+    while args and args[0].upper() in (b"NOMKSTREAM", b"MAXLEN", b"MINID"):
+        if args[0].upper() == b"NOMKSTREAM":
+            makes = False
+            del args[0]
+        else:
+            trim = _trim_options(args)
+    if len(args) < 3 or len(args) % 2 == 0:
+        raise ResponseError("ERR wrong number of arguments for 'xadd' command")
+    stream = found(db, key)
+    if stream is None and not makes:
+        return None
+    entry_id = _next_id(stream or Stream(), args[0], db.now_ms)
+    if stream is None:
+        stream = db.keys[key] = Stream()
+    stream.entries.append((entry_id, tuple(args[1:])))
+    stream.last_id = entry_id
+    stream.added += 1
+    if trim:
+        _trim(stream, *trim)
+    return id_text(entry_id)
+
+
+def _next_id(stream: Stream, asked: bytes, now_ms: int) -> Id:
+    ms, seq = stream.last_id
+    if asked == b"*":
+        return (now_ms, 0) if now_ms > ms else (ms, seq + 1)
+    if asked.endswith(b"-*"):
+        given = id_of(asked[:-2])[0]
+        entry_id = (given, seq + 1 if given == ms else 0)
+    else:
+        entry_id = id_of(asked)
+    if entry_id == (0, 0):
+        raise ResponseError("ERR The ID specified in XADD must be greater than 0-0")
+    if entry_id <= stream.last_id:
+        raise ResponseError(
+            "ERR The ID specified in XADD is equal or smaller than the target stream top item"
+        )
+    return entry_id
+
+
+def _trim_options(args: list[bytes]) -> tuple[bytes, bool, bytes]:
+    """Takes them off the front: how, whether exactly, and down to what."""
+    how = args.pop(0).upper()
+    exact = not (args and args[0] == b"~")
+    if args and args[0] in (b"~", b"="):
+        del args[0]
+    if not args:
+        raise ResponseError(SYNTAX)
+    least = args.pop(0)
+    if args and args[0].upper() == b"LIMIT":
+        if exact:
+            raise ResponseError(
+                "ERR syntax error, LIMIT cannot be used without the special ~ option"
+            )
+        del args[:2]
+    if how == b"MAXLEN":
+        if number(least) < 0:
+            raise ResponseError("ERR The MAXLEN argument must be >= 0.")
+    else:
+        id_of(least)
+    return how, exact, least
+
+
+def _trim(stream: Stream, how: bytes, exact: bool, least: bytes) -> int:
+    entries = stream.entries
+    if how == b"MAXLEN":
+        count = max(0, len(entries) - number(least))
+    else:
+        count = bisect_left(entries, id_of(least), key=ID)
+    count = count if exact else count // NODE * NODE
+    if count:
+        stream.deleted_id = max(stream.deleted_id, entries[count - 1][0])
+        del entries[:count]
+    return count
+
+
+@writes
+def xtrim(db: "Keyspace", key: bytes, *rest: bytes) -> int:
+    args = list(rest)
+    if args[0].upper() not in (b"MAXLEN", b"MINID"):
+        raise ResponseError(SYNTAX)
+    options = _trim_options(args)
+    if args:
+        raise ResponseError(SYNTAX)
+    stream = found(db, key)
+    return _trim(stream, *options) if stream else 0
+
+
+@writes
+def xdel(db: "Keyspace", key: bytes, *ids: bytes) -> int:
+    stream, wanted = found(db, key), {id_of(entry_id) for entry_id in ids}
+    if stream is None:
+        return 0
+    gone = [entry[0] for entry in stream.entries if entry[0] in wanted]
+    stream.entries[:] = [entry for entry in stream.entries if entry[0] not in wanted]
+    stream.deleted_id = max([stream.deleted_id, *gone])
+    return len(gone)
+
+
+@writes
+def xsetid(db: "Keyspace", key: bytes, last: bytes, *rest: bytes) -> bytes:
+    stream, last_id = found(db, key), id_of(last)
+    if stream is None:
+        raise ResponseError("ERR no such key")
+    if stream.entries and last_id < stream.entries[-1][0]:
+        raise ResponseError(
+            "ERR The ID specified in XSETID is smaller than the target stream top item"
+        )
+    options = dict(zip(map(bytes.upper, rest[::2]), rest[1::2], strict=True))
+    stream.last_id = last_id
+    stream.added = number(options.pop(b"ENTRIESADDED", b"%d" % stream.added))
+    stream.deleted_id = id_of(options.pop(b"MAXDELETEDID", id_text(stream.deleted_id)))
+    if options:
+        raise ResponseError(SYNTAX)
+    return OK
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def between(stream: Stream, low: bytes, high: bytes) -> list[Entry]:
+    """ "(id" leaves that id out."""
+    entries = stream.entries
+    if low[:1] == b"(":
+        first = bisect_right(entries, id_of(low[1:]), key=ID)
+    else:
+        first = 0 if low == b"-" else bisect_left(entries, id_of(low), key=ID)
+    if high == b"+":
+        return entries[first:]
+    if high[:1] == b"(":
+        return entries[first : bisect_left(entries, id_of(high[1:]), key=ID)]
+    return entries[first : bisect_right(entries, id_of(high, ID_MAX), key=ID)]
+
+
+def _count(options: tuple[bytes, ...]) -> int | None:
+    if not options:
+        return None
+    if len(options) != 2 or options[0].upper() != b"COUNT":
+        raise ResponseError(SYNTAX)
+    return max(0, number(options[1]))
+
+
+@reads
+def xrange(db: "Keyspace", key: bytes, low: bytes, high: bytes, *options: bytes) -> list[Any]:
+    count, stream = _count(options), found(db, key)
+    return [shown(entry) for entry in between(stream, low, high)[:count]] if stream else []
+
+
+@reads
+def xrevrange(db: "Keyspace", key: bytes, high: bytes, low: bytes, *options: bytes) -> list[Any]:
+    count, stream = _count(options), found(db, key)
+    if stream is None:
+        return []
+    if (low, high, count) == (b"-", b"+", 1):
+        return [shown(entry) for entry in stream.entries[-1:]]
+    return [shown(entry) for entry in between(stream, low, high)[::-1][:count]]
+
+
+@reads
+def xlen(db: "Keyspace", key: bytes) -> int:
+    stream = found(db, key)
+    return len(stream.entries) if stream else 0
+
+
+@reads
+def xread(db: "Keyspace", *rest: bytes) -> list[Any] | None:
+    """As one whose time to block is over."""
+    args, count = list(rest), None
+    while args and (name := args.pop(0).upper()) != b"STREAMS":
+        given = number(args.pop(0))
+        count = given if name == b"COUNT" and given > 0 else count
+    half = len(args) // 2
+    if len(args) % 2 or not args:
+        raise ResponseError(
+            "ERR Unbalanced 'xread' list of streams: for each stream key an ID or '$' must be"
+            " specified."
+        )
+    asked = [(args[i], _above(db, args[i], args[i + half])[:count]) for i in range(half)]
+    return [[key, [shown(entry) for entry in new]] for key, new in asked if new] or None
+
+
+def _above(db: "Keyspace", key: bytes, after: bytes) -> list[Entry]:
+    stream = found(db, key)
+    if stream is None or after == b"$":
+        return []
+    return between(stream, b"(" + id_text(id_of(after)), b"+")
+
+
+@reads
+def xinfo(db: "Keyspace", kind: bytes, key: bytes) -> list[Any]:
+    if kind.upper() != b"STREAM":
+        raise ResponseError(f"ERR unknown subcommand '{kind.decode()}'. Try XINFO HELP.")
+    stream = found(db, key)
+    if stream is None:
+        raise ResponseError("ERR no such key")
+    entries = [shown(entry) for entry in stream.entries]
+    nodes = -(-len(entries) // NODE)
+    answer: list[Any] = [b"length", len(entries), b"radix-tree-keys", nodes]
+    answer += [b"radix-tree-nodes", nodes + 1, b"last-generated-id", id_text(stream.last_id)]
+    if db.version >= (7,):
+        first_id = stream.entries[0][0] if entries else (0, 0)
+        answer += [b"max-deleted-entry-id", id_text(stream.deleted_id)]
+        answer += [b"entries-added", stream.added, b"recorded-first-entry-id", id_text(first_id)]
+    answer += [b"groups", len(stream.groups)]
+    first, last = (entries[0], entries[-1]) if entries else (None, None)
+    return [*answer, b"first-entry", first, b"last-entry", last]
+
+
+# --- groups of consumers --------------------------------------------------------------------------
+
+
+@writes
+def xgroup(db: "Keyspace", what: bytes, key: bytes, *rest: bytes) -> bytes | int:
+    stream, makes = found(db, key), bool(rest[2:]) and rest[2].upper() == b"MKSTREAM"
+    match what.upper():
+        case b"CREATE" if len(rest) >= 2:
+            if stream is None and not makes:
+                raise ResponseError(NEEDS_KEY)
+            return _create_group(db, key, stream, rest[0], rest[1])
+        case b"DESTROY" if len(rest) == 1:
+            if stream is None:
+                raise ResponseError(NEEDS_KEY)
+            return int(stream.groups.pop(rest[0], None) is not None)
+    raise ResponseError(f"ERR unknown subcommand '{what.decode()}'. Try XGROUP HELP.")
+
+
+def _create_group(
+    db: "Keyspace", key: bytes, stream: Stream | None, group: bytes, after: bytes
+) -> bytes:
+    after_id = None if after == b"$" else id_of(after)
+    if stream is None:
+        stream = db.keys[key] = Stream()
+    if group in stream.groups:
+        raise ResponseError("BUSYGROUP Consumer Group name already exists")
+    stream.groups[group] = stream.last_id if after_id is None else after_id
+    return OK

@@ -1,0 +1,99 @@
+"""What the fake server keeps under a key, and how replies and refusals of Redis look."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from redis.exceptions import ResponseError
+
+Id = tuple[int, int]
+Entry = tuple[Id, tuple[bytes, ...]]  # id, and names and values by turns
+ID_MAX = 2**64 - 1
+WRONG_TYPE = "WRONGTYPE Operation against a key holding the wrong kind of value"
+
+
+class Status(bytes):
+    """A status reply, which Lua gets as {ok = ...}; clients read it as they read a text."""
+
+
+OK = Status(b"OK")
+Reply = bytes | int | None | Sequence[Any]
+
+
+class Scores(dict[bytes, float]):
+    """A sorted set: member -> score."""
+
+    def ordered(self) -> list[tuple[bytes, float]]:
+        return sorted(self.items(), key=lambda item: (item[1], item[0]))
+
+
+class Members(set[bytes]):
+    """A set."""
+
+
+class Bounds(NamedTuple):
+    """Ids of a range, both ends in it; `first` above `last`: nothing."""
+
+    first: Id
+    last: Id
+
+
+@dataclass(slots=True)
+class Stream:
+    entries: list[Entry] = field(default_factory=list)
+    last_id: Id = (0, 0)
+    added: int = 0  # entries, ever
+    deleted_id: Id = (0, 0)  # the highest that was deleted
+    groups: dict[bytes, Id] = field(default_factory=dict)
+
+    def copied(self) -> "Stream":
+        return Stream(
+            list(self.entries), self.last_id, self.added, self.deleted_id, dict(self.groups)
+        )
+
+
+Hash = dict[bytes, bytes]
+Value = bytes | Hash | Scores | Members | Stream
+
+
+def copied(value: Value) -> Value:
+    """Entries of a stream are shared: nothing changes one."""
+    if isinstance(value, bytes):
+        return value
+    return value.copied() if isinstance(value, Stream) else type(value)(value)
+
+
+def b(value: str | bytes | int) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode()
+
+
+def t(value: str | bytes | int) -> str:
+    return value.decode(errors="surrogateescape") if isinstance(value, bytes) else str(value)
+
+
+def number(text: bytes, otherwise: str = "ERR value is not an integer or out of range") -> int:
+    """Refuses what Redis refuses: blanks, signs and zeros in front, more than 64 bits."""
+    digits = text[1:] if text[:1] == b"-" else text
+    plain = digits.isdigit() and (digits[:1] != b"0" or text == b"0")
+    if not plain or not -(2**63) <= int(text) < 2**63:
+        raise ResponseError(otherwise)
+    return int(text)
+
+
+def score_text(score: float) -> bytes:
+    return b"%d" % score if score == int(score) else repr(score).encode()
+
+
+def id_of(text: str | bytes, seq: int = 0) -> Id:
+    """`seq`: for an id that has none."""
+    ms, dash, rest = t(text).partition("-")
+    if not ms.isdecimal() or (dash and not rest.isdecimal()):
+        raise ResponseError("ERR Invalid stream ID specified as stream command argument")
+    found = int(ms), int(rest) if dash else seq
+    if max(found) > ID_MAX:
+        raise ResponseError("ERR Invalid stream ID specified as stream command argument")
+    return found
+
+
+def id_text(entry_id: Id) -> bytes:
+    return b"%d-%d" % entry_id
