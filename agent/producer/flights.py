@@ -81,22 +81,29 @@ def replay(
     """Sends flights until the last one is stored; answers how many were sent now.
 
     `speed`: replayed seconds per second; 0: as fast as it goes. What an earlier start stored is
-    left out, and what it had not come to is sent without waiting.
+    left out, and what it had not come to is sent without waiting. It says where it is all the
+    time, also while it waits: who says nothing hangs.
     """
     end = table.num_rows if limit is None else min(limit, table.num_rows)
     resumed = producer.resumes_after() + 1
     if resumed:
         say(f"going on after flight {resumed} of {end}")
-    pace = _Pace(speed, sleep, clock)
-    sent, told = 0, clock()
+    sent, told, at = 0, clock(), "nothing is sent yet"
+
+    def tell() -> None:
+        nonlocal told
+        if clock() - told >= PROGRESS_S:
+            told = clock()
+            say(at)
+
+    pace = _Pace(speed, sleep, clock, tell)
     for flight in flights(table, 0, end):
         event_id = flight.event["id"]
+        at = f"at flight {event_id + 1} of {end}, {flight.event['time_hour']}"
         if event_id >= resumed:
             pace.wait_for(flight.minute)
         sent += producer.send(flight.key, flight.event, event_id)
-        if clock() - told >= PROGRESS_S:
-            told = clock()
-            say(f"at flight {event_id + 1} of {end}, {flight.event['time_hour']}")
+        tell()
     producer.flush()
     say(f"the last flight was sent: {sent} now, {end} in all")
     return sent
@@ -106,11 +113,16 @@ class _Pace:
     """Waits until a minute of the replay has come; it begins with the first one asked for."""
 
     def __init__(
-        self, speed: float, sleep: Callable[[float], None], clock: Callable[[], float]
+        self,
+        speed: float,
+        sleep: Callable[[float], None],
+        clock: Callable[[], float],
+        tell: Callable[[], None],
     ) -> None:
         self._speed = speed
         self._sleep = sleep
         self._clock = clock
+        self._tell = tell
         self._began: tuple[float, int] | None = None
         self._reached = -1
 
@@ -125,6 +137,7 @@ class _Pace:
         self._sleep(0)  # a place to be stopped at, also when there is nothing to wait for
         while (left := until - self._clock()) > 0:
             self._sleep(min(left, SLEEP_MAX_S))
+            self._tell()
 
 
 def _minute(event: dict[str, Any]) -> int:

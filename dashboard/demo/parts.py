@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,8 @@ from dashboard.demo.tree import Process, StartFailed, never, without_error
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 ANSWER_TIMEOUT_S = 5.0
+HUNG_S = 20.0  # without a sign of life, while all that it needs is there
+ASK_EVERY_S = 2.0  # parts that are looked at together are judged by one answer
 CONSUMER_READY_S = 300.0  # Spark starts in 10-20 s on a quiet machine
 PREPARE_TIMEOUT_S = 120
 GRACE_S = 8.0
@@ -81,6 +84,7 @@ class Parts:
     options: Options
     redis_url: str
     environment: dict[str, str] = field(default_factory=dict)
+    _asked: tuple[float, Mapping[str, Any]] = (-ASK_EVERY_S, {})
 
     def __post_init__(self) -> None:
         self.environment = {
@@ -121,7 +125,14 @@ class Parts:
     def worker(self) -> Process:
         options = ("--concurrency", str(WORKERS), "--loglevel", "INFO")
         return self.process(
-            "worker", WORKER, "celery", "-A", "dashboard.celery", "worker", *options
+            "worker",
+            WORKER,
+            "celery",
+            "-A",
+            "dashboard.celery",
+            "worker",
+            *options,
+            is_healthy=lambda: self.lives("worker"),
         )
 
     def beat(self) -> Process:
@@ -135,6 +146,7 @@ class Parts:
             "beat",
             "--pidfile=",
             is_ready=lambda: answers(self.options.port, "/readyz"),
+            is_healthy=lambda: self.lives("beat"),
         )
 
     def watch(self, status_file: Path) -> Process:
@@ -145,6 +157,7 @@ class Parts:
             GROUP,
             str(status_file),
             is_ready=status_file.exists,
+            is_healthy=lambda: self.writes(status_file),
         )
 
     def producer(self, *arguments: str) -> Process:
@@ -156,6 +169,7 @@ class Parts:
             "agent.producer",
             "flights",
             *("--stream", GROUP, "--speed", speed, *limit, *arguments),
+            is_healthy=lambda: self.writes(self.log("producer")),
             may_end=without_error,
         )
 
@@ -198,6 +212,29 @@ class Parts:
             ready_s=CONSUMER_READY_S,
             stop_s=GRACE_S + 7,
         )
+
+    def lives(self, name: str) -> bool:
+        """Whether beat or worker gave a sign of life lately, or could not: a worker begins only
+        what beat asks for.
+        """
+        needed = {"beat": ("beat",), "worker": ("beat", "worker")}[name]
+        old = [sign for sign in needed if (self._ages_ms().get(sign) or 0) > HUNG_S * 1_000]
+        return old[:1] != [name]
+
+    def writes(self, file: Path) -> bool:
+        """Whether it did lately, or could not."""
+        return not self._ages_ms() or time.time() - file.stat().st_mtime < HUNG_S
+
+    def _ages_ms(self) -> Mapping[str, int | None]:
+        """Of the signs of life; empty while web, Redis or database is what is wrong."""
+        asked_s, checks = self._asked
+        if time.monotonic() - asked_s > ASK_EVERY_S:
+            checks = ready_checks(self.options.port)
+            self._asked = time.monotonic(), checks
+        if not checks.get("redis") or not checks.get("database"):
+            return {}
+        ages_ms: Mapping[str, int | None] = checks["redis"]["ages_ms"]
+        return ages_ms
 
     def prepare(self) -> None:
         """Tables, operator, group and token. Raises Refused with the sentence it failed with."""
@@ -250,6 +287,19 @@ def answers(port: int, path: str) -> bool:
         return connection.getresponse().status == http.client.OK
     except (OSError, http.client.HTTPException):
         return False
+    finally:
+        connection.close()
+
+
+def ready_checks(port: int) -> Mapping[str, Any]:
+    """What /readyz found, ready or not; empty when it does not answer."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_TIMEOUT_S)
+    try:
+        connection.request("GET", "/readyz")
+        checks: Mapping[str, Any] = json.loads(connection.getresponse().read())["checks"]
+        return checks
+    except (OSError, http.client.HTTPException, ValueError, KeyError):
+        return {}
     finally:
         connection.close()
 

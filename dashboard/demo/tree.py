@@ -100,6 +100,7 @@ class Process:
 
     def start(self) -> None:
         self.log.parent.mkdir(parents=True, exist_ok=True)
+        self.log.touch()  # where the log is the sign of life, it begins now
         self.log_start = logs.size(self.log)
         self.started_ms = time.time_ns() // 1_000_000
         with self.log.open("ab") as output:

@@ -201,6 +201,17 @@ def test_the_replay_keeps_its_pace(speed: float, resumes_after: int) -> None:
         assert at == pytest.approx(100 + minutes * 60 / speed)
 
 
+def test_a_replay_that_waits_for_the_next_flight_says_where_it_is() -> None:
+    clock, said = Clock(), []
+    taker: Any = Taker(clock)
+    table = flights.read_flights()
+    flights.replay(
+        taker, table, speed=1.0, limit=20, sleep=clock.sleep, clock=clock, say=said.append
+    )
+    waited_s = taker.sent[-1][1] - 100
+    assert len(said) - 1 >= waited_s / (flights.PROGRESS_S + flights.SLEEP_MAX_S) > 10
+
+
 def test_a_replay_can_be_stopped_at_any_speed() -> None:
     def stop(seconds: float) -> None:
         raise Stopped

@@ -1,0 +1,81 @@
+"""Which part of the demo hangs, by the signs of life that /readyz tells of."""
+
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dashboard.demo import parts
+from dashboard.demo.options import Options
+from dashboard.demo.parts import Parts
+
+Say = Callable[..., Parts]
+OLD_MS = int(parts.HUNG_S * 1_000) + 1
+
+
+@pytest.fixture
+def say(tmp_path: Path) -> Iterator[Say]:
+    """Parts beside a web process that says these ages, and that these are not there."""
+    checks: dict[str, Any] = {}
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = json.dumps({"ready": False, "checks": checks}).encode()
+            self.send_response(503)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = HTTPServer(("127.0.0.1", 0), Answer)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+
+    def said(away: str = "", **ages_ms: int | None) -> Parts:
+        checks.update({"database": {"vendor": "sqlite"}, "redis": {"ages_ms": ages_ms}})
+        checks.update({away: None} if away else {})
+        return Parts(Options(data=tmp_path, port=server.server_port), "redis://")
+
+    yield said
+    server.shutdown()
+    server.server_close()
+
+
+def test_beat_and_worker_live_while_they_give_signs(say: Say) -> None:
+    found = say(beat=900, worker=1_000, tick=1_100)
+    assert found.lives("beat") and found.lives("worker")
+    found = say(beat=None, worker=None, tick=None)
+    assert found.lives("beat") and found.lives("worker"), "they have just been started"
+
+
+def test_beat_that_hangs_is_not_the_workers_fault(say: Say) -> None:
+    found = say(beat=OLD_MS, worker=OLD_MS, tick=OLD_MS)
+    assert not found.lives("beat")
+    assert found.lives("worker")
+
+
+def test_worker_that_begins_nothing_hangs_and_one_whose_tick_fails_does_not(say: Say) -> None:
+    assert not say(beat=900, worker=OLD_MS, tick=OLD_MS).lives("worker")
+    assert say(beat=900, worker=1_000, tick=OLD_MS).lives("worker")
+
+
+@pytest.mark.parametrize("away", ["redis", "database"])
+def test_nobody_hangs_while_what_it_needs_is_away(say: Say, tmp_path: Path, away: str) -> None:
+    silent = tmp_path / "log"
+    silent.touch()
+    os.utime(silent, (0, 0))
+    found = say(away=away, beat=OLD_MS, worker=OLD_MS, tick=OLD_MS)
+    assert found.lives("beat") and found.lives("worker") and found.writes(silent)
+
+
+def test_producer_that_says_nothing_hangs(say: Say, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.touch()
+    found = say(beat=900, worker=1_000, tick=1_100)
+    assert found.writes(log)
+    os.utime(log, (0, 0))
+    assert not found.writes(log)
