@@ -68,8 +68,12 @@ def _run(config: Config, note: Note) -> ExitCode:
     inbox: queue.SimpleQueue[Inbox] = queue.SimpleQueue()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: inbox.put(Signalled()))
-    store = _redis(config, note, stop=lambda: not inbox.empty())
-    state_dir, held = claim_state_dir(config.state_root)
+
+    def stop() -> bool:
+        return not inbox.empty()
+
+    store = _redis(config, note, stop)
+    state_dir, held = claim_state_dir(config.state_root, stop)
     consumer_socket = ConsumerSocket(config.socket, inbox.put)
     environ = {**os.environ, SOCKET_VARIABLE: str(config.socket)}
     supervisor = None if config.attach else Supervisor(config.command, environ, inbox.put, (held,))

@@ -6,6 +6,7 @@ agent is gone: after the batch in hand, at the latest when the lease would end.
 
 import contextlib
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -58,6 +59,7 @@ EVENTS_FIRST = 5_000  # of the first batch: it is slow, and a slow machine must 
 EVENTS_MIN, EVENTS_MAX = 5_000, 1_000_000
 BATCH_S = 2.5  # aim: short beside a grace of 8 s, long beside what a batch costs at all
 EXIT_ENDED, EXIT_FAILED, EXIT_NO_AGENT, EXIT_LEASE = 0, 1, 3, 4
+TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t]+.*\n)+(\S.*)")
 _log = structlog.get_logger()
 
 
@@ -111,7 +113,7 @@ def _started_session(pipeline: Pipeline, stop: threading.Event) -> "SparkSession
         except Exception as error:
             if attempt == START_TRIES or stop.is_set():
                 raise
-            _log.warning("spark did not start", attempt=attempt, why=_first_line(error))
+            _log.warning("spark did not start", attempt=attempt, why=cause_of(error))
             time.sleep(TROUBLE_PAUSE_S)
     raise AssertionError("unreachable")
 
@@ -232,8 +234,8 @@ class Consumer:
     def _failed(self, error: Exception) -> None:
         """Counts a query that ended with an error; raises it after too many in a row."""
         self._failures += 1
-        _log.warning("query failed", failures=self._failures, why=_first_line(error))
-        self._progress.say(state="starting", why=_first_line(error))
+        _log.warning("query failed", failures=self._failures, why=cause_of(error))
+        self._progress.say(state="starting", why=cause_of(error))
         if self._failures >= QUERY_TRIES:
             raise error
         time.sleep(TROUBLE_PAUSE_S)
@@ -302,7 +304,7 @@ class Consumer:
             self._pipeline.changes(events).toArrow()
             left = self._warm_up.done(plan["tasks"], time.monotonic() - started_s)
         except Exception as error:
-            _log.warning("warm-up failed", why=_first_line(error))
+            _log.warning("warm-up failed", why=cause_of(error))
             left = self._warm_up.failed()
         self._shared.set("warm_up", left)
         self._shared.set("finished", plan["n"])
@@ -372,10 +374,15 @@ class Consumer:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:300]
+def cause_of(error: BaseException) -> str:
+    """One line: of an error that carries a traceback as text, as Spark's do, the line below it that
+    names the cause; else its first.
+    """
+    causes = TRACEBACK.findall(str(error))
+    lines = causes[-1:] or str(error).splitlines() or [type(error).__name__]
+    return str(lines[0])[:300]
 
 
 def _told(error: Exception, code: int) -> int:
-    _log.error("consumer failed", why=_first_line(error))
+    _log.error("consumer failed", why=cause_of(error))
     return code

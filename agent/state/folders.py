@@ -6,18 +6,23 @@ A new process takes the first free one, so that the replicas of the one before i
 
 import fcntl
 import os
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 AGENTS_MAX = 256  # on one machine under one root
+ORPHAN_WAIT_S = 10.0  # a consumer ends within a lease of its agent's death
+POLL_S = 0.1
 
 
 class StateDirUnusable(OSError):
     """The text names the folder and the reason."""
 
 
-def claim_state_dir(root: Path) -> tuple[Path, int]:
+def claim_state_dir(root: Path, stop: Callable[[], bool]) -> tuple[Path, int]:
     """(folder, open file that holds it). The lock ends with the last process that has the file
-    open: a consumer that inherits it keeps the folder until it is gone too. Raises
+    open: a consumer that inherits it keeps the folder until it is gone too. Where only such a
+    consumer is left, its end is waited for: a second folder would begin with nothing. Raises
     StateDirUnusable.
     """
     try:
@@ -26,12 +31,34 @@ def claim_state_dir(root: Path) -> tuple[Path, int]:
             folder = root / f"agent-{number}"
             folder.mkdir(mode=0o700, exist_ok=True)
             held = os.open(folder / "held", os.O_RDWR | os.O_CREAT, 0o600)
-            try:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(held)
-                continue
-            return folder, held
+            if _claimed(held, stop):
+                os.ftruncate(held, 0)
+                os.pwrite(held, str(os.getpid()).encode(), 0)
+                return folder, held
+            os.close(held)
     except OSError as error:
         raise StateDirUnusable(f"--state-dir {root} cannot be used: {error.strerror}") from error
     raise StateDirUnusable(f"--state-dir {root} is in use by {AGENTS_MAX} agents")
+
+
+def _claimed(held: int, stop: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + ORPHAN_WAIT_S
+    while True:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if _agent_lives(held) or stop() or time.monotonic() > deadline:
+                return False
+            time.sleep(POLL_S)
+
+
+def _agent_lives(held: int) -> bool:
+    """Whether who claimed it last is there; True also when nobody can tell."""
+    try:
+        os.kill(int(os.pread(held, 20, 0)), 0)
+    except ProcessLookupError:
+        return False
+    except (ValueError, OSError):
+        return True
+    return True
