@@ -274,16 +274,17 @@ class Tree:
             self.parts.remove(part)
             self.say(f"{part.name}: done: {part.why()}")
         elif done is not None:
-            self._died(part, f"ended with {code}")
+            said = f": {part.why()}" if code > 0 else ""  # a signal leaves no word in its log
+            self._died(part, f"ended with {code}{said}")
 
     def _died(self, part: Part, reason: str) -> None:
         record, now_s = self.records[part.name], time.monotonic()
         record.deaths = 1 if now_s - record.started_s > QUIET_S else record.deaths + 1
         if part.essential and record.deaths > RESTARTS_MAX:
-            raise TreeFailed(f"{part.name} died {record.deaths} times, {reason}: {part.why()}")
+            raise TreeFailed(f"{part.name} died {record.deaths} times: {reason}")
         pause_s = restart_pause_s(record.deaths)
         record.start_at_s, record.unhealthy = now_s + pause_s, 0
-        self.say(f"{part.name}: {reason}, restarting in {pause_s:.1f} s: {part.why()}")
+        self.say(f"{part.name}: restarting in {pause_s:.1f} s, for it {reason}")
 
     def _start_again(self, part: Part, record: Record) -> None:
         record.start_at_s, record.started_s = None, time.monotonic()

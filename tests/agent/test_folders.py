@@ -16,7 +16,8 @@ import os, signal, subprocess, sys
 from pathlib import Path
 from agent.state.folders import claim_state_dir
 _, held = claim_state_dir(Path(sys.argv[1]), lambda: False)
-consumer = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], pass_fds=(held,))
+waits = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+consumer = subprocess.Popen(waits, pass_fds=(held,))
 print(consumer.pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
