@@ -36,6 +36,7 @@ TIMINGS = GroupSettings(stream="any", partitions=1)
 RECOVER_S = 120.0  # deadline of a wait, far above every bound: the bound is judged afterwards
 WARM_BATCHES = 4
 WARM_S = 180.0
+RESEND_S = 5.0  # within it a producer that starts anew sends again what is missing
 HISTORY_TRIES = 6  # times HISTORY_WAIT_S: how long history may be behind the locks
 HISTORY_WAIT_S = 5.0
 NOTHING = Content(stream={}, commits={})
@@ -190,7 +191,8 @@ class RedisRun:
     # --- judgement
 
     def judge(self, note: Note) -> Step:
-        """Once all that was acknowledged until now is processed."""
+        """Once the producer is at work again, and all that it was told is stored is processed."""
+        self.wait_producer(note)
         events = acknowledged(self.run.acknowledged)
         ends = self.wait_processed(note)
         now = self.content()
@@ -224,6 +226,14 @@ class RedisRun:
             history_complete=not missing,
             problems=tuple(note.problems),
         )
+
+    def wait_producer(self, note: Note) -> None:
+        if self.run.producer is None:
+            return
+        size = self.run.acknowledged.stat().st_size
+        if not self.run.happens(lambda: self.run.acknowledged.stat().st_size > size, RECOVER_S):
+            note.problems.append(f"the producer stored nothing for {RECOVER_S:.0f} s")
+        self.run.pass_time(RESEND_S)
 
     def wait_processed(self, note: Note) -> Mapping[Partition, Offset]:
         """Until every partition has committed what its stream holds now: where it ends."""
@@ -287,13 +297,14 @@ def what_is_told(environment: Mapping[str, str]) -> Mapping[str, Any]:
 
 
 def is_back(now: Ownership, base: Ownership, without: Collection[str] = ()) -> bool:
-    """Whether every partition runs under the lock of whom the target names, none of them of
+    """Whether every partition runs under the lock of whom the newest target names, none of them of
     `without`, and has committed since.
     """
     owners = {p: member for p, (member, _) in now.locks.items()}
     return (
         len(owners) == len(now.commits) == len(now.running)
         and owners == now.target
+        and now.epochs[0] == now.epochs[1]
         and not set(owners.values()) & set(without)
         and all(now.commits[p] != base.commits[p] for p in owners)
     )

@@ -2,6 +2,7 @@
 PostgreSQL. All are child processes of the check and carry its tree's mark.
 """
 
+import logging
 import shlex
 import shutil
 import subprocess
@@ -96,6 +97,7 @@ class Postgres:
             pgserver: Any = import_module("pgserver")
         except ImportError as error:
             raise TreeFailed("PostgreSQL is not here: install the wheel pgserver") from error
+        logging.getLogger("pgserver").setLevel(logging.WARNING)
         self._control = pgserver.pg_ctl
         folder = tempfile.mkdtemp(prefix="evenkeel-check-pg-")
         self.server: Any = pgserver.get_server(folder, cleanup_mode="delete")

@@ -13,6 +13,7 @@ import psutil
 
 from dashboard.demo import processes
 from dashboard.demo.embedded_redis import EmbeddedRedis, RedisNotStarted, free_port, wheel_binary
+from dashboard.demo.options import Refused
 from dashboard.demo.tree import Part, Process, TreeFailed
 from dashboard.evaluation.forwarder import Forwarder
 from dashboard.evaluation.pages import Pages
@@ -36,7 +37,7 @@ PAGE_MS_MAX = 3_000
 WAIT_S = 60.0  # for a replica, a member, a number of writes
 STRANGER = 4  # number of the agent with another Redis, beside three consumers
 SLEEPS = ("sleep", "86400")  # in the place of its consumer, which nobody will ever need
-NOT_OURS = "redis of the dashboard"  # in what that agent says
+NOT_OURS = "not the redis of the dashboard"  # in what that agent says
 EXCUSE_S = 5.0
 
 
@@ -44,34 +45,25 @@ EXCUSE_S = 5.0
 class RedisSteps:
     run: RedisRun
     postgres: Postgres | None = None
+    is_used: bool = False
     is_sound: bool = True  # whether another step may follow in this tree
 
-    def step(self, name: str) -> list[Step]:
-        """One or, of a failover, two. Raises Stopped."""
-        variants = STEPS[name]
-        found = []
-        for fault in variants:
-            found.append(self.one(name, fault))
-            if not self.is_sound:
-                break
-        return found
-
-    def one(self, name: str, fault: "Callable[[RedisSteps, Note], None]") -> Step:
+    def one(self, name: str, fault: "Fault") -> Step | None:
+        """None: this tree had steps before and has no quiet start for another. Raises Stopped."""
         try:
             note = self.run.begin(name)
         except (TreeFailed, StoreUnavailable) as error:
             self.is_sound = False
-            return not_judged(name, f"no quiet start: {error}")
+            return None if self.is_used else not_judged(name, f"no quiet start: {error}")
+        self.is_used = True
         try:
             fault(self, note)
-            step = self.run.judge(note)
+            return self.run.judge(note)
         except (Vacuous, RedisNotStarted) as error:
             return not_judged(name, f"vacuous: {error}")
         except (TreeFailed, StoreUnavailable) as error:
             self.is_sound = False
             return broken(name, note.how, [*note.problems, str(error)])
-        self.is_sound = step.recovered_ms is not None
-        return step
 
     # --- a Redis that forgets
 
@@ -109,6 +101,7 @@ class RedisSteps:
             self.run.run.pass_time(EXCUSE_S)
             writes = self.run.seen(old).writes()
             link.cut()
+            self.unseen()
             self.wait(
                 lambda: self.run.seen(old).writes() - writes >= WRITES_BEHIND,
                 f"fewer than {WRITES_BEHIND} writes came",
@@ -116,6 +109,7 @@ class RedisSteps:
             behind = self.run.seen(old).writes() - writes
             note.how = f"a replica {behind} writes behind was promoted, and the name switched to it"
             yield old, new
+            self.configure(self.run.demo.options.stateful)
         finally:
             (new if self.run.primary is old else old).kill()
             link.close()
@@ -131,14 +125,32 @@ class RedisSteps:
         redis = self.run.primary
         older = redis.folder / "older"
         replica_appended(redis.folder, older)
-        writes = self.run.seen().writes()
-        self.run.run.pass_time(OLDER_S)
+        writes, began = self.run.seen().writes(), time.monotonic()
+        self.unseen()
+        self.run.run.pass_time(OLDER_S - (time.monotonic() - began))
         lost = self.run.seen().writes() - writes
         if lost <= 0:
             raise Vacuous("nothing was written")
         note.how = f"killed and restarted on an append-only folder {OLDER_S:.0f} s older"
         note.how += f", which lacked {lost} writes"
         self.restarted(note, lambda: older.rename(appended(redis.folder)))
+        self.configure(self.run.demo.options.stateful)
+
+    def unseen(self) -> None:
+        """A change that what comes back knows nothing of: settings and a round, with new epochs."""
+        before = self.run.seen().ownership().epochs
+        self.configure(not self.run.demo.options.stateful)
+        self.wait(
+            lambda: max(before) < min(self.run.seen().ownership().epochs),
+            "no round followed a change of the settings",
+        )
+
+    def configure(self, stateful: bool) -> None:
+        parts = self.run.demo.parts
+        try:
+            replace(parts, options=replace(parts.options, stateful=stateful)).prepare()
+        except Refused as error:
+            raise TreeFailed(f"the settings could not be changed: {error}") from error
 
     def wipe(self, note: Note) -> None:
         note.how = "killed and restarted without its data, on the same port"
@@ -274,7 +286,8 @@ class RedisSteps:
 
 
 # In the order in which they are run; of a tree's last step the clock stays behind.
-STEPS: dict[str, tuple[Callable[[RedisSteps, Note], None], ...]] = {
+Fault = Callable[[RedisSteps, Note], None]
+STEPS: dict[str, tuple[Fault, ...]] = {
     "redis_hung": (RedisSteps.redis_hung,),
     "wrong_redis": (RedisSteps.wrong_redis,),
     "database_away": (RedisSteps.database_away,),

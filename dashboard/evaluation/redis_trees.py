@@ -24,34 +24,34 @@ FLOW_S = 3_600.0  # all flights of the year take so long, which is longer than t
 
 def steps_of(names: Sequence[str], seed: int, out: Path | None) -> Iterator[Step]:
     """Each as soon as it is judged. Raises Refused, TreeFailed, Stopped."""
-    left = [name for name in names if name != ENDS_ALL]
+    left = [(n, fault) for n in names if n != ENDS_ALL for fault in redis_steps.STEPS[n]]
     number = 0
     while left:
         number += 1
-        with database(needed=NEEDS_POSTGRES in left) as postgres:
-            for step, is_over in in_one_tree(left, seed, postgres, kept(out, f"tree-{number}")):
-                yield step
-                if is_over:
-                    left.remove(step.name)
+        with database(needed=any(name == NEEDS_POSTGRES for name, _ in left)) as postgres:
+            yield from in_one_tree(left, seed, postgres, kept(out, f"tree-{number}"))
     if ENDS_ALL in names:
         with database(needed=False):
             yield up_killed(say, kept(out, ENDS_ALL))
 
 
 def in_one_tree(
-    names: Sequence[str], seed: int, postgres: Postgres | None, logs: Path | None
-) -> Iterator[tuple[Step, bool]]:
-    """Steps until one leaves the tree unfit for another; whether each was its name's last."""
+    left: list[tuple[str, redis_steps.Fault]],
+    seed: int,
+    postgres: Postgres | None,
+    logs: Path | None,
+) -> Iterator[Step]:
+    """Takes out of `left` what was judged, until one leaves the tree unfit for another."""
     speed = speed_for(FLIGHTS_IN_ALL, FLOW_S)
     with own_run(say, seed, make=NamedDemo, speed=speed) as run:
         try:
             run.start()
             steps = RedisSteps(RedisRun(run), postgres)
-            for name in tuple(names):
-                found = steps.step(name)
-                yield from ((step, step is found[-1]) for step in found)
-                if not steps.is_sound:
-                    return
+            while left and steps.is_sound:
+                step = steps.one(*left[0])
+                if step is not None:
+                    left.pop(0)
+                    yield step
         finally:
             if logs is not None:
                 shutil.copytree(run.demo.options.data / "logs", logs, dirs_exist_ok=True)

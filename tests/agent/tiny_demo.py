@@ -37,12 +37,13 @@ def tiny_demo(folder: Path, consumers: int) -> Iterator[Demo]:
 
 
 @contextmanager
-def tiny_run() -> Iterator[Run]:
+def tiny_run(make: type[Demo] = Demo) -> Iterator[Run]:
     """What the checks of the demo run: two consumers of PARTITIONS, with a Redis of its own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("REDIS_URL", raising=False)
         patch.delenv("DATABASE_URL", raising=False)
-        with own_run(print, seed=1, consumers=2, partitions=PARTITIONS, pipeline=TINY) as run:
+        options = {"consumers": 2, "partitions": PARTITIONS, "pipeline": TINY}
+        with own_run(print, seed=1, make=make, **options) as run:
             run.demo.start_dashboard()
             run.demo.start_consumers()
             yield run
