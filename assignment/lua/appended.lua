@@ -1,6 +1,7 @@
--- How many events one partition's stream ever got. KEYS: entries, producers, both in its slot. Answers
--- {events that the producer library counted, entries that it counted, entries ever added or ''}. In here,
--- because XINFO answers with two whole entries besides.
+-- How many events one partition's stream ever got, and the first one that waits. KEYS: entries, producers, both
+-- in its slot; ARGV: the committed offset. Answers {events that the producer library counted, entries that it
+-- counted, entries ever added or '', id of the first entry after the offset or ''}. In here, because XINFO and
+-- XRANGE answer with whole entries besides.
 local counted = redis.call('HMGET', KEYS[2], ':events', ':entries')
 local added = ''
 if redis.call('EXISTS', KEYS[1]) == 0 then
@@ -11,4 +12,5 @@ else
     if info[i] == 'entries-added' then added = string.format('%.0f', info[i + 1]) end
   end
 end
-return {counted[1] or '0', counted[2] or '0', added}
+local waits = redis.call('XRANGE', KEYS[1], '(' .. ARGV[1], '+', 'COUNT', 1)[1]
+return {counted[1] or '0', counted[2] or '0', added, waits and waits[1] or ''}

@@ -18,9 +18,9 @@ from dashboard.live import StoreUnavailable
 from dashboard.live import health as live_health
 from dashboard.live.connection import reaching_redis
 from dashboard.live.deadline import left_s
+from dashboard.live.group_state import TICK_AGE_MAX_MS
 from dashboard.live.health import Sign
 
-TICK_AGE_MAX_MS = 5_000
 ROUND_TRIP_TIMEOUT_S = 2.0
 
 log = logging.getLogger(__name__)

@@ -53,7 +53,7 @@ def _sample(group: Group) -> None:
         owned=numbers.owned,
         conflicts=numbers.conflicts,
         suspect=sum(m.state in SILENT for m in snapshot.members),
-        stalled=sum(m.state == "stalled" for m in snapshot.members),
+        stalled=numbers.stalled,
     )
     if row.pk % PRUNE_EVERY == 0:
         group.samples.filter(at_ms__lt=snapshot.at_ms - SAMPLES_KEPT_MS).delete()

@@ -13,6 +13,7 @@ from assignment import metrics
 from assignment.coordinator import settings_of
 from assignment.scripts import GroupRead, Lock, Report
 from assignment.types import Drain, GroupSettings, Held, HeldState, Partition
+from dashboard.live.group_state import STUCK_MS
 from dashboard.live.replicas import NO_REPLICAS, LiveReplica, LiveReplicas, replicas_of
 
 PARTITION_STATES = (
@@ -57,6 +58,7 @@ class LivePartition:
     offset: str | None  # committed
     committed_at_ms: int | None  # its last commit
     lag_records: int | None
+    waiting_ms: int | None = None  # so long an event waits, and its owner has committed nothing
     standbys: tuple[LiveReplica, ...] = ()
     learner: LiveReplica | None = None
 
@@ -104,6 +106,7 @@ class LiveNumbers:
     refused_commits: int
     leaving: int = 0  # members; balance is that of those who stay
     learning: int = 0  # partitions that change hands when their learners are ready
+    stalled: int = 0  # members that make no progress, with all or with one of their partitions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +116,7 @@ class LiveSnapshot:
     group_epoch: int
     target_epoch: int
     incarnation: int
+    tick_age_ms: int  # since the coordinator looked at the group last
     event_seq: int  # of the last event of the locks: a cheap number to compare two snapshots by
     numbers: LiveNumbers
     members: tuple[LiveMember, ...]
@@ -122,6 +126,14 @@ class LiveSnapshot:
         return asdict(self)
 
 
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """Of one partition's stream. None: Redis cannot tell, or nothing waits."""
+
+    events: int | None  # that it ever got
+    first_ms: int | None = None  # when the first one that is not committed came
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
     """What was read of a group at one moment."""
@@ -129,7 +141,7 @@ class Seen:
     read: GroupRead
     settings: GroupSettings
     since: Mapping[bytes, bytes]  # partition -> "fence at_ms"
-    appended: Sequence[int | None]  # events that each partition's stream ever got
+    backlog: Sequence[Backlog]  # by partition number
     targets: Mapping[Partition, str]
     claims: Mapping[Partition, Mapping[str, Held]]  # who says to hold what, by reports
     replicas: Mapping[Partition, LiveReplicas]
@@ -140,7 +152,7 @@ class Seen:
 
 
 def build(
-    group: str, read: GroupRead, since: Mapping[bytes, bytes], appended: Sequence[int | None]
+    group: str, read: GroupRead, since: Mapping[bytes, bytes], backlog: Sequence[Backlog]
 ) -> LiveSnapshot:
     """Pure: everything shown follows from what was read."""
     settings = settings_of(read)
@@ -148,7 +160,7 @@ def build(
         read=read,
         settings=settings,
         since=since,
-        appended=appended,
+        backlog=backlog,
         targets={p: member for member, row in read.target.items() for p in row.active},
         claims=_claims(read),
         replicas=replicas_of(read),
@@ -166,6 +178,7 @@ def build(
         group_epoch=read.meta.group_epoch,
         target_epoch=read.meta.target_epoch,
         incarnation=read.meta.incarnation,
+        tick_age_ms=read.now_ms - read.meta.tick_ms,
         event_seq=read.meta.event_seq,
         numbers=_numbers(read, partitions, members),
         members=members,
@@ -194,7 +207,7 @@ def _replicas_by_member(
 
 
 def _partition(seen: Seen, partition: Partition) -> LivePartition:
-    read, appended = seen.read, seen.appended[partition.number]
+    read, backlog = seen.read, seen.backlog[partition.number]
     lock = read.locks.get(partition)
     fence, _, at_ms = seen.since.get(str(partition).encode(), b"").partition(b" ")
     since_ms = int(at_ms) if lock and fence and int(fence) == lock.fence else None
@@ -210,10 +223,21 @@ def _partition(seen: Seen, partition: Partition) -> LivePartition:
         target=seen.targets.get(partition),
         offset=str(offset) if offset else None,
         committed_at_ms=applied.at_ms if applied else None,
-        lag_records=None if appended is None else max(0, appended - done),
+        lag_records=None if backlog.events is None else max(0, backlog.events - done),
+        waiting_ms=_waiting_ms(
+            read.now_ms, backlog.first_ms, since_ms, applied.at_ms if applied else 0
+        ),
         standbys=replicas.standbys,
         learner=replicas.learner,
     )
+
+
+def _waiting_ms(
+    now_ms: int, first_ms: int | None, since_ms: int | None, committed_at_ms: int
+) -> int | None:
+    if first_ms is None or since_ms is None:
+        return None
+    return max(0, now_ms - max(first_ms, since_ms, committed_at_ms))
 
 
 def _state(seen: Seen, lock: Lock | None, since_ms: int | None, claims: Mapping[str, Held]) -> str:
@@ -310,6 +334,7 @@ def _numbers(
     lags = [row.lag_records for row in partitions]
     able = [m for m in members if read.members[m.id].able and m.state != "lost"]
     loads = [m.owned for m in able if not m.leaving]
+    stuck = {row.owner for row in partitions if _is_stuck(row)}
     rates = [m.rows_per_second for m in able if m.rows_per_second is not None]
     return LiveNumbers(
         partitions=len(partitions),
@@ -329,7 +354,12 @@ def _numbers(
         refused_commits=read.meta.refused_commits,
         leaving=sum(bool(m.leaving) for m in members),
         learning=sum(row.learner is not None for row in partitions),
+        stalled=sum(m.state == "stalled" or m.id in stuck for m in members),
     )
+
+
+def _is_stuck(row: LivePartition) -> bool:
+    return row.state == "owned" and (row.waiting_ms or 0) > STUCK_MS
 
 
 def _rate(seen: Seen, member: str, consumer: Mapping[str, Any]) -> float | None:

@@ -2,7 +2,7 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import redis
@@ -10,12 +10,13 @@ from django.conf import settings
 
 from assignment import scripts
 from assignment.scripts import GroupRead, Purpose
-from assignment.types import GroupSettings
+from assignment.types import GroupSettings, Offset, Partition
 from assignment.wire import GroupKeys, StreamKeys
 from dashboard.live.connection import StoreUnavailable, reaching_redis, sync_client
 from dashboard.live.scripts import script
-from dashboard.live.snapshot import LiveSnapshot, build
+from dashboard.live.snapshot import Backlog, LiveSnapshot, build
 
+FIRST = Offset(0, 0)
 KEPT_PARTITIONS_MAX = 200_000  # of all last snapshots together, some 100 MB
 
 _kept: OrderedDict[tuple[str, str], LiveSnapshot] = OrderedDict()  # by server and group
@@ -68,33 +69,34 @@ def _read(group: str) -> LiveSnapshot:
     read: GroupRead = scripts.read_group_answer(raw)
     if read.meta.settings is None:
         raise GroupNotThere(f"group {group!r} is not set up in Redis yet")
-    return build(group, read, since, appended(read.meta.settings))
+    return build(group, read, since, _backlog(read.meta.settings, read.offsets))
 
 
-def appended(of: GroupSettings) -> list[int | None]:
-    """Events that each partition's stream ever got; None when Redis cannot tell."""
+def _backlog(of: GroupSettings, committed: Mapping[Partition, Offset]) -> list[Backlog]:
     with reaching_redis():
-        answers = _asked(of)
+        answers = _asked(of, committed)
         if any(isinstance(answer, redis.exceptions.NoScriptError) for answer in answers):
             sync_client().script_load(script("appended").text)
-            answers = _asked(of)
-    return [_events(answer) for answer in answers]
+            answers = _asked(of, committed)
+    return [_read_backlog(answer) for answer in answers]
 
 
-def _asked(of: GroupSettings) -> Sequence[Any]:
+def _asked(of: GroupSettings, committed: Mapping[Partition, Offset]) -> Sequence[Any]:
     keys, sha = StreamKeys(of.stream), script("appended").sha
     pipe = sync_client().pipeline(transaction=False)
     for number in range(of.partitions):
-        pipe.evalsha(sha, 2, keys.entries(number), keys.producers(number))
+        offset = str(committed.get(Partition(of.stream, number), FIRST))
+        pipe.evalsha(sha, 2, keys.entries(number), keys.producers(number), offset)
     answers: Sequence[Any] = pipe.execute(raise_on_error=False)
     return answers
 
 
-def _events(answer: Any) -> int | None:
+def _read_backlog(answer: Any) -> Backlog:
     """What the producer library counted, and one for every entry that came without it."""
     if isinstance(answer, redis.RedisError):
-        return None
-    events, entries, added = answer
+        return Backlog(None)
+    events, entries, added, first = answer
+    first_ms = int(first.partition(b"-")[0]) if first else None
     if not added:  # Redis 6.2 does not count what others add
-        return int(events) if int(entries) else None
-    return int(events) + max(0, int(added) - int(entries))
+        return Backlog(int(events) if int(entries) else None, first_ms)
+    return Backlog(int(events) + max(0, int(added) - int(entries)), first_ms)

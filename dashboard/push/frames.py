@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from dashboard.live import PARTITION_STATES, LiveMember, LivePartition, LiveSnapshot
+from dashboard.live.group_state import Facts, GroupState, is_lagging, judged
 from dashboard.pages import texts
 
 FRAME_BYTES_MAX = 32 * 1024  # dashboard.md section 3
@@ -21,7 +22,6 @@ RESYNC_CELLS = (
 )
 CHECK_MODULO = 1_000_003
 STATE_INDEX = {state: i for i, state in enumerate(PARTITION_STATES)}
-LAG_SECONDS_MAX = 60
 ETA_STEP_MS = 1_000  # what is told of a time that is guessed
 
 Cell = tuple[int, str | None, int | None, int, int | None, int | None]
@@ -79,23 +79,26 @@ def numbers_of(snapshot: LiveSnapshot) -> Json:
     return {"stream": stream, "partitions": snapshot.numbers.partitions}
 
 
-def state_of(snapshot: LiveSnapshot) -> str:
-    """The first word that fits, in the order of what needs attention (dashboard.md section 2)."""
+def state_of(snapshot: LiveSnapshot) -> tuple[GroupState, str]:
     numbers = snapshot.numbers
-    words = (
-        ("conflict", numbers.conflicts > 0),
-        ("empty", numbers.members == 0),
-        ("unowned", numbers.unowned > 0),
-        ("stalled", any(m.state == "stalled" for m in snapshot.members)),
-        ("rebalancing", any(p.owner != p.target for p in snapshot.partitions)),
-        ("unbalanced", not numbers.learning and (numbers.max_minus_min or 0) > 1),
-        ("lagging", _is_lagging(numbers.lag_records, numbers.events_per_second)),
+    return judged(
+        Facts(
+            members=numbers.members,
+            conflicts=numbers.conflicts,
+            unowned=numbers.unowned,
+            stalled=numbers.stalled,
+            lag_records=numbers.lag_records,
+            events_per_second=numbers.events_per_second,
+            tick_age_ms=snapshot.tick_age_ms,
+            is_rebalancing=any(p.owner != p.target for p in snapshot.partitions),
+            max_minus_min=0 if numbers.learning else numbers.max_minus_min or 0,
+        )
     )
-    return next((word for word, fits in words if fits), "steady")
 
 
-def _is_lagging(lag_records: int | None, events_per_second: float | None) -> bool:
-    return (lag_records or 0) > max(1_000, LAG_SECONDS_MAX * (events_per_second or 0))
+def _word(snapshot: LiveSnapshot) -> Json:
+    state, why = state_of(snapshot)
+    return {"state": state, "why": why}
 
 
 # --- the header strip: six numbers, the same on every page of a group -----------------------------
@@ -154,7 +157,7 @@ def strip_of(snapshot: LiveSnapshot) -> dict[str, Json]:
         else number(
             texts.grouped(n.lag_records),
             "records",
-            "warn" if _is_lagging(n.lag_records, n.events_per_second) else "",
+            "warn" if is_lagging(n.lag_records, n.events_per_second) else "",
             "events appended and not yet committed",
         ),
     }
@@ -197,7 +200,7 @@ def whole(
         "group_epoch": snapshot.group_epoch,
         "target_epoch": snapshot.target_epoch,
         "incarnation": snapshot.incarnation,
-        "state": state_of(snapshot),
+        **_word(snapshot),
         "numbers": numbers_of(snapshot),
         "strip": strip_of(snapshot),
         "members": members,
@@ -353,7 +356,7 @@ class Changes:
 
 def _head(snapshot: LiveSnapshot) -> Json:
     return {
-        "state": state_of(snapshot),
+        **_word(snapshot),
         "strip": strip_of(snapshot),
         "group_epoch": snapshot.group_epoch,
         "target_epoch": snapshot.target_epoch,

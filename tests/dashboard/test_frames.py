@@ -14,6 +14,7 @@ from dashboard.live import (
     LivePartition,
     LiveSnapshot,
 )
+from dashboard.live.group_state import GroupState
 from dashboard.live.replicas import LiveReplica
 from dashboard.push import frames
 from dashboard.push.frames import FRAME_BYTES_MAX, RESYNC_CELLS, Changes, whole
@@ -84,6 +85,7 @@ def snapshot(
         group_epoch=1,
         target_epoch=1,
         incarnation=1,
+        tick_age_ms=100,
         event_seq=0,
         numbers=numbers,
         members=members,
@@ -232,10 +234,10 @@ def test_progress_of_many_learners_is_no_reason_for_a_snapshot_but_new_ones_are(
 def test_learners_at_work_are_not_called_unbalanced() -> None:
     rows = snapshot(learned(0, 5.0), partition(1), members=(member("a", 2), member("b", 0)))
     uneven = replace(rows, numbers=replace(rows.numbers, max_minus_min=2, learning=1))
-    assert frames.state_of(uneven) == "steady"
+    assert frames.state_of(uneven)[0] is GroupState.STEADY
     assert frames.strip_of(uneven)["balance"]["small"] == "1 learning"
     done = replace(uneven, numbers=replace(uneven.numbers, learning=0, leaving=1))
-    assert frames.state_of(done) == "unbalanced"
+    assert frames.state_of(done)[0] is GroupState.UNBALANCED
     assert frames.strip_of(done)["members"]["small"] == "1 leaving"
 
 

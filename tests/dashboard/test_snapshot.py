@@ -18,8 +18,9 @@ from assignment.types import (
     Role,
     TargetRow,
 )
+from dashboard.live.group_state import STUCK_MS
 from dashboard.live.replicas import LiveReplica
-from dashboard.live.snapshot import LiveMember, LivePartition, build
+from dashboard.live.snapshot import Backlog, LiveMember, LivePartition, build
 
 NOW = 1_000_000
 P0, P1 = Partition("s", 0), Partition("s", 1)
@@ -49,7 +50,8 @@ def reading(**changes: Any) -> GroupRead:
 
 
 def shown(read: GroupRead, appended: tuple[int | None, int | None] = (40, 0)) -> Any:
-    return build("g", read, {b"s:0": b"7 900000"}, appended)
+    backlog = [Backlog(events) for events in appended]
+    return build("g", read, {b"s:0": b"7 900000"}, backlog)
 
 
 def partition(read: GroupRead) -> LivePartition:
@@ -268,3 +270,22 @@ def test_balance_is_that_of_the_members_that_stay() -> None:
     assert member(read, "b").leaving == "leaving"
     assert member(reading(members=row_of(leaving=True))).leaving == "forced"
     assert member(read, "b").learned_percent == 50.5
+
+
+@pytest.mark.parametrize(
+    ("first_ms", "committed_ms", "held", "stalled"),
+    [
+        (NOW - STUCK_MS - 1, NOW - STUCK_MS - 1, HeldState.RUNNING, 1),
+        (NOW - STUCK_MS - 1, NOW - 50, HeldState.RUNNING, 0),  # behind, and catching up
+        (NOW - 50, NOW - STUCK_MS - 1, HeldState.RUNNING, 0),  # the first event after a silence
+        (None, NOW - STUCK_MS - 1, HeldState.RUNNING, 0),  # nothing waits
+        (NOW - STUCK_MS - 1, NOW - STUCK_MS - 1, HeldState.RESTORING, 0),
+    ],
+)
+def test_a_member_stalls_when_one_of_its_partitions_commits_nothing_while_events_wait(
+    first_ms: int | None, committed_ms: int, held: HeldState, stalled: int
+) -> None:
+    read = reading(applied={P0: Applied(30, committed_ms)}, reports=reported(held))
+    backlog = [Backlog(40, first_ms), Backlog(0)]
+    found = build("g", read, {b"s:0": b"7 900000"}, backlog)
+    assert found.numbers.stalled == stalled

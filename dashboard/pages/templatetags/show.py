@@ -50,6 +50,7 @@ STATES = {
     "unable": ("clock", "warn"),
     "unreachable": ("cut", "warn"),
     "flapping": ("swing", "warn"),
+    "no coordinator": ("cut", "bad"),
     "stalled": ("pause", "warn"),
     "unbalanced": ("tilt", "warn"),
     "lagging": ("clock", "warn"),

@@ -13,6 +13,7 @@ from django.utils import timezone
 from assignment.errors import InvalidInput
 from dashboard import live
 from dashboard.live import LiveSnapshot, StoreUnavailable
+from dashboard.live.group_state import GroupState
 from dashboard.models import ScaleDown
 from dashboard.push import frames
 from dashboard.records.queries import colours, scale_downs
@@ -74,6 +75,9 @@ def see(name: str) -> Seen:
 def group_context(seen: Seen, tab: str, *, cells: bool = False) -> Context:
     """For templates/dashboard/group.html, which every tab extends."""
     snapshot, running = seen.snapshot, scale_downs.running(seen.group)
+    state, why = GroupState.UNKNOWN, seen.problem
+    if snapshot and not seen.problem:
+        state, why = frames.state_of(snapshot)
     strip = frames.strip_of(snapshot) if snapshot else frames.UNKNOWN_STRIP
     return {
         "section": "groups",
@@ -84,14 +88,16 @@ def group_context(seen: Seen, tab: str, *, cells: bool = False) -> Context:
         "snapshot": snapshot,
         "stale_since_ms": seen.stale_since_ms,
         "now_ms": seen.now_ms,
-        "state": frames.state_of(snapshot) if snapshot and not seen.problem else "unknown",
+        "state": state,
+        "state_why": why,
+        "partition_states": live.PARTITION_STATES,
         "strip": [(key, label, strip[key]) for key, label in frames.STRIP_LABELS.items()],
         "first": frames.whole(snapshot, seen.hues, cells=cells) if snapshot else frames.NOTHING,
         "hues": seen.hues,
         "stateful": seen.group.values.stateful,
         "running": running,
         "no_scale_down": why_no_scale_down(seen, running),
-        "live_states": (*live.PARTITION_STATES, *live.MEMBER_STATES, *GROUP_STATES, READY),
+        "live_states": (*live.PARTITION_STATES, *live.MEMBER_STATES, *GroupState, READY),
     }
 
 
@@ -109,7 +115,6 @@ def why_no_scale_down(seen: Seen, running: ScaleDown | None) -> str:
 
 
 READY = "ready"  # a learner
-GROUP_STATES = ("steady", "rebalancing", "empty", "unbalanced", "lagging")
 
 
 def show(

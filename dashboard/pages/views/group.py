@@ -24,7 +24,6 @@ def group_map(request: HttpRequest, name: str) -> HttpResponse:
     partitions = seen.snapshot.partitions if seen.snapshot else ()
     context = group_context(seen, "group", cells=True) | {
         "rows": partitions[:TABLE_MAX],
-        "partition_states": live.PARTITION_STATES,
         "leaving": {m.id: m.leaving for m in seen.snapshot.members} if seen.snapshot else {},
         "left_out": max(0, len(partitions) - TABLE_MAX),
         "legend_max": LEGEND_MAX,

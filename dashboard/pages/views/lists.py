@@ -10,6 +10,7 @@ from django.urls import reverse
 from assignment.errors import InvalidInput
 from dashboard.actions import groups as deeds
 from dashboard.live import StoreUnavailable
+from dashboard.live.group_state import ORDER
 from dashboard.models import AuditSource
 from dashboard.pages.forms import NewGroupForm
 from dashboard.pages.views.common import Asked, Context, csv_file, now_ms, sent, show
@@ -61,7 +62,7 @@ def groups(request: HttpRequest) -> HttpResponse:
 def _list(request: HttpRequest) -> Context:
     asked = Asked(request.GET)
     sorts = [sign + name for name in group_queries.SORTS for sign in ("", "-")]
-    text, state = asked.text("q"), asked.choice("state", ("", *group_queries.ORDER), "")
+    text, state = asked.text("q"), asked.choice("state", ("", *ORDER), "")
     sort = asked.choice("sort", sorts, "name")
     now = now_ms()
     every = group_queries.rows(now)
@@ -72,7 +73,7 @@ def _list(request: HttpRequest) -> Context:
         "q": text,
         "state": state,
         "sort": sort,
-        "states": group_queries.ORDER,
+        "states": ORDER,
         "total": len(every),
         "rows": group_queries.selected(every, text, state, sort),
     }

@@ -10,20 +10,22 @@ from typing import Any
 
 from django.db.models import Count, OuterRef, QuerySet, Subquery
 
+from dashboard.live.group_state import (
+    ATTENTION,
+    FLAPPING_WINDOW_MS,
+    ORDER,
+    Facts,
+    GroupState,
+    judged,
+)
 from dashboard.models import Group, MemberRecord, Rebalance, RebalanceOutcome, Sample
 
 FRESH_MS = 30_000  # a sample is taken every 5 s; an older one says nothing of now
-FLAPPING_WINDOW_MS = 600_000
-FLAPPING_REBALANCES = 8  # in the window: more than a start or a deployment makes
-LAG_SECONDS_MAX = 60  # behind by more than a minute of its own rate
-LAG_RECORDS_MIN = 1_000  # less than this is a batch in hand, not lag
 TREND_POINTS = 24
 TREND_ROWS_MAX = 5_000  # of one page; a group that flaps all day must not slow the list
 LAG_TREND_MS = 120_000
 DAY_MS = 86_400_000
 HOUR_MS = 3_600_000
-ATTENTION = ("conflict", "unowned", "flapping", "stalled", "unbalanced", "lagging")
-ORDER = (*ATTENTION, "unknown", "empty", "rebalancing", "steady")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +49,7 @@ class GroupRow:
     name: str
     stream: str
     partitions: int
-    state: str
+    state: GroupState
     why: str
     members: int | None = None
     suspect: int | None = None
@@ -142,37 +144,23 @@ def _row(
 
 def state_of(
     sample: Sample | None, last: LastRebalance | None, recent: int, partitions: int
-) -> tuple[str, str]:
-    """The first word of ORDER that fits, and what it means here."""
+) -> tuple[GroupState, str]:
     if sample is None:
-        return "unknown", f"no sample for {FRESH_MS // 1000} s: is the Celery worker running?"
-    uneven = 0 if last is None or last.learning else last.max_minus_min or 0
-    running = last is not None and last.outcome == RebalanceOutcome.RUNNING
-    words = (
-        ("conflict", sample.conflicts, f"{sample.conflicts} partitions with two claims"),
-        ("empty", not sample.members, "no member: start an agent"),
-        ("rebalancing", running, "a new target is being taken up"),
-        ("unowned", sample.owned < partitions, f"{partitions - sample.owned} without an owner"),
-        (
-            "flapping",
-            recent >= FLAPPING_REBALANCES,
-            f"{recent} rebalances in {FLAPPING_WINDOW_MS // 60_000} min",
-        ),
-        ("stalled", sample.stalled, f"{sample.stalled} members make no progress"),
-        ("unbalanced", uneven > 1, f"most and least loaded differ by {uneven}"),
-        (
-            "lagging",
-            is_lagging(sample.lag_records, sample.events_per_second),
-            f"behind by more than {LAG_SECONDS_MAX} s of its own rate",
-        ),
+        why = f"no sample for {FRESH_MS // 1000} s: is the Celery worker running?"
+        return GroupState.UNKNOWN, why
+    return judged(
+        Facts(
+            members=sample.members,
+            conflicts=sample.conflicts or 0,
+            unowned=partitions - sample.owned,
+            stalled=sample.stalled or 0,
+            lag_records=sample.lag_records,
+            events_per_second=sample.events_per_second,
+            recent_rebalances=recent,
+            is_rebalancing=last is not None and last.outcome == RebalanceOutcome.RUNNING,
+            max_minus_min=0 if last is None or last.learning else last.max_minus_min or 0,
+        )
     )
-    return next(((w, why) for w, fits, why in words if fits), ("steady", "all partitions owned"))
-
-
-def is_lagging(lag_records: int | None, events_per_second: float | None) -> bool:
-    if lag_records is None or lag_records < LAG_RECORDS_MIN:
-        return False
-    return lag_records > LAG_SECONDS_MAX * (events_per_second or 0)
 
 
 def selected(found: Iterable[GroupRow], text: str, state: str, sort: str) -> list[GroupRow]:
@@ -227,7 +215,7 @@ class Summary:
     """Sums over the groups with a fresh sample; None when there is none."""
 
     groups: int
-    states: list[tuple[str, int]]
+    states: list[tuple[GroupState, int]]
     unknown: int
     members: int | None = None
     suspect: int | None = None

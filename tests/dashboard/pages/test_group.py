@@ -8,10 +8,12 @@ import pytest
 from django.conf import settings
 from django.test import Client
 
-from assignment.wire import GroupKeys
+from assignment.wire import GroupKeys, StreamKeys
 from dashboard import coordinator
 from dashboard.actions import scale_down
 from dashboard.live import connection, deadline
+from dashboard.live import groups as live_groups
+from dashboard.live.group_state import STUCK_MS
 from dashboard.models import AuditSource, Group
 from dashboard.pages.templatetags import show
 from tests.dashboard.agents import FakeAgent
@@ -232,7 +234,7 @@ def test_without_redis_the_last_snapshot_is_shown_and_since_when(
     assert ownership(stale) == ownership(seen) != []
     assert f"stale since {show.at(at_ms)}" in stale
     assert "does not answer in time" in stale
-    assert '<span id="group-state"><span class="state ">' in stale, "unknown, not what it was"
+    assert '<span id="group-state"><span class="state "' in stale, "unknown, not what it was"
     assert refused.status_code == 503
 
 
@@ -244,3 +246,28 @@ def test_a_group_that_redis_has_lost_is_not_shown_from_memory(
     page = visitor.get(f"/groups/{group.name}/").content.decode()
     assert ownership(page) == []
     assert "stale since" not in page
+
+
+def test_a_group_that_nobody_coordinates_is_not_called_steady(
+    visitor: Client, group: Group, agents: list[FakeAgent], store: Any
+) -> None:
+    store.hincrby(GroupKeys(group.name).meta, "tick_ms", -60_000)
+    page = visitor.get(f"/groups/{group.name}/").content.decode()
+    assert "no coordinator</span>" in page.split('id="group-state"')[1].split("</h1>")[0][:900]
+    assert "nothing is rebalanced and nobody takes over" in page
+    assert first_of(page)["state"] == "no coordinator"
+
+
+def test_a_member_that_commits_nothing_while_events_wait_is_said_in_page_and_list(
+    visitor: Client, group: Group, agents: list[FakeAgent], store: Any
+) -> None:
+    old_ms = coordinator.tick() and live_groups.redis_now_ms() - 2 * STUCK_MS
+    keys = GroupKeys(group.name)
+    partition, fence = next(iter(agents[0].held.items()))
+    store.xadd(StreamKeys(group.stream).entries(partition.number), {"e": "{}"}, f"{old_ms}-0")
+    store.hset(keys.since, str(partition), f"{fence} {old_ms}")
+    page = visitor.get(f"/groups/{group.name}/").content.decode()
+    assert first_of(page)["state"] == "stalled"
+    assert "1 members make no progress" in page
+    coordinator.sample()
+    assert "stalled" in visitor.get("/groups/").content.decode().split(group.name, 1)[1]

@@ -3,9 +3,10 @@
 import pytest
 from django.test import Client
 
+from dashboard.live.group_state import ATTENTION
 from dashboard.models import Group, Sample
 from dashboard.pages.views.common import now_ms
-from dashboard.records.queries.groups import ATTENTION, GroupRow, attention
+from dashboard.records.queries.groups import GroupRow, attention
 from tests.dashboard.agents import FakeAgent, make_group
 
 

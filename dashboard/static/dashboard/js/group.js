@@ -22,7 +22,9 @@ live.addEventListener("change", ({detail}) => {
 // What was, is not what is.
 function showGroupState() {
   const old = light.dataset.light === "stale" || light.dataset.light === "offline";
-  showState(document.getElementById("group-state"), old ? "unknown" : live.state);
+  const place = document.getElementById("group-state");
+  showState(place, old ? "unknown" : live.state);
+  place.firstElementChild.title = old ? live.problem : live.why;
 }
 
 function showNumber(key, {text, small, tone, title}) {

@@ -1,6 +1,6 @@
 // A group as this page knows it: typed arrays, kept current by numbered frames. A lost frame costs nothing:
 // a gap, a reconnect or a wrong check fetches a fresh snapshot.
-export const STATES = ["owned", "acquiring", "releasing", "unowned", "conflict", "unknown", "restoring"];
+export const STATES = document.getElementById("group").dataset.states.split(" "); // of a partition, as cells number them
 const STALE_MS = 5000; // the hub says something every 2 s
 const OFFLINE_MS = 60000;
 const RETRY_MS = [250, 500, 1000, 2000, 3000];
@@ -13,7 +13,7 @@ export class Cells {
     const wider = (kind, old, fill) => { const to = new kind(capacity).fill(fill); if (old) to.set(old); return to; };
     this.owner = wider(Int32Array, this.owner, -1);
     this.fence = wider(Float64Array, this.fence, 0);
-    this.state = wider(Uint8Array, this.state, 5);
+    this.state = wider(Uint8Array, this.state, STATES.indexOf("unknown"));
     this.since = wider(Float64Array, this.since, 0);
     this.lag = wider(Float64Array, this.lag, NaN);
     this.before = wider(Int32Array, this.before, -1);
@@ -79,7 +79,7 @@ export class Live extends EventTarget {
     this.socketUrl = socket; this.snapshotUrl = snapshot;
     this.cells = new Cells(); this.members = new Map(); this.numbers = {}; this.strip = {};
     this.seq = null; this.atMs = 0; this.epoch = 0; this.lastHeard = 0; this.openedAt = Date.now();
-    this.state = "unknown"; this.retries = 0; this.resyncs = 0; this.fetching = false; this.problem = ""; this.light = "";
+    this.state = "unknown"; this.why = ""; this.retries = 0; this.resyncs = 0; this.fetching = false; this.problem = ""; this.light = "";
     this.whole = first.cells.length > 0;
     this.take(first, false);
   }
@@ -154,8 +154,8 @@ export class Live extends EventTarget {
     Object.assign(this.strip, part.strip); Object.assign(this.numbers, part.numbers);
     const epoch = part.target_epoch ?? this.epoch;
     const rebalanced = animate && epoch !== this.epoch;
-    this.state = part.state ?? this.state; this.epoch = epoch; this.atMs = Math.max(this.atMs, part.at_ms);
-    const detail = {changed, moved, replicated: [...replicated], leaving: leavers !== this.leavers(), rebalanced, members: (part.members ?? []).length + (part.gone ?? []).length > 0, strip: part.strip ?? {}, state: part.state};
+    this.state = part.state ?? this.state; this.why = part.why ?? this.why; this.epoch = epoch; this.atMs = Math.max(this.atMs, part.at_ms);
+    const detail = {changed, moved, replicated: [...replicated], leaving: leavers !== this.leavers(), rebalanced, members: (part.members ?? []).length + (part.gone ?? []).length > 0, strip: part.strip ?? {}, state: part.state ?? part.why};
     this.dispatchEvent(new CustomEvent("change", {detail}));
     if (animate && [...this.members.values()].some((m) => m.colour === null)) this.askColours();
   }

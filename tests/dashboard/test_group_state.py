@@ -1,0 +1,54 @@
+"""The one word for how a group is."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dashboard.live.group_state import (
+    ATTENTION,
+    FLAPPING_REBALANCES,
+    TICK_AGE_MAX_MS,
+    Facts,
+    GroupState,
+    judged,
+)
+from dashboard.pages.templatetags import show
+
+STEADY = Facts(
+    members=2, conflicts=0, unowned=0, stalled=0, lag_records=10, events_per_second=100.0
+)
+TROUBLES: list[tuple[GroupState, dict[str, Any]]] = [
+    (GroupState.CONFLICT, {"conflicts": 1}),
+    (GroupState.EMPTY, {"members": 0}),
+    (GroupState.NO_COORDINATOR, {"tick_age_ms": TICK_AGE_MAX_MS + 1}),
+    (GroupState.UNOWNED, {"unowned": 1}),
+    (GroupState.FLAPPING, {"recent_rebalances": FLAPPING_REBALANCES}),
+    (GroupState.STALLED, {"stalled": 1}),
+    (GroupState.REBALANCING, {"is_rebalancing": True}),
+    (GroupState.UNBALANCED, {"max_minus_min": 2}),
+    (GroupState.LAGGING, {"lag_records": 100_000}),
+]
+
+
+def test_each_trouble_has_its_word_and_nothing_is_steady_beside_it() -> None:
+    assert judged(STEADY) == (GroupState.STEADY, "all partitions owned")
+    for state, change in TROUBLES:
+        assert judged(replace(STEADY, **change))[0] is state
+
+
+def test_the_worse_of_two_troubles_is_said() -> None:
+    for number, (worse, change) in enumerate(TROUBLES):
+        for _, other in TROUBLES[number + 1 :]:
+            assert judged(replace(STEADY, **{**other, **change}))[0] is worse
+
+
+@pytest.mark.parametrize(("lag", "rate", "lags"), [(999, 0.0, False), (1_001, None, True)])
+def test_lag_of_a_batch_in_hand_is_no_lag(lag: int, rate: float | None, lags: bool) -> None:
+    found, _ = judged(replace(STEADY, lag_records=lag, events_per_second=rate))
+    assert (found is GroupState.LAGGING) == lags
+
+
+def test_attention_is_what_the_lists_begin_with_and_every_word_has_an_icon() -> None:
+    assert ATTENTION[0] is GroupState.CONFLICT and ATTENTION[-1] is GroupState.LAGGING
+    assert set(GroupState) <= set(show.STATES)
