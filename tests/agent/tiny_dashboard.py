@@ -115,7 +115,7 @@ class TinyDashboard:
 
     def mark(self, drain: Drain, *members: str) -> None:
         """What a scale-down tells these members."""
-        answer = self.run("mark", scripts.set_drain_args(drain, members))
+        answer = self.run("set_drain", scripts.set_drain_args(drain, members))
         assert scripts.set_drain_answer(answer).members == members
 
     def join(self, member: str) -> None:
