@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from agent.spark.commit import PartitionChanges, Prepared
 from agent.spark.ranges import Range
 from agent.spark.source import Counted
-from agent.state import ChangelogReader, PartitionState, restore
+from agent.state import ChangelogReader, PartitionState, StateError, restore
 from assignment.scripts import CommitAnswer
 from assignment.types import Offset, Partition
 from assignment.wire import pack_changes
@@ -22,12 +22,20 @@ class Committed(Protocol):
     def __call__(self, state: PartitionState, fence: int, size: int) -> None: ...
 
 
+class Fences(ChangelogReader, Protocol):
+    def last_fence(self, partition: Partition) -> int: ...
+
+
 class StateEffects:
-    """Partition state of one consumer: opened when first needed, closed when fenced."""
+    """Partition state of one consumer: opened when first needed, written under a fence that holds.
+
+    Who was paused and goes on when its fence is outdated takes nothing over: the agent may be
+    restoring the same file for another tenure, or learn.
+    """
 
     def __init__(
         self,
-        store: ChangelogReader,
+        store: Fences,
         state_dir: str,
         group: str,
         merge: Merge,
@@ -39,14 +47,18 @@ class StateEffects:
         self._merge = merge
         self._committed = committed
         self._states: dict[Partition, PartitionState] = {}
+        self._writes: dict[Partition, int] = {}  # under which fence the state was taken over
 
     def prepare(
         self, one: Range, count: Counted, committed: Offset, changes: PartitionChanges
     ) -> Prepared | None:
         """Merges with the state at `from`. Raises StateError: nothing was committed."""
         state = self._state(one.partition)
-        if state.offset != committed:
+        if self._writes.get(one.partition) != one.fence or state.offset != committed:
+            if self._store.last_fence(one.partition) != one.fence:
+                return None
             restore(self._store, state, one.partition)
+            self._writes[one.partition] = one.fence
         if committed != one.from_offset:
             return None
         with state.reading() as reading:  # values at `from`, whoever writes meanwhile
@@ -63,27 +75,36 @@ class StateEffects:
     def applied(self, prepared: Prepared, answer: CommitAnswer) -> None:
         """The same effects to LMDB; a replica that this leaves behind is brought forward later."""
         state = self._state(prepared.one.partition)
-        state.apply_changes(
-            prepared.one.from_offset,
-            prepared.to_offset,
-            prepared.values,
-            total=prepared.base_total + prepared.events,
-            changelog_id=answer.changelog_id or None,
-        )
+        try:
+            state.apply_changes(
+                prepared.one.from_offset,
+                prepared.to_offset,
+                prepared.values,
+                total=prepared.base_total + prepared.events,
+                changelog_id=answer.changelog_id or None,
+                fence=prepared.one.fence,
+            )
+        except StateError:
+            self._writes.pop(state.partition, None)
+            raise
         self._committed(state, prepared.one.fence, len(prepared.packed))
 
     def fenced(self, one: Range) -> None:
         """The replica stays open: the agent may restore it beside us, for a later fence."""
 
     def close(self) -> None:
-        while self._states:
-            self._states.popitem()[1].close()
+        for partition in tuple(self._states):
+            self._close(partition)
+
+    def _close(self, partition: Partition) -> None:
+        self._writes.pop(partition, None)
+        self._states.pop(partition).close()
 
     def _state(self, partition: Partition) -> PartitionState:
         if partition in self._states and not self._states[partition].is_there:
-            self._states.pop(partition).close()  # removed by the agent while nobody wanted it
+            self._close(partition)  # removed by the agent while nobody wanted it
         if partition not in self._states:
             if len(self._states) >= OPEN_MAX:
-                self._states.pop(next(iter(self._states))).close()
+                self._close(next(iter(self._states)))
             self._states[partition] = PartitionState.open(self._state_dir, self._group, partition)
         return self._states[partition]

@@ -5,7 +5,7 @@ Redis is the truth; every replica here can be thrown away (pipeline.md section 4
 Spark, Redis clients or the dashboard.
 """
 
-from agent.state.errors import SnapshotBroken, StateError, StateLost
+from agent.state.errors import SnapshotBroken, StateError, StateLost, WriterReplaced
 from agent.state.files import remove_replica, replicas_in
 from agent.state.partition import NOWHERE, Applied, PartitionState
 from agent.state.restore import ChangelogReader, Progress, restore, restore_steps, tail
@@ -22,6 +22,7 @@ __all__ = [
     "SnapshotBroken",
     "StateError",
     "StateLost",
+    "WriterReplaced",
     "read_snapshot",
     "remove_replica",
     "remove_snapshot",

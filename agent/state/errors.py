@@ -7,6 +7,10 @@ class StateError(EvenkeelError):
     """The disk refused (full, read-only ...): nothing was changed. Stay safe and try again."""
 
 
+class WriterReplaced(StateError):
+    """Another one writes this replica since: nothing was changed. Leave it to that one."""
+
+
 class SnapshotBroken(StateError):
     """A snapshot is missing, cut short or its checksum is wrong: use the one before it."""
 

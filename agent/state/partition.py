@@ -6,6 +6,7 @@ that a replica which a power cut may have torn is never opened again.
 
 import hashlib
 import os
+import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from typing import Any, Self
 import lmdb
 import msgspec
 
-from agent.state.errors import StateError
+from agent.state.errors import StateError, WriterReplaced
 from assignment.types import START, Offset, Partition
 from assignment.wire import ChangelogEntry, unpack_changes
 
@@ -33,6 +34,8 @@ LOCK_SUFFIX = ".lmdb-lock"  # LMDB's own, beside each file
 
 _PLAIN, _HASHED, _META = b"k", b"h", b"m"
 _OFFSET, _TOTAL, _CHANGELOG_ID = b"moffset", b"mtotal", b"mchangelog"
+_FENCE, _WRITER = b"mfence", b"mwriter"
+TOKEN_BYTES = 16
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
@@ -48,7 +51,9 @@ class Applied(StrEnum):
 class PartitionState:
     """Open one per process and partition: LMDB does not allow a second one.
 
-    Many processes may read, one writes.
+    Many processes may read. One writes: who began to last (`take_over`, `begin_anew`). Its token is
+    in the file and is compared in every transaction, so whoever wrote before, and was paused
+    meanwhile, is refused: all writes raise WriterReplaced then, and StateError.
     """
 
     def __init__(self, environment: lmdb.Environment, path: Path, partition: Partition) -> None:
@@ -56,6 +61,7 @@ class PartitionState:
         self._inode = path.stat().st_ino
         self.path = path
         self.partition = partition
+        self._token = secrets.token_bytes(TOKEN_BYTES)
         self._in_use = threading.Lock()
 
     @classmethod
@@ -107,19 +113,30 @@ class PartitionState:
         """An entry of the changelog: reading on after it misses nothing."""
         return self._meta(_CHANGELOG_ID) or "0-0"
 
+    @property
+    def fence(self) -> int:
+        """Under which the last entry that was applied was committed: whose history this is."""
+        return int(self._meta(_FENCE) or 0)
+
+    def take_over(self) -> None:
+        """The one writer from now on, of what is there."""
+        with self._write("take over", begins=True):
+            pass
+
     def get_many(self, keys: Iterable[str]) -> dict[str, Any]:
         """key -> value of those that are there."""
         with self.reading() as reading:
             return reading.get_many(keys)
 
     def apply(self, entry: ChangelogEntry) -> Applied:
-        """Takes over one entry by the rules of pipeline.md section 4. Raises StateError."""
+        """Takes one entry by the rules of pipeline.md section 4."""
         return self.apply_changes(
             entry.from_offset,
             entry.to_offset,
             lambda: unpack_changes(entry.changes),
             total=entry.total,
             changelog_id=entry.entry_id,
+            fence=entry.fence,
         )
 
     def apply_changes(
@@ -130,6 +147,7 @@ class PartitionState:
         *,
         total: int,
         changelog_id: str | None,
+        fence: int,
     ) -> Applied:
         """Effects of (from, to] and the offset in one transaction; a None value deletes its key."""
         with self._write("apply a commit to") as transaction:
@@ -139,12 +157,12 @@ class PartitionState:
             if from_offset != current:
                 return Applied.GAP
             _put_all(transaction, (changes() if callable(changes) else changes).items())
-            self._stand_at(transaction, to_offset, total, changelog_id)
+            self._stand_at(transaction, to_offset, total, changelog_id, fence)
         return Applied.APPLIED
 
     def begin_anew(self) -> None:
-        """Throws the replica away. It is of no use to anyone until `finish_anew`."""
-        with self._write("restore") as transaction:
+        """Throws the replica away. It is of no use to anyone until this writer's `finish_anew`."""
+        with self._write("restore", begins=True) as transaction:
             self._drop(transaction, NOWHERE)
 
     def add(self, items: Iterable[tuple[str, Any]]) -> None:
@@ -152,10 +170,10 @@ class PartitionState:
         with self._write("restore") as transaction:
             _put_all(transaction, items)
 
-    def finish_anew(self, offset: Offset, total: int, changelog_id: str) -> None:
+    def finish_anew(self, offset: Offset, total: int, changelog_id: str, fence: int) -> None:
         """What was added is the whole state at that offset."""
         with self._write("restore") as transaction:
-            self._stand_at(transaction, offset, total, changelog_id)
+            self._stand_at(transaction, offset, total, changelog_id, fence)
 
     def clear(self) -> None:
         """Empty, at offset 0-0."""
@@ -164,7 +182,8 @@ class PartitionState:
 
     def _drop(self, transaction: lmdb.Transaction, offset: Offset) -> None:
         transaction.drop(self._environment.open_db(None, transaction), delete=False)
-        self._stand_at(transaction, offset, 0, "0-0")
+        transaction.put(_WRITER, self._token)
+        self._stand_at(transaction, offset, 0, "0-0", 0)
 
     @contextmanager
     def reading(self) -> Iterator["Reading"]:
@@ -186,17 +205,26 @@ class PartitionState:
 
     @staticmethod
     def _stand_at(
-        transaction: lmdb.Transaction, offset: Offset, total: int, changelog_id: str | None
+        transaction: lmdb.Transaction,
+        offset: Offset,
+        total: int,
+        changelog_id: str | None,
+        fence: int,
     ) -> None:
         transaction.put(_OFFSET, str(offset).encode())
         transaction.put(_TOTAL, str(total).encode())
+        transaction.put(_FENCE, str(fence).encode())
         if changelog_id is not None:
             transaction.put(_CHANGELOG_ID, changelog_id.encode())
 
     @contextmanager
-    def _write(self, what: str) -> Iterator[lmdb.Transaction]:
+    def _write(self, what: str, *, begins: bool = False) -> Iterator[lmdb.Transaction]:
         try:
             with self._environment.begin(write=True) as transaction:
+                if begins:
+                    transaction.put(_WRITER, self._token)
+                elif transaction.get(_WRITER) != self._token:
+                    raise WriterReplaced(f"cannot {what} {self.partition}: another one writes it")
                 yield transaction
         except lmdb.MapFullError as error:
             raise StateError(
@@ -216,6 +244,7 @@ class Reading:
         self.offset = Offset.parse(bytes(transaction.get(_OFFSET, b"0-0")).decode())
         self.total = int(transaction.get(_TOTAL, b"0"))
         self.changelog_id = bytes(transaction.get(_CHANGELOG_ID, b"0-0")).decode()
+        self.fence = int(transaction.get(_FENCE, b"0"))
 
     def get_many(self, keys: Iterable[str]) -> dict[str, Any]:
         """key -> value of those that are there."""

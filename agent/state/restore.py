@@ -13,10 +13,12 @@ from agent.state.errors import SnapshotBroken, StateLost
 from agent.state.partition import NOWHERE, Applied, PartitionState
 from agent.state.snapshots import snapshot_steps
 from assignment.scripts import SnapshotRecord
-from assignment.types import Offset, Partition
+from assignment.types import START, Offset, Partition
 from assignment.wire import ChangelogEntry, ChangelogPage
 
-PAGE_FIRST = 4  # entries; one holds the changes of a whole batch
+PAGE_FIRST = (
+    5  # entries: the last one applied and some more; one holds the changes of a whole batch
+)
 PAGE_ENTRIES = 20
 PAGE_BYTES = 4 * 2**20  # fewer entries when they are larger: an answer must come in time
 # How many recorded snapshots each try passes over. The owner may record a new one and trim while
@@ -65,7 +67,8 @@ def tail(store: ChangelogReader, state: PartitionState, partition: Partition) ->
 def restore(store: ChangelogReader, state: PartitionState, partition: Partition) -> Offset:
     """Brings the replica to the committed offset, keeping it when it leads there.
 
-    Raises StateLost (nothing leads there) or StateError (the disk refused).
+    Its writer from now on. Raises StateLost (nothing leads there), WriterReplaced or StateError
+    (the disk refused).
     """
     return _walked(restore_steps(store, state, partition))
 
@@ -76,9 +79,11 @@ def tail_steps(
     """`tail`, one entry a step."""
     if state.offset == NOWHERE:
         return None
-    after, count = state.changelog_id, PAGE_FIRST
+    after, count = _just_before(state.changelog_id), PAGE_FIRST
+    page = store.read_changelog(partition, after, count)
+    if not _shares_history(store, state, partition, page.entries):
+        return None
     while True:
-        page = store.read_changelog(partition, after, count)
         yield Progress(None, page.total, exact=True)
         for entry in page.entries:
             if state.apply(entry) is Applied.GAP:
@@ -88,12 +93,39 @@ def tail_steps(
         if len(page.entries) < count:
             return page.committed if state.offset == page.committed else None
         count = _entries_of_next_page(page.entries)
+        page = store.read_changelog(partition, after, count)
+
+
+def _shares_history(
+    store: ChangelogReader,
+    state: PartitionState,
+    partition: Partition,
+    entries: Sequence[ChangelogEntry],
+) -> bool:
+    """Whether this Redis knows the last commit that the replica holds, by offset and fence.
+
+    An offset alone may be of a history that Redis lost, and reached since by other commits.
+    """
+    last = (state.offset, state.fence)
+    return (
+        state.offset == START
+        or any((entry.to_offset, entry.fence) == last for entry in entries)
+        or any((s.offset, s.fence) == last for s in store.read_snapshots(partition))
+    )
+
+
+def _just_before(entry_id: str) -> str:
+    at = Offset.parse(entry_id)
+    if at.seq:
+        return str(Offset(at.ms, at.seq - 1))
+    return str(Offset(at.ms - 1, 2**64 - 1)) if at.ms else entry_id
 
 
 def restore_steps(
     store: ChangelogReader, state: PartitionState, partition: Partition
 ) -> Steps[Offset]:
     """`restore`, one changelog entry or one block of a snapshot a step."""
+    state.take_over()
     reached = yield from tail_steps(store, state, partition)
     for passed_over in PASSED_OVER:
         if reached is not None:

@@ -38,8 +38,14 @@ class _Footer(msgspec.Struct):
 
 
 def write_snapshot(state: PartitionState, folder: str, group: str, fence: int) -> SnapshotRecord:
-    """Writes the state as it stands to a new file, whole or not at all. Raises StateError."""
+    """Writes the state as it stands to a new file, whole or not at all.
+
+    Raises StateError, also when the last commit in it is not of that fence: then another one wrote
+    it since, and a record must tell whose history it holds.
+    """
     with state.reading() as reading:
+        if reading.fence != fence:
+            raise StateError(f"{state.partition} holds commits of {reading.fence}, not of {fence}")
         name = f"{reading.offset}-{fence}-{secrets.token_hex(4)}.snapshot"
         url = "/".join((folder.rstrip("/"), group, str(state.partition), name))
         try:
@@ -75,7 +81,7 @@ def read_snapshot(state: PartitionState, snapshot: SnapshotRecord) -> None:
 def snapshot_steps(state: PartitionState, snapshot: SnapshotRecord) -> Generator[float, None, None]:
     """Replaces the replica by the snapshot's content, block by block; yields which part was read.
 
-    Raises SnapshotBroken (the replica is empty then) or StateError (the disk refused). Given up
+    Raises SnapshotBroken (the replica is empty then), WriterReplaced or StateError. Given up
     half way, the replica is NOWHERE.
     """
     try:
@@ -149,7 +155,7 @@ class _Blocks:
             self._keys += len(block)
             yield block
 
-    def position(self) -> tuple[Offset, int, str]:
+    def position(self) -> tuple[Offset, int, str, int]:
         footer = msgspec.json.decode(self._file.read(), type=_Footer)
         found = (footer.partition, footer.offset, footer.total, footer.keys, footer.sha256)
         recorded = self._snapshot
@@ -162,7 +168,8 @@ class _Blocks:
         )
         if found != expected:
             raise SnapshotBroken(f"snapshot {recorded.url} holds {found}, recorded is {expected}")
-        return recorded.offset, recorded.total, footer.changelog_id
+        # The id that Redis has: after a wipe its changelog has other ids than the file knows.
+        return recorded.offset, recorded.total, recorded.changelog_id, recorded.fence
 
     def _take(self, count: int) -> bytes:
         data = self._file.read(count)

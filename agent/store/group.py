@@ -26,6 +26,7 @@ from assignment.wire import (
     ConsumerHealth,
     GroupKeys,
     parse_changelog,
+    parse_grant,
     parse_held,
     parse_target,
 )
@@ -192,6 +193,11 @@ class GroupStore:
         return _health({name.decode(): value.decode() for name, value in pairs(flat)})
 
     # --- state ------------------------------------------------------------------------------------
+
+    def last_fence(self, partition: Partition) -> int:
+        """Of the last grant; 0: none yet. Whoever has another one owns it no more."""
+        grant = self.door.ask("HGET", self.keys.grants, str(partition))
+        return parse_grant(grant.decode()).fence if grant else 0
 
     def read_changelog(self, partition: Partition, after: str, count: int) -> ChangelogPage:
         """At most `count` entries after that id, and the committed offset of the same moment."""

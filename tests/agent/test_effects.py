@@ -10,7 +10,7 @@ from agent.spark.commit import Committer, PartitionChanges
 from agent.spark.effects import StateEffects
 from agent.spark.ranges import Range
 from agent.spark.source import Counted
-from agent.state import PartitionState, StateError, remove_replica, restore
+from agent.state import NOWHERE, PartitionState, StateError, remove_replica, restore
 from assignment.types import START, Claim
 from tests.contract.world import P0, P1, World, offset
 from tests.fakes import FakeDoor, FakeRedis
@@ -69,7 +69,7 @@ def test_merge_takes_offset_and_values_of_one_moment(
     def restore_older() -> None:
         state.begin_anew()
         state.add([("k", 1)])
-        state.finish_anew(offset(1), 1, "0-0")
+        state.finish_anew(offset(1), 1, "0-0", fence)
 
     state._environment = Interrupted(state._environment, number, restore_older)
     one = Range(P0, offset(5), offset(7), fence)
@@ -121,6 +121,7 @@ def test_state_left_behind_by_a_crash_is_brought_forward(world: World, tmp_path:
     effects, committer, fence = committed_once(world, tmp_path)
     effects.close()
     behind = PartitionState.open(tmp_path, GROUP, P0)
+    behind.take_over()
     behind.clear()
     behind.close()
     one = Range(P0, offset(5), offset(7), fence)
@@ -141,6 +142,44 @@ def test_fenced_commit_leaves_the_state(world: World, tmp_path: Path) -> None:
     assert (outcome.fenced, outcome.applied) == ([one], {})
     state = effects._states[P0]
     assert (state.offset, state.get_many(["k"])) == (offset(5), {"k": 5})
+
+
+def test_a_consumer_whose_fence_is_outdated_leaves_the_replica_to_its_agent(
+    world: World, tmp_path: Path
+) -> None:
+    """Paused before its merge; meanwhile its agent throws the replica away to learn anew."""
+    effects, committer, fence = committed_once(world, tmp_path)
+    world.let_expire("a", Claim(P0, fence))
+    world.join("b")
+    world.assign(b={P0})
+    world.running("b", P0)
+    state = effects._states[P0]
+    state.begin_anew()
+    state.add([("half", 1)])
+    one = Range(P0, offset(5), offset(7), fence)
+    outcome = committer.commit([(one, Counted(2, "7-0"))], {0: PartitionChanges()})
+    assert outcome.fenced == [one]
+    assert (state.offset, state.get_many(["half", "k"])) == (NOWHERE, {"half": 1})
+    state.finish_anew(offset(5), 5, "0-0", fence)
+
+
+def test_a_consumer_that_was_replaced_as_writer_takes_the_replica_over_before_it_goes_on(
+    world: World, tmp_path: Path
+) -> None:
+    """Its agent wrote beside it: the commit stands, the replica is brought there later."""
+    effects, committer, fence = committed_once(world, tmp_path)
+    state = effects._states[P0]
+    state._token, ours = bytes(16), state._token
+    state.take_over()
+    state._token = ours
+    one = Range(P0, offset(5), offset(7), fence)
+    changes = PartitionChanges([("k", {"amount": 2})])
+    outcome = committer.commit([(one, Counted(2, "7-0"))], {0: changes})
+    assert outcome.applied == {P0: 2} and list(outcome.failed) == [one]
+    one = Range(P0, offset(7), offset(9), fence)
+    outcome = committer.commit([(one, Counted(2, "9-0"))], {0: changes})
+    assert (outcome.applied, outcome.failed) == ({P0: 2}, {})
+    assert (state.offset, state.get_many(["k"])) == (offset(9), {"k": 9})
 
 
 def test_a_batch_is_refused_also_when_the_next_owner_has_gone_on(

@@ -15,6 +15,7 @@ from agent.state import (
     SnapshotBroken,
     StateError,
     StateLost,
+    WriterReplaced,
     read_snapshot,
     remove_replica,
     replicas_in,
@@ -29,13 +30,15 @@ from assignment.wire import ChangelogEntry, pack_changes
 PARTITION = Partition("flights", 3)
 
 
-def entry(start: int, end: int, total: int | None = None, **changes) -> ChangelogEntry:
+def entry(
+    start: int, end: int, total: int | None = None, fence: int = 5, **changes
+) -> ChangelogEntry:
     """The effects of the entries in (start, end], under the id end-7 in the changelog."""
     return ChangelogEntry(
         entry_id=f"{end}-7",
         from_offset=Offset(start, 0),
         to_offset=Offset(end, 0),
-        fence=5,
+        fence=fence,
         total=end if total is None else total,
         events=end - start,
         changes=pack_changes(changes),
@@ -63,6 +66,7 @@ class Changelog:
 @pytest.fixture
 def state(tmp_path):
     opened = PartitionState.open(tmp_path, "demo", PARTITION)
+    opened.take_over()
     yield opened
     opened.close()
 
@@ -106,6 +110,7 @@ def test_keys_of_any_length_and_script_come_back(state):
 
 def test_replica_is_there_after_a_restart(tmp_path):
     first = PartitionState.open(tmp_path, "demo", PARTITION)
+    first.take_over()
     first.apply(entry(0, 5, a=1))
     first.close()
     second = PartitionState.open(tmp_path, "demo", PARTITION)
@@ -115,6 +120,7 @@ def test_replica_is_there_after_a_restart(tmp_path):
 
 def test_replica_of_an_earlier_boot_is_thrown_away(tmp_path):
     first = PartitionState.open(tmp_path, "demo", PARTITION)
+    first.take_over()
     first.apply(entry(0, 5, a=1))
     first.close()
     first.path.rename(first.path.with_name(f"{PARTITION}.00000000.lmdb"))
@@ -140,14 +146,72 @@ def test_another_process_reads_what_was_written(state, tmp_path):
     process.join(timeout=30)
 
 
+def _write_in_another_process(folder: Path, steps) -> None:
+    """Does one step at a time, and answers what became of it."""
+    state = PartitionState.open(folder, "demo", PARTITION)
+    while (step := steps.recv()) is not None:
+        name, arguments = step
+        try:
+            getattr(state, name)(*arguments)
+            steps.send("done")
+        except WriterReplaced:
+            steps.send("replaced")
+    state.close()
+
+
+@pytest.fixture
+def other_writer(tmp_path):
+    """A writer of the same file, in a process of its own."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_write_in_another_process, args=(tmp_path, theirs))
+    process.start()
+
+    def ask(name: str, *arguments) -> str:
+        ours.send((name, arguments))
+        assert ours.poll(30)
+        return ours.recv()
+
+    yield ask
+    ours.send(None)
+    process.join(timeout=30)
+
+
+def test_restore_that_was_paused_cannot_finish_what_another_began_anew(state, other_writer):
+    """Else the replica would say that it is whole and lack what the one before had added."""
+    assert other_writer("begin_anew") == "done"
+    assert other_writer("add", [("a", 1)]) == "done"
+    state.begin_anew()
+    state.add([("a", 1)])
+    assert other_writer("add", [("b", 2)]) == "replaced"
+    assert other_writer("finish_anew", Offset(5, 0), 5, "5-7", 5) == "replaced"
+    assert other_writer("clear") == "replaced"
+    assert state.offset == NOWHERE
+    state.add([("b", 2)])
+    state.finish_anew(Offset(5, 0), 5, "5-7", 5)
+    assert (state.offset, content(state)) == (Offset(5, 0), {"a": 1, "b": 2})
+
+
+def test_writer_whose_replica_was_taken_over_changes_nothing(state, other_writer):
+    state.apply(entry(0, 5, a=1))
+    assert other_writer("apply", entry(5, 8, a=2)) == "replaced"
+    assert other_writer("take_over") == "done"
+    with pytest.raises(WriterReplaced, match="flights:3"):
+        state.apply(entry(5, 8, a=3))
+    assert other_writer("apply", entry(5, 8, a=2)) == "done"
+    assert (state.offset, content(state)) == (Offset(8, 0), {"a": 2})
+
+
 @pytest.mark.parametrize("harm", [b"", b"x" * 9_000, bytes(4_000)])
 def test_file_that_is_no_state_any_more_is_a_lost_replica(tmp_path, harm):
     first = PartitionState.open(tmp_path, "demo", PARTITION)
+    first.take_over()
     first.apply(entry(0, 5, a=1))
     first.close()
     first.path.write_bytes(harm)
     second = PartitionState.open(tmp_path, "demo", PARTITION)
     assert second.offset == START
+    second.take_over()
     assert second.apply(entry(0, 5, a=1)) is Applied.APPLIED
     second.close()
 
@@ -232,10 +296,37 @@ def test_replica_above_the_committed_offset_is_thrown_away(state):
     assert content(state) == {"a": 7}
 
 
+def test_replica_of_another_history_is_thrown_away_though_its_offset_is_equal(state):
+    """Redis lost the commits above 5; those after them came to the same offset."""
+    state.apply(entry(0, 5, a=1))
+    state.apply(entry(5, 9, a=2, lost=True))
+    log = Changelog(entry(0, 5, a=1), entry(5, 9, fence=2**32 + 1, a=3))
+    assert restore(log, state, PARTITION) == Offset(9, 0)
+    assert (state.fence, content(state)) == (2**32 + 1, {"a": 3})
+
+
+def test_replica_that_a_commit_of_another_history_goes_on_from_is_thrown_away(state):
+    state.apply(entry(0, 9, a=2, lost=True))
+    later = 2**32 + 1
+    log = Changelog(entry(0, 9, fence=later, a=3), entry(9, 12, fence=later, b=1))
+    assert restore(log, state, PARTITION) == Offset(12, 0)
+    assert content(state) == {"a": 3, "b": 1}
+
+
+def test_replica_is_believed_at_a_recorded_snapshot_when_the_changelog_is_gone(state):
+    state.apply(entry(0, 5, a=1))
+    log = Changelog(committed=5)
+    log.snapshots = [
+        SnapshotRecord(url="gone", offset=Offset(5, 0), changelog_id="0-0", total=5, fence=5)
+    ]
+    assert restore(log, state, PARTITION) == Offset(5, 0)
+
+
 @pytest.fixture
 def source(tmp_path):
     """Another member's replica, which writes the snapshots."""
     opened = PartitionState.open(tmp_path / "other", "demo", PARTITION)
+    opened.take_over()
     yield opened
     opened.close()
 
