@@ -245,7 +245,7 @@ class SimConsumer:
             return
         replica = self._agent.replica_of(partition)
         if replica.offset == request.from_offset:
-            replica.take(request.to_offset, request.changes, answer.changelog_id)
+            replica.take(request.to_offset, request.changes, answer.changelog_id, request.fence)
         self._commits[partition] = self._commits.get(partition, 0) + 1
         stateful = self._world.settings.stateful
         if (

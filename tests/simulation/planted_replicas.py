@@ -22,7 +22,7 @@ def a_replica_skips_a_gap(patch: Patch) -> None:
     def apply(self: DiskState, entry: ChangelogEntry) -> Applied:
         if entry.to_offset <= self.offset:
             return Applied.SKIPPED
-        self.take(entry.to_offset, entry.changes, entry.entry_id)
+        self.take(entry.to_offset, entry.changes, entry.entry_id, entry.fence)
         return Applied.APPLIED
 
     patch.setattr(DiskState, "apply", apply)

@@ -53,6 +53,7 @@ class DiskState:
     total: int = 0
     values: Values = field(default_factory=dict)
     changelog_id: str = "0-0"
+    fence: int = 0
     near: bool = False
 
     def apply(self, entry: ChangelogEntry) -> Applied:
@@ -61,13 +62,13 @@ class DiskState:
             return Applied.SKIPPED
         if entry.from_offset != self.offset:
             return Applied.GAP
-        self.take(entry.to_offset, entry.changes, entry.entry_id)
+        self.take(entry.to_offset, entry.changes, entry.entry_id, entry.fence)
         return Applied.APPLIED
 
-    def take(self, offset: Offset, changes: bytes, changelog_id: str) -> None:
+    def take(self, offset: Offset, changes: bytes, changelog_id: str, fence: int) -> None:
         self.total, changed = unpacked(changes)
         self.values = {**self.values, **changed}
-        self.offset = offset
+        self.offset, self.fence = offset, fence
         self.changelog_id = changelog_id or self.changelog_id
 
     def become(self, other: "DiskState") -> None:
