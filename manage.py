@@ -17,7 +17,7 @@ VENV = ROOT / ".venv"
 VENV_PYTHON = VENV / "bin" / "python"
 LOCK = ROOT / "requirements.lock"
 MARK = VENV / "evenkeel.sha256"
-SUPPORTED = ((3, 11), (3, 12))
+SUPPORTED = ((3, 11), (3, 12), (3, 13))
 
 
 def lock_digest() -> str:
@@ -42,7 +42,7 @@ def supported_python() -> str:
         found = shutil.which(f"python{major}.{minor}")
         if found and runs_supported(found):
             return found
-    sys.exit(f"evenkeel needs Python 3.11 or 3.12; this is {sys.version.split()[0]}")
+    sys.exit(f"evenkeel needs Python 3.11, 3.12 or 3.13; this is {sys.version.split()[0]}")
 
 
 def install() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from agent.store import Door, RedisDoor, Timeouts
+from dashboard.demo.embedded_redis import EmbeddedRedis
 from tests.contract.world import World
 from tests.fakes import FakeDoor, FakeRedis
 
@@ -15,22 +16,28 @@ PATIENT = Timeouts(
 
 
 @pytest.fixture(scope="session")
-def doors(request: pytest.FixtureRequest) -> Iterator[dict[str, Door]]:
-    made: dict[str, Door] = {
-        "valkey": RedisDoor(request.getfixturevalue("valkey_server").url, PATIENT),
-        "redis62": RedisDoor(request.getfixturevalue("redis_62_server").url, PATIENT),
-    }
-    yield made
-    for door in made.values():
-        door.close()
+def valkey(valkey_server: EmbeddedRedis) -> Iterator[Door]:
+    yield from door_to(valkey_server)
+
+
+@pytest.fixture(scope="session")
+def redis62(redis_62_server: EmbeddedRedis) -> Iterator[Door]:
+    yield from door_to(redis_62_server)
+
+
+def door_to(server: EmbeddedRedis) -> Iterator[Door]:
+    door = RedisDoor(server.url, PATIENT)
+    yield door
+    door.close()
 
 
 @pytest.fixture(params=KINDS)
-def world(request: pytest.FixtureRequest, doors: dict[str, Door], group_name: str) -> World:
-    door = FakeDoor(FakeRedis()) if request.param == "fake" else doors[request.param]
+def world(request: pytest.FixtureRequest, group_name: str) -> World:
+    fake = request.param == "fake"
+    door = FakeDoor(FakeRedis()) if fake else request.getfixturevalue(request.param)
     return World(door, group_name)
 
 
 @pytest.fixture(params=KINDS[1:])
-def real_world(request: pytest.FixtureRequest, doors: dict[str, Door], group_name: str) -> World:
-    return World(doors[request.param], group_name)
+def real_world(request: pytest.FixtureRequest, group_name: str) -> World:
+    return World(request.getfixturevalue(request.param), group_name)
