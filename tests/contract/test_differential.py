@@ -93,7 +93,7 @@ PLANTED = (
 
 @pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__)
 def test_a_planted_bug_is_found(
-    doors: dict[str, Door],
+    valkey: Door,
     group_name: str,
     monkeypatch: pytest.MonkeyPatch,
     plant: Callable[[pytest.MonkeyPatch], None],
@@ -102,4 +102,4 @@ def test_a_planted_bug_is_found(
     rng = random.Random(1)
     with pytest.raises(AssertionError, match="differ"):
         for number in range(SEQUENCES_UNTIL_FOUND):
-            run_sequence(doors["valkey"], f"{group_name}-{number}", rng)
+            run_sequence(valkey, f"{group_name}-{number}", rng)
