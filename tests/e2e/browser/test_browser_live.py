@@ -4,9 +4,11 @@ import re
 from typing import Any
 
 import pytest
+from django.conf import settings
 from playwright.async_api import Page, WebSocketRoute
 
 from dashboard.live import PARTITION_STATES as STATES
+from dashboard.live import connection, deadline
 from tests.e2e.browser.conftest import NewContext
 from tests.e2e.browser.stage import Stage, until
 
@@ -172,3 +174,27 @@ async def test_a_lost_frame_is_noticed_and_made_good(stage: Stage, logged_in: Ne
         )
 
     await until(lost_and_the_same, "a frame was lost and the page equals the snapshot")
+
+
+async def test_a_redis_that_does_not_answer_is_said_and_made_good(
+    stage: Stage, logged_in: NewContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = await opened(logged_in, f"/groups/{stage.group.name}/")
+    state, rows = page.locator("#group-state"), await page.evaluate(ROWS)
+    assert await state.inner_text() == "steady"
+    monkeypatch.setattr(deadline, "OPEN_S", 600.0)
+    breaker = connection._breaker(settings.REDIS_URL)
+    breaker.open()
+    try:
+        await light_is(page, "stale")
+        await page.reload()
+        await light_is(page, "stale")
+        assert re.match(r"stale since \d\d:\d\d:\d\d", await page.locator("#light").inner_text())
+        assert await state.inner_text() == "unknown"
+        assert await page.evaluate(ROWS) == rows, "what was seen last is shown"
+        assert await page.locator("#problem").is_visible()
+    finally:
+        breaker.close()
+    await light_is(page, "live")
+    assert await state.inner_text() == "steady"
+    assert not await page.locator("#problem").is_visible()

@@ -12,6 +12,7 @@ live.addEventListener("light", ({detail}) => {
   light.dataset.light = detail.light; light.title = detail.why;
   light.querySelector("span").textContent = detail.text;
   showGroupState();
+  document.getElementById("problem")?.toggleAttribute("hidden", detail.light === "live"); // it was written before
 });
 
 live.addEventListener("change", ({detail}) => {
