@@ -64,7 +64,7 @@ def effects(
     Only a Redis that forgets may destroy; in every other step what is gone is lost.
     """
     whole = joined(past, now)
-    found = count_effects(acknowledged, whole.commits, whole.stream)
+    counted = count_effects(acknowledged, whole.commits, whole.stream)
     there = {
         event
         for partition, entries in now.stream.items()
@@ -72,12 +72,12 @@ def effects(
         if one.offset <= ends.get(partition, START)
         for event in one.ids
     }
-    destroyed = frozenset(found.lost) - there if name in LOSING else frozenset()
+    destroyed = frozenset(counted.lost) - there if name in LOSING else frozenset()
     return Effects(
-        lost=frozenset(found.lost) - destroyed,
-        doubled=frozenset(found.doubled),
+        lost=frozenset(counted.lost) - destroyed,
+        doubled=frozenset(counted.doubled),
         destroyed=destroyed,
-        faults=found.faults,
+        faults=counted.faults,
     )
 
 
@@ -150,12 +150,12 @@ def moves_without_cause(
 
 def _granted(events: Iterable[LockEvent], fences: Mapping[Partition, int]) -> list[LockEvent]:
     """Grants above those fences, each once, in the order of the fences."""
-    found = {
+    grants = {
         (e.partition, e.fence): e
         for e in events
         if e.kind == "acquired" and e.fence > fences.get(e.partition, 0)
     }
-    return [found[key] for key in sorted(found)]
+    return [grants[key] for key in sorted(grants)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from dashboard.demo.embedded_redis import EmbeddedRedis
 from dashboard.demo.options import GROUP
 from dashboard.demo.parts import RedisPart
 from dashboard.demo.tree import Process, TreeFailed
-from dashboard.evaluation import agent_logs, redis_judge, told
+from dashboard.evaluation import agent_logs, recorded, redis_judge
 from dashboard.evaluation.checks import COMMAND_TIMEOUT_S, PROCESSED_S, Run, now_ms
 from dashboard.evaluation.effects import Appended
 from dashboard.evaluation.forwarder import Forwarder
@@ -76,7 +76,7 @@ class Note:
     began_ms: int
     began_s: float  # monotonic
     owners: Mapping[Partition, tuple[str, int]]
-    told: Mapping[str, Any]
+    recorded: Mapping[str, Any]
     how: str = ""
     past: Content | None = None
     hurt: list[str] = field(default_factory=list)
@@ -132,7 +132,7 @@ class RedisRun:
             began_ms=now_ms(),
             began_s=time.monotonic(),
             owners=self.locks(),
-            told=self.told(),
+            recorded=self.recorded(),
         )
         self.run.say(f"step {name}")
         return note
@@ -145,16 +145,18 @@ class RedisRun:
         note.healed_s = time.monotonic()
         note.base = self.seen().ownership()
 
-    def recover(self, note: Note, without: Collection[str] = ()) -> None:
+    def recover(
+        self, note: Note, without: Collection[str] = (), seconds: float = RECOVER_S
+    ) -> None:
         """Until every partition runs under the lock of whom the target names, and has committed.
 
         `without`: members that do not count. Leaves recovered_ms None when it takes too long.
         """
-        if self.run.happens(lambda: self.is_back(note, without), RECOVER_S):
+        if self.run.happens(lambda: self.is_back(note, without), seconds):
             note.recovered_ms = round((time.monotonic() - note.healed_s) * 1_000)
             self.run.say(f"step {note.name}: recovered after {note.recovered_ms} ms")
         else:
-            self.run.say(f"step {note.name}: not recovered within {RECOVER_S:.0f} s")
+            self.run.say(f"step {note.name}: not recovered within {seconds:.0f} s")
 
     def is_back(self, note: Note, without: Collection[str]) -> bool:
         assert note.base is not None, "it was healed"
@@ -180,8 +182,8 @@ class RedisRun:
     def locks(self) -> Mapping[Partition, tuple[str, int]]:
         return self.seen().ownership().locks
 
-    def told(self) -> Mapping[str, Any]:
-        return what_is_told(self.demo.parts.environment)
+    def recorded(self) -> Mapping[str, Any]:
+        return records_of(self.demo.parts.environment)
 
     def log_of(self, part: Process, since: int = 0) -> str:
         with part.log.open("rb") as log:
@@ -191,25 +193,25 @@ class RedisRun:
     # --- judgement
 
     def judge(self, note: Note) -> Step:
-        """Once the producer is at work again, and all that it was told is stored is processed."""
+        """Once the producer is at work again, and all that was acknowledged is processed."""
         self.wait_producer(note)
         events = acknowledged(self.run.acknowledged)
         ends = self.wait_processed(note)
         now = self.content()
         past = self.past if note.past is None else redis_judge.joined(self.past, note.past)
-        found = redis_judge.effects(note.name, set(events) - self.gone, past, now, ends)
-        note.problems += found.faults[:3]
+        effects = redis_judge.effects(note.name, set(events) - self.gone, past, now, ends)
+        note.problems += effects.faults[:3]
         at_locks = [*(note.past.events if note.past else ()), *now.events]
         happened = above(at_locks, note.owners)
-        said, missing = settled_history(
-            self.told,
+        records, missing = settled_history(
+            self.recorded,
             lambda: self.seen().ownership().locks,
             happened,
-            note.told,
+            note.recorded,
             self.run.pass_time,
         )
         self.past = redis_judge.joined(past, now)
-        self.gone |= found.destroyed
+        self.gone |= effects.destroyed
         for text in missing[:5]:
             self.run.say(f"history: {text}")
         return Step(
@@ -217,10 +219,10 @@ class RedisRun:
             how=note.how,
             recovered_ms=note.recovered_ms,
             bound_ms=redis_judge.bound_ms(note.name, TIMINGS, self.restore_ms(note)),
-            lost=len(found.lost),
-            doubled=len(found.doubled),
-            destroyed=redis_judge.reported(said["audit"][len(note.told["audit"]) :]),
-            destroyed_counted=len(found.destroyed),
+            lost=len(effects.lost),
+            doubled=len(effects.doubled),
+            destroyed=redis_judge.reported(records["audit"][len(note.recorded["audit"]) :]),
+            destroyed_counted=len(effects.destroyed),
             moves_without_cause=redis_judge.moves_without_cause(at_locks, note.owners, note.hurt),
             agents_ended=self.agents_ended(note),
             history_complete=not missing,
@@ -263,27 +265,27 @@ class RedisRun:
         return max((t.took_ms for t in taken), default=0.0)
 
 
-def content(found: Server) -> Content:
+def content(server: Server) -> Content:
     """All that a server holds; commits first, so that the streams hold whatever they are of.
 
     Raises StoreUnavailable.
     """
-    commits = {p: list(found.changelog(p)) for p in found.partitions}
+    commits = {p: list(server.changelog(p)) for p in server.partitions}
     return Content(
         stream={
-            p: [Appended(Offset.parse(i), ids_of(fields)) for i, fields in found.appended(p)]
-            for p in found.partitions
+            p: [Appended(Offset.parse(i), ids_of(fields)) for i, fields in server.appended(p)]
+            for p in server.partitions
         },
         commits=commits,
-        offsets=found.committed(),
-        events=found.lock_events(),
+        offsets=server.committed(),
+        events=server.lock_events(),
     )
 
 
-def what_is_told(environment: Mapping[str, str]) -> Mapping[str, Any]:
-    """What the product says, by a process that reads its database. Raises TreeFailed."""
+def records_of(environment: Mapping[str, str]) -> Mapping[str, Any]:
+    """What the product recorded, by a process that reads its database. Raises TreeFailed."""
     done = subprocess.run(
-        [sys.executable, "-m", told.__name__, GROUP],
+        [sys.executable, "-m", recorded.__name__, GROUP],
         env={**os.environ, **environment},
         stdout=subprocess.PIPE,
         text=True,
@@ -292,8 +294,8 @@ def what_is_told(environment: Mapping[str, str]) -> Mapping[str, Any]:
     )
     if done.returncode:
         raise TreeFailed("the database does not tell of the group: see above")
-    found: Mapping[str, Any] = json.loads(done.stdout)
-    return found
+    records: Mapping[str, Any] = json.loads(done.stdout)
+    return records
 
 
 def is_back(now: Ownership, base: Ownership, without: Collection[str] = ()) -> bool:
@@ -311,25 +313,25 @@ def is_back(now: Ownership, base: Ownership, without: Collection[str] = ()) -> b
 
 
 def settled_history(
-    tell: Callable[[], Mapping[str, Any]],
+    read: Callable[[], Mapping[str, Any]],
     locks: Callable[[], Mapping[Partition, tuple[str, int]]],
     happened: Collection[LockEvent],
     before: Mapping[str, Any],
     pause: Callable[[float], None],
 ) -> tuple[Mapping[str, Any], list[str]]:
-    """All that the product says, and what history lacks, once it had time to catch up."""
+    """All that the product recorded, and what history lacks, once it had time to catch up."""
     tries = 0
     while True:
-        held, said = locks(), tell()
+        held, records = locks(), read()
         rows = [
             Tenure(partition=p, member=m, fence=f, is_open=ended is None)
-            for p, m, f, ended in said["tenures"]
+            for p, m, f, ended in records["tenures"]
         ]
-        gaps = len(said["gaps"]) - len(before["gaps"])
+        gaps = len(records["gaps"]) - len(before["gaps"])
         missing = redis_judge.missing_in_history(happened, rows, held, gaps)
         tries += 1
         if not missing or tries == HISTORY_TRIES:
-            return said, missing
+            return records, missing
         pause(HISTORY_WAIT_S)
 
 

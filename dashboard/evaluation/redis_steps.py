@@ -18,7 +18,7 @@ from dashboard.demo.tree import Part, Process, TreeFailed
 from dashboard.evaluation.forwarder import Forwarder
 from dashboard.evaluation.pages import Pages
 from dashboard.evaluation.redis_judge import Step, broken, not_judged
-from dashboard.evaluation.redis_run import TIMINGS, Note, RedisRun, Vacuous
+from dashboard.evaluation.redis_run import RECOVER_S, TIMINGS, Note, RedisRun, Vacuous
 from dashboard.evaluation.redis_servers import (
     Postgres,
     appended,
@@ -38,7 +38,7 @@ WAIT_S = 60.0  # for a replica, a member, a number of writes
 STRANGER = 4  # number of the agent with another Redis, beside three consumers
 SLEEPS = ("sleep", "86400")  # in the place of its consumer, which nobody will ever need
 NOT_OURS = "not the redis of the dashboard"  # in what that agent says
-EXCUSE_S = 5.0
+LEAD_S = 5.0  # between one thing that a step does and the next
 
 
 @dataclass(slots=True)
@@ -98,7 +98,7 @@ class RedisSteps:
         try:
             self.run.seen(new).follow(link.port, old.password)
             self.wait(lambda: self.run.seen(new).is_synced(), "the replica did not catch up")
-            self.run.run.pass_time(EXCUSE_S)
+            self.run.run.pass_time(LEAD_S)
             writes = self.run.seen(old).writes()
             link.cut()
             self.unseen()
@@ -206,12 +206,12 @@ class RedisSteps:
         stranger.start()
         try:
             self.wait(
-                lambda: self.is_member(stranger) or NOT_OURS in self.said(stranger),
+                lambda: self.is_member(stranger) or NOT_OURS in self.log_text(stranger),
                 f"{stranger.name} neither joined nor refused",
             )
             self.run.run.pass_time(2 * TIMINGS.session_timeout_ms / 1_000)
             self.fail_over(note, victim)
-            if NOT_OURS not in self.said(stranger):
+            if NOT_OURS not in self.log_text(stranger):
                 note.problems.append(f"{stranger.name} did not say that its Redis is another one")
         finally:
             stranger.ask_to_end()
@@ -219,7 +219,7 @@ class RedisSteps:
             other.kill()
         self.run.demo.wait_settled()
 
-    def said(self, part: Process) -> str:
+    def log_text(self, part: Process) -> str:
         return self.run.log_of(part).lower() if part.log.exists() else ""
 
     def is_member(self, part: Process) -> bool:
@@ -236,25 +236,27 @@ class RedisSteps:
         self.postgres.stop()
         began = time.monotonic()
         try:
-            self.run.run.pass_time(EXCUSE_S)
-            self.fail_over(note, victim, *watch)
+            self.run.run.pass_time(LEAD_S)
+            self.fail_over(note, victim, *watch, seconds=AWAY_S - LEAD_S)
             self.run.run.pass_time(AWAY_S - (time.monotonic() - began))
         finally:
             self.postgres.start()
         self.run.demo.wait_settled()
 
-    def fail_over(self, note: Note, victim: Process, *left_dead: Part) -> None:
+    def fail_over(
+        self, note: Note, victim: Process, *left_dead: Part, seconds: float = RECOVER_S
+    ) -> None:
         """Kills an agent with its consumer; the others must take over while it stays away."""
         member = self.run.run.member_of(victim)
         with self.run.demo.tree.not_restarting(victim, *left_dead):
             processes.kill(self.run.run.family(victim))
             self.run.heal(note)
-            self.run.recover(note, without=(member,))
+            self.run.recover(note, (member,), seconds)
 
     def victim(self, note: Note) -> Process:
-        found: Process = self.run.run.dice.choice(self.run.demo.consumers)
-        note.hurt.append(found.name)
-        return found
+        victim: Process = self.run.run.dice.choice(self.run.demo.consumers)
+        note.hurt.append(victim.name)
+        return victim
 
     def redis_hung(self, note: Note) -> None:
         pid = self.run.primary.pid

@@ -1,6 +1,6 @@
 """SIGKILL to `up` itself under load, and another `up` at once on the same folder.
 
-A producer of somebody else's runs across it: whatever it was told is stored must have an effect.
+A producer of somebody else's runs across it: whatever was acknowledged to it must have an effect.
 
     python -m dashboard.evaluation.up_killed DATA PORT
 
@@ -43,8 +43,8 @@ from dashboard.evaluation.redis_run import (
     above,
     content,
     is_back,
+    records_of,
     settled_history,
-    what_is_told,
 )
 from dashboard.live import StoreUnavailable
 from dashboard.live.inspecting import Server
@@ -217,7 +217,7 @@ def up_killed(say: Callable[[str], None], logs: Path | None) -> Step:
 
 def struck(up: Up, foreign: Foreign) -> Step:
     problems: list[str] = []
-    owners, told = up.seen().ownership().locks, what_is_told(up.environment)
+    owners, recorded = up.seen().ownership().locks, records_of(up.environment)
     time.sleep(LOAD_S)
     address = up.redis_url
     up.say("killing `up`, and starting it again at once")
@@ -232,7 +232,7 @@ def struck(up: Up, foreign: Foreign) -> Step:
         time.sleep(LOAD_S)
         if code := foreign.end():
             problems.append(f"the producer ended with {code}")
-        return judged(up, foreign, Before(owners, told), recovered_ms, problems)
+        return judged(up, foreign, Before(owners, recorded), recovered_ms, problems)
     except (TreeFailed, StoreUnavailable) as error:
         return redis_judge.broken(ENDS_ALL, HOW, [*problems, str(error)])
 
@@ -247,41 +247,41 @@ def recovery_ms(up: Up) -> int | None:
 @dataclass(frozen=True, slots=True)
 class Before:
     owners: Mapping[Partition, tuple[str, int]]
-    told: Mapping[str, Any]
+    recorded: Mapping[str, Any]
 
 
 def judged(
     up: Up, foreign: Foreign, before: Before, recovered_ms: int | None, problems: list[str]
 ) -> Step:
-    told_to = set(acknowledged(foreign.file))
+    stored = set(acknowledged(foreign.file))
     seen = up.seen()
     ends = seen.ends()
     if not happens(lambda: has_processed(seen, ends), PROCESSED_S):
         problems.append(f"not every event was processed within {PROCESSED_S:.0f} s")
     now = content(seen)
-    found = redis_judge.effects(ENDS_ALL, told_to, NOTHING, now, ends)
-    said, missing = settled_history(
-        lambda: what_is_told(up.environment),
+    effects = redis_judge.effects(ENDS_ALL, stored, NOTHING, now, ends)
+    records, missing = settled_history(
+        lambda: records_of(up.environment),
         lambda: seen.ownership().locks,
         above(now.events, before.owners),
-        before.told,
+        before.recorded,
         time.sleep,
     )
     return Step(
         name=ENDS_ALL,
-        how=f"{HOW}; it was told of {len(told_to)} events that they are stored",
+        how=f"{HOW}; {len(stored)} of its events were acknowledged",
         recovered_ms=recovered_ms,
         bound_ms=redis_judge.bound_ms(ENDS_ALL, TIMINGS),
-        lost=len(found.lost),
-        doubled=len(found.doubled),
-        destroyed=redis_judge.reported(said["audit"][len(before.told["audit"]) :]),
-        destroyed_counted=len(found.destroyed),
+        lost=len(effects.lost),
+        doubled=len(effects.doubled),
+        destroyed=redis_judge.reported(records["audit"][len(before.recorded["audit"]) :]),
+        destroyed_counted=len(effects.destroyed),
         moves_without_cause=redis_judge.moves_without_cause(
             now.events, before.owners, {"consumer-1", "consumer-2", "consumer-3"}
         ),
         agents_ended=len({member for member, _ in before.owners.values()}),
         history_complete=not missing,
-        problems=(*problems, *found.faults[:3]),
+        problems=(*problems, *effects.faults[:3]),
     )
 
 
@@ -293,9 +293,9 @@ def has_processed(seen: Server, ends: Mapping[Partition, Offset]) -> bool:
 
 def happens(condition: Callable[[], bool], seconds: float) -> bool:
     until = time.monotonic() + seconds
-    while not (found := condition()) and time.monotonic() < until:
+    while not (is_so := condition()) and time.monotonic() < until:
         time.sleep(POLL_S)
-    return found
+    return is_so
 
 
 def wait(condition: Callable[[], bool], seconds: float, failed: str) -> None:

@@ -84,8 +84,8 @@ class Server:
                 for partition in _running(held, member, locks)
             ),
             commits={
-                p: found[0][0].decode() if found else ""
-                for p, found in zip(self.partitions, last, strict=True)
+                p: entries[0][0].decode() if entries else ""
+                for p, entries in zip(self.partitions, last, strict=True)
             },
             epochs=(group_epoch, target_epoch),
         )
@@ -113,10 +113,10 @@ class Server:
         with reaching_redis(), self.client.pipeline(transaction=False) as pipe:
             for partition in self.partitions:
                 pipe.xrevrange(self.stream.entries(partition.number), count=1)
-            found = pipe.execute()
+            entries = pipe.execute()
         return {
             p: Offset.parse(last[0][0].decode())
-            for p, last in zip(self.partitions, found, strict=True)
+            for p, last in zip(self.partitions, entries, strict=True)
             if last
         }
 
@@ -140,8 +140,8 @@ class Server:
     def is_synced(self) -> bool:
         """Whether it is a replica that has all that its primary had a moment ago."""
         with reaching_redis():
-            found = self.client.info("replication")
-        return found.get("master_link_status") == "up" and not found.get("master_sync_in_progress")
+            state = self.client.info("replication")
+        return state.get("master_link_status") == "up" and not state.get("master_sync_in_progress")
 
     def writes(self) -> int:
         """Since its last full image; what counts are differences between two looks."""

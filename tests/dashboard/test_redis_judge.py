@@ -59,10 +59,12 @@ def content(stream: Sequence[int], *commits: ChangelogEntry, committed: int = 0)
     )
 
 
-def found(name: str, told: Sequence[int], past: Content, now: Content) -> tuple[set[int], ...]:
+def judged(
+    name: str, acknowledged: Sequence[int], past: Content, now: Content
+) -> tuple[set[int], ...]:
     """Lost, doubled, destroyed; nothing contradicts itself."""
     ends = {p: entries[-1].offset for p, entries in now.stream.items() if entries}
-    effects = redis_judge.effects(name, told, past, now, ends)
+    effects = redis_judge.effects(name, acknowledged, past, now, ends)
     assert effects.faults == ()
     return set(effects.lost), set(effects.doubled), set(effects.destroyed)
 
@@ -73,30 +75,30 @@ def found(name: str, told: Sequence[int], past: Content, now: Content) -> tuple[
 def test_wipe_destroys_what_was_above_the_restored_offset() -> None:
     past = content(range(1, 9), commit(0, 4), commit(4, 6))
     now = content([9, 10], replace(commit(8, 10), from_offset=at(4), total=6))
-    assert found("wipe", range(1, 11), past, now) == (set(), set(), {5, 6, 7, 8})
+    assert judged("wipe", range(1, 11), past, now) == (set(), set(), {5, 6, 7, 8})
 
 
 def test_restored_offset_counts_before_anything_is_committed_on_it() -> None:
     past = content(range(1, 7), commit(0, 4), commit(4, 6))
     now = content([], committed=4)
-    assert found("wipe", range(1, 7), past, now) == (set(), set(), {5, 6})
+    assert judged("wipe", range(1, 7), past, now) == (set(), set(), {5, 6})
 
 
 def test_older_state_whose_stream_lived_on_destroys_nothing_once_it_is_processed_again() -> None:
     past = content(range(1, 7), commit(0, 2), commit(2, 6))
     now = content(range(1, 7), commit(0, 2), commit(2, 5, fence=9), commit(5, 6, fence=9))
-    assert found("lost_writes", range(1, 7), past, now) == (set(), set(), set())
+    assert judged("lost_writes", range(1, 7), past, now) == (set(), set(), set())
 
 
 def test_state_moved_forward_to_a_newer_snapshot_keeps_the_effects_between() -> None:
     past = content(range(1, 9), commit(0, 2), commit(2, 4), commit(4, 8))
     now = content([1, 2, 9], commit(0, 2), replace(commit(8, 9), from_offset=at(4), total=5))
-    assert found("failover", range(1, 10), past, now) == (set(), set(), {5, 6, 7, 8})
+    assert judged("failover", range(1, 10), past, now) == (set(), set(), {5, 6, 7, 8})
 
 
 def test_event_that_lies_in_the_stream_without_an_effect_is_lost() -> None:
     now = content(range(1, 7), commit(0, 4))
-    assert found("wipe", range(1, 7), NOTHING, now) == ({5, 6}, set(), set())
+    assert judged("wipe", range(1, 7), NOTHING, now) == ({5, 6}, set(), set())
 
 
 def test_event_sent_again_above_what_is_judged_is_no_loss_of_the_stream() -> None:
@@ -114,13 +116,13 @@ def test_effect_on_top_of_the_restored_one_is_doubled() -> None:
     past = content(range(1, 5), commit(0, 4))
     again = replace(commit(3, 4), from_offset=at(4), to_offset=at(5), total=5)
     now = Content(stream={P: [Appended(at(5), (4,))]}, commits={P: [again]}, offsets={})
-    assert found("wipe", range(1, 5), past, now) == (set(), {4}, set())
+    assert judged("wipe", range(1, 5), past, now) == (set(), {4}, set())
 
 
 def test_only_a_redis_that_forgets_may_destroy() -> None:
     past, now = content(range(1, 5), commit(0, 2)), content([], committed=2)
-    assert found("wipe", range(1, 5), past, now) == (set(), set(), {3, 4})
-    assert found("clock_back", range(1, 5), past, now) == ({3, 4}, set(), set())
+    assert judged("wipe", range(1, 5), past, now) == (set(), set(), {3, 4})
+    assert judged("clock_back", range(1, 5), past, now) == ({3, 4}, set(), set())
 
 
 # --- moves and history

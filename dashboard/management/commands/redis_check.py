@@ -62,16 +62,16 @@ class Command(BaseCommand):
         if why:
             say(f"evenkeel: {why}")
         code = redis_judge.exit_code(steps, why)
-        found = {"steps": [asdict(step) for step in steps], "ok": code == redis_judge.HELD}
+        answer = {"steps": [asdict(step) for step in steps], "ok": code == redis_judge.HELD}
         if out:
             out.mkdir(parents=True, exist_ok=True)
-            (out / "steps.json").write_text(json.dumps(found, indent=2))
-        self.stdout.write(json.dumps(found) if options["json"] else as_text(found))
+            (out / "steps.json").write_text(json.dumps(answer, indent=2))
+        self.stdout.write(json.dumps(answer) if options["json"] else as_text(answer))
         sys.exit(code)
 
 
-def as_text(found: dict[str, Any]) -> str:
+def as_text(answer: dict[str, Any]) -> str:
     lines = [
-        "  ".join(f"{name} {value}" for name, value in step.items()) for step in found["steps"]
+        "  ".join(f"{name} {value}" for name, value in step.items()) for step in answer["steps"]
     ]
-    return "\n".join([*lines, f"ok: {found['ok']}"])
+    return "\n".join([*lines, f"ok: {answer['ok']}"])

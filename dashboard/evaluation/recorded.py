@@ -1,6 +1,6 @@
-"""What the product said of a group: history, its gaps, and the audit's records of what is gone.
+"""What the product recorded of a group: history, its gaps, and the audit's records of what is gone.
 
-    python -m dashboard.evaluation.told GROUP
+    python -m dashboard.evaluation.recorded GROUP
 
 Prints one JSON object, read from the database alone.
 """
@@ -18,10 +18,10 @@ GONE = ("redis wiped", "writes lost")  # actions of the audit
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
     django.setup()
-    print(json.dumps(told(sys.argv[1])))
+    print(json.dumps(recorded(sys.argv[1])))
 
 
-def told(name: str) -> dict[str, Any]:
+def recorded(name: str) -> dict[str, Any]:
     """Rows in the order in which they were made."""
     from dashboard.models import Group
 
