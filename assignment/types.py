@@ -208,6 +208,7 @@ class Member:
     capacity: float = 1.0
     subscription: frozenset[str] | None = None  # streams; None = every stream of the group
     owned: Mapping[Partition, int] = field(default_factory=dict)  # partition -> fence, as reported
+    unserved: frozenset[Partition] = frozenset()  # it cannot serve these now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

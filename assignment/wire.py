@@ -249,6 +249,7 @@ class Heartbeat:
     consumer: Mapping[str, Any] = field(default_factory=dict)  # see ConsumerHealth
     replicas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # see replica_values
     ready: Sequence[str] = ()  # learners for which this member calls for a rebalance
+    unserved: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # partition -> Unserved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,7 +257,7 @@ class ConsumerHealth:
     """What a consumer says of itself: hash `progress:<member>`, and `consumer` of a heartbeat."""
 
     state: str = "starting"  # starting, ready, stalled, dead
-    why: str = ""  # for people; names each partition halted by policy as "<partition> halted ..."
+    why: str = ""  # for people
     spark_application_id: str = ""
     batch: int = -1  # last finished plan
     batch_at_ms: int = 0  # wall clock of its end
@@ -265,6 +266,8 @@ class ConsumerHealth:
     rows_per_second: float = 0.0
     refused_commits: int = 0
     dead_letters: int = 0
+    halted: Sequence[Mapping[str, Any]] = ()  # see troubles.Halted; at most TROUBLES_MAX
+    failing: Sequence[Mapping[str, Any]] = ()  # see troubles.Failing; at most TROUBLES_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,6 +81,7 @@ class Live:
     learning: frozenset[int] = frozenset()
     replicas: Mapping[int, ReplicaReport] = field(default_factory=dict)  # as reported
     ready: frozenset[int] = frozenset()
+    unserved: frozenset[int] = frozenset()
     zone: str = ""
     capacity: float = 1.0
     joined_at_ms: int = NOW - 600_000
@@ -96,7 +97,7 @@ class Live:
 def live(member_id: str, owns: Iterable[int] | Mapping[int, int] = (), **fields: Any) -> Live:
     """`owns`: partition numbers, under fence counter 1, or number -> fence counter."""
     counters = owns if isinstance(owns, Mapping) else dict.fromkeys(owns, 1)
-    for name in ("standby", "learning", "ready"):
+    for name in ("standby", "learning", "ready", "unserved"):
         fields[name] = frozenset(fields.get(name, ()))
     target = fields.pop("target", None)
     return Live(
@@ -167,6 +168,7 @@ def _row(member: Live) -> MemberRow:
         leaving=member.leaving,
         drain=member.drain,
         ready=partitions(*member.ready),
+        unserved=partitions(*member.unserved),
         zone=member.zone,
         capacity=member.capacity,
     )

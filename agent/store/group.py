@@ -1,8 +1,9 @@
 """A group in Redis as agents and consumers use it: locks, fenced commits, targets, changelogs."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Self
+from typing import Any, Self
 
 from agent.store.door import Door, RedisDoor, ScriptCall, ServerFacts, Timeouts, pairs
 from assignment import scripts
@@ -183,7 +184,7 @@ class GroupStore:
 
     def write_progress(self, member_id: str, health: ConsumerHealth) -> bool:
         """False: it is no member (any more); nothing was written."""
-        values = ((f.name, getattr(health, f.name)) for f in fields(health))
+        values = ((f.name, _health_text(getattr(health, f.name))) for f in fields(health))
         args = scripts.progress_args(member_id, values)
         return scripts.number_answer(self._run("progress", args)) == 1
 
@@ -260,6 +261,14 @@ def _hint(values: Mapping[bytes, bytes]) -> Hint:
 def _health(values: Mapping[str, str]) -> ConsumerHealth | None:
     if not values:
         return None
+    known = {f.name: f.type for f in fields(ConsumerHealth) if f.name in values}
     return ConsumerHealth(
-        **{f.name: f.type(values[f.name]) for f in fields(ConsumerHealth) if f.name in values}  # type: ignore[operator]
+        **{
+            name: kind(values[name]) if isinstance(kind, type) else json.loads(values[name])
+            for name, kind in known.items()
+        }
     )
+
+
+def _health_text(value: Any) -> str | int | float:
+    return value if isinstance(value, str | int | float) else json.dumps(value)

@@ -76,6 +76,7 @@ def _member(
         zone=row.zone,
         capacity=row.capacity if 0 < row.capacity < float("inf") else CAPACITY,
         owned=owned,
+        unserved=row.unserved,
         standby={p: known[p] for p, role in roles.items() if role is Role.STANDBY},
         learning={
             p: Learner(known[p], p in row.ready)

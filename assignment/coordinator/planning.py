@@ -11,6 +11,7 @@ from assignment.coordinator.reading import able_members, settings_of, unable_mem
 from assignment.coordinator.record import Change, change_of
 from assignment.scripts import GroupRead
 from assignment.strategies import StrategyInput
+from assignment.strategies.unserved import exchanged
 from assignment.strategies.weighted_sticky import with_measured
 from assignment.types import Member, TargetRow
 
@@ -88,6 +89,8 @@ def _by_strategy(
     topics = {settings.stream: settings.partitions}
     run = strategies.get(strategy, with_measured(parameters, partial(_measured, view)))
     assigned = run(StrategyInput(members=members, topics=topics))
+    if any(member.unserved for member in members):
+        assigned = exchanged(assigned, members, zones_bind=strategy == "zone")
     return {
         member: TargetRow(
             target_epoch=view.meta.group_epoch, active=frozenset(assigned.get(member, ()))

@@ -100,7 +100,8 @@ def without_lock(view: GroupRead) -> dict[str, Partition]:
         if member not in view.members or not view.members[member].able:
             continue
         since = max(meta.target_at_ms, view.members[member].able_at_ms)
-        for partition in sorted(p for p in row.active if p not in view.locks):
+        free = row.active - view.locks.keys() - view.members[member].unserved
+        for partition in sorted(free):
             grant = view.grants.get(partition)
             free_since = max(since, grant.until_ms if grant else 0)
             if view.now_ms - free_since > patience:
@@ -136,17 +137,21 @@ def able_members(view: GroupRead, unable: Mapping[str, str]) -> tuple[Member, ..
             zone=row.zone,
             capacity=row.capacity,
             owned=held.get(member, {}),
+            unserved=row.unserved,
         )
         for member, row in sorted(view.members.items())
         if member not in unable and not is_leaving(row)
     )
 
 
-def claims(view: GroupRead, unable: Mapping[str, str]) -> dict[str, dict[Partition, int]]:
+def claims(
+    view: GroupRead, unable: Mapping[str, str], *, with_unserved: bool = False
+) -> dict[str, dict[Partition, int]]:
     """Able member -> partition -> fence, leaving members included.
 
     What members report and what their live locks say (the higher fence wins), and what the stored
-    target gives them and no able member has by either.
+    target gives them and no able member has by either. What a member cannot serve is none of its
+    claims: it gives it up, and the lock is waited for by whom the target gave it.
     """
     held: dict[str, dict[Partition, int]] = {
         member: {} for member in sorted(view.members) if member not in unable
@@ -158,10 +163,15 @@ def claims(view: GroupRead, unable: Mapping[str, str]) -> dict[str, dict[Partiti
         if lock.member_id in held:
             own = held[lock.member_id]
             own[partition] = max(lock.fence, own.get(partition, _UNREPORTED))
+    if not with_unserved:
+        for member, own in held.items():
+            for partition in own.keys() & view.members[member].unserved:
+                del own[partition]
     known = {partition for own in held.values() for partition in own}
     for member, row in view.target.items():
         if member in held:
-            held[member].update(dict.fromkeys(row.active - known, _UNREPORTED))
+            given = row.active - known - view.members[member].unserved
+            held[member].update(dict.fromkeys(given, _UNREPORTED))
     return held
 
 
@@ -171,7 +181,7 @@ def owners_before(view: GroupRead) -> dict[Partition, str]:
     Where no member claims it, the last one granted it, if that one is gone from the group since.
     """
     best: dict[Partition, tuple[int, str]] = {}
-    for member, owned in claims(view, {}).items():
+    for member, owned in claims(view, {}, with_unserved=True).items():
         for partition, fence in owned.items():
             if partition not in best or fence > best[partition][0]:
                 best[partition] = (fence, member)

@@ -14,7 +14,7 @@ from assignment.types import Partition, TargetRow
 class Cause(NamedTuple):
     """Why a target differs from the one before, as far as the view shows; `subject` may be ""."""
 
-    kind: str  # joined, left, able, not able, leaving, scale-down, ready, partitions, asked
+    kind: str  # joined, left, able, unable, unserved, leaving, scale-down, ready, partitions, asked
     subject: str
 
 
@@ -117,6 +117,8 @@ def _causes(view: GroupRead, unable: Mapping[str, str]) -> tuple[Cause, ...]:
             found.append(Cause("joined", member))
         elif member in unable and given.active:
             found.append(Cause("unable", member))
+        elif row.unserved & given.active:
+            found.append(Cause("unserved", member))
         elif is_leaving(row) and given.active:
             found.append(Cause("leaving" if row.leaving else "scale-down", member))
         elif any(p in row.ready for p in given.learning):

@@ -1,7 +1,7 @@
 -- A heartbeat. ARGV: member, secret (hex SHA-256), number of its last complete report, sequence (grows with
 -- every heartbeat of that process), kind ('complete' or 'changes'), payload (JSON), able ('1'/'0'), leaving
 -- ('1'/'0'), incarnation and target_epoch that the agent has stored, ready learners (partitions, sorted, a
--- space between two).
+-- space between two), partitions that it cannot serve (in the same form).
 -- Answers {'fenced'} and touches nothing when it is not a member, {'late'} when a newer one was here (a sign
 -- of life all the same), else {'ok', incarnation, mode_epoch, group_epoch, target_epoch, settings_epoch,
 -- wants a complete report '1'/'0', target row or '', rebalance_due '1'/'0', drain}.
@@ -40,6 +40,8 @@ if row['able'] ~= able or (row['leaving'] or false) ~= leaving then
   reason = leaving and 'leaving' or able and 'able' or 'unable'
   if able and not row['able'] then row['able_at_ms'] = now end
 end
+local unserved_before = row['unserved'] or ''
+if unserved_before ~= ARGV[12] then reason = reason or 'unserved' end
 local ready_before = row['ready'] or ''
 local known = {}
 for partition in string.gmatch(ready_before, '%S+') do known[partition] = true end
@@ -50,6 +52,7 @@ if reason or ready_before ~= ARGV[11] then
   row['able'] = able
   row['leaving'] = leaving
   row['ready'] = ARGV[11]
+  row['unserved'] = ARGV[12]
   redis.call('HSET', key('members'), member, cjson.encode(row))
 end
 if reason then group_changed(reason, member) end

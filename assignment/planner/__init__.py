@@ -18,6 +18,8 @@ Where the rules leave a choice:
 - of equally loaded members the smallest id gives first, its lowest partitions; the lowest go to the
   takers in turn, by id. Under `learners_max` those of leaving members start first, then those of
   the least loaded taker; running ones are kept, the nearest to ready first.
+- what a member cannot serve it is given in no role, and what it says of it counts for nothing; as
+  even as that allows. What nobody can serve is unowned.
 - only members that leave are left: they keep what they own and get nothing new (S4).
 """
 
@@ -60,7 +62,7 @@ def plan(view: GroupView[P]) -> Assignment[P]:
     loads = Loads(given.weights)
     owner = ownership.settled(given, loads)
     goal = handover.goals(given, owner, loads)
-    ownership.deal(owner, loads, goal)
+    ownership.deal(given, owner, loads, goal)
     due = handover.due(given, owner, loads, goal, settings.tolerance)
     learner: dict[int, int] = {}
     if view.stateful:

@@ -7,7 +7,7 @@ first, then standbys, then the lowest partitions.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Generic, NamedTuple
 
 from assignment.planner.indexed import NOBODY, Indexed, lag_order
 from assignment.planner.loads import Loads, even_shares
@@ -27,7 +27,7 @@ class Due(NamedTuple):
 def goals(given: Indexed[P], owner: Sequence[int], loads: Loads) -> list[int]:
     """[members] -> how many partitions it should have at the end; 0 for those that do not stay."""
     weights = [given.weights[m] for m in given.staying]
-    shares = even_shares(len(owner), weights)
+    shares = even_shares(given.served, weights)
     goal = [0] * len(given.members)
     for m, low in zip(given.staying, shares.low, strict=True):
         goal[m] = low
@@ -87,23 +87,30 @@ def due(
     given: Indexed[P], owner: Sequence[int], loads: Loads, goal: Sequence[int], tolerance: float
 ) -> list[Due]:
     """All that has to move, in the order in which it should start."""
-    exchange = _Exchange(owner, loads, goal, tolerance)
+    exchange = _Exchange(given, owner, loads, goal, tolerance)
     _learners(given, exchange)
     begun = exchange.agreed.copy()
     _standbys(given, exchange)
     _lowest(exchange, loads)
+    if given.unserved:
+        _what_fits(given, exchange, loads)
     fresh = {p: taker for p, taker in exchange.agreed.items() if p not in begun}
     started = [Due(partition, taker) for partition, taker in begun.items()]
     return started + _in_turn(given, owner, loads, begun, fresh)
 
 
-class _Exchange:
+class _Exchange(Generic[P]):
     """Who may still give and take how many, and what is agreed so far: partition -> taker."""
 
     def __init__(
-        self, owner: Sequence[int], loads: Loads, goal: Sequence[int], tolerance: float
+        self,
+        given: Indexed[P],
+        owner: Sequence[int],
+        loads: Loads,
+        goal: Sequence[int],
+        tolerance: float,
     ) -> None:
-        self.owner = owner
+        self.given, self.owner = given, owner
         self.spare = [
             max(0, n - max(want, int(want * (1 + tolerance))))
             for n, want in zip(loads.counts, goal, strict=True)
@@ -116,13 +123,14 @@ class _Exchange:
         return giver != NOBODY and self.spare[giver] > 0 and partition not in self.agreed
 
     def agree(self, partition: int, taker: int) -> None:
-        if self.can_go(partition) and self.room[taker]:
+        fits = self.room[taker] and self.given.can_serve(taker, partition)
+        if fits and self.can_go(partition):
             self.agreed[partition] = taker
             self.spare[self.owner[partition]] -= 1
             self.room[taker] -= 1
 
 
-def _learners(given: Indexed[P], exchange: _Exchange) -> None:
+def _learners(given: Indexed[P], exchange: _Exchange[P]) -> None:
     """Those that exist stay while still useful, the nearest to ready first."""
     offers = [
         (lag_order(learner.lag_records), partition, m)
@@ -134,7 +142,7 @@ def _learners(given: Indexed[P], exchange: _Exchange) -> None:
         exchange.agree(partition, m)
 
 
-def _standbys(given: Indexed[P], exchange: _Exchange) -> None:
+def _standbys(given: Indexed[P], exchange: _Exchange[P]) -> None:
     """Partitions with the fewest takers first, each to its standby with the least lag."""
     offers = []
     for partition, lags in given.standbys.items():
@@ -146,7 +154,7 @@ def _standbys(given: Indexed[P], exchange: _Exchange) -> None:
             exchange.agree(partition, m)
 
 
-def _lowest(exchange: _Exchange, loads: Loads) -> None:
+def _lowest(exchange: _Exchange[P], loads: Loads) -> None:
     """Every giver's lowest partitions to whoever has room, in turn by member id.
 
     Room for more than is given (with a tolerance) is filled from the lightest on.
@@ -162,6 +170,15 @@ def _lowest(exchange: _Exchange, loads: Loads) -> None:
     places = _places(exchange.room, loads, len(offered))
     for partition, taker in zip(offered, places, strict=False):
         exchange.agree(partition, taker)
+
+
+def _what_fits(given: Indexed[P], exchange: _Exchange[P], loads: Loads) -> None:
+    """Of what was offered to one that cannot serve it, the next ones: to the lightest that can."""
+    for partition in range(len(exchange.owner)):
+        if exchange.can_go(partition):
+            free = [m for m in given.staying if exchange.room[m]]
+            if able := [m for m in free if given.can_serve(m, partition)]:
+                exchange.agree(partition, loads.lightest(able))
 
 
 def _places(room: Sequence[int], loads: Loads, count: int) -> list[int]:

@@ -20,7 +20,8 @@ class Indexed(Generic[P]):
 
     claims [partitions]: the able members that own it, leaving and forced ones too. learners and
     standbys: of members that stay and do not own the partition; empty for a stateless group (L9).
-    weights [members]: capacities in whole numbers, in the same proportion.
+    weights [members]: capacities in whole numbers, in the same proportion. unserved: partition ->
+    members that cannot serve it; there these are neither in claims nor in learners nor standbys.
     """
 
     partitions: tuple[P, ...]
@@ -30,6 +31,7 @@ class Indexed(Generic[P]):
     claims: tuple[tuple[int, ...], ...]
     learners: Replicas[Learner]
     standbys: Replicas[float]
+    unserved: Mapping[int, frozenset[int]]
 
     @classmethod
     def of(cls, view: GroupView[P]) -> Self:
@@ -49,7 +51,17 @@ class Indexed(Generic[P]):
             claims=_claims(index, members),
             learners=_replicas(index, members, learning),
             standbys=_replicas(index, members, lags),
+            unserved=_unserved(index, members),
         )
+
+    def can_serve(self, member: int, partition: int) -> bool:
+        return member not in self.unserved.get(partition, ())
+
+    @property
+    def served(self) -> int:
+        """How many partitions some member that stays can serve."""
+        staying = set(self.staying)
+        return len(self.partitions) - sum(staying <= who for who in self.unserved.values())
 
     def live_claims(self, partition: int) -> list[int]:
         """Its owners that may go on: not the forced ones, which stop at once (S5)."""
@@ -75,7 +87,7 @@ def _claims(
 ) -> tuple[tuple[int, ...], ...]:
     found: list[list[int]] = [[] for _ in index]
     for m, member in enumerate(members):
-        for partition in set(member.owned) if member.able else ():
+        for partition in set(member.owned).difference(member.unserved) if member.able else ():
             if partition in index:
                 found[index[partition]].append(m)
     return tuple(map(tuple, found))
@@ -88,8 +100,19 @@ def _replicas(
 ) -> dict[int, dict[int, T]]:
     found: dict[int, dict[int, T]] = {}
     for m, replicas in reported.items():
-        owned = set(members[m].owned)
+        owned = {*members[m].owned, *members[m].unserved}
         for partition, said in replicas.items():
             if partition in index and partition not in owned:
                 found.setdefault(index[partition], {})[m] = said
     return found
+
+
+def _unserved(
+    index: Mapping[P, int], members: tuple[MemberView[P], ...]
+) -> dict[int, frozenset[int]]:
+    found: dict[int, set[int]] = {}
+    for m, member in enumerate(members):
+        for partition in member.unserved:
+            if partition in index:
+                found.setdefault(index[partition], set()).add(m)
+    return {partition: frozenset(found[partition]) for partition in sorted(found)}

@@ -58,12 +58,21 @@ def _nearest(lags: Mapping[int, float]) -> list[int]:
     return [m for m, lag in lags.items() if lag == least]
 
 
-def deal(owner: list[int], loads: Loads, goal: Sequence[int]) -> None:
-    """Partitions still without owner, ascending, each to the lightest member below its goal."""
+def deal(given: Indexed[P], owner: list[int], loads: Loads, goal: Sequence[int]) -> None:
+    """Partitions still without owner, ascending, each to the lightest member below its goal.
+
+    Those that some cannot serve go first, if need be above a goal: they have the fewest places.
+    """
+    for partition in given.unserved:
+        able = [m for m in given.staying if given.can_serve(m, partition)]
+        if owner[partition] == NOBODY and able:
+            below = [m for m in able if loads.counts[m] < goal[m]]
+            owner[partition] = loads.lightest(below or able)
+            loads.add(owner[partition])
     open_to = [(loads.with_more(m), m) for m, want in enumerate(goal) if loads.counts[m] < want]
     heapq.heapify(open_to)
     for partition, member in enumerate(owner):
-        if member == NOBODY and open_to:
+        if member == NOBODY and open_to and partition not in given.unserved:
             taker = open_to[0][1]
             owner[partition] = taker
             loads.add(taker)

@@ -99,6 +99,7 @@ class _Room(Generic[P]):
             cost = self.load + beyond[rows[owner].zone]
             for m in chosen:
                 cost += self.used[rows[m].zone]
+            cost[list(self.given.unserved.get(partition, ()))] = np.inf
             cost[[owner, self.learner.get(partition, owner), *chosen]] = np.inf
             lightest = int(cost.argmin())
             if cost[lightest] == np.inf:

@@ -74,6 +74,7 @@ class MemberView(Generic[P]):
     owned: Collection[P] = frozenset()
     standby: Mapping[P, int | None] = field(default_factory=dict)  # -> lag_records, None unknown
     learning: Mapping[P, Learner] = field(default_factory=dict)
+    unserved: Collection[P] = frozenset()  # it can have no role in these now
 
     def __post_init__(self) -> None:
         if not self.member_id:
@@ -147,7 +148,8 @@ class Assignment(Generic[P]):
     moves: partitions that an able member of the view owned (a forced one too) and that none of
     those who did owns now. balanced: among the members that stay, no partition could go from one
     to another so that the fuller of the two, by assigned over capacity, becomes less full; with
-    equal capacities that is max - min <= 1, and without any such member it is true.
+    equal capacities that is max - min <= 1, and without any such member it is true. Where members
+    cannot serve some partitions, it may be false for good.
     waiting: handovers that learners_max holds back. unowned: nobody is there who may own them.
     missing_standbys: how many are missing of each partition that has too few.
     """

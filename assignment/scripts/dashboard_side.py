@@ -19,6 +19,7 @@ from assignment.scripts.values import (
     texts_of,
     within,
 )
+from assignment.troubles import TROUBLES_MAX, UNSERVED_MAX, parse_halted, parse_unserved
 from assignment.types import Drain, GroupSettings, Partition, Role, TargetRow, valid_name
 from assignment.wire import (
     Heartbeat,
@@ -149,6 +150,7 @@ def report_args(beat: Heartbeat) -> Arguments:
         "consumer": dict(beat.consumer),
         "target_epoch": beat.target_epoch,
         "replicas": dict(beat.replicas),
+        "unserved": dict(beat.unserved),
     }
     return [
         valid_name("member", beat.member),
@@ -162,7 +164,22 @@ def report_args(beat: Heartbeat) -> Arguments:
         within("incarnation", beat.incarnation, 0, INCARNATION_MAX),
         epoch_text("target_epoch", beat.target_epoch),
         " ".join(_ready_learners(beat)),
+        " ".join(_unserved(beat)),
     ]
+
+
+def _unserved(beat: Heartbeat) -> list[str]:
+    """Checks what is said of halted partitions too: pages read it as it is stored."""
+    halted = beat.consumer.get("halted", ())
+    if not isinstance(halted, list | tuple) or len(halted) > TROUBLES_MAX:
+        raise InvalidInput(f"halted is no list of at most {TROUBLES_MAX} partitions")
+    for one in halted:
+        parse_halted(one)
+    if len(beat.unserved) > UNSERVED_MAX:
+        raise InvalidInput(f"unserved: {len(beat.unserved)} partitions, above {UNSERVED_MAX}")
+    for values in beat.unserved.values():
+        parse_unserved(values)
+    return sorted_texts(Partition.parse(text) for text in beat.unserved)
 
 
 def _ready_learners(beat: Heartbeat) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 from assignment.errors import InvalidInput
 from assignment.scripts.agent_side import SnapshotRecord, read_snapshots
 from assignment.scripts.values import Arguments, Raw, pairs_of, text_of
+from assignment.troubles import Unserved, parse_unserved
 from assignment.types import (
     Drain,
     Grant,
@@ -67,6 +68,7 @@ class MemberRow:
     leaving: bool = False  # as it said itself: SIGTERM, so leaving and forced
     drain: Drain = Drain.NONE  # as it was told in a scale-down
     ready: frozenset[Partition] = frozenset()  # learners for which it calls for a rebalance
+    unserved: frozenset[Partition] = frozenset()  # it cannot serve these now
     host: str = ""
     version: str = ""
     instance: str = ""
@@ -89,6 +91,7 @@ class Report:
     consumer: Mapping[str, Any] = field(default_factory=dict)
     target_epoch: int = 0  # of the target that its agent has
     replicas: Mapping[Partition, ReplicaReport] = field(default_factory=dict)
+    unserved: Mapping[Partition, Unserved] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +178,8 @@ def read_member(member_id: str, raw: bytes) -> MemberRow:
     """A field of the hash `members`."""
     row = {k: v for k, v in json.loads(raw).items() if k in _ROW_NAMES and v is not None}
     drain, ready = Drain(row.pop("drain", "")), partitions_of(row.pop("ready", "").split())
-    return MemberRow(member_id=member_id, drain=drain, ready=ready, **row)
+    unserved = partitions_of(row.pop("unserved", "").split())
+    return MemberRow(member_id=member_id, drain=drain, ready=ready, unserved=unserved, **row)
 
 
 def read_report(raw: bytes) -> Report:
@@ -193,6 +197,10 @@ def read_report(raw: bytes) -> Report:
         replicas={
             Partition.parse(p): parse_replica(values)
             for p, values in changes.get("replicas", complete.get("replicas", {})).items()
+        },
+        unserved={
+            Partition.parse(p): parse_unserved(values)
+            for p, values in changes.get("unserved", complete.get("unserved", {})).items()
         },
     )
 

@@ -54,6 +54,7 @@ CAUSES = (
     "leave",
     "leaving",
     "unable",
+    "unserved",
     "join",
     "able",
     "ready",

@@ -27,14 +27,18 @@ def owners(assignment: Assignment[str]) -> dict[str, str]:
 
 
 def claims(members: Members, partition: str) -> set[str]:
-    return {m for m, row in members.items() if row.able and partition in row.owned}
+    return {
+        m
+        for m, row in members.items()
+        if row.able and partition in row.owned and partition not in row.unserved
+    }
 
 
 def _check_owners(view: GroupView[str], members: Members, owner: dict[str, str]) -> None:
     """L1, L2, L5, L6: who may be the owner of each partition, by what is reported of it."""
-    stay = {m for m, row in members.items() if row.stays}
     assert owner.keys() <= set(view.partitions)
     for partition in view.partitions:
+        stay = {m for m, row in members.items() if row.stays and partition not in row.unserved}
         live = {m for m in claims(members, partition) if not members[m].forced}
         learners = {
             m: members[m].learning[partition]
@@ -63,6 +67,7 @@ def _check_parts(members: Members, assignment: Assignment[str]) -> None:
         row = members[m]
         kinds = (part.assigned, part.standby, part.learning)
         assert len(set().union(*kinds)) == sum(map(len, kinds))
+        assert not set().union(*kinds).intersection(row.unserved)
         assert all(list(names) == sorted(names) for names in (*kinds, part.revoked))
         assert set(part.revoked) == (row.owned - set(part.assigned) if row.able else set())
         if not row.stays:
@@ -87,7 +92,7 @@ def _check_learners(
     else:
         assert not assignment.waiting
     if not learning and not any(
-        row.able and row.is_leaving and row.owned for row in members.values()
+        row.unserved or (row.able and row.is_leaving and row.owned) for row in members.values()
     ):
         assert assignment.balanced
 
@@ -101,7 +106,11 @@ def _check_standbys(
     missing = {}
     for partition, active in owner.items():
         busy = {active, learning.get(partition)}
-        free = {m for m, row in members.items() if row.stays and m not in busy}
+        free = {
+            m
+            for m, row in members.items()
+            if row.stays and m not in busy and partition not in row.unserved
+        }
         away = {m for m in free if members[m].zone != members[active].zone}
         chosen = {m for m, part in assignment.members.items() if partition in part.standby}
         assert chosen <= free

@@ -49,6 +49,7 @@ def member_views(member_id: str) -> st.SearchStrategy[MemberView[str]]:
         owned=st.frozensets(partition_names, max_size=8),
         standby=st.dictionaries(partition_names, lags, max_size=4),
         learning=st.dictionaries(partition_names, learners, max_size=3),
+        unserved=st.just(frozenset()) | st.frozensets(partition_names, max_size=4),
     )
 
 

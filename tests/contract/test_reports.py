@@ -6,6 +6,13 @@ import pytest
 
 from assignment.errors import InvalidInput
 from assignment.scripts import ReportResult, report_args
+from assignment.troubles import (
+    UNSERVED_MAX,
+    Unserved,
+    UnservedReason,
+    parse_unserved,
+    unserved_values,
+)
 from assignment.types import Held, HeldState, ReplicaReport, Role
 from assignment.wire import Heartbeat
 from tests.contract.world import P0, P1, P2, World
@@ -116,6 +123,42 @@ def test_ability_and_leaving_make_a_plan_outdated_only_when_they_change(world: W
     assert world.group_epoch() == before + 3
     row = world.read().members["a"]
     assert (row.able, row.leaving) == (False, True)
+
+
+def test_what_a_member_cannot_serve_makes_a_plan_outdated_when_it_changes(world: World) -> None:
+    world.stand(a={P0})
+    before = world.group_epoch()
+    values = unserved_values(Unserved(reason=UnservedReason.RESTORE, left_ms=9_000, why="disk"))
+    assert world.report("a", 1, unserved={str(P1): values, str(P0): values}).rebalance_due
+    group = world.read()
+    assert group.members["a"].unserved == {P0, P1}
+    assert group.reports["a"].unserved[P0] == parse_unserved(values)
+    assert not world.report("a", 2, unserved={str(P0): values, str(P1): values}).rebalance_due
+    assert world.report("a", 3, complete=False).rebalance_due
+    assert not world.read().members["a"].unserved
+    assert world.group_epoch() == before + 2
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"reason": "mood", "left_ms": 1}, {"reason": "restore", "left_ms": -1}, {"left_ms": 1}],
+)
+def test_what_cannot_be_read_of_it_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match=r"unserved|trouble"):
+        report_args(
+            Heartbeat(
+                member="a", secret="s", sequence=1, report=1, complete=True, unserved={"s:0": wrong}
+            )
+        )
+
+
+def test_no_more_unserved_partitions_than_a_bound_are_told() -> None:
+    values = unserved_values(Unserved(reason=UnservedReason.BATCH, left_ms=1))
+    told = {f"s:{n}": values for n in range(UNSERVED_MAX + 1)}
+    with pytest.raises(InvalidInput, match="above"):
+        report_args(
+            Heartbeat(member="a", secret="s", sequence=1, report=1, complete=True, unserved=told)
+        )
 
 
 def test_a_member_remembers_when_it_last_became_able(world: World) -> None:
