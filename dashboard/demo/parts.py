@@ -223,7 +223,9 @@ class Parts:
 
     def writes(self, file: Path) -> bool:
         """Whether it did lately, or could not."""
-        return not self._ages_ms() or time.time() - file.stat().st_mtime < HUNG_S
+        if not self._ages_ms():
+            return True
+        return file.exists() and time.time() - file.stat().st_mtime < HUNG_S
 
     def _ages_ms(self) -> Mapping[str, int | None]:
         """Of the signs of life; empty while web, Redis or database is what is wrong."""

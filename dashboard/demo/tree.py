@@ -255,13 +255,14 @@ class Tree:
 
     def _look_at(self, part: Part, check_health: bool) -> None:
         record = self.records[part.name]
+        if check_health:
+            logs.bound(part.log)
         if record.start_at_s is not None:
             if time.monotonic() >= record.start_at_s:
                 self._start_again(part, record)
         elif (code := part.exit_code()) is not None:
             self._ended(part, code)
         elif check_health:
-            logs.bound(part.log)
             record.unhealthy = 0 if part.healthy() else record.unhealthy + 1
             if record.unhealthy >= UNHEALTHY_MAX:
                 part.ask_to_end()

@@ -127,13 +127,15 @@ def test_each_death_in_a_row_doubles_the_pause_and_a_quiet_time_ends_the_row(
     wait_until(lambda: grown.turn() is None and grown.records["part"].deaths == 1)
 
 
-def test_a_log_is_bounded_while_its_writer_has_it_open(
-    grown: tree.Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("code", [SLEEPS, ""])
+def test_a_log_is_bounded_while_its_writer_has_it_open_and_when_it_keeps_dying(
+    grown: tree.Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str
 ) -> None:
     monkeypatch.setattr(logs, "BYTES_MAX", 100)
     monkeypatch.setattr(tree, "HEALTH_EVERY_S", 0.0)
-    chatter = part(tmp_path, f"print('x' * 200, flush=True); {SLEEPS}")
-    grown.start(chatter)
+    monkeypatch.setattr(tree, "RESTART_MIN_S", 600.0)
+    chatter = part(tmp_path, f"print('x' * 200, flush=True); {code}")
+    grown.start(chatter, wait=False)
     wait_until(lambda: grown.turn() is None and chatter.log.with_suffix(".log.1").exists())
     assert chatter.log.stat().st_size == 0
     assert chatter.log.with_suffix(".log.1").stat().st_size == 201
