@@ -198,12 +198,12 @@ def _sum(before: int, by: int) -> int:
 
 def _hash(db: "Keyspace", key: bytes) -> Hash:
     """To be read only: of a key that is not there it is an empty one that belongs to nobody."""
-    value = db.live(key)
+    value = db.live(key) if key in db.expires else db.keys.get(key)
+    if type(value) is dict:
+        return value
     if value is None:
         return NO_HASH
-    if type(value) is not dict:
-        raise ResponseError(WRONG_TYPE)
-    return value
+    raise ResponseError(WRONG_TYPE)
 
 
 def _made_hash(db: "Keyspace", key: bytes) -> Hash:

@@ -16,6 +16,7 @@ from tests.fakes.values import (
     WRONG_TYPE,
     Entry,
     Id,
+    Nested,
     Stream,
     id_of,
     id_text,
@@ -197,17 +198,18 @@ def _count(options: tuple[bytes, ...]) -> int | None:
 @reads
 def xrange(db: "Keyspace", key: bytes, low: bytes, high: bytes, *options: bytes) -> list[Any]:
     count, stream = _count(options), found(db, key)
-    return [shown(entry) for entry in between(stream, low, high)[:count]] if stream else []
+    new = between(stream, low, high)[:count] if stream else ()
+    return Nested(map(shown, new))
 
 
 @reads
 def xrevrange(db: "Keyspace", key: bytes, high: bytes, low: bytes, *options: bytes) -> list[Any]:
     count, stream = _count(options), found(db, key)
     if stream is None:
-        return []
+        return Nested()
     if (low, high, count) == (b"-", b"+", 1):
-        return [shown(entry) for entry in stream.entries[-1:]]
-    return [shown(entry) for entry in between(stream, low, high)[::-1][:count]]
+        return Nested(map(shown, stream.entries[-1:]))
+    return Nested(map(shown, between(stream, low, high)[::-1][:count]))
 
 
 @reads
@@ -230,7 +232,7 @@ def xread(db: "Keyspace", *rest: bytes) -> list[Any] | None:
             " specified."
         )
     asked = [(args[i], _above(db, args[i], args[i + half])[:count]) for i in range(half)]
-    return [[key, [shown(entry) for entry in new]] for key, new in asked if new] or None
+    return Nested([key, list(map(shown, new))] for key, new in asked if new) or None
 
 
 def _above(db: "Keyspace", key: bytes, after: bytes) -> list[Entry]:
@@ -247,7 +249,7 @@ def xinfo(db: "Keyspace", kind: bytes, key: bytes) -> list[Any]:
     stream = found(db, key)
     if stream is None:
         raise ResponseError("ERR no such key")
-    entries = [shown(entry) for entry in stream.entries]
+    entries = stream.entries
     nodes = -(-len(entries) // NODE)
     answer: list[Any] = [b"length", len(entries), b"radix-tree-keys", nodes]
     answer += [b"radix-tree-nodes", nodes + 1, b"last-generated-id", id_text(stream.last_id)]
@@ -256,8 +258,8 @@ def xinfo(db: "Keyspace", kind: bytes, key: bytes) -> list[Any]:
         answer += [b"max-deleted-entry-id", id_text(stream.deleted_id)]
         answer += [b"entries-added", stream.added, b"recorded-first-entry-id", id_text(first_id)]
     answer += [b"groups", len(stream.groups)]
-    first, last = (entries[0], entries[-1]) if entries else (None, None)
-    return [*answer, b"first-entry", first, b"last-entry", last]
+    first, last = map(shown, (entries[0], entries[-1])) if entries else (None, None)
+    return Nested([*answer, b"first-entry", first, b"last-entry", last])
 
 
 # --- groups of consumers --------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """What the fake server keeps under a key, and how replies and refusals of Redis look."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -25,6 +25,10 @@ class Scores(dict[bytes, float]):
 
     def ordered(self) -> list[tuple[bytes, float]]:
         return sorted(self.items(), key=lambda item: (item[1], item[0]))
+
+
+class Nested(list[Any]):
+    """A reply with lists, or numbers, in it."""
 
 
 class Members(set[bytes]):
@@ -65,6 +69,12 @@ def copied(value: Value) -> Value:
 
 def b(value: str | bytes | int) -> bytes:
     return value if isinstance(value, bytes) else str(value).encode()
+
+
+def as_bytes(values: Iterable[str | bytes | int]) -> list[bytes]:
+    return [
+        v.encode() if type(v) is str else v if type(v) is bytes else str(v).encode() for v in values
+    ]
 
 
 def t(value: str | bytes | int) -> str:
