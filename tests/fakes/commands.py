@@ -177,7 +177,8 @@ def getdel(db: "Keyspace", key: bytes) -> bytes | None:
 
 @writes
 def incrby(db: "Keyspace", key: bytes, by: bytes) -> int:
-    after = _sum(number(_text(db, key) or b"0"), number(by))
+    step, stored = number(by), _text(db, key)
+    after = _sum(number(b"0" if stored is None else stored), step)
     db.keys[key] = b"%d" % after
     return after
 

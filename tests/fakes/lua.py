@@ -8,7 +8,7 @@ a table each.
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,7 +60,7 @@ class Interpreter:
         """One command, and its reply as environment.lua takes it."""
         try:
             if not plain(call):
-                call = tuple(map(argument, call))
+                call = as_arguments(call)
             reply = self._execute(call)
         except ResponseError as error:
             return None, b"err", str(error).encode()
@@ -130,6 +130,12 @@ def plain(values: tuple[Any, ...]) -> bool:
     return bool(values)
 
 
+def as_arguments(values: tuple[Any, ...]) -> tuple[bytes, ...]:
+    if not values:
+        raise ResponseError("ERR Please specify at least one argument for this redis.call() call")
+    return tuple(map(argument, values))
+
+
 def argument(value: Any) -> bytes:
     """As Redis writes it: numbers of Lua as texts."""
     if type(value) is bytes:
@@ -149,7 +155,7 @@ def sha1hex(text: Any) -> bytes:
 def parsed(text: bytes) -> tuple[bytes | None, bytes]:
     """The text of a Lua function that makes that value, or why it is no JSON."""
     try:
-        value = json.loads(text.decode(errors="surrogateescape"))
+        value = json.loads(text.decode(errors="surrogateescape"), parse_int=float)
         return b"local null = ... return " + _source(value), b""
     except (ValueError, RecursionError) as error:
         at = getattr(error, "pos", 0) + 1
@@ -162,20 +168,15 @@ def _source(value: Any) -> bytes:
             return b"null"
         case bool():
             return b"true" if value else b"false"
-        case int() | float():
-            return _number(float(value))
+        case float():
+            return _number(value)
         case str():
             return _quoted(value)
         case list():
             return b"{" + b",".join(map(_source, value)) + b"}"
         case _:
-            return _object(value)
-
-
-def _object(value: Mapping[str, Any]) -> bytes:
-    """Name by name, as lua-cjson does it: the order of a table in Lua depends on it."""
-    rows = [b"t[" + _quoted(name) + b"]=" + _source(each) for name, each in value.items()]
-    return b"(function() local t={} " + b" ".join(rows) + b" return t end)()"
+            rows = (b"[" + _quoted(k) + b"]=" + _source(v) for k, v in value.items())
+            return b"{" + b",".join(rows) + b"}"
 
 
 def _number(value: float) -> bytes:

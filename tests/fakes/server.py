@@ -13,7 +13,7 @@ from tests.fakes.commands import COMMANDS, WRITES, reads
 from tests.fakes.keyspace import Call, Journal, Keyspace, demand_count, known_name
 from tests.fakes.lua import INTERPRETER, text_of
 from tests.fakes.streams import between
-from tests.fakes.values import Entry, Hash, Id, Reply, Stream, Value, as_bytes, id_text
+from tests.fakes.values import Entry, Hash, Id, Reply, Stream, Value, as_bytes, id_text, number
 
 START_MS = 1_700_000_000_000
 LOADING = "LOADING Redis is loading the dataset in memory"
@@ -185,6 +185,13 @@ class FakeRedis(Keyspace):
             return []
         last = b"+" if high is None else id_text(high)
         return [entry_id for entry_id, _ in between(found, b"(" + id_text(low), last)]
+
+
+@reads
+def eval_(db: FakeRedis, text: bytes, count: bytes, *rest: bytes) -> Reply:
+    """A script's text. That of a script's name is run by `run_script`."""
+    keys = number(count)
+    return INTERPRETER.run(db, text.decode(), rest[:keys], rest[keys:])
 
 
 # --- what it says of itself -----------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from redis.exceptions import ResponseError
 
@@ -33,13 +33,6 @@ class Nested(list[Any]):
 
 class Members(set[bytes]):
     """A set."""
-
-
-class Bounds(NamedTuple):
-    """Ids of a range, both ends in it; `first` above `last`: nothing."""
-
-    first: Id
-    last: Id
 
 
 @dataclass(slots=True)
@@ -91,7 +84,7 @@ def number(text: bytes, otherwise: str = "ERR value is not an integer or out of 
 
 
 def score_text(score: float) -> bytes:
-    return b"%d" % score if score == int(score) else repr(score).encode()
+    return b"%d" % score if score.is_integer() else repr(score).encode()
 
 
 def id_of(text: str | bytes, seq: int = 0) -> Id:
