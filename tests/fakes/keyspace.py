@@ -110,6 +110,9 @@ class Journal:
             last -= 1
         return last
 
+    def calls_after(self, position: int) -> int:
+        return sum(len(calls) for _, calls in self.transactions[position - self.states[0][0] :])
+
     def back_to(self, position: int) -> Data:
         """The state of then; what came after is forgotten."""
         first = self.states[0][0]

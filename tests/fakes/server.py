@@ -88,14 +88,14 @@ class FakeRedis(Keyspace):
         self.former = copy(self)
         self.former.role, self.former._journal = "slave", Journal()
         self.former.former = None
-        reached = self.offset - (self.position - to if to is not None else 0)
-        data = self._journal.back_to(self.position if to is None else to)
-        self.keys, self.expires = data
+        to = self.position if to is None else to
+        reached = self.offset - self._journal.calls_after(to)
+        self.keys, self.expires = self._journal.back_to(to)
         before = self.replication_id
         if not same_run:
             self.run_id = self._name()
         self.replication_id, self.replication_id_before = self._name(), before
-        self.offset, self.second_offset = max(0, reached), max(0, reached) + 1
+        self.offset, self.second_offset = reached, reached + 1
         self.connections += 1
 
     def former_ends(self) -> None:
