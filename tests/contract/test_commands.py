@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from redis.exceptions import ResponseError
 
-from agent.store import Door, RedisDoor
+from agent.store import RedisDoor
 from tests.contract.conftest import KINDS
 from tests.fakes import FakeRedis
 
@@ -23,9 +23,9 @@ Ask = Callable[..., Any]
 
 
 @pytest.fixture(params=KINDS[1:])
-def real(request: pytest.FixtureRequest, doors: dict[str, Door]) -> Ask:
+def real(request: pytest.FixtureRequest) -> Ask:
     """The answer, or the refusal's text; a client that is not redis-py's own takes none apart."""
-    door = doors[request.param]
+    door = request.getfixturevalue(request.param)
     assert isinstance(door, RedisDoor)
     return lambda *command: answer(door._client.execute_command, *command)
 
