@@ -6,10 +6,10 @@ them. Raises StoreUnavailable (ask again) as the other stores do.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import NamedTuple, Self
 
 from agent.store.door import Door, RedisDoor, ScriptCall, Timeouts
-from assignment.errors import EvenkeelError
 from assignment.scripts import Arguments, Raw
 from assignment.types import START, Offset, Partition
 from assignment.wire import GroupKeys, StreamKeys
@@ -22,8 +22,10 @@ COUNTS_EXPIRE_MS = 600_000  # longer than any batch may take
 POINTS_MAX = 512  # index points looked at for one bound: half a million events
 
 
-class AppendRefused(EvenkeelError):
-    """A batch before this one is missing in Redis: it lost writes, or two producers share an id."""
+class AppendResult(StrEnum):
+    DONE = "done"
+    ALREADY = "already"  # this sequence was there before
+    GAP = "gap"  # a batch before this one is missing: Redis lost it
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +79,8 @@ class EventStore:
 
     # --- producers
 
-    def append(self, producer: str, batches: Sequence[Append]) -> list[bool]:
-        """Per batch, True when it was appended now, False when it was there already.
-
-        Raises AppendRefused. After StoreUnavailable ask again with the same batches.
-        """
+    def append(self, producer: str, batches: Sequence[Append]) -> list[AppendResult]:
+        """Per batch. After StoreUnavailable ask again with the same batches."""
         calls = [
             ScriptCall(
                 "append",
@@ -91,13 +90,7 @@ class EventStore:
             for batch in batches
         ]
         answers = self.door.run_many(calls)
-        for batch, answer in zip(batches, answers, strict=True):
-            if answer[0] == b"gap":
-                raise AppendRefused(
-                    f"{batch.partition}: batch {batch.sequence} of producer {producer} does not"
-                    f" follow batch {answer[1].decode()}"
-                )
-        return [answer[0] == b"done" for answer in answers]
+        return [AppendResult(answer[0].decode()) for answer in answers]
 
     def produced(self, producer: str, partition: Partition) -> Produced:
         stored = self.door.ask("HGET", _keys(partition)[1], f"p:{producer}") or b"0 0-0 "
