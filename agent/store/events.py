@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import NamedTuple, Self
 
 from agent.store.door import Door, RedisDoor, ScriptCall, Timeouts
+from agent.store.errors import StoreUnavailable
 from assignment.scripts import Arguments, Raw
 from assignment.types import START, Offset, Partition
 from assignment.wire import GroupKeys, StreamKeys
@@ -149,11 +150,19 @@ class EventStore:
             if chunk:
                 yield chunk
             if len(chunk) < count:
+                if not chunk or _last(chunk) < end:
+                    self._demand_primary()
                 return
             after = _last(chunk)
             looked_at = chunk[::LOOK_AT_EVERY]
             size = sum(len(value) for _, fields in looked_at for value in fields)
             count = max(1, min(CHUNK_ENTRIES, CHUNK_BYTES * len(looked_at) // max(size, 1)))
+
+    def _demand_primary(self) -> None:
+        """Who only reads hears of no demotion, and a replica may lack what was planned."""
+        if b"role:slave" in self.door.ask("INFO", "replication"):
+            self.door.close()  # the next call connects anew
+            raise StoreUnavailable("it was a replica that lacks events of the batch")
 
     def store_counts(self, group: str, member_id: str, counts: Mapping[str, bytes]) -> None:
         """What a task counted while it read; the same task run again writes the same."""

@@ -10,8 +10,11 @@ import redis
 
 from agent.hints import Hinted, HintListener
 from agent.store import GroupStore, RedisDoor, ScriptCall, StoreUnavailable
+from agent.store.events import EventStore
 from assignment import errors
 from assignment.errors import Trouble, trouble_of
+from assignment.types import START, Offset, Partition
+from assignment.wire import StreamKeys
 from dashboard.demo.embedded_redis import wheel_binary
 from tests.conftest import redis_62_binary
 from tests.failover import PATIENCE_S, Pair, pair_of, until
@@ -118,6 +121,22 @@ def test_a_replica_without_its_primary_is_left_by_readers_too(pair: Pair, door: 
         door.ask("HGET", "h", "f")
     pair.switch()
     assert door.ask("HGET", "h", "f") is None
+
+
+def test_a_task_believes_no_replica_that_lacks_events(
+    pair: Pair, door: RedisDoor, group_name: str
+) -> None:
+    partition, events = Partition(group_name, 0), EventStore(door)
+    key = StreamKeys(group_name).entries(0)
+    pair.at_old.xadd(key, {"n": "v"}, id="1-0")
+    for number in (1, 2):
+        pair.at_new.xadd(key, {"n": "v"}, id=f"{number}-0")
+    assert len(list(events.read(partition, START, Offset(1, 0)))) == 1
+    pair.at_old.replicaof("127.0.0.1", "1")
+    with pytest.raises(StoreUnavailable, match="lacks events"):
+        list(events.read(partition, START, Offset(2, 0)))
+    pair.switch()
+    assert [len(chunk) for chunk in events.read(partition, START, Offset(2, 0))] == [2]
 
 
 def test_hints_are_heard_again_after_a_demotion(
