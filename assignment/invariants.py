@@ -5,7 +5,7 @@ Everything found is named at once, in one InvariantBroken.
 
 from collections.abc import Iterator, Mapping
 
-from assignment.coordinator import is_leaving, settings_of
+from assignment.coordinator.reading import is_leaving, settings_of
 from assignment.errors import InvariantBroken
 from assignment.scripts import GroupRead
 from assignment.types import INCARNATION_STEP, Partition, TargetRow
@@ -13,15 +13,18 @@ from assignment.types import INCARNATION_STEP, Partition, TargetRow
 
 def check(view: GroupRead) -> None:
     """One moment: one owner each, locks as granted, the target complete."""
-    _raise_if(
-        [
-            *_lock_faults(view),
-            *_fence_faults(view),
-            *_report_faults(view),
-            *_target_faults(view),
-            *_member_faults(view),
-        ]
-    )
+    _raise_if(faults(view))
+
+
+def faults(view: GroupRead) -> list[str]:
+    """What does not hold, a sentence each."""
+    return [
+        *_lock_faults(view),
+        *_fence_faults(view),
+        *_report_faults(view),
+        *_target_faults(view),
+        *_member_faults(view),
+    ]
 
 
 def check_step(before: GroupRead, after: GroupRead) -> None:

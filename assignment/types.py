@@ -84,6 +84,37 @@ class Role(StrEnum):
     LEARNER = "learner"
 
 
+class Reason(StrEnum):
+    """Why something changed: of hints, targets and evictions; the scripts write the same words."""
+
+    MANUAL = "manual"  # a person asked
+    SCALE_DOWN = "scale-down"
+    FORCED = "forced"
+    CANCELLED = "cancelled"
+    STATEFUL = "stateful"
+    STRATEGY = "strategy"
+    STANDBYS = "standbys"
+    LEARNERS = "learners"
+    PARTITIONS = "partitions"
+    LOST = "member lost"
+    LEAVE = "leave"
+    LEAVING = "leaving"
+    UNABLE = "unable"
+    UNSERVED = "unserved"  # a partition that a member cannot serve
+    JOIN = "join"
+    ABLE = "able"
+    READY = "ready"
+    NEXT_ROUND = "next round"
+    # What follows tells agents something and changes nothing that a plan depends on.
+    TARGET = "target"
+    RELEASED = "released"
+    EXPIRED = "expired"
+    REVOKED = "revoked"
+    INCARNATION = "incarnation"
+    SETTINGS = "settings"
+    WIPED = "redis wiped"
+
+
 class Claim(NamedTuple):
     """A partition under the fence with which it was granted."""
 

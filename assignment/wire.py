@@ -76,6 +76,7 @@ _GROUP_KEYS = frozenset(
         "refused",
         "control",
         "events",
+        "outbox",  # records of targets that the database does not have yet
         "wanted",
         "queued",
         "running",

@@ -7,6 +7,7 @@ from django.db import models
 from django.db.models import F, Q
 
 from assignment import wire
+from assignment.coordinator.facts import State, StayEnd
 from assignment.types import GroupSettings
 from dashboard.records import ownership_map, replica_map
 
@@ -25,6 +26,8 @@ class Group(models.Model):
     incarnation = models.BigIntegerField(default=0)
     events_cursor = models.CharField(max_length=50, default="0-0")  # last stored entry of `events`
     last_event_seq = models.BigIntegerField(default=0)
+    scale_downs_version = models.BigIntegerField(default=0)  # every change of one makes another
+    faults = models.JSONField(default=list)  # what should never be, as the last tick found it
 
     class Meta:
         ordering = ("name",)
@@ -61,9 +64,9 @@ class AgentToken(models.Model):
 
 
 class MemberEnd(models.TextChoices):
-    LEFT = "left"
-    LOST = "lost"
-    FORCED = "forced"
+    LEFT = StayEnd.LEFT.value
+    LOST = StayEnd.LOST.value
+    FORCED = StayEnd.FORCED.value
 
 
 class MemberRecord(models.Model):
@@ -100,6 +103,7 @@ class Rebalance(models.Model):
     """An accepted target: an immutable numbered record, completed when what is held equals it."""
 
     group = models.ForeignKey(Group, on_delete=models.CASCADE, related_name="rebalances")
+    incarnation = models.BigIntegerField(default=0)  # of Redis' epochs: they may begin again
     target_epoch = models.BigIntegerField()
     at_ms = models.BigIntegerField()
     cause = models.CharField(max_length=CAUSE_MAX)
@@ -138,9 +142,11 @@ class Rebalance(models.Model):
     learning = models.PositiveIntegerField(default=0)  # partitions that are to change hands later
 
     class Meta:
-        ordering = ("-target_epoch",)
+        ordering = ("-incarnation", "-target_epoch")
         constraints = (
-            models.UniqueConstraint(fields=("group", "target_epoch"), name="one_target_per_epoch"),
+            models.UniqueConstraint(
+                fields=("group", "incarnation", "target_epoch"), name="one_target_per_epoch"
+            ),
         )
         indexes = (
             models.Index(fields=("group", "at_ms"), name="rebalance_at"),
@@ -307,9 +313,9 @@ class PartitionMirror(models.Model):
 
 
 class ScaleDownState(models.TextChoices):
-    RUNNING = "running"
-    DONE = "done"
-    CANCELLED = "cancelled"
+    RUNNING = State.RUNNING.value
+    DONE = State.DONE.value
+    CANCELLED = State.CANCELLED.value
 
 
 class AtDeadline(models.TextChoices):

@@ -4,12 +4,12 @@ Pure: a `GroupRead` in, values out; the same view gives the same answer, in what
 were reported (coordination.md section 3, learners.md L5, L8, L9). Remembers nothing.
 """
 
+from assignment.coordinator.effects import Effect, Evict, RecordsAway, Steps, run
+from assignment.coordinator.facts import GroupRecord
 from assignment.coordinator.planning import PLANNER, Nothing, Target, next_target, target_of
 from assignment.coordinator.reading import (
-    Evict,
     able_members,
     claims,
-    expired_members,
     is_forced,
     is_leaving,
     needs_incarnation,
@@ -19,15 +19,22 @@ from assignment.coordinator.reading import (
     waiting_for,
     without_lock,
 )
+from assignment.coordinator.rebalance import rebalance
 from assignment.coordinator.record import Cause, Change, Move
+from assignment.coordinator.sessions import expired_members
+from assignment.coordinator.tick import tick
 
 __all__ = [
     "PLANNER",
     "Cause",
     "Change",
+    "Effect",
     "Evict",
+    "GroupRecord",
     "Move",
     "Nothing",
+    "RecordsAway",
+    "Steps",
     "Target",
     "able_members",
     "claims",
@@ -37,8 +44,11 @@ __all__ = [
     "needs_incarnation",
     "next_target",
     "owners_before",
+    "rebalance",
+    "run",
     "settings_of",
     "target_of",
+    "tick",
     "unable_members",
     "waiting_for",
     "without_lock",

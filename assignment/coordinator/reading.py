@@ -4,13 +4,11 @@ Pure: a `GroupRead` in, values out; the same view gives the same answer (coordin
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from assignment.errors import GroupMissing
 from assignment.scripts import GroupRead, MemberRow
 from assignment.types import INCARNATION_STEP, Drain, GroupSettings, Member, Partition
 
-TICK_AWAY_MS = 3_000  # a tick older than this: nobody watched, so no session ends yet
 _UNREPORTED = 0  # fence of a claim that only the stored target makes: any real fence is higher
 
 
@@ -19,31 +17,6 @@ def settings_of(view: GroupRead) -> GroupSettings:
     if view.meta.settings is None:
         raise GroupMissing("the group is not configured in this Redis")
     return view.meta.settings
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evict:
-    """Take the member out, unless it gave a sign of life after `beat`."""
-
-    member: str
-    beat: int
-    reason: str
-
-
-def expired_members(view: GroupRead) -> tuple[Evict, ...]:
-    """Members without heartbeat and renew for session_timeout_ms. To be asked of a tick's view.
-
-    None while the ticks or Redis were away less than one session ago.
-    """
-    timeout = settings_of(view).session_timeout_ms
-    watched = view.now_ms - view.meta.tick_ms <= TICK_AWAY_MS
-    if not watched or view.now_ms < view.meta.quiet_until_ms:
-        return ()
-    return tuple(
-        Evict(member=member, beat=beat, reason=f"no sign of life for {view.now_ms - beat} ms")
-        for member, beat in sorted(view.beats.items())
-        if member in view.members and view.now_ms - beat > timeout
-    )
 
 
 def needs_incarnation(view: GroupRead, database_incarnation: int) -> int | None:

@@ -1,11 +1,14 @@
--- A scale-down tells members, or takes it back. ARGV: drain ('leaving', 'forced' or ''), member, ...
+-- A scale-down tells members, or takes it back. ARGV: drain ('leaving', 'forced' or ''), version of the records
+-- that say so, member, ... Of an older version than the last one nothing is changed: an abort has the last word.
 -- Writes the rows of members that are there and have another one. Answers {group_epoch, member, ... that were
 -- changed}; the group_epoch grows once when any was. Taken back, the target's learners are dropped with it: one
 -- that is ready at that very moment must not become owner by the next plan. That plan places anew whom it needs.
 local reasons = {leaving = 'scale-down', forced = 'forced', [''] = 'cancelled'}
 local drain = ARGV[1]
 local changed = {'0'}
-for i = 2, #ARGV do
+local is_old = tonumber(ARGV[2]) < tonumber(redis.call('HGET', KEYS[1], 'drain_version') or '0')
+if not is_old then redis.call('HSET', KEYS[1], 'drain_version', ARGV[2]) end
+for i = is_old and #ARGV + 1 or 3, #ARGV do
   local stored = redis.call('HGET', key('members'), ARGV[i])
   local row = stored and cjson.decode(stored)
   if row and (row['drain'] or '') ~= drain then

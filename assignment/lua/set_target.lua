@@ -1,4 +1,5 @@
--- ARGV: coordinator_epoch, mode_epoch, group_epoch that was read, then member, row (JSON) ...
+-- ARGV: coordinator_epoch, mode_epoch, group_epoch that was read, the target's record (text, '' = none), then
+-- member, row (JSON) ... The record waits in `outbox` until the database has it.
 -- Answers {'done', target_epoch} (also when this run of the coordinator did it before: its reply was lost) or
 -- {'stale', reason}. Writes a row for every present member; `nothing` is the row of one that came after the
 -- read (ARGV has no row for it). A learner that this target places is to say ready anew, even when its
@@ -12,7 +13,7 @@ if tonumber(ARGV[3]) <= tonumber(meta[3]) then return {'stale', 'nothing changed
 if tonumber(ARGV[3]) > tonumber(meta[4]) then return {'stale', 'the group was made anew'} end
 local nothing = '{"target_epoch":' .. ARGV[3] .. ',"active":[],"standby":[],"learning":[]}'
 local rows = {}
-for i = 4, #ARGV, 2 do rows[ARGV[i]] = ARGV[i + 1] end
+for i = 5, #ARGV, 2 do rows[ARGV[i]] = ARGV[i + 1] end
 
 local function learning(row)
   local found = {}
@@ -42,5 +43,9 @@ for _, member in ipairs(members) do
 end
 redis.call('HSET', KEYS[1], 'target_epoch', ARGV[3], 'target_run', ARGV[1], 'target_at_ms',
   text(now_ms()))
+if ARGV[4] ~= '' then
+  redis.call('XADD', key('outbox'), '*', 'incarnation', redis.call('HGET', KEYS[1], 'incarnation') or '0',
+    'epoch', ARGV[3], 'record', ARGV[4])
+end
 hint('target', '')
 return {'done', ARGV[3]}

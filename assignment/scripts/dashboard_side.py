@@ -102,9 +102,12 @@ class DrainsSet:
     members: tuple[str, ...]  # that were there and had another one
 
 
-def set_drain_args(drain: Drain, member_ids: Iterable[str]) -> Arguments:
-    """Tells members to leave, at once when forced, or (NONE) takes it back."""
-    return [Drain(drain).value, *(valid_name("member", member) for member in member_ids)]
+def set_drain_args(drain: Drain, member_ids: Iterable[str], version: int = 0) -> Arguments:
+    """Tells members to leave, at once when forced, or (NONE) takes it back. Refused when a later
+    version of the records has told them.
+    """
+    names = (valid_name("member", member) for member in member_ids)
+    return [Drain(drain).value, epoch_text("version", version), *names]
 
 
 def set_drain_answer(raw: Raw) -> DrainsSet:
@@ -253,13 +256,21 @@ class TargetAnswer:
 
 
 def set_target_args(
-    coordinator_epoch: int, mode_epoch: int, group_epoch: int, rows: Mapping[str, TargetRow]
+    coordinator_epoch: int,
+    mode_epoch: int,
+    group_epoch: int,
+    rows: Mapping[str, TargetRow],
+    record: str = "",
 ) -> Arguments:
-    """Epochs as read_group gave them; the rows are written with target_epoch = that group_epoch."""
+    """Epochs as read_group gave them; the rows are written with target_epoch = that group_epoch.
+
+    `record` waits in the group's outbox for the database; "": there is none.
+    """
     arguments: Arguments = [
         epoch_text("coordinator_epoch", coordinator_epoch),
         epoch_text("mode_epoch", mode_epoch),
         epoch_text("group_epoch", group_epoch),
+        record,
     ]
     seen: dict[Partition, str] = {}
     for member_id, row in rows.items():

@@ -54,6 +54,7 @@ class Meta:
     quiet_until_ms: int = 0  # no session ends before
     event_seq: int = 0  # of the last event
     refused_commits: int = 0
+    drain_version: int = 0  # of the scale-downs' records that told members last
     settings: GroupSettings | None = None
 
 

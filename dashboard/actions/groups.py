@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from assignment import strategies
 from assignment.errors import EvenkeelError, InvalidInput
-from assignment.types import SETTING_NAMES, GroupSettings, valid_name
+from assignment.types import SETTING_NAMES, GroupSettings, Reason, valid_name
 from dashboard import coordinator
 from dashboard.agents import tokens
 from dashboard.live import StoreUnavailable
@@ -166,7 +166,7 @@ def request_rebalance(
             source=source,
         )
     try:
-        live_groups.request_rebalance(group.name, "manual")
+        live_groups.request_rebalance(group.name, Reason.MANUAL)
         coordinator.want_rebalance(group.name)
     except StoreUnavailable as error:
         log.warning("rebalance of group=%s waits for Redis: %s", group.name, error)

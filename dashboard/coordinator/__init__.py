@@ -1,14 +1,36 @@
-"""Runs the core's decisions on what Redis holds; writes targets, history and pushes.
+"""Runs the core's rules on what Redis holds; carries out their effects there and in the database.
 
-Remembers nothing that it could not rebuild. `tick` is the safety net under everything that a lost
-task, a killed worker or an absent Redis left undone.
+Decides and remembers nothing. `tick` is the safety net under everything that a lost task, a killed
+worker or an absent Redis left undone.
 """
 
+from assignment.coordinator import draining, setting_up
+from assignment.scripts import GroupRead
 from dashboard.coordinator.asking import want_rebalance
+from dashboard.coordinator.carrying import Here, carry_out, record_of
 from dashboard.coordinator.history import store_events
 from dashboard.coordinator.rebalancing import rebalance
 from dashboard.coordinator.sampling import sample, trim
-from dashboard.coordinator.setting_up import tell
 from dashboard.coordinator.ticking import tick
+from dashboard.models import Group
 
-__all__ = ["rebalance", "sample", "store_events", "tell", "tick", "trim", "want_rebalance"]
+__all__ = [
+    "advance",
+    "rebalance",
+    "sample",
+    "store_events",
+    "tell",
+    "tick",
+    "trim",
+    "want_rebalance",
+]
+
+
+def tell(group: Group) -> bool:
+    """Whether Redis had to be told the group's settings. Raises StoreUnavailable."""
+    return carry_out(setting_up.tell(record_of(group)), Here(group.name, group))
+
+
+def advance(group: Group, view: GroupRead) -> bool:
+    """Whether anything of its scale-downs changed. Raises StoreUnavailable."""
+    return carry_out(draining.advance(view), Here(group.name, group))

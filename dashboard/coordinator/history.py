@@ -39,16 +39,18 @@ def store_events(group: Group) -> int:
 
 def store(group: Group, events: Sequence[LockEvent]) -> bool:
     """False when another process stored them meanwhile; the cursor is read anew either way."""
+    cursor, seq = events[-1].entry_id, events[-1].seq
     with transaction.atomic():
-        locked = Group.objects.select_for_update().get(pk=group.pk)
-        same = locked.events_cursor == group.events_cursor
-        if same:
-            _note_gaps(locked, events)
-            _write(locked, events)
-            locked.events_cursor, locked.last_event_seq = events[-1].entry_id, events[-1].seq
-            locked.save(update_fields=["events_cursor", "last_event_seq"])
-    group.events_cursor, group.last_event_seq = locked.events_cursor, locked.last_event_seq
-    return same
+        rows = Group.objects.filter(pk=group.pk, events_cursor=group.events_cursor)
+        mine = bool(rows.update(events_cursor=cursor, last_event_seq=seq))
+        if mine:
+            _note_gaps(group, events)
+            _write(group, events)
+    if mine:
+        group.events_cursor, group.last_event_seq = cursor, seq
+    else:
+        group.refresh_from_db(fields=["events_cursor", "last_event_seq"])
+    return mine
 
 
 def _note_gaps(group: Group, events: Sequence[LockEvent]) -> None:

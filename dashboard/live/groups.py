@@ -4,28 +4,30 @@ All raise StoreUnavailable when Redis cannot be asked.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
+
+from django.conf import settings as django_settings
 
 from assignment import scripts
+from assignment.coordinator import Target
+from assignment.coordinator.facts import Hint
 from assignment.scripts import EvictResult, GroupRead, LockEvent, Purpose, SnapshotRecord
-from assignment.types import Drain, GroupSettings, Partition, TargetRow
+from assignment.types import Drain, GroupSettings, Partition
 from assignment.wire import GroupKeys, StreamKeys
 from dashboard.live.connection import reaching_redis, sync_client
 from dashboard.live.scripts import run
 
 EVENTS_AT_ONCE = 5_000
 HINTS_AT_ONCE = 1_000  # as many as `control` keeps
+OUTBOX_AT_ONCE = 20  # a record of a large group has a megabyte
 FIRST_ENTRY = "0-0"
 
 
-@dataclass(frozen=True, slots=True)
-class Hint:
-    """An entry of `control`: why the group_epoch became what it is."""
-
-    reason: str
-    epoch: int
-    member_id: str
-    at_ms: int
+class OutboxEntry(NamedTuple):
+    entry_id: str
+    incarnation: int
+    target_epoch: int
+    record: str
 
 
 def read(group: str, purpose: Purpose, session_timeout_ms: int = 0) -> GroupRead:
@@ -63,11 +65,12 @@ def evict(group: str, member_id: str, judged_beat_ms: int, reason: str) -> Evict
     return scripts.evict_answer(run("evict", group, arguments))
 
 
-def set_drain(group: str, drain: Drain, member_ids: Iterable[str]) -> scripts.DrainsSet:
+def set_drain(
+    group: str, drain: Drain, member_ids: Iterable[str], version: int
+) -> scripts.DrainsSet:
     """Tells members to leave, or takes it back; those that are not there are left out."""
-    return scripts.set_drain_answer(
-        run("set_drain", group, scripts.set_drain_args(drain, member_ids))
-    )
+    arguments = scripts.set_drain_args(drain, member_ids, version)
+    return scripts.set_drain_answer(run("set_drain", group, arguments))
 
 
 def set_incarnation(group: str, incarnation: int, run_id: str) -> tuple[bool, int]:
@@ -77,13 +80,10 @@ def set_incarnation(group: str, incarnation: int, run_id: str) -> tuple[bool, in
     )
 
 
-def set_target(
-    group: str, read_state: GroupRead, rows: Mapping[str, TargetRow]
-) -> scripts.TargetAnswer:
-    """Compare-and-set on the epochs of `read_state`, which was read with Purpose.REBALANCE."""
-    meta = read_state.meta
+def set_target(group: str, target: Target, record: str) -> scripts.TargetAnswer:
+    """Compare-and-set on the epochs that were read; the record goes into the outbox with it."""
     arguments = scripts.set_target_args(
-        meta.coordinator_epoch, meta.mode_epoch, meta.group_epoch, rows
+        target.coordinator_epoch, target.mode_epoch, target.group_epoch, target.rows, record
     )
     return scripts.set_target_answer(run("set_target", group, arguments))
 
@@ -135,6 +135,50 @@ def hints(group: str) -> list[Hint]:
         at_ms = int(entry_id.partition(b"-")[0])
         found.append(Hint(values["reason"], int(values["epoch"]), values["member"], at_ms))
     return found
+
+
+def outbox(group: str) -> list[OutboxEntry]:
+    """The oldest targets whose record waits for the database, in order."""
+    with reaching_redis():
+        entries = sync_client().xrange(GroupKeys(group).outbox, count=OUTBOX_AT_ONCE)
+    return [
+        OutboxEntry(
+            entry_id.decode(),
+            int(fields[b"incarnation"]),
+            int(fields[b"epoch"]),
+            fields[b"record"].decode(),
+        )
+        for entry_id, fields in entries
+    ]
+
+
+def drop_from_outbox(group: str, entry_id: str) -> None:
+    with reaching_redis():
+        sync_client().xdel(GroupKeys(group).outbox, entry_id)
+
+
+def known_groups() -> dict[str, int]:
+    """Group -> incarnation, as a tick with a database noted them last."""
+    with reaching_redis():
+        found = sync_client().hgetall(_index())
+    return {name.decode(): int(incarnation) for name, incarnation in found.items()}
+
+
+def note_groups(groups: Mapping[str, int]) -> None:
+    """For ticks without a database."""
+    known = known_groups()
+    if known == groups:
+        return
+    with reaching_redis():
+        pipe = sync_client().pipeline()
+        pipe.delete(_index())
+        if groups:
+            pipe.hset(_index(), mapping=dict(groups))
+        pipe.execute()
+
+
+def _index() -> str:
+    return f"{django_settings.REDIS_PREFIX}:groups"
 
 
 # --- streams

@@ -1,11 +1,13 @@
 """The coordinator on a real Redis: rebalances, sessions that end, what a wipe leaves."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import OperationalError, connection
 from pytest_django.fixtures import Settings
 
 from assignment.scripts import Purpose, SnapshotRecord, snapshot_args
@@ -13,7 +15,6 @@ from assignment.types import Offset, Partition
 from assignment.wire import GroupKeys, StreamKeys
 from dashboard import coordinator, live
 from dashboard.actions import groups
-from dashboard.coordinator import finishing
 from dashboard.demo.embedded_redis import EmbeddedRedis, wheel_binary
 from dashboard.live import groups as live_groups
 from dashboard.live.connection import sync_client
@@ -189,28 +190,113 @@ def test_a_refused_target_leaves_no_record(
     agent.start()
     honest = live_groups.set_target
 
-    def late(name: str, view: Any, rows: Any) -> Any:
+    def late(name: str, target: Any, record: str) -> Any:
         live_groups.read(name, Purpose.REBALANCE)  # another coordinator comes in between
-        return honest(name, view, rows)
+        return honest(name, target, record)
 
     monkeypatch.setattr(live_groups, "set_target", late)
     assert coordinator.rebalance(group.name) == "another coordinator runs"
     assert not Rebalance.objects.exists()
 
 
-def test_a_target_whose_record_was_lost_gets_one(
+@contextmanager
+def refusing_to_write() -> Iterator[None]:
+    """As a full disk, or a primary that became a replica: it answers, and takes nothing."""
+
+    def refuse(execute: Any, sql: str, *rest: Any) -> Any:
+        if sql.lstrip().split(" ", 1)[0].upper() in ("INSERT", "UPDATE", "DELETE"):
+            raise OperationalError("the database is read-only")
+        return execute(sql, *rest)
+
+    with connection.execute_wrapper(refuse):
+        yield
+
+
+def test_a_database_that_refuses_writes_stops_no_failover_and_misses_no_record(
+    group: Group, agent: FakeAgent
+) -> None:
+    agent.start()
+    other = FakeAgent(group, "b")
+    with refusing_to_write():
+        assert coordinator.rebalance(group.name).startswith("epoch 2")
+        agent.follow()
+        other.start()
+        coordinator.tick()
+        assert coordinator.rebalance(group.name).startswith("epoch 4")
+        agent.follow()
+        other.follow()
+        assert len(other.held) == 2
+        assert not Rebalance.objects.exists()
+    coordinator.tick()
+    rows = Rebalance.objects.order_by("target_epoch")
+    assert [(r.target_epoch, r.cause, r.outcome) for r in rows] == [
+        (2, "join", "superseded"), (4, "join", "done"),
+    ]  # fmt: skip
+    assert sorted(owners(group).values()) == ["a", "a", "b", "b"]
+    assert not live_groups.outbox(group.name)
+
+
+def test_a_record_that_was_stored_and_not_dropped_is_stored_once(
     group: Group, agent: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent.start()
+
+    def killed(*_: Any) -> None:
+        raise live.StoreUnavailable("killed in between")
+
+    with monkeypatch.context() as patch, suppress(live.StoreUnavailable):
+        patch.setattr(live_groups, "drop_from_outbox", killed)
+        coordinator.rebalance(group.name)
+    assert Rebalance.objects.count() == 1
+    coordinator.tick()
+    assert Rebalance.objects.count() == 1
+    assert not live_groups.outbox(group.name)
+
+
+def test_ticks_know_their_groups_without_a_database(store: Any, group_name: str) -> None:
+    group = make_group(group_name, **FAST)
+    agent = FakeAgent(group, "a")
+    agent.start()
     coordinator.rebalance(group.name)
     agent.follow()
-    Rebalance.objects.all().delete()
+
+    def away(*_: Any) -> Any:
+        raise OperationalError("the database is away")
+
+    def gone() -> bool:
+        coordinator.tick()
+        return not live_groups.read(group.name, Purpose.LOOK).members
+
+    with connection.execute_wrapper(away):
+        until(gone)
+        other = FakeAgent(group, "b")
+        other.start()
+        assert coordinator.rebalance(group.name).startswith("epoch")
+        other.follow()
+        assert len(other.held) == 4
     coordinator.tick()
-    assert not Rebalance.objects.exists(), "it may still be on its way"
-    monkeypatch.setattr(finishing, "RECORD_WITHIN_MS", -1)
+    assert owners(group) == dict.fromkeys(range(4), "b")
+
+
+def test_an_epoch_that_comes_again_after_lost_writes_is_another_record(
+    group: Group, agent: FakeAgent, store: Any
+) -> None:
+    agent.start()
+    coordinator.rebalance(group.name)
+    first = Rebalance.objects.get()
+    store.hset(GroupKeys(group.name).meta, mapping={"incarnation": "2", "target_epoch": "1"})
+    assert coordinator.rebalance(group.name).startswith("epoch 2")
+    again = Rebalance.objects.exclude(pk=first.pk).get()
+    assert (again.incarnation, again.target_epoch) == (2, first.target_epoch)
+    assert group.rebalances.first() == again, "the newest, although its number is no higher"
+
+
+def test_the_database_learns_of_a_higher_incarnation(group: Group, store: Any) -> None:
+    """It was restored from a copy, or was away when Redis' was raised."""
+    live_groups.set_incarnation(group.name, 7, "")
     coordinator.tick()
-    row = Rebalance.objects.get()
-    assert (row.cause, row.owners(), row.outcome) == ("record lost", ["a"] * 4, "done")
+    group.refresh_from_db()
+    assert group.incarnation == 7
 
 
 def test_changed_settings_reach_redis_and_the_audit(group: Group, agent: FakeAgent) -> None:

@@ -6,9 +6,9 @@ import pytest
 from django.db import IntegrityError, transaction
 
 from assignment.scripts import Purpose
+from assignment.types import Reason
 from dashboard import coordinator
 from dashboard.actions import groups, scale_down
-from dashboard.coordinator import draining
 from dashboard.live import StoreUnavailable
 from dashboard.live import groups as live_groups
 from dashboard.models import AuditEntry, AuditSource, Rebalance, ScaleDown
@@ -21,7 +21,7 @@ def lose(scene: Scene, member: str) -> None:
     """Its session ends."""
     scene.agents.pop(member)
     view = live_groups.read(scene.group.name, Purpose.LOOK)
-    live_groups.evict(scene.group.name, member, view.beats[member], coordinator.members.LOST)
+    live_groups.evict(scene.group.name, member, view.beats[member], Reason.LOST)
 
 
 def test_a_leaving_member_that_dies_is_not_waited_for(scene: Scene) -> None:
@@ -100,7 +100,7 @@ def test_a_redis_that_was_away_is_told_by_the_tick(
 ) -> None:
     """The process was killed, or Redis went away, between the record and the telling."""
     with monkeypatch.context() as patch:
-        patch.setattr(draining, "advance", _away)
+        patch.setattr(coordinator, "advance", _away)
         row = start(scene, members=["S2"], timeout_ms=60_000)
     assert (row.state, row.told_at_ms, row.deadline_ms, told(scene)) == (
         "running", None, None, {},
@@ -120,7 +120,7 @@ def test_an_abort_that_redis_was_not_told_is_told_by_the_tick(
 ) -> None:
     row = start(scene, members=["S2"])
     with monkeypatch.context() as patch:
-        patch.setattr(draining, "advance", _away)
+        patch.setattr(coordinator, "advance", _away)
         assert scale_down.abort(row, **BY_ANN).state == "cancelled"
     assert told(scene) == {"S2": "leaving"}
     coordinator.tick()
@@ -155,7 +155,7 @@ def test_a_view_from_before_the_record_says_nothing_of_it(scene: Scene) -> None:
     old = live_groups.read(scene.group.name, Purpose.LOOK)
     scene.join("S4")
     start(scene, members=["S4"])
-    draining.advance(scene.group, old)
+    coordinator.advance(scene.group, old)
     assert (scene.scale_down().state, told(scene)) == ("running", {"S4": "leaving"})
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from assignment.scripts import Purpose
+from assignment.types import Reason
 from dashboard import coordinator
 from dashboard.actions import scale_down
 from dashboard.actions.scale_down import Conflict, actions
-from dashboard.coordinator import draining
 from dashboard.live import groups as live_groups
 from dashboard.models import AuditEntry, Rebalance
 from tests.dashboard.scaling import BY_ANN, Scene, start, told
@@ -112,10 +112,10 @@ def test_a_view_from_before_a_member_was_lost_does_not_bring_it_back(scene: Scen
     old = live_groups.read(scene.group.name, Purpose.LOOK)
     scene.agents.pop("S2")
     beat = old.beats["S2"]
-    live_groups.evict(scene.group.name, "S2", beat, coordinator.members.LOST)
+    live_groups.evict(scene.group.name, "S2", beat, Reason.LOST)
     coordinator.tick()
     assert (scene.scale_down().state, scene.outcomes()) == ("done", {"S2": "died"})
-    draining.advance(scene.group, old)
+    coordinator.advance(scene.group, old)
     assert (scene.scale_down().state, scene.outcomes()) == ("done", {"S2": "died"})
     assert not AuditEntry.objects.filter(action="scale down goes on").exists()
 
@@ -125,8 +125,8 @@ def test_a_clock_that_is_set_back_does_not_hide_who_has_gone(scene: Scene) -> No
     scene.agents.pop("S2").leave()
     view = live_groups.read(scene.group.name, Purpose.LOOK)
     just_before = replace(view, now_ms=row.asked_at_ms - 1)
-    draining.advance(scene.group, just_before)
+    coordinator.advance(scene.group, just_before)
     assert scene.outcomes() == {"S2": ""}, "that one may be from before the record"
     an_hour_back = replace(view, now_ms=row.asked_at_ms - 3_600_000)
-    draining.advance(scene.group, an_hour_back)
+    coordinator.advance(scene.group, an_hour_back)
     assert (scene.scale_down().state, scene.outcomes()) == ("done", {"S2": "clean"})

@@ -17,7 +17,7 @@ from assignment.scripts import Purpose
 from assignment.types import Drain
 from dashboard import coordinator
 from dashboard.actions import scale_down
-from dashboard.coordinator import draining
+from dashboard.coordinator.ticking import tick_group
 from dashboard.live import groups as live_groups
 from dashboard.models import AuditEntry, AuditSource, Group, ScaleDown, ScaleDownState
 from tests.dashboard.scaling import Scene
@@ -80,7 +80,7 @@ def some_deed(group: Group, dice: Random) -> None:
                 limit = dice.choice((None, None, 0, 60_000))
                 scale_down.start(group, members=members, timeout_ms=limit, **BY_ANN)
             case "tick":
-                coordinator.ticking.tick_group(Group.objects.get(pk=group.pk))
+                tick_group(Group.objects.get(pk=group.pk))
             case "force" if running:
                 scale_down.force(running, dice.choice(sorted(running.members)), **BY_ANN)
             case "abort" if running:
@@ -141,12 +141,11 @@ def test_an_old_view_never_undoes_an_abort(store: Any, group_name: str) -> None:
     """A tick that read before, and tells after."""
     scene = Scene(group_name, MEMBERS)
     row = scale_down.start(scene.group, members=["S2"], **BY_ANN)
-    live_groups.set_drain(
-        group_name, Drain.NONE, ["S2"]
-    )  # it joined anew, and has to be told again
+    version = Group.objects.get(pk=scene.group.pk).scale_downs_version
+    live_groups.set_drain(group_name, Drain.NONE, ["S2"], version)  # it is to be told again
     old = live_groups.read(group_name, Purpose.LOOK)
     scale_down.abort(row, **BY_ANN)
-    draining.advance(scene.group, old)
+    coordinator.advance(scene.group, old)
     assert told(scene.group) == {}
 
 

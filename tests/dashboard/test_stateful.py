@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from assignment.types import Partition
-from dashboard import coordinator
 from dashboard.actions import groups
 from dashboard.models import AuditSource, Group, Rebalance, RebalanceOutcome, Tenure
 from dashboard.records.queries import previews
@@ -127,17 +126,6 @@ def test_learners_wait_for_their_turn(store: Any, group_name: str) -> None:
     scene.round()
     assert scene.last.learning == 1
     assert previews.of_group(scene.group.name).every[0].change.waiting == 3
-
-
-def test_a_lost_record_is_made_with_its_learners(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scene.join("S4")
-    scene.round()
-    monkeypatch.setattr(coordinator.finishing, "RECORD_WITHIN_MS", -1)
-    scene.last.delete()
-    coordinator.tick()
-    assert (scene.last.cause, scene.learning()) == ("record lost", {"S4": [0]})
 
 
 def test_a_group_that_is_not_stateful_hands_over_at_once(store: Any, group_name: str) -> None:

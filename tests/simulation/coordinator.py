@@ -1,21 +1,21 @@
-"""A process of the dashboard: ticks, runs rebalances, and may die between any two of its steps.
+"""A process of the dashboard: ticks, runs rebalances, and may die between any two effects.
 
-The decisions are assignment.coordinator's; the order of the steps is dashboard.coordinator's.
-Nothing keeps two of them from running at once, which is more than the dashboard's own leases allow.
+The rules and the order of their steps are assignment.coordinator's; here they are carried out on
+the fake Redis and on a database of dicts. Nothing keeps two of them from running at once, which is
+more than the dashboard's own leases allow.
 """
 
-from collections.abc import Iterator
-from copy import deepcopy
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from agent.store import ScriptCall, StoreUnavailable
 from assignment import coordinator, scripts
+from assignment.coordinator import Effect, GroupRecord, RecordsAway, Steps, draining, effects
 from assignment.errors import GroupMissing
-from assignment.scripts import GroupRead, Purpose, SnapshotRecord
-from assignment.types import GroupSettings, Partition
-from assignment.wire import GroupKeys, settings_text
-from tests.simulation import checks
+from assignment.scripts import GroupRead, Purpose
+from assignment.wire import GroupKeys
+from tests.simulation import checks, database
 from tests.simulation.agenda import Alarm
 from tests.simulation.network import SimDoor
 
@@ -26,19 +26,20 @@ TICK_MS = 1_000  # at least; a slow group's is a fifth of its session
 STEP_MS = (0, 15)
 SLOW_STEP_MS = (100, 2_000)  # a database that is busy
 ASKED_MS = (1, 60)  # from a change to the run of its task
-LOST = "member lost"  # the reason that a tick gives for who is evicted
-Job = Iterator[str]
 
 
 @dataclass
-class Database:
-    """What outlives Redis."""
+class Job:
+    """A rule that is being carried out, and what it decides by."""
 
-    settings: GroupSettings
-    incarnation: int = 0
-    target_epoch: int = 0
-    snapshots: dict[Partition, SnapshotRecord] = field(default_factory=dict)
-    no_grants_before_ms: int = 0  # after a wipe
+    steps: Steps[Any]
+    view: GroupRead | None = None
+    answer: Any = None
+    failure: RecordsAway | None = None
+
+    def next_effect(self) -> Effect[Any]:
+        answer, failure, self.answer, self.failure = self.answer, self.failure, None, None
+        return self.steps.throw(failure) if failure else self.steps.send(answer)
 
 
 class SimCoordinator:
@@ -77,39 +78,32 @@ class SimCoordinator:
     def _asked_rebalance(self, life: int) -> None:
         if life == self._life:
             self._asked = False
-            self._carry_out(self._rebalance())
+            self._carry_out(coordinator.rebalance())
 
     def ask_advance(self) -> None:
         """What a person asked of a scale-down is carried out at once, if this process lives."""
         self._carry_out(self._asked_advance())
 
-    def _asked_advance(self) -> Job:
-        view = self._read(Purpose.LOOK)
-        yield "after a scale-down's look"
+    def _asked_advance(self) -> Steps[None]:
+        view = yield from effects.Read(Purpose.LOOK)
         if view.meta.settings is not None:
-            self._advance(view)
-
-    def _advance(self, view: GroupRead) -> None:
-        """In one transaction: whoever dies before its end has told Redis, and nobody else."""
-        scale_downs, world = self.world.scale_downs, self.world
-        before = deepcopy(scale_downs.records)
-        told = scale_downs.advance(view, self._run)
-        if world.random.random() < self.crash_chance:
-            scale_downs.records = before
-            self.crash("before a scale-down's commit")
-            world.agenda.after(world.random.randint(100, 3_000), self.start)
-        elif told:
-            self.ask_rebalance()
+            yield from draining.advance(view)
 
     def _tick_due(self) -> None:
         if self.up:
             self._alarm.ask(self.world.now_ms + self._tick_ms)
-            self._carry_out(self._tick())
+            self._carry_out(coordinator.tick(self._record()))
+
+    def _record(self) -> GroupRecord:
+        kept, name = self.world.database, self.world.name
+        if kept.refuses:
+            return GroupRecord(name=name, settings=None, incarnation=0)
+        return GroupRecord(name=name, settings=kept.settings, incarnation=kept.incarnation)
 
     # --- steps
 
-    def _carry_out(self, job: Job) -> None:
-        self._next_step(job, self._life)
+    def _carry_out(self, steps: Steps[Any]) -> None:
+        self._next_step(Job(steps), self._life)
 
     def _next_step(self, job: Job, life: int) -> None:
         world = self.world
@@ -119,17 +113,31 @@ class SimCoordinator:
             world.agenda.at(self.paused_until_ms, lambda: self._next_step(job, life))
             return
         try:
-            where = next(job)
-        except (StopIteration, StoreUnavailable, GroupMissing):
+            effect = self._perform_next(job)
+        except (StopIteration, StoreUnavailable, GroupMissing, RecordsAway):
             return  # what is left undone is done by a later tick
         if world.random.random() < self.crash_chance:
             world.struck["coordinator died at work"] += 1
-            self.crash(where)
+            self.crash(f"after {type(effect).__name__}")
             world.agenda.after(world.random.randint(100, 3_000), self.start)
             return
         slow = world.random.random() < world.slow_steps
         took_ms = world.random.randint(*(SLOW_STEP_MS if slow else STEP_MS))
         world.agenda.after(took_ms, lambda: self._next_step(job, life))
+
+    def _perform_next(self, job: Job) -> Effect[Any]:
+        """The next effect that somebody else could see; who reads records alone is not seen."""
+        while True:
+            effect = job.next_effect()
+            kind = type(effect)
+            if kind in IN_REDIS:
+                job.answer = IN_REDIS[kind](self, job, effect)
+            elif self.world.database.refuses:
+                job.failure = RecordsAway("simulated")
+            else:
+                job.answer = database.PERFORM[kind](self.world, effect)
+            if kind not in UNSEEN:
+                return effect
 
     def _blocked(self, ms: int) -> None:
         self.paused_until_ms = max(self.paused_until_ms, self.world.now_ms + ms)
@@ -137,90 +145,89 @@ class SimCoordinator:
     def _run(self, name: str, args: scripts.Arguments) -> Any:
         return self._door.run(ScriptCall(name, (GroupKeys(self.world.name).meta,), args))
 
-    def _read(self, purpose: Purpose) -> GroupRead:
+    # --- effects
+
+    def _read(self, job: Job, effect: effects.Read) -> GroupRead:
         timeout_ms = self.world.database.settings.session_timeout_ms
-        args = scripts.read_group_args(purpose, timeout_ms)
-        return scripts.read_group_answer(self._run("read_group", args))
+        args = scripts.read_group_args(effect.purpose, timeout_ms)
+        job.view = scripts.read_group_answer(self._run("read_group", args))
+        return job.view
 
-    # --- the tick, as dashboard.coordinator.ticking
+    def _read_settings(self, job: Job, effect: effects.ReadSettings) -> Any:
+        args = scripts.read_group_args(Purpose.LOOK, 1)
+        return scripts.read_group_answer(self._run("read_group", args)).meta.settings
 
-    def _tick(self) -> Job:
-        view = self._read(Purpose.TICK)
-        yield "after the tick's first look"
-        yield from self._tell(view)
-        if view.meta.settings is None:
-            return
-        yield from self._raise_incarnation(view)
-        yield from self._end_what_ended(view)
-        view = self._read(Purpose.TICK)
-        yield "after the tick's second look"
-        self._mirror(view)
-        if view.meta.settings is not None and view.meta.settings.stateful:
-            self._advance(view)
-        if coordinator.without_lock(view):
-            self._run("request_rebalance", scripts.request_rebalance_args("unable"))
-            self.ask_rebalance()
-        elif view.meta.group_epoch > view.meta.target_epoch:
-            self.ask_rebalance()
+    def _read_hints(self, job: Job, effect: effects.ReadHints) -> Any:
+        return database.hints(self.world)
 
-    def _tell(self, view: GroupRead) -> Job:
-        told, wanted = view.meta.settings, self.world.database.settings
-        if told is None and self.world.database.incarnation:
-            yield from self._put_back()
-        elif told is None or settings_text(told) != settings_text(wanted):
-            self._run("configure", scripts.configure_args(wanted, "settings", rebalance_due=True))
-            yield "after the settings were told"
+    def _configure(self, job: Job, effect: effects.Configure) -> None:
+        due = effect.rebalance_due
+        args = scripts.configure_args(effect.settings, effect.reason, rebalance_due=due)
+        self._run("configure", args)
 
-    def _put_back(self) -> Job:
-        """Redis was wiped: one lease without grants, then on from the last snapshots."""
-        database, world = self.world.database, self.world
-        database.no_grants_before_ms = world.now_ms + database.settings.lease_ms
-        self._run("resume", [str(database.target_epoch), "0"])
-        yield "between resume and restore"
-        self._run("restore", scripts.restore_args(database.snapshots))
-        yield "between restore and configure"
-        wanted = database.settings
-        self._run("configure", scripts.configure_args(wanted, "redis wiped", rebalance_due=False))
+    def _hold(self, job: Job, effect: effects.Hold) -> None:
+        self.world.held_until_ms = self.world.now_ms + effect.lease_ms
 
-    def _raise_incarnation(self, view: GroupRead) -> Job:
-        """The database has it first."""
-        database = self.world.database
-        wanted = coordinator.needs_incarnation(view, database.incarnation)
-        if wanted is None or self.world.now_ms < database.no_grants_before_ms:
-            return
-        database.incarnation = max(database.incarnation, wanted)
-        yield "before the incarnation is told"
-        self._run("set_incarnation", scripts.incarnation_args(wanted, view.run_id))
+    def _restore(self, job: Job, effect: effects.Restore) -> Any:
+        args = scripts.restore_args(effect.records)
+        return scripts.restore_answer(self._run("restore", args))
 
-    def _end_what_ended(self, view: GroupRead) -> Job:
-        if any(g.ended is None and p not in view.locks for p, g in view.grants.items()):
-            self._run("sweep", scripts.sweep_args())
-        for gone in coordinator.expired_members(view):
-            yield f"before {gone.member} is evicted"
-            self._run("evict", scripts.evict_args(gone.member, gone.beat, LOST))
+    def _evict(self, job: Job, effect: effects.Evict) -> Any:
+        args = scripts.evict_args(effect.member, effect.beat, effect.reason)
+        return scripts.evict_answer(self._run("evict", args))
 
-    def _mirror(self, view: GroupRead) -> None:
-        self.world.database.snapshots.update({p: r[0] for p, r in view.snapshots.items() if r})
+    def _set_drain(self, job: Job, effect: effects.SetDrain) -> Any:
+        args = scripts.set_drain_args(effect.drain, effect.members, effect.version)
+        return scripts.set_drain_answer(self._run("set_drain", args))
 
-    # --- a rebalance, as dashboard.coordinator.rebalancing
-
-    def _rebalance(self) -> Job:
-        view = self._read(Purpose.REBALANCE)
-        yield "between read and compute"
-        if view.meta.settings is None:
-            return
-        due = coordinator.next_target(view)
-        if isinstance(due, coordinator.Nothing):
-            return
-        checks.target_is_right(view, due, self.world)
-        yield "between compute and store"
-        meta = view.meta
+    def _set_target(self, job: Job, effect: effects.SetTarget) -> Any:
+        target = effect.target
+        assert job.view is not None
+        checks.target_is_right(job.view, target, self.world)
         args = scripts.set_target_args(
-            meta.coordinator_epoch, meta.mode_epoch, meta.group_epoch, due.rows
-        )
+            target.coordinator_epoch, target.mode_epoch, target.group_epoch, target.rows,
+            effect.record.cause or "?",
+        )  # fmt: skip
         answer = scripts.set_target_answer(self._run("set_target", args))
-        self.world.note(self.name, "target", epoch=meta.group_epoch, answer=answer.why or "done")
-        yield "between store and publish"
-        if answer.done:
-            database = self.world.database
-            database.target_epoch = max(database.target_epoch, answer.target_epoch)
+        self.world.note(self.name, "target", epoch=target.group_epoch, answer=answer.why or "done")
+        return answer
+
+    def _want(self, job: Job, effect: effects.WantRebalance) -> None:
+        self.ask_rebalance()
+
+
+def _script(name: str, *fields: str) -> Callable[[SimCoordinator, Job, Any], Any]:
+    """A script whose arguments are an effect's fields."""
+    return lambda self, job, e: self._run(name, [str(getattr(e, field)) for field in fields])
+
+
+IN_REDIS: Mapping[type[Effect[Any]], Callable[[SimCoordinator, Job, Any], Any]] = {
+    effects.Read: SimCoordinator._read,
+    effects.ReadSettings: SimCoordinator._read_settings,
+    effects.ReadHints: SimCoordinator._read_hints,
+    effects.ReadNow: lambda self, job, effect: self.world.server.now_ms,
+    effects.Configure: SimCoordinator._configure,
+    effects.Hold: SimCoordinator._hold,
+    effects.ReadHeld: lambda self, job, effect: self.world.now_ms < self.world.held_until_ms,
+    effects.Resume: _script("resume", "target_epoch", "event_seq"),
+    effects.Restore: SimCoordinator._restore,
+    effects.RaiseIncarnation: _script("set_incarnation", "incarnation", "run_id"),
+    effects.Sweep: _script("sweep"),
+    effects.Evict: SimCoordinator._evict,
+    effects.SetDrain: SimCoordinator._set_drain,
+    effects.RequestRebalance: lambda self, job, effect: self._run(
+        "request_rebalance", scripts.request_rebalance_args(effect.reason)
+    ),
+    effects.WantRebalance: SimCoordinator._want,
+    effects.SetTarget: SimCoordinator._set_target,
+    effects.Push: lambda self, job, effect: None,
+}
+# Between one of these and what follows it nothing can happen that would matter.
+UNSEEN = frozenset(
+    (
+        effects.ReadHints, effects.ReadNow, effects.ReadHeld, effects.WantRebalance, effects.Push,
+        effects.KeepEvents, effects.KeepFaults, effects.KeepWipe, effects.ReadMirror,
+        effects.ReadRequests, effects.ReadOpenRebalance, effects.ReadTenures, effects.ReadFinished,
+        effects.ReadLastRound, effects.ReadStays,
+    )
+)  # fmt: skip

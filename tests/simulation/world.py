@@ -18,7 +18,8 @@ from tests.fakes.values import Id, t
 from tests.simulation import checks
 from tests.simulation.agenda import Agenda
 from tests.simulation.agents import SimAgent
-from tests.simulation.coordinator import Database, SimCoordinator
+from tests.simulation.coordinator import SimCoordinator
+from tests.simulation.database import Database
 from tests.simulation.ledger import Broken, Kept, Ledger
 from tests.simulation.network import Network
 from tests.simulation.replicas import DiskState, Files
@@ -64,6 +65,7 @@ class World:
         self.faults: list[Noted] = []
         settings = GroupSettings(**({"stream": "s", "partitions": 8} | FAST | changes))
         self.database = Database(settings)
+        self.held_until_ms = 0  # no grants before: Redis was wiped
         self.ledger = Ledger(self)
         self.door = FakeDoor(self.server)
         self.store = GroupStore(self.door, self.name)

@@ -1,19 +1,21 @@
 """Tells members to leave, and what may be changed while they do (learners.md S4 to S9).
 
-Every deed is audited in the transaction that does it, under the lock of the group's row. Redis is
-told after the database has it; when Redis is away, or this process is killed in between, the next
-tick tells it (`coordinator.draining`).
+Every action is audited in the transaction that does it, which takes the next version of the group's
+scale-downs; one that loses a race begins again. Redis is told after the database has it; when Redis
+is away, or this process is killed in between, the next tick tells it.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeVar
 
 from django.db import transaction
 
+from assignment.coordinator import draining
 from assignment.errors import InvalidInput
-from assignment.scripts import GroupRead
 from assignment.types import REPLICA_LIMITS
+from dashboard import coordinator
 from dashboard.actions import groups
 from dashboard.actions.scale_down.preview import (
     Asked,
@@ -25,13 +27,16 @@ from dashboard.actions.scale_down.preview import (
     refusal,
     running_of,
 )
-from dashboard.coordinator import draining
+from dashboard.coordinator import records
 from dashboard.live import StoreUnavailable
 from dashboard.live import groups as live_groups
 from dashboard.models import AtDeadline, AuditSource, Group, ScaleDown, ScaleDownState
 from dashboard.records import audit
 
+RACES_MAX = 20
 TIMEOUT_MAX_MS = REPLICA_LIMITS["scale_down_timeout_ms"]
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -84,15 +89,13 @@ def start(
     if refused := refusal(group):
         raise Conflict(refused)
     leave = leavers(view, asked, force_all=force_all)
-    with transaction.atomic():
-        group = Group.objects.select_for_update().get(pk=group.pk)
+
+    def begin() -> ScaleDown:
         if running := running_of(group):
             return _same(running, asked, how)
         if eager is not None:
             changes = {"learn_partial_rebalance": eager}
-            group = groups.change_settings(
-                group, changes, actor=actor, source=source, reason=reason
-            )
+            groups.change_settings(group, changes, actor=actor, source=source, reason=reason)
         row = ScaleDown.objects.create(
             group=group,
             asked_at_ms=view.now_ms,
@@ -110,8 +113,10 @@ def start(
             row.state = ScaleDownState.DONE
             row.save()
         _audit(row, "scale down", reason, actor, source, after=_said(row))
-    _carry_out(row)
-    return row
+        return row
+
+    row = _racing(group.pk, begin)
+    return _carry_out(row)
 
 
 def extend(
@@ -126,74 +131,94 @@ def extend(
     Conflict (it ended, or its time is up).
     """
     _check_timeout(timeout_ms)
-    with transaction.atomic():
-        row = _locked(row)
-        before = row.timeout_ms
-        if all(row.members[m]["forced"] for m in row.remaining()):
+
+    def lengthen() -> ScaleDown:
+        now = _running(row)
+        before = now.timeout_ms
+        if all(now.members[m]["forced"] for m in now.remaining()):
             raise Conflict("every member that is left is forced out already")
         if before is None or (timeout_ms is not None and timeout_ms <= before):
             raise InvalidInput(
                 f"the limit is {_ms(before)} already, {_ms(timeout_ms)} is no longer"
             )
-        row.timeout_ms = timeout_ms
-        row.save(update_fields=["timeout_ms"])
+        now.timeout_ms = timeout_ms
+        now.save(update_fields=["timeout_ms"])
         _audit(
-            row, "extend scale down", reason, actor, source,
+            now, "extend scale down", reason, actor, source,
             before={"timeout_ms": before}, after={"timeout_ms": timeout_ms},
         )  # fmt: skip
-    return row
+        return now
+
+    return _racing(row.group_id, lengthen)
 
 
 def force(
     row: ScaleDown, member: str, *, actor: str, source: AuditSource | str, reason: str = ""
 ) -> ScaleDown:
     """This one goes at once (S5). Again: nothing changes. Raises InvalidInput, Conflict (ended)."""
-    with transaction.atomic():
-        row = _locked(row)
-        if member not in row.members:
+
+    def hurry() -> ScaleDown:
+        now = _running(row)
+        if member not in now.members:
             raise InvalidInput(f"{member!r} was not told to leave in this scale-down")
-        entry = row.members[member]
+        entry = now.members[member]
         if entry["outcome"]:
             raise Conflict(f"{member} is gone already ({entry['outcome']})")
         if not entry["forced"]:
-            entry["forced"] = True
-            row.save(update_fields=["members"])
-            _audit(row, "force members", reason, actor, source, after={"members": [member]})
-    _carry_out(row)
-    return row
+            records.store_fact(draining.forced(records.fact_of(now), [member]))
+            _audit(now, "force members", reason, actor, source, after={"members": [member]})
+        return now
+
+    return _carry_out(_racing(row.group_id, hurry))
 
 
 def abort(row: ScaleDown, *, actor: str, source: AuditSource | str, reason: str = "") -> ScaleDown:
     """S7: whoever is still here stays, learners are dropped. Again: nothing changes. Raises
     Conflict when it is done.
     """
-    with transaction.atomic():
-        Group.objects.select_for_update().get(pk=row.group_id)
-        row = ScaleDown.objects.select_related("group").get(pk=row.pk)
-        if row.state == ScaleDownState.CANCELLED:
-            return row
-        if row.state == ScaleDownState.DONE:
+
+    def cancel() -> ScaleDown | None:
+        now = _found(row)
+        if now.state == ScaleDownState.CANCELLED:
+            return None
+        if now.state == ScaleDownState.DONE:
             raise Conflict("it is done: every member is gone")
-        kept = row.remaining()
-        draining.cancel(row, _now_ms(row))
-        row.save()
-        _audit(row, "abort scale down", reason, actor, source, after={"kept": kept})
-    _carry_out(row)
-    return row
+        records.store_fact(draining.cancelled(records.fact_of(now), _now_ms(now)))
+        _audit(now, "abort scale down", reason, actor, source, after={"kept": now.remaining()})
+        return now
 
-
-def advance(group: Group, view: GroupRead) -> bool:
-    """What the tick does for the group's scale-downs; whether anything changed."""
-    return draining.advance(group, view)
+    cancelled = _racing(row.group_id, cancel)
+    return _found(row) if cancelled is None else _carry_out(cancelled)
 
 
 # --- parts ----------------------------------------------------------------------------------------
 
 
-def _locked(row: ScaleDown) -> ScaleDown:
-    """The record as it is now, under the group's lock. Raises Conflict when it ended."""
-    Group.objects.select_for_update().get(pk=row.group_id)
-    row = ScaleDown.objects.select_related("group").get(pk=row.pk)
+def _racing(group_pk: int, change: Callable[[], T]) -> T:
+    """`change` reads, checks and writes; when another process changed a scale-down meanwhile all of
+    it is taken back, and it decides again from what is there then.
+    """
+    for _ in range(RACES_MAX):
+        known = Group.objects.values_list("scale_downs_version", flat=True).get(pk=group_pk)
+        with suppress(_Overtaken), transaction.atomic():
+            result = change()
+            if not records.take_version(group_pk, known, known + 1):
+                raise _Overtaken
+            return result
+    raise Conflict("others change this group's scale-downs all the time: try again")
+
+
+class _Overtaken(Exception):
+    pass
+
+
+def _found(row: ScaleDown) -> ScaleDown:
+    return ScaleDown.objects.select_related("group").get(pk=row.pk)
+
+
+def _running(row: ScaleDown) -> ScaleDown:
+    """The record as it is now. Raises Conflict when it ended."""
+    row = _found(row)
     if row.state != ScaleDownState.RUNNING:
         raise Conflict(f"this scale-down is {row.state}: there is nothing to change")
     return row
@@ -227,12 +252,13 @@ def _ms(timeout_ms: int | None) -> str:
     return "without end" if timeout_ms is None else f"{timeout_ms} ms"
 
 
-def _carry_out(row: ScaleDown) -> None:
+def _carry_out(row: ScaleDown) -> ScaleDown:
     try:
-        advance(row.group, read(row.group))
+        coordinator.advance(row.group, read(row.group))
     except StoreUnavailable as error:
         log.warning("scale-down of group=%s waits for Redis: %s", row.group.name, error)
     row.refresh_from_db()
+    return row
 
 
 def _now_ms(row: ScaleDown) -> int:

@@ -1,0 +1,312 @@
+"""What the rules ask of the world: to read, to change Redis, to keep a record.
+
+A rule is a generator of effects; whoever runs it (`run`, a simulation) answers each. So the order
+of steps stands once, and another process may come between any two of them. An effect on records may
+be answered with RecordsAway: nothing that safety needs is behind it.
+"""
+
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from assignment.coordinator.facts import (
+    Finished,
+    Hint,
+    LastRound,
+    Mirror,
+    Moments,
+    Note,
+    OpenRebalance,
+    Request,
+    ScaleDowns,
+    Stay,
+    TargetRecord,
+    Tenures,
+)
+from assignment.coordinator.planning import Target
+from assignment.errors import EvenkeelError
+from assignment.scripts import DrainsSet, EvictResult, GroupRead, Purpose, SnapshotRecord
+from assignment.scripts import TargetAnswer as Stored
+from assignment.types import Drain, GroupSettings, Partition
+
+T = TypeVar("T")
+
+
+class RecordsAway(EvenkeelError):
+    """The database does not answer, or refuses: what is recorded is made up for later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effect(Generic[T]):
+    """`answer = yield from effect`, with the answer's type."""
+
+    def __iter__(self) -> "Steps[T]":
+        answer: T = yield self
+        return answer
+
+
+Steps = Generator[Effect[Any], Any, T]
+
+
+def run(steps: Steps[T], perform: Callable[[Effect[Any]], Any]) -> T:
+    """Carries it all out at once. That records are away is told to the rule, which may go on."""
+    try:
+        effect = next(steps)
+        while True:
+            try:
+                answer = perform(effect)
+            except RecordsAway as error:
+                effect = steps.throw(error)
+            else:
+                effect = steps.send(answer)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+# --- Redis ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Read(Effect[GroupRead]):
+    purpose: Purpose
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSettings(Effect[GroupSettings | None]):
+    """As Redis has them; None when it does not know the group."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadHints(Effect[tuple[Hint, ...]]):
+    """Those that `control` keeps, oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadNow(Effect[int]):
+    """Redis' clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Configure(Effect[None]):
+    """Also notes the group as a reader of its stream."""
+
+    settings: GroupSettings
+    reason: str
+    rebalance_due: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Hold(Effect[None]):
+    """Nothing is granted for so long: old owners may still be at work."""
+
+    lease_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadHeld(Effect[bool]):
+    """Whether a Hold lasts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resume(Effect[None]):
+    """Epochs and events of a group that Redis forgot count on above these."""
+
+    target_epoch: int
+    event_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Restore(Effect[int | None]):
+    """How many were put back; None: too late, grants are possible."""
+
+    records: Mapping[Partition, SnapshotRecord]
+
+
+@dataclass(frozen=True, slots=True)
+class RaiseIncarnation(Effect[None]):
+    incarnation: int
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep(Effect[None]):
+    """Grants whose lock ran out end in the history."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evict(Effect[EvictResult]):
+    """Take the member out, unless it gave a sign of life after `beat`."""
+
+    member: str
+    beat: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetDrain(Effect[DrainsSet]):
+    """Refused when Redis was told by a later version of the scale-downs' records."""
+
+    drain: Drain
+    members: tuple[str, ...]
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRebalance(Effect[None]):
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class WantRebalance(Effect[None]):
+    """One run of `rebalance` soon; any number of these are one."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetTarget(Effect[Stored]):
+    """The script appends the record to the group's outbox in the same step."""
+
+    target: Target
+    record: TargetRecord
+
+
+# --- records --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class KeepOutbox(Effect[None]):
+    """What the outbox has becomes records, in order; then it is dropped there."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeepEvents(Effect[int]):
+    """The locks' events become history. How many."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeepIncarnation(Effect[None]):
+    """Never a lower one."""
+
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeepWipe(Effect[None]):
+    """That Redis forgot the group, what was put back, and what is gone for good."""
+
+    mirror: Mirror
+    records: Mapping[Partition, SnapshotRecord]
+    restored: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class KeepFaults(Effect[None]):
+    """What should never be, as it is now: audited when it was not there before."""
+
+    faults: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadMirror(Effect[Mirror]):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class ReadStays(Effect[tuple[Stay, ...]]):
+    """Those without an end."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeepStays(Effect[None]):
+    """Whoever was recorded under the same member and time already is changed."""
+
+    stays: tuple[Stay, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeepForced(Effect[None]):
+    """The member's stay that ended then ended by force."""
+
+    member: str
+    left_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadScaleDowns(Effect[ScaleDowns]):
+    """The running one, and those that ended since; the newest first."""
+
+    ended_since_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeepScaleDowns(Effect[bool]):
+    """False, and nothing is changed: another process changed one since `version` was read."""
+
+    scale_downs: ScaleDowns  # those that changed, under the version that was read
+    next_version: int
+    notes: tuple[Note, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRequests(Effect[tuple[Request, ...]]):
+    """Those that nobody answered, oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefuseRequests(Effect[None]):
+    requests: tuple[Request, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeepRefusal(Effect[None]):
+    """The group's own strategy does not fit it. Once for each state of the group."""
+
+    strategy: str
+    group_epoch: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOpenRebalance(Effect[OpenRebalance | None]):
+    """The newest, while it is not completed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTenures(Effect[Tenures]):
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Complete(Effect[None]):
+    """What is held equals the target."""
+
+    pk: int
+    moments: Moments
+    total_ms: int
+    ownership_gap_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFinished(Effect[tuple[Finished, ...]]):
+    """Rebalances after which no commit was seen yet."""
+
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeepFirstEffect(Effect[None]):
+    pk: int
+    after_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLastRound(Effect[LastRound | None]):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Push(Effect[None]):
+    """Tells browsers what changed: ownership, target, members, settings or history."""
+
+    what: str

@@ -1,0 +1,211 @@
+"""The few records that count for a decision, as values; whoever keeps them makes them of its own.
+
+Times are whole milliseconds of Redis' clock.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from assignment.coordinator.record import Change
+from assignment.scripts import SnapshotRecord
+from assignment.types import GroupSettings, Partition, TargetRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRecord:
+    """A group as it is configured. `settings` None: the database is away, Redis' own stand."""
+
+    name: str
+    settings: GroupSettings | None
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """An entry of `control`: why the group_epoch became what it is."""
+
+    reason: str
+    epoch: int
+    member_id: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mirror:
+    """What a Redis that forgot the group is given back; the highest numbers that were recorded."""
+
+    target_epoch: int
+    event_seq: int
+    snapshots: Mapping[Partition, SnapshotRecord]
+
+
+# --- members --------------------------------------------------------------------------------------
+
+
+class StayEnd(StrEnum):
+    LEFT = "left"
+    LOST = "lost"
+    FORCED = "forced"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stay:
+    """From a member's join until it is gone; one that joins anew gets another."""
+
+    member_id: str
+    joined_at_ms: int
+    left_at_ms: int | None = None
+    end: StayEnd | None = None
+    host: str = ""
+    version: str = ""
+    application: str = ""
+
+
+# --- rebalances -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A person's wish for a rebalance."""
+
+    pk: int
+    strategy: str
+    parameters: Mapping[str, object]
+
+
+class Trigger(NamedTuple):
+    """One of the causes that gathered. What was guessed from the target has no epoch and time."""
+
+    reason: str
+    member: str
+    epoch: int | None = None
+    at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetRecord:
+    """What is kept of a target: with it its record can be made at any later time."""
+
+    at_ms: int
+    detect_ms: int
+    cause: str
+    triggers: tuple[Trigger, ...]
+    requests: tuple[int, ...]  # that it answers
+    stateful: bool
+    partitions: int
+    before: Mapping[Partition, str]
+    rows: Mapping[str, TargetRow]
+    change: Change
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenRebalance:
+    pk: int
+    incarnation: int
+    target_epoch: int
+    at_ms: int
+    detect_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """When the parts of a rebalance ended; each at least the one before."""
+
+    stored: int
+    delivered: int
+    revoked: int
+    acquired: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tenures:
+    """`begun`: of each that began since, its start and the end of the one before it, if any."""
+
+    last_start_ms: int
+    last_end_ms: int
+    begun: tuple[tuple[int, int | None], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    pk: int
+    finished_at_ms: int
+    moved: frozenset[int]  # numbers of partitions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastRound:
+    """The newest rebalance that was completed."""
+
+    incarnation: int
+    target_epoch: int
+    moved: int
+    finished_at_ms: int
+
+
+# --- scale-downs ----------------------------------------------------------------------------------
+
+
+class Outcome(StrEnum):
+    HERE = ""
+    CLEAN = "clean"
+    FORCED = "forced"
+    DIED = "died"
+    CANCELLED = "cancelled"
+
+
+class State(StrEnum):
+    RUNNING = "running"
+    DONE = "done"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaver:
+    """`forced`: told to go at once."""
+
+    outcome: Outcome = Outcome.HERE
+    at_ms: int | None = None
+    forced: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleDown:
+    """Members that were told to leave, and what each did (learners.md S9)."""
+
+    pk: int
+    asked_at_ms: int
+    told_at_ms: int | None = None  # None: Redis was not told yet
+    timeout_ms: int | None = None  # from told_at_ms on; None: no limit
+    aborts: bool = False  # when its time is up; else who is left is forced
+    state: State = State.RUNNING
+    ended_at_ms: int | None = None
+    members: Mapping[str, Leaver]
+
+    @property
+    def remaining(self) -> list[str]:
+        """Members that are still here, as far as the record knows; ascending."""
+        return sorted(m for m, leaver in self.members.items() if not leaver.outcome)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleDowns:
+    """All of a group have one version: every change of any of them makes another."""
+
+    version: int
+    records: tuple[ScaleDown, ...]
+
+    @property
+    def running(self) -> ScaleDown | None:
+        return next((r for r in self.records if r.state is State.RUNNING), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """For the audit: what the rules did by themselves."""
+
+    action: str
+    reason: str
+    after: Mapping[str, object]

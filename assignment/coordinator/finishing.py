@@ -1,0 +1,114 @@
+"""Completes the record of a rebalance once what is held equals the target: phases, ownership gap,
+the first commit after it; and sees when a change that was cut short is to go on.
+"""
+
+from assignment.coordinator.effects import (
+    Complete,
+    KeepFirstEffect,
+    ReadFinished,
+    ReadLastRound,
+    ReadOpenRebalance,
+    ReadTenures,
+    Steps,
+)
+from assignment.coordinator.facts import Finished, Moments, OpenRebalance, Tenures
+from assignment.coordinator.planning import target_of
+from assignment.coordinator.reading import settings_of
+from assignment.errors import InvalidInput
+from assignment.scripts import GroupRead
+from assignment.strategies.weighted_sticky import MEASURED
+from assignment.types import Partition
+
+FIRST_EFFECT_WITHIN_MS = 600_000  # after so long no commit counts as this rebalance's effect
+LOOKED_FOR_MS = 60_000  # after the last round; computing a target every second would cost too much
+
+
+def finish(view: GroupRead) -> Steps[bool]:
+    """Whether a record was completed."""
+    row = yield from ReadOpenRebalance()
+    current = (view.meta.incarnation, view.meta.target_epoch)
+    if row is None or (row.incarnation, row.target_epoch) != current or not is_held(view):
+        return False
+    since_ms = row.at_ms - row.detect_ms - settings_of(view).lease_ms
+    tenures = yield from ReadTenures(since_ms)
+    moments = moments_of(row, view, tenures)
+    yield from Complete(
+        row.pk,
+        moments,
+        total_ms=row.detect_ms + moments.acquired - row.at_ms,
+        ownership_gap_ms=_gap(tenures, since_ms),
+    )
+    return True
+
+
+def is_held(view: GroupRead) -> bool:
+    """Every partition that the target gives away is locked by that member, no other is."""
+    wanted = {p: member for member, row in view.target.items() for p in row.active}
+    held: dict[Partition, str] = {p: lock.member_id for p, lock in view.locks.items()}
+    return wanted == held
+
+
+def delivered_ms(view: GroupRead) -> int | None:
+    """When the last agent said that it has the stored target; None while one has not."""
+    said = [view.reports.get(member) for member in view.members]
+    if any(r is None or r.target_epoch < view.meta.target_epoch for r in said):
+        return None
+    return max((r.at_ms for r in said if r is not None), default=None)
+
+
+def moments_of(row: OpenRebalance, view: GroupRead, tenures: Tenures) -> Moments:
+    stored = view.meta.target_at_ms or row.at_ms
+    acquired = max(stored, tenures.last_start_ms)
+    revoked = min(max(stored, tenures.last_end_ms), acquired)
+    delivered = min(max(stored, delivered_ms(view) or stored), revoked)
+    return Moments(stored, delivered, revoked, acquired)
+
+
+def _gap(tenures: Tenures, since_ms: int) -> int:
+    """Partition-milliseconds between an owner's end and the next one's start.
+
+    A lock that ran out did so up to a lease before anybody saw it; what nobody owned before that is
+    not this rebalance's. A partition that never had an owner had nothing to lose.
+    """
+    gaps = (start - max(end, since_ms) for start, end in tenures.begun if end is not None)
+    return sum(max(0, gap) for gap in gaps)
+
+
+def note_first_effects(view: GroupRead) -> Steps[None]:
+    """The first commit after the last acquire, seen by a tick: exact while commits are a second
+    apart.
+    """
+    waiting = yield from ReadFinished(view.now_ms - FIRST_EFFECT_WITHIN_MS)
+    for row in waiting:
+        after_ms = _first_effect_ms(row, view)
+        if after_ms is not None:
+            yield from KeepFirstEffect(row.pk, after_ms)
+
+
+def _first_effect_ms(row: Finished, view: GroupRead) -> int | None:
+    commits = [
+        a.at_ms - row.finished_at_ms for p, a in view.applied.items() if p.number in row.moved
+    ]
+    return min((after_ms for after_ms in commits if after_ms >= 0), default=None)
+
+
+def is_cut_short(view: GroupRead) -> Steps[bool]:
+    """Whether the group's own strategy would move more now that its last round is over.
+
+    Measured weights change all the time, so of them every next cause makes just one round.
+    """
+    settings = settings_of(view)
+    most = settings.strategy_parameters.get("moves_max")
+    measured = settings.strategy_parameters.get("weights") == MEASURED
+    if settings.stateful or most is None or measured:
+        return False
+    last = yield from ReadLastRound()
+    current = (view.meta.incarnation, view.meta.target_epoch)
+    if last is None or (last.incarnation, last.target_epoch) != current or last.moved < most:
+        return False
+    if view.now_ms - last.finished_at_ms > LOOKED_FOR_MS:
+        return False
+    try:
+        return bool(target_of(view).change.moves)
+    except InvalidInput:
+        return False

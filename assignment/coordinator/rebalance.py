@@ -1,0 +1,120 @@
+"""One rebalance of one group: read, decide, compare-and-set; the record comes with the target.
+
+Level-triggered: without a group_epoch above the target_epoch nothing happens, so running it twice
+is harmless.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from assignment.coordinator.effects import (
+    KeepOutbox,
+    KeepRefusal,
+    Push,
+    Read,
+    ReadHints,
+    ReadRequests,
+    RecordsAway,
+    RefuseRequests,
+    SetTarget,
+    Steps,
+)
+from assignment.coordinator.facts import Hint, Request, TargetRecord, Trigger
+from assignment.coordinator.planning import Nothing, Target, next_target
+from assignment.coordinator.reading import owners_before, settings_of
+from assignment.errors import InvalidInput
+from assignment.scripts import GroupRead, Purpose
+from assignment.types import Reason
+
+CAUSES_MAX = 200  # kept of those that gathered; a record stays readable
+NOT_A_CAUSE = frozenset(
+    (
+        Reason.TARGET,
+        Reason.RELEASED,
+        Reason.EXPIRED,
+        Reason.REVOKED,
+        Reason.INCARNATION,
+        Reason.SETTINGS,
+        Reason.WIPED,
+    )
+)
+
+
+def rebalance() -> Steps[str]:
+    """What came of it, in words for people."""
+    try:
+        yield from KeepOutbox()  # so that nobody is answered twice
+        requests = yield from ReadRequests()
+    except RecordsAway:
+        requests = ()
+    view = yield from Read(Purpose.REBALANCE)
+    if view.meta.settings is None:
+        return "the group is not in Redis"  # the tick puts it there
+    try:
+        due, answered = yield from _due(view, requests)
+    except RecordsAway:
+        return "a refusal cannot be recorded yet"
+    if isinstance(due, Nothing):
+        return due.reason
+    record = record_of(view, due, (yield from ReadHints()), answered)
+    answer = yield from SetTarget(due, record)
+    if not answer.done:
+        return answer.why
+    with suppress(RecordsAway):  # the next tick keeps it
+        yield from KeepOutbox()
+    yield from Push("target")
+    movement = due.change.movement
+    return f"epoch {due.group_epoch}: {movement.moves} moved, {movement.kept} kept"
+
+
+def _due(
+    view: GroupRead, requests: tuple[Request, ...]
+) -> Steps[tuple[Target | Nothing, tuple[Request, ...]]]:
+    """By the last request, else by the group's own strategy. A strategy that does not fit the group
+    as it is changes nothing: its request is refused (and left out), which is told in the audit.
+    """
+    if requests:
+        try:
+            return next_target(view, requests[-1].strategy, requests[-1].parameters), requests
+        except InvalidInput as error:
+            yield from RefuseRequests(requests, str(error))
+    try:
+        return next_target(view), ()
+    except InvalidInput as error:
+        strategy = settings_of(view).strategy
+        yield from KeepRefusal(strategy, view.meta.group_epoch, str(error))
+        return Nothing(f"{strategy} cannot be used: {error}"), ()
+
+
+def record_of(
+    view: GroupRead, due: Target, hints: Sequence[Hint], requests: Sequence[Request]
+) -> TargetRecord:
+    gathered = _gathered(hints, view)
+    triggers = tuple(Trigger(h.reason, h.member_id, h.epoch, h.at_ms) for h in gathered)
+    triggers = triggers or tuple(Trigger(c.kind, c.subject) for c in due.change.causes)
+    first_ms = min((hint.at_ms for hint in gathered), default=view.now_ms)
+    settings = settings_of(view)
+    return TargetRecord(
+        at_ms=view.now_ms,
+        detect_ms=max(0, view.now_ms - first_ms),
+        cause=_named([trigger.reason for trigger in triggers]),
+        triggers=triggers,
+        requests=tuple(request.pk for request in requests),
+        stateful=settings.stateful,
+        partitions=settings.partitions,
+        before=owners_before(view),
+        rows=due.rows,
+        change=due.change,
+    )
+
+
+def _gathered(hints: Sequence[Hint], view: GroupRead) -> list[Hint]:
+    """Every change of the group since the stored target, oldest first."""
+    low, high = view.meta.target_epoch, view.meta.group_epoch
+    found = [h for h in hints if low < h.epoch <= high and h.reason and h.reason not in NOT_A_CAUSE]
+    return found[-CAUSES_MAX:]
+
+
+def _named(reasons: Sequence[str]) -> str:
+    """The first of Reason's that gathered: what people would say was the reason."""
+    return next((cause for cause in Reason if cause in reasons), reasons[0] if reasons else "")

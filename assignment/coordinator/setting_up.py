@@ -1,0 +1,85 @@
+"""Makes Redis hold what the database says of a group: settings, an incarnation, and after a wipe
+what can be put back.
+"""
+
+from contextlib import suppress
+
+from assignment.coordinator.effects import (
+    Configure,
+    Hold,
+    KeepIncarnation,
+    KeepWipe,
+    RaiseIncarnation,
+    ReadHeld,
+    ReadMirror,
+    ReadSettings,
+    RecordsAway,
+    Restore,
+    Resume,
+    Steps,
+)
+from assignment.coordinator.facts import GroupRecord
+from assignment.coordinator.reading import needs_incarnation
+from assignment.scripts import GroupRead
+from assignment.types import GroupSettings, Reason
+
+# Settings that a plan depends on, and what a rebalance is called that they cause.
+DECIDING = {
+    "stateful": Reason.STATEFUL,
+    "strategy": Reason.STRATEGY,
+    "strategy_parameters": Reason.STRATEGY,
+    "standby_replicas": Reason.STANDBYS,
+    "learners_max": Reason.LEARNERS,
+    "partitions": Reason.PARTITIONS,
+}
+
+
+def tell(record: GroupRecord) -> Steps[bool]:
+    """Whether Redis had to be told: it held other settings, or none."""
+    if record.settings is None:
+        return False
+    stored = yield from ReadSettings()
+    if stored == record.settings:
+        return False
+    if stored is None and record.incarnation > 0:
+        yield from _put_back(record.settings)
+        return True
+    why = _decides(stored, record.settings) if stored else None
+    yield from Configure(record.settings, why or Reason.SETTINGS, rebalance_due=why is not None)
+    return True
+
+
+def _decides(before: GroupSettings, after: GroupSettings) -> Reason | None:
+    """The cause of the rebalance that the change makes due; None when no plan depends on it."""
+    differing = (n for n in DECIDING if getattr(before, n) != getattr(after, n))
+    return next((DECIDING[name] for name in differing), None)
+
+
+def _put_back(settings: GroupSettings) -> Steps[None]:
+    """Redis was wiped (coordination.md section 6): after a lease, grants under a new incarnation.
+
+    Each partition starts from its last snapshot: its offset is the snapshot's.
+    """
+    yield from Hold(settings.lease_ms)
+    mirror = yield from ReadMirror()
+    yield from Resume(mirror.target_epoch, mirror.event_seq)
+    restored = yield from Restore(mirror.snapshots)
+    yield from KeepWipe(mirror, mirror.snapshots, restored)
+    yield from Configure(settings, Reason.WIPED, rebalance_due=False)
+
+
+def raise_incarnation(record: GroupRecord, view: GroupRead) -> Steps[None]:
+    """Before a Redis that may have lost writes grants anything.
+
+    The database has it first; while that is away Redis has it alone, until the next tick that finds
+    both. So it also hears of one that others raised, or that it forgot.
+    """
+    wanted = needs_incarnation(view, record.incarnation)
+    if wanted is not None and (yield from ReadHeld()):
+        wanted = None
+    known = wanted or view.meta.incarnation
+    if known > record.incarnation:
+        with suppress(RecordsAway):  # the next tick keeps it
+            yield from KeepIncarnation(known)
+    if wanted is not None:
+        yield from RaiseIncarnation(wanted, view.run_id)

@@ -1,0 +1,90 @@
+"""Who came and who went, and how: each member's stay, from what one reading says."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from assignment.coordinator.effects import KeepStays, ReadHints, ReadStays, Steps
+from assignment.coordinator.facts import Hint, Stay, StayEnd
+from assignment.scripts import GroupRead
+from assignment.types import Reason
+
+OLDER_AT_MOST_MS = 60_000  # a view; Celery's task_time_limit. More: the clock of Redis was set back
+ENDS: Mapping[str, StayEnd] = {Reason.LEAVE: StayEnd.LEFT, Reason.LOST: StayEnd.LOST}
+HOST_MAX, VERSION_MAX, APPLICATION_MAX = 255, 50, 100
+
+
+class Went(NamedTuple):
+    """`signalled`: it said so before, on SIGTERM. Whom a scale-down forced went by itself: only the
+    record of that one tells.
+    """
+
+    at_ms: int
+    end: StayEnd
+    signalled: bool = False
+
+
+def is_from_before(view: GroupRead, at_ms: int) -> bool:
+    """Whether the view was read before that, and so can say nothing of what began then."""
+    return 0 <= at_ms - view.now_ms < OLDER_AT_MOST_MS
+
+
+def note_stays(view: GroupRead) -> Steps[bool]:
+    """Whether a member came or went."""
+    stays = yield from ReadStays()
+    known = {stay.member_id: stay for stay in stays}
+    gone = [stay for stay in stays if _is_over(stay, view)]
+    ends = how_they_went((yield from ReadHints())) if gone else {}
+    ended = [_ended(stay, ends, view.now_ms) for stay in gone]
+    for stay in gone:
+        del known[stay.member_id]
+    come = [_stay(view, member) for member in sorted(view.members.keys() - known.keys())]
+    applied = [
+        replace(stay, application=application)
+        for member, stay in known.items()
+        if (application := _application(view, member)) and application != stay.application
+    ]
+    if changed := (*ended, *come, *applied):
+        yield from KeepStays(changed)
+    return bool(gone or come)
+
+
+def _is_over(stay: Stay, view: GroupRead) -> bool:
+    """A stay that began after the view was read is left alone."""
+    row = view.members.get(stay.member_id)
+    same = row is not None and row.joined_at_ms == stay.joined_at_ms
+    return not same and not is_from_before(view, stay.joined_at_ms)
+
+
+def _ended(stay: Stay, ends: Mapping[str, Went], now_ms: int) -> Stay:
+    went = ends.get(stay.member_id, Went(now_ms, StayEnd.LOST))
+    return replace(stay, left_at_ms=max(went.at_ms, stay.joined_at_ms), end=went.end)
+
+
+def how_they_went(hints: Iterable[Hint]) -> dict[str, Went]:
+    """By member, as far as the hints still know: its last time."""
+    signalled: set[str] = set()
+    found: dict[str, Went] = {}
+    for hint in hints:
+        if hint.reason == Reason.LEAVING:
+            signalled.add(hint.member_id)
+        elif end := ENDS.get(hint.reason):
+            found[hint.member_id] = Went(hint.at_ms, end, hint.member_id in signalled)
+    return found
+
+
+def _stay(view: GroupRead, member: str) -> Stay:
+    row = view.members[member]
+    return Stay(
+        member_id=member,
+        joined_at_ms=row.joined_at_ms,
+        host=row.host[:HOST_MAX],
+        version=row.version[:VERSION_MAX],
+        application=_application(view, member),
+    )
+
+
+def _application(view: GroupRead, member: str) -> str:
+    report = view.reports.get(member)
+    said = report.consumer.get("spark_application_id", "") if report else ""
+    return str(said)[:APPLICATION_MAX]

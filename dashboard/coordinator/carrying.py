@@ -1,0 +1,158 @@
+"""Carries out what the rules ask for: in Redis here, in the database by `records`."""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from django.db import InterfaceError, InternalError, OperationalError
+
+from assignment import coordinator
+from assignment.coordinator import Effect, GroupRecord, RecordsAway, Steps, effects
+from assignment.scripts import EvictResult, GroupRead, Purpose
+from assignment.wire import parse_settings
+from dashboard.coordinator import outbox, records
+from dashboard.coordinator.asking import want_rebalance
+from dashboard.coordinator.history import store_events
+from dashboard.live import groups as live_groups
+from dashboard.live import push, waiting
+from dashboard.models import Group
+
+NOBODY = outbox.Run()
+AWAY = (OperationalError, InterfaceError, InternalError)  # it does not answer, or refuses to write
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """For which group, and by whom. `row` None: the database is away."""
+
+    name: str
+    row: Group | None
+    by: outbox.Run = NOBODY
+
+
+def carry_out(steps: Steps[T], here: Here) -> T:
+    """Raises StoreUnavailable."""
+    return coordinator.run(steps, lambda effect: _perform(here, effect))
+
+
+def record_of(group: Group) -> GroupRecord:
+    return GroupRecord(name=group.name, settings=group.values, incarnation=group.incarnation)
+
+
+def _perform(here: Here, effect: Effect[Any]) -> Any:
+    kind = type(effect)
+    if kind in IN_REDIS:
+        return IN_REDIS[kind](here, effect)
+    if here.row is None:
+        raise RecordsAway("the database is away")
+    try:
+        return IN_DATABASE[kind](here.row, effect)
+    except AWAY as error:
+        log.warning("%s not done group=%s: %s", kind.__name__, here.name, error)
+        raise RecordsAway(str(error)) from error
+
+
+# --- Redis ----------------------------------------------------------------------------------------
+
+
+def _read(here: Here, effect: effects.Read) -> GroupRead:
+    if effect.purpose is not Purpose.TICK or here.row is None:
+        return live_groups.read(here.name, effect.purpose, DEFAULT_SESSION_MS)
+    return live_groups.read(here.name, effect.purpose, here.row.values.session_timeout_ms)
+
+
+DEFAULT_SESSION_MS = 10_000
+
+
+def _read_settings(here: Here, effect: effects.ReadSettings) -> Any:
+    text = live_groups.stored_settings(here.name)
+    return None if text is None else parse_settings(text)
+
+
+def _configure(here: Here, effect: effects.Configure) -> None:
+    settings, due = effect.settings, effect.rebalance_due
+    live_groups.configure(here.name, settings, effect.reason, rebalance_due=due)
+    live_groups.add_reader(settings.stream, settings.partitions, here.name)
+
+
+def _raise_incarnation(here: Here, effect: effects.RaiseIncarnation) -> None:
+    value = effect.incarnation
+    done, stored = live_groups.set_incarnation(here.name, value, effect.run_id)
+    log.info("incarnation group=%s value=%d done=%s stored=%d", here.name, value, done, stored)
+
+
+def _evict(here: Here, effect: effects.Evict) -> EvictResult:
+    result = live_groups.evict(here.name, effect.member, effect.beat, effect.reason)
+    log.info(
+        "evict group=%s member=%s last_beat_ms=%d: %s",
+        here.name, effect.member, effect.beat, result,
+    )  # fmt: skip
+    return result
+
+
+def _set_drain(here: Here, effect: effects.SetDrain) -> Any:
+    answer = live_groups.set_drain(here.name, effect.drain, effect.members, effect.version)
+    log.info(
+        "set_drain group=%s drain=%r members=%s", here.name, effect.drain.value, answer.members
+    )
+    return answer
+
+
+def _set_target(here: Here, effect: effects.SetTarget) -> Any:
+    text = outbox.text_of(effect.record, here.by)
+    answer = live_groups.set_target(here.name, effect.target, text)
+    if answer.done:
+        log.info(
+            "rebalance group=%s epoch=%d cause=%s moved=%d kept=%d members=%d",
+            here.name, answer.target_epoch, effect.record.cause,
+            effect.record.change.movement.moves, effect.record.change.movement.kept,
+            len(effect.record.change.loads),
+        )  # fmt: skip
+    return answer
+
+
+IN_REDIS: Mapping[type[Effect[Any]], Callable[[Here, Any], Any]] = {
+    effects.Read: _read,
+    effects.ReadSettings: _read_settings,
+    effects.ReadHints: lambda here, effect: tuple(live_groups.hints(here.name)),
+    effects.ReadNow: lambda here, effect: live_groups.redis_now_ms(),
+    effects.Configure: _configure,
+    effects.Hold: lambda here, effect: waiting.wait(here.name, effect.lease_ms),
+    effects.ReadHeld: lambda here, effect: waiting.is_waiting(here.name),
+    effects.Resume: lambda here, e: live_groups.resume(here.name, e.target_epoch, e.event_seq),
+    effects.Restore: lambda here, effect: live_groups.restore(here.name, effect.records),
+    effects.RaiseIncarnation: _raise_incarnation,
+    effects.Sweep: lambda here, effect: live_groups.sweep(here.name),
+    effects.Evict: _evict,
+    effects.SetDrain: _set_drain,
+    effects.RequestRebalance: lambda here, e: live_groups.request_rebalance(here.name, e.reason),
+    effects.WantRebalance: lambda here, effect: want_rebalance(here.name),
+    effects.SetTarget: _set_target,
+    effects.Push: lambda here, effect: push.push(here.name, effect.what),
+}
+IN_DATABASE: Mapping[type[Effect[Any]], Callable[[Group, Any], Any]] = {
+    effects.KeepOutbox: lambda group, effect: outbox.keep(group),
+    effects.KeepEvents: lambda group, effect: store_events(group),
+    effects.KeepIncarnation: records.keep_incarnation,
+    effects.KeepWipe: records.keep_wipe,
+    effects.KeepFaults: records.keep_faults,
+    effects.ReadMirror: records.read_mirror,
+    effects.ReadStays: records.read_stays,
+    effects.KeepStays: records.keep_stays,
+    effects.KeepForced: records.keep_forced,
+    effects.ReadScaleDowns: records.read_scale_downs,
+    effects.KeepScaleDowns: records.keep_scale_downs,
+    effects.ReadRequests: records.read_requests,
+    effects.RefuseRequests: records.refuse_requests,
+    effects.KeepRefusal: records.keep_refusal,
+    effects.ReadOpenRebalance: records.read_open_rebalance,
+    effects.ReadTenures: records.read_tenures,
+    effects.Complete: records.complete,
+    effects.ReadFinished: records.read_finished,
+    effects.KeepFirstEffect: records.keep_first_effect,
+    effects.ReadLastRound: records.read_last_round,
+}

@@ -1,0 +1,147 @@
+"""Records of targets, on their way from Redis to the database.
+
+A target's record is written into the group's outbox by the script that stores the target, so that
+none is lost in between and no database stands in the way of a failover.
+"""
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import transaction
+
+from assignment.coordinator.facts import TargetRecord
+from assignment.coordinator.setting_up import DECIDING
+from assignment.types import Partition, Reason
+from dashboard.live import groups as live_groups
+from dashboard.models import (
+    AuditEntry,
+    AuditSource,
+    Group,
+    Rebalance,
+    RebalanceOutcome,
+    RebalanceRequest,
+    RequestState,
+    ScaleDown,
+)
+from dashboard.records import audit, ownership_map, replica_map
+
+MAPS = ("target", "previous", "replicas")  # packed
+BY_SCALE_DOWN = (Reason.SCALE_DOWN, Reason.FORCED, Reason.CANCELLED)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Who carries a rebalance out."""
+
+    task_id: str = ""
+    worker: str = ""
+
+
+def text_of(record: TargetRecord, run: Run) -> str:
+    """The columns of the Rebalance that it becomes, and `requests` that it answers."""
+    change, movement = record.change, record.change.movement
+    after = {p: member for member, row in record.rows.items() for p in row.active}
+    maps = {
+        "target": _packed(after, record.partitions),
+        "previous": _packed(record.before, record.partitions),
+        "replicas": replica_map.pack(record.rows) if record.stateful else None,
+    }
+    columns = {
+        "at_ms": record.at_ms,
+        "cause": record.cause,
+        "causes": [
+            {name: v for name, v in trigger._asdict().items() if v is not None}
+            for trigger in record.triggers
+        ],
+        "strategy": change.strategy,
+        "members": len(change.loads),
+        "partitions": record.partitions,
+        "kept": movement.kept,
+        "moved": movement.moves,
+        "avoidable": movement.avoidable_moves,
+        "balance_degree": change.balance_degree,
+        "max_minus_min": change.max_minus_min,
+        "score": change.score,
+        "stickiness": movement.stickiness,
+        "stickiness_best": movement.stickiness_best,
+        "detect_ms": record.detect_ms,
+        "celery_task_id": run.task_id,
+        "celery_worker": run.worker,
+        "learning": len(change.learning),
+    }
+    texts = {n: None if m is None else base64.b64encode(m).decode() for n, m in maps.items()}
+    return json.dumps({**columns, **texts, "requests": record.requests}, separators=(",", ":"))
+
+
+def _packed(owners: Mapping[Partition, str], partitions: int) -> bytes:
+    by_number = {p.number: member for p, member in owners.items()}
+    return ownership_map.pack([by_number.get(number) for number in range(partitions)])
+
+
+def keep(group: Group) -> None:
+    """In order, each once."""
+    while entries := live_groups.outbox(group.name):
+        for entry in entries:
+            _keep_one(group, entry)
+            live_groups.drop_from_outbox(group.name, entry.entry_id)
+
+
+def _keep_one(group: Group, entry: live_groups.OutboxEntry) -> None:
+    columns = json.loads(entry.record)
+    requests = columns.pop("requests")
+    for name in MAPS:
+        columns[name] = columns[name] and base64.b64decode(columns[name])
+    key = {"incarnation": entry.incarnation, "target_epoch": entry.target_epoch}
+    with transaction.atomic():
+        if group.rebalances.filter(**key).exists():
+            return  # whoever stored it was killed before it could drop the entry
+        group.rebalances.filter(outcome=RebalanceOutcome.RUNNING).update(
+            outcome=RebalanceOutcome.SUPERSEDED, finished_at_ms=columns["at_ms"]
+        )
+        row = Rebalance(group=group, actor=audit.AUTOMATIC, **key, **columns)
+        answered = list(group.requests.filter(pk__in=requests).order_by("created_at", "id"))
+        asked = answered[-1] if answered else _behind(row)
+        if asked is not None:
+            row.planned, row.actor, row.reason = True, asked.actor, asked.reason
+        row.save()
+        for request in answered:
+            _answer(group, row, request)
+
+
+def _behind(row: Rebalance) -> AuditEntry | ScaleDown | None:
+    """Who changed the settings or scaled down, when that is why."""
+    if row.cause in BY_SCALE_DOWN:
+        return ScaleDown.objects.filter(group=row.group, asked_at_ms__lte=row.at_ms).first()
+    if row.cause in DECIDING.values():
+        return AuditEntry.objects.filter(group=row.group, action="change settings").first()
+    return None
+
+
+def _answer(group: Group, row: Rebalance, request: RebalanceRequest) -> None:
+    request.state, request.rebalance = RequestState.DONE, row
+    request.save(update_fields=["state", "rebalance"])
+    audit.record(
+        actor=request.actor,
+        action="rebalance",
+        object=group.name,
+        group=group,
+        reason=request.reason,
+        before={"owners": _counts(row.owners_before())},
+        after={
+            "target_epoch": row.target_epoch,
+            "owners": _counts(row.owners()),
+            "moved": row.moved,
+        },
+        source=AuditSource.AUTOMATIC,
+    )
+
+
+def _counts(owners: Sequence[str | None]) -> dict[str, int]:
+    """Partitions per member; nobody's are under "" ."""
+    counts: dict[str, Any] = {}
+    for owner in owners:
+        counts[owner or ""] = counts.get(owner or "", 0) + 1
+    return counts

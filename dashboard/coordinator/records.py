@@ -1,0 +1,347 @@
+"""The records that count for a decision: read as the rules' values, written as they ask.
+
+Nothing is decided here. What may be changed by several at once is compared and set.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import asdict
+
+from django.db import transaction
+from django.db.models import F, Max, OuterRef, Q, Subquery
+
+from assignment.coordinator import effects
+from assignment.coordinator.facts import (
+    Finished,
+    LastRound,
+    Leaver,
+    Mirror,
+    OpenRebalance,
+    Outcome,
+    Request,
+    ScaleDowns,
+    State,
+    Stay,
+    Tenures,
+)
+from assignment.coordinator.facts import ScaleDown as ScaleDownFact
+from assignment.scripts import SnapshotRecord
+from assignment.types import Offset, Partition
+from dashboard.live import groups as live_groups
+from dashboard.models import (
+    AtDeadline,
+    AuditEntry,
+    AuditSource,
+    Group,
+    HistoryGap,
+    MemberEnd,
+    MemberRecord,
+    PartitionMirror,
+    Rebalance,
+    RebalanceOutcome,
+    RequestState,
+    ScaleDown,
+    ScaleDownState,
+    Tenure,
+)
+from dashboard.records import audit
+
+REFUSED = "rebalance refused"  # in the audit: a strategy that does not fit
+
+log = logging.getLogger(__name__)
+
+
+# --- Redis that forgot ----------------------------------------------------------------------------
+
+
+def keep_incarnation(group: Group, effect: effects.KeepIncarnation) -> None:
+    higher = effect.incarnation
+    Group.objects.filter(pk=group.pk, incarnation__lt=higher).update(incarnation=higher)
+    group.incarnation = max(group.incarnation, higher)
+
+
+def read_mirror(group: Group, effect: effects.ReadMirror) -> Mirror:
+    rows = PartitionMirror.objects.filter(group=group)
+    return Mirror(
+        target_epoch=group.rebalances.aggregate(last=Max("target_epoch"))["last"] or 0,
+        event_seq=group.last_event_seq,
+        snapshots={
+            Partition(group.stream, row.number): _snapshot(row.snapshot[0])
+            for row in rows
+            if row.snapshot
+        },
+    )
+
+
+def _snapshot(values: Mapping[str, str]) -> SnapshotRecord:
+    return SnapshotRecord(
+        url=values["url"],
+        offset=Offset.parse(values["offset"]),
+        changelog_id=live_groups.FIRST_ENTRY,  # the changelog it pointed into is gone
+        total=int(values["total"]),
+        fence=int(values["fence"]),
+    )
+
+
+def keep_wipe(group: Group, effect: effects.KeepWipe) -> None:
+    """What only Redis held is gone, and that is said loudly."""
+    mirrored = list(PartitionMirror.objects.filter(group=group))
+    at_ms = live_groups.redis_now_ms()
+    with transaction.atomic():
+        group.events_cursor = live_groups.FIRST_ENTRY
+        group.save(update_fields=["events_cursor"])
+        HistoryGap.objects.create(group=group, at_ms=at_ms, events_lost=None)
+        group.tenures.filter(ended_ms=None).update(ended_ms=at_ms, end=None)
+        _audit(
+            group,
+            "redis wiped",
+            "this Redis does not know the group any more",
+            before={row.number: row.offset for row in mirrored},
+            after={str(p): str(r.offset) for p, r in effect.records.items()},
+            result=f"{effect.restored or 0} of {group.partitions} partitions put back",
+        )
+    lost = _destroyed(group, mirrored)
+    log.error("redis wiped group=%s restored=%s destroyed: %s", group.name, effect.restored, lost)
+
+
+def _destroyed(group: Group, mirrored: list[PartitionMirror]) -> str:
+    """What nobody can give back, in a sentence per kind."""
+    behind = [
+        f"{row.number} ({row.total - int(row.snapshot[0]['total']) if row.snapshot else row.total})"
+        for row in mirrored
+        if not row.snapshot or row.snapshot[0]["offset"] != row.offset
+    ]
+    return (
+        f"members, locks, events of stream {group.stream} that lived in this Redis, ownership"
+        f" events since number {group.last_event_seq}, and effects above the last snapshot of"
+        f" partitions (events): {', '.join(behind) or 'none'}"
+    )
+
+
+def keep_faults(group: Group, effect: effects.KeepFaults) -> None:
+    found = sorted(set(effect.faults))
+    if found == group.faults:
+        return
+    for fault in found:
+        if fault not in group.faults:
+            log.error("invariant broken group=%s: %s", group.name, fault)
+            _audit(group, "invariant broken", fault, result="found")
+    group.faults = found
+    group.save(update_fields=["faults"])
+
+
+def _audit(group: Group, action: str, reason: str, **more: object) -> None:
+    audit.record(
+        actor=audit.AUTOMATIC,
+        action=action,
+        object=group.name,
+        group=group,
+        reason=reason,
+        source=AuditSource.AUTOMATIC,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+# --- members --------------------------------------------------------------------------------------
+
+
+def read_stays(group: Group, effect: effects.ReadStays) -> tuple[Stay, ...]:
+    return tuple(
+        Stay(
+            member_id=row.member_id,
+            joined_at_ms=row.joined_at_ms,
+            host=row.host,
+            version=row.version,
+            application=row.spark_application_id,
+        )
+        for row in group.member_records.filter(left_at_ms=None)
+    )
+
+
+def keep_stays(group: Group, effect: effects.KeepStays) -> None:
+    rows = [
+        MemberRecord(
+            group=group,
+            member_id=stay.member_id,
+            host=stay.host,
+            version=stay.version,
+            joined_at_ms=stay.joined_at_ms,
+            left_at_ms=stay.left_at_ms,
+            end=stay.end and stay.end.value,
+            spark_application_id=stay.application,
+        )
+        for stay in effect.stays
+    ]
+    MemberRecord.objects.bulk_create(
+        rows,
+        update_conflicts=True,
+        unique_fields=["group", "member_id", "joined_at_ms"],
+        update_fields=["left_at_ms", "end", "spark_application_id"],
+    )
+
+
+def keep_forced(group: Group, effect: effects.KeepForced) -> None:
+    group.member_records.filter(member_id=effect.member, left_at_ms=effect.left_at_ms).update(
+        end=MemberEnd.FORCED
+    )
+
+
+# --- scale-downs ----------------------------------------------------------------------------------
+
+
+def read_scale_downs(group: Group, effect: effects.ReadScaleDowns) -> ScaleDowns:
+    """The version first: of two changes at once the later one is refused."""
+    version = Group.objects.values_list("scale_downs_version", flat=True).get(pk=group.pk)
+    lately = Q(state=ScaleDownState.DONE, ended_at_ms__gte=effect.ended_since_ms)
+    rows = group.scale_downs.filter(Q(state=ScaleDownState.RUNNING) | lately)
+    return ScaleDowns(version=version, records=tuple(map(fact_of, rows)))
+
+
+def fact_of(row: ScaleDown) -> ScaleDownFact:
+    return ScaleDownFact(
+        pk=row.pk,
+        asked_at_ms=row.asked_at_ms,
+        told_at_ms=row.told_at_ms,
+        timeout_ms=row.timeout_ms,
+        aborts=row.at_deadline == AtDeadline.ABORT,
+        state=State(row.state),
+        ended_at_ms=row.ended_at_ms,
+        members={
+            m: Leaver(outcome=Outcome(e["outcome"]), at_ms=e["at_ms"], forced=e["forced"])
+            for m, e in row.members.items()
+        },
+    )
+
+
+def keep_scale_downs(group: Group, effect: effects.KeepScaleDowns) -> bool:
+    with transaction.atomic():
+        if not take_version(group.pk, effect.scale_downs.version, effect.next_version):
+            return False
+        for fact in effect.scale_downs.records:
+            store_fact(fact)
+        for note in effect.notes:
+            _audit(group, note.action, note.reason, after=dict(note.after))
+    return True
+
+
+def take_version(group_pk: int, known: int, following: int) -> bool:
+    """Compare-and-set; to be asked in the transaction that changes a scale-down."""
+    rows = Group.objects.filter(pk=group_pk, scale_downs_version=known)
+    return bool(rows.update(scale_downs_version=following))
+
+
+def store_fact(fact: ScaleDownFact) -> None:
+    ScaleDown.objects.filter(pk=fact.pk).update(
+        told_at_ms=fact.told_at_ms,
+        state=fact.state.value,
+        ended_at_ms=fact.ended_at_ms,
+        members={m: asdict(leaver) for m, leaver in fact.members.items()},
+    )
+
+
+# --- rebalances -----------------------------------------------------------------------------------
+
+
+def read_requests(group: Group, effect: effects.ReadRequests) -> tuple[Request, ...]:
+    rows = group.requests.filter(state=RequestState.PENDING).order_by("created_at", "id")
+    return tuple(Request(pk=r.pk, strategy=r.strategy, parameters=r.parameters) for r in rows)
+
+
+def refuse_requests(group: Group, effect: effects.RefuseRequests) -> None:
+    with transaction.atomic():
+        for request in group.requests.filter(pk__in=[r.pk for r in effect.requests]):
+            request.state = RequestState.REFUSED
+            request.save(update_fields=["state"])
+            audit.record(
+                actor=request.actor,
+                action=REFUSED,
+                object=group.name,
+                group=group,
+                reason=effect.why,
+                after={"strategy": request.strategy, "request": request.pk},
+                source=AuditSource.AUTOMATIC,
+                result="refused",
+            )
+    log.warning("rebalance refused group=%s: %s", group.name, effect.why)
+
+
+def keep_refusal(group: Group, effect: effects.KeepRefusal) -> None:
+    after = {"strategy": effect.strategy, "group_epoch": effect.group_epoch}
+    if AuditEntry.objects.filter(group=group, action=REFUSED, after=after).exists():
+        return
+    _audit(group, REFUSED, effect.why, after=after, result="refused")
+    log.warning("rebalance refused group=%s: %s", group.name, effect.why)
+
+
+def read_open_rebalance(group: Group, effect: effects.ReadOpenRebalance) -> OpenRebalance | None:
+    row = group.rebalances.filter(outcome=RebalanceOutcome.RUNNING).first()
+    if row is None:
+        return None
+    return OpenRebalance(
+        pk=row.pk,
+        incarnation=row.incarnation,
+        target_epoch=row.target_epoch,
+        at_ms=row.at_ms,
+        detect_ms=row.detect_ms or 0,
+    )
+
+
+def read_tenures(group: Group, effect: effects.ReadTenures) -> Tenures:
+    last = group.tenures.aggregate(started=Max("started_ms"), ended=Max("ended_ms"))
+    same = Tenure.objects.filter(group=group, number=OuterRef("number"))
+    before = same.filter(started_ms__lt=OuterRef("started_ms")).values("ended_ms")[:1]
+    begun = group.tenures.filter(started_ms__gte=effect.since_ms)
+    return Tenures(
+        last_start_ms=last["started"] or 0,
+        last_end_ms=last["ended"] or 0,
+        begun=tuple(begun.annotate(b=Subquery(before)).values_list("started_ms", "b")),
+    )
+
+
+def complete(group: Group, effect: effects.Complete) -> None:
+    at = effect.moments
+    Rebalance.objects.filter(pk=effect.pk, outcome=RebalanceOutcome.RUNNING).update(
+        deliver_ms=at.delivered - at.stored,
+        revoke_ms=at.revoked - at.delivered,
+        acquire_ms=at.acquired - at.revoked,
+        total_ms=effect.total_ms,
+        ownership_gap_ms=effect.ownership_gap_ms,
+        finished_at_ms=at.acquired,
+        outcome=RebalanceOutcome.DONE,
+    )
+
+
+def read_finished(group: Group, effect: effects.ReadFinished) -> tuple[Finished, ...]:
+    rows = group.rebalances.filter(
+        outcome=RebalanceOutcome.DONE, first_effect_ms=None, finished_at_ms__gt=effect.since_ms
+    ).exclude(kept=F("partitions"))  # nothing changed hands: only learners were placed
+    return tuple(
+        Finished(
+            pk=row.pk,
+            finished_at_ms=row.finished_at_ms or 0,
+            moved=frozenset(
+                number
+                for number, (old, new) in enumerate(
+                    zip(row.owners_before(), row.owners(), strict=False)
+                )
+                if old != new
+            ),
+        )
+        for row in rows
+    )
+
+
+def keep_first_effect(group: Group, effect: effects.KeepFirstEffect) -> None:
+    Rebalance.objects.filter(pk=effect.pk).update(first_effect_ms=effect.after_ms)
+
+
+def read_last_round(group: Group, effect: effects.ReadLastRound) -> LastRound | None:
+    row = group.rebalances.filter(outcome=RebalanceOutcome.DONE).first()
+    if row is None:
+        return None
+    return LastRound(
+        incarnation=row.incarnation,
+        target_epoch=row.target_epoch,
+        moved=row.moved,
+        finished_at_ms=row.finished_at_ms or 0,
+    )

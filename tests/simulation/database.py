@@ -1,0 +1,164 @@
+"""What outlives Redis, as dicts: the records that the rules read and have kept."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from assignment.coordinator import Effect, effects
+from assignment.coordinator.facts import Hint, Mirror, OpenRebalance, ScaleDown, ScaleDowns, Stay
+from assignment.coordinator.facts import State as ScaleDownState
+from assignment.scripts import SnapshotRecord
+from assignment.types import GroupSettings, Partition
+from tests.fakes.values import Id, t
+from tests.simulation.ledger import demand
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+Key = tuple[int, int]  # incarnation, target_epoch
+
+
+@dataclass
+class Database:
+    settings: GroupSettings
+    incarnation: int = 0
+    targets: dict[Key, str] = field(default_factory=dict)  # -> cause, in the order of storing
+    completed: set[Key] = field(default_factory=set)
+    stays: dict[tuple[str, int], Stay] = field(default_factory=dict)
+    snapshots: dict[Partition, SnapshotRecord] = field(default_factory=dict)
+    scale_downs: tuple[ScaleDown, ...] = ()  # the newest first
+    version: int = 0  # of these
+    refuses: bool = False
+
+    @property
+    def running(self) -> ScaleDown | None:
+        return ScaleDowns(version=self.version, records=self.scale_downs).running
+
+    def change(self, *changed: ScaleDown) -> None:
+        """In one transaction; who read an older version is refused."""
+        news = {row.pk: row for row in changed}
+        kept = tuple(news.pop(row.pk, row) for row in self.scale_downs)
+        self.scale_downs = (*news.values(), *kept)
+        self.version += 1
+
+
+def hints(world: "World") -> tuple[Hint, ...]:
+    return tuple(
+        Hint(row["reason"], int(row["epoch"]), row["member"], entry_id[0])
+        for entry_id, row in _stream(world, world.keys.control)
+    )
+
+
+def _stream(world: "World", key: str) -> list[tuple[Id, dict[str, str]]]:
+    return [
+        (entry_id, dict(zip(map(t, fields[::2]), map(t, fields[1::2]), strict=True)))
+        for entry_id, fields in world.server.entries(key)
+    ]
+
+
+def _keep_outbox(world: "World", effect: effects.KeepOutbox) -> None:
+    outbox = world.keys.outbox
+    if world.server.down:
+        return
+    for entry_id, row in _stream(world, outbox):
+        key = (int(row["incarnation"]), int(row["epoch"]))
+        world.database.targets.setdefault(key, row["record"])
+        world.server.ask("XDEL", outbox, f"{entry_id[0]}-{entry_id[1]}")
+
+
+def _keep_incarnation(world: "World", effect: effects.KeepIncarnation) -> None:
+    world.database.incarnation = max(world.database.incarnation, effect.incarnation)
+
+
+def _read_mirror(world: "World", effect: effects.ReadMirror) -> Mirror:
+    kept = world.database
+    highest = max((epoch for _, epoch in kept.targets), default=0)
+    return Mirror(target_epoch=highest, event_seq=0, snapshots=dict(kept.snapshots))
+
+
+def _keep_events(world: "World", effect: effects.KeepEvents) -> int:
+    """History is read from Redis by the checks; the mirror is what a wipe leaves."""
+    if not world.server.down:
+        view = world.read()
+        world.database.snapshots.update({p: r[0] for p, r in view.snapshots.items() if r})
+    return 0
+
+
+def _keep_faults(world: "World", effect: effects.KeepFaults) -> None:
+    demand(not effect.faults, "; ".join(effect.faults))
+
+
+def _read_stays(world: "World", effect: effects.ReadStays) -> tuple[Stay, ...]:
+    return tuple(stay for stay in world.database.stays.values() if stay.left_at_ms is None)
+
+
+def _keep_stays(world: "World", effect: effects.KeepStays) -> None:
+    for stay in effect.stays:
+        world.database.stays[(stay.member_id, stay.joined_at_ms)] = stay
+
+
+def _read_scale_downs(world: "World", effect: effects.ReadScaleDowns) -> ScaleDowns:
+    kept = world.database
+    records = tuple(
+        row
+        for row in kept.scale_downs
+        if row.state is ScaleDownState.RUNNING
+        or (row.state is ScaleDownState.DONE and (row.ended_at_ms or 0) >= effect.ended_since_ms)
+    )
+    return ScaleDowns(version=kept.version, records=records)
+
+
+def _keep_scale_downs(world: "World", effect: effects.KeepScaleDowns) -> bool:
+    kept = world.database
+    if kept.version != effect.scale_downs.version:
+        world.reached["scale-down: race lost"] += 1
+        return False
+    before = {row.pk: row for row in kept.scale_downs}
+    for row in effect.scale_downs.records:
+        for member, leaver in row.members.items():
+            if leaver.outcome and not before[row.pk].members[member].outcome:
+                world.reached[f"scale-down: {leaver.outcome}"] += 1
+    kept.change(*effect.scale_downs.records)
+    kept.version = effect.next_version
+    return True
+
+
+def _read_open(world: "World", effect: effects.ReadOpenRebalance) -> OpenRebalance | None:
+    kept = world.database
+    key = next(reversed(kept.targets), None)
+    if key is None or key in kept.completed:
+        return None
+    return OpenRebalance(
+        pk=len(kept.targets), incarnation=key[0], target_epoch=key[1], at_ms=0, detect_ms=0
+    )
+
+
+def _complete(world: "World", effect: effects.Complete) -> None:
+    kept = world.database
+    kept.completed.add(list(kept.targets)[effect.pk - 1])
+
+
+PERFORM: Mapping[type[Effect[Any]], Callable[["World", Any], Any]] = {
+    effects.KeepOutbox: _keep_outbox,
+    effects.KeepEvents: _keep_events,
+    effects.KeepIncarnation: _keep_incarnation,
+    effects.KeepWipe: lambda world, effect: None,
+    effects.KeepFaults: _keep_faults,
+    effects.ReadMirror: _read_mirror,
+    effects.ReadStays: _read_stays,
+    effects.KeepStays: _keep_stays,
+    effects.KeepForced: lambda world, effect: None,
+    effects.ReadScaleDowns: _read_scale_downs,
+    effects.KeepScaleDowns: _keep_scale_downs,
+    effects.ReadRequests: lambda world, effect: (),
+    effects.RefuseRequests: lambda world, effect: None,
+    effects.KeepRefusal: lambda world, effect: None,
+    effects.ReadOpenRebalance: _read_open,
+    effects.ReadTenures: lambda world, effect: effects.Tenures(
+        last_start_ms=0, last_end_ms=0, begun=()
+    ),
+    effects.Complete: _complete,
+    effects.ReadFinished: lambda world, effect: (),
+    effects.KeepFirstEffect: lambda world, effect: None,
+    effects.ReadLastRound: lambda world, effect: None,
+}
