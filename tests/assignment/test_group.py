@@ -23,9 +23,7 @@ LONG_AGO = NOW - SESSION_MS - 1
 
 def test_a_silent_member_is_evicted_with_the_beat_that_was_judged() -> None:
     view = group(live("a"), live("b", beat_at_ms=LONG_AGO))
-    assert expired_members(view) == (
-        Evict(member="b", beat=LONG_AGO, reason=Reason.LOST),
-    )
+    assert expired_members(view) == (Evict(member="b", beat=LONG_AGO, reason=Reason.LOST),)
 
 
 def test_a_member_is_not_silent_before_its_session_is_over() -> None:
