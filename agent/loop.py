@@ -22,6 +22,7 @@ from agent.state.restoring import RestoreResult
 from agent.store import StoreUnavailable
 from assignment import member as core
 from assignment.member import ConsumerState
+from assignment.troubles import parse_failing, parse_halted
 from assignment.types import GroupSettings
 from assignment.wire import ControlMessage
 
@@ -223,12 +224,22 @@ class Agent:
         ready = consumer.state() is ConsumerState.READY
         self._next_look_ms = now_ms + (settings.heartbeat_ms if ready else START_POLL_MS)
         consumer.says(self._membership.progress())
-        why = consumer.health.why
-        if ready and consumer.watch.stalled(
-            consumer.health, settings, now_ms, lambda: self._membership.has_lag(why)
-        ):
-            consumer.has_stalled(f"no batch finished for {settings.consumer_stall_ms} ms")
+        if ready:
+            self._judge_batches(now_ms)
         self._tend_consumer()
+
+    def _judge_batches(self, now_ms: int) -> None:
+        health, settings = self._consumer.health, self._state.settings
+        failing = tuple(map(parse_failing, health.failing))
+        self._membership.feed_trouble(core.BatchesEnded(failing))
+        halted = {parse_halted(one).partition for one in health.halted}
+        stall = self._consumer.watch.look(
+            health, settings, now_ms, lambda: self._membership.lagging(halted)
+        )
+        for partition in sorted(stall.partitions):
+            self._membership.feed_trouble(core.StoodStill(partition))
+        if stall.is_whole:
+            self._consumer.has_stalled(f"no batch finished for {settings.consumer_stall_ms} ms")
 
     def _control(self) -> ControlMessage:
         settings, places = self._state.settings, self._places

@@ -5,7 +5,7 @@ decided again from the state that is then. Knows no HTTP and no process.
 """
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol, assert_never
 
 from agent.replicas.news import ReplicaNews
@@ -14,12 +14,14 @@ from agent.store import GroupStore, MemberTarget
 from agent.store.stream import StreamStore
 from assignment import member as core
 from assignment.errors import Fenced
+from assignment.member.troubles import UNSERVED_FOR_MS
 from assignment.scripts import AcquireAnswer, Granted, HeldBy, NotTarget, Refusal, StateChange
 from assignment.types import (
     Claim,
     Drain,
     GroupSettings,
     HeldState,
+    Offset,
     Partition,
     ReplicaReport,
     TargetRow,
@@ -65,10 +67,11 @@ class Membership:
         clock: Callable[[], int],
         note: Note,
         keeper: Keeper | None = None,
+        unserved_for_ms: int = UNSERVED_FOR_MS,
     ) -> None:
         self.store = store
         self.member_id = member_id
-        self.state = core.MemberState(settings=settings)
+        self.state = core.MemberState(settings=settings, unserved_for_ms=unserved_for_ms)
         self.settings_epoch = 0
         self._restorer = restorer
         self._keeper = keeper or KeepsNothing()
@@ -92,9 +95,19 @@ class Membership:
 
     def restored(self, result: RestoreResult) -> None:
         retry_ms = self._clock() + RETRY_MS
-        self.feed(core.RestoreEnded(result.claim, result.failure, retry_ms))
+        ended = core.RestoreEnded(result.claim, result.failure, retry_ms, result.is_of_here)
         if result.failure:
             self._note("restore failed", why=result.failure, **_fields(result.claim))
+        self.feed_trouble(ended)
+
+    def feed_trouble(self, event: core.Event) -> None:
+        """Notes which partitions it makes this member give up."""
+        before = core.unserved(self.state.troubles, self._clock())
+        self.feed(event)
+        for partition, one in core.unserved(self.state.troubles, self._clock()).items():
+            if partition not in before:
+                why = f"{one.reason}: {one.why}"
+                self._note("cannot be served here", partition=str(partition), why=why)
 
     def replica_news(self, news: ReplicaNews) -> None:
         event = "replica failed" if news.why else "replica caught up"
@@ -183,21 +196,21 @@ class Membership:
         if self.store.leave(self.member_id, secret):
             self._note("left in Redis, no dashboard answered")
 
-    def has_lag(self, consumer_says: str) -> bool:
-        """Whether a partition that runs here has an entry above its committed offset.
-
-        One that was halted by policy is not lag: the consumer's words name it.
+    def lagging(self, halted: Collection[Partition]) -> dict[Partition, Offset]:
+        """Partitions that run here and have an entry above their committed offset, which it gives.
+        What is halted is waiting for a person, and is not behind.
         """
         running = [
             partition
             for partition, holding in self.state.held.items()
-            if holding.state is HeldState.RUNNING and f"{partition} halted" not in consumer_says
+            if holding.state is HeldState.RUNNING and partition not in halted
         ]
-        for partition, committed in self.store.committed(running).items():
-            stream = StreamStore(self.store.door, partition.stream)
-            if stream.last_offset(partition.number) > committed:
-                return True
-        return False
+        return {
+            partition: committed
+            for partition, committed in self.store.committed(running).items()
+            if StreamStore(self.store.door, partition.stream).last_offset(partition.number)
+            > committed
+        }
 
     def progress(self) -> ConsumerHealth | None:
         return self.store.progress(self.member_id)

@@ -5,14 +5,14 @@ Decides whether it is starting, ready, stalled or dead, starts it again after a 
 in time. Used by the loop's thread only; `now_ms` is the loop's monotonic clock.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from agent.consumer.socket import Disconnected, Hello, Message, SocketEvent
 from agent.consumer.supervisor import Exited, restart_pause_ms
 from assignment.member import ConsumerState
-from assignment.types import GroupSettings
+from assignment.types import GroupSettings, Offset, Partition
 from assignment.wire import ConsumerHealth, ControlMessage
 
 START_TIMEOUT_MS = 300_000  # Spark takes 10 to 20 s, on a loaded machine a few times as long
@@ -43,33 +43,47 @@ class Line(Protocol):
     def hang_up(self) -> None: ...
 
 
+class Stall(NamedTuple):
+    """What stands still: partitions, while others go on; or the consumer as a whole."""
+
+    partitions: frozenset[Partition] = frozenset()
+    is_whole: bool = False
+
+
 @dataclass(slots=True)
 class StallWatch:
-    """No batch finished for consumer_stall_ms while there was lag all the time (section 6)."""
+    """Of which partitions nothing was committed for consumer_stall_ms though they were behind all
+    the time, and whether a batch was finished meanwhile (coordination.md sections 6 and 8).
+    """
 
     batch: tuple[int, int] = (-1, 0)
-    lag_since_ms: int | None = None
+    batch_since_ms: int | None = None
+    behind: Mapping[Partition, tuple[Offset, int]] = field(default_factory=dict)  # since when
     next_look_ms: int = 0
 
-    def stalled(
+    def look(
         self,
         health: ConsumerHealth,
         settings: GroupSettings,
         now_ms: int,
-        has_lag: Callable[[], bool],
-    ) -> bool:
-        """`has_lag` asks Redis; it is called at most LOOKS_PER_STALL times within the time."""
+        lagging: Callable[[], Mapping[Partition, Offset]],
+    ) -> Stall:
+        """`lagging` asks Redis; it is called at most LOOKS_PER_STALL times within the time."""
         if (seen := (health.batch, health.batch_at_ms)) != self.batch:
-            self.batch, self.lag_since_ms = seen, None
+            self.batch, self.batch_since_ms = seen, now_ms
         if now_ms < self.next_look_ms:
-            return False
+            return Stall()
         self.next_look_ms = now_ms + settings.consumer_stall_ms // LOOKS_PER_STALL
-        if not has_lag():
-            self.lag_since_ms = None
-            return False
-        if self.lag_since_ms is None:
-            self.lag_since_ms = now_ms
-        return now_ms - self.lag_since_ms >= settings.consumer_stall_ms
+        before = self.behind
+        self.behind = {
+            p: before[p] if p in before and before[p][0] == offset else (offset, now_ms)
+            for p, offset in lagging().items()
+        }
+        patience_ms = settings.consumer_stall_ms
+        still = {p for p, (_, since_ms) in self.behind.items() if now_ms - since_ms >= patience_ms}
+        if still and now_ms - (self.batch_since_ms or 0) >= patience_ms:
+            return Stall(is_whole=True)
+        return Stall(frozenset(still))
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ from agent.dashboard_session.requests import Answer, Leave, Refusal, Request
 from agent.membership import Membership, Note
 from assignment import member as core
 from assignment.errors import InvalidInput
+from assignment.troubles import unserved_values
 from assignment.types import Drain, Role
 from assignment.wire import (
     ConsumerHealth,
@@ -93,7 +94,9 @@ class DashboardSession:
         replicas = self.membership.replicas()
         roles = [(partition, c.role, c.ready, c.why) for partition, c in replicas.items()]
         leaving = state.signalled
-        facts = (owned, able, leaving, health.state, health.why, state.target, roles)
+        unserved = core.unserved(state.troubles, now_ms)
+        reasons = {partition: one.reason for partition, one in unserved.items()}
+        facts = (owned, able, leaving, health.state, health.why, state.target, roles, reasons)
         if now_ms < self.next_beat_ms and facts == self._said:
             return
         self._said = facts
@@ -121,6 +124,7 @@ class DashboardSession:
             ready=sorted_texts(
                 p for p, c in replicas.items() if c.role is Role.LEARNER and c.ready
             ),
+            unserved={str(p): unserved_values(one) for p, one in unserved.items()},
         )
         self.courier.send(beat)
 

@@ -267,7 +267,7 @@ class ReplicaManager:
                 replica.fall_behind()
             if claim := replica.claim:
                 replica.claim = None
-                return [RestoreResult(claim, str(error))]
+                return [RestoreResult(claim, str(error), isinstance(error, StateError))]
             if replica.role is None or not is_new:
                 return []
             return [ReplicaNews(replica.partition, str(replica.role), str(error))]

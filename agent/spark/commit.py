@@ -19,6 +19,7 @@ from agent.state import StateError
 from agent.store import GroupStore, StoreUnavailable
 from assignment.errors import EvenkeelError, InvalidInput
 from assignment.scripts import CommitAnswer, CommitRequest, CommitResult
+from assignment.troubles import Halted, HaltReason
 from assignment.types import Offset, Partition
 from assignment.wire import pack_ids
 
@@ -40,15 +41,14 @@ class PartitionChanges:
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of a batch, by partition; `why` is what the runner says of it, for people."""
+    """What became of a batch, by partition."""
 
     applied: dict[Partition, int] = field(default_factory=dict)  # events
     moved: list[Partition] = field(default_factory=list)
     fenced: list[Range] = field(default_factory=list)
-    halted: dict[Range, str] = field(default_factory=dict)  # why
+    halted: dict[Range, Halted] = field(default_factory=dict)
     failed: dict[Range, str] = field(default_factory=dict)  # whose replica of the state failed; why
     dead_letters: int = 0
-    why: str = ""
 
 
 class Effects(Protocol):
@@ -154,8 +154,13 @@ class Committer:
         ready: list[tuple[Prepared, Counted]] = []
         left: list[Range] = []
         for one, count in counted:
-            if count.halted:
-                outcome.halted[one] = count.halted
+            if count.halted_at:
+                outcome.halted[one] = Halted(
+                    partition=one.partition,
+                    reason=HaltReason.MALFORMED,
+                    entry=count.halted_at,
+                    why=count.halted_why,
+                )
             if count.end == one.from_offset:
                 continue  # halted at its first entry
             changes = changed.get(one.partition.number, PartitionChanges())

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -50,7 +50,10 @@ class Progress:
             self._health = replace(self._health, **facts)
         self._changed.set()
 
-    def batch_done(self, number: int, started_s: float, outcome: Outcome) -> None:
+    def batch_done(
+        self, number: int, started_s: float, outcome: Outcome, troubles: Mapping[str, Any]
+    ) -> None:
+        """`troubles`: facts of the health too."""
         before = self._health
         rows = sum(outcome.applied.values())
         took_s = time.monotonic() - started_s
@@ -62,7 +65,7 @@ class Progress:
             rows_per_second=round(rows / max(took_s, 0.001), 1),
             refused_commits=before.refused_commits + len(outcome.fenced),
             dead_letters=before.dead_letters + outcome.dead_letters,
-            why=outcome.why,
+            **troubles,
         )
 
     def end(self, why: str) -> None:

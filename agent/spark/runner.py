@@ -31,6 +31,7 @@ from agent.spark.commit import (
     counted_ranges,
 )
 from agent.spark.effects import StateEffects
+from agent.spark.health import PartitionHealth
 from agent.spark.pipeline import PARTITION_COLUMN, Pipeline
 from agent.spark.progress import Progress, QueryWatch
 from agent.spark.ranges import NOTHING, batch_name, plan_of
@@ -44,6 +45,7 @@ from agent.spark.warm_up import WarmUp
 from agent.store import GroupStore
 from agent.store.events import EventStore
 from assignment.errors import EvenkeelError
+from assignment.troubles import WHY_MAX
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,7 +54,6 @@ if TYPE_CHECKING:
 START_TRIES = 3  # "Python worker failed to connect back" happens on a loaded machine
 QUERY_TRIES = 5  # in a row without a finished batch; then the agent starts a new process
 TROUBLE_PAUSE_S = 1.0
-TROUBLE_CHARACTERS = 160  # of each halted partition's reason
 WATCH_EVERY_S = 0.02  # the lease
 LOOK_EVERY_S = 0.1  # whether the query runs
 EVENTS_FIRST = 5_000  # of the first batch: it is slow, and a slow machine must end it in time
@@ -154,8 +155,8 @@ class Consumer:
         self._effects = self._effects_of(pipeline)
         self._committer = Committer(self._groups, self._member, self._effects, self._may_process)
         self._held_back: dict[str, int] = {}  # partition -> its last fence that was refused
-        self._halted: dict[tuple[str, int], str] = {}
-        self._trouble_said = ""
+        self._partitions = PartitionHealth()
+        self._trouble_said: Mapping[str, Any] = {}
         self._rate = Rate()
         self._warm_up = WarmUp()
         self._run = ""
@@ -287,10 +288,10 @@ class Consumer:
             time.sleep(TROUBLE_PAUSE_S)
             return
         self._hold_back(outcome)
-        outcome.why = "; ".join(filter(None, [self._trouble(), *outcome.failed.values()]))
+        troubles = self._troubles()
         self._rate.learn(sum(outcome.applied.values()), time.monotonic() - started_s)
         self._failures = 0
-        self._progress.batch_done(int(plan["n"]), started_s, outcome)
+        self._progress.batch_done(int(plan["n"]), started_s, outcome, troubles)
         self._share()
         self._shared.set("finished", plan["n"])
         if outcome.failed:
@@ -315,29 +316,32 @@ class Consumer:
         for one in outcome.fenced:
             _log.warning("fenced", partition=str(one.partition), fence=one.fence)
             self._held_back[str(one.partition)] = one.fence
-        for one, why in outcome.halted.items():
-            _log.warning("halted", partition=str(one.partition), fence=one.fence, why=why)
-            self._halted[str(one.partition), one.fence] = why
+        for one, halted in outcome.halted.items():
+            name, why = str(one.partition), halted.why
+            _log.warning("halted", partition=name, fence=one.fence, entry=halted.entry, why=why)
         for one, why in outcome.failed.items():
             _log.warning("state failed", partition=str(one.partition), fence=one.fence, why=why)
+        self._partitions.take(outcome)
 
-    def _trouble(self) -> str:
-        """Names every halted partition: one that is not named counts as lag of this consumer."""
-        found = [*self._halted.values(), *troubles(self._folder).values()]
-        return "; ".join(why[:TROUBLE_CHARACTERS] for why in found)
+    def _troubles(self) -> Mapping[str, Any]:
+        """What is not told of as halted counts as lag of this consumer."""
+        of_sink = troubles(self._folder)
+        why = "; ".join(why[:WHY_MAX] for why in of_sink.why)
+        return {"why": why, **self._partitions.facts(of_sink.halted)}
 
     def _say_trouble(self) -> None:
         """Also when there is no batch that could say it."""
-        if (trouble := self._trouble()) != self._trouble_said:
-            self._trouble_said = trouble
-            self._progress.say(why=trouble)
+        if (said := self._troubles()) != self._trouble_said:
+            self._trouble_said = said
+            self._progress.say(**said)
 
     def _share(self) -> None:
         """For the planner: what not to plan, what a malformed event does, how large a batch is."""
         policy = self._link.settings.dead_letters
         if policy != "halt":
-            self._halted.clear()
-        self._shared.hold_back(self._held_back.items() | self._halted.keys(), policy)
+            self._partitions.forget_malformed()
+        halted = {(str(partition), fence) for partition, fence in self._partitions.halted}
+        self._shared.hold_back(self._held_back.items() | halted, policy)
         self._shared.set("events_max", self._rate.events_max)
 
     # --- lease

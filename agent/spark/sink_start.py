@@ -9,18 +9,18 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 from pyspark import cloudpickle
 
 from agent.spark.sql_sink import Position, Sink, SinkDoor, SinkUnavailable, SqlSink
 from assignment.errors import Fenced
 from assignment.scripts import BatchStart, CommitAnswer, CommitRequest
+from assignment.troubles import Halted, HaltReason, halted_values, parse_halted
 from assignment.types import Partition
 
 SINK_FILE, TROUBLES_FILE = "sink", "sink_troubles.json"
 LOOK_AGAIN_S = 2.0  # while something is wrong with the sink; a look is one query
-WHOLE_SINK = ""  # under this name: trouble with the database, not with one partition
 
 
 class Groups(Protocol):
@@ -35,13 +35,19 @@ def hand_over(sink: Sink | None, folder: Path) -> None:
         (folder / SINK_FILE).write_bytes(cloudpickle.dumps(sink))  # type: ignore[no-untyped-call]
 
 
-def troubles(folder: Path) -> dict[str, str]:
-    """What keeps partitions from being planned: partition, or WHOLE_SINK, -> why."""
+class Troubles(NamedTuple):
+    """What keeps partitions from being planned: passing trouble as text, and what is halted."""
+
+    why: tuple[str, ...] = ()
+    halted: tuple[Halted, ...] = ()
+
+
+def troubles(folder: Path) -> Troubles:
     try:
-        found: dict[str, str] = json.loads((folder / TROUBLES_FILE).read_text())
+        said = json.loads((folder / TROUBLES_FILE).read_text())
     except FileNotFoundError:
-        return {}
-    return found
+        return Troubles()
+    return Troubles(tuple(said["why"]), tuple(map(parse_halted, said["halted"])))
 
 
 class SinkStart:
@@ -60,7 +66,7 @@ class SinkStart:
         self._clock = clock
         self._asked: tuple[int, frozenset[BatchStart]] | None = None
         self._begun: list[BatchStart] = []
-        self._troubles: dict[str, str] = {}
+        self._troubles = Troubles()
         self._look_again = 0.0
 
     @classmethod
@@ -76,36 +82,37 @@ class SinkStart:
         finished batch, not while nothing happens. Raises StoreUnavailable.
         """
         asked = (finished, frozenset(planned))
-        if asked == self._asked and not (self._troubles and self._clock() >= self._look_again):
+        if asked == self._asked and not (any(self._troubles) and self._clock() >= self._look_again):
             return self._begun
         self._asked = None  # until this look is over
-        found: dict[str, str] = {}
+        found: list[str | Halted] = []
         try:
             positions = self._door.positions() if planned else {}
             begun = [b for p in planned if (b := self._begin(p, positions, found)) is not None]
         except SinkUnavailable as error:
-            begun, found = [], {WHOLE_SINK: str(error)}
+            begun, found = [], [str(error)]
         self._say(found)
         self._asked, self._begun = asked, begun
         self._look_again = self._clock() + LOOK_AGAIN_S
         return begun
 
     def _begin(
-        self, planned: BatchStart, positions: Mapping[Partition, Position], found: dict[str, str]
+        self,
+        planned: BatchStart,
+        positions: Mapping[Partition, Position],
+        found: list[str | Halted],
     ) -> BatchStart | None:
-        name = str(planned.partition)
         position = positions.get(planned.partition)
         if position is None or position.fence != planned.fence:
             try:
                 position = self._door.open(planned.partition, planned.fence)
             except Fenced as error:
-                found[name] = str(error)
+                found.append(str(error))
                 return None
         if position.offset < planned.committed:
-            found[name] = (
-                f"{name} halted: Redis is at {planned.committed}, ahead of its sink at"
-                f" {position.offset}; was the sink restored from a replica?"
-            )
+            why = f"Redis is at {planned.committed}, ahead of its sink at {position.offset}"
+            reason = HaltReason.SINK
+            found.append(Halted(partition=planned.partition, reason=reason, why=why))
             return None
         if position.offset > planned.committed and not self._bring_redis(planned, position):
             return None
@@ -126,10 +133,14 @@ class SinkStart:
         )
         return answer.applied
 
-    def _say(self, found: dict[str, str]) -> None:
-        if found == self._troubles:
+    def _say(self, found: Sequence[str | Halted]) -> None:
+        halted = tuple(one for one in found if isinstance(one, Halted))
+        said = Troubles(tuple(one for one in found if isinstance(one, str)), halted)
+        if said == self._troubles:
             return
-        self._troubles = found
+        self._troubles = said
         fresh = self._folder / f"{TROUBLES_FILE}.fresh"
-        fresh.write_text(json.dumps(found))
+        fresh.write_text(
+            json.dumps({"why": said.why, "halted": [halted_values(one) for one in halted]})
+        )
         fresh.rename(self._folder / TROUBLES_FILE)

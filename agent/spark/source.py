@@ -53,7 +53,8 @@ class Counted(msgspec.Struct):
 
     events: int
     to_offset: str
-    halted: str = ""
+    halted_at: str = ""  # the malformed entry that it stopped before, under the policy halt
+    halted_why: str = ""
     dead: list[tuple[str, str, int, bytes]] = []
 
     @property
@@ -287,7 +288,8 @@ def _read_range(
             room = dead_max - len(total.dead)
             kept = _before_too_many(chunk, decoded.dead, room, at_least=0 if task.halt else 1)
             if task.halt:
-                total.halted = f"{one.partition} halted at {_told(decoded.dead[0])}"
+                first = decoded.dead[0]
+                total.halted_at, total.halted_why = first.entry_id, first.reason
             decoded = decoder.decode(kept)
         total.events += decoded.events
         total.dead += [(d.reason, d.entry_id, d.index, d.raw) for d in decoded.dead]
@@ -306,10 +308,6 @@ def _before_too_many(
     first_out = dead[room].entry_id
     before = next(i for i, entry in enumerate(chunk) if _id(entry) == first_out)
     return chunk[: max(before, at_least)]
-
-
-def _told(letter: DeadLetter) -> str:
-    return f"{letter.entry_id}: {letter.reason}"
 
 
 def _id(entry: RawEntry) -> str:

@@ -13,3 +13,4 @@ class RestoreResult:
 
     claim: Claim
     failure: str = ""
+    is_of_here: bool = True  # False: Redis was away

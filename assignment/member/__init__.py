@@ -10,6 +10,7 @@ so a lost answer needs no memory of its own.
 from assignment.member.decisions import decide
 from assignment.member.messages import (
     Acquire,
+    BatchesEnded,
     ConsumerSeen,
     Depart,
     DrainSeen,
@@ -33,6 +34,7 @@ from assignment.member.messages import (
     RestoreEnded,
     SetState,
     SettingsSeen,
+    StoodStill,
     TargetSeen,
     Tick,
     TryAgain,
@@ -53,9 +55,11 @@ from assignment.member.state import (
     wanted_partitions,
 )
 from assignment.member.transitions import handle, restore_ordered
+from assignment.member.troubles import unserved
 
 __all__ = [
     "Acquire",
+    "BatchesEnded",
     "ConsumerSeen",
     "ConsumerState",
     "Depart",
@@ -82,6 +86,7 @@ __all__ = [
     "RestoreEnded",
     "SetState",
     "SettingsSeen",
+    "StoodStill",
     "TargetSeen",
     "Tick",
     "TryAgain",
@@ -98,6 +103,7 @@ __all__ = [
     "ready_learners",
     "restore_ordered",
     "unable_because",
+    "unserved",
     "wanted_partitions",
     "wanted_replicas",
 ]

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from assignment.member.state import ConsumerState
+from assignment.troubles import Failing
 from assignment.types import Claim, Drain, GroupSettings, Held, HeldState, Partition, TargetRow
 
 # --- events ---------------------------------------------------------------------------------------
@@ -76,6 +77,23 @@ class RestoreEnded:
     claim: Claim
     failure: str = ""
     retry_ms: int = 0
+    is_of_here: bool = True  # False: Redis was away, which is no fault of this member's
+
+
+@dataclass(frozen=True, slots=True)
+class BatchesEnded:
+    """What the consumer says failed in its last batches; whatever else runs did not."""
+
+    failing: tuple[Failing, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StoodStill:
+    """A running partition with lag of which nothing was committed for consumer_stall_ms, although
+    batches were finished.
+    """
+
+    partition: Partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +149,8 @@ Event = (
     | Refused
     | TryAgain
     | RestoreEnded
+    | BatchesEnded
+    | StoodStill
     | OwnedSeen
     | Released
     | ConsumerSeen

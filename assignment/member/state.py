@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from assignment.member.troubles import UNSERVED_FOR_MS, Troubles, given_up
+from assignment.troubles import UNSERVED_MAX
 from assignment.types import Claim, Drain, GroupSettings, HeldState, Partition, TargetRow
 
 
@@ -40,7 +42,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberState:
-    """All that a member decides from. `waiting` is always target - held, and empty when leaving."""
+    """All that a member decides from. `waiting` is always wanted - held, and empty when leaving."""
 
     settings: GroupSettings
     joined: bool = False
@@ -57,13 +59,15 @@ class MemberState:
     waiting: Mapping[Partition, Wait] = field(default_factory=dict)
     consumer: ConsumerState = ConsumerState.STARTING
     stateful: bool = True  # False: the consumer says that nothing is to be restored
+    troubles: Troubles = field(default_factory=dict)
+    unserved_for_ms: int = UNSERVED_FOR_MS
     renewed_ms: int | None = None  # when the last renew that succeeded was sent
 
 
 def wanted_partitions(member: MemberState) -> frozenset[Partition]:
     if member.leaving or member.target is None:
         return frozenset()
-    return member.target.active
+    return member.target.active - given_up(member.troubles)
 
 
 def departs_because(member: MemberState) -> str:
@@ -108,6 +112,8 @@ def unable_because(member: MemberState, now_ms: int) -> str:
         return f"consumer {member.consumer}"
     if lease_is_over(member, now_ms):
         return "no renew within the last lease"
+    if len(given_up(member.troubles)) > UNSERVED_MAX:
+        return f"more than {UNSERVED_MAX} partitions cannot be served here"
     patience_ms = member.settings.lease_ms + member.settings.grace_ms
     for partition, wait in member.waiting.items():
         if not wait.owner and now_ms - wait.since_ms > patience_ms:
@@ -118,6 +124,7 @@ def unable_because(member: MemberState, now_ms: int) -> str:
 def next_due_ms(member: MemberState) -> int | None:
     """When `decide` may have something new to say although nothing happened; None = never."""
     due = [wait.retry_ms for wait in member.waiting.values()]
+    due += [t.until_ms for t in member.troubles.values() if t.until_ms is not None]
     for holding in member.held.values():
         if holding.state is HeldState.REVOKING:
             due.append(holding.since_ms + member.settings.grace_ms)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from assignment.member.messages import (
+    BatchesEnded,
     ConsumerSeen,
     DrainSeen,
     Drop,
@@ -21,6 +22,7 @@ from assignment.member.messages import (
     Renewed,
     RestoreEnded,
     SettingsSeen,
+    StoodStill,
     TargetSeen,
     Tick,
     TryAgain,
@@ -34,6 +36,16 @@ from assignment.member.state import (
     lease_is_over,
     wanted_partitions,
 )
+from assignment.member.troubles import (
+    FAILURES_MAX,
+    Trouble,
+    batches_ended,
+    failed,
+    failed_again,
+    tried_again,
+    went_well,
+)
+from assignment.troubles import UnservedReason
 from assignment.types import Claim, Drain, Held, HeldState, Partition
 
 
@@ -48,8 +60,8 @@ def handle(member: MemberState, event: Event, now_ms: int) -> tuple[MemberState,
             after = _refused(member, event)
         case TryAgain():
             after = _asking_at_once(member, now_ms)
-        case RestoreEnded():
-            after = _restore_ended(member, event)
+        case RestoreEnded() | BatchesEnded() | StoodStill():
+            after = _trouble_seen(member, event, now_ms)
         case TargetSeen() | EpochsSeen():
             after = _target_told(member, event, now_ms)
         case Joined() | SettingsSeen() | ConsumerSeen() | DrainSeen() | LeaveAsked():
@@ -106,7 +118,9 @@ def _lock_event(
             result = _without(member, [claim], "", now_ms)[0], []
         case Tick():
             ended = claims(member) if lease_is_over(member, now_ms) else []
-            result = _without(member, ended, "its lease ended without a renew", now_ms)
+            troubles = tried_again(member.troubles, now_ms)
+            aged = replace(member, troubles=troubles)
+            result = _without(aged, ended, "its lease ended without a renew", now_ms)
         case _:
             assert_never(event)
     return result
@@ -186,6 +200,48 @@ def _restore_ended(member: MemberState, event: RestoreEnded) -> MemberState:
         retry_ms=event.retry_ms,
     )
     return replace(member, held={**member.held, event.claim.partition: holding})
+
+
+def _trouble_seen(
+    member: MemberState, event: RestoreEnded | BatchesEnded | StoodStill, now_ms: int
+) -> MemberState:
+    """What is given up by it is wanted no more, so it is revoked (decisions)."""
+    until_ms = now_ms + member.unserved_for_ms
+    match event:
+        case RestoreEnded():
+            troubles = _after_restore(member, event, until_ms)
+            member = _restore_ended(member, event)
+        case BatchesEnded(failing):
+            running = {
+                p: holding.fence
+                for p, holding in member.held.items()
+                if holding.state is HeldState.RUNNING
+            }
+            troubles = batches_ended(member.troubles, running, failing, until_ms)
+        case StoodStill(partition) if partition in member.held:
+            why = "nothing of it was committed although there is lag"
+            stall = Trouble(reason=UnservedReason.STALL, failures=FAILURES_MAX, why=why)
+            troubles = failed(member.troubles, partition, stall, until_ms)
+        case StoodStill():
+            return member
+        case _:
+            assert_never(event)
+    return _with_waits(replace(member, troubles=troubles), now_ms)
+
+
+def _after_restore(
+    member: MemberState, event: RestoreEnded, until_ms: int
+) -> Mapping[Partition, Trouble]:
+    partition, reason = event.claim.partition, UnservedReason.RESTORE
+    if not holds(member, event.claim):
+        return member.troubles
+    if not event.failure:
+        return went_well(member.troubles, [partition], reason)
+    if not event.is_of_here:
+        return member.troubles
+    failures = failed_again(member.troubles, partition)
+    trouble = Trouble(reason=reason, failures=failures, why=event.failure)
+    return failed(member.troubles, partition, trouble, until_ms)
 
 
 def _target_seen(member: MemberState, event: TargetSeen, now_ms: int) -> MemberState:

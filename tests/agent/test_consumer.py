@@ -1,17 +1,21 @@
 """The agent's judgement of its consumer, on a clock of the test's own."""
 
+from collections.abc import Iterable
+
 import pytest
 
-from agent.consumer.consumer import START_TIMEOUT_MS, Consumer, StallWatch
+from agent.consumer.consumer import START_TIMEOUT_MS, Consumer, Stall, StallWatch
 from agent.consumer.socket import Disconnected, Hello, Message
 from agent.consumer.supervisor import RESTART_MAX_MS, RESTART_MIN_MS, Exited, restart_pause_ms
 from assignment.member import ConsumerState
+from assignment.types import Offset, Partition
 from assignment.wire import ConsumerHealth, ControlMessage
 from tests.builders import settings
 
 CONTROL = ControlMessage(
     group="g", member="a", redis_url="", state_dir="", snapshot_url="", settings={}, lease_end_ms=0
 )
+ZERO, ONE = Partition("s", 0), Partition("s", 1)
 READY = ConsumerHealth(state="ready", batch=1)
 
 
@@ -205,27 +209,29 @@ def test_one_that_ended_on_request_is_not_started_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lag", "batches", "stalls"),
+    ("behind", "batches", "stall"),
     [
-        ([True] * 9, [1] * 9, True),
-        ([False] * 9, [1] * 9, False),
-        ([False] * 6 + [True] * 3, [1] * 9, False),  # it was idle for long, then one event came
-        ([True] * 9, [1, 1, 1, 2, 2, 2, 3, 3, 3], False),
+        ([{ZERO: 1}] * 9, [1] * 9, Stall(is_whole=True)),
+        ([{}] * 9, [1] * 9, Stall()),
+        ([{}] * 6 + [{ZERO: 1}] * 3, [1] * 9, Stall()),  # idle for long, then one event came
+        ([{ZERO: n} for n in range(9)], range(9), Stall()),
+        # Others' batches are no progress of a partition that stands still.
+        ([{ZERO: 1, ONE: n} for n in range(9)], range(9), Stall(frozenset({ZERO}))),
     ],
 )
-def test_stalled_is_lag_all_the_time_and_no_batch(
-    lag: list[bool], batches: list[int], stalls: bool
+def test_stalled_is_who_is_behind_all_the_time_and_commits_nothing(
+    behind: list[dict[Partition, int]], batches: Iterable[int], stall: Stall
 ) -> None:
     watch, told = StallWatch(), settings(consumer_stall_ms=4_000)
-    seen = [
-        watch.stalled(ConsumerHealth(batch=batch), told, 1_000 * n, lambda now=there: now)
-        for n, (there, batch) in enumerate(zip(lag, batches, strict=True))
-    ]
-    assert any(seen) is stalls
+    seen = Stall()
+    for n, (there, batch) in enumerate(zip(behind, batches, strict=True)):
+        offsets = {partition: Offset(at, 0) for partition, at in there.items()}
+        seen = watch.look(ConsumerHealth(batch=batch), told, 1_000 * n, lambda at=offsets: at)
+    assert seen == stall
 
 
 def test_lag_is_looked_at_four_times_within_the_time() -> None:
     watch, told, looks = StallWatch(), settings(consumer_stall_ms=4_000), []
     for now_ms in range(0, 4_000, 100):
-        watch.stalled(READY, told, now_ms, lambda: looks.append(1) is not None)
+        watch.look(READY, told, now_ms, lambda: looks.append(1) or {})
     assert len(looks) == 4

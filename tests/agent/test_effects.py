@@ -11,6 +11,7 @@ from agent.spark.effects import StateEffects
 from agent.spark.ranges import Range
 from agent.spark.source import Counted
 from agent.state import NOWHERE, PartitionState, StateError, remove_replica, restore
+from assignment.troubles import Halted, HaltReason
 from assignment.types import START, Claim
 from tests.contract.world import P0, P1, World, offset
 from tests.fakes import FakeDoor, FakeRedis
@@ -107,12 +108,20 @@ def test_total_of_the_state_is_that_of_the_commit(world: World, tmp_path: Path) 
 
 
 def test_each_halted_partition_says_its_own_reason(world: World, tmp_path: Path) -> None:
-    """An agent takes a partition for lag that its consumer does not name as halted."""
+    """An agent takes a partition for lag that its consumer does not tell as halted."""
     ranges = [Range(p, START, offset(5), world.running("a", p)) for p in (P0, P1)]
     effects = StateEffects(world.store, str(tmp_path), GROUP, merge)
-    counted = [(one, Counted(0, "0-0", f"{one.partition} halted at 1-0")) for one in ranges]
+    counted = [(one, Counted(0, "0-0", "1-0", f"why {one.partition}")) for one in ranges]
     outcome = Committer(world.store, "a", effects, lambda: True).commit(counted, {})
-    assert outcome.halted == {one: f"{one.partition} halted at 1-0" for one in ranges}
+    assert outcome.halted == {
+        one: Halted(
+            partition=one.partition,
+            reason=HaltReason.MALFORMED,
+            entry="1-0",
+            why=f"why {one.partition}",
+        )
+        for one in ranges
+    }
     assert world.store.committed([P0, P1]) == {P0: START, P1: START}
 
 

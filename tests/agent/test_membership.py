@@ -8,10 +8,11 @@ import pytest
 
 from agent.loop import Agent
 from agent.membership import Membership
+from agent.state.restoring import RestoreResult
 from agent.store import GroupStore, ScriptCall
 from assignment import scripts
 from assignment.member import ConsumerSeen, ConsumerState, Joined, TargetSeen
-from assignment.types import Claim, GroupSettings, HeldState, Partition, TargetRow
+from assignment.types import START, Claim, GroupSettings, HeldState, Partition, TargetRow
 from assignment.wire import StreamKeys
 from tests.fakes import FakeDoor, FakeRedis
 
@@ -138,12 +139,32 @@ def test_a_state_that_a_restarted_redis_lost_is_written_again(scene: Scene) -> N
 def test_lag_is_an_entry_above_the_committed_offset_of_what_runs_here(scene: Scene) -> None:
     scene.assign(a={0})
     scene.member.renew()
-    assert not scene.member.has_lag("")
+    assert not scene.member.lagging(())
     scene.server.ask("XADD", StreamKeys("s").entries(0), "*", "event", "1")
-    assert not scene.member.has_lag("")  # not running yet
+    assert not scene.member.lagging(())  # not running yet
     scene.member.reconcile()
-    assert scene.member.has_lag("")
-    assert not scene.member.has_lag("s:0 halted at 1-0")
+    assert scene.member.lagging(()) == {ZERO: START}
+    assert not scene.member.lagging({ZERO})
+
+
+def test_what_cannot_be_restored_here_is_released_and_its_member_goes_on(scene: Scene) -> None:
+    scene.member.feed(ConsumerSeen(ConsumerState.READY, stateful=True))
+    scene.assign(a={0, 1})
+    scene.member.renew()
+    scene.member.reconcile()
+    one = Partition("s", 1)
+    scene.member.restored(RestoreResult(Claim(one, scene.member.state.held[one].fence)))
+    broken = Claim(ZERO, scene.member.state.held[ZERO].fence)
+    for _ in range(3):
+        scene.member.reconcile()
+        scene.member.restored(RestoreResult(broken, "disk full"))
+        scene.server.advance(2_000)
+    scene.member.renew()
+    scene.member.reconcile()
+    assert scene.store.owned("a").keys() == {one}
+    assert scene.events("released")[0]["partition"] == "s:0"
+    assert [e["why"] for e in scene.events("cannot be served here")] == ["restore: disk full"]
+    assert not scene.member.state.waiting
 
 
 def test_one_member_more_than_partitions_says_that_it_is_idle(scene: Scene) -> None:

@@ -177,8 +177,7 @@ def getdel(db: "Keyspace", key: bytes) -> bytes | None:
 
 @writes
 def incrby(db: "Keyspace", key: bytes, by: bytes) -> int:
-    step, stored = number(by), _text(db, key)
-    after = _sum(number(b"0" if stored is None else stored), step)
+    after = _sum(number(_text(db, key) or b"0"), number(by))
     db.keys[key] = b"%d" % after
     return after
 
@@ -199,12 +198,12 @@ def _sum(before: int, by: int) -> int:
 
 def _hash(db: "Keyspace", key: bytes) -> Hash:
     """To be read only: of a key that is not there it is an empty one that belongs to nobody."""
-    value = db.live(key) if key in db.expires else db.keys.get(key)
-    if type(value) is dict:
-        return value
+    value = db.live(key)
     if value is None:
         return NO_HASH
-    raise ResponseError(WRONG_TYPE)
+    if type(value) is not dict:
+        raise ResponseError(WRONG_TYPE)
+    return value
 
 
 def _made_hash(db: "Keyspace", key: bytes) -> Hash:

@@ -8,7 +8,7 @@ a table each.
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from lupa.lua51 import LuaRuntime
 from redis.exceptions import ResponseError
 
 from assignment.lua import script
-from tests.fakes.values import Nested, Reply, Status, b
+from tests.fakes.values import Reply, Status, b
 
 if TYPE_CHECKING:
     from tests.fakes.keyspace import Keyspace
@@ -44,11 +44,12 @@ class Interpreter:
         made = lua.execute(ENVIRONMENT.read_bytes(), *given)
         load, self._run, self._run_long, self._reply, self._part, self._at_once = made
         self._load = cache(lambda text: load(text.encode()))
+        self._keyspace: Keyspace | None = None
 
     def run(
         self, keyspace: "Keyspace", text: str, keys: Sequence[bytes], args: Sequence[bytes]
     ) -> Reply:
-        self._execute = keyspace.execute
+        self._keyspace = keyspace
         function = self._load(text)
         if len(keys) + len(args) <= CROSSING_MAX:
             return self._answer(self._run(function, len(keys), *keys, *args))
@@ -59,9 +60,12 @@ class Interpreter:
     def _command(self, *call: Any) -> Any:
         """One command, and its reply as environment.lua takes it."""
         try:
-            if not plain(call):
-                call = as_arguments(call)
-            reply = self._execute(call)
+            parts = [part if type(part) is bytes else argument(part) for part in call]
+            if not parts:
+                raise ResponseError(
+                    "ERR Please specify at least one argument for this redis.call() call"
+                )
+            reply = self._keyspace.execute(parts)  # type: ignore[union-attr]
         except ResponseError as error:
             return None, b"err", str(error).encode()
         kind = type(reply)
@@ -71,14 +75,13 @@ class Interpreter:
             return False
         if kind is Status:
             return None, b"ok", bytes(reply)  # type: ignore[arg-type]
-        return self._list(reply, kind is Nested)  # type: ignore[arg-type]
+        return self._list(reply)  # type: ignore[arg-type]
 
-    def _list(self, values: Sequence[Any], nested: bool) -> Any:
-        if nested:
-            values = list(map(self._inner, values))
-        elif None in values:
-            values = [False if value is None else value for value in values]
-        return (True, *values) if len(values) <= CROSSING_MAX else self._table(values)
+    def _list(self, values: Sequence[Any]) -> Any:
+        parts = [self._inner(value) for value in values]
+        if len(parts) > CROSSING_MAX:
+            return self._table(parts)
+        return True, *parts
 
     def _inner(self, value: Any) -> Any:
         if value is None:
@@ -100,8 +103,6 @@ class Interpreter:
         return self._answer(self._reply(told)) if told else None
 
     def _told_list(self, values: tuple[Any, ...]) -> list[Any]:
-        if plain(values):
-            return list(values)
         if None in values:
             values = values[: values.index(None)]
         return [v if type(v) is bytes else 1 if v is True else self._answer(v) for v in values]
@@ -121,25 +122,8 @@ class Interpreter:
         raise ResponseError(f"ERR {told.decode(errors='replace')}")
 
 
-def plain(values: tuple[Any, ...]) -> bool:
-    """Whether all are texts; quicker than to look at each."""
-    try:
-        b"".join(values)
-    except TypeError:
-        return False
-    return bool(values)
-
-
-def as_arguments(values: tuple[Any, ...]) -> tuple[bytes, ...]:
-    if not values:
-        raise ResponseError("ERR Please specify at least one argument for this redis.call() call")
-    return tuple(map(argument, values))
-
-
 def argument(value: Any) -> bytes:
-    """As Redis writes it: numbers of Lua as texts."""
-    if type(value) is bytes:
-        return value
+    """A number of Lua as Redis writes it."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ResponseError("ERR Lua redis lib command arguments must be strings or integers")
     return b"%d" % value if isinstance(value, int) else b"%.17g" % value
@@ -155,7 +139,7 @@ def sha1hex(text: Any) -> bytes:
 def parsed(text: bytes) -> tuple[bytes | None, bytes]:
     """The text of a Lua function that makes that value, or why it is no JSON."""
     try:
-        value = json.loads(text.decode(errors="surrogateescape"), parse_int=float)
+        value = json.loads(text.decode(errors="surrogateescape"))
         return b"local null = ... return " + _source(value), b""
     except (ValueError, RecursionError) as error:
         at = getattr(error, "pos", 0) + 1
@@ -168,15 +152,20 @@ def _source(value: Any) -> bytes:
             return b"null"
         case bool():
             return b"true" if value else b"false"
-        case float():
-            return _number(value)
+        case int() | float():
+            return _number(float(value))
         case str():
             return _quoted(value)
         case list():
             return b"{" + b",".join(map(_source, value)) + b"}"
         case _:
-            rows = (b"[" + _quoted(k) + b"]=" + _source(v) for k, v in value.items())
-            return b"{" + b",".join(rows) + b"}"
+            return _object(value)
+
+
+def _object(value: Mapping[str, Any]) -> bytes:
+    """Name by name, as lua-cjson does it: the order of a table in Lua depends on it."""
+    rows = [b"t[" + _quoted(name) + b"]=" + _source(each) for name, each in value.items()]
+    return b"(function() local t={} " + b" ".join(rows) + b" return t end)()"
 
 
 def _number(value: float) -> bytes:

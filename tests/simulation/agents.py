@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 RESTORE_MS = (5, 200)
 HINT_MS = (1, 40)
+UNSERVED_FOR_MS = 1_500  # a lease, in place of minutes: so it is over before a group must be whole
 PAUSED_LOOK_MS = 100
 
 
@@ -87,6 +88,7 @@ class SimAgent:
             store=GroupStore(self.door, world.name), member_id=self.member_id,
             settings=GroupSettings(stream="unknown", partitions=1),
             restorer=self.manager or self, keeper=self.manager, clock=self.clock, note=self.note,
+            unserved_for_ms=UNSERVED_FOR_MS,
         )  # fmt: skip
         identity = Join(
             member=self.member_id, secret=f"{self.name}-secret-of-sixteen", host=self.name
@@ -185,17 +187,16 @@ class SimAgent:
             world.agenda.after(PAUSED_LOOK_MS, lambda: self._restore(claim))
             return
         broken = world.random.random() < world.restore_failures
-        failure = "broken" if broken else self.bring_up(claim.partition)
-        self.inbox.put(RestoreResult(claim, failure))
+        self.inbox.put(RestoreResult(claim, "broken") if broken else self.bring_up(claim))
 
-    def bring_up(self, partition: Partition) -> str:
-        """To the committed offset; why it did not come there."""
+    def bring_up(self, claim: Claim) -> RestoreResult:
+        """To the committed offset."""
         store = GroupStore(self.restore_door, self.world.name)
         try:
-            bring_up(store, self.replica_of(partition), partition, self.world.files)
+            bring_up(store, self.replica_of(claim.partition), claim.partition, self.world.files)
         except (StoreUnavailable, StateLost) as error:
-            return str(error)
-        return ""
+            return RestoreResult(claim, str(error), isinstance(error, StateLost))
+        return RestoreResult(claim)
 
     # --- faults
 

@@ -35,14 +35,19 @@ def target_is_right(view: GroupRead, due: coordinator.Target, world: "World") ->
     may_own -= coordinator.without_lock(view).keys()
     given = [(p, m) for m, row in due.rows.items() for p in row.active]
     owners = dict(given)
-    wanted = set(settings.all_partitions()) if may_own else set()
+    unserved = {m: view.members[m].unserved for m in may_own}
+    wanted = {p for p in settings.all_partitions() if any(p not in u for u in unserved.values())}
+    demand(
+        not any(p in unserved[m] for p, m in given if m in may_own),
+        "the target gives a member what it cannot serve",
+    )
     demand(len(owners) == len(given), "the target gives a partition twice")
     demand(set(owners.values()) <= may_own, f"owners {owners} are not among {sorted(may_own)}")
     demand(due.rows.keys() == view.members.keys(), "a member has no row in the target")
     if settings.strategy in BALANCED:
         demand(owners.keys() == wanted, "the target does not cover each partition")
         loads = Counter(dict.fromkeys(may_own, 0)) + Counter(owners.values())
-        spread = [loads[m] for m in may_own] or [0]
+        spread = [0] if any(unserved.values()) else [loads[m] for m in may_own] or [0]
         demand(max(spread) - min(spread) <= 1, f"the target's loads are {spread}")
     if settings.strategy == "sticky":
         _moves_are_least(view, owners, sorted(may_own))

@@ -12,7 +12,7 @@ from agent.spark.commit import Committer, LeaseOver, PartitionChanges
 from agent.spark.ranges import Range
 from agent.spark.shared import Shared
 from agent.spark.sink_effects import DeliveredEffects, SqlEffects
-from agent.spark.sink_start import WHOLE_SINK, SinkStart, hand_over, troubles
+from agent.spark.sink_start import SinkStart, hand_over, troubles
 from agent.spark.source import Counted, Planner
 from agent.spark.sql_sink import (
     AtLeastOnceSink,
@@ -25,6 +25,7 @@ from agent.spark.sql_sink import (
 )
 from agent.store.events import Packed
 from assignment.scripts import CommitResult
+from assignment.troubles import HaltReason
 from assignment.types import START
 from tests.agent.sinks.sink_world import (
     GROUP,
@@ -130,9 +131,7 @@ def test_outdated_owner_plans_nothing_more(
     a = Consumer(world, database, "a", tmp_path)
     database.door().open(P0, fence + 1)
     assert a.next_batch() == []
-    assert troubles(a.folder) == {
-        "flights:0": f"flights:0: the sink was opened under fence {fence + 1}"
-    }
+    assert troubles(a.folder).why == (f"flights:0: the sink was opened under fence {fence + 1}",)
 
 
 def test_redis_ahead_of_the_sink_halts_that_partition_and_says_so(
@@ -142,10 +141,9 @@ def test_redis_ahead_of_the_sink_halts_that_partition_and_says_so(
     world.commit(P0, fence, START, offset(6), changelog=False)
     a = Consumer(world, database, "a", tmp_path)
     assert a.next_batch() == [planned(other, 0, partition=P1)]
-    assert troubles(a.folder) == {
-        "flights:0": "flights:0 halted: Redis is at 6-0, ahead of its sink at 0-0;"
-        " was the sink restored from a replica?"
-    }
+    (halted,) = troubles(a.folder).halted
+    assert (halted.partition, halted.reason, halted.entry) == (P0, HaltReason.SINK, "")
+    assert halted.why == "Redis is at 6-0, ahead of its sink at 0-0"
     assert (committed(world), database.events()) == (offset(6), [])
 
 
@@ -192,14 +190,14 @@ def test_plan_is_empty_while_the_database_is_away(world: World, tmp_path: Path) 
     door = door_to_nobody()
     start = SinkStart(door, world.store, "a", tmp_path, clock=lambda: now[0])
     assert start.begin(world.store.next_batch("a"), 0) == []
-    assert troubles(tmp_path) == {WHOLE_SINK: f"the sink's database refuses: {NOBODY_LISTENS}"}
+    assert troubles(tmp_path).why == (f"the sink's database refuses: {NOBODY_LISTENS}",)
 
     back = Database(sqlite_sink(str(tmp_path / "sink.sqlite3"), write_rows))
     start._door = back.door()
     assert start.begin(world.store.next_batch("a"), 0) == []  # not asked again at once
     now[0] += 10
     assert [p.committed for p in start.begin(world.store.next_batch("a"), 0)] == [START]
-    assert troubles(tmp_path) == {}
+    assert not any(troubles(tmp_path))
 
 
 def test_lease_that_ends_while_the_database_is_away_gives_the_batch_up(database: Database) -> None:

@@ -1,0 +1,52 @@
+"""Which partitions of a consumer are in trouble, from the outcomes of its batches.
+
+Kept by the driver between batches: what stands still until a person or an owner does something
+(halted), and whose part fails batch after batch. Knows neither Spark nor Redis.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent.spark.commit import Outcome
+from assignment.troubles import (
+    TROUBLES_MAX,
+    Failing,
+    Halted,
+    HaltReason,
+    failing_values,
+    halted_values,
+)
+from assignment.types import Partition
+
+
+@dataclass(slots=True)
+class PartitionHealth:
+    halted: dict[tuple[Partition, int], Halted] = field(default_factory=dict)  # by its fence
+    failing: dict[Partition, Failing] = field(default_factory=dict)
+
+    def take(self, outcome: Outcome) -> None:
+        for one, halted in outcome.halted.items():
+            self.halted[one.partition, one.fence] = halted
+        for partition in outcome.applied:
+            self.failing.pop(partition, None)
+        for one, why in outcome.failed.items():
+            before = self.failing.get(one.partition)
+            again = before.failures if before is not None and before.fence == one.fence else 0
+            self.failing[one.partition] = Failing(
+                partition=one.partition, fence=one.fence, failures=again + 1, why=why
+            )
+
+    def forget_malformed(self) -> None:
+        """The group keeps malformed entries now: nothing halts at them."""
+        kept = (i for i in self.halted.items() if i[1].reason is not HaltReason.MALFORMED)
+        self.halted = dict(kept)
+
+    def facts(self, others: Sequence[Halted]) -> Mapping[str, Any]:
+        """As ConsumerHealth has them. `others`: halted where they were planned."""
+        halted = sorted([*self.halted.values(), *others], key=lambda one: one.partition)
+        failing = [self.failing[p] for p in sorted(self.failing)]
+        return {
+            "halted": [halted_values(one) for one in halted[:TROUBLES_MAX]],
+            "failing": [failing_values(one) for one in failing[:TROUBLES_MAX]],
+        }
