@@ -73,7 +73,7 @@ class Work:
         return restore_steps(self._store, state, self._partition)
 
     def rest(self) -> None:
-        """Closes the file; a replica that was being replaced is of no use any more."""
+        """Closes the file; what was to replace it and is not whole goes."""
         if self._steps is not None:
             self._steps.close()
             self._steps = None

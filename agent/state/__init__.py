@@ -7,13 +7,12 @@ Spark, Redis clients or the dashboard.
 
 from agent.state.errors import SnapshotBroken, StateError, StateLost, WriterReplaced
 from agent.state.files import remove_replica, replicas_in
-from agent.state.partition import NOWHERE, Applied, PartitionState
+from agent.state.partition import Applied, PartitionState
 from agent.state.restore import ChangelogReader, Progress, restore, restore_steps, tail
 from agent.state.snapshots import read_snapshot, remove_snapshot, write_snapshot
 from assignment.wire import ChangelogPage
 
 __all__ = [
-    "NOWHERE",
     "Applied",
     "ChangelogPage",
     "ChangelogReader",

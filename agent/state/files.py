@@ -1,30 +1,80 @@
-"""The files of replicas in a state folder: which there are, and how one goes for good."""
+"""The files of replicas in a state folder.
 
+A replica is an LMDB file with a name of its own and LMDB's locks beside it. A symbolic link says
+which one is the partition's, so that another is put in its place by one rename, and no file is
+ever opened with the locks of the one before it.
+"""
+
+import os
+import re
+import secrets
 from pathlib import Path
 
 from agent.state.errors import StateError
-from agent.state.partition import LOCK_SUFFIX, SUFFIX, file_of
 from assignment.errors import InvalidInput
 from assignment.types import Partition
 
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+LINK, SUFFIX = ".current", ".lmdb"
+LOCKS = "-lock"  # LMDB's own, after the name of each file
+_NAME = re.compile(r"(?P<partition>.+:\d+)\.\w+(\.\w+)?\.(lmdb(-lock)?|current(-\w+)?)")
+
+
+def link_of(folder: Path, partition: Partition) -> Path:
+    """Its name carries the boot id of the machine, as those of the files it can point to do."""
+    return folder / f"{partition}.{_boot()}{LINK}"
+
+
+def new_file(link: Path) -> Path:
+    return link.with_suffix(f".{secrets.token_hex(4)}{SUFFIX}")
+
+
+def current_file(link: Path) -> Path | None:
+    try:
+        return link.with_name(os.readlink(link))
+    except FileNotFoundError:
+        return None
+
+
+def make_current(link: Path, file: Path) -> None:
+    fresh = link.with_suffix(f"{LINK}-{secrets.token_hex(4)}")
+    fresh.symlink_to(file.name)
+    fresh.replace(link)
+
+
+def remove_file(file: Path) -> None:
+    """Another process that has it open goes on with a file without a name."""
+    file.unlink(missing_ok=True)
+    file.with_name(file.name + LOCKS).unlink(missing_ok=True)
+
+
+def remove_other_boots(link: Path, partition: Partition) -> None:
+    """A power cut may have torn them."""
+    for path in link.parent.glob(f"{partition}.*"):
+        if not path.name.startswith(link.stem):
+            path.unlink(missing_ok=True)
+
 
 def replicas_in(directory: str | Path, group: str) -> list[Partition]:
-    """Partitions with a replica of this boot; those of an earlier one are removed, they may be
-    torn.
+    """Partitions with a replica of this boot. What no link names is removed, so it must be asked
+    before anybody works in the folder: files of an earlier boot, and of restores that were killed.
 
     Raises StateError.
     """
     folder = Path(directory) / group
     found = []
+    kept: set[str] = set()
     try:
-        for path in sorted(folder.glob(f"*{SUFFIX}*")) if folder.is_dir() else ():
+        paths = sorted(folder.iterdir()) if folder.is_dir() else []
+        for path in paths:
             partition = _partition_of(path.name)
-            if partition is None:
-                continue
-            if not path.name.startswith(file_of(folder, partition).name):
-                path.unlink(missing_ok=True)
-            elif path.name.endswith(SUFFIX):
+            if partition and path == link_of(folder, partition):
                 found.append(partition)
+                target = os.readlink(path)
+                kept |= {path.name, target, target + LOCKS}
+        for path in paths:
+            if _partition_of(path.name) and path.name not in kept:
+                path.unlink(missing_ok=True)
     except OSError as error:
         raise StateError(f"cannot look into {folder}: {error}") from error
     return found
@@ -33,20 +83,25 @@ def replicas_in(directory: str | Path, group: str) -> list[Partition]:
 def remove_replica(directory: str | Path, group: str, partition: Partition) -> None:
     """Not to be asked while this process has it open. Raises StateError.
 
-    Another process that has it open goes on with a file without a name: PartitionState.is_there.
+    Another process that has it open can tell: PartitionState.is_there.
     """
-    path = file_of(Path(directory) / group, partition)
+    link = link_of(Path(directory) / group, partition)
     try:
-        path.unlink(missing_ok=True)
-        path.with_name(path.name.removesuffix(SUFFIX) + LOCK_SUFFIX).unlink(missing_ok=True)
+        link.unlink(missing_ok=True)
+        for path in link.parent.glob(f"{link.stem}.*"):
+            path.unlink(missing_ok=True)
     except OSError as error:
-        raise StateError(f"cannot remove {path}: {error}") from error
+        raise StateError(f"cannot remove {link}: {error}") from error
+
+
+def _boot() -> str:
+    return BOOT_ID.read_text().strip()[:8] if BOOT_ID.exists() else "noboot"
 
 
 def _partition_of(name: str) -> Partition | None:
-    """Of `<stream>:<n>.<boot>.lmdb`, or of the file of its locks; None for another's file."""
-    stem = name.removesuffix(LOCK_SUFFIX).removesuffix(SUFFIX)
+    """None for another's file."""
+    match = _NAME.fullmatch(name)
     try:
-        return Partition.parse(stem.rpartition(".")[0])
+        return Partition.parse(match["partition"]) if match else None
     except InvalidInput:
         return None

@@ -1,7 +1,8 @@
 """One partition's state: key -> JSON value in one LMDB file, its offset in the same transaction.
 
 The file is written without fsync: it is a replica, and its name carries the machine's boot id, so
-that a replica which a power cut may have torn is never opened again.
+that a replica which a power cut may have torn is never opened again. One that cannot be used any
+more stays until another one is whole, and is then replaced at once (`replacement`, `become`).
 """
 
 import hashlib
@@ -18,6 +19,7 @@ from typing import Any, Self
 import lmdb
 import msgspec
 
+from agent.state import files
 from agent.state.errors import StateError, WriterReplaced
 from assignment.types import START, Offset, Partition
 from assignment.wire import ChangelogEntry, unpack_changes
@@ -27,10 +29,6 @@ KEY_BYTES_MAX = 500  # LMDB holds keys up to 511 bytes; longer ones are stored u
 CHUNK_KEYS = 50_000  # a restore of many keys must not hold them all in memory
 # Below this a full disk could end the process: LMDB maps the file of its locks and writes to it.
 FREE_BYTES_MIN = 2**20
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-NOWHERE = Offset(2**64 - 1, 2**64 - 1)  # of a replica that is being replaced: above any entry's id
-SUFFIX = ".lmdb"
-LOCK_SUFFIX = ".lmdb-lock"  # LMDB's own, beside each file
 
 _PLAIN, _HASHED, _META = b"k", b"h", b"m"
 _OFFSET, _TOTAL, _CHANGELOG_ID = b"moffset", b"mtotal", b"mchangelog"
@@ -51,14 +49,16 @@ class Applied(StrEnum):
 class PartitionState:
     """Open one per process and partition: LMDB does not allow a second one.
 
-    Many processes may read. One writes: who began to last (`take_over`, `begin_anew`). Its token is
-    in the file and is compared in every transaction, so whoever wrote before, and was paused
-    meanwhile, is refused: all writes raise WriterReplaced then, and StateError.
+    Many processes may read. One writes: who took it over last. Its token is in the file and is
+    compared in every transaction, so whoever wrote before, and was paused meanwhile, is refused:
+    all writes raise WriterReplaced then, and StateError.
     """
 
-    def __init__(self, environment: lmdb.Environment, path: Path, partition: Partition) -> None:
+    def __init__(
+        self, environment: lmdb.Environment, path: Path, link: Path, partition: Partition
+    ) -> None:
         self._environment = environment
-        self._inode = path.stat().st_ino
+        self._link = link
         self.path = path
         self.partition = partition
         self._token = secrets.token_bytes(TOKEN_BYTES)
@@ -70,19 +70,17 @@ class PartitionState:
         StateError.
         """
         folder = Path(directory) / group
-        path = file_of(folder, partition)
+        link = files.link_of(folder, partition)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            for older in folder.glob(f"{partition}.*{SUFFIX}*"):
-                if not older.name.startswith(path.name):
-                    older.unlink(missing_ok=True)
+            files.remove_other_boots(link, partition)
             _check_space(folder)
-            environment = _sound_environment(path)
+            environment, path = _current_environment(link)
         except (lmdb.Error, OSError) as error:
             raise StateError(
                 f"cannot open the state of {partition} in {folder}: {error}"
             ) from error
-        return cls(environment, path, partition)
+        return cls(environment, path, link, partition)
 
     def close(self) -> None:
         """Waits for a `reading` in another thread."""
@@ -91,15 +89,11 @@ class PartitionState:
 
     @property
     def is_there(self) -> bool:
-        """False when the file was removed since it was opened, whoever has one in its place."""
-        try:
-            return self.path.stat().st_ino == self._inode
-        except OSError:
-            return False
+        """False when the file was removed or replaced since it was opened."""
+        return files.current_file(self._link) == self.path
 
     @property
     def offset(self) -> Offset:
-        """NOWHERE while the replica is being replaced, also when that was never finished."""
         text = self._meta(_OFFSET)
         return Offset.parse(text) if text else START
 
@@ -160,17 +154,51 @@ class PartitionState:
             self._stand_at(transaction, to_offset, total, changelog_id, fence)
         return Applied.APPLIED
 
-    def begin_anew(self) -> None:
-        """Throws the replica away. It is of no use to anyone until this writer's `finish_anew`."""
-        with self._write("restore", begins=True) as transaction:
-            self._drop(transaction, NOWHERE)
+    @contextmanager
+    def replacement(self) -> Iterator["PartitionState"]:
+        """An empty replica beside this one, which stays as it is until it `become`s the other.
+
+        Without that the other one is gone at the end. Raises StateError.
+        """
+        path = files.new_file(self._link)
+        try:
+            _check_space(path.parent)
+            other = type(self)(_environment(path), path, self._link, self.partition)
+        except (lmdb.Error, OSError) as error:
+            raise StateError(f"cannot restore {self.partition}: {error}") from error
+        try:
+            other.take_over()
+            yield other
+        finally:
+            if self.path != path:
+                other.close()
+                files.remove_file(path)
+
+    def become(self, other: "PartitionState") -> None:
+        """Puts a whole replica in the place of this one, and of all that was begun beside it.
+
+        The token goes first: who writes here still is refused before the other one counts. The link
+        changes within a transaction: whoever took this one over meanwhile keeps it.
+        """
+        before = [*self.path.parent.glob(f"{self._link.stem}.*{files.SUFFIX}")]
+        with self._in_use:
+            with self._write("replace") as transaction:
+                transaction.put(_WRITER, other._token)
+            self._token = other._token
+            with self._write("replace"):
+                files.make_current(self._link, other.path)
+            self._environment.close()
+            self._environment, self.path = other._environment, other.path
+        for path in before:
+            if path != self.path:
+                files.remove_file(path)
 
     def add(self, items: Iterable[tuple[str, Any]]) -> None:
-        """After `begin_anew`: some of the new content."""
+        """Some of the content of a `replacement`."""
         with self._write("restore") as transaction:
             _put_all(transaction, items)
 
-    def finish_anew(self, offset: Offset, total: int, changelog_id: str, fence: int) -> None:
+    def finish(self, offset: Offset, total: int, changelog_id: str, fence: int) -> None:
         """What was added is the whole state at that offset."""
         with self._write("restore") as transaction:
             self._stand_at(transaction, offset, total, changelog_id, fence)
@@ -178,12 +206,9 @@ class PartitionState:
     def clear(self) -> None:
         """Empty, at offset 0-0."""
         with self._write("clear") as transaction:
-            self._drop(transaction, START)
-
-    def _drop(self, transaction: lmdb.Transaction, offset: Offset) -> None:
-        transaction.drop(self._environment.open_db(None, transaction), delete=False)
-        transaction.put(_WRITER, self._token)
-        self._stand_at(transaction, offset, 0, "0-0", 0)
+            transaction.drop(self._environment.open_db(None, transaction), delete=False)
+            transaction.put(_WRITER, self._token)
+            self._stand_at(transaction, START, 0, "0-0", 0)
 
     @contextmanager
     def reading(self) -> Iterator["Reading"]:
@@ -230,7 +255,7 @@ class PartitionState:
             raise StateError(
                 f"cannot {what} {self.partition}: its state is above {MAP_BYTES} bytes"
             ) from error
-        except lmdb.Error as error:
+        except (lmdb.Error, OSError) as error:
             full = "No space left" in str(error)
             reason = f"no space left for {self.path}" if full else str(error)
             raise StateError(f"cannot {what} the state of {self.partition}: {reason}") from error
@@ -258,23 +283,29 @@ class Reading:
                 yield _value(bytes(stored_key), bytes(stored))
 
 
-def file_of(folder: Path, partition: Partition) -> Path:
-    return folder / f"{partition}.{_boot()}{SUFFIX}"
-
-
 def _check_space(folder: Path) -> None:
     disk = os.statvfs(folder)
     if disk.f_bavail * disk.f_frsize < FREE_BYTES_MIN:
         raise OSError("no space left on the disk")
 
 
-def _sound_environment(path: Path) -> lmdb.Environment:
+def _current_environment(link: Path) -> tuple[lmdb.Environment, Path]:
     """A file that is no LMDB any more is a lost replica: the changelog is the truth."""
-    try:
-        return _environment(path)
-    except (lmdb.InvalidError, lmdb.CorruptedError, lmdb.VersionMismatchError):
-        path.unlink(missing_ok=True)
-        return _environment(path)
+    while True:
+        path = files.current_file(link)
+        if path is None:
+            files.make_current(link, files.new_file(link))
+            continue
+        try:
+            environment = _environment(path)
+        except (lmdb.InvalidError, lmdb.CorruptedError, lmdb.VersionMismatchError):
+            link.unlink(missing_ok=True)
+            files.remove_file(path)
+            continue
+        if files.current_file(link) == path:
+            return environment, path
+        environment.close()  # replaced meanwhile, and made anew by opening it
+        files.remove_file(path)
 
 
 def _environment(path: Path) -> lmdb.Environment:
@@ -283,10 +314,6 @@ def _environment(path: Path) -> lmdb.Environment:
     )
     environment.reader_check()  # places of readers that were killed
     return environment
-
-
-def _boot() -> str:
-    return BOOT_ID.read_text().strip()[:8] if BOOT_ID.exists() else "noboot"
 
 
 def _stored_key(key: str) -> bytes:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from agent.state.errors import SnapshotBroken, StateLost
-from agent.state.partition import NOWHERE, Applied, PartitionState
+from agent.state.partition import Applied, PartitionState
 from agent.state.snapshots import snapshot_steps
 from assignment.scripts import SnapshotRecord
 from assignment.types import START, Offset, Partition
@@ -33,8 +33,8 @@ class Progress:
     """How far a replica is. `have` and `end`: events applied in total, here and where it shall get
     to.
 
-    None and -1: nothing new is known. `exact` False: `have` is an estimate, the replica of before
-    was thrown away and a snapshot is being read.
+    None and -1: nothing new is known. `exact` False: `have` is an estimate, a snapshot is being
+    read to replace the replica of before.
     """
 
     have: int | None
@@ -77,8 +77,6 @@ def tail_steps(
     store: ChangelogReader, state: PartitionState, partition: Partition
 ) -> Steps[Offset | None]:
     """`tail`, one entry a step."""
-    if state.offset == NOWHERE:
-        return None
     after, count = _just_before(state.changelog_id), PAGE_FIRST
     page = store.read_changelog(partition, after, count)
     if not _shares_history(store, state, partition, page.entries):
@@ -130,8 +128,11 @@ def restore_steps(
     for passed_over in PASSED_OVER:
         if reached is not None:
             return reached
-        yield from _start_again(store, state, partition, passed_over)
-        reached = yield from tail_steps(store, state, partition)
+        with state.replacement() as other:
+            yield from _start_again(store, other, partition, passed_over)
+            reached = yield from tail_steps(store, other, partition)
+            if reached is not None:
+                state.become(other)
     if reached is None:
         raise StateLost(
             f"neither changelog nor snapshots of {partition} lead to its committed offset; "
@@ -143,7 +144,7 @@ def restore_steps(
 def _start_again(
     store: ChangelogReader, state: PartitionState, partition: Partition, passed_over: int
 ) -> Steps[None]:
-    yield Progress(0, -1, exact=False)  # whatever the replica had is of no use
+    yield Progress(0, -1, exact=False)  # what the replica of before holds does not count
     for snapshot in store.read_snapshots(partition)[passed_over:]:
         with (
             contextlib.suppress(SnapshotBroken),
@@ -152,7 +153,7 @@ def _start_again(
             for part in parts:
                 yield Progress(int(part * snapshot.total), -1, exact=False)
             return
-    state.clear()  # an untrimmed changelog leads anywhere from here
+    # Empty then: an untrimmed changelog leads anywhere from there.
 
 
 def _entries_of_next_page(entries: Sequence[ChangelogEntry]) -> int:

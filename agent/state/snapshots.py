@@ -73,27 +73,25 @@ def write_snapshot(state: PartitionState, folder: str, group: str, fence: int) -
 
 
 def read_snapshot(state: PartitionState, snapshot: SnapshotRecord) -> None:
-    """Replaces the replica by the snapshot's content. Raises as `snapshot_steps` does."""
+    """Fills an empty replica with the snapshot's content. Raises as `snapshot_steps` does."""
     for _ in snapshot_steps(state, snapshot):
         pass
 
 
 def snapshot_steps(state: PartitionState, snapshot: SnapshotRecord) -> Generator[float, None, None]:
-    """Replaces the replica by the snapshot's content, block by block; yields which part was read.
+    """Fills an empty replica that nobody uses yet, block by block; yields which part was read.
 
-    Raises SnapshotBroken (the replica is empty then), WriterReplaced or StateError. Given up
-    half way, the replica is NOWHERE.
+    Raises SnapshotBroken (the replica is empty then), WriterReplaced or StateError.
     """
     try:
         with _reading(snapshot.url) as file:
             size = file.seek(0, os.SEEK_END) or 1
             file.seek(0)
             blocks = _Blocks(file, state.partition, snapshot)
-            state.begin_anew()
             for block in blocks.all():
                 state.add(block)
                 yield min(1.0, blocks.bytes_read / size)
-            state.finish_anew(*blocks.position())
+            state.finish(*blocks.position())
     except SnapshotBroken:
         state.clear()
         raise

@@ -10,7 +10,7 @@ from agent.spark.commit import Committer, PartitionChanges
 from agent.spark.effects import StateEffects
 from agent.spark.ranges import Range
 from agent.spark.source import Counted
-from agent.state import NOWHERE, PartitionState, StateError, remove_replica, restore
+from agent.state import PartitionState, StateError, remove_replica, restore
 from assignment.troubles import Halted, HaltReason
 from assignment.types import START, Claim
 from tests.contract.world import P0, P1, World, offset
@@ -68,9 +68,9 @@ def test_merge_takes_offset_and_values_of_one_moment(
     state = effects._states[P0]
 
     def restore_older() -> None:
-        state.begin_anew()
+        state.clear()
         state.add([("k", 1)])
-        state.finish_anew(offset(1), 1, "0-0", fence)
+        state.finish(offset(1), 1, "0-0", fence)
 
     state._environment = Interrupted(state._environment, number, restore_older)
     one = Range(P0, offset(5), offset(7), fence)
@@ -156,20 +156,20 @@ def test_fenced_commit_leaves_the_state(world: World, tmp_path: Path) -> None:
 def test_a_consumer_whose_fence_is_outdated_leaves_the_replica_to_its_agent(
     world: World, tmp_path: Path
 ) -> None:
-    """Paused before its merge; meanwhile its agent throws the replica away to learn anew."""
+    """Paused before its merge; meanwhile its agent learns, and writes the replica."""
     effects, committer, fence = committed_once(world, tmp_path)
     world.let_expire("a", Claim(P0, fence))
     world.join("b")
     world.assign(b={P0})
     world.running("b", P0)
     state = effects._states[P0]
-    state.begin_anew()
-    state.add([("half", 1)])
+    state._token = bytes(16)  # its agent's
+    state.take_over()
+    state.clear()
     one = Range(P0, offset(5), offset(7), fence)
     outcome = committer.commit([(one, Counted(2, "7-0"))], {0: PartitionChanges()})
     assert outcome.fenced == [one]
-    assert (state.offset, state.get_many(["half", "k"])) == (NOWHERE, {"half": 1})
-    state.finish_anew(offset(5), 5, "0-0", fence)
+    assert (state.offset, state.get_many(["k"])) == (START, {})
 
 
 def test_a_consumer_that_was_replaced_as_writer_takes_the_replica_over_before_it_goes_on(

@@ -226,7 +226,7 @@ def test_an_unready_learner_goes_on_where_it_was_when_it_is_acquired(
         real(state, items)
 
     monkeypatch.setattr(PartitionState, "add", add)
-    begun = count_calls(monkeypatch, PartitionState, "begin_anew")
+    begun = count_calls(monkeypatch, PartitionState, "replacement")
     replicas = scene.replicas()
     replicas.want(wanted(LEARNER))
     until(lambda: 40 < replicas.reports()[P0].percent < 100, "half way")

@@ -2,13 +2,14 @@
 
 import multiprocessing
 import os
+import shutil
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from agent.state import (
-    NOWHERE,
     Applied,
     ChangelogPage,
     PartitionState,
@@ -16,6 +17,7 @@ from agent.state import (
     StateError,
     StateLost,
     WriterReplaced,
+    files,
     read_snapshot,
     remove_replica,
     replicas_in,
@@ -123,10 +125,14 @@ def test_replica_of_an_earlier_boot_is_thrown_away(tmp_path):
     first.take_over()
     first.apply(entry(0, 5, a=1))
     first.close()
-    first.path.rename(first.path.with_name(f"{PARTITION}.00000000.lmdb"))
+    link = files.link_of(first.path.parent, PARTITION)
+    file = link.with_name(f"{PARTITION}.00000000.1.lmdb")
+    files.make_current(link.with_name(f"{PARTITION}.00000000.current"), file)
+    first.path.rename(file)
+    link.unlink()
     second = PartitionState.open(tmp_path, "demo", PARTITION)
     assert second.offset == START
-    assert sorted(p.suffix for p in second.path.parent.iterdir()) == [".lmdb", ".lmdb-lock"]
+    assert not list(second.path.parent.glob("*.00000000.*"))
     second.close()
 
 
@@ -149,14 +155,26 @@ def test_another_process_reads_what_was_written(state, tmp_path):
 def _write_in_another_process(folder: Path, steps) -> None:
     """Does one step at a time, and answers what became of it."""
     state = PartitionState.open(folder, "demo", PARTITION)
+    with ExitStack() as stack:
+        _answer_steps(state, stack, steps)
+    state.close()
+
+
+def _answer_steps(state: PartitionState, stack: ExitStack, steps) -> None:
+    other = None
     while (step := steps.recv()) is not None:
         name, arguments = step
         try:
-            getattr(state, name)(*arguments)
+            if name == "begin":
+                other = stack.enter_context(state.replacement())
+            elif name == "become_other":
+                state.become(other)
+            else:
+                writer = other if name.endswith("_other") else state
+                getattr(writer, name.removesuffix("_other"))(*arguments)
             steps.send("done")
         except WriterReplaced:
             steps.send("replaced")
-    state.close()
 
 
 @pytest.fixture
@@ -179,17 +197,24 @@ def other_writer(tmp_path):
 
 def test_restore_that_was_paused_cannot_finish_what_another_began_anew(state, other_writer):
     """Else the replica would say that it is whole and lack what the one before had added."""
-    assert other_writer("begin_anew") == "done"
-    assert other_writer("add", [("a", 1)]) == "done"
-    state.begin_anew()
-    state.add([("a", 1)])
-    assert other_writer("add", [("b", 2)]) == "replaced"
-    assert other_writer("finish_anew", Offset(5, 0), 5, "5-7", 5) == "replaced"
-    assert other_writer("clear") == "replaced"
-    assert state.offset == NOWHERE
-    state.add([("b", 2)])
-    state.finish_anew(Offset(5, 0), 5, "5-7", 5)
-    assert (state.offset, content(state)) == (Offset(5, 0), {"a": 1, "b": 2})
+    state.apply(entry(0, 3, old=1))
+    assert other_writer("take_over") == "done"
+    assert other_writer("begin") == "done"
+    assert other_writer("add_other", [("a", 1)]) == "done"
+    state.take_over()
+    with state.replacement() as other:
+        other.add([("a", 1)])
+        assert other_writer("add_other", [("b", 2)]) == "done"  # to a file of its own
+        assert other_writer("finish_other", Offset(5, 0), 5, "5-7", 5) == "done"
+        assert other_writer("become_other") == "replaced"
+        assert other_writer("add", [("b", 2)]) == "replaced"
+        assert other_writer("finish", Offset(5, 0), 5, "5-7", 5) == "replaced"
+        assert other_writer("clear") == "replaced"
+        assert (state.offset, content(state)) == (Offset(3, 0), {"old": 1})
+        other.add([("b", 3)])
+        other.finish(Offset(5, 0), 5, "5-7", 5)
+        state.become(other)
+    assert (state.offset, content(state)) == (Offset(5, 0), {"a": 1, "b": 3})
 
 
 def test_writer_whose_replica_was_taken_over_changes_nothing(state, other_writer):
@@ -216,17 +241,75 @@ def test_file_that_is_no_state_any_more_is_a_lost_replica(tmp_path, harm):
     second.close()
 
 
-def test_replica_that_is_being_replaced_leads_nowhere(state):
-    """Whoever finds it half way, after a crash or beside the writer, must not use it."""
+def test_replica_stays_as_it_is_when_nothing_leads_to_the_committed_offset(state):
+    """It may be the only copy there is."""
     state.apply(entry(0, 5, a=1))
-    state.begin_anew()
-    state.add([("a", 7)])
-    assert state.offset == NOWHERE
-    log = Changelog(entry(0, 5, a=1))
-    assert state.apply(log.entries[0]) is Applied.SKIPPED
-    assert tail(log, state, PARTITION) is None
-    assert restore(log, state, PARTITION) == Offset(5, 0)
-    assert content(state) == {"a": 1}
+    with pytest.raises(StateLost, match="flights:3"):
+        restore(Changelog(committed=9), state, PARTITION)
+    assert (state.offset, content(state)) == (Offset(5, 0), {"a": 1})
+    assert len(list(state.path.parent.glob("*.lmdb"))) == 1
+
+
+CRASHES = (
+    (PartitionState, "take_over"),
+    (PartitionState, "add"),
+    (PartitionState, "finish"),
+    (PartitionState, "apply"),
+    (PartitionState, "_write"),
+    (os, "symlink"),
+    (os, "replace"),
+    (Path, "unlink"),
+)
+
+
+def _restore_and_crash(folder: Path, log, number: int) -> None:
+    """Ends without a word before the step `number`."""
+    state = PartitionState.open(folder, "demo", PARTITION)
+    left = [number]
+
+    def counted(real):
+        def step(*arguments, **options):
+            left[0] -= 1
+            if left[0] == 0:
+                os._exit(7)
+            return real(*arguments, **options)
+
+        return step
+
+    for owner, name in CRASHES:
+        setattr(owner, name, counted(getattr(owner, name)))
+    restore(log, state, PARTITION)
+    os._exit(0)
+
+
+def test_restore_that_is_killed_at_any_step_leaves_the_old_replica_or_the_new(tmp_path, source):
+    source.apply(entry(0, 9, a=3, b=3))
+    log = Changelog(entry(9, 12, b=4))
+    log.snapshots = [write_snapshot(source, str(tmp_path / "snapshots"), "demo", fence=5)]
+    first = PartitionState.open(tmp_path, "demo", PARTITION)
+    first.take_over()
+    first.apply(entry(0, 5, a=1))
+    first.close()
+    found, number, ended = [], 0, 7
+    while ended == 7:
+        number += 1
+        copy = tmp_path / str(number)
+        shutil.copytree(tmp_path / "demo", copy / "demo", symlinks=True)
+        process = multiprocessing.get_context("fork").Process(
+            target=_restore_and_crash, args=(copy, log, number)
+        )
+        process.start()
+        process.join(30)
+        ended = process.exitcode
+        assert replicas_in(copy, "demo") == [PARTITION]
+        assert len(list((copy / "demo").glob("*.lmdb"))) == 1  # the rest is removed
+        left = PartitionState.open(copy, "demo", PARTITION)
+        found.append((left.offset.ms, content(left)))
+        assert restore(log, left, PARTITION) == Offset(12, 0)
+        left.close()
+    old, new = (5, {"a": 1}), (12, {"a": 3, "b": 4})
+    assert found == [old] * found.count(old) + [new] * found.count(new)
+    assert ended == 0 and found.count(old) > 8 and found.count(new) > 2
 
 
 def test_full_disk_is_said_and_nothing_is_changed(state, monkeypatch):
@@ -243,6 +326,7 @@ def test_replicas_of_a_folder_are_found_and_removed(tmp_path):
     folder = tmp_path / "demo"
     (folder / "flights:5.00000000.lmdb").touch()
     (folder / "flights:5.00000000.lmdb-lock").touch()
+    (folder / "flights:6.00000000.current").touch()
     (folder / "notes.txt").touch()
     (folder / "flights.lmdb").touch()
     assert replicas_in(tmp_path, "demo") == [Partition("flights", 11), PARTITION]
@@ -259,6 +343,13 @@ def test_whoever_has_a_removed_replica_open_can_tell(state, tmp_path):
     assert not state.is_there
     state.path.touch()
     assert not state.is_there
+
+
+def test_whoever_has_a_replica_open_that_was_replaced_can_tell(state, other_writer):
+    assert other_writer("take_over") == other_writer("begin") == other_writer("become_other")
+    assert not state.is_there
+    with pytest.raises(WriterReplaced):
+        state.apply(entry(0, 5, a=1))
 
 
 # --- tail and restore

@@ -81,18 +81,20 @@ class SimWork(Work):
             try:
                 progress = next(steps)
             except StopIteration as end:
-                self._compare(replica)
+                self._compare(replica, replica.total)
                 reached: Offset = end.value
                 return reached
             if progress.have is None:
                 self._end = self._world.ledger.book(str(self._partition)).total
             elif progress.exact:
-                self._compare(replica)
+                self._compare(replica, progress.have)
+            else:
+                replica.near = False
             yield progress
 
-    def _compare(self, replica: DiskState) -> None:
+    def _compare(self, replica: DiskState, have: int) -> None:
         told = self._agent.membership.state.settings
-        replica.near |= self._end - replica.total <= told.acceptable_lag_records
+        replica.near |= self._end - have <= told.acceptable_lag_records
 
     def rest(self) -> None:
         super().rest()

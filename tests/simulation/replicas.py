@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent.state.errors import StateLost
-from agent.state.partition import NOWHERE, Applied
+from agent.state.partition import Applied
 from agent.state.restore import PASSED_OVER, Progress, tail_steps
 from agent.store import GroupStore
 from assignment.scripts import SnapshotRecord
@@ -96,8 +96,11 @@ def bring_up_steps(store: GroupStore, replica: Any, partition: Partition, files:
     for passed_over in PASSED_OVER:
         if reached is not None:
             return reached
-        yield from _start_again(store, replica, partition, passed_over, files)
-        reached = yield from tail_steps(store, replica, partition)
+        other = DiskState()
+        yield from _start_again(store, other, partition, passed_over, files)
+        reached = yield from tail_steps(store, other, partition)
+        if reached is not None:
+            replica.become(other)
     if reached is None:
         raise StateLost(f"nothing leads {partition} to its committed offset")
     return reached
@@ -109,9 +112,7 @@ def _start_again(
     yield Progress(0, -1, exact=False)
     usable = [r for r in store.read_snapshots(partition)[passed_over:] if r.url in files]
     if not usable:
-        replica.become(DiskState())
         return
-    replica.become(DiskState(offset=NOWHERE))
     for part in range(SNAPSHOT_PARTS):
         yield Progress(usable[0].total * part // SNAPSHOT_PARTS, -1, exact=False)
     replica.become(files[usable[0].url])
