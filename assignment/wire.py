@@ -357,6 +357,9 @@ def parse_changelog(entry_id: str, fields: Mapping[bytes, bytes]) -> ChangelogEn
     )
 
 
+MANIFEST = "newest.json"  # beside a partition's snapshots: the records of the newest two
+
+
 # --- agent <-> its consumer, JSON lines over a Unix socket ---
 # The consumer connects to the path in EVENKEEL_AGENT_SOCKET and says {"pid": n,
 # "spark_application_id": "..."}; the agent answers with ControlMessage, then sends

@@ -5,15 +5,17 @@ In a thread of its own, from one read transaction: the next batch does not wait 
 
 import queue
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import structlog
 
 from agent.state import PartitionState, StateError, remove_snapshot, write_snapshot
+from agent.state.keeping import removable, snapshot_files, write_manifest
 from agent.store import GroupStore, StoreUnavailable
 from assignment.errors import EvenkeelError
-from assignment.scripts import SnapshotResult
+from assignment.scripts import SnapshotRecord, SnapshotResult
 from assignment.types import Partition
 
 SNAPSHOT_ENTRIES = 1_000  # of the changelog since the last one
@@ -71,8 +73,7 @@ class Snapshotter:
                 self._order_if_due(since)
 
     def write(self, state: PartitionState, fence: int) -> None:
-        """Writes, records, and removes the file before the one before. Raises StateError."""
-        before = self._store.read_snapshots(state.partition)
+        """Writes, records, and removes what is old and named by no record. Raises StateError."""
         record = write_snapshot(state, self._folder, self._store.group, fence)
         try:
             result = self._store.snapshot(state.partition, record, trim=self._trim())
@@ -82,8 +83,18 @@ class Snapshotter:
             remove_snapshot(record.url)
             return
         _log.info("snapshot", partition=str(state.partition), offset=str(record.offset))
-        for older in before[1:]:
-            try:
-                remove_snapshot(older.url)
-            except StateError as error:
-                _log.warning("snapshot left behind", url=older.url, why=str(error))
+        self._tidy(state.partition, record)
+
+    def _tidy(self, partition: Partition, record: SnapshotRecord) -> None:
+        place = (self._folder, self._store.group, partition)
+        try:
+            records = [
+                *write_manifest(*place, record),
+                *self._store.read_snapshots(partition),
+            ]
+            named = {one.url for one in records}
+            now_ms = time.time_ns() // 1_000_000
+            for url in removable(snapshot_files(*place), named, now_ms):
+                remove_snapshot(url)
+        except (StateError, StoreUnavailable) as error:
+            _log.warning("snapshots left behind", partition=str(partition), why=str(error))

@@ -9,6 +9,7 @@ import errno
 import hashlib
 import os
 import secrets
+import time
 import zlib
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from assignment.scripts import SnapshotRecord
 from assignment.types import Offset, Partition
 
 MAGIC = b"EVENKEEL SNAPSHOT 1\n"
+SNAPSHOT_SUFFIX = ".snapshot"
 KEYS_PER_BLOCK = 10_000
 BLOCK_BYTES_MAX = 256 * 2**20  # a longer one is a broken file, not a block
 
@@ -46,7 +48,9 @@ def write_snapshot(state: PartitionState, folder: str, group: str, fence: int) -
     with state.reading() as reading:
         if reading.fence != fence:
             raise StateError(f"{state.partition} holds commits of {reading.fence}, not of {fence}")
-        name = f"{reading.offset}-{fence}-{secrets.token_hex(4)}.snapshot"
+        written_ms = time.time_ns() // 1_000_000
+        parts = (reading.offset, fence, written_ms, secrets.token_hex(4))
+        name = "-".join(map(str, parts)) + SNAPSHOT_SUFFIX
         url = "/".join((folder.rstrip("/"), group, str(state.partition), name))
         try:
             with _writing(url) as file:
@@ -104,7 +108,7 @@ def remove_snapshot(url: str) -> None:
     """No error when it is gone already. Raises StateError."""
     try:
         if "://" in url:
-            filesystem, path = _remote(url)
+            filesystem, path = filesystem_of(url)
             if filesystem.exists(path):
                 filesystem.rm(path)
         else:
@@ -180,32 +184,63 @@ class _Blocks:
 
 @contextmanager
 def _writing(url: str) -> Iterator[IO[bytes]]:
-    """A file that appears under its name only when it was written whole."""
+    """A file that appears under its name only when it is whole and on the disk: a changelog is
+    trimmed on its strength.
+    """
     if "://" in url:
-        filesystem, path = _remote(url)
+        filesystem, path = filesystem_of(url)
         filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
         with filesystem.open(path, "wb") as file:  # recorded in Redis only after this succeeded
             yield file
         return
     finished = Path(url)
-    finished.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = finished.with_suffix(".unfinished")
+    _make_folders(finished.parent)
+    unfinished = finished.with_suffix(f".{secrets.token_hex(4)}.unfinished")
     try:
         with unfinished.open("wb") as file:
             yield file
-        unfinished.rename(finished)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(finished)
+        _sync_folder(finished.parent)
     finally:
         unfinished.unlink(missing_ok=True)
 
 
+def _make_folders(folder: Path) -> None:
+    if not folder.is_dir():
+        _make_folders(folder.parent)
+        folder.mkdir(exist_ok=True)
+        _sync_folder(folder.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def write_whole(url: str, data: bytes) -> None:
+    with _writing(url) as file:
+        file.write(data)
+
+
+def read_whole(url: str) -> bytes:
+    with _reading(url) as file:
+        data: bytes = file.read()
+    return data
+
+
 def _reading(url: str) -> Any:
     if "://" in url:
-        filesystem, path = _remote(url)
+        filesystem, path = filesystem_of(url)
         return filesystem.open(path, "rb")
     return Path(url).open("rb")
 
 
-def _remote(url: str) -> tuple[Any, str]:
+def filesystem_of(url: str) -> tuple[Any, str]:
     from fsspec.core import url_to_fs  # heavy, and not needed for a local folder
 
     filesystem, path = url_to_fs(url)

@@ -1,15 +1,23 @@
--- After a wiped Redis, before anything is granted. ARGV: partition, snapshot record (JSON), ... Each
--- partition starts from its own snapshot: its offset and count are the snapshot's.
--- Answers {'done', how many were put back}, or {'late'} when grants are possible already.
+-- Before anything is granted by a Redis that may have lost writes. ARGV: partition, snapshot record (JSON), ...
+-- Each partition below its record is moved forward to it: offset, count and the record, whose fence says whose
+-- history it is, in one step; none goes back. The record is read together with the changelog from where that
+-- ends now: what comes next follows the snapshot. A url of '' is an offset alone, of a group without state.
+-- Answers {'done', how many were moved}, or {'late'} when grants are possible already.
 local meta = redis.call('HMGET', KEYS[1], 'incarnation', 'run_id')
 if meta[1] and meta[2] == run_id() then return {'late'} end
 local count = 0
 for i = 1, #ARGV, 2 do
-  local record_json = ARGV[i + 1]
-  local snapshot = cjson.decode(record_json)
-  if redis.call('HSETNX', key('offsets'), ARGV[i], snapshot['offset']) == 1 then
-    redis.call('HSET', key('applied'), ARGV[i], snapshot['total'] .. ' ' .. text(now_ms()))
-    redis.call('HSET', key('snapshots'), ARGV[i], '[' .. record_json .. ']')
+  local partition, snapshot = ARGV[i], cjson.decode(ARGV[i + 1])
+  if above(snapshot['offset'], redis.call('HGET', key('offsets'), partition) or '0-0') then
+    redis.call('HSET', key('offsets'), partition, snapshot['offset'])
+    redis.call('HSET', key('applied'), partition, snapshot['total'] .. ' ' .. text(now_ms()))
+    if snapshot['url'] ~= '' then
+      local last = redis.call('XREVRANGE', key('changelog:' .. partition), '+', '-', 'COUNT', 1)[1]
+      snapshot['changelog_id'] = last and last[1] or '0-0'
+      local stored = redis.call('HGET', key('snapshots'), partition)
+      local records = {snapshot, stored and cjson.decode(stored)[1] or nil}
+      redis.call('HSET', key('snapshots'), partition, cjson.encode(records))
+    end
     count = count + 1
   end
 end

@@ -1,15 +1,6 @@
 -- ARGV: partition, fence, url, offset, changelog id, events applied in total, trim ('1'/'0').
 -- Answers 'done', 'fenced' or 'old' (not above the recorded one, or above what is committed).
 -- Keeps the record before it, and trims the changelog only up to that one's changelog id.
-local function halves(offset)
-  local ms, seq = string.match(offset, '^(%d+)-(%d+)$')
-  return tonumber(ms), tonumber(seq)
-end
-local function above(left, right)
-  local left_ms, left_seq = halves(left)
-  local right_ms, right_seq = halves(right)
-  return left_ms > right_ms or (left_ms == right_ms and left_seq > right_seq)
-end
 local partition, fence, offset = ARGV[1], ARGV[2], ARGV[4]
 local grant = grant_of(partition)
 if not grant or grant.fence ~= fence then return 'fenced' end

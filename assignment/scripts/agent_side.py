@@ -1,7 +1,7 @@
 """What an agent and its consumer ask: locks, the plan of a batch, the fenced commit, snapshots."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -20,7 +20,15 @@ from assignment.scripts.values import (
     ttl_text,
     within,
 )
-from assignment.types import START, Claim, HeldState, Offset, Partition, valid_name
+from assignment.types import (
+    INCARNATION_STEP,
+    START,
+    Claim,
+    HeldState,
+    Offset,
+    Partition,
+    valid_name,
+)
 
 # --- acquire, renew, release ----------------------------------------------------------------------
 
@@ -297,6 +305,22 @@ class SnapshotRecord:
     def __post_init__(self) -> None:
         Offset.parse(self.changelog_id)
 
+    @property
+    def rank(self) -> tuple[int, Offset]:
+        """(incarnation, offset): of two records the higher is the newer."""
+        return self.fence // INCARNATION_STEP, self.offset
+
+
+def record_values(record: SnapshotRecord) -> dict[str, str]:
+    """As they lie in the hash `snapshots`, in a manifest and in the database."""
+    return {
+        "url": record.url,
+        "offset": str(record.offset),
+        "changelog_id": record.changelog_id,
+        "total": str(record.total),
+        "fence": str(record.fence),
+    }
+
 
 class SnapshotResult(StrEnum):
     DONE = "done"
@@ -324,15 +348,14 @@ def snapshot_answer(raw: Raw) -> SnapshotResult:
 
 def read_snapshots(raw: Raw) -> tuple[SnapshotRecord, ...]:
     """A field of the hash `snapshots`: the newest first, at most two; none for None."""
-    if raw is None:
-        return ()
-    return tuple(
-        SnapshotRecord(
-            url=record["url"],
-            offset=Offset.parse(record["offset"]),
-            changelog_id=record["changelog_id"],
-            total=int(record["total"]),
-            fence=int(record["fence"]),
-        )
-        for record in json.loads(bytes_of(raw))
+    return () if raw is None else tuple(map(record_of, json.loads(bytes_of(raw))))
+
+
+def record_of(values: Mapping[str, str]) -> SnapshotRecord:
+    return SnapshotRecord(
+        url=values["url"],
+        offset=Offset.parse(values["offset"]),
+        changelog_id=values["changelog_id"],
+        total=int(values["total"]),
+        fence=int(values["fence"]),
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from assignment.errors import InvalidInput
-from assignment.scripts.agent_side import SnapshotRecord
+from assignment.scripts.agent_side import SnapshotRecord, record_values
 from assignment.scripts.values import (
     INCARNATION_MAX,
     Arguments,
@@ -295,22 +295,18 @@ def set_target_answer(raw: Raw) -> TargetAnswer:
 
 
 def restore_args(records: Mapping[Partition, SnapshotRecord]) -> Arguments:
-    """After a wipe, before the incarnation is set: partitions start from their last snapshots."""
+    """Before the incarnation is set: partitions go on from whole snapshots that are newer than what
+    Redis has. `url` "": an offset alone, of a group without state.
+    """
     arguments: Arguments = []
     for partition, record in records.items():
-        values = {
-            "url": record.url,
-            "offset": str(record.offset),
-            "changelog_id": record.changelog_id,
-            "total": str(record.total),
-            "fence": str(record.fence),
-        }
-        arguments += [str(partition), json.dumps(values, separators=(",", ":"))]
+        values = json.dumps(record_values(record), separators=(",", ":"))
+        arguments += [str(partition), values]
     return arguments
 
 
 def restore_answer(raw: Raw) -> int | None:
-    """How many were put back (never over an offset); None: too late, grants are possible."""
+    """How many were moved (forward only); None: too late, grants are possible."""
     return int(raw[1]) if text_of(raw[0]) == "done" else None
 
 

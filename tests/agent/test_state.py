@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import shutil
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -492,6 +493,23 @@ def test_state_that_nothing_leads_to_is_lost_and_says_so(state):
 def test_committed_offset_without_any_changelog_is_lost_state(state):
     with pytest.raises(StateLost, match="flights:3"):
         restore(Changelog(committed=8), state, PARTITION)
+
+
+def test_replica_follows_a_redis_that_was_moved_forward_to_a_newer_snapshot(
+    state, source, tmp_path
+):
+    """Its changelog ends at 5, where its backup was taken, and goes on from the snapshot."""
+    source.apply(entry(0, 5, a=1))
+    state.apply(entry(0, 5, a=1))
+    source.apply(entry(5, 8, b=2))
+    written = write_snapshot(source, str(tmp_path / "snapshots"), "demo", fence=5)
+    log = Changelog(entry(0, 5, a=1), committed=8)
+    log.snapshots = [replace(written, changelog_id="5-7")]
+    assert restore(log, state, PARTITION) == Offset(8, 0)
+    log = Changelog(entry(0, 5, a=1), entry(8, 9, fence=2**32 + 1, c=3))
+    log.snapshots = [replace(written, changelog_id="5-7")]
+    assert restore(log, state, PARTITION) == Offset(9, 0)
+    assert content(state) == {"a": 1, "b": 2, "c": 3}
 
 
 def test_restored_state_after_a_wipe_stands_at_its_own_snapshot(state, source, tmp_path):

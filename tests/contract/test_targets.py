@@ -1,12 +1,13 @@
 """Targets, settings and epochs: which write is refused, and what makes a plan outdated."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from assignment import scripts
 from assignment.errors import InvalidInput
-from assignment.scripts import Purpose, SnapshotRecord
+from assignment.scripts import Purpose, SnapshotRecord, SnapshotResult
 from assignment.types import START, Claim, Partition, TargetRow
 from tests.contract.world import P0, P1, P2, World, offset
 
@@ -220,10 +221,9 @@ def test_a_person_who_asks_makes_a_plan_outdated(world: World) -> None:
 # --- after a wipe ---------------------------------------------------------------------------------
 
 
-def record(number: int) -> SnapshotRecord:
-    return SnapshotRecord(
-        url="file:///x", offset=offset(number), changelog_id="5-0", total=40, fence=7
-    )
+def record(number: int, **more: Any) -> SnapshotRecord:
+    values: dict[str, Any] = {"url": "file:///x", "changelog_id": "0-0", "total": 40, "fence": 7}
+    return SnapshotRecord(offset=offset(number), **values | more)
 
 
 def test_offsets_come_back_from_snapshots_before_anything_is_granted(world: World) -> None:
@@ -235,6 +235,50 @@ def test_offsets_come_back_from_snapshots_before_anything_is_granted(world: Worl
     assert group.offsets == {P0: offset(9), P1: offset(3)}
     assert group.snapshots[P0] == (record(9),)
     assert group.applied[P0].total == 40
+
+
+def committed_under_one_run(world: World, number: int) -> str:
+    """Offset `number`; then Redis is another run. Answers the changelog's last entry."""
+    world.stand(a={P0})
+    fence = world.running("a", P0)
+    answer = world.commit(P0, fence, START, offset(number))
+    assert world.snapshot(P0, fence, offset(number), answer.changelog_id) is SnapshotResult.DONE
+    world.door.ask("HSET", world.store.keys.meta, "run_id", "another")
+    return answer.changelog_id
+
+
+def test_an_older_offset_is_moved_forward_to_a_whole_newer_snapshot(world: World) -> None:
+    """With its count and the fence of its history; read on from where the changelog ends now."""
+    last = committed_under_one_run(world, 5)
+    newer = record(9, fence=2**32 + 7)
+    assert scripts.restore_answer(world.run("restore", scripts.restore_args({P0: newer}))) == 1
+    group = world.read()
+    assert (group.offsets[P0], group.applied[P0].total) == (offset(9), 40)
+    assert [(r.offset, r.changelog_id, r.fence) for r in group.snapshots[P0]] == [
+        (offset(9), last, 2**32 + 7),
+        (offset(5), last, group.snapshots[P0][1].fence),
+    ]
+
+
+@pytest.mark.parametrize("number", [4, 5])
+def test_no_offset_is_moved_to_a_snapshot_that_is_not_newer(world: World, number: int) -> None:
+    committed_under_one_run(world, 5)
+    before = world.read()
+    args = scripts.restore_args({P0: record(number)})
+    assert scripts.restore_answer(world.run("restore", args)) == 0
+    after = world.read()
+    assert (after.offsets, after.applied, after.snapshots) == (
+        before.offsets,
+        before.applied,
+        before.snapshots,
+    )
+
+
+def test_a_group_without_state_is_moved_to_an_offset_alone(world: World) -> None:
+    world.configure()
+    world.run("restore", scripts.restore_args({P0: record(9, url="", fence=0)}))
+    group = world.read()
+    assert (group.offsets, group.snapshots) == ({P0: offset(9)}, {})
 
 
 def test_nothing_comes_back_once_grants_are_possible(world: World) -> None:
