@@ -17,6 +17,7 @@ from typing import Any
 
 from assignment.scripts import LockEvent
 from assignment.types import START, GroupSettings, Offset, Partition
+from dashboard.demo import logs
 from dashboard.demo.demo import Demo
 from dashboard.demo.embedded_redis import EmbeddedRedis
 from dashboard.demo.options import GROUP
@@ -77,6 +78,7 @@ class Note:
     began_s: float  # monotonic
     owners: Mapping[Partition, tuple[str, int]]
     recorded: Mapping[str, Any]
+    log_size: int  # of the producer's log
     how: str = ""
     past: Content | None = None
     hurt: list[str] = field(default_factory=list)
@@ -133,6 +135,7 @@ class RedisRun:
             began_s=time.monotonic(),
             owners=self.locks(),
             recorded=self.recorded(),
+            log_size=0 if self.run.producer is None else logs.size(self.run.producer.log),
         )
         self.run.say(f"step {name}")
         return note
@@ -221,13 +224,18 @@ class RedisRun:
             bound_ms=redis_judge.bound_ms(note.name, TIMINGS, self.restore_ms(note)),
             lost=len(effects.lost),
             doubled=len(effects.doubled),
-            destroyed=redis_judge.reported(records["audit"][len(note.recorded["audit"]) :]),
+            destroyed=self.reported(note, records),
             destroyed_counted=len(effects.destroyed),
             moves_without_cause=redis_judge.moves_without_cause(at_locks, note.owners, note.hurt),
             agents_ended=self.agents_ended(note),
             history_complete=not missing,
             problems=tuple(note.problems),
         )
+
+    def reported(self, note: Note, records: Mapping[str, Any]) -> int | None:
+        producer = self.run.producer
+        log = "" if producer is None else self.log_of(producer, note.log_size)
+        return redis_judge.reported(records["audit"][len(note.recorded["audit"]) :], log)
 
     def wait_producer(self, note: Note) -> None:
         if self.run.producer is None:
@@ -260,8 +268,8 @@ class RedisRun:
         )
 
     def restore_ms(self, note: Note) -> float:
-        logs = sorted((self.demo.options.data / "logs").glob("consumer-*.log"))
-        taken = [t for t in agent_logs.takeovers(logs) if t.acquired_ms >= note.began_ms]
+        files = sorted((self.demo.options.data / "logs").glob("consumer-*.log"))
+        taken = [t for t in agent_logs.takeovers(files) if t.acquired_ms >= note.began_ms]
         return max((t.took_ms for t in taken), default=0.0)
 
 

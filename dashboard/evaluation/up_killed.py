@@ -1,10 +1,6 @@
 """SIGKILL to `up` itself under load, and another `up` at once on the same folder.
 
 A producer of somebody else's runs across it: whatever was acknowledged to it must have an effect.
-
-    python -m dashboard.evaluation.up_killed DATA PORT
-
-is the `up` that is killed: commits carry the ids of their events, and nothing is trimmed.
 """
 
 import os
@@ -19,7 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import django
 import psutil
 
 from assignment.types import START, Offset, Partition
@@ -28,12 +23,10 @@ from dashboard.demo.embedded_redis import free_port
 from dashboard.demo.options import GROUP, Options
 from dashboard.demo.parts import ROOT, read_status
 from dashboard.demo.tree import TreeFailed
-from dashboard.evaluation import flights_check, redis_judge
+from dashboard.evaluation import checked_up, flights_check, redis_judge
 from dashboard.evaluation.checks import (
-    FLIGHTS_IN_ALL,
     PROCESSED_S,
     now_ms,
-    speed_for,
 )
 from dashboard.evaluation.reading import acknowledged
 from dashboard.evaluation.redis_judge import ENDS_ALL, Step, not_judged
@@ -49,7 +42,6 @@ from dashboard.evaluation.redis_run import (
 from dashboard.live import StoreUnavailable
 from dashboard.live.inspecting import Server
 
-FLOW_S = 3_600.0
 START_S = 420.0  # three consumers, one after the other
 LOAD_S = 20.0  # of events before the kill, and after the return
 RECOVER_S = 120.0
@@ -85,12 +77,12 @@ class Up:
 
     @property
     def options(self) -> Options:
-        return options(self.folder, self.port)
+        return checked_up.options(self.folder, self.port)
 
     def start(self) -> None:
         with (self.folder / "up.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", __spec__.name, str(self.folder), str(self.port)],
+                [sys.executable, "-m", checked_up.__name__, str(self.folder), str(self.port)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -134,11 +126,6 @@ class Up:
 
     def seen(self) -> Server:
         return Server(self.redis_url, GROUP, GROUP, self.options.partitions)
-
-
-def options(folder: Path, port: int) -> Options:
-    speed = speed_for(FLIGHTS_IN_ALL, FLOW_S)
-    return Options(data=folder, port=port, check=True, speed=speed)
 
 
 class Foreign:
@@ -208,10 +195,9 @@ def up_killed(say: Callable[[str], None], logs: Path | None) -> Step:
     finally:
         up.close()
         if logs is not None:
-            shutil.copytree(folder / "logs", logs, dirs_exist_ok=True)
-            for name in ("up.log", "foreign.log"):
-                if (folder / name).exists():
-                    shutil.copy(folder / name, logs)
+            logs.mkdir(parents=True, exist_ok=True)
+            for log in (*folder.glob("*.log"), *folder.glob("logs/*")):
+                shutil.copy(log, logs)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -274,7 +260,9 @@ def judged(
         bound_ms=redis_judge.bound_ms(ENDS_ALL, TIMINGS),
         lost=len(effects.lost),
         doubled=len(effects.doubled),
-        destroyed=redis_judge.reported(records["audit"][len(before.recorded["audit"]) :]),
+        destroyed=redis_judge.reported(
+            records["audit"][len(before.recorded["audit"]) :], foreign.log.read_text()
+        ),
         destroyed_counted=len(effects.destroyed),
         moves_without_cause=redis_judge.moves_without_cause(
             now.events, before.owners, {"consumer-1", "consumer-2", "consumer-3"}
@@ -301,15 +289,3 @@ def happens(condition: Callable[[], bool], seconds: float) -> bool:
 def wait(condition: Callable[[], bool], seconds: float, failed: str) -> None:
     if not happens(condition, seconds):
         raise TreeFailed(f"{failed} within {seconds:.0f} s")
-
-
-def main() -> None:
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
-    django.setup()
-    from dashboard.management.commands import up
-
-    sys.exit(up.run(options(Path(sys.argv[1]), int(sys.argv[2])), None))
-
-
-if __name__ == "__main__":
-    main()

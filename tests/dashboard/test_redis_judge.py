@@ -226,6 +226,16 @@ def test_nothing_reported_is_right_where_nothing_was_destroyed() -> None:
     assert redis_judge.faults_of(replace(RIGHT, destroyed=None, destroyed_counted=0)) == []
 
 
+def test_what_is_gone_is_summed_from_the_audit_or_else_from_the_producer() -> None:
+    lines = (
+        "3 acknowledged events of flights:0 are gone\n4 acknowledged events of flights:1 are gone"
+    )
+    said = [{"after": {"destroyed": 2}}, {"after": None}, {"after": {"destroyed": 3}}]
+    assert redis_judge.reported(said, lines) == 5
+    assert redis_judge.reported([{"after": {"0": "1-0"}}], lines) == 7
+    assert redis_judge.reported([], "") is None
+
+
 def test_exit_code_tells_not_held_from_not_judged() -> None:
     wrong, void = replace(RIGHT, lost=1), redis_judge.not_judged("wipe", "vacuous")
     assert redis_judge.exit_code([RIGHT]) == 0

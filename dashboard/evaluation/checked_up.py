@@ -1,0 +1,32 @@
+"""`up` as a check needs it: commits carry the ids of their events, and nothing is trimmed.
+
+python -m dashboard.evaluation.checked_up DATA PORT
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import django
+
+from dashboard.demo.options import Options
+from dashboard.evaluation.checks import FLIGHTS_IN_ALL, speed_for
+
+FLOW_S = 3_600.0
+
+
+def options(folder: Path, port: int) -> Options:
+    speed = speed_for(FLIGHTS_IN_ALL, FLOW_S)
+    return Options(data=folder, port=port, check=True, speed=speed)
+
+
+def main() -> None:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
+    django.setup()
+    from dashboard.management.commands import up
+
+    sys.exit(up.run(options(Path(sys.argv[1]), int(sys.argv[2])), None))
+
+
+if __name__ == "__main__":
+    main()
