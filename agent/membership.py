@@ -17,8 +17,10 @@ from assignment.errors import Fenced
 from assignment.member.troubles import UNSERVED_FOR_MS
 from assignment.scripts import AcquireAnswer, Granted, HeldBy, NotTarget, Refusal, StateChange
 from assignment.types import (
+    NO_EPOCH,
     Claim,
     Drain,
+    Epoch,
     GroupSettings,
     HeldState,
     Offset,
@@ -72,7 +74,7 @@ class Membership:
         self.store = store
         self.member_id = member_id
         self.state = core.MemberState(settings=settings, unserved_for_ms=unserved_for_ms)
-        self.settings_epoch = 0
+        self.settings_epoch = NO_EPOCH
         self._restorer = restorer
         self._keeper = keeper or KeepsNothing()
         self._wanted = core.Wanted()
@@ -127,13 +129,13 @@ class Membership:
     def replicas(self) -> Mapping[Partition, ReplicaReport]:
         return self._keeper.reports()
 
-    def drain_seen(self, drain: Drain, group_epoch: int) -> None:
+    def drain_seen(self, drain: Drain, heard: Epoch) -> None:
         before = self.state.drain
-        self.feed(core.DrainSeen(drain, group_epoch))
+        self.feed(core.DrainSeen(drain, heard))
         if self.state.drain is not before:
             self._note("told to stay" if drain is Drain.NONE else "told to leave", drain=str(drain))
 
-    def settings_seen(self, settings: GroupSettings, settings_epoch: int) -> bool:
+    def settings_seen(self, settings: GroupSettings, settings_epoch: Epoch) -> bool:
         """Whether they are new."""
         if settings_epoch < self.settings_epoch or settings == self.state.settings:
             self.settings_epoch = max(settings_epoch, self.settings_epoch)
@@ -142,12 +144,12 @@ class Membership:
         self.feed(core.SettingsSeen(settings))
         return True
 
-    def target_seen(self, incarnation: int, row: TargetRow) -> None:
+    def target_seen(self, row: TargetRow) -> None:
         before = self.state.target
-        self.feed(core.TargetSeen(incarnation, row))
+        self.feed(core.TargetSeen(row))
         if self.state.target is not before:
-            active = len(row.active)
-            self._note("target", epoch=row.target_epoch, active=active, incarnation=incarnation)
+            incarnation, epoch = row.epoch
+            self._note("target", epoch=epoch, active=len(row.active), incarnation=incarnation)
 
     # --- Redis
 
@@ -165,8 +167,7 @@ class Membership:
         lost = (claim for claim, held in zip(claims, answer.held, strict=True) if not held)
         self.feed(core.Renewed(sent_ms, frozenset(lost)))
         self.feed(core.EpochsSeen(answer.incarnation, answer.mode_epoch))
-        told = (self.state.target_incarnation, self.target_epoch)
-        if (answer.incarnation, answer.target_epoch) != told:
+        if answer.target != self.target:
             self.read_target()
         return core.processing_end_ms(settings, sent_ms)  # new ones hold from the next renew on
 
@@ -175,11 +176,12 @@ class Membership:
         seen: MemberTarget = self.store.target(self.member_id)
         self.feed(core.EpochsSeen(seen.meta.incarnation, seen.meta.mode_epoch))
         if seen.meta.settings is not None:
-            self.settings_seen(seen.meta.settings, seen.meta.settings_epoch)
+            epoch = Epoch(seen.meta.incarnation, seen.meta.settings_epoch)
+            self.settings_seen(seen.meta.settings, epoch)
         if seen.row is not None:
-            self.target_seen(seen.meta.incarnation, seen.row)
+            self.target_seen(seen.row)
         if seen.drain is not None:
-            self.drain_seen(seen.drain, seen.meta.group_epoch)
+            self.drain_seen(seen.drain, Epoch(seen.meta.incarnation, seen.meta.group_epoch))
 
     def read_owned(self) -> None:
         owned = self.store.owned(self.member_id)
@@ -188,7 +190,7 @@ class Membership:
 
     def fenced(self, why: str) -> None:
         if self.state.joined:
-            self._note("fenced", why=why, epoch=self.target_epoch)
+            self._note("fenced", why=why, epoch=self.target.number)
         self.feed(core.Fenced())
 
     def leave(self, secret: str) -> None:
@@ -333,13 +335,14 @@ class Membership:
         for partition in partitions:
             wait = self.state.waiting.get(partition)
             if wait and wait.why != why:
-                self._note("waiting", why=why, partition=str(partition), epoch=self.target_epoch)
+                self._note("waiting", why=why, partition=str(partition), epoch=self.target.number)
             retry_ms = self._clock() + random.randint(*ACQUIRE_RETRY_MS)
             self.feed(core.Refused(partition, why, retry_ms, owner))
 
     @property
-    def target_epoch(self) -> int:
-        return self.state.target.target_epoch if self.state.target else 0
+    def target(self) -> Epoch:
+        """Of the target that this member has."""
+        return self.state.target.epoch if self.state.target else NO_EPOCH
 
     @property
     def is_revoking(self) -> bool:

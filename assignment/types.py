@@ -69,6 +69,20 @@ class Offset(NamedTuple):
 START = Offset(0, 0)
 
 
+class Epoch(NamedTuple):
+    """A number with the incarnation under which it was counted; ordered as that pair.
+
+    A Redis that lost writes counts the same numbers again, but never under an incarnation that
+    stands already: whatever is compared anywhere is compared so (coordination.md section 8).
+    """
+
+    incarnation: int
+    number: int
+
+
+NO_EPOCH = Epoch(0, 0)
+
+
 class HeldState(StrEnum):
     """What a member is doing with a partition whose lock it holds."""
 
@@ -244,12 +258,20 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetRow:
-    """What one member should hold, and the epoch that it was made for."""
+    """What one member should hold, and the epoch that it was made for.
+
+    `incarnation`: the one under which it was stored; 0 until it is.
+    """
 
     target_epoch: int
+    incarnation: int = 0
     active: frozenset[Partition] = frozenset()
     standby: frozenset[Partition] = frozenset()
     learning: frozenset[Partition] = frozenset()
+
+    @property
+    def epoch(self) -> Epoch:
+        return Epoch(self.incarnation, self.target_epoch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

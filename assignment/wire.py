@@ -128,6 +128,7 @@ def target_text(row: TargetRow) -> str:
     return json.dumps(
         {
             "target_epoch": row.target_epoch,
+            "incarnation": row.incarnation,
             "active": sorted_texts(row.active),
             "standby": sorted_texts(row.standby),
             "learning": sorted_texts(row.learning),
@@ -140,6 +141,7 @@ def parse_target(text: str) -> TargetRow:
     values = json.loads(text)
     return TargetRow(
         target_epoch=int(values["target_epoch"]),
+        incarnation=int(values.get("incarnation", 0)),
         active=partitions_of(values["active"]),
         standby=partitions_of(values["standby"]),
         learning=partitions_of(values["learning"]),
@@ -226,6 +228,13 @@ class Join:
     zone: str = ""
     capacity: float = 1.0
     pid: int = 0
+    incarnation: int = 0  # the highest that this process ever saw
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leave:
+    member: str
+    secret: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,6 +243,8 @@ class Heartbeat:
 
     Changes are those since the complete report with that number (None = no longer held). Consumer
     health and rates ride in `consumer`. `replicas` and `ready` are complete in every heartbeat.
+    `incarnation` is the highest that the process ever saw; mode_epoch and settings_epoch are what
+    it heard under that one, else 0. The target has an incarnation of its own.
     """
 
     member: str
@@ -245,8 +256,10 @@ class Heartbeat:
     able: bool = False
     leaving: bool = False
     incarnation: int = 0
-    target_epoch: int = 0
+    mode_epoch: int = 0
     settings_epoch: int = 0
+    target_incarnation: int = 0
+    target_epoch: int = 0
     consumer: Mapping[str, Any] = field(default_factory=dict)  # see ConsumerHealth
     replicas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # see replica_values
     ready: Sequence[str] = ()  # learners for which this member calls for a rebalance

@@ -191,6 +191,7 @@ def _target(member: Live, epoch: int) -> TargetRow:
     numbers = member.owns if member.target is None else member.target
     return TargetRow(
         target_epoch=epoch,
+        incarnation=1,
         active=partitions(*numbers),
         standby=partitions(*member.standby),
         learning=partitions(*member.learning),

@@ -16,7 +16,7 @@ import msgspec
 import urllib3
 
 from assignment.errors import EvenkeelError
-from assignment.wire import API_PREFIX, Heartbeat, Join, Reply
+from assignment.wire import API_PREFIX, Heartbeat, Join, Leave, Reply
 
 TIMEOUT = urllib3.Timeout(connect=1.0, read=3.0)  # far below a session; Redis is followed meanwhile
 GO_BACK_S = 5.0  # how often an earlier address is tried again while a later one answers
@@ -33,12 +33,6 @@ class Refusal(EvenkeelError):
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
         self.status = status
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leave:
-    member: str
-    secret: str
 
 
 Request = Join | Heartbeat | Leave

@@ -7,20 +7,21 @@ the membership. Never waits.
 import json
 import random
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Protocol
 
 from agent.dashboard_session.reports import Reporter
-from agent.dashboard_session.requests import Answer, Leave, Refusal, Request
+from agent.dashboard_session.requests import Answer, Refusal, Request
 from agent.membership import Membership, Note
 from assignment import member as core
 from assignment.errors import InvalidInput
 from assignment.troubles import unserved_values
-from assignment.types import Drain, Role
+from assignment.types import Drain, Epoch, Role
 from assignment.wire import (
     ConsumerHealth,
     Heartbeat,
     Join,
+    Leave,
     Reply,
     parse_settings,
     parse_target,
@@ -70,7 +71,8 @@ class DashboardSession:
         now_ms = self.clock()
         if not self.joining and now_ms >= self.next_join_ms:
             self.joining = True
-            self.courier.send(self.identity)
+            seen = self.membership.state.incarnation
+            self.courier.send(replace(self.identity, incarnation=seen))
 
     def leave(self) -> None:
         if self.leave_sent_ms is None:
@@ -105,6 +107,8 @@ class DashboardSession:
         self.next_beat_ms = now_ms + (min(pause_ms, PROGRESS_MS) if learns else pause_ms)
         self.sequence += 1
         report = self.reporter.next(owned)
+        settings_epoch = self.membership.settings_epoch
+        is_current = settings_epoch.incarnation == state.incarnation
         beat = Heartbeat(
             member=self.identity.member,
             secret=self.identity.secret,
@@ -114,9 +118,11 @@ class DashboardSession:
             owned=report.owned,
             able=able,
             leaving=leaving,
-            incarnation=state.target_incarnation,
-            target_epoch=self.membership.target_epoch,
-            settings_epoch=self.membership.settings_epoch,
+            incarnation=state.incarnation,
+            mode_epoch=state.mode_epoch,
+            settings_epoch=settings_epoch.number if is_current else 0,
+            target_incarnation=self.membership.target.incarnation,
+            target_epoch=self.membership.target.number,
             consumer=asdict(health),
             replicas={
                 str(partition): replica_values(replica) for partition, replica in replicas.items()
@@ -195,11 +201,12 @@ class DashboardSession:
         if joined:
             self.membership.feed(core.Joined())
         if settings is not None:
-            self.membership.settings_seen(settings, reply.settings_epoch)
+            settings_epoch = Epoch(reply.incarnation, reply.settings_epoch)
+            self.membership.settings_seen(settings, settings_epoch)
         if reply.mode_epoch:
             self.membership.feed(core.EpochsSeen(reply.incarnation, reply.mode_epoch))
         if row is not None:
-            self.membership.target_seen(reply.incarnation, row)
+            self.membership.target_seen(row)
         if not joined:  # the answer to a join says nothing of it
-            self.membership.drain_seen(drain, reply.group_epoch)
+            self.membership.drain_seen(drain, Epoch(reply.incarnation, reply.group_epoch))
         return True

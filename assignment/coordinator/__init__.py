@@ -6,13 +6,13 @@ were reported (coordination.md section 3, learners.md L5, L8, L9). Remembers not
 
 from assignment.coordinator.effects import Effect, Evict, RecordsAway, Steps, run
 from assignment.coordinator.facts import GroupRecord
+from assignment.coordinator.incarnation import Known, Raise, needs_incarnation
 from assignment.coordinator.planning import PLANNER, Nothing, Target, next_target, target_of
 from assignment.coordinator.reading import (
     able_members,
     claims,
     is_forced,
     is_leaving,
-    needs_incarnation,
     owners_before,
     settings_of,
     unable_members,
@@ -31,8 +31,10 @@ __all__ = [
     "Effect",
     "Evict",
     "GroupRecord",
+    "Known",
     "Move",
     "Nothing",
+    "Raise",
     "RecordsAway",
     "Steps",
     "Target",

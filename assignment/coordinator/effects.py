@@ -125,8 +125,11 @@ class Restore(Effect[int | None]):
 
 @dataclass(frozen=True, slots=True)
 class RaiseIncarnation(Effect[None]):
+    """`known`: the highest known of the numbers that are lifted with it."""
+
     incarnation: int
     run_id: str
+    known: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +169,7 @@ class WantRebalance(Effect[None]):
 class SetTarget(Effect[Stored]):
     """The script appends the record to the group's outbox in the same step."""
 
+    view: GroupRead  # from which the target was made
     target: Target
     record: TargetRecord
 

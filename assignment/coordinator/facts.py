@@ -20,6 +20,7 @@ class GroupRecord:
     name: str
     settings: GroupSettings | None
     incarnation: int
+    event_seq: int = 0  # of the last event that the database has
 
 
 @dataclass(frozen=True, slots=True)

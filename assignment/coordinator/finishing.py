@@ -26,8 +26,7 @@ LOOKED_FOR_MS = 60_000  # after the last round; computing a target every second 
 def finish(view: GroupRead) -> Steps[bool]:
     """Whether a record was completed."""
     row = yield from ReadOpenRebalance()
-    current = (view.meta.incarnation, view.meta.target_epoch)
-    if row is None or (row.incarnation, row.target_epoch) != current or not is_held(view):
+    if row is None or (row.incarnation, row.target_epoch) != view.meta.target or not is_held(view):
         return False
     since_ms = row.at_ms - row.detect_ms - settings_of(view).lease_ms
     tenures = yield from ReadTenures(since_ms)
@@ -51,7 +50,7 @@ def is_held(view: GroupRead) -> bool:
 def delivered_ms(view: GroupRead) -> int | None:
     """When the last agent said that it has the stored target; None while one has not."""
     said = [view.reports.get(member) for member in view.members]
-    if any(r is None or r.target_epoch < view.meta.target_epoch for r in said):
+    if any(r is None or r.target < view.meta.target for r in said):
         return None
     return max((r.at_ms for r in said if r is not None), default=None)
 
@@ -103,8 +102,11 @@ def is_cut_short(view: GroupRead) -> Steps[bool]:
     if settings.stateful or most is None or measured:
         return False
     last = yield from ReadLastRound()
-    current = (view.meta.incarnation, view.meta.target_epoch)
-    if last is None or (last.incarnation, last.target_epoch) != current or last.moved < most:
+    if (
+        last is None
+        or (last.incarnation, last.target_epoch) != view.meta.target
+        or last.moved < most
+    ):
         return False
     if view.now_ms - last.finished_at_ms > LOOKED_FOR_MS:
         return False

@@ -48,6 +48,8 @@ def next_target(
     meta = view.meta
     if meta.group_epoch <= meta.target_epoch:
         return Nothing(f"nothing changed since epoch {meta.target_epoch}")
+    if meta.incarnation and not view.grants_are_possible:
+        return Nothing("Redis may have lost writes: its incarnation is not raised yet")
     if awaited := waiting_for(view):
         return Nothing(f"waiting for complete reports of {', '.join(awaited)}")
     return target_of(view, strategy, parameters)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from assignment.errors import GroupMissing
 from assignment.scripts import GroupRead, MemberRow
-from assignment.types import INCARNATION_STEP, Drain, GroupSettings, Member, Partition
+from assignment.types import Drain, GroupSettings, Member, Partition
 
 _UNREPORTED = 0  # fence of a claim that only the stored target makes: any real fence is higher
 
@@ -19,24 +19,16 @@ def settings_of(view: GroupRead) -> GroupSettings:
     return view.meta.settings
 
 
-def needs_incarnation(view: GroupRead, database_incarnation: int) -> int | None:
-    """The incarnation to set, when Redis may have lost writes or has none yet; else None.
-
-    Also when it has one below the database's, whoever set that one. 1 + the highest of the
-    database, `meta`, and of the fences in grants, locks and reports.
-    """
-    if view.grants_are_possible and view.meta.incarnation >= database_incarnation:
-        return None
-    fences = [grant.fence for grant in view.grants.values()]
-    fences += [lock.fence for lock in view.locks.values()]
-    fences += [held.fence for report in view.reports.values() for held in report.owned.values()]
-    seen = max(fences, default=0) // INCARNATION_STEP
-    return 1 + max(database_incarnation, view.meta.incarnation, seen)
-
-
 def waiting_for(view: GroupRead) -> tuple[str, ...]:
-    """Members whose complete report is awaited: no rebalance until it came, or their time is up."""
+    """Members whose complete report is awaited: no rebalance until it came, or the time is up.
+
+    That of each since it was asked first, however often it joined anew, and that of the group
+    since the rebalance became due.
+    """
     timeout = settings_of(view).session_timeout_ms
+    due_since_ms = view.meta.due_since_ms
+    if due_since_ms and view.now_ms - due_since_ms >= timeout:
+        return ()
     return tuple(
         member
         for member, asked_at_ms in sorted(view.asked.items())

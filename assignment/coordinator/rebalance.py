@@ -57,7 +57,7 @@ def rebalance() -> Steps[str]:
     if isinstance(due, Nothing):
         return due.reason
     record = record_of(view, due, (yield from ReadHints()), answered)
-    answer = yield from SetTarget(due, record)
+    answer = yield from SetTarget(view, due, record)
     if not answer.done:
         return answer.why
     with suppress(RecordsAway):  # the next tick keeps it

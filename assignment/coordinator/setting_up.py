@@ -3,6 +3,7 @@ what can be put back.
 """
 
 from contextlib import suppress
+from dataclasses import replace
 
 from assignment.coordinator.effects import (
     Configure,
@@ -19,7 +20,7 @@ from assignment.coordinator.effects import (
     Steps,
 )
 from assignment.coordinator.facts import GroupRecord
-from assignment.coordinator.reading import needs_incarnation
+from assignment.coordinator.incarnation import Known, needs_incarnation
 from assignment.scripts import GroupRead
 from assignment.types import GroupSettings, Reason
 
@@ -74,12 +75,18 @@ def raise_incarnation(record: GroupRecord, view: GroupRead) -> Steps[None]:
     The database has it first; while that is away Redis has it alone, until the next tick that finds
     both. So it also hears of one that others raised, or that it forgot.
     """
-    wanted = needs_incarnation(view, record.incarnation)
+    database = Known(incarnation=record.incarnation, event_seq=record.event_seq)
+    wanted = needs_incarnation(view, database)
     if wanted is not None and (yield from ReadHeld()):
         wanted = None
-    known = wanted or view.meta.incarnation
+    known = wanted.incarnation if wanted else view.meta.incarnation
     if known > record.incarnation:
         with suppress(RecordsAway):  # the next tick keeps it
             yield from KeepIncarnation(known)
-    if wanted is not None:
-        yield from RaiseIncarnation(wanted, view.run_id)
+    if wanted is None:
+        return
+    with suppress(RecordsAway):
+        mirror = yield from ReadMirror()
+        database = replace(database, target_epoch=mirror.target_epoch)
+        wanted = needs_incarnation(view, database) or wanted
+    yield from RaiseIncarnation(wanted.incarnation, view.run_id, wanted.known)

@@ -21,8 +21,13 @@ local function now_ms()
   return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 end
 
+-- Which run of which server this is: a restarted one has another run_id, and one that was promoted, also
+-- back into the role that it had before, another replication id. What the server says of its offset tells
+-- nothing more: it comes back with the data, and stands still without a replica (Redis 6.2). A data set that
+-- went back under the same identity is found by the numbers that database and members remember.
 local function run_id()
-  return string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
+  return string.match(redis.call('INFO', 'server'), 'run_id:(%x+)') .. '/'
+    .. string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)')
 end
 
 local function record(kind, partition, member, fence, at_ms)
@@ -36,7 +41,12 @@ local function hint(reason, member)
     'epoch', redis.call('HGET', KEYS[1], 'group_epoch') or '0', 'member', member)
 end
 
+-- due_since_ms: when the rebalance that is due became so; a wait of the whole group is counted from there.
 local function group_changed(reason, member)
+  local meta = redis.call('HMGET', KEYS[1], 'group_epoch', 'target_epoch')
+  if (meta[1] or '0') == (meta[2] or '0') then
+    redis.call('HSET', KEYS[1], 'due_since_ms', text(now_ms()))
+  end
   redis.call('HINCRBY', KEYS[1], 'group_epoch', 1)
   hint(reason, member)
 end

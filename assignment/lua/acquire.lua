@@ -33,7 +33,8 @@ end
 local function grant_new(partition)
   local before = grant_of(partition)
   if before and before.ended == '-' then
-    end_grant(partition, before, 'expired', math.min(before.until_ms, now))
+    local released = before.member == member and holds(partition, member, before.fence)
+    end_grant(partition, before, released and 'released' or 'expired', math.min(before.until_ms, now))
   end
   local fence = text(math.max(before and tonumber(before.fence) or 0, lowest) + 1)
   set_lock(partition, member, fence, now + ttl_ms)
@@ -52,8 +53,10 @@ for i = 5, #ARGV do
     answer = {partition, 'not_target'}
   elseif not holder then
     answer = grant_new(partition)
-  elseif holder == member then
+  elseif holder == member and tonumber(fence) > lowest then
     answer = grant_again(partition, fence)
+  elseif holder == member then -- another may have had a newer fence before the incarnation was raised
+    answer = grant_new(partition)
   else
     answer = {partition, 'held', holder, text(math.max(redis.call('PTTL', key('lock:' .. partition)), 0))}
   end

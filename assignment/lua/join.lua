@@ -16,6 +16,6 @@ row['drain'] = before['drain']
 redis.call('HSET', key('members'), member, cjson.encode(row))
 redis.call('ZADD', key('beats'), now, member)
 redis.call('HDEL', key('reports'), member)
-redis.call('HSET', key('asked'), member, text(now))
+redis.call('HSETNX', key('asked'), member, text(now)) -- once, over all its rejoins, until it answers
 group_changed('join', member)
 return {'ok', redis.call('HGET', KEYS[1], 'group_epoch')}

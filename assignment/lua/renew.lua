@@ -1,12 +1,13 @@
 -- ARGV: member, ttl_ms, then partition, fence, ... (may be none). Answers {'fenced'} and touches nothing when
--- it is not a member, else {'ok', incarnation, target_epoch, mode_epoch, 1 or 0 per partition ...}.
+-- it is not a member, else {'ok', incarnation, target_incarnation, target_epoch, mode_epoch, 1 or 0 per
+-- partition ...}.
 local AT_ONCE = 1000 -- unpack has a limit of about 8,000
 local member, now = ARGV[1], now_ms()
 local until_ms = text(now + tonumber(ARGV[2]))
 if redis.call('HEXISTS', key('members'), member) == 0 then return {'fenced'} end
 redis.call('ZADD', key('beats'), text(now), member)
-local meta = redis.call('HMGET', KEYS[1], 'incarnation', 'target_epoch', 'mode_epoch')
-local answers = {'ok', meta[1] or '0', meta[2] or '0', meta[3] or '0'}
+local meta = redis.call('HMGET', KEYS[1], 'incarnation', 'target_incarnation', 'target_epoch', 'mode_epoch')
+local answers = {'ok', meta[1] or '0', meta[2] or '0', meta[3] or '0', meta[4] or '0'}
 
 -- The same as set_lock for each that is still held; the calls around it are shared, since this is what a
 -- group does all day.

@@ -1,7 +1,7 @@
 -- A heartbeat. ARGV: member, secret (hex SHA-256), number of its last complete report, sequence (grows with
 -- every heartbeat of that process), kind ('complete' or 'changes'), payload (JSON), able ('1'/'0'), leaving
--- ('1'/'0'), incarnation and target_epoch that the agent has stored, ready learners (partitions, sorted, a
--- space between two), partitions that it cannot serve (in the same form).
+-- ('1'/'0'), incarnation and epoch of the target that the agent has stored, ready learners (partitions,
+-- sorted, a space between two), partitions that it cannot serve (in the same form).
 -- Answers {'fenced'} and touches nothing when it is not a member, {'late'} when a newer one was here (a sign
 -- of life all the same), else {'ok', incarnation, mode_epoch, group_epoch, target_epoch, settings_epoch,
 -- wants a complete report '1'/'0', target row or '', rebalance_due '1'/'0', drain}.
@@ -58,9 +58,9 @@ end
 if reason then group_changed(reason, member) end
 
 local meta = redis.call('HMGET', KEYS[1], 'incarnation', 'mode_epoch', 'group_epoch', 'target_epoch',
-  'settings_epoch')
+  'settings_epoch', 'target_incarnation')
 local target = ''
-if meta[1] ~= ARGV[9] or meta[4] ~= ARGV[10] then
+if (meta[6] or '0') ~= ARGV[9] or meta[4] ~= ARGV[10] then
   target = redis.call('HGET', key('target'), member) or ''
 end
 return {'ok', meta[1] or '0', meta[2] or '0', meta[3] or '0', meta[4] or '0', meta[5] or '0', wants,

@@ -1,19 +1,23 @@
--- ARGV: coordinator_epoch, mode_epoch, group_epoch that was read, the target's record (text, '' = none), then
--- member, row (JSON) ... The record waits in `outbox` until the database has it.
+-- ARGV: coordinator_epoch, mode_epoch, group_epoch, incarnation and run_id that were read, the target's record
+-- (text, '' = none), then member, row (JSON) ... The record waits in `outbox` until the database has it.
 -- Answers {'done', target_epoch} (also when this run of the coordinator did it before: its reply was lost) or
 -- {'stale', reason}. Writes a row for every present member; `nothing` is the row of one that came after the
 -- read (ARGV has no row for it). A learner that this target places is to say ready anew, even when its
 -- member never heard of the target in between that did not have it.
 local meta = redis.call('HMGET', KEYS[1], 'coordinator_epoch', 'mode_epoch', 'target_epoch', 'group_epoch',
-  'target_run')
+  'target_run', 'incarnation', 'run_id')
+local run = run_id()
+if (meta[6] or '0') ~= ARGV[4] or run ~= ARGV[5] then return {'stale', 'Redis may have lost writes'} end
+if meta[6] and meta[7] ~= run then return {'stale', 'the incarnation is not raised yet'} end
 if meta[1] ~= ARGV[1] then return {'stale', 'another coordinator runs'} end
 if meta[2] ~= ARGV[2] then return {'stale', 'the mode changed'} end
 if meta[5] == ARGV[1] and meta[3] == ARGV[3] then return {'done', ARGV[3]} end
 if tonumber(ARGV[3]) <= tonumber(meta[3]) then return {'stale', 'nothing changed'} end
 if tonumber(ARGV[3]) > tonumber(meta[4]) then return {'stale', 'the group was made anew'} end
-local nothing = '{"target_epoch":' .. ARGV[3] .. ',"active":[],"standby":[],"learning":[]}'
+local nothing = '{"target_epoch":' .. ARGV[3] .. ',"incarnation":' .. ARGV[4]
+  .. ',"active":[],"standby":[],"learning":[]}'
 local rows = {}
-for i = 5, #ARGV, 2 do rows[ARGV[i]] = ARGV[i + 1] end
+for i = 7, #ARGV, 2 do rows[ARGV[i]] = ARGV[i + 1] end
 
 local function learning(row)
   local found = {}
@@ -41,11 +45,11 @@ redis.call('DEL', key('target'))
 for _, member in ipairs(members) do
   redis.call('HSET', key('target'), member, rows[member] or nothing)
 end
-redis.call('HSET', KEYS[1], 'target_epoch', ARGV[3], 'target_run', ARGV[1], 'target_at_ms',
-  text(now_ms()))
-if ARGV[4] ~= '' then
-  redis.call('XADD', key('outbox'), '*', 'incarnation', redis.call('HGET', KEYS[1], 'incarnation') or '0',
-    'epoch', ARGV[3], 'record', ARGV[4])
+local now = text(now_ms())
+redis.call('HSET', KEYS[1], 'target_epoch', ARGV[3], 'target_incarnation', ARGV[4], 'target_run', ARGV[1],
+  'target_at_ms', now, 'due_since_ms', now)
+if ARGV[6] ~= '' then
+  redis.call('XADD', key('outbox'), '*', 'incarnation', ARGV[4], 'epoch', ARGV[3], 'record', ARGV[6])
 end
 hint('target', '')
 return {'done', ARGV[3]}

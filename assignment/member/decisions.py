@@ -18,9 +18,12 @@ from assignment.member.state import (
     Holding,
     MemberState,
     departs_because,
+    is_outdated,
     wanted_partitions,
 )
 from assignment.types import Claim, HeldState
+
+OUTDATED = "granted before the incarnation was raised"
 
 
 def decide(member: MemberState, now_ms: int) -> list[Effect]:
@@ -33,6 +36,8 @@ def decide(member: MemberState, now_ms: int) -> list[Effect]:
         claim = Claim(partition, holding.fence)
         if member.leaving or (member.target is not None and partition not in wanted):
             effects += _revoke(member, claim, holding, now_ms)
+        elif is_outdated(member, holding):
+            effects += _finish_batch(member, claim, holding, now_ms)
         else:
             effects += _keep(member, claim, holding, now_ms)
     effects += _acquire(member, now_ms)
@@ -69,20 +74,42 @@ def _keep(member: MemberState, claim: Claim, holding: Holding, now_ms: int) -> l
 
 def _revoke(member: MemberState, claim: Claim, holding: Holding, now_ms: int) -> list[Effect]:
     why = "leaving" if member.leaving else "revoked"
+    if over := _batch_is_over(member, holding, now_ms):
+        return [Release(claim=claim, reason=f"{why}: {over}")]
+    return _leave_out(claim, holding, why)
+
+
+def _finish_batch(member: MemberState, claim: Claim, holding: Holding, now_ms: int) -> list[Effect]:
+    """A fence of a lower incarnation is given up for a new one (`_acquire`), the lock is not: so
+    nobody comes in between, and the pause is no longer than a batch.
+    """
+    if _batch_is_over(member, holding, now_ms):
+        return []
+    return _leave_out(claim, holding, OUTDATED)
+
+
+def _batch_is_over(member: MemberState, holding: Holding, now_ms: int) -> str:
+    """Why no batch is waited for any more; "" while one may have it in hand."""
     if member.consumer is ConsumerState.DEAD:
-        return [Release(claim=claim, reason=f"{why}: its consumer is dead")]
+        return "its consumer is dead"
+    if holding.state is HeldState.REVOKED:
+        return "batch finished"
+    grace_end_ms = holding.since_ms + member.settings.grace_ms
+    if holding.state is HeldState.REVOKING and now_ms >= grace_end_ms:
+        return "the grace is over"
+    return ""
+
+
+def _leave_out(claim: Claim, holding: Holding, why: str) -> list[Effect]:
+    """Of the next batch."""
     match holding.state:
         case HeldState.RESTORING:
             # Compare-and-set, not release: a `running` whose answer was lost may be in a batch.
             return [_set_state(claim, holding, HeldState.REVOKED, f"{why} before it ran")]
         case HeldState.RUNNING:
             return [_set_state(claim, holding, HeldState.REVOKING, why)]
-        case HeldState.REVOKED:
-            return [Release(claim=claim, reason=f"{why}: batch finished")]
-        case HeldState.REVOKING:
-            if now_ms < holding.since_ms + member.settings.grace_ms:
-                return []
-            return [Release(claim=claim, reason=f"{why}: the grace is over")]
+        case HeldState.REVOKING | HeldState.REVOKED:
+            return []
         case _:
             assert_never(holding.state)
 
@@ -94,7 +121,20 @@ def _set_state(claim: Claim, holding: Holding, state: HeldState, reason: str) ->
 def _acquire(member: MemberState, now_ms: int) -> list[Effect]:
     if member.target is None or member.renewed_ms is None:
         return []
+    effects: list[Effect] = []
     due = tuple(p for p, wait in member.waiting.items() if wait.retry_ms <= now_ms)
-    if not due:
-        return []
-    return [Acquire(partitions=due, reason=f"assigned at epoch {member.target.target_epoch}")]
+    if due:
+        reason = f"assigned at epoch {member.target.target_epoch}"
+        effects.append(Acquire(partitions=due, reason=reason))
+    wanted = wanted_partitions(member)
+    anew = tuple(
+        p
+        for p, holding in sorted(member.held.items())
+        if p in wanted
+        and is_outdated(member, holding)
+        and holding.retry_ms <= now_ms
+        and _batch_is_over(member, holding, now_ms)
+    )
+    if anew:
+        effects.append(Acquire(partitions=anew, reason=OUTDATED))
+    return effects

@@ -5,7 +5,16 @@ from dataclasses import dataclass
 
 from assignment.member.state import ConsumerState
 from assignment.troubles import Failing
-from assignment.types import Claim, Drain, GroupSettings, Held, HeldState, Partition, TargetRow
+from assignment.types import (
+    Claim,
+    Drain,
+    Epoch,
+    GroupSettings,
+    Held,
+    HeldState,
+    Partition,
+    TargetRow,
+)
 
 # --- events ---------------------------------------------------------------------------------------
 
@@ -27,7 +36,6 @@ class EpochsSeen:
 class TargetSeen:
     """This member's row of the target, by heartbeat or read in Redis."""
 
-    incarnation: int
     row: TargetRow
 
 
@@ -121,7 +129,7 @@ class DrainSeen:
     """What a scale-down asks of this member, as of that group_epoch, by heartbeat or in Redis."""
 
     drain: Drain
-    group_epoch: int
+    heard: Epoch
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,17 @@ from enum import StrEnum
 
 from assignment.member.troubles import UNSERVED_FOR_MS, Troubles, given_up
 from assignment.troubles import UNSERVED_MAX
-from assignment.types import Claim, Drain, GroupSettings, HeldState, Partition, TargetRow
+from assignment.types import (
+    INCARNATION_STEP,
+    NO_EPOCH,
+    Claim,
+    Drain,
+    Epoch,
+    GroupSettings,
+    HeldState,
+    Partition,
+    TargetRow,
+)
 
 
 class ConsumerState(StrEnum):
@@ -27,7 +37,7 @@ class Holding:
     since_ms: int
     restored: bool = False
     restore_ordered: bool = False
-    retry_ms: int = 0  # a failed restore is ordered again from then on
+    retry_ms: int = 0  # a failed restore, or acquire anew, is tried again from then on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,12 +59,11 @@ class MemberState:
     leaving: bool = False
     signalled: bool = False  # leaving by SIGTERM
     drain: Drain = Drain.NONE
-    drain_since: int = 0  # group_epoch of the first word of that drain: no earlier target knew it
-    drain_heard: int = 0  # group_epoch of the last word
-    incarnation: int = 0
-    mode_epoch: int = 0
+    drain_since: Epoch = NO_EPOCH  # group_epoch of its first word: no earlier target knew of it
+    drain_heard: Epoch = NO_EPOCH  # group_epoch of the last word
+    incarnation: int = 0  # the highest ever heard of: never forgotten
+    mode_epoch: int = 0  # under that incarnation
     target: TargetRow | None = None  # None: never told anything; keep what is held
-    target_incarnation: int = 0
     held: Mapping[Partition, Holding] = field(default_factory=dict)
     waiting: Mapping[Partition, Wait] = field(default_factory=dict)
     consumer: ConsumerState = ConsumerState.STARTING
@@ -77,10 +86,15 @@ def departs_because(member: MemberState) -> str:
     if member.drain is Drain.FORCED:
         return "scale-down: its time is over"
     row = member.target
-    told_since = row is not None and row.target_epoch >= member.drain_since
+    told_since = row is not None and row.epoch >= member.drain_since
     if row is None or not told_since or row.active or member.held:
         return ""
     return "scale-down: it owns nothing any more"
+
+
+def is_outdated(member: MemberState, holding: Holding) -> bool:
+    """Granted before the incarnation was raised: another may have had a newer fence meanwhile."""
+    return holding.fence < member.incarnation * INCARNATION_STEP
 
 
 def claims(member: MemberState) -> list[Claim]:
@@ -130,4 +144,6 @@ def next_due_ms(member: MemberState) -> int | None:
             due.append(holding.since_ms + member.settings.grace_ms)
         elif holding.state is HeldState.RESTORING and not holding.restore_ordered:
             due.append(holding.retry_ms)
+        elif holding.state is HeldState.REVOKED and is_outdated(member, holding):
+            due.append(holding.retry_ms)  # of an acquire anew
     return min(due, default=None)

@@ -33,6 +33,7 @@ from assignment.member.state import (
     Wait,
     claims,
     holds,
+    is_outdated,
     lease_is_over,
     wanted_partitions,
 )
@@ -46,7 +47,7 @@ from assignment.member.troubles import (
     went_well,
 )
 from assignment.troubles import UnservedReason
-from assignment.types import Claim, Drain, Held, HeldState, Partition
+from assignment.types import NO_EPOCH, Claim, Drain, Epoch, Held, HeldState, Partition
 
 
 def handle(member: MemberState, event: Event, now_ms: int) -> tuple[MemberState, list[Effect]]:
@@ -91,8 +92,8 @@ def _told(
             after = replace(member, settings=settings)
         case ConsumerSeen(state, stateful):
             after = replace(member, consumer=state, stateful=stateful)
-        case DrainSeen(drain, group_epoch):
-            after = _drain_seen(member, drain, group_epoch)
+        case DrainSeen(drain, heard):
+            after = _drain_seen(member, drain, heard)
         case LeaveAsked(signalled):
             told = member.signalled or signalled
             after = replace(member, leaving=True, signalled=told, waiting={})
@@ -150,11 +151,10 @@ def _fenced(member: MemberState, now_ms: int) -> tuple[MemberState, list[Effect]
         member,
         joined=False,
         target=None,
-        target_incarnation=0,
         renewed_ms=None,
         drain=Drain.NONE,  # told again when it is a member again
-        drain_since=0,
-        drain_heard=0,
+        drain_since=NO_EPOCH,
+        drain_heard=NO_EPOCH,
     )
     return _without(outside, claims(member), "fenced: not a member any more", now_ms)
 
@@ -169,6 +169,10 @@ def _granted(member: MemberState, claim: Claim, state: HeldState, now_ms: int) -
 
 
 def _refused(member: MemberState, event: Refused) -> MemberState:
+    holding = member.held.get(event.partition)
+    if holding is not None and is_outdated(member, holding):
+        later = replace(holding, retry_ms=event.retry_ms)
+        return replace(member, held={**member.held, event.partition: later})
     wait = member.waiting.get(event.partition)
     if wait is None:
         return member
@@ -245,27 +249,27 @@ def _after_restore(
 
 
 def _target_seen(member: MemberState, event: TargetSeen, now_ms: int) -> MemberState:
-    stored = (member.target_incarnation, member.target.target_epoch if member.target else -1)
-    if not member.joined or (event.incarnation, event.row.target_epoch) <= stored:
+    if not member.joined or (member.target and event.row.epoch <= member.target.epoch):
         return member
-    told = replace(member, target=event.row, target_incarnation=event.incarnation)
-    return _with_waits(told, now_ms)
+    return _with_waits(replace(member, target=event.row), now_ms)
 
 
-def _drain_seen(member: MemberState, drain: Drain, group_epoch: int) -> MemberState:
-    """Older words than the last one change nothing; the same again keep the epoch of the first."""
-    if not member.joined or group_epoch < member.drain_heard:
+def _drain_seen(member: MemberState, drain: Drain, heard: Epoch) -> MemberState:
+    """Older words than the last one change nothing; the same again keep the epoch of the first,
+    unless the incarnation was raised since: that first word may be lost.
+    """
+    if not member.joined or heard < member.drain_heard:
         return member
-    since = member.drain_since if drain is member.drain else group_epoch
-    return replace(member, drain=drain, drain_since=since, drain_heard=group_epoch)
+    since = member.drain_since
+    if drain is not member.drain or since.incarnation != heard.incarnation:
+        since = heard
+    return replace(member, drain=drain, drain_since=since, drain_heard=heard)
 
 
 def _epochs_seen(
     member: MemberState, incarnation: int, mode_epoch: int, now_ms: int
 ) -> MemberState:
-    if incarnation < member.incarnation or mode_epoch < member.mode_epoch:
-        return member
-    if (incarnation, mode_epoch) == (member.incarnation, member.mode_epoch):
+    if Epoch(incarnation, mode_epoch) <= Epoch(member.incarnation, member.mode_epoch):
         return member
     told = replace(member, incarnation=incarnation, mode_epoch=mode_epoch)
     return _asking_at_once(told, now_ms)

@@ -24,6 +24,7 @@ from assignment.types import (
     INCARNATION_STEP,
     START,
     Claim,
+    Epoch,
     HeldState,
     Offset,
     Partition,
@@ -112,7 +113,7 @@ class Renewed:
     """`held`: per claim, in their order, whether its lock is still ours, a whole lease again."""
 
     incarnation: int
-    target_epoch: int
+    target: Epoch
     mode_epoch: int
     held: tuple[bool, ...]
 
@@ -125,7 +126,8 @@ def renew_answer(raw: Raw) -> Renewed:
     """Raises Fenced: not a member; nothing was renewed."""
     if text_of(raw[0]) == "fenced":
         raise Fenced("renew: Redis knows no such member")
-    return Renewed(int(raw[1]), int(raw[2]), int(raw[3]), flags_answer(raw[4:]))
+    target = Epoch(int(raw[2]), int(raw[3]))
+    return Renewed(int(raw[1]), target, int(raw[4]), flags_answer(raw[5:]))
 
 
 def release_args(member_id: str, claims: Iterable[Claim]) -> Arguments:
@@ -181,7 +183,7 @@ def next_batch_args(member_id: str) -> Arguments:
 def next_batch_answer(raw: Raw) -> tuple[BatchStart, ...]:
     """Raises Fenced: not a member."""
     if text_of(raw[0]) == "fenced":
-        raise Fenced("plan: Redis knows no such member")
+        raise Fenced("next_batch: Redis knows no such member")
     return tuple(
         BatchStart(Partition.parse(partition), int(fence), Offset.parse(committed), int(total))
         for partition, fence, committed, total in map(texts_of, raw[1:])

@@ -3,11 +3,12 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from assignment.errors import InvalidInput
 from assignment.scripts.agent_side import SnapshotRecord, record_values
+from assignment.scripts.group_read import REPORTED_EPOCHS, GroupRead
 from assignment.scripts.values import (
     INCARNATION_MAX,
     Arguments,
@@ -33,6 +34,7 @@ from assignment.wire import (
 
 REASON_MAX = 200
 Scalar = str | int | float | bool | None
+LIFTED = {"group_epoch", "settings_epoch", "mode_epoch", "event_seq"}  # with the incarnation
 
 
 def secret_digest(secret: str) -> str:
@@ -60,7 +62,8 @@ class Joined:
 
 
 def join_args(member_id: str, secret: str, row: Mapping[str, Scalar]) -> Arguments:
-    """`row`: host, version, instance, zone, capacity, pid. Lists would not survive Lua's JSON."""
+    """`row`: facts of a join as wire.Join has them. Lists would not survive Lua's JSON."""
+    within("incarnation", int(row.get("incarnation") or 0), 0, INCARNATION_MAX)
     for name, value in row.items():
         if not isinstance(value, str | int | float | bool | None):
             raise InvalidInput(f"{name} of a member is not one text or number: {value!r}")
@@ -144,6 +147,10 @@ class ReportAnswer:
 
 def report_args(beat: Heartbeat) -> Arguments:
     """InvalidInput for a wrong part of it."""
+    within("incarnation", beat.incarnation, 0, INCARNATION_MAX)
+    within("target_incarnation", beat.target_incarnation, 0, INCARNATION_MAX)
+    for name in REPORTED_EPOCHS:
+        epoch_text(name, getattr(beat, name))
     for partition, held in beat.owned.items():
         Partition.parse(partition)
         if held is not None:
@@ -151,7 +158,7 @@ def report_args(beat: Heartbeat) -> Arguments:
     payload = {
         "owned": dict(beat.owned),
         "consumer": dict(beat.consumer),
-        "target_epoch": beat.target_epoch,
+        **{name: getattr(beat, name) for name in REPORTED_EPOCHS},
         "replicas": dict(beat.replicas),
         "unserved": dict(beat.unserved),
     }
@@ -164,8 +171,8 @@ def report_args(beat: Heartbeat) -> Arguments:
         json.dumps(payload, separators=(",", ":")),
         flag(beat.able),
         flag(beat.leaving),
-        within("incarnation", beat.incarnation, 0, INCARNATION_MAX),
-        epoch_text("target_epoch", beat.target_epoch),
+        str(beat.target_incarnation),
+        str(beat.target_epoch),
         " ".join(_ready_learners(beat)),
         " ".join(_unserved(beat)),
     ]
@@ -237,9 +244,17 @@ def number_answer(raw: Raw) -> int:
     return int(raw or 0)
 
 
-def incarnation_args(incarnation: int, run_id: str = "") -> Arguments:
-    """`run_id` of the Redis that was read when it was chosen; "" = whatever runs now."""
-    return [within("incarnation", incarnation, 1, INCARNATION_MAX), run_id]
+def incarnation_args(
+    incarnation: int, run_id: str = "", known: Mapping[str, int] | None = None
+) -> Arguments:
+    """`run_id` of the Redis that was read when it was chosen; "" = whatever runs now.
+
+    `known`: the highest that anybody knows of LIFTED numbers; they go on above them.
+    """
+    arguments: Arguments = [within("incarnation", incarnation, 1, INCARNATION_MAX), run_id]
+    for name in LIFTED & (known or {}).keys():
+        arguments += [name, epoch_text(name, (known or {})[name])]
+    return arguments
 
 
 def incarnation_answer(raw: Raw) -> tuple[bool, int]:
@@ -255,21 +270,19 @@ class TargetAnswer:
     why: str = ""  # when it was refused
 
 
-def set_target_args(
-    coordinator_epoch: int,
-    mode_epoch: int,
-    group_epoch: int,
-    rows: Mapping[str, TargetRow],
-    record: str = "",
-) -> Arguments:
-    """Epochs as read_group gave them; the rows are written with target_epoch = that group_epoch.
+def set_target_args(view: GroupRead, rows: Mapping[str, TargetRow], record: str = "") -> Arguments:
+    """Compare-and-set on what was read with Purpose.REBALANCE; the rows are written with
+    target_epoch = the group_epoch of then.
 
     `record` waits in the group's outbox for the database; "": there is none.
     """
+    meta, group_epoch = view.meta, view.meta.group_epoch
     arguments: Arguments = [
-        epoch_text("coordinator_epoch", coordinator_epoch),
-        epoch_text("mode_epoch", mode_epoch),
+        epoch_text("coordinator_epoch", meta.coordinator_epoch),
+        epoch_text("mode_epoch", meta.mode_epoch),
         epoch_text("group_epoch", group_epoch),
+        str(meta.incarnation),
+        view.run_id,
         record,
     ]
     seen: dict[Partition, str] = {}
@@ -283,7 +296,8 @@ def set_target_args(
                 raise InvalidInput(f"{partition} has two owners: {seen[partition]}, {member_id}")
         if twice := (row.active & row.standby) | ((row.active | row.standby) & row.learning):
             raise InvalidInput(f"{min(twice)} has two roles at {member_id}")
-        arguments += [valid_name("member", member_id), target_text(row)]
+        stamped = replace(row, incarnation=meta.incarnation)
+        arguments += [valid_name("member", member_id), target_text(stamped)]
     return arguments
 
 

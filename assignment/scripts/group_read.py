@@ -12,6 +12,7 @@ from assignment.scripts.values import Arguments, Raw, pairs_of, text_of
 from assignment.troubles import Unserved, parse_unserved
 from assignment.types import (
     Drain,
+    Epoch,
     Grant,
     GroupSettings,
     Held,
@@ -45,17 +46,23 @@ class Meta:
     mode_epoch: int = 0
     group_epoch: int = 0
     target_epoch: int = 0
+    target_incarnation: int = 0  # under which the target was stored
     target_at_ms: int = 0  # when the target was stored
+    due_since_ms: int = 0  # when a rebalance became due after the last target
     coordinator_epoch: int = 0
     settings_epoch: int = 0
     incarnation: int = 0  # 0 = not set
-    run_id: str = ""  # of Redis when the incarnation was set
+    run_id: str = ""  # "run_id/replication id" of Redis when the incarnation was set
     tick_ms: int = 0
     quiet_until_ms: int = 0  # no session ends before
     event_seq: int = 0  # of the last event
     refused_commits: int = 0
     drain_version: int = 0  # of the scale-downs' records that told members last
     settings: GroupSettings | None = None
+
+    @property
+    def target(self) -> Epoch:
+        return Epoch(self.target_incarnation, self.target_epoch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +83,7 @@ class MemberRow:
     zone: str = ""
     capacity: float = 1.0
     pid: int = 0
+    incarnation: int = 0  # the highest that it ever saw, as it said when it joined
 
 
 _ROW_NAMES = frozenset(MemberRow.__dataclass_fields__) - {"member_id"}
@@ -90,9 +98,26 @@ class Report:
     at_ms: int
     owned: Mapping[Partition, Held] = field(default_factory=dict)
     consumer: Mapping[str, Any] = field(default_factory=dict)
-    target_epoch: int = 0  # of the target that its agent has
+    incarnation: int = 0  # the highest that its agent ever saw
+    mode_epoch: int = 0  # under that incarnation, as settings_epoch
+    settings_epoch: int = 0
+    target_incarnation: int = 0  # of the target that its agent has, as target_epoch
+    target_epoch: int = 0
     replicas: Mapping[Partition, ReplicaReport] = field(default_factory=dict)
     unserved: Mapping[Partition, Unserved] = field(default_factory=dict)
+
+    @property
+    def target(self) -> Epoch:
+        return Epoch(self.target_incarnation, self.target_epoch)
+
+
+REPORTED_EPOCHS = (
+    "incarnation",
+    "mode_epoch",
+    "settings_epoch",
+    "target_incarnation",
+    "target_epoch",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +219,7 @@ def read_report(raw: bytes) -> Report:
         at_ms=int(at_ms),
         owned={Partition.parse(p): parse_held(v) for p, v in owned.items() if v is not None},
         consumer=changes.get("consumer") or complete.get("consumer") or {},
-        target_epoch=changes.get("target_epoch", complete.get("target_epoch", 0)),
+        **{name: changes.get(name, complete.get(name, 0)) for name in REPORTED_EPOCHS},
         replicas={
             Partition.parse(p): parse_replica(values)
             for p, values in changes.get("replicas", complete.get("replicas", {})).items()

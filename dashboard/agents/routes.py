@@ -42,11 +42,6 @@ log = logging.getLogger(__name__)
 in_thread = partial(database_sync_to_async, thread_sensitive=False)  # not behind a slow page
 
 
-class Leave(msgspec.Struct, frozen=True, kw_only=True):
-    member: str
-    secret: str
-
-
 class Problem(Exception):
     """An answer that is not 200."""
 
@@ -58,10 +53,10 @@ class Problem(Exception):
 DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
     "join": msgspec.json.Decoder(wire.Join),
     "heartbeat": msgspec.json.Decoder(wire.Heartbeat),
-    "leave": msgspec.json.Decoder(Leave),
+    "leave": msgspec.json.Decoder(wire.Leave),
 }
 encode = msgspec.json.Encoder().encode
-ROW = ("host", "version", "instance", "zone", "capacity", "pid")
+ROW = ("host", "version", "instance", "zone", "capacity", "pid", "incarnation")
 
 
 class Rate:
@@ -178,7 +173,7 @@ class AgentApi:
         self.doorbell.ring(group)
         return {"status": "ok", "want_complete": True, **await settings_of(group)}
 
-    async def _leave(self, group: str, leave: Leave, counter: str) -> dict[str, Any]:
+    async def _leave(self, group: str, leave: wire.Leave, counter: str) -> dict[str, Any]:
         _checked_member(leave.member, leave.secret)
         arguments = scripts.leave_args(leave.member, leave.secret)
         left = scripts.leave_answer(await self._call("leave", group, arguments, counter))
@@ -209,7 +204,7 @@ class AgentApi:
             reply["drain"] = drain
         if target:
             reply["target"] = msgspec.Raw(target)
-        if settings_epoch != beat.settings_epoch:
+        if (incarnation, settings_epoch) != (beat.incarnation, beat.settings_epoch):
             reply |= await settings_of(group)
         return reply
 

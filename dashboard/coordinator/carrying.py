@@ -40,7 +40,12 @@ def carry_out(steps: Steps[T], here: Here) -> T:
 
 
 def record_of(group: Group) -> GroupRecord:
-    return GroupRecord(name=group.name, settings=group.values, incarnation=group.incarnation)
+    return GroupRecord(
+        name=group.name,
+        settings=group.values,
+        incarnation=group.incarnation,
+        event_seq=group.last_event_seq,
+    )
 
 
 def _perform(here: Here, effect: Effect[Any]) -> Any:
@@ -81,7 +86,7 @@ def _configure(here: Here, effect: effects.Configure) -> None:
 
 def _raise_incarnation(here: Here, effect: effects.RaiseIncarnation) -> None:
     value = effect.incarnation
-    done, stored = live_groups.set_incarnation(here.name, value, effect.run_id)
+    done, stored = live_groups.set_incarnation(here.name, value, effect.run_id, effect.known)
     log.info("incarnation group=%s value=%d done=%s stored=%d", here.name, value, done, stored)
 
 
@@ -104,7 +109,7 @@ def _set_drain(here: Here, effect: effects.SetDrain) -> Any:
 
 def _set_target(here: Here, effect: effects.SetTarget) -> Any:
     text = outbox.text_of(effect.record, here.by)
-    answer = live_groups.set_target(here.name, effect.target, text)
+    answer = live_groups.set_target(here.name, effect.view, effect.target, text)
     if answer.done:
         log.info(
             "rebalance group=%s epoch=%d cause=%s moved=%d kept=%d members=%d",

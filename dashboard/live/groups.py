@@ -73,18 +73,17 @@ def set_drain(
     return scripts.set_drain_answer(run("set_drain", group, arguments))
 
 
-def set_incarnation(group: str, incarnation: int, run_id: str) -> tuple[bool, int]:
-    """Refused by a Redis that was started since `run_id` was read."""
-    return scripts.incarnation_answer(
-        run("set_incarnation", group, scripts.incarnation_args(incarnation, run_id))
-    )
+def set_incarnation(
+    group: str, incarnation: int, run_id: str, known: Mapping[str, int]
+) -> tuple[bool, int]:
+    """Refused by a Redis that was started since `run_id` was read; numbers go on above `known`."""
+    arguments = scripts.incarnation_args(incarnation, run_id, known)
+    return scripts.incarnation_answer(run("set_incarnation", group, arguments))
 
 
-def set_target(group: str, target: Target, record: str) -> scripts.TargetAnswer:
+def set_target(group: str, view: GroupRead, target: Target, record: str) -> scripts.TargetAnswer:
     """Compare-and-set on the epochs that were read; the record goes into the outbox with it."""
-    arguments = scripts.set_target_args(
-        target.coordinator_epoch, target.mode_epoch, target.group_epoch, target.rows, record
-    )
+    arguments = scripts.set_target_args(view, target.rows, record)
     return scripts.set_target_answer(run("set_target", group, arguments))
 
 

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from agent.dashboard_session.requests import Leave, Request
+from agent.dashboard_session.requests import Request
 from assignment import scripts
 from assignment.scripts import JoinResult
 from assignment.types import GroupSettings
-from assignment.wire import Heartbeat, Join, Reply, target_text
+from assignment.wire import Heartbeat, Join, Leave, Reply, target_text
 
 Run = Callable[[str, scripts.Arguments], Any]
 
@@ -28,16 +28,22 @@ def answer_to(run: Run, settings: GroupSettings, message: Request) -> Reply | No
 
 def _joined(run: Run, settings: GroupSettings, join: Join) -> Reply | None:
     answer = scripts.join_answer(
-        run("join", scripts.join_args(join.member, join.secret, {"host": join.host}))
+        run(
+            "join",
+            scripts.join_args(
+                join.member, join.secret, {"host": join.host, "incarnation": join.incarnation}
+            ),
+        )
     )
     if answer.result is not JoinResult.OK:
         return None
     look = scripts.read_group_args(scripts.Purpose.LOOK, 1_000)
-    epoch = scripts.read_group_answer(run("read_group", look)).meta.settings_epoch
+    meta = scripts.read_group_answer(run("read_group", look)).meta
     return Reply(
         status="ok",
         settings=asdict(settings),
-        settings_epoch=epoch,
+        incarnation=meta.incarnation,
+        settings_epoch=meta.settings_epoch,
         group_epoch=answer.group_epoch,
         want_complete=True,
     )
@@ -45,7 +51,8 @@ def _joined(run: Run, settings: GroupSettings, join: Join) -> Reply | None:
 
 def _reported(run: Run, settings: GroupSettings, beat: Heartbeat) -> Reply:
     answer = scripts.report_answer(run("report", scripts.report_args(beat)))
-    changed = answer.settings_epoch != beat.settings_epoch
+    told = beat.incarnation, beat.settings_epoch
+    changed = (answer.incarnation, answer.settings_epoch) != told
     return Reply(
         status=str(answer.result),
         incarnation=answer.incarnation,

@@ -14,10 +14,9 @@ from agent.dashboard_session.requests import (
     Courier,
     DashboardAway,
     Dashboards,
-    Leave,
     Refusal,
 )
-from assignment.wire import Heartbeat, Join, Reply
+from assignment.wire import Heartbeat, Join, Leave, Reply
 from tests.agent.conftest import until
 
 JOIN = Join(member="a-1", secret="s" * 32)

@@ -11,12 +11,11 @@ from typing import Any
 
 import msgspec
 
-from agent.dashboard_session.requests import Leave
 from agent.store import GroupStore, ScriptCall
 from assignment import scripts
 from assignment.scripts import GroupRead, Purpose
 from assignment.types import Drain, GroupSettings, Partition, TargetRow
-from assignment.wire import API_PREFIX, Heartbeat, Join, Reply
+from assignment.wire import API_PREFIX, Heartbeat, Join, Leave, Reply
 from tests.agent.coordinator import answer_to
 
 MESSAGES: dict[str, Any] = {"join": Join, "heartbeat": Heartbeat, "leave": Leave}
@@ -104,9 +103,7 @@ class TinyDashboard:
         }
         answer = self.run(
             "set_target",
-            scripts.set_target_args(
-                read.meta.coordinator_epoch, read.meta.mode_epoch, epoch, targets
-            ),
+            scripts.set_target_args(read, targets),
         )
         assert scripts.set_target_answer(answer).done
 

@@ -20,8 +20,8 @@ def claim(number: int, counter: int = 1) -> Claim:
     return Claim(partition(number), fence(counter))
 
 
-def row(*numbers: int, epoch: int = 7) -> TargetRow:
-    return TargetRow(target_epoch=epoch, active=partitions(*numbers))
+def row(*numbers: int, epoch: int = 7, incarnation: int = 1) -> TargetRow:
+    return TargetRow(target_epoch=epoch, incarnation=incarnation, active=partitions(*numbers))
 
 
 def member(
@@ -37,7 +37,6 @@ def member(
         "incarnation": 1,
         "mode_epoch": 1,
         "target": None if target is None else row(*target),
-        "target_incarnation": 1,
         "held": {partition(n): h for n, h in held.items()},
         "waiting": waiting,
         "consumer": ConsumerState.READY,

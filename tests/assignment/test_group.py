@@ -6,6 +6,7 @@ import pytest
 
 from assignment.coordinator import (
     Evict,
+    Known,
     expired_members,
     needs_incarnation,
     settings_of,
@@ -14,11 +15,17 @@ from assignment.coordinator import (
     without_lock,
 )
 from assignment.errors import GroupMissing
-from assignment.scripts import read_group_answer
+from assignment.scripts import GroupRead, read_group_answer
 from assignment.types import Reason
 from tests.builders import GRACE_MS, LEASE_MS, NOW, SESSION_MS, grant, group, live, partition
 
 LONG_AGO = NOW - SESSION_MS - 1
+
+
+def raised(view: GroupRead, database: int = 0, **known: int) -> int | None:
+    """The incarnation to set."""
+    found = needs_incarnation(view, Known(incarnation=database, **known))
+    return found.incarnation if found else None
 
 
 def test_a_silent_member_is_evicted_with_the_beat_that_was_judged() -> None:
@@ -41,12 +48,12 @@ def test_no_session_ends_when_nobody_watched() -> None:
 
 
 def test_an_incarnation_stands_while_redis_is_the_same() -> None:
-    assert needs_incarnation(group(live("a", {0: 1})), database_incarnation=1) is None
+    assert raised(group(live("a", {0: 1})), 1) is None
 
 
 def test_an_incarnation_below_the_databases_is_raised_although_redis_is_the_same() -> None:
     """A coordinator that slept through a wipe set what it had chosen before."""
-    assert needs_incarnation(group(live("a", {0: 1})), database_incarnation=7) == 8
+    assert raised(group(live("a", {0: 1})), 7) == 8
 
 
 @pytest.mark.parametrize(
@@ -61,16 +68,16 @@ def test_a_restarted_redis_needs_one_above_all_that_is_known(
     meta: dict[str, int], database: int, expected: int
 ) -> None:
     view = group(live("a", {0: 1}), run_id="another", **meta)
-    assert needs_incarnation(view, database) == expected
+    assert raised(view, database) == expected
 
 
 def test_fences_that_members_report_count_when_redis_was_wiped() -> None:
     reported = group(live("a", {0: 5 * 2**32}, locked={}), run_id="another")
-    assert needs_incarnation(reported, 0) == 7
+    assert raised(reported) == 7
 
 
 def test_a_new_group_starts_at_incarnation_one() -> None:
-    assert needs_incarnation(group(incarnation=0, run_id="", settings=None), 0) == 1
+    assert raised(group(incarnation=0, run_id="", settings=None)) == 1
 
 
 def test_a_group_that_redis_lost_is_said_to_be_missing() -> None:

@@ -145,7 +145,7 @@ def test_epochs_that_are_behind_change_nothing() -> None:
 
 
 def test_what_is_in_both_assignments_is_not_touched() -> None:
-    state = after(member({0: holding(), 1: holding()}, [0, 1]), TargetSeen(1, row(0, 2, epoch=8)))
+    state = after(member({0: holding(), 1: holding()}, [0, 1]), TargetSeen(row(0, 2, epoch=8)))
     assert decide(state, NOW) == [
         SetState(claim=claim(1), expected=RUNNING, state=REVOKING, reason="revoked"),
         Acquire(partitions=(partition(2),), reason="assigned at epoch 8"),
@@ -155,11 +155,11 @@ def test_what_is_in_both_assignments_is_not_touched() -> None:
 @pytest.mark.parametrize("epoch", [6, 7])
 def test_a_late_or_repeated_target_changes_nothing(epoch: int) -> None:
     state = member({0: holding()}, [0])
-    assert after(state, TargetSeen(1, row(epoch=epoch))) == state
+    assert after(state, TargetSeen(row(epoch=epoch))) == state
 
 
 def test_a_target_of_a_newer_incarnation_counts_although_its_epoch_is_lower() -> None:
-    state = after(member({0: holding()}, [0]), TargetSeen(2, row(1, epoch=3)))
+    state = after(member({0: holding()}, [0]), TargetSeen(row(1, epoch=3, incarnation=2)))
     assert wanted_partitions(state) == partitions(1)
 
 
@@ -187,7 +187,7 @@ def test_revoked_while_its_running_was_written_unheard_it_drains() -> None:
 
 
 def test_given_back_before_it_ran_it_is_restored() -> None:
-    given_back = after(member({0: holding(REVOKED)}), TargetSeen(1, row(0, epoch=8)))
+    given_back = after(member({0: holding(REVOKED)}), TargetSeen(row(0, epoch=8)))
     assert decide(given_back, NOW) == [
         SetState(
             claim=claim(0), expected=REVOKED, state=RESTORING, reason="given back before it ran"
@@ -219,7 +219,7 @@ def test_what_a_dead_consumer_held_is_released(state: HeldState) -> None:
 @pytest.mark.parametrize("state", [REVOKING, REVOKED])
 def test_given_back_while_draining_it_runs_again(state: HeldState) -> None:
     ran = member({0: holding(state, restored=True)})
-    given_back = after(ran, TargetSeen(1, row(0, epoch=8)))
+    given_back = after(ran, TargetSeen(row(0, epoch=8)))
     assert decide(given_back, NOW) == [
         SetState(
             claim=claim(0), expected=state, state=RUNNING, reason="given back while it was revoked"

@@ -15,7 +15,7 @@ from assignment.member import (
     decide,
     wanted_partitions,
 )
-from assignment.types import Drain
+from assignment.types import NO_EPOCH, Drain, Epoch
 from tests.assignment.member_states import (
     NOW,
     REVOKED,
@@ -51,52 +51,63 @@ LEAVING, FORCED = Drain.LEAVING, Drain.FORCED
 GONE = Depart(reason="scale-down: it owns nothing any more")
 
 
+def told(group_epoch: int, drain: Drain = LEAVING, incarnation: int = 1) -> DrainSeen:
+    return DrainSeen(drain, Epoch(incarnation, group_epoch))
+
+
 def test_a_leaving_member_goes_on_with_what_it_owns() -> None:
-    state = after(member({0: holding()}, [0]), DrainSeen(LEAVING, 8))
+    state = after(member({0: holding()}, [0]), told(8))
     assert decide(state, NOW) == []
     assert wanted_partitions(state) == partitions(0)
 
 
 def test_a_leaving_member_departs_once_a_target_that_knows_of_it_gives_it_nothing() -> None:
-    told = after(member(), DrainSeen(LEAVING, 8))
-    assert decide(told, NOW) == []  # its target is of epoch 7: the next may have given it something
-    assert decide(after(told, TargetSeen(1, row(epoch=8))), NOW) == [GONE]
-    assert decide(after(told, TargetSeen(1, row(2, epoch=8))), NOW) == [
+    state = after(member(), told(8))
+    assert (
+        decide(state, NOW) == []
+    )  # its target is of epoch 7: the next may have given it something
+    assert decide(after(state, TargetSeen(row(epoch=8))), NOW) == [GONE]
+    assert decide(after(state, TargetSeen(row(2, epoch=8))), NOW) == [
         Acquire(partitions=(partition(2),), reason="assigned at epoch 8")
     ]
 
 
 def test_a_leaving_member_departs_when_the_last_partition_is_released() -> None:
-    state = after(member({0: holding(REVOKED)}), DrainSeen(LEAVING, 7))
+    state = after(member({0: holding(REVOKED)}), told(7))
     assert decide(state, NOW) == [Release(claim=claim(0), reason="revoked: batch finished")]
     assert decide(after(state, Released(claim(0))), NOW) == [GONE]
 
 
 def test_when_its_time_is_over_a_leaving_member_departs_whatever_it_owns() -> None:
-    state = after(member({0: holding()}, [0]), DrainSeen(LEAVING, 8), DrainSeen(FORCED, 9))
+    state = after(member({0: holding()}, [0]), told(8), told(9, FORCED))
     assert decide(state, NOW) == [Depart(reason="scale-down: its time is over")]
 
 
 def test_whoever_departs_is_told_once_and_then_leaves() -> None:
-    state = after(member(), DrainSeen(LEAVING, 7), LeaveAsked(signalled=False))
+    state = after(member(), told(7), LeaveAsked(signalled=False))
     assert decide(state, NOW) == [Leave(reason="nothing is held any more")]
     assert not state.signalled
     assert after(state, LeaveAsked()).signalled
 
 
 def test_a_cancelled_scale_down_lets_it_stay() -> None:
-    state = after(member(), DrainSeen(LEAVING, 7), DrainSeen(Drain.NONE, 8))
+    state = after(member(), told(7), told(8, Drain.NONE))
     assert decide(state, NOW) == []
-    again = after(state, DrainSeen(LEAVING, 9), TargetSeen(1, row(epoch=8)))
+    again = after(state, told(9), TargetSeen(row(epoch=8)))
     assert decide(again, NOW) == []
 
 
 def test_the_epoch_of_the_first_word_counts_and_older_words_do_not() -> None:
-    state = after(member(), DrainSeen(LEAVING, 8), DrainSeen(LEAVING, 11), DrainSeen(FORCED, 10))
-    assert (state.drain, state.drain_since) == (LEAVING, 8)
+    state = after(
+        member(),
+        told(8),
+        told(11),
+        told(10, FORCED),
+    )
+    assert (state.drain, state.drain_since) == (LEAVING, Epoch(1, 8))
 
 
 def test_whoever_is_no_member_hears_of_no_scale_down() -> None:
-    state = after(member(), DrainSeen(LEAVING, 8), Fenced(), DrainSeen(LEAVING, 9))
-    assert (state.drain, state.drain_since) == (Drain.NONE, 0)
+    state = after(member(), told(8), Fenced(), told(9))
+    assert (state.drain, state.drain_since) == (Drain.NONE, NO_EPOCH)
     assert decide(state, NOW) == [Join(reason="not a member")]

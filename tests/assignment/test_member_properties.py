@@ -36,11 +36,12 @@ from assignment.member import (
     restore_ordered,
     wanted_partitions,
 )
-from assignment.types import Claim, Drain, Held, HeldState
+from assignment.types import Claim, Drain, Epoch, Held, HeldState
 from tests.assignment.member_states import NOW, RESTORING, RUNNING, after, claim, row
 from tests.builders import GRACE_MS, fence, partition, settings
 
 NUMBERS = st.integers(0, 3)
+EPOCHS = st.builds(Epoch, st.integers(1, 2), st.integers(1, 20))
 CLAIMS = st.builds(claim, NUMBERS, st.integers(1, 4))
 STATES = st.sampled_from(list(HeldState))
 HELD = st.builds(
@@ -53,7 +54,9 @@ EVENTS = st.one_of(
     st.just(Tick()),
     st.builds(EpochsSeen, st.integers(0, 3), st.integers(0, 2)),
     st.builds(
-        lambda incarnation, numbers, epoch: TargetSeen(incarnation, row(*numbers, epoch=epoch)),
+        lambda incarnation, numbers, epoch: TargetSeen(
+            row(*numbers, epoch=epoch, incarnation=incarnation)
+        ),
         st.integers(1, 2),
         st.frozensets(NUMBERS),
         st.integers(1, 20),
@@ -66,7 +69,7 @@ EVENTS = st.one_of(
     st.builds(OwnedSeen, st.dictionaries(st.builds(partition, NUMBERS), HELD)),
     st.builds(Released, CLAIMS),
     st.builds(ConsumerSeen, st.sampled_from(ConsumerState), st.booleans()),
-    st.builds(DrainSeen, st.sampled_from(Drain), st.integers(1, 20)),
+    st.builds(DrainSeen, st.sampled_from(Drain), EPOCHS),
 )
 
 
@@ -109,14 +112,14 @@ def test_when_redis_and_consumer_do_their_part_the_target_is_reached(
     for event, passed_ms in history:
         now_ms += passed_ms
         state, _ = handle(state, event, now_ms)
-    newest = TargetSeen(9, row(*numbers, epoch=99))
+    newest = TargetSeen(row(*numbers, epoch=99, incarnation=9))
     state = after(
         state,
         Joined(),
         ConsumerSeen(ConsumerState.READY),
         Renewed(now_ms),
         newest,
-        DrainSeen(Drain.NONE, 99),
+        DrainSeen(Drain.NONE, Epoch(9, 99)),
         TryAgain(),
         now_ms=now_ms,
     )
@@ -133,7 +136,8 @@ def test_when_redis_and_consumer_do_their_part_the_target_is_reached(
 def carried_out(state: MemberState, effect: object, counter: int, now_ms: int) -> MemberState:
     match effect:
         case Acquire(partitions=asked):
-            grants = (Granted(Claim(p, fence(counter)), RESTORING) for p in asked)
+            new = fence(counter, max(1, state.incarnation))
+            grants = (Granted(Claim(p, new), RESTORING) for p in asked)
             return after(state, *grants, now_ms=now_ms)
         case Restore(claim=c):
             return after(restore_ordered(state, c), RestoreEnded(c), now_ms=now_ms)

@@ -1,6 +1,7 @@
 """One world under random operations: what each answers, and all that can be seen, no times."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from assignment import scripts
@@ -67,7 +68,8 @@ class Side:
         learning: dict[str, Any],
     ) -> Any:
         """Epochs as they were read, each off by so much."""
-        meta = self.world.read(Purpose.REBALANCE).meta
+        view = self.world.read(Purpose.REBALANCE)
+        meta = view.meta
         made_for = max(0, meta.group_epoch + epoch)
         wanted = {
             m: TargetRow(
@@ -77,9 +79,13 @@ class Side:
             )
             for m, active in rows.items()
         }
-        args = scripts.set_target_args(
-            meta.coordinator_epoch + coordinator, max(0, meta.mode_epoch + mode), made_for, wanted
+        read = replace(
+            meta,
+            coordinator_epoch=meta.coordinator_epoch + coordinator,
+            mode_epoch=max(0, meta.mode_epoch + mode),
+            group_epoch=made_for,
         )
+        args = scripts.set_target_args(replace(view, meta=read), wanted)
         return scripts.set_target_answer(self.world.run("set_target", args))
 
     def do_acquire(self, incarnation: int, partitions: list[Partition], **values: Any) -> Any:
@@ -149,7 +155,7 @@ class Side:
         world = self.world
         group = world.read()
         meta = {f: getattr(group.meta, f) for f in group.meta.__slots__}
-        for name in ("run_id", "tick_ms", "quiet_until_ms", "target_at_ms"):
+        for name in ("run_id", "tick_ms", "quiet_until_ms", "target_at_ms", "due_since_ms"):
             meta.pop(name, None)
         return {
             "meta": meta,

@@ -44,9 +44,10 @@ def test_taken_back_the_targets_learners_are_dropped_with_it(world: World) -> No
     view = world.read(Purpose.REBALANCE)
     epoch = view.meta.group_epoch
     placed = {
-        "a": TargetRow(target_epoch=epoch, active=frozenset({P0})),
+        "a": TargetRow(target_epoch=epoch, incarnation=1, active=frozenset({P0})),
         "b": TargetRow(
             target_epoch=epoch,
+            incarnation=1,
             active=frozenset({P1}),
             learning=frozenset({P0}),
             standby=frozenset({P2}),

@@ -184,7 +184,7 @@ def test_a_report_is_answered_with_the_target_only_when_the_agent_has_another(
     assert answer.target is not None
     assert (answer.target.target_epoch, answer.target.active) == (epoch, {P0})
     assert world.report("a", 2, incarnation=1, target_epoch=epoch).target is None
-    assert world.report("a", 3, incarnation=0, target_epoch=epoch).target is not None
+    assert world.report("a", 3, target_incarnation=0, target_epoch=epoch).target is not None
 
 
 def test_a_missing_target_is_never_sent_as_an_empty_one(world: World) -> None:

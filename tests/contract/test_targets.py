@@ -9,6 +9,7 @@ from assignment import scripts
 from assignment.errors import InvalidInput
 from assignment.scripts import Purpose, SnapshotRecord, SnapshotResult
 from assignment.types import START, Claim, Partition, TargetRow
+from tests.builders import group as view
 from tests.contract.world import P0, P1, P2, World, offset
 
 
@@ -98,7 +99,7 @@ def test_a_target_above_the_groups_epoch_is_of_a_group_that_is_no_more(world: Wo
 
 def test_a_target_of_a_group_that_was_never_configured_is_stale(world: World) -> None:
     answer = scripts.set_target_answer(
-        world.run("set_target", scripts.set_target_args(1, 1, 1, {}))
+        world.run("set_target", scripts.set_target_args(world.read(), {}))
     )
     assert not answer.done
 
@@ -106,9 +107,9 @@ def test_a_target_of_a_group_that_was_never_configured_is_stale(world: World) ->
 def test_a_partition_with_two_owners_never_reaches_redis() -> None:
     row = TargetRow(target_epoch=3, active=frozenset({P0}))
     with pytest.raises(InvalidInput, match="two owners"):
-        scripts.set_target_args(1, 1, 3, {"a": row, "b": row})
+        scripts.set_target_args(view(group_epoch=3), {"a": row, "b": row})
     with pytest.raises(InvalidInput, match="epoch 3, not 4"):
-        scripts.set_target_args(1, 1, 4, {"a": row})
+        scripts.set_target_args(view(group_epoch=4), {"a": row})
 
 
 @pytest.mark.parametrize(
@@ -117,18 +118,15 @@ def test_a_partition_with_two_owners_never_reaches_redis() -> None:
 def test_a_partition_in_two_roles_of_a_member_never_reaches_redis(twice: tuple[str, str]) -> None:
     row = TargetRow(target_epoch=3, **dict.fromkeys(twice, frozenset({P0})))
     with pytest.raises(InvalidInput, match="two roles"):
-        scripts.set_target_args(1, 1, 3, {"a": row})
+        scripts.set_target_args(view(group_epoch=3), {"a": row})
 
 
 def learn(world: World, *learned: Partition) -> None:
     """A target in which a learns these."""
     world.run("request_rebalance", scripts.request_rebalance_args("test"))
-    meta = world.read(Purpose.REBALANCE).meta
-    row = TargetRow(target_epoch=meta.group_epoch, learning=frozenset(learned))
-    args = scripts.set_target_args(
-        meta.coordinator_epoch, meta.mode_epoch, meta.group_epoch, {"a": row}
-    )
-    assert scripts.set_target_answer(world.run("set_target", args)).done
+    group = world.read(Purpose.REBALANCE)
+    row = TargetRow(target_epoch=group.meta.group_epoch, learning=frozenset(learned))
+    assert world.set_rows(group, {"a": row}).done
 
 
 def test_a_learner_that_was_dropped_and_is_placed_again_says_ready_anew(world: World) -> None:
@@ -151,14 +149,14 @@ def test_a_learner_that_was_dropped_and_is_placed_again_says_ready_anew(world: W
 def test_standbys_and_learners_are_kept_with_the_target(world: World) -> None:
     world.stand(a={P0})
     world.run("request_rebalance", scripts.request_rebalance_args("test"))
-    meta = world.read(Purpose.REBALANCE).meta
+    group = world.read(Purpose.REBALANCE)
     row = TargetRow(
-        target_epoch=meta.group_epoch, standby=frozenset({P1}), learning=frozenset({P0, P2})
+        target_epoch=group.meta.group_epoch,
+        incarnation=1,
+        standby=frozenset({P1}),
+        learning=frozenset({P0, P2}),
     )
-    args = scripts.set_target_args(
-        meta.coordinator_epoch, meta.mode_epoch, meta.group_epoch, {"a": row}
-    )
-    assert scripts.set_target_answer(world.run("set_target", args)).done
+    assert world.set_rows(group, {"a": row}).done
     assert world.read().target["a"] == row == world.store.target("a").row
 
 
@@ -173,7 +171,8 @@ def test_only_a_plan_takes_a_new_coordinator_epoch(world: World) -> None:
 def test_a_member_reads_its_own_row_with_epochs_and_settings(world: World) -> None:
     world.stand(a={P0}, b={P1})
     mine = world.store.target("b")
-    assert mine.row == TargetRow(target_epoch=mine.meta.target_epoch, active=frozenset({P1}))
+    epoch = mine.meta.target_epoch
+    assert mine.row == TargetRow(target_epoch=epoch, incarnation=1, active=frozenset({P1}))
     assert mine.meta == world.read().meta
     assert mine.meta.settings is not None and mine.meta.settings.partitions == 3
     assert world.store.target("stranger").row is None
@@ -205,7 +204,6 @@ def test_what_locks_and_commits_do_makes_no_plan_outdated(world: World) -> None:
     world.store.next_batch("a")
     world.store.release("a", [Claim(P0, fence)])
     world.sweep()
-    world.set_incarnation(9)
     assert world.group_epoch() == before
 
 

@@ -56,8 +56,8 @@ class World:
     def join(self, member_id: str, secret: str = "secret", **row: Any) -> scripts.Joined:
         return scripts.join_answer(self.run("join", scripts.join_args(member_id, secret, row)))
 
-    def set_incarnation(self, incarnation: int, run_id: str = "") -> tuple[bool, int]:
-        args = scripts.incarnation_args(incarnation, run_id)
+    def set_incarnation(self, incarnation: int, run_id: str = "", **known: int) -> tuple[bool, int]:
+        args = scripts.incarnation_args(incarnation, run_id, known)
         return scripts.incarnation_answer(self.run("set_incarnation", args))
 
     def assign(self, **rows: set[Partition]) -> int:
@@ -76,10 +76,7 @@ class World:
         return self.set_rows(group, wanted)
 
     def set_rows(self, group: GroupRead, rows: Mapping[str, TargetRow]) -> scripts.TargetAnswer:
-        meta = group.meta
-        args = scripts.set_target_args(
-            meta.coordinator_epoch, meta.mode_epoch, meta.group_epoch, rows
-        )
+        args = scripts.set_target_args(group, rows)
         return scripts.set_target_answer(self.run("set_target", args))
 
     def stand(self, **rows: set[Partition]) -> None:
@@ -156,6 +153,7 @@ class World:
             "report": 1,
             "complete": True,
             "incarnation": 1,
+            "target_incarnation": 1,
         } | changes
         args = scripts.report_args(Heartbeat(member=member_id, sequence=sequence, **values))
         return scripts.report_answer(self.run("report", args))

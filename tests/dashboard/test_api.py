@@ -75,7 +75,8 @@ async def test_an_agent_joins_beats_gets_its_target_and_leaves(
     await asyncio.to_thread(coordinator.rebalance, group.name)
     _, second = await caller.post("heartbeat", {**BEAT, "sequence": 2, "able": True})
     assert second["target"]["active"] == [f"{group.stream}:{n}" for n in range(4)]
-    told = {"incarnation": 1, "target_epoch": second["target_epoch"], "settings_epoch": 1}
+    epochs = {"target_incarnation": 1, "target_epoch": second["target_epoch"]}
+    told = {"incarnation": 1, "settings_epoch": 1, **epochs}
     _, third = await caller.post("heartbeat", {**BEAT, **told, "sequence": 3, "able": True})
     assert "target" not in third
     assert "settings" not in third

@@ -184,10 +184,7 @@ class SimCoordinator:
         target = effect.target
         assert job.view is not None
         checks.target_is_right(job.view, target, self.world)
-        args = scripts.set_target_args(
-            target.coordinator_epoch, target.mode_epoch, target.group_epoch, target.rows,
-            effect.record.cause or "?",
-        )  # fmt: skip
+        args = scripts.set_target_args(effect.view, target.rows, effect.record.cause or "?")
         answer = scripts.set_target_answer(self._run("set_target", args))
         self.world.note(self.name, "target", epoch=target.group_epoch, answer=answer.why or "done")
         return answer
@@ -211,7 +208,10 @@ IN_REDIS: Mapping[type[Effect[Any]], Callable[[SimCoordinator, Job, Any], Any]] 
     effects.ReadHeld: lambda self, job, effect: self.world.now_ms < self.world.held_until_ms,
     effects.Resume: _script("resume", "target_epoch", "event_seq"),
     effects.Restore: SimCoordinator._restore,
-    effects.RaiseIncarnation: _script("set_incarnation", "incarnation", "run_id"),
+    effects.RaiseIncarnation: lambda self, job, effect: self._run(
+        "set_incarnation",
+        scripts.incarnation_args(effect.incarnation, effect.run_id, effect.known),
+    ),
     effects.Sweep: _script("sweep"),
     effects.Evict: SimCoordinator._evict,
     effects.SetDrain: SimCoordinator._set_drain,

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from agent.store import ScriptCall
-from assignment.types import GroupSettings, Offset, Partition
+from assignment import scripts
+from assignment.types import INCARNATION_STEP, GroupSettings, Offset, Partition
 from assignment.wire import GroupKeys, StreamKeys
 from tests.fakes import FakeRedis
 from tests.fakes.values import Id, id_of, t
@@ -80,6 +81,10 @@ class Judged(Protocol):
         ...
 
 
+def fence_incarnation(live: Live) -> int:
+    return live.fence // INCARNATION_STEP
+
+
 class Ledger:
     def __init__(self, group: Judged) -> None:
         self._group, self._server, self._keys = group, group.server, group.keys
@@ -147,6 +152,9 @@ class Ledger:
         where, live = book.partition, book.live_at(self._server.now_ms)
         if live and live.fence != new.fence:
             live = book.live_at(self._latest_ms)  # what ended stays so when the clock is set back
+        if live and live.member == new.member and fence_incarnation(live) < fence_incarnation(new):
+            self._given_up(book)  # its own lock of before the incarnation was raised
+            live = None
         owner = book.owners.setdefault(new.fence, new.member)
         demand(owner == new.member, f"{where}: {new.fence} of {owner} is {new.member}'s too")
         if live is None or live.fence != new.fence:
@@ -162,8 +170,9 @@ class Ledger:
             return
         member, now_ms = t(args[0]), self._server.now_ms
         self.signs[member] = now_ms
-        for partition, fence, held in zip(args[2::2], args[3::2], answer[4:], strict=True):
-            if held == 1:
+        renewed = scripts.renew_answer(answer).held
+        for partition, fence, held in zip(args[2::2], args[3::2], renewed, strict=True):
+            if held:
                 self._live(partition, member, int(fence), "renewed")
                 book = self.book(t(partition))
                 book.live = Live(member, int(fence), now_ms + int(args[1]))

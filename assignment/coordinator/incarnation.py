@@ -1,0 +1,101 @@
+"""When the incarnation is to be raised, how far, and above which numbers (coordination.md 8).
+
+What says that a Redis may have lost writes: it runs under another identity than the incarnation
+was set under (run_id and replication id, see run_id in lua/_common.lua), or it counts below what
+the database or a member remembers. The second finds what the first cannot: a server that was put
+back with its identity, as a snapshot of a machine is.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from assignment.scripts import GroupRead, Report
+from assignment.types import INCARNATION_STEP
+
+CLAIMED_AHEAD_MAX = 1_024  # incarnations: a member that lies exhausts them (2^21) no faster
+NUMBERS_AHEAD_MAX = 1_000_000  # epochs: what is further ahead was never counted here
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What the database remembers of a group: the highest of each."""
+
+    incarnation: int = 0
+    target_epoch: int = 0
+    event_seq: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Raise:
+    """The incarnation to set, and the highest known of the numbers that are lifted with it."""
+
+    incarnation: int
+    known: Mapping[str, int]
+
+
+def needs_incarnation(view: GroupRead, database: Known) -> Raise | None:
+    """None while the stored one stands: 1 + the highest of database, Redis and members."""
+    meta = view.meta
+    claimed = min(_claimed(view), database.incarnation + CLAIMED_AHEAD_MAX)
+    stands = view.grants_are_possible and meta.incarnation >= max(database.incarnation, claimed)
+    if stands and not _has_lost(view, database):
+        return None
+    fences = [grant.fence for grant in view.grants.values()]
+    fences += [lock.fence for lock in view.locks.values()]
+    granted = max(fences, default=0) // INCARNATION_STEP
+    return Raise(
+        incarnation=1 + max(database.incarnation, meta.incarnation, claimed, granted),
+        known=_known(view, database),
+    )
+
+
+def _claimed(view: GroupRead) -> int:
+    """The highest incarnation that members say they saw, by word or by a fence."""
+    claimed = [row.incarnation for row in view.members.values()]
+    for report in view.reports.values():
+        claimed.append(report.incarnation)
+        claimed += [held.fence // INCARNATION_STEP for held in report.owned.values()]
+    return max(claimed, default=0)
+
+
+def _has_lost(view: GroupRead, database: Known) -> bool:
+    """Whether it counts below what is remembered of this very incarnation."""
+    meta = view.meta
+    if database.event_seq > meta.event_seq or database.target_epoch > meta.group_epoch:
+        return True
+    return any(
+        _plausible(number, stored) > stored
+        for report in view.reports.values()
+        if report.incarnation == meta.incarnation
+        for number, stored in _compared(view, report)
+    )
+
+
+def _compared(view: GroupRead, report: Report) -> tuple[tuple[int, int], ...]:
+    """(what a member says, what Redis has) of each number that both count."""
+    meta = view.meta
+    is_current = report.target_incarnation == meta.incarnation
+    return (
+        (report.mode_epoch, meta.mode_epoch),
+        (report.settings_epoch, meta.settings_epoch),
+        (report.target_epoch if is_current else 0, meta.group_epoch),
+    )
+
+
+def _known(view: GroupRead, database: Known) -> dict[str, int]:
+    meta, reports = view.meta, view.reports.values()
+    targets = [_plausible(report.target_epoch, meta.group_epoch) for report in reports]
+    modes = [_plausible(report.mode_epoch, meta.mode_epoch) for report in reports]
+    settings = [_plausible(report.settings_epoch, meta.settings_epoch) for report in reports]
+    # Events that came after the last stored one are lost: the number left out shows the gap.
+    lost_events = database.event_seq > meta.event_seq
+    return {
+        "group_epoch": max(database.target_epoch, *targets, 0),
+        "mode_epoch": max(modes, default=0),
+        "settings_epoch": max(settings, default=0),
+        "event_seq": database.event_seq + lost_events,
+    }
+
+
+def _plausible(claimed: int, stored: int) -> int:
+    return claimed if claimed <= stored + NUMBERS_AHEAD_MAX else 0

@@ -1,0 +1,131 @@
+"""A Redis that lost writes: what it counts again is never taken for what was counted before."""
+
+from dataclasses import replace
+
+import pytest
+
+from assignment import scripts
+from assignment.errors import InvalidInput
+from assignment.scripts import Granted, Purpose, Refusal
+from assignment.types import INCARNATION_STEP, Claim, Epoch, HeldState
+from tests.contract.world import LONG_MS, P0, P1, World
+from tests.fakes import FakeDoor
+
+
+def test_a_replica_that_was_promoted_under_its_old_run_id_grants_nothing(world: World) -> None:
+    """A primary that came back into its role late: only its replication id tells."""
+    world.stand(a={P0})
+    if isinstance(world.door, FakeDoor):
+        world.door.server.fail_over(same_run=True)
+        world.door.server.former_ends()
+        world = World(FakeDoor(world.door.server), world.store.group)
+    else:
+        run_id, _, _ = world.read().run_id.partition("/")
+        world.door.ask("HSET", world.keys.meta, "run_id", f"{run_id}/{'e' * 40}")
+    assert world.acquire("a", P0) is Refusal.NO_INCARNATION
+    assert not world.read().grants_are_possible
+
+
+def test_the_run_is_named_by_run_id_and_replication_id(world: World) -> None:
+    world.configure()
+    run_id, _, replication_id = world.read().run_id.partition("/")
+    assert (len(run_id), len(replication_id)) == (40, 40)
+
+
+def test_a_holder_gets_a_new_fence_once_the_incarnation_was_raised(world: World) -> None:
+    """Another may have had a newer one in a Redis whose last writes are lost."""
+    world.stand(a={P0})
+    before = world.running("a", P0)
+    world.set_incarnation(2)
+    (answer,) = world.acquire("a", P0, incarnation=2)  # type: ignore[misc]
+    assert answer == Granted(P0, 2 * INCARNATION_STEP + 1, HeldState.RESTORING)
+    assert world.kinds() == ["acquired", "released", "acquired"]
+    assert world.store.renew("a", LONG_MS, [Claim(P0, before)]).held == (False,)
+    again = world.acquire("a", P0, incarnation=2)
+    assert again == (answer,), "asked again after a lost reply"
+
+
+def test_others_wait_for_the_lease_of_a_fence_from_before(world: World) -> None:
+    world.stand(a={P0}, b=set())
+    world.running("a", P0)
+    world.set_incarnation(2)
+    world.assign(b={P0}, a=set())
+    (answer,) = world.acquire("b", P0, incarnation=2)  # type: ignore[misc]
+    assert isinstance(answer, scripts.HeldBy) and answer.member_id == "a"
+
+
+def test_numbers_go_on_above_all_that_is_known_of_them(world: World) -> None:
+    world.stand(a={P0})
+    known = {"group_epoch": 70, "settings_epoch": 9, "mode_epoch": 5, "event_seq": 400}
+    world.set_incarnation(2, **known)
+    meta = world.read().meta
+    assert (meta.group_epoch, meta.settings_epoch, meta.mode_epoch) == (71, 9, 5)
+    assert meta.event_seq == 400
+    assert meta.target == Epoch(1, 3), "the stored target stays what it was"
+    world.assign(a={P0})
+    assert world.read().meta.target == Epoch(2, 72)
+
+
+def test_numbers_that_are_known_to_be_lower_change_nothing(world: World) -> None:
+    world.stand(a={P0})
+    before = world.read().meta
+    world.set_incarnation(2, settings_epoch=0, event_seq=0)
+    after = world.read().meta
+    assert (after.settings_epoch, after.event_seq) == (before.settings_epoch, before.event_seq)
+    assert after.group_epoch == before.group_epoch + 1, "a target is due"
+
+
+def test_a_target_made_before_the_incarnation_was_raised_is_stale(world: World) -> None:
+    """Also when coordinator_epoch is counted anew and comes to the same number."""
+    world.stand(a={P0})
+    world.run("request_rebalance", scripts.request_rebalance_args("test"))
+    group = world.read(Purpose.REBALANCE)
+    world.set_incarnation(2)
+    epoch = str(group.meta.coordinator_epoch)
+    world.door.ask("HSET", world.keys.meta, "coordinator_epoch", epoch)
+    assert not world.set_target(group, a={P1}).done
+
+
+def test_no_target_is_stored_while_redis_may_have_lost_writes(world: World) -> None:
+    """Its group_epoch may be one that another target had already."""
+    world.stand(a={P0})
+    world.run("request_rebalance", scripts.request_rebalance_args("test"))
+    before = world.read(Purpose.REBALANCE)
+    world.another_run()
+    read_anew = world.read(Purpose.REBALANCE)
+    assert not world.set_target(before, a={P1}).done
+    assert not world.set_target(read_anew, a={P1}).done
+    stale = replace(read_anew, run_id="f" * 40)
+    assert not world.set_target(stale, a={P1}).done
+
+
+# --- who is waited for ----------------------------------------------------------------------------
+
+
+def test_a_member_that_joins_again_and_again_is_asked_once(world: World) -> None:
+    world.configure()
+    world.join("a")
+    first = world.read().asked["a"]
+    world.pass_ms(3)
+    world.join("a")
+    assert world.read().asked["a"] == first
+    world.report("a", 1)
+    assert world.read().asked == {}
+
+
+def test_a_rebalance_is_due_since_the_first_change_after_the_last_target(world: World) -> None:
+    world.stand(a=set())
+    stored = world.read().meta.due_since_ms
+    world.pass_ms(3)
+    world.join("b")
+    due = world.read().meta.due_since_ms
+    assert due > stored
+    world.pass_ms(3)
+    world.join("b")
+    assert world.read().meta.due_since_ms == due
+
+
+@pytest.mark.parametrize("incarnation", [2**21, -1])
+def test_a_join_that_claims_an_impossible_incarnation_is_refused(incarnation: int) -> None:
+    with pytest.raises(InvalidInput):
+        scripts.join_args("a", "secret", {"incarnation": incarnation})
