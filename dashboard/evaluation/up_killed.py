@@ -42,7 +42,7 @@ from dashboard.evaluation.redis_run import (
 from dashboard.live import StoreUnavailable
 from dashboard.live.inspecting import Server
 
-START_S = 420.0  # three consumers, one after the other
+START_S = 900.0  # three consumers, one after the other, each as long as the tree allows it
 LOAD_S = 20.0  # of events before the kill, and after the return
 RECOVER_S = 120.0
 END_S = 60.0
