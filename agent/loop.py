@@ -7,10 +7,13 @@ and only put events into the inbox. The clock is monotonic; renewing comes befor
 import queue
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Protocol, assert_never
 
 from agent.config import ExitCode
+from agent.consumer import in_hand
 from agent.consumer.consumer import Consumer
+from agent.consumer.in_hand import BatchInHand
 from agent.consumer.socket import Disconnected, Hello, Message
 from agent.consumer.supervisor import ConsumerUnstartable, Exited
 from agent.dashboard_session.requests import Answer
@@ -106,6 +109,7 @@ class Agent:
         self._signals = 0
         self._hurried = False
         self._started_once = False
+        self._crash: tuple[str, BatchInHand] | None = None  # not told to Redis yet
 
     # --- the loop
 
@@ -162,6 +166,7 @@ class Agent:
                 self._session.hear(event)
             case Hello() | Message() | Disconnected() | Exited():
                 self._consumer.take(event, self._clock())
+                self._take_crash()
                 self._next_look_ms = 0
             case RestoreResult():
                 self._membership.restored(event)
@@ -175,6 +180,17 @@ class Agent:
                 raise event
             case _:
                 assert_never(event)
+
+    def _take_crash(self) -> None:
+        """Read at once, before another consumer is started; told to Redis when it answers."""
+        code = self._consumer.take_crash()
+        if code is None:
+            return
+        folder = Path(self._places.state_dir)
+        batch = in_hand.read(folder, self._consumer.connected_pid)
+        in_hand.remove(folder)
+        if batch is not None:
+            self._crash = f"the consumer ended with code {code}", batch
 
     def _hinted(self, reasons: frozenset[str]) -> None:
         self._target_wanted |= bool(reasons - {"revoked", "released", "expired"})
@@ -284,6 +300,9 @@ class Agent:
             self._membership.read_owned()
             self._owned_wanted = False
             self._next_revoked_look_ms = now_ms + REVOKE_POLL_MS
+        if self._crash is not None:
+            self._membership.note_crash(*self._crash)
+            self._crash = None
         if now_ms >= self._next_look_ms:
             self._look_at_consumer()
         for effect in self._membership.reconcile():

@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol, assert_never
 
+from agent.consumer.in_hand import BatchInHand
 from agent.replicas.news import ReplicaNews
 from agent.state.restoring import RETRY_MS, RestoreResult
 from agent.store import GroupStore, MemberTarget
@@ -213,6 +214,11 @@ class Membership:
             if StreamStore(self.store.door, partition.stream).last_offset(partition.number)
             > committed
         }
+
+    def note_crash(self, why: str, batch: BatchInHand) -> None:
+        """With the batch that the consumer had in hand (agent/consumer/in_hand.py)."""
+        counted = self.store.note_crash(why, batch.alone, batch.parts)
+        self._note("crash with a batch in hand", why=why, partitions=counted, alone=batch.alone)
 
     def progress(self) -> ConsumerHealth | None:
         return self.store.progress(self.member_id)

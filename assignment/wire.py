@@ -75,6 +75,8 @@ _GROUP_KEYS = frozenset(
         "snapshots",
         "refused",
         "control",
+        "suspects",  # partition -> what crashes consumers with it in hand (crash.lua)
+        "skips",  # partition -> the entry that a person lets it pass (skip.lua)
         "events",
         "outbox",  # records of targets that the database does not have yet
         "wanted",

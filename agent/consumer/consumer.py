@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
+from agent.consumer.in_hand import is_crash
 from agent.consumer.socket import Disconnected, Hello, Message, SocketEvent
 from agent.consumer.supervisor import Exited, restart_pause_ms
 from assignment.member import ConsumerState
@@ -96,6 +97,8 @@ class Consumer:
     connection: int | None = None  # number of the newest connection, while it lasts
     controlled: bool = False
     stateful: bool = True
+    connected_pid: int = 0  # of the consumer that connected last
+    crashed: int | None = None  # the code with which it ended by its own fault, until taken
     health: ConsumerHealth = field(default_factory=ConsumerHealth)
     was_ready: bool = False  # since its process was started
     stalled: bool = False
@@ -126,7 +129,7 @@ class Consumer:
     def _begin(self, hello: Hello) -> None:
         self.connection, self.controlled = hello.number, False
         self.stalled = self.restarting = False
-        self.stateful = hello.stateful
+        self.stateful, self.connected_pid = hello.stateful, hello.pid
         self.health = ConsumerHealth(spark_application_id=hello.spark_application_id)
         self.watch = StallWatch()
         self.note("consumer connected", pid=hello.pid, application=hello.spark_application_id)
@@ -140,12 +143,19 @@ class Consumer:
     def _exited(self, code: int, now_ms: int) -> None:
         if self.health.state == "ready":
             self.failures = 0
+        if is_crash(code) and not (self.ending or self.restarting):
+            self.crashed = code
         self.connection, self.controlled = None, False
         self.stalled = self.restarting = False
         self.health = ConsumerHealth(state="dead", why=f"ended with code {code}")
         self.kill_at_ms = None
         self.start_at_ms = None if self.ending else now_ms + restart_pause_ms(self.failures)
         self.note("consumer ended", code=code, restarts_in_ms=self._pause_ms(now_ms))
+
+    def take_crash(self) -> int | None:
+        """The code of a crash that nobody has asked for yet."""
+        code, self.crashed = self.crashed, None
+        return code
 
     def _pause_ms(self, now_ms: int) -> int | None:
         return None if self.start_at_ms is None else self.start_at_ms - now_ms

@@ -26,6 +26,8 @@ class PartitionHealth:
     failing: dict[Partition, Failing] = field(default_factory=dict)
 
     def take(self, outcome: Outcome) -> None:
+        for partition in outcome.applied:  # it went on behind where it stood still
+            self.halted = {k: h for k, h in self.halted.items() if k[0] != partition}
         for one, halted in outcome.halted.items():
             self.halted[one.partition, one.fence] = halted
         for partition in outcome.applied:

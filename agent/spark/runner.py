@@ -6,7 +6,6 @@ agent is gone: after the batch in hand, at the latest when the lease would end.
 
 import contextlib
 import os
-import re
 import secrets
 import shutil
 import signal
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from agent.consumer.control import AgentLink, AgentUnreachable, monotonic_ms
+from agent.consumer.in_hand import EXIT_FAILED, EXIT_JVM_KILLED, EXIT_LEASE, EXIT_NO_AGENT
 from agent.spark.commit import (
     Committer,
     Effects,
@@ -31,6 +31,7 @@ from agent.spark.commit import (
     counted_ranges,
 )
 from agent.spark.effects import StateEffects
+from agent.spark.failures import Crashes, cause_of, jvm_was_killed
 from agent.spark.health import PartitionHealth
 from agent.spark.pipeline import PARTITION_COLUMN, Pipeline
 from agent.spark.progress import Progress, QueryWatch
@@ -59,14 +60,12 @@ LOOK_EVERY_S = 0.1  # whether the query runs
 EVENTS_FIRST = 5_000  # of the first batch: it is slow, and a slow machine must end it in time
 EVENTS_MIN, EVENTS_MAX = 5_000, 1_000_000
 BATCH_S = 2.5  # aim: short beside a grace of 8 s, long beside what a batch costs at all
-EXIT_ENDED, EXIT_FAILED, EXIT_NO_AGENT, EXIT_LEASE = 0, 1, 3, 4
-TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t]+.*\n)+(\S.*)")
 _log = structlog.get_logger()
 
 
 def main(pipeline: Pipeline) -> None:
     """The program of a consumer. Exit codes: 0 ended in order, 1 failed, 3 no agent, 4 its lease
-    ended with a batch in hand.
+    ended with a batch in hand, 5 its JVM was killed from outside.
     """
     try:
         run(pipeline)
@@ -91,12 +90,17 @@ def run(pipeline: Pipeline) -> None:
 
     link = AgentLink.connect(stateful=pipeline.stateful, on_gone=agent_gone)
     consumer: Consumer | None = None
+    session = None
     try:
         session = _started_session(pipeline, stop)
         link.say(spark_application_id=session.sparkContext.applicationId)
         consumer = Consumer(pipeline, link, session, stop)
         has_consumer.set()
         consumer.process()
+    except Exception as error:
+        if not jvm_was_killed(session):
+            raise
+        sys.exit(_told(error, EXIT_JVM_KILLED))
     finally:
         if consumer is not None:
             consumer.close()
@@ -150,6 +154,7 @@ class Consumer:
         self._shared = Shared.create(self._folder)
         self._groups = GroupStore.connect(control.redis_url, control.group)
         self._events = EventStore.connect(control.redis_url)
+        self._crashes = Crashes(self._groups, control.state_dir)
         self._progress = Progress(self._groups, control.member)
         self._progress.say(spark_application_id=session.sparkContext.applicationId)
         self._effects = self._effects_of(pipeline)
@@ -235,6 +240,8 @@ class Consumer:
     def _failed(self, error: Exception) -> None:
         """Counts a query that ended with an error; raises it after too many in a row."""
         self._failures += 1
+        if self._crashes.count(cause_of(error)):
+            self._failures = 0
         _log.warning("query failed", failures=self._failures, why=cause_of(error))
         self._progress.say(state="starting", why=cause_of(error))
         if self._failures >= QUERY_TRIES:
@@ -272,6 +279,7 @@ class Consumer:
             return
         ranges = plan_of(plan, self._link.settings.stream)
         batch = batch_name(self._run, plan)
+        self._crashes.begin(ranges, int(plan.get("alone", 0)))
         try:
             table = self._pipeline.changes(events).toArrow()
             names = [one.name(batch) for one in ranges]
@@ -284,6 +292,7 @@ class Consumer:
         except LeaseOver as error:
             _log.warning("batch given up", batch=plan["n"], why=str(error))
             self._progress.say(why=str(error))
+            self._crashes.done()
             self._shared.set("finished", plan["n"])
             time.sleep(TROUBLE_PAUSE_S)
             return
@@ -293,6 +302,7 @@ class Consumer:
         self._failures = 0
         self._progress.batch_done(int(plan["n"]), started_s, outcome, troubles)
         self._share()
+        self._crashes.done()
         self._shared.set("finished", plan["n"])
         if outcome.failed:
             time.sleep(TROUBLE_PAUSE_S)
@@ -327,7 +337,8 @@ class Consumer:
         """What is not told of as halted counts as lag of this consumer."""
         of_sink = troubles(self._folder)
         why = "; ".join(why[:WHY_MAX] for why in of_sink.why)
-        return {"why": why, **self._partitions.facts(of_sink.halted)}
+        halted = [*of_sink.halted, *self._shared.halted()]
+        return {"why": why, **self._partitions.facts(halted)}
 
     def _say_trouble(self) -> None:
         """Also when there is no batch that could say it."""
@@ -376,15 +387,6 @@ class Consumer:
             with contextlib.suppress(Exception):  # Spark may be gone already
                 self._session.stop()
         shutil.rmtree(self._folder, ignore_errors=True)
-
-
-def cause_of(error: BaseException) -> str:
-    """One line: of an error that carries a traceback as text, as Spark's do, the line below it that
-    names the cause; else its first.
-    """
-    causes = TRACEBACK.findall(str(error))
-    lines = causes[-1:] or str(error).splitlines() or [type(error).__name__]
-    return str(lines[0])[:300]
 
 
 def _told(error: Exception, code: int) -> int:

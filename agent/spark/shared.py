@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
+from assignment.troubles import Halted, halted_values, parse_halted
+
 _NAMES = ("lease_end_ms", "stopping", "planned", "finished", "polls", "events_max", "warm_up")
 _SIZE = 8 * len(_NAMES)
 
@@ -24,6 +26,8 @@ class Shared:
     def __init__(self, folder: Path) -> None:
         self._plan = folder / "plan.json"
         self._held_back = folder / "held_back.json"
+        self._halted = folder / "halted.json"
+        self._halted_told: list[Halted] = []
         self._seen: tuple[int, frozenset[tuple[str, int]], str] = (0, frozenset(), "keep")
         with (folder / "numbers").open("r+b") as file:
             self._words = mmap.mmap(file.fileno(), _SIZE)
@@ -56,6 +60,21 @@ class Shared:
         fresh = self._held_back.with_suffix(".fresh")
         fresh.write_text(json.dumps({"claims": sorted(claims), "dead_letters": dead_letters}))
         fresh.rename(self._held_back)
+
+    def tell_halted(self, halted: list[Halted]) -> None:
+        """The planner's word to the driver, which says it to others."""
+        if halted == self._halted_told:
+            return
+        fresh = self._halted.with_suffix(".fresh")
+        fresh.write_text(json.dumps([halted_values(one) for one in halted]))
+        fresh.rename(self._halted)
+        self._halted_told = halted
+
+    def halted(self) -> list[Halted]:
+        try:
+            return list(map(parse_halted, json.loads(self._halted.read_text())))
+        except FileNotFoundError:
+            return []
 
     def held_back(self) -> tuple[frozenset[tuple[str, int]], str]:
         try:

@@ -8,6 +8,7 @@ left out, and so is everything while the database is away; `troubles` says so to
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, Protocol, Self
 
@@ -116,7 +117,7 @@ class SinkStart:
             return None
         if position.offset > planned.committed and not self._bring_redis(planned, position):
             return None
-        return BatchStart(planned.partition, planned.fence, position.offset, position.events)
+        return replace(planned, committed=position.offset, total=position.events)
 
     def _bring_redis(self, planned: BatchStart, position: Position) -> bool:
         """Effects are in the sink and Redis does not know: a crash, or a Redis that lost writes."""

@@ -2,13 +2,14 @@
 
 Spark's offset is the plan of one batch, {"n": 7, "p": {"3": [from, to, fence]}, "halt": a malformed
 event stops its partition, "tasks": how many Spark tasks read it}. One with "warm_up" is read and
-never committed (agent/spark/warm_up.py). The committed offsets in Redis are the truth; Spark's own
-start offset is ignored, so its checkpoint may vanish.
+never committed (agent/spark/warm_up.py), one with "alone" has entries of one suspect, one with
+"skip" passes an entry (agent/spark/isolation.py). The committed offsets in Redis are the truth;
+Spark's own start offset is ignored, so its checkpoint may vanish.
 Runs in three places: the planner process beside the driver, the driver, and Spark's tasks.
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from agent.spark.decode import Decoder, RawEntry, batches
+from agent.spark import isolation
+from agent.spark.decode import RAW_BYTES_MAX, Decoder, RawEntry, batches
+from agent.spark.isolation import Alone
 from agent.spark.pipeline import PARTITION_COLUMN
 from agent.spark.ranges import Range, batch_name, plan_from, plan_of
 from agent.spark.shared import Shared
@@ -73,6 +76,7 @@ class ReadTask(InputPartition):
     batch: str  # the name of the batch, in every name under which its counts are stored
     halt: bool  # stop a range at its first malformed event
     warm_up: bool = False  # leaves nothing behind
+    skip: str = ""  # not read as events but passed as dead letters, for this reason
     number: int = 0
 
     @property
@@ -125,6 +129,7 @@ class EvenkeelReader(DataSourceStreamReader):
                 batch=batch_name(self._options["run"], end),
                 halt=bool(end["halt"]),
                 warm_up=warm_up,
+                skip=str(end.get("skip", "")),
                 number=n,
             )
             for n in range(count)
@@ -151,6 +156,7 @@ class Planner:
         self._shared = Shared(folder)
         self._sink = SinkStart.handed_over(folder, self._groups, options["group"], self._member)
         self._halt = False
+        self._turns = isolation.Turns()
         self._totals: dict[Partition, tuple[Offset, int]] = {}  # events up to the last bound
 
     def next_batch(self, number: int) -> dict[str, Any] | None:
@@ -161,6 +167,11 @@ class Planner:
         ranges, events = self._next_ranges()
         if not ranges:
             return None
+        if isinstance(ranges, Alone):
+            skip = ranges.skip
+            why = f"skipped by {skip.actor}: {skip.reason}" if skip else ""
+            plan = {**plan_from(number, [ranges.one]), "alone": ranges.entries, "skip": why}
+            return self._planned(plan)
         tasks = 1 if events is not None and events <= ONE_TASK_EVENTS else self._tasks
         return self._planned({**plan_from(number, ranges), "halt": self._halt, "tasks": tasks})
 
@@ -176,22 +187,30 @@ class Planner:
         self._shared.write_plan(plan["n"], plan)
         return plan
 
-    def _next_ranges(self) -> tuple[list[Range], int | None]:
+    def _next_ranges(self) -> tuple[list[Range] | Alone, int | None]:
         """What to read and how many events that is, if known; waits a little for something."""
         self._shared.set("polls", self._shared.get("polls") + 1)
         if self._must_not_plan():
             return self._nothing()
         try:
-            free = self._free()
-            bounded = self._bounded(free)
-            if bounded[0]:
-                return bounded
-            if not free or len(free) > WAIT_PARTITIONS_MAX:
-                return self._nothing()
-            self._events.wait([(p.partition, p.committed) for p in free], IDLE_WAIT_MS)
-            return ([], 0) if self._must_not_plan() else self._bounded(free)
+            return self._found(self._free())
         except (StoreUnavailable, Fenced):
             return self._nothing()
+
+    def _found(self, free: Sequence[BatchStart]) -> tuple[list[Range] | Alone, int | None]:
+        if (alone := isolation.skipped(free, self._events.ids)) is not None:
+            return alone, None
+        readable = self._not_held_back(free)
+        rest = isolation.others(readable)
+        found = self._bounded(rest)
+        there = bool(found[0])
+        alone = self._turns.suspect(readable, self._events.ids, others_have_some=there)
+        if alone is not None or there:
+            return (alone, None) if alone is not None else found
+        if not rest or len(rest) > WAIT_PARTITIONS_MAX:
+            return self._nothing()
+        self._events.wait([(p.partition, p.committed) for p in rest], IDLE_WAIT_MS)
+        return ([], 0) if self._must_not_plan() else self._bounded(rest)
 
     def _must_not_plan(self) -> bool:
         if self._shared.get("stopping"):
@@ -203,11 +222,17 @@ class Planner:
         return [], 0
 
     def _free(self) -> list[BatchStart]:
+        """What may be read, and what is held back and to be skipped."""
+        planned = self._groups.next_batch(self._member)
+        self._shared.tell_halted(isolation.halted_of(planned))
+        skips = [p for p in planned if p.skip is not None]
+        free = [*self._not_held_back(p for p in planned if p.skip is None), *skips]
+        return self._sink.begin(free, self._shared.get("finished")) if self._sink else free
+
+    def _not_held_back(self, planned: Iterable[BatchStart]) -> list[BatchStart]:
         held_back, dead_letters = self._shared.held_back()
         self._halt = dead_letters == "halt"
-        planned = self._groups.next_batch(self._member)
-        free = [p for p in planned if (str(p.partition), p.fence) not in held_back]
-        return self._sink.begin(free, self._shared.get("finished")) if self._sink else free
+        return [p for p in planned if (str(p.partition), p.fence) not in held_back]
 
     def _bounded(self, free: Sequence[BatchStart]) -> tuple[list[Range], int | None]:
         if not free:
@@ -280,6 +305,9 @@ def _read_range(
     """The range's tables; leaves in `counted` what was counted under the range's name."""
     total = Counted(0, str(one.from_offset))
     counted[one.name(task.batch)] = total
+    if task.skip:
+        _pass(events, decoder, one, task.skip, total)
+        return
     dead_max = 0 if task.halt else DEAD_PER_RANGE_MAX
     for chunk in _read_again(events, one):
         decoded = decoder.decode(chunk)
@@ -298,6 +326,14 @@ def _read_range(
         yield from decoded.tables
         if len(kept) < len(chunk):
             return
+    total.to_offset = str(one.to_offset)
+
+
+def _pass(events: EventStore, decoder: Decoder, one: Range, why: str, total: Counted) -> None:
+    """Counts the events of what is skipped, and gives none of them to the pipeline."""
+    for chunk in _read_again(events, one):
+        total.events += decoder.decode(chunk).events
+        total.dead += [(why, _id(e), 0, b" ".join(e[1])[:RAW_BYTES_MAX]) for e in chunk]
     total.to_offset = str(one.to_offset)
 
 

@@ -124,6 +124,11 @@ class EventStore:
         raw = self.door.ask("XRANGE", _keys(partition)[0], f"({after}", "+", "COUNT", entries_max)
         return _last(raw) if raw else after
 
+    def ids(self, partition: Partition, after: Offset, entries_max: int) -> list[Offset]:
+        """Of the next `entries_max` entries."""
+        raw = self.door.ask("XRANGE", _keys(partition)[0], f"({after}", "+", "COUNT", entries_max)
+        return [Offset.parse(entry[0].decode()) for entry in raw]
+
     def latest(self, partition: Partition, entries: int) -> tuple[Offset, Offset]:
         """(after, last) of the newest `entries` entries; the same offset twice when there is none.
 

@@ -12,6 +12,7 @@ from assignment.scripts import (
     BatchStart,
     CommitAnswer,
     CommitRequest,
+    InHand,
     Meta,
     PartitionAnswer,
     Raw,
@@ -171,6 +172,11 @@ class GroupStore:
         """In one trip. Each stands for itself: one that is fenced does not hinder the others."""
         calls = [self._call("commit", scripts.commit_args(r)) for r in requests]
         return tuple(map(scripts.commit_answer, self.door.run_many(calls)))
+
+    def note_crash(self, why: str, entries_alone: int, in_hand: Iterable[InHand]) -> int:
+        """A batch in hand ended its consumer; how many partitions it counts for."""
+        args = scripts.crash_args(why, entries_alone, in_hand)
+        return scripts.number_answer(self._run("crash", args))
 
     def committed(self, partitions: Sequence[Partition]) -> dict[Partition, Offset]:
         """START where nothing was committed yet."""

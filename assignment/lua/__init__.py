@@ -10,6 +10,7 @@ NAMES = (
     "bound",
     "commit",
     "configure",
+    "crash",
     "evict",
     "join",
     "leave",
@@ -26,6 +27,7 @@ NAMES = (
     "set_incarnation",
     "set_state",
     "set_target",
+    "skip",
     "snapshot",
     "sweep",
 )

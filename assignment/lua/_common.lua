@@ -78,6 +78,14 @@ local function set_lock(partition, member, fence, until_ms)
   store_grant(partition, {fence = fence, member = member, until_ms = until_ms, ended = '-'})
 end
 
+-- Whether the offset is not below the other one.
+local function reaches(offset, other)
+  local ms, seq = string.match(offset, '^(%d+)-(%d+)$')
+  local other_ms, other_seq = string.match(other, '^(%d+)-(%d+)$')
+  if ms ~= other_ms then return tonumber(ms) > tonumber(other_ms) end
+  return tonumber(seq) >= tonumber(other_seq)
+end
+
 local function holds(partition, member, fence)
   return redis.call('GET', key('lock:' .. partition)) == member .. '/' .. fence
 end

@@ -31,6 +31,13 @@ if ARGV[8] == '1' then
 end
 redis.call('HSET', key('offsets'), partition, to)
 redis.call('HSET', key('applied'), partition, total .. ' ' .. text(now_ms()))
+local suspect = redis.call('HGET', key('suspects'), partition)
+if suspect then
+  local crashes, last = string.match(suspect, '^(%d+) (%S+)')
+  if tonumber(crashes) < 3 or reaches(to, last) then redis.call('HDEL', key('suspects'), partition) end
+end
+local skip = redis.call('HGET', key('skips'), partition)
+if skip and reaches(to, string.match(skip, '^(%S+)')) then redis.call('HDEL', key('skips'), partition) end
 for i = 11, #ARGV, 4 do
   redis.call('XADD', key('dead:' .. partition), 'MAXLEN', '~', 100000, '*', 'reason', ARGV[i],
     'entry', ARGV[i + 1], 'index', ARGV[i + 2], 'raw', ARGV[i + 3], 'fence', fence)

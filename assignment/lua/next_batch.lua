@@ -1,6 +1,6 @@
 -- Asked by the consumer when the batch before is finished. ARGV: member.
 -- Answers {'fenced'} when it is not a member, else {'ok', {partition, fence, committed offset, events
--- applied} ...} of what is running under its own live lock. What is being revoked is revoked now: no batch
+-- applied, what is suspected or '', what is skipped or ''} ...} of what is running under its own live lock. What is being revoked is revoked now: no batch
 -- holds it any more.
 local member = ARGV[1]
 if redis.call('HEXISTS', key('members'), member) == 0 then return {'fenced'} end
@@ -15,7 +15,8 @@ for i = 1, #owned, 2 do
     revoked = true
   elseif state == 'running' and holds(partition, member, fence) then
     answers[#answers + 1] = {partition, fence, redis.call('HGET', key('offsets'), partition) or '0-0',
-      string.match(redis.call('HGET', key('applied'), partition) or '0 ', '^(%d+) ')}
+      string.match(redis.call('HGET', key('applied'), partition) or '0 ', '^(%d+) '),
+      redis.call('HGET', key('suspects'), partition) or '', redis.call('HGET', key('skips'), partition) or ''}
   end
 end
 if revoked then hint('revoked', member) end

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from assignment.errors import Fenced, InvalidInput
+from assignment.scripts.crashes import Skip, Suspect, read_skip, read_suspect
 from assignment.scripts.values import (
     FENCE_MAX,
     INCARNATION_MAX,
@@ -174,6 +175,8 @@ class BatchStart:
     fence: int
     committed: Offset
     total: int
+    suspect: Suspect | None = None
+    skip: Skip | None = None
 
 
 def next_batch_args(member_id: str) -> Arguments:
@@ -185,8 +188,15 @@ def next_batch_answer(raw: Raw) -> tuple[BatchStart, ...]:
     if text_of(raw[0]) == "fenced":
         raise Fenced("next_batch: Redis knows no such member")
     return tuple(
-        BatchStart(Partition.parse(partition), int(fence), Offset.parse(committed), int(total))
-        for partition, fence, committed, total in map(texts_of, raw[1:])
+        BatchStart(
+            Partition.parse(partition),
+            int(fence),
+            Offset.parse(committed),
+            int(total),
+            read_suspect(suspect),
+            read_skip(skip),
+        )
+        for partition, fence, committed, total, suspect, skip in map(texts_of, raw[1:])
     )
 
 

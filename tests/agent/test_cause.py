@@ -1,6 +1,6 @@
 """What is noted of an error of Spark's, which carries the Python one as text."""
 
-from agent.spark.runner import cause_of
+from agent.spark.failures import cause_of
 
 STREAM_FAILED = """\
 [STREAM_FAILED] Query [id = 7, runId = 8] failed: Traceback (most recent call last):

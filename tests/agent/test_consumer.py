@@ -199,6 +199,17 @@ def test_one_whose_query_starts_anew_is_waited_for() -> None:
     assert done(it) == ["start", "ask"]
 
 
+def test_a_crash_is_told_once_and_none_that_was_asked_for() -> None:
+    it = ready()
+    it.take(Exited(1, 1), 0)
+    assert (it.take_crash(), it.take_crash()) == (1, None)
+    killed, asked = ready(), ready()
+    killed.take(Exited(1, -9), 0)
+    asked.ask_to_end(1_000, 0)
+    asked.take(Exited(1, 1), 100)
+    assert (killed.take_crash(), asked.take_crash()) == (None, None)
+
+
 def test_one_that_ended_on_request_is_not_started_again() -> None:
     it = ready()
     it.ask_to_end(1_000, 0)

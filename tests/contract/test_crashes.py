@@ -1,0 +1,148 @@
+"""An event that ends its consumer: found by crashes, halts its partition alone, is skipped."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from agent.spark import isolation
+from agent.spark.isolation import Alone
+from agent.spark.ranges import Range
+from assignment.scripts import BatchStart, InHand, Skip, skip_answer, skip_args
+from assignment.troubles import HaltReason
+from assignment.types import START, Offset, Partition
+from tests.contract.world import P0, P1, P2, World, offset
+
+POISON = offset(37)
+BATCHES_MAX = 60
+
+
+class SimpleConsumer:
+    """Plans as the source does, processes as a pipeline that one entry ends."""
+
+    def __init__(self, world: World, poison: dict[Partition, Offset], last: int = 100) -> None:
+        self.world, self.poison = world, poison
+        self.entries = {p: [offset(n) for n in range(1, last + 1)] for p in (P0, P1, P2)}
+        self.turns = isolation.Turns()
+        self.crashes: list[list[Partition]] = []
+        self.alone: list[int] = []
+        self.skipped: list[Offset] = []
+
+    def ids(self, partition: Partition, after: Offset, most: int) -> Sequence[Offset]:
+        return [one for one in self.entries[partition] if one > after][:most]
+
+    def plan(self, free: Sequence[BatchStart]) -> Alone | list[Range]:
+        if (skip := isolation.skipped(free, self.ids)) is not None:
+            return skip
+        ranges = [
+            Range(s.partition, s.committed, ids[-1], s.fence)
+            for s in isolation.others(free)
+            if (ids := self.ids(s.partition, s.committed, 1_000))
+        ]
+        return self.turns.suspect(free, self.ids, others_have_some=bool(ranges)) or ranges
+
+    def run(self) -> None:
+        """Until nothing is planned."""
+        for _ in range(BATCHES_MAX):
+            planned = self.plan(self.world.store.next_batch("a"))
+            if not planned:
+                return
+            self.process(planned)
+        raise AssertionError(f"still at it after {BATCHES_MAX} batches")
+
+    def process(self, planned: Alone | list[Range]) -> None:
+        alone = planned.entries if isinstance(planned, Alone) else 0
+        ranges = [planned.one] if isinstance(planned, Alone) else planned
+        if isinstance(planned, Alone) and planned.skip:
+            self.skipped.append(planned.one.to_offset)
+        elif any(
+            r.from_offset < self.poison.get(r.partition, START) <= r.to_offset for r in ranges
+        ):
+            parts = [InHand(r.partition, r.fence, r.from_offset, r.to_offset) for r in ranges]
+            self.world.store.note_crash("it ended", alone, parts)
+            self.crashes.append([r.partition for r in ranges])
+            self.alone.append(alone)
+            return
+        for one in ranges:
+            answer = self.world.commit(one.partition, one.fence, one.from_offset, one.to_offset)
+            assert answer.applied
+
+
+@pytest.fixture
+def consumer(world: World) -> SimpleConsumer:
+    world.stand(a={P0, P1, P2})
+    for partition in (P0, P1, P2):
+        world.running("a", partition)
+    return SimpleConsumer(world, {P1: POISON})
+
+
+def test_one_event_alone_halts_its_partition_and_no_other(
+    world: World, consumer: SimpleConsumer
+) -> None:
+    consumer.run()
+    assert world.store.committed([P0, P1, P2]) == {P0: offset(100), P1: offset(36), P2: offset(100)}
+    (halted,) = isolation.halted_of(world.store.next_batch("a"))
+    assert (halted.partition, halted.reason, halted.entry) == (P1, HaltReason.CRASH, str(POISON))
+    assert halted.why == "it ended"
+    assert consumer.crashes[:3] == [[P0, P1, P2]] * 3
+    assert all(crash == [P1] for crash in consumer.crashes[3:])
+    assert consumer.alone == [0, 0, 0, 100, 50, 25, 12, 6, 3, 1]
+
+
+def test_what_is_halted_goes_on_behind_the_entry_that_is_skipped(
+    world: World, consumer: SimpleConsumer
+) -> None:
+    consumer.run()
+    ask(world, P1, offset(36), wanted=False)
+    ask(world, P1, POISON)
+    consumer.run()
+    assert consumer.skipped == [POISON]
+    assert world.store.committed([P1]) == {P1: offset(100)}
+    plan = {s.partition: s for s in world.store.next_batch("a")}[P1]
+    assert (plan.suspect, plan.skip) == (None, None)
+
+
+def ask(world: World, partition: Partition, entry: Offset, *, wanted: bool = True) -> None:
+    args = skip_args(partition, Skip(entry=entry, actor="operator", reason="it is broken"))
+    assert skip_answer(world.run("skip", args)) is wanted
+
+
+def test_only_the_very_next_entry_is_skipped(world: World, consumer: SimpleConsumer) -> None:
+    consumer.run()
+    ask(world, P1, offset(38))
+    assert isolation.skipped(world.store.next_batch("a"), consumer.ids) is None
+
+
+def test_two_crashes_are_forgotten_by_a_commit(world: World, consumer: SimpleConsumer) -> None:
+    ranges = consumer.plan(world.store.next_batch("a"))
+    consumer.process(ranges)
+    consumer.process(ranges)
+    consumer.poison.clear()
+    consumer.run()
+    assert len(consumer.crashes) == 2
+    assert not any(s.suspect for s in world.store.next_batch("a"))
+
+
+def test_others_have_their_batches_between_two_of_a_suspect(
+    world: World, consumer: SimpleConsumer
+) -> None:
+    for _ in range(3):
+        consumer.process(consumer.plan(world.store.next_batch("a")))
+    kinds = []
+    for n in range(8):
+        consumer.entries[P0] += [offset(200 + n)]  # what was suspect and is cleared has more
+        planned = consumer.plan(world.store.next_batch("a"))
+        kinds.append(isinstance(planned, Alone))
+        consumer.process(planned)
+    assert kinds == [True, False] * 4
+
+
+def test_a_crash_counts_only_for_what_is_not_committed_under_the_last_fence(
+    world: World, consumer: SimpleConsumer
+) -> None:
+    starts = {s.partition: s for s in world.store.next_batch("a")}
+    parts = [InHand(p, s.fence, START, offset(5)) for p, s in starts.items()]
+    world.commit(P0, starts[P0].fence, START, offset(5))
+    parts[2] = InHand(P2, starts[P2].fence - 1, START, offset(5))
+    assert world.store.note_crash("x", 0, parts) == 1
+    suspects = {s.partition: s.suspect for s in world.store.next_batch("a")}
+    assert [p for p, suspect in suspects.items() if suspect] == [P1]
