@@ -4,6 +4,8 @@ Everything found is named at once, in one InvariantBroken.
 """
 
 from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import NamedTuple
 
 from assignment.coordinator.reading import is_leaving, settings_of
 from assignment.errors import InvariantBroken
@@ -13,18 +15,33 @@ from assignment.types import INCARNATION_STEP, Partition, TargetRow
 
 def check(view: GroupRead) -> None:
     """One moment: one owner each, locks as granted, the target complete."""
-    _raise_if(faults(view))
+    _raise_if([fault.text for fault in faults(view)])
 
 
-def faults(view: GroupRead) -> list[str]:
-    """What does not hold, a sentence each."""
-    return [
-        *_lock_faults(view),
-        *_fence_faults(view),
-        *_report_faults(view),
-        *_target_faults(view),
-        *_member_faults(view),
-    ]
+class FaultKind(StrEnum):
+    """Of what it is that does not hold."""
+
+    LOCK = "lock"
+    FENCE = "fence"
+    REPORT = "report"
+    TARGET = "target"
+    MEMBER = "member"
+
+
+class Fault(NamedTuple):
+    kind: FaultKind
+    text: str
+
+
+def faults(view: GroupRead) -> tuple[Fault, ...]:
+    found = {
+        FaultKind.LOCK: _lock_faults(view),
+        FaultKind.FENCE: _fence_faults(view),
+        FaultKind.REPORT: _report_faults(view),
+        FaultKind.TARGET: _target_faults(view),
+        FaultKind.MEMBER: _member_faults(view),
+    }
+    return tuple(Fault(kind, text) for kind, texts in found.items() for text in texts)
 
 
 def check_step(before: GroupRead, after: GroupRead) -> None:
@@ -35,9 +52,9 @@ def check_step(before: GroupRead, after: GroupRead) -> None:
     _raise_if([*_epoch_steps(before, after), *_grant_steps(before, after)])
 
 
-def _raise_if(faults: list[str]) -> None:
-    if faults:
-        raise InvariantBroken("; ".join(faults))
+def _raise_if(texts: list[str]) -> None:
+    if texts:
+        raise InvariantBroken("; ".join(texts))
 
 
 def _lock_faults(view: GroupRead) -> Iterator[str]:

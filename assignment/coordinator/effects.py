@@ -207,7 +207,7 @@ class KeepWipe(Effect[None]):
 class KeepFaults(Effect[None]):
     """What should never be, as it is now: audited when it was not there before."""
 
-    faults: tuple[str, ...]
+    faults: tuple[tuple[str, str], ...]  # FaultKind, sentence
 
 
 @dataclass(frozen=True, slots=True)

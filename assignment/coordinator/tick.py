@@ -72,7 +72,9 @@ def _keep_records(view: GroupRead, *, due: bool) -> Steps[None]:
     moved = (yield from advance(view)) or moved
     done = yield from finish(view)
     yield from note_first_effects(view)
-    yield from KeepFaults(tuple(invariants.faults(view)))
+    yield from KeepFaults(
+        tuple((fault.kind.value, fault.text) for fault in invariants.faults(view))
+    )
     if not due and (why := (yield from _wish(view))):
         yield from RequestRebalance(why)
         yield from WantRebalance()

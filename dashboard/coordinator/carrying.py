@@ -36,7 +36,7 @@ class Here:
 
 def carry_out(steps: Steps[T], here: Here) -> T:
     """Raises StoreUnavailable."""
-    return coordinator.run(steps, lambda effect: _perform(here, effect))
+    return coordinator.run(steps, lambda effect: perform(here, effect))
 
 
 def record_of(group: Group) -> GroupRecord:
@@ -48,7 +48,7 @@ def record_of(group: Group) -> GroupRecord:
     )
 
 
-def _perform(here: Here, effect: Effect[Any]) -> Any:
+def perform(here: Here, effect: Effect[Any]) -> Any:
     kind = type(effect)
     if kind in IN_REDIS:
         return IN_REDIS[kind](here, effect)

@@ -48,6 +48,8 @@ from dashboard.records import audit
 
 REFUSED = "rebalance refused"  # in the audit: a strategy that does not fit
 
+FAULTS_MAX = 20  # kept of a group: one cause can break a thing for every partition
+
 log = logging.getLogger(__name__)
 
 
@@ -119,13 +121,13 @@ def _destroyed(group: Group, mirrored: list[PartitionMirror]) -> str:
 
 
 def keep_faults(group: Group, effect: effects.KeepFaults) -> None:
-    found = sorted(set(effect.faults))
+    found = [list(fault) for fault in sorted(effect.faults)[:FAULTS_MAX]]
     if found == group.faults:
         return
-    for fault in found:
-        if fault not in group.faults:
-            log.error("invariant broken group=%s: %s", group.name, fault)
-            _audit(group, "invariant broken", fault, result="found")
+    for kind, text in found:
+        if [kind, text] not in group.faults:
+            log.error("invariant broken group=%s kind=%s: %s", group.name, kind, text)
+            _audit(group, "invariant broken", text, after={"kind": kind}, result="found")
     group.faults = found
     group.save(update_fields=["faults"])
 

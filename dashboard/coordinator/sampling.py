@@ -116,8 +116,9 @@ def trim() -> int:
     keepers = {group.name for group in groups if not group.values.trimming}
     dropped = 0
     for stream, partitions in sorted({(g.stream, g.partitions) for g in groups}):
-        readers = live_groups.readers(stream)
-        if not readers or readers & keepers:
+        # Redis may have forgotten a reader, and have one that the database does not.
+        readers = live_groups.readers(stream) | {g.name for g in groups if g.stream == stream}
+        if readers & keepers:
             continue
         all_partitions = [Partition(stream, number) for number in range(partitions)]
         lowest = _lowest(live_groups.committed(name, all_partitions) for name in sorted(readers))

@@ -14,7 +14,9 @@ of_group = [
     path("history/", views.group_history, name="group_history"),
     path("history/rebalances.csv", views.rebalances_csv, name="rebalances_csv"),
     path("history/ownership.csv", views.ownership_csv, name="ownership_csv"),
-    path("history/<int:target_epoch>/", views.rebalance_details, name="rebalance"),
+    path(
+        "history/<int:incarnation>/<int:target_epoch>/", views.rebalance_details, name="rebalance"
+    ),
     path("history/scale-downs.csv", views.scale_downs_csv, name="scale_downs_csv"),
     path("scale-down/", views.new_scale_down, name="new_scale_down"),
     path("scale-down/<int:pk>/", views.scale_down, name="scale_down"),

@@ -20,7 +20,7 @@ def make_group(name: str, partitions: int = 4, **settings: Any) -> Group:
     """Through the front door, and ticked once so that grants are possible."""
     groups.create_group(
         name,
-        stream=f"s-{name}",
+        stream=settings.pop("stream", f"s-{name}"),
         partitions=partitions,
         actor="ann",
         source=AuditSource.PAGE,

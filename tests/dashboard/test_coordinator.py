@@ -10,11 +10,14 @@ import pytest
 from django.db import OperationalError, connection
 from pytest_django.fixtures import Settings
 
+from assignment import coordinator as coordinator_rules
+from assignment.coordinator import effects
 from assignment.scripts import Purpose, SnapshotRecord, snapshot_args
 from assignment.types import Offset, Partition
 from assignment.wire import GroupKeys, StreamKeys
 from dashboard import coordinator, live
 from dashboard.actions import groups
+from dashboard.coordinator.carrying import Here, perform, record_of
 from dashboard.demo.embedded_redis import EmbeddedRedis, wheel_binary
 from dashboard.live import groups as live_groups
 from dashboard.live.connection import sync_client
@@ -364,6 +367,53 @@ def test_only_what_every_reader_has_committed_is_trimmed(group: Group, store: An
     store.sadd(keys.groups, "another")
     store.hset(GroupKeys(group.name).offsets, f"{group.stream}:0", "1000-0")
     assert coordinator.trim() == 0, "another group has read nothing yet"
+
+
+def test_a_group_that_redis_forgot_as_a_reader_keeps_its_events(group: Group, store: Any) -> None:
+    keys = StreamKeys(group.stream)
+    for n in range(1, 1001):
+        store.xadd(keys.entries(0), {"e": n}, id=f"{n}-0")
+    other = make_group(f"{group.name}-b", stream=group.stream)
+    store.hset(GroupKeys(group.name).offsets, f"{group.stream}:0", "900-0")
+    store.srem(keys.groups, other.name)
+    assert coordinator.trim() == 0, "the other has read nothing yet"
+
+
+def test_a_view_from_before_a_join_says_nothing_of_the_member(
+    group: Group, agent: FakeAgent
+) -> None:
+    """A tick that stood still after it read, and goes on when another has noted the member."""
+    old = coordinator_rules.tick(record_of(group))
+    effect, here = next(old), Here(group.name, group)
+    while not isinstance(effect, effects.ReadStays):
+        effect = old.send(perform(here, effect))
+    agent.start()
+    coordinator.tick()
+    with suppress(StopIteration):
+        while True:
+            effect = old.send(perform(here, effect))
+    row = MemberRecord.objects.get()
+    assert (row.member_id, row.end) == ("a", None)
+
+
+def test_what_should_never_be_is_audited_once_and_shown_until_it_is_over(
+    group: Group, agent: FakeAgent, store: Any
+) -> None:
+    agent.start()
+    coordinator.rebalance(group.name)
+    agent.follow()
+    coordinator.tick()
+    assert group.faults == []
+    store.hset(GroupKeys(group.name).asked, "nobody", "1")
+    coordinator.tick()
+    coordinator.tick()
+    group.refresh_from_db()
+    assert group.faults == [["member", "nobody has a row in asked and is no member"]]
+    assert AuditEntry.objects.get(action="invariant broken").after == {"kind": "member"}
+    store.hdel(GroupKeys(group.name).asked, "nobody")
+    coordinator.tick()
+    group.refresh_from_db()
+    assert group.faults == []
 
 
 def test_a_restarted_redis_gets_a_higher_incarnation(

@@ -85,7 +85,7 @@ def _keep_events(world: "World", effect: effects.KeepEvents) -> int:
 
 
 def _keep_faults(world: "World", effect: effects.KeepFaults) -> None:
-    demand(not effect.faults, "; ".join(effect.faults))
+    demand(not effect.faults, str(effect.faults))
 
 
 def _read_stays(world: "World", effect: effects.ReadStays) -> tuple[Stay, ...]:

@@ -53,9 +53,11 @@ def _page(group: Group, kind: str, filters: Filters) -> Page[Any]:
 
 
 @login_required
-def rebalance_details(request: HttpRequest, name: str, target_epoch: int) -> HttpResponse:
+def rebalance_details(
+    request: HttpRequest, name: str, incarnation: int, target_epoch: int
+) -> HttpResponse:
     seen = see(name)
-    details = rebalances.details(seen.group, target_epoch)
+    details = rebalances.details(seen.group, incarnation, target_epoch)
     if details is None:
         raise Http404(f"Group {name} has no rebalance with epoch {target_epoch}.")
     known = [ms for _, ms in details.phases if ms is not None]
@@ -69,8 +71,8 @@ def rebalance_details(request: HttpRequest, name: str, target_epoch: int) -> Htt
 
 
 REBALANCE_HEAD = tuple(
-    f"""target_epoch at at_ms cause planned actor reason strategy outcome members partitions
-    kept moved avoidable balance_degree max_minus_min score stickiness stickiness_best
+    f"""incarnation target_epoch at at_ms cause planned actor reason strategy outcome members
+    partitions    kept moved avoidable balance_degree max_minus_min score stickiness stickiness_best
     {" ".join(f"{phase}_ms" for phase in PHASES)}
     total_ms ownership_gap_ms finished_at_ms celery_task_id celery_worker""".split()
 )

@@ -30,6 +30,7 @@ HOUR_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastRebalance:
+    incarnation: int
     target_epoch: int
     at_ms: int
     cause: str
@@ -107,7 +108,7 @@ def _newest_samples(now_ms: int) -> dict[int, Sample]:
 
 
 def _last_rebalances() -> dict[int, LastRebalance]:
-    newest = Rebalance.objects.filter(group=OuterRef("pk")).order_by("-target_epoch")
+    newest = Rebalance.objects.filter(group=OuterRef("pk"))
     ids = Group.objects.values_list(Subquery(newest.values("id")[:1]), flat=True).order_by()
     fields = LastRebalance.__dataclass_fields__
     found = Rebalance.objects.filter(id__in=ids).order_by().values("group_id", *fields)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from dashboard.models import Group, Rebalance
 from dashboard.records.queries.pages import Page, page_of
@@ -68,8 +68,8 @@ class Details:
     loads: list[Load]
     roles: list[Role]
     phases: list[tuple[str, int | None]]
-    earlier: int | None
-    later: int | None
+    earlier: Rebalance | None
+    later: Rebalance | None
 
 
 def recent(limit: int) -> list[Rebalance]:
@@ -83,7 +83,7 @@ def count_since(at_ms: int) -> int:
 
 
 def found(group: Group, filters: Filters) -> QuerySet[Rebalance]:
-    rows = Rebalance.objects.filter(group=group).order_by("-target_epoch")
+    rows = Rebalance.objects.filter(group=group)
     if not _looks_inside(filters):
         rows = rows.defer(*PACKED)
     wanted: dict[str, Any] = {
@@ -91,7 +91,7 @@ def found(group: Group, filters: Filters) -> QuerySet[Rebalance]:
         "actor__icontains": filters.actor or None,
         "at_ms__gte": filters.from_ms,
         "at_ms__lt": filters.to_ms,
-        "target_epoch__lt": filters.before,
+        "id__lt": filters.before,
     }
     return rows.filter(**{name: value for name, value in wanted.items() if value is not None})
 
@@ -99,7 +99,7 @@ def found(group: Group, filters: Filters) -> QuerySet[Rebalance]:
 def page(group: Group, filters: Filters, size: int = PAGE) -> Page[Rebalance]:
     return page_of(
         found(group, filters),
-        "target_epoch",
+        "id",
         size,
         lambda row: row,
         (lambda row: touches(row, filters)) if _looks_inside(filters) else None,
@@ -154,13 +154,16 @@ def causes(group: Group) -> list[str]:
     )
 
 
-def details(group: Group, target_epoch: int) -> Details | None:
-    row = Rebalance.objects.filter(group=group, target_epoch=target_epoch).first()
+def details(group: Group, incarnation: int, target_epoch: int) -> Details | None:
+    rows = Rebalance.objects.filter(group=group)
+    row = rows.filter(incarnation=incarnation, target_epoch=target_epoch).first()
     if row is None:
         return None
     before, after = row.owners_before(), row.owners()
     moves = moves_of(before, after)
-    others = Rebalance.objects.filter(group=group).values_list("target_epoch", flat=True)
+    above = Q(incarnation=incarnation, target_epoch__gt=target_epoch)
+    above |= Q(incarnation__gt=incarnation)
+    others = rows.defer(*PACKED).exclude(pk=row.pk)
     return Details(
         rebalance=row,
         moves=moves[:MOVES_SHOWN],
@@ -168,8 +171,8 @@ def details(group: Group, target_epoch: int) -> Details | None:
         loads=loads_of(before, after),
         roles=roles_of(row),
         phases=[(name.replace("_", " "), getattr(row, f"{name}_ms")) for name in PHASES],
-        earlier=others.filter(target_epoch__lt=target_epoch).order_by("-target_epoch").first(),
-        later=others.filter(target_epoch__gt=target_epoch).order_by("target_epoch").first(),
+        earlier=others.exclude(above).first(),
+        later=others.filter(above).last(),
     )
 
 

@@ -104,7 +104,7 @@ def rounds(row: ScaleDown) -> list[Rebalance]:
     found = Rebalance.objects.filter(group=row.group_id, at_ms__gte=row.asked_at_ms)
     if row.ended_at_ms is not None:
         found = found.filter(at_ms__lte=row.ended_at_ms)
-    return list(found.defer(*PACKED).order_by("-target_epoch")[:ROUNDS_SHOWN])
+    return list(found.defer(*PACKED)[:ROUNDS_SHOWN])
 
 
 def progress(row: ScaleDown) -> Progress:

@@ -18,11 +18,12 @@ OF_GROUP = (
 
 
 def addresses(group: Group) -> list[str]:
+    row = group.rebalances.get()
     return [
         *(reverse(name) for name in PLAIN),
         *(reverse(name, args=[group.name]) for name in OF_GROUP),
         reverse("partition", args=[group.name, 0]),
-        reverse("rebalance", args=[group.name, group.rebalances.get().target_epoch]),
+        reverse("rebalance", args=[group.name, row.incarnation, row.target_epoch]),
     ]
 
 
