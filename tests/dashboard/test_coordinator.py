@@ -193,9 +193,9 @@ def test_a_refused_target_leaves_no_record(
     agent.start()
     honest = live_groups.set_target
 
-    def late(name: str, target: Any, record: str) -> Any:
+    def late(name: str, *more: Any) -> Any:
         live_groups.read(name, Purpose.REBALANCE)  # another coordinator comes in between
-        return honest(name, target, record)
+        return honest(name, *more)
 
     monkeypatch.setattr(live_groups, "set_target", late)
     assert coordinator.rebalance(group.name) == "another coordinator runs"
@@ -296,7 +296,7 @@ def test_an_epoch_that_comes_again_after_lost_writes_is_another_record(
 
 def test_the_database_learns_of_a_higher_incarnation(group: Group, store: Any) -> None:
     """It was restored from a copy, or was away when Redis' was raised."""
-    live_groups.set_incarnation(group.name, 7, "")
+    live_groups.set_incarnation(group.name, 7, "", {})
     coordinator.tick()
     group.refresh_from_db()
     assert group.incarnation == 7
