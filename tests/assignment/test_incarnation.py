@@ -1,0 +1,80 @@
+"""When the incarnation is raised, how far, and above which numbers."""
+
+from dataclasses import replace
+
+from assignment.coordinator import Known, Nothing, needs_incarnation, next_target
+from assignment.coordinator.incarnation import CLAIMED_AHEAD_MAX
+from assignment.scripts import GroupRead
+from tests.builders import group, live
+
+DATABASE = Known(incarnation=1, target_epoch=7, event_seq=40)
+
+
+def view(incarnation: int = 1, joined_with: int = 1, **reported: int) -> GroupRead:
+    """Of a member that joined with an incarnation and reports these epochs."""
+    found = group(live("a", {0: 1}), event_seq=40, settings_epoch=3, incarnation=incarnation)
+    row = replace(found.members["a"], incarnation=joined_with)
+    report = replace(found.reports["a"], **({"incarnation": incarnation} | reported))
+    return replace(found, members={"a": row}, reports={"a": report})
+
+
+def test_one_that_database_and_members_know_stands() -> None:
+    epochs = {"mode_epoch": 1, "settings_epoch": 3, "target_incarnation": 1, "target_epoch": 7}
+    assert needs_incarnation(view(**epochs), DATABASE) is None
+
+
+def test_one_below_what_a_member_ever_saw_is_raised() -> None:
+    joined = needs_incarnation(view(joined_with=5), DATABASE)
+    assert joined is not None and joined.incarnation == 6
+    reported = needs_incarnation(replace_report(view(), incarnation=4), DATABASE)
+    assert reported is not None and reported.incarnation == 5
+
+
+def test_what_a_member_claims_raises_it_by_a_bounded_step() -> None:
+    for liar in (view(joined_with=2**21 - 1), replace_report(view(), incarnation=2**21 - 1)):
+        found = needs_incarnation(liar, DATABASE)
+        assert found is not None and found.incarnation == 1 + 1 + CLAIMED_AHEAD_MAX
+
+
+def test_a_database_from_a_backup_below_redis_raises_nothing() -> None:
+    assert needs_incarnation(view(9, joined_with=9), Known(incarnation=2)) is None
+
+
+def test_redis_that_counts_below_what_is_remembered_lost_writes() -> None:
+    """Under the same run_id and replication id: a machine that was put back from a snapshot."""
+    assert needs_incarnation(view(), replace(DATABASE, event_seq=41)) is not None
+    assert needs_incarnation(view(), replace(DATABASE, target_epoch=9)) is not None
+    assert needs_incarnation(view(mode_epoch=2), DATABASE) is not None
+    assert needs_incarnation(view(settings_epoch=4), DATABASE) is not None
+    assert needs_incarnation(view(target_incarnation=1, target_epoch=9), DATABASE) is not None
+
+
+def test_numbers_of_another_incarnation_say_nothing_about_this_one() -> None:
+    older = replace_report(view(2, joined_with=2), incarnation=1, settings_epoch=99)
+    assert needs_incarnation(older, replace(DATABASE, incarnation=2)) is None
+
+
+def test_numbers_are_lifted_above_the_highest_that_anybody_knows() -> None:
+    seen = replace(view(mode_epoch=4, settings_epoch=9, target_epoch=12), run_id="another")
+    found = needs_incarnation(seen, replace(DATABASE, target_epoch=20, event_seq=50))
+    assert found is not None
+    assert found.known == {
+        "group_epoch": 20,
+        "mode_epoch": 4,
+        "settings_epoch": 9,
+        "event_seq": 51,  # one is left out: the history shows that events are missing
+    }
+
+
+def test_a_number_that_cannot_have_been_counted_is_set_aside() -> None:
+    seen = view(mode_epoch=2**50, settings_epoch=2**50, target_epoch=2**50)
+    assert needs_incarnation(seen, DATABASE) is None
+
+
+def test_no_target_is_made_before_the_incarnation_is_raised() -> None:
+    restarted = replace(group(live("a", {0: 1})), run_id="another")
+    assert isinstance(next_target(restarted), Nothing)
+
+
+def replace_report(of: GroupRead, **epochs: int) -> GroupRead:
+    return replace(of, reports={"a": replace(of.reports["a"], **epochs)})
