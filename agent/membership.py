@@ -161,9 +161,8 @@ class Membership:
         try:
             answer = self.store.renew(self.member_id, settings.lease_ms, claims)
         except Fenced as error:
-            never = self.state.renewed_ms is None
-            asks = "; is --redis-url the Redis of the dashboard?" if never else ""
-            self.fenced(f"{error}{asks}")
+            if not self._reads_foreign_redis():
+                self.fenced(str(error))
             return None
         lost = (claim for claim, held in zip(claims, answer.held, strict=True) if not held)
         self.feed(core.Renewed(sent_ms, frozenset(lost)))
@@ -175,6 +174,9 @@ class Membership:
     def read_target(self) -> None:
         """Straight from Redis, so that a member cut off from the dashboard follows it too."""
         seen: MemberTarget = self.store.target(self.member_id)
+        self.feed(core.IdentityRead(seen.meta.identity))
+        if core.is_foreign(self.state, self._clock()):
+            return  # another group's settings, epochs and targets
         self.feed(core.EpochsSeen(seen.meta.incarnation, seen.meta.mode_epoch))
         if seen.meta.settings is not None:
             epoch = Epoch(seen.meta.incarnation, seen.meta.settings_epoch)
@@ -183,6 +185,13 @@ class Membership:
             self.target_seen(seen.row)
         if seen.drain is not None:
             self.drain_seen(seen.drain, Epoch(seen.meta.incarnation, seen.meta.group_epoch))
+
+    def _reads_foreign_redis(self) -> bool:
+        """Asked when that Redis knows no such member. Joining anew would not help, and would keep
+        the group waiting: it stays a member that is unable, and tries again.
+        """
+        self.feed(core.IdentityRead(self.store.target(self.member_id).meta.identity))
+        return core.is_foreign(self.state, self._clock())
 
     def read_owned(self) -> None:
         owned = self.store.owned(self.member_id)

@@ -291,6 +291,17 @@ class ReplicaReport:
     why: str = ""  # a trouble in one sentence, "" = none
 
 
+class UnableReason(StrEnum):
+    """Why a member can own nothing now, as its agent says."""
+
+    NOT_JOINED = "not joined"
+    CONSUMER = "consumer"  # starting, stalled or dead
+    WRONG_REDIS = "wrong redis"  # what it reads is not the Redis of its dashboard
+    NO_RENEW = "no renew"
+    UNSERVED = "unserved"  # too many partitions that cannot be served here
+    NOT_ACQUIRED = "not acquired"  # assigned, free, and not granted all the same
+
+
 class Drain(StrEnum):
     """What the dashboard asks of a member in a scale-down (learners.md S4, S5)."""
 

@@ -30,16 +30,43 @@ HELD_STATES = frozenset(HeldState)
 API_PREFIX = "/api/agent/v1"  # POST {API_PREFIX}/{group}/join | heartbeat | leave, bearer token
 
 
+class _Key:
+    """A key that has its attribute's name."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, keys: "GroupKeys", owner: type) -> str:
+        return f"ek:{{{keys.group}}}:{self._name}"
+
+
 @dataclass(frozen=True, slots=True)
 class GroupKeys:
     """Every key of a group; all share the slot of {group}."""
 
     group: str
 
-    def __getattr__(self, name: str) -> str:
-        if name in _GROUP_KEYS:
-            return f"ek:{{{self.group}}}:{name}"
-        raise AttributeError(name)
+    meta = _Key()
+    members = _Key()
+    beats = _Key()
+    reports = _Key()
+    asked = _Key()
+    target = _Key()
+    grants = _Key()
+    offsets = _Key()
+    applied = _Key()
+    snapshots = _Key()
+    refused = _Key()
+    control = _Key()
+    suspects = _Key()  # partition -> what crashes consumers with it in hand (crash.lua)
+    skips = _Key()  # partition -> the entry that a person lets it pass (skip.lua)
+    events = _Key()
+    outbox = _Key()  # records of targets that the database does not have yet
+    wanted = _Key()
+    queued = _Key()
+    running = _Key()
+    rate = _Key()
+    since = _Key()  # partition -> "fence at_ms": when its last fence was granted
 
     def owned(self, member_id: str) -> str:
         return f"ek:{{{self.group}}}:owned:{member_id}"
@@ -59,33 +86,6 @@ class GroupKeys:
 
     def dead(self, partition: Partition) -> str:
         return f"ek:{{{self.group}}}:dead:{partition}"
-
-
-_GROUP_KEYS = frozenset(
-    (
-        "meta",
-        "members",
-        "beats",
-        "reports",
-        "asked",
-        "target",
-        "grants",
-        "offsets",
-        "applied",
-        "snapshots",
-        "refused",
-        "control",
-        "suspects",  # partition -> what crashes consumers with it in hand (crash.lua)
-        "skips",  # partition -> the entry that a person lets it pass (skip.lua)
-        "events",
-        "outbox",  # records of targets that the database does not have yet
-        "wanted",
-        "queued",
-        "running",
-        "rate",
-        "since",  # partition -> "fence at_ms": when its last fence was granted
-    )
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +256,7 @@ class Heartbeat:
     complete: bool
     owned: Mapping[str, str | None] = field(default_factory=dict)
     able: bool = False
+    unable: str = ""  # types.UnableReason, "" = able
     leaving: bool = False
     incarnation: int = 0
     mode_epoch: int = 0
@@ -301,6 +302,7 @@ class Reply:
     settings: Mapping[str, Any] | None = None
     want_complete: bool = False
     drain: str = ""  # types.Drain; of a heartbeat only, a join says nothing of it
+    identity: str = ""  # of the group in the dashboard's Redis: the agent's own must have the same
 
 
 # --- changelog ---

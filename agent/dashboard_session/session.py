@@ -63,7 +63,7 @@ class DashboardSession:
     _leave_failed: bool = False
     _said: tuple[object, ...] = ()  # what the last heartbeat told, without its numbers
     _trouble: str = ""  # what keeps the dashboard away, noted once
-    _unable_because: str = ""
+    _unable_because: core.Unable | None = None
 
     # --- speaking
 
@@ -117,6 +117,7 @@ class DashboardSession:
             complete=report.complete,
             owned=report.owned,
             able=able,
+            unable=self._unable_because.reason if self._unable_because else "",
             leaving=leaving,
             incarnation=state.incarnation,
             mode_epoch=state.mode_epoch,
@@ -137,9 +138,9 @@ class DashboardSession:
     def _able(self, now_ms: int) -> bool:
         because = core.unable_because(self.membership.state, now_ms)
         if because != self._unable_because:
-            self.note("unable" if because else "able", why=because)
+            self.note("unable" if because else "able", why=because.why if because else "")
             self._unable_because = because
-        return not because
+        return because is None
 
     # --- hearing
 
@@ -198,6 +199,7 @@ class DashboardSession:
         except (InvalidInput, KeyError, TypeError, ValueError) as error:
             self.note("reply not understood", why=repr(error))
             return False
+        self.membership.feed(core.IdentityHeard(reply.identity))
         if joined:
             self.membership.feed(core.Joined())
         if settings is not None:

@@ -4,7 +4,7 @@
 -- sorted, a space between two), partitions that it cannot serve (in the same form).
 -- Answers {'fenced'} and touches nothing when it is not a member, {'late'} when a newer one was here (a sign
 -- of life all the same), else {'ok', incarnation, mode_epoch, group_epoch, target_epoch, settings_epoch,
--- wants a complete report '1'/'0', target row or '', rebalance_due '1'/'0', drain}.
+-- wants a complete report '1'/'0', target row or '', rebalance_due '1'/'0', drain, identity}.
 local member = ARGV[1]
 local stored = redis.call('HGET', key('members'), member)
 if not stored then return {'fenced'} end
@@ -58,10 +58,10 @@ end
 if reason then group_changed(reason, member) end
 
 local meta = redis.call('HMGET', KEYS[1], 'incarnation', 'mode_epoch', 'group_epoch', 'target_epoch',
-  'settings_epoch', 'target_incarnation')
+  'settings_epoch', 'target_incarnation', 'identity')
 local target = ''
 if (meta[6] or '0') ~= ARGV[9] or meta[4] ~= ARGV[10] then
   target = redis.call('HGET', key('target'), member) or ''
 end
 return {'ok', meta[1] or '0', meta[2] or '0', meta[3] or '0', meta[4] or '0', meta[5] or '0', wants,
-  target, reason and '1' or '0', row['drain'] or ''}
+  target, reason and '1' or '0', row['drain'] or '', meta[7] or ''}

@@ -33,6 +33,20 @@ class EpochsSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class IdentityHeard:
+    """Of the group, from the dashboard."""
+
+    identity: str
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityRead:
+    """Of the group, in the Redis that this agent reads; "": it has none."""
+
+    identity: str
+
+
+@dataclass(frozen=True, slots=True)
 class TargetSeen:
     """This member's row of the target, by heartbeat or read in Redis."""
 
@@ -149,6 +163,8 @@ class Tick:
 Event = (
     Joined
     | EpochsSeen
+    | IdentityHeard
+    | IdentityRead
     | TargetSeen
     | SettingsSeen
     | Renewed

@@ -16,6 +16,7 @@ from assignment.types import (
     HeldState,
     Partition,
     TargetRow,
+    UnableReason,
 )
 
 
@@ -63,6 +64,9 @@ class MemberState:
     drain_heard: Epoch = NO_EPOCH  # group_epoch of the last word
     incarnation: int = 0  # the highest ever heard of: never forgotten
     mode_epoch: int = 0  # under that incarnation
+    identity: str = ""  # of the group, as the dashboard says it; "": it did not
+    identity_read: str = ""  # in this agent's Redis
+    foreign_since_ms: int | None = None  # since when the two differ
     target: TargetRow | None = None  # None: never told anything; keep what is held
     held: Mapping[Partition, Holding] = field(default_factory=dict)
     waiting: Mapping[Partition, Wait] = field(default_factory=dict)
@@ -118,21 +122,45 @@ def lease_is_over(member: MemberState, now_ms: int) -> bool:
     return now_ms - member.renewed_ms > member.settings.lease_ms
 
 
-def unable_because(member: MemberState, now_ms: int) -> str:
-    """ "" when able to own partitions (coordination.md section 3), else the reason."""
+def is_foreign(member: MemberState, now_ms: int) -> bool:
+    """Whether this agent's Redis is not its dashboard's: it has another group of that name, or none
+    for a lease; one that was just wiped has none either.
+    """
+    if member.foreign_since_ms is None:
+        return False
+    waited_ms = now_ms - member.foreign_since_ms
+    return bool(member.identity_read) or waited_ms > member.settings.lease_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Unable:
+    reason: UnableReason
+    why: str
+
+
+def unable_because(member: MemberState, now_ms: int) -> Unable | None:
+    """None when able to own partitions (coordination.md section 3)."""
     if not member.joined:
-        return "not joined"
+        return Unable(UnableReason.NOT_JOINED, "not joined")
+    if is_foreign(member, now_ms):
+        return Unable(UnableReason.WRONG_REDIS, "this is not the Redis of the dashboard")
     if member.consumer is not ConsumerState.READY:
-        return f"consumer {member.consumer}"
+        return Unable(UnableReason.CONSUMER, f"consumer {member.consumer}")
     if lease_is_over(member, now_ms):
-        return "no renew within the last lease"
+        return Unable(UnableReason.NO_RENEW, "no renew within the last lease")
     if len(given_up(member.troubles)) > UNSERVED_MAX:
-        return f"more than {UNSERVED_MAX} partitions cannot be served here"
+        why = f"more than {UNSERVED_MAX} partitions cannot be served here"
+        return Unable(UnableReason.UNSERVED, why)
+    return _not_acquired(member, now_ms)
+
+
+def _not_acquired(member: MemberState, now_ms: int) -> Unable | None:
     patience_ms = member.settings.lease_ms + member.settings.grace_ms
     for partition, wait in member.waiting.items():
         if not wait.owner and now_ms - wait.since_ms > patience_ms:
-            return f"{partition} is assigned, free and cannot be acquired: {wait.why}"
-    return ""
+            why = f"{partition} is assigned, free and cannot be acquired: {wait.why}"
+            return Unable(UnableReason.NOT_ACQUIRED, why)
+    return None
 
 
 def next_due_ms(member: MemberState) -> int | None:

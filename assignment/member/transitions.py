@@ -14,6 +14,8 @@ from assignment.member.messages import (
     Event,
     Fenced,
     Granted,
+    IdentityHeard,
+    IdentityRead,
     Joined,
     LeaveAsked,
     OwnedSeen,
@@ -65,6 +67,8 @@ def handle(member: MemberState, event: Event, now_ms: int) -> tuple[MemberState,
             after = _trouble_seen(member, event, now_ms)
         case TargetSeen() | EpochsSeen():
             after = _target_told(member, event, now_ms)
+        case IdentityHeard() | IdentityRead():
+            after = _identity_told(member, event, now_ms)
         case Joined() | SettingsSeen() | ConsumerSeen() | DrainSeen() | LeaveAsked():
             after = _told(member, event)
         case _:
@@ -80,6 +84,23 @@ def _target_told(member: MemberState, event: TargetSeen | EpochsSeen, now_ms: in
             return _epochs_seen(member, incarnation, mode_epoch, now_ms)
         case _:
             assert_never(event)
+
+
+def _identity_told(
+    member: MemberState, event: IdentityHeard | IdentityRead, now_ms: int
+) -> MemberState:
+    match event:
+        case IdentityHeard(identity):
+            after = replace(member, identity=identity or member.identity)
+        case IdentityRead(identity):
+            after = replace(member, identity_read=identity)
+        case _:
+            assert_never(event)
+    if not after.identity or after.identity == after.identity_read:
+        return replace(after, foreign_since_ms=None)
+    if isinstance(event, IdentityRead) and after.foreign_since_ms is None:
+        return replace(after, foreign_since_ms=now_ms)
+    return after
 
 
 def _told(
@@ -109,7 +130,7 @@ def _lock_event(
     match event:
         case Renewed(sent_ms, lost):
             latest = max(sent_ms, member.renewed_ms or 0)
-            renewed = replace(member, renewed_ms=latest)
+            renewed = replace(member, renewed_ms=latest, foreign_since_ms=None)
             result = _without(renewed, lost, "its lock was lost", now_ms)
         case Fenced():
             result = _fenced(member, now_ms)

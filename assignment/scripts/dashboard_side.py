@@ -140,9 +140,14 @@ class ReportAnswer:
     target_epoch: int = 0
     settings_epoch: int = 0
     want_complete: bool = False
-    target: TargetRow | None = None
+    target_json: str = ""
     rebalance_due: bool = False
-    drain: Drain = Drain.NONE
+    drain: str = ""  # types.Drain
+    identity: str = ""
+
+    @property
+    def target(self) -> TargetRow | None:
+        return parse_target(self.target_json) if self.target_json else None
 
 
 def report_args(beat: Heartbeat) -> Arguments:
@@ -159,6 +164,7 @@ def report_args(beat: Heartbeat) -> Arguments:
         "owned": dict(beat.owned),
         "consumer": dict(beat.consumer),
         **{name: getattr(beat, name) for name in REPORTED_EPOCHS},
+        "unable": beat.unable[:REASON_MAX],
         "replicas": dict(beat.replicas),
         "unserved": dict(beat.unserved),
     }
@@ -214,20 +220,23 @@ def report_answer(raw: Raw) -> ReportAnswer:
         target_epoch=int(values[4]),
         settings_epoch=int(values[5]),
         want_complete=values[6] == "1",
-        target=parse_target(values[7]) if values[7] else None,
+        target_json=values[7],
         rebalance_due=values[8] == "1",
-        drain=Drain(values[9]),
+        drain=values[9],
+        identity=values[10],
     )
 
 
 # --- settings, incarnation, targets ---------------------------------------------------------------
 
 
-def configure_args(settings: GroupSettings, reason: str, *, rebalance_due: bool) -> Arguments:
+def configure_args(
+    settings: GroupSettings, reason: str, *, rebalance_due: bool, identity: str = ""
+) -> Arguments:
     """`rebalance_due` when a plan depends on what changed. Answers the group_epoch
-    (number_answer).
+    (number_answer). `identity` of the group in its database; "": as it is in Redis.
     """
-    return [settings_text(settings), flag(rebalance_due), _reason(reason)]
+    return [settings_text(settings), flag(rebalance_due), _reason(reason), identity]
 
 
 def request_rebalance_args(reason: str, member_id: str = "") -> Arguments:

@@ -43,6 +43,7 @@ class Meta:
     """The hash `meta`. `settings` is None when the group was never configured in this Redis."""
 
     coordination: str = "server"
+    identity: str = ""  # of the group, as its dashboard's database has it
     mode_epoch: int = 0
     group_epoch: int = 0
     target_epoch: int = 0
@@ -103,6 +104,7 @@ class Report:
     settings_epoch: int = 0
     target_incarnation: int = 0  # of the target that its agent has, as target_epoch
     target_epoch: int = 0
+    unable: str = ""  # types.UnableReason, "" = able
     replicas: Mapping[Partition, ReplicaReport] = field(default_factory=dict)
     unserved: Mapping[Partition, Unserved] = field(default_factory=dict)
 
@@ -194,6 +196,7 @@ def read_meta(raw: Raw) -> Meta:
     }
     return Meta(
         coordination=values.get("coordination", "server"),
+        identity=values.get("identity", ""),
         run_id=values.get("run_id", ""),
         settings=parse_settings(settings) if settings else None,
         **numbers,
@@ -219,6 +222,7 @@ def read_report(raw: bytes) -> Report:
         at_ms=int(at_ms),
         owned={Partition.parse(p): parse_held(v) for p, v in owned.items() if v is not None},
         consumer=changes.get("consumer") or complete.get("consumer") or {},
+        unable=str(changes.get("unable", complete.get("unable", ""))),
         **{name: changes.get(name, complete.get(name, 0)) for name in REPORTED_EPOCHS},
         replicas={
             Partition.parse(p): parse_replica(values)

@@ -8,9 +8,10 @@ and name what is wrong.
 import logging
 import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from channels.db import database_sync_to_async
@@ -19,7 +20,7 @@ from django.db import DatabaseError
 
 from assignment import scripts, wire
 from assignment.errors import InvalidInput
-from assignment.scripts import Arguments, JoinResult
+from assignment.scripts import Arguments, JoinResult, ReportResult
 from assignment.types import valid_name
 from dashboard.agents import tokens
 from dashboard.agents.doorbell import Doorbell
@@ -112,7 +113,7 @@ class AgentApi:
             why = "tokens cannot be checked now; try again"
             await _reply_problem(send, Problem(503, "Database is away", why))
 
-    async def _answer(self, scope: Scope, receive: Receive) -> dict[str, Any]:
+    async def _answer(self, scope: Scope, receive: Receive) -> wire.Reply:
         found = PATH.fullmatch(scope["path"])
         if not found:
             raise Problem(404, "Not found", f"there is nothing at {scope['path']}")
@@ -158,7 +159,7 @@ class AgentApi:
         self.rate.counted(second, count)
         return answer
 
-    async def _join(self, group: str, join: wire.Join, counter: str) -> dict[str, Any]:
+    async def _join(self, group: str, join: wire.Join, counter: str) -> wire.Reply:
         _checked_member(join.member, join.secret)
         arguments = scripts.join_args(
             join.member, join.secret, {name: getattr(join, name) for name in ROW}
@@ -171,42 +172,43 @@ class AgentApi:
         if joined.result is JoinResult.NO_GROUP:
             raise StoreUnavailable(f"group {group!r} is not yet set up in Redis; try again")
         self.doorbell.ring(group)
-        return {"status": "ok", "want_complete": True, **await settings_of(group)}
+        return wire.Reply(status="ok", want_complete=True, **await settings_of(group))
 
-    async def _leave(self, group: str, leave: wire.Leave, counter: str) -> dict[str, Any]:
+    async def _leave(self, group: str, leave: wire.Leave, counter: str) -> wire.Reply:
         _checked_member(leave.member, leave.secret)
         arguments = scripts.leave_args(leave.member, leave.secret)
         left = scripts.leave_answer(await self._call("leave", group, arguments, counter))
         if left:
             self.doorbell.ring(group)
-        return {"status": "ok" if left else "fenced"}
+        return wire.Reply(status="ok" if left else "fenced")
 
-    async def _heartbeat(self, group: str, beat: wire.Heartbeat, counter: str) -> dict[str, Any]:
+    async def _heartbeat(self, group: str, beat: wire.Heartbeat, counter: str) -> wire.Reply:
         arguments = _report_arguments(beat)
-        answer = await self._call("report", group, arguments, counter)
-        status = answer[0].decode()
-        if status != "ok":
-            return {"status": status}
-        incarnation, mode_epoch, group_epoch, target_epoch, settings_epoch = map(int, answer[1:6])
-        wants, target, rebalance_due = answer[6] == b"1", answer[7], answer[8] == b"1"
-        if rebalance_due or (beat.complete and group_epoch > target_epoch):
+        answer = scripts.report_answer(await self._call("report", group, arguments, counter))
+        if answer.result is not ReportResult.OK:
+            return wire.Reply(status=answer.result)
+        if answer.rebalance_due or (beat.complete and answer.group_epoch > answer.target_epoch):
             self.doorbell.ring(group)
-        reply: dict[str, Any] = {
-            "status": status,
-            "incarnation": incarnation,
-            "mode_epoch": mode_epoch,
-            "group_epoch": group_epoch,
-            "target_epoch": target_epoch,
-            "settings_epoch": settings_epoch,
-            "want_complete": wants,
-        }
-        if drain := answer[9].decode():
-            reply["drain"] = drain
-        if target:
-            reply["target"] = msgspec.Raw(target)
-        if (incarnation, settings_epoch) != (beat.incarnation, beat.settings_epoch):
-            reply |= await settings_of(group)
+        reply = wire.Reply(
+            status="ok",
+            incarnation=answer.incarnation,
+            mode_epoch=answer.mode_epoch,
+            group_epoch=answer.group_epoch,
+            target_epoch=answer.target_epoch,
+            settings_epoch=answer.settings_epoch,
+            want_complete=answer.want_complete,
+            target=_as_written(answer.target_json) if answer.target_json else None,
+            drain=answer.drain,
+            identity=answer.identity,
+        )
+        if (answer.incarnation, answer.settings_epoch) != (beat.incarnation, beat.settings_epoch):
+            return replace(reply, **await settings_of(group))
         return reply
+
+
+def _as_written(json_text: str) -> Mapping[str, Any]:
+    """Goes into the reply as it is: nobody reads it on the way."""
+    return cast("Mapping[str, Any]", msgspec.Raw(json_text.encode()))
 
 
 def _checked_member(member: str, secret: str) -> None:

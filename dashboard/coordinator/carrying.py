@@ -80,7 +80,8 @@ def _read_settings(here: Here, effect: effects.ReadSettings) -> Any:
 
 def _configure(here: Here, effect: effects.Configure) -> None:
     settings, due = effect.settings, effect.rebalance_due
-    live_groups.configure(here.name, settings, effect.reason, rebalance_due=due)
+    identity = here.row.identity if here.row else ""
+    live_groups.configure(here.name, settings, effect.reason, rebalance_due=due, identity=identity)
     live_groups.add_reader(settings.stream, settings.partitions, here.name)
 
 

@@ -35,15 +35,14 @@ def read(group: str, purpose: Purpose, session_timeout_ms: int = 0) -> GroupRead
     return scripts.read_group_answer(run("read_group", group, arguments))
 
 
-def configure(group: str, settings: GroupSettings, reason: str, *, rebalance_due: bool) -> int:
+def configure(
+    group: str, settings: GroupSettings, reason: str, *, rebalance_due: bool, identity: str = ""
+) -> int:
     """The group_epoch after it."""
-    return scripts.number_answer(
-        run(
-            "configure",
-            group,
-            scripts.configure_args(settings, reason, rebalance_due=rebalance_due),
-        )
+    arguments = scripts.configure_args(
+        settings, reason, rebalance_due=rebalance_due, identity=identity
     )
+    return scripts.number_answer(run("configure", group, arguments))
 
 
 def resume(group: str, target_epoch: int, event_seq: int) -> int:

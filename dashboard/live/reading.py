@@ -11,15 +11,16 @@ EPOCHS = ("incarnation", "mode_epoch", "group_epoch", "target_epoch", "settings_
 
 
 async def settings_of(group: str) -> dict[str, Any]:
-    """Fields of wire.Reply: the epochs, and the settings as Redis holds them. Raises
+    """Fields of wire.Reply: identity, epochs, and the settings as Redis holds them. Raises
     StoreUnavailable.
     """
+    names = *EPOCHS, "identity", "settings"
     with reaching_redis():
-        *epochs, settings = await async_client().hmget(GroupKeys(group).meta, *EPOCHS, "settings")
+        *epochs, identity, settings = await async_client().hmget(GroupKeys(group).meta, *names)
     if settings is None:
         raise StoreUnavailable(f"group {group!r} is not set up in Redis yet; try again")
     reply: dict[str, Any] = {
         name: int(value or 0) for name, value in zip(EPOCHS, epochs, strict=True)
     }
-    reply["settings"] = msgspec.Raw(settings)
+    reply |= {"identity": (identity or b"").decode(), "settings": msgspec.Raw(settings)}
     return reply

@@ -12,7 +12,7 @@ from typing import Any
 from assignment import metrics
 from assignment.coordinator import settings_of
 from assignment.scripts import GroupRead, Lock, Report
-from assignment.types import Drain, GroupSettings, Held, HeldState, Partition
+from assignment.types import Drain, GroupSettings, Held, HeldState, Partition, UnableReason
 from dashboard.live.group_state import STUCK_MS
 from dashboard.live.replicas import NO_REPLICAS, LiveReplica, LiveReplicas, replicas_of
 
@@ -306,6 +306,10 @@ def _silence(seen: Seen, member: str, report: Report | None) -> tuple[str, str] 
 
 def _ability(seen: Seen, member: str, consumer: Mapping[str, Any]) -> tuple[str, str]:
     row, why = seen.read.members[member], str(consumer.get("why", ""))
+    report = seen.read.reports.get(member)
+    is_foreign = report is not None and report.unable == UnableReason.WRONG_REDIS
+    if is_foreign:
+        why = "it reads another Redis than this dashboard: see its --redis-url"
     if row.leaving or row.drain is Drain.FORCED:
         return "draining", why or ("" if row.leaving else "told to go at once")
     if consumer.get("state") == "stalled":
@@ -314,7 +318,7 @@ def _ability(seen: Seen, member: str, consumer: Mapping[str, Any]) -> tuple[str,
         return "leaving", "told to leave: it stays until others have learned what it owns"
     if row.able:
         return "alive", _idle(seen, member)
-    if not row.able_at_ms:
+    if not row.able_at_ms and not is_foreign:
         return "joining", why or "its consumer is starting"
     return "unable", why or f"its consumer is {consumer.get('state', 'unknown')}"
 

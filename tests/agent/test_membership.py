@@ -11,8 +11,24 @@ from agent.membership import Membership
 from agent.state.restoring import RestoreResult
 from agent.store import GroupStore, ScriptCall
 from assignment import scripts
-from assignment.member import ConsumerSeen, ConsumerState, Joined, TargetSeen
-from assignment.types import START, Claim, GroupSettings, HeldState, Partition, TargetRow
+from assignment.member import (
+    ConsumerSeen,
+    ConsumerState,
+    IdentityHeard,
+    IdentityRead,
+    Joined,
+    TargetSeen,
+    unable_because,
+)
+from assignment.types import (
+    START,
+    Claim,
+    GroupSettings,
+    HeldState,
+    Partition,
+    TargetRow,
+    UnableReason,
+)
 from assignment.wire import StreamKeys
 from tests.fakes import FakeDoor, FakeRedis
 
@@ -180,7 +196,11 @@ def test_one_member_more_than_partitions_says_that_it_is_idle(scene: Scene) -> N
     assert len(scene.events("idle: 2 partitions, 3 members")) == 1
 
 
-def test_a_redis_that_is_not_the_dashboards_is_suspected(scene: Scene) -> None:
+# --- another Redis than the dashboard's -----------------------------------------------------------
+
+
+def stranger(scene: Scene, identity: str) -> Membership:
+    """Taken in by a dashboard whose group has that identity; this Redis has no such member."""
     lost = Membership(
         store=scene.store,
         member_id="nobody",
@@ -189,9 +209,60 @@ def test_a_redis_that_is_not_the_dashboards_is_suspected(scene: Scene) -> None:
         clock=lambda: scene.server.now_ms,
         note=lambda event, **fields: scene.log.append((event, fields)),
     )
+    lost.feed(IdentityHeard(identity))
     lost.feed(Joined())
+    lost.feed(ConsumerSeen(ConsumerState.READY))
+    return lost
+
+
+def reason(of: Membership, scene: Scene) -> UnableReason | None:
+    because = unable_because(of.state, scene.server.now_ms)
+    return because.reason if because else None
+
+
+def test_whoever_reads_another_group_of_that_name_is_unable_and_joins_no_more(scene: Scene) -> None:
+    configure = scripts.configure_args(SETTINGS, "test", rebalance_due=False, identity="another's")
+    scene.run("configure", configure)
+    lost = stranger(scene, "the dashboard's")
     assert lost.renew() is None
-    assert "is --redis-url the Redis of the dashboard?" in scene.events("fenced")[0]["why"]
+    assert reason(lost, scene) is UnableReason.WRONG_REDIS
+    assert lost.reconcile() == [], "it does not join anew"
+    assert scene.events("fenced") == []
+
+
+def test_nothing_of_another_groups_settings_and_epochs_is_taken(scene: Scene) -> None:
+    """Its incarnation would never be forgotten again."""
+    configure = scripts.configure_args(SETTINGS, "test", rebalance_due=False, identity="another's")
+    scene.run("configure", configure)
+    lost = stranger(scene, "the dashboard's")
+    lost.read_target()
+    settings_epoch = lost.settings_epoch.number
+    scene.run("set_incarnation", scripts.incarnation_args(9))
+    lost.read_target()
+    assert (lost.state.incarnation, lost.settings_epoch.number) == (0, settings_epoch)
+
+
+def test_a_redis_without_the_group_is_a_wrong_one_after_a_lease(scene: Scene) -> None:
+    """Before that it may just have been wiped: its member joins anew."""
+    scene.store.door.ask("DEL", scene.store.keys.meta)
+    lost = stranger(scene, "the dashboard's")
+    assert lost.renew() is None
+    assert scene.events("fenced") and not lost.state.joined
+    scene.server.advance(SETTINGS.lease_ms + 1)
+    lost.feed(Joined())
+    lost.renew()
+    assert lost.state.joined
+    assert reason(lost, scene) is UnableReason.WRONG_REDIS
+
+
+def test_once_it_reads_the_right_redis_again_it_goes_on(scene: Scene) -> None:
+    lost = stranger(scene, "the dashboard's")
+    scene.server.advance(SETTINGS.lease_ms + 1)
+    lost.feed(IdentityRead("another's"))
+    assert reason(lost, scene) is UnableReason.WRONG_REDIS
+    scene.run("join", scripts.join_args("nobody", "a secret of sixteen letters", {}))
+    assert lost.renew() is not None
+    assert reason(lost, scene) is None
 
 
 def test_a_renew_that_brings_a_longer_lease_counts_by_the_one_it_asked_for(scene: Scene) -> None:

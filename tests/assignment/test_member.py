@@ -52,6 +52,12 @@ from tests.assignment.member_states import (
 )
 from tests.builders import GRACE_MS, LEASE_MS, fence, partition, partitions, settings
 
+
+def why_unable(state: MemberState, now_ms: int) -> str:
+    because = unable_because(state, now_ms)
+    return because.why if because else ""
+
+
 # --- joining --------------------------------------------------------------------------------------
 
 
@@ -305,21 +311,21 @@ def test_a_stalled_consumer_is_restarted() -> None:
     ],
 )
 def test_able_needs_a_ready_consumer_and_a_renew(changes: dict[str, object], why: str) -> None:
-    assert unable_because(replace(member(), **changes), NOW) == why  # type: ignore[arg-type]
+    assert why_unable(replace(member(), **changes), NOW) == why  # type: ignore[arg-type]
 
 
 def test_a_free_partition_that_cannot_be_acquired_makes_unable_after_lease_and_grace() -> None:
     state = member(target=[0])
     late = NOW + LEASE_MS + GRACE_MS
     renewed = replace(state, renewed_ms=late)
-    assert unable_because(renewed, late) == ""
-    assert unable_because(renewed, late + 1).startswith("flights:0 is assigned, free")
+    assert why_unable(renewed, late) == ""
+    assert why_unable(renewed, late + 1).startswith("flights:0 is assigned, free")
 
 
 def test_waiting_for_an_owner_never_makes_unable() -> None:
     state = after(member(target=[0]), Refused(partition(0), "waiting for b", NOW, owner="b"))
     late = NOW + 1_000_000
-    assert unable_because(replace(state, renewed_ms=late), late) == ""
+    assert why_unable(replace(state, renewed_ms=late), late) == ""
 
 
 def test_processing_ends_at_four_fifths_of_the_lease() -> None:

@@ -108,4 +108,4 @@ def test_with_more_than_can_be_told_the_member_is_unable() -> None:
     many = {partition(n): trouble(GIVEN_UP) for n in range(UNSERVED_MAX + 1)}
     state = member(settings=settings(partitions=200), troubles=many)
     assert len(unserved(state.troubles, NOW)) == UNSERVED_MAX
-    assert "cannot be served here" in unable_because(state, NOW)
+    assert "cannot be served here" in str(unable_because(state, NOW))
