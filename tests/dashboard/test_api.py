@@ -82,7 +82,8 @@ async def test_an_agent_joins_beats_gets_its_target_and_leaves(
     assert third["identity"] == group.identity == joined["identity"]
     status, left = await caller.post("leave", {"member": "m1", "secret": SECRET})
     assert (status, left["status"]) == (200, "ok")
-    assert await caller.post("heartbeat", BEAT) == (200, {"status": "fenced"})
+    status, after = await caller.post("heartbeat", BEAT)
+    assert (status, after["status"]) == (200, "fenced")
 
 
 async def test_a_repeated_heartbeat_is_late(caller: Caller) -> None:
