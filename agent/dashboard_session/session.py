@@ -15,6 +15,7 @@ from agent.dashboard_session.requests import Answer, Refusal, Request
 from agent.membership import Membership, Note
 from assignment import member as core
 from assignment.errors import InvalidInput
+from assignment.replicas import replica_values
 from assignment.troubles import unserved_values
 from assignment.types import Drain, Epoch, Role
 from assignment.wire import (
@@ -25,7 +26,6 @@ from assignment.wire import (
     Reply,
     parse_settings,
     parse_target,
-    replica_values,
     sorted_texts,
 )
 

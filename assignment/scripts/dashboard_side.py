@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from assignment.errors import InvalidInput
+from assignment.replicas import parse_replica
 from assignment.scripts.agent_side import SnapshotRecord, record_values
 from assignment.scripts.group_read import REPORTED_EPOCHS, GroupRead
 from assignment.scripts.values import (
@@ -25,7 +26,6 @@ from assignment.types import Drain, GroupSettings, Partition, Role, TargetRow, v
 from assignment.wire import (
     Heartbeat,
     parse_held,
-    parse_replica,
     parse_target,
     settings_text,
     sorted_texts,

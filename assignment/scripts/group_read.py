@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from assignment.errors import InvalidInput
+from assignment.replicas import parse_replica
 from assignment.scripts.agent_side import SnapshotRecord, read_snapshots
 from assignment.scripts.values import Arguments, Raw, pairs_of, text_of
 from assignment.troubles import Unserved, parse_unserved
@@ -25,7 +26,6 @@ from assignment.wire import (
     parse_grant,
     parse_held,
     parse_lock,
-    parse_replica,
     parse_settings,
     parse_target,
     partitions_of,

@@ -5,9 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 from assignment import scripts
+from assignment.replicas import replica_values
 from assignment.scripts import Granted, ReportResult
 from assignment.types import Claim, Drain, HeldState, Partition, ReplicaReport, Role, TargetRow
-from assignment.wire import Heartbeat, replica_values
+from assignment.wire import Heartbeat
 from dashboard import coordinator
 from dashboard.actions import groups
 from dashboard.live.scripts import run
