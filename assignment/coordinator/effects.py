@@ -118,8 +118,9 @@ class Resume(Effect[None]):
 
 @dataclass(frozen=True, slots=True)
 class Restore(Effect[int | None]):
-    """How many were put back; None: too late, grants are possible."""
+    """How many were moved; None: too late, grants are possible under that incarnation."""
 
+    incarnation: int  # that will be set after it
     records: Mapping[Partition, SnapshotRecord]
 
 

@@ -39,7 +39,8 @@ class Mirror:
 
     target_epoch: int
     event_seq: int
-    snapshots: Mapping[Partition, SnapshotRecord]
+    snapshots: Mapping[Partition, SnapshotRecord]  # the newest
+    broken: frozenset[Partition] = frozenset()  # whose snapshot cannot be read any more
 
 
 # --- members --------------------------------------------------------------------------------------

@@ -19,10 +19,10 @@ from assignment.coordinator.effects import (
     Resume,
     Steps,
 )
-from assignment.coordinator.facts import GroupRecord
+from assignment.coordinator.facts import GroupRecord, Mirror
 from assignment.coordinator.incarnation import Known, needs_incarnation
-from assignment.scripts import GroupRead
-from assignment.types import GroupSettings, Reason
+from assignment.scripts import GroupRead, SnapshotRecord
+from assignment.types import INCARNATION_STEP, START, GroupSettings, Partition, Reason
 
 # Settings that a plan depends on, and what a rebalance is called that they cause.
 DECIDING = {
@@ -43,7 +43,7 @@ def tell(record: GroupRecord) -> Steps[bool]:
     if stored == record.settings:
         return False
     if stored is None and record.incarnation > 0:
-        yield from _put_back(record.settings)
+        yield from _put_back(record.settings, record.incarnation + 1)
         return True
     why = _decides(stored, record.settings) if stored else None
     yield from Configure(record.settings, why or Reason.SETTINGS, rebalance_due=why is not None)
@@ -56,7 +56,7 @@ def _decides(before: GroupSettings, after: GroupSettings) -> Reason | None:
     return next((DECIDING[name] for name in differing), None)
 
 
-def _put_back(settings: GroupSettings) -> Steps[None]:
+def _put_back(settings: GroupSettings, incarnation: int) -> Steps[None]:
     """Redis was wiped (coordination.md section 6): after a lease, grants under a new incarnation.
 
     Each partition starts from its last snapshot: its offset is the snapshot's.
@@ -64,7 +64,7 @@ def _put_back(settings: GroupSettings) -> Steps[None]:
     yield from Hold(settings.lease_ms)
     mirror = yield from ReadMirror()
     yield from Resume(mirror.target_epoch, mirror.event_seq)
-    restored = yield from Restore(mirror.snapshots)
+    restored = yield from Restore(incarnation, mirror.snapshots)
     yield from KeepWipe(mirror, mirror.snapshots, restored)
     yield from Configure(settings, Reason.WIPED, rebalance_due=False)
 
@@ -85,8 +85,31 @@ def raise_incarnation(record: GroupRecord, view: GroupRead) -> Steps[None]:
             yield from KeepIncarnation(known)
     if wanted is None:
         return
-    with suppress(RecordsAway):
+    with suppress(RecordsAway):  # it goes on from what it has
         mirror = yield from ReadMirror()
-        database = replace(database, target_epoch=mirror.target_epoch)
+        newer = newer_snapshots(view, mirror)
+        seen = max((s.fence // INCARNATION_STEP for s in newer.values()), default=0)
+        database = replace(
+            database,
+            target_epoch=mirror.target_epoch,
+            incarnation=max(database.incarnation, seen),
+        )
         wanted = needs_incarnation(view, database) or wanted
+        if newer:
+            yield from Restore(wanted.incarnation, newer)
     yield from RaiseIncarnation(wanted.incarnation, view.run_id, wanted.known)
+
+
+def newer_snapshots(view: GroupRead, mirror: Mirror) -> dict[Partition, SnapshotRecord]:
+    """What a Redis that came from a backup is moved forward to, before it grants anything.
+
+    Never to a snapshot of a history before its own, nor to a mere offset: that would skip events. A
+    group without state has a sink, which says where to go on, or is given some events again.
+    """
+    return {
+        partition: snapshot
+        for partition, snapshot in mirror.snapshots.items()
+        if partition not in mirror.broken
+        and snapshot.offset > view.offsets.get(partition, START)
+        and all(snapshot.rank > own.rank for own in view.snapshots.get(partition, ()))
+    }

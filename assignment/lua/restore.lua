@@ -1,23 +1,22 @@
--- Before anything is granted by a Redis that may have lost writes. ARGV: partition, snapshot record (JSON), ...
+-- Before anything is granted by a Redis that may have lost writes. ARGV: the incarnation to be set
+-- after it; partition, snapshot record (JSON), ...
 -- Each partition below its record is moved forward to it: offset, count and the record, whose fence says whose
 -- history it is, in one step; none goes back. The record is read together with the changelog from where that
--- ends now: what comes next follows the snapshot. A url of '' is an offset alone, of a group without state.
--- Answers {'done', how many were moved}, or {'late'} when grants are possible already.
+-- ends now: what comes next follows the snapshot.
+-- Answers {'done', how many were moved}, or {'late'} when grants are possible under it already.
 local meta = redis.call('HMGET', KEYS[1], 'incarnation', 'run_id')
-if meta[1] and meta[2] == run_id() then return {'late'} end
+if meta[1] and meta[2] == run_id() and tonumber(meta[1]) >= tonumber(ARGV[1]) then return {'late'} end
 local count = 0
-for i = 1, #ARGV, 2 do
+for i = 2, #ARGV, 2 do
   local partition, snapshot = ARGV[i], cjson.decode(ARGV[i + 1])
   if above(snapshot['offset'], redis.call('HGET', key('offsets'), partition) or '0-0') then
     redis.call('HSET', key('offsets'), partition, snapshot['offset'])
     redis.call('HSET', key('applied'), partition, snapshot['total'] .. ' ' .. text(now_ms()))
-    if snapshot['url'] ~= '' then
-      local last = redis.call('XREVRANGE', key('changelog:' .. partition), '+', '-', 'COUNT', 1)[1]
-      snapshot['changelog_id'] = last and last[1] or '0-0'
-      local stored = redis.call('HGET', key('snapshots'), partition)
-      local records = {snapshot, stored and cjson.decode(stored)[1] or nil}
-      redis.call('HSET', key('snapshots'), partition, cjson.encode(records))
-    end
+    local last = redis.call('XREVRANGE', key('changelog:' .. partition), '+', '-', 'COUNT', 1)[1]
+    snapshot['changelog_id'] = last and last[1] or '0-0'
+    local stored = redis.call('HGET', key('snapshots'), partition)
+    local records = {snapshot, stored and cjson.decode(stored)[1] or nil}
+    redis.call('HSET', key('snapshots'), partition, cjson.encode(records))
     count = count + 1
   end
 end

@@ -317,11 +317,11 @@ def set_target_answer(raw: Raw) -> TargetAnswer:
     return TargetAnswer(False, why=value)
 
 
-def restore_args(records: Mapping[Partition, SnapshotRecord]) -> Arguments:
-    """Before the incarnation is set: partitions go on from whole snapshots that are newer than what
-    Redis has. `url` "": an offset alone, of a group without state.
+def restore_args(incarnation: int, records: Mapping[Partition, SnapshotRecord]) -> Arguments:
+    """Before that incarnation is set: partitions go on from snapshots that are newer than what
+    Redis has.
     """
-    arguments: Arguments = []
+    arguments: Arguments = [within("incarnation", incarnation, 1, INCARNATION_MAX)]
     for partition, record in records.items():
         values = json.dumps(record_values(record), separators=(",", ":"))
         arguments += [str(partition), values]

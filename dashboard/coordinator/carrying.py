@@ -11,7 +11,7 @@ from assignment import coordinator
 from assignment.coordinator import Effect, GroupRecord, RecordsAway, Steps, effects
 from assignment.scripts import EvictResult, GroupRead, Purpose
 from assignment.wire import parse_settings
-from dashboard.coordinator import outbox, records
+from dashboard.coordinator import mirror, outbox, records
 from dashboard.coordinator.asking import want_rebalance
 from dashboard.coordinator.history import store_events
 from dashboard.live import groups as live_groups
@@ -100,6 +100,12 @@ def _evict(here: Here, effect: effects.Evict) -> EvictResult:
     return result
 
 
+def _restore(here: Here, effect: effects.Restore) -> int | None:
+    moved = live_groups.restore(here.name, effect.incarnation, effect.records)
+    log.warning("restore group=%s moved=%s of=%d", here.name, moved, len(effect.records))
+    return moved
+
+
 def _set_drain(here: Here, effect: effects.SetDrain) -> Any:
     answer = live_groups.set_drain(here.name, effect.drain, effect.members, effect.version)
     log.info(
@@ -130,7 +136,7 @@ IN_REDIS: Mapping[type[Effect[Any]], Callable[[Here, Any], Any]] = {
     effects.Hold: lambda here, effect: waiting.wait(here.name, effect.lease_ms),
     effects.ReadHeld: lambda here, effect: waiting.is_waiting(here.name),
     effects.Resume: lambda here, e: live_groups.resume(here.name, e.target_epoch, e.event_seq),
-    effects.Restore: lambda here, effect: live_groups.restore(here.name, effect.records),
+    effects.Restore: _restore,
     effects.RaiseIncarnation: _raise_incarnation,
     effects.Sweep: lambda here, effect: live_groups.sweep(here.name),
     effects.Evict: _evict,
@@ -146,7 +152,7 @@ IN_DATABASE: Mapping[type[Effect[Any]], Callable[[Group, Any], Any]] = {
     effects.KeepIncarnation: records.keep_incarnation,
     effects.KeepWipe: records.keep_wipe,
     effects.KeepFaults: records.keep_faults,
-    effects.ReadMirror: records.read_mirror,
+    effects.ReadMirror: mirror.read,
     effects.ReadStays: records.read_stays,
     effects.KeepStays: records.keep_stays,
     effects.KeepForced: records.keep_forced,

@@ -4,7 +4,6 @@ Nothing is decided here. What may be changed by several at once is compared and 
 """
 
 import logging
-from collections.abc import Mapping
 from dataclasses import asdict
 
 from django.db import transaction
@@ -15,7 +14,6 @@ from assignment.coordinator.facts import (
     Finished,
     LastRound,
     Leaver,
-    Mirror,
     OpenRebalance,
     Outcome,
     Request,
@@ -25,8 +23,6 @@ from assignment.coordinator.facts import (
     Tenures,
 )
 from assignment.coordinator.facts import ScaleDown as ScaleDownFact
-from assignment.scripts import SnapshotRecord
-from assignment.types import Offset, Partition
 from dashboard.live import groups as live_groups
 from dashboard.models import (
     AtDeadline,
@@ -60,29 +56,6 @@ def keep_incarnation(group: Group, effect: effects.KeepIncarnation) -> None:
     higher = effect.incarnation
     Group.objects.filter(pk=group.pk, incarnation__lt=higher).update(incarnation=higher)
     group.incarnation = max(group.incarnation, higher)
-
-
-def read_mirror(group: Group, effect: effects.ReadMirror) -> Mirror:
-    rows = PartitionMirror.objects.filter(group=group)
-    return Mirror(
-        target_epoch=group.rebalances.aggregate(last=Max("target_epoch"))["last"] or 0,
-        event_seq=group.last_event_seq,
-        snapshots={
-            Partition(group.stream, row.number): _snapshot(row.snapshot[0])
-            for row in rows
-            if row.snapshot
-        },
-    )
-
-
-def _snapshot(values: Mapping[str, str]) -> SnapshotRecord:
-    return SnapshotRecord(
-        url=values["url"],
-        offset=Offset.parse(values["offset"]),
-        changelog_id=live_groups.FIRST_ENTRY,  # the changelog it pointed into is gone
-        total=int(values["total"]),
-        fence=int(values["fence"]),
-    )
 
 
 def keep_wipe(group: Group, effect: effects.KeepWipe) -> None:

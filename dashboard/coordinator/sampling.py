@@ -5,12 +5,13 @@ have read.
 import logging
 from collections.abc import Iterable
 
-from assignment.scripts import GroupRead, Purpose
+from assignment.scripts import Purpose
 from assignment.types import Offset, Partition
 from dashboard import live
+from dashboard.coordinator import mirror
 from dashboard.live import StoreUnavailable
 from dashboard.live import groups as live_groups
-from dashboard.models import Group, PartitionMirror, Sample
+from dashboard.models import Group, Sample
 
 SAMPLES_KEPT_MS = 7 * 86_400_000
 PRUNE_EVERY = 100  # samples of a group between two prunings
@@ -26,7 +27,7 @@ def sample() -> int:
     for group in Group.objects.all():
         try:
             _sample(group)
-            _mirror(group, live_groups.read(group.name, Purpose.LOOK))
+            mirror.keep(group, live_groups.read(group.name, Purpose.LOOK))
             taken += 1
         except live.GroupNotThere:
             continue  # the tick sets it up
@@ -65,46 +66,6 @@ def _rate(before: Sample | None, at_ms: int, applied_total: int | None) -> float
         return None
     applied = applied_total - before.applied_total
     return applied * 1000 / (at_ms - before.at_ms) if applied >= 0 else None
-
-
-def _mirror(group: Group, read: GroupRead) -> None:
-    """What changed of offsets and snapshot records, into the database."""
-    stored = {row.number: row for row in group.mirror.all()}
-    changed = []
-    for partition, offset in read.offsets.items():
-        row = PartitionMirror(
-            group=group,
-            number=partition.number,
-            offset=str(offset),
-            total=read.applied[partition].total if partition in read.applied else 0,
-            snapshot=_snapshot(read, partition),
-        )
-        old = stored.get(partition.number)
-        if old is None or (old.offset, old.snapshot) != (row.offset, row.snapshot):
-            changed.append(row)
-    PartitionMirror.objects.bulk_create(
-        changed,
-        update_conflicts=True,
-        unique_fields=["group", "number"],
-        update_fields=["offset", "total", "snapshot"],
-        batch_size=500,
-    )
-
-
-def _snapshot(read: GroupRead, partition: Partition) -> list[dict[str, str]] | None:
-    records = read.snapshots.get(partition)
-    if not records:
-        return None
-    return [
-        {
-            "url": record.url,
-            "offset": str(record.offset),
-            "changelog_id": record.changelog_id,
-            "total": str(record.total),
-            "fence": str(record.fence),
-        }
-        for record in records
-    ]
 
 
 def trim() -> int:

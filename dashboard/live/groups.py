@@ -86,8 +86,10 @@ def set_target(group: str, view: GroupRead, target: Target, record: str) -> scri
     return scripts.set_target_answer(run("set_target", group, arguments))
 
 
-def restore(group: str, records: Mapping[Partition, SnapshotRecord]) -> int | None:
-    return scripts.restore_answer(run("restore", group, scripts.restore_args(records)))
+def restore(
+    group: str, incarnation: int, records: Mapping[Partition, SnapshotRecord]
+) -> int | None:
+    return scripts.restore_answer(run("restore", group, scripts.restore_args(incarnation, records)))
 
 
 def redis_now_ms() -> int:

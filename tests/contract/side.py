@@ -140,7 +140,7 @@ class Side:
 
     def do_restore(self, partition: Partition, at: Offset) -> Any:
         record = SnapshotRecord(url="f", offset=at, changelog_id="0-0", total=9, fence=1)
-        args = scripts.restore_args({partition: record})
+        args = scripts.restore_args(1, {partition: record})
         return scripts.restore_answer(self.world.run("restore", args))
 
     def do_sweep(self) -> Any:

@@ -226,7 +226,7 @@ def record(number: int, **more: Any) -> SnapshotRecord:
 
 def test_offsets_come_back_from_snapshots_before_anything_is_granted(world: World) -> None:
     world.configure()
-    args = scripts.restore_args({P0: record(9), P1: record(3)})
+    args = scripts.restore_args(2, {P0: record(9), P1: record(3)})
     assert scripts.restore_answer(world.run("restore", args)) == 2
     assert scripts.restore_answer(world.run("restore", args)) == 0
     group = world.read()
@@ -249,7 +249,7 @@ def test_an_older_offset_is_moved_forward_to_a_whole_newer_snapshot(world: World
     """With its count and the fence of its history; read on from where the changelog ends now."""
     last = committed_under_one_run(world, 5)
     newer = record(9, fence=2**32 + 7)
-    assert scripts.restore_answer(world.run("restore", scripts.restore_args({P0: newer}))) == 1
+    assert scripts.restore_answer(world.run("restore", scripts.restore_args(2, {P0: newer}))) == 1
     group = world.read()
     assert (group.offsets[P0], group.applied[P0].total) == (offset(9), 40)
     assert [(r.offset, r.changelog_id, r.fence) for r in group.snapshots[P0]] == [
@@ -262,7 +262,7 @@ def test_an_older_offset_is_moved_forward_to_a_whole_newer_snapshot(world: World
 def test_no_offset_is_moved_to_a_snapshot_that_is_not_newer(world: World, number: int) -> None:
     committed_under_one_run(world, 5)
     before = world.read()
-    args = scripts.restore_args({P0: record(number)})
+    args = scripts.restore_args(2, {P0: record(number)})
     assert scripts.restore_answer(world.run("restore", args)) == 0
     after = world.read()
     assert (after.offsets, after.applied, after.snapshots) == (
@@ -272,23 +272,23 @@ def test_no_offset_is_moved_to_a_snapshot_that_is_not_newer(world: World, number
     )
 
 
-def test_a_group_without_state_is_moved_to_an_offset_alone(world: World) -> None:
-    world.configure()
-    world.run("restore", scripts.restore_args({P0: record(9, url="", fence=0)}))
-    group = world.read()
-    assert (group.offsets, group.snapshots) == ({P0: offset(9)}, {})
+def test_a_server_that_was_put_back_with_its_identity_is_moved_forward_too(world: World) -> None:
+    """Its grants are of an incarnation below the one that is about to be set."""
+    world.stand(a={P0})
+    args = scripts.restore_args(2, {P0: record(9)})
+    assert scripts.restore_answer(world.run("restore", args)) == 1
 
 
 def test_nothing_comes_back_once_grants_are_possible(world: World) -> None:
     world.stand(a={P0})
-    args = scripts.restore_args({P0: record(9)})
+    args = scripts.restore_args(1, {P0: record(9)})
     assert scripts.restore_answer(world.run("restore", args)) is None
     assert world.read().offsets == {}
 
 
 def test_a_commit_goes_on_from_what_came_back(world: World) -> None:
     world.configure()
-    world.run("restore", scripts.restore_args({P0: record(9)}))
+    world.run("restore", scripts.restore_args(2, {P0: record(9)}))
     world.join("a")
     world.set_incarnation(2)
     world.assign(a={P0})

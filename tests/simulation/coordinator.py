@@ -169,7 +169,7 @@ class SimCoordinator:
         self.world.held_until_ms = self.world.now_ms + effect.lease_ms
 
     def _restore(self, job: Job, effect: effects.Restore) -> Any:
-        args = scripts.restore_args(effect.records)
+        args = scripts.restore_args(effect.incarnation, effect.records)
         return scripts.restore_answer(self._run("restore", args))
 
     def _evict(self, job: Job, effect: effects.Evict) -> Any:

@@ -80,7 +80,10 @@ def _keep_events(world: "World", effect: effects.KeepEvents) -> int:
     """History is read from Redis by the checks; the mirror is what a wipe leaves."""
     if not world.server.down:
         view = world.read()
-        world.database.snapshots.update({p: r[0] for p, r in view.snapshots.items() if r})
+        kept = world.database.snapshots
+        for partition, (newest, *_) in view.snapshots.items():
+            if partition not in kept or newest.rank > kept[partition].rank:
+                kept[partition] = newest
     return 0
 
 

@@ -322,7 +322,7 @@ class Ledger:
 
     def _restore(self, args: Sequence[Any], answer: Any) -> None:
         """After a wipe: from here on counts what the snapshots hold."""
-        for partition in args[::2] if answer[0] == b"done" else ():
+        for partition in args[1::2] if answer[0] == b"done" else ():
             book = self.book(t(partition))
             offset = self._server.hash(self._keys.offsets).get(book.partition.encode())
             record = [

@@ -1,0 +1,94 @@
+"""The mirror of a group's offsets and snapshot records, for a Redis that lost them.
+
+It never goes back: a Redis that came from a backup says older things until it is moved forward.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from django.db.models import Max
+
+from assignment.coordinator import effects
+from assignment.coordinator.facts import Mirror
+from assignment.scripts import (
+    GroupRead,
+    SnapshotRecord,
+    read_snapshots,
+    record_of,
+    record_values,
+)
+from assignment.types import Offset, Partition
+from assignment.wire import MANIFEST
+from dashboard.models import Group, PartitionMirror
+
+
+def keep(group: Group, read: GroupRead) -> None:
+    """What went on of offsets and snapshot records, into the database."""
+    stored = {row.number: row for row in group.mirror.all()}
+    changed = []
+    for partition, offset in read.offsets.items():
+        row = PartitionMirror(
+            group=group,
+            number=partition.number,
+            offset=str(offset),
+            total=read.applied[partition].total if partition in read.applied else 0,
+            snapshot=[*map(record_values, read.snapshots.get(partition, ()))] or None,
+        )
+        old = stored.get(partition.number)
+        if old is not None:
+            _keep_newer(old, row)
+        if old is None or (old.offset, old.snapshot) != (row.offset, row.snapshot):
+            changed.append(row)
+    PartitionMirror.objects.bulk_create(
+        changed,
+        update_conflicts=True,
+        unique_fields=["group", "number"],
+        update_fields=["offset", "total", "snapshot"],
+        batch_size=500,
+    )
+
+
+def _keep_newer(old: PartitionMirror, row: PartitionMirror) -> None:
+    if Offset.parse(row.offset) < Offset.parse(old.offset):
+        row.offset, row.total = old.offset, old.total
+    before, now = _records(old), _records(row)
+    if before and (not now or now[0].rank < before[0].rank):
+        row.snapshot = old.snapshot
+
+
+def read(group: Group, effect: effects.ReadMirror) -> Mirror:
+    snapshots, broken = {}, set()
+    for row in group.mirror.all():
+        partition = Partition(group.stream, row.number)
+        if records := _with_manifest(_records(row)):
+            whole = [record for record in records if _may_be_whole(record)]
+            snapshots[partition] = (whole or records)[0]
+            if not whole:
+                broken.add(partition)
+    return Mirror(
+        target_epoch=group.rebalances.aggregate(last=Max("target_epoch"))["last"] or 0,
+        event_seq=group.last_event_seq,
+        snapshots=snapshots,
+        broken=frozenset(broken),
+    )
+
+
+def _records(row: PartitionMirror) -> Sequence[SnapshotRecord]:
+    return [*map(record_of, row.snapshot or ())]
+
+
+def _with_manifest(records: Sequence[SnapshotRecord]) -> Sequence[SnapshotRecord]:
+    """The newest first, with those that lie beside the files, where this machine sees them."""
+    found = set(records)
+    for folder in {Path(record.url).parent for record in records if "://" not in record.url}:
+        try:
+            found |= {*read_snapshots((folder / MANIFEST).read_bytes())}
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return sorted(found, key=lambda record: record.rank, reverse=True)
+
+
+def _may_be_whole(record: SnapshotRecord) -> bool:
+    """False: its folder is seen from here, and it is not there."""
+    path = Path(record.url)
+    return "://" in record.url or path.exists() or not path.parent.is_dir()

@@ -1,0 +1,98 @@
+"""A Redis that came back from an older backup: what it is moved forward to, and what stays."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from assignment.scripts import Purpose, SnapshotRecord, record_values, snapshot_args
+from assignment.types import Offset, Partition
+from assignment.wire import MANIFEST, GroupKeys
+from dashboard import coordinator
+from dashboard.demo.embedded_redis import EmbeddedRedis
+from dashboard.live import groups as live_groups
+from dashboard.live.connection import sync_client
+from dashboard.live.scripts import run
+from dashboard.models import Group, PartitionMirror
+from tests.dashboard.agents import FakeAgent, make_group
+from tests.dashboard.conftest import Point
+
+pytestmark = pytest.mark.django_db
+
+
+def a_backup_of(
+    group: Group, redis: EmbeddedRedis, agent: FakeAgent, newer: SnapshotRecord
+) -> Partition:
+    """Redis had `newer` recorded and 9-0 committed; then it came back from before that, at 5-0."""
+    agent.start()
+    coordinator.rebalance(group.name)
+    agent.follow()
+    coordinator.tick()
+    partition = Partition(group.stream, 1)
+    offsets, applied = GroupKeys(group.name).offsets, GroupKeys(group.name).applied
+    sync_client().hset(offsets, str(partition), "9-0")
+    sync_client().hset(applied, str(partition), "50 1000")
+    newer = replace(newer, fence=agent.held[partition])
+    run("snapshot", group.name, snapshot_args(partition, newer, trim=False))
+    coordinator.sample()
+    sync_client().hset(offsets, str(partition), "5-0")
+    sync_client().hset(applied, str(partition), "30 1000")
+    sync_client().hdel(GroupKeys(group.name).snapshots, str(partition))
+    coordinator.sample()
+    redis.stop()
+    redis.start()
+    return partition
+
+
+def snapshot_at(ms: int, url: str = "s3://x") -> SnapshotRecord:
+    return SnapshotRecord(url=url, offset=Offset(ms, 0), changelog_id="3-0", total=ms * 5, fence=7)
+
+
+def test_a_redis_from_a_backup_is_moved_forward_before_it_grants_anything(
+    point_at: Point, own_redis: EmbeddedRedis, group_name: str
+) -> None:
+    """To the whole newer snapshot; the mirror of it does not go back with Redis."""
+    point_at(own_redis.url)
+    group = make_group(group_name)
+    partition = a_backup_of(group, own_redis, FakeAgent(group, "a"), snapshot_at(7))
+    mirror = PartitionMirror.objects.get()
+    assert (mirror.offset, mirror.total, mirror.snapshot[0]["offset"]) == ("9-0", 50, "7-0")
+    coordinator.tick()
+    read = live_groups.read(group.name, Purpose.LOOK)
+    assert (read.meta.incarnation, read.grants_are_possible) == (2, True)
+    assert (read.offsets[partition], read.applied[partition].total) == (Offset(7, 0), 35)
+    assert [(r.url, r.fence >> 32) for r in read.snapshots[partition]] == [("s3://x", 1)]
+    coordinator.sample()
+    assert PartitionMirror.objects.get().snapshot[0]["offset"] == "7-0"
+
+
+def test_a_newer_snapshot_is_found_by_the_manifest_beside_the_files(
+    point_at: Point, own_redis: EmbeddedRedis, group_name: str, tmp_path: Path
+) -> None:
+    point_at(own_redis.url)
+    group = make_group(group_name)
+    newest, older = tmp_path / "newest", tmp_path / "older"
+    newest.touch()
+    older.touch()
+    values = record_values(replace(snapshot_at(8, str(newest)), fence=2**32 * 3 + 1))
+    (tmp_path / MANIFEST).write_text(json.dumps([values]))
+    agent = FakeAgent(group, "a")
+    partition = a_backup_of(group, own_redis, agent, snapshot_at(7, str(older)))
+    coordinator.tick()
+    read = live_groups.read(group.name, Purpose.LOOK)
+    assert read.offsets[partition] == Offset(8, 0)
+    assert read.meta.incarnation == 4, "above that of the snapshot's history"
+
+
+def test_redis_is_not_moved_to_a_snapshot_whose_file_is_gone(
+    point_at: Point, own_redis: EmbeddedRedis, group_name: str, tmp_path: Path
+) -> None:
+    """What Redis has is still whole; moved forward, nothing would lead there."""
+    point_at(own_redis.url)
+    group = make_group(group_name)
+    gone = snapshot_at(7, str(tmp_path / "gone"))
+    partition = a_backup_of(group, own_redis, FakeAgent(group, "a"), gone)
+    coordinator.tick()
+    read = live_groups.read(group.name, Purpose.LOOK)
+    assert (read.offsets[partition], read.grants_are_possible) == (Offset(5, 0), True)
