@@ -1,4 +1,64 @@
-"""Errors of the pure core, by what the caller can do about them."""
+"""Errors of the pure core, by what the caller can do about them; what errors of Redis mean."""
+
+import re
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+# Of a server that is no primary now, or not the one it was: the name may lead to another by now.
+ELSEWHERE = frozenset(
+    (
+        "READONLY",
+        "MASTERDOWN",
+        "LOADING",
+        "UNBLOCKED",  # a wait that ended because the server became a replica
+        "NOREPLICAS",  # an old primary whose replicas have left it
+        "CLUSTERDOWN",
+        "TRYAGAIN",
+        "MOVED",
+    )
+)
+BUGS = frozenset(("WRONGTYPE", "NOSCRIPT", "NOPERM", "CROSSSLOT"))
+# Of what begins with ERR: what we asked wrongly. Everything else says how the server fares.
+BUG_TEXTS = (
+    "user_script",
+    "unknown command",
+    "unknown subcommand",
+    "wrong number of arguments",
+    "syntax error",
+    "nvalid stream ID",
+)
+KILLED = "Script killed by user"  # by an operator, with SCRIPT KILL
+INSIDE = re.compile(r"user_script:.*?\s-([A-Z]+) ")  # Redis 6.2 packs what a command answered
+
+
+class Trouble(StrEnum):
+    """What an error that Redis answered means to whoever asked."""
+
+    PASSING = "passing"  # the same may succeed later
+    ELSEWHERE = "elsewhere"  # so it may, over a new connection: resolve the name again
+    BUG = "bug"  # of ours: the same fails again
+
+
+def trouble_of(text: str, code: str | None = None) -> Trouble:
+    """`code`: the error's first word, where the client has taken it away from the text.
+
+    What is not known as a bug of ours is passing: no server's state may end an agent.
+    """
+    text = text.rpartition("caused error: ")[2]  # before it the client names the command
+    inside = INSIDE.search(text)
+    word = inside[1] if inside else code or text.partition(" ")[0]
+    if word in ELSEWHERE:
+        return Trouble.ELSEWHERE
+    asked_wrongly = word == "ERR" and any(part in text for part in BUG_TEXTS)
+    is_bug = word in BUGS or (asked_wrongly and KILLED not in text)
+    return Trouble.BUG if is_bug else Trouble.PASSING
+
+
+def is_replica(hello: Mapping[Any, Any] | Sequence[Any]) -> bool:
+    """By what a server answers to HELLO, in either version of the protocol."""
+    said = hello.values() if isinstance(hello, Mapping) else hello
+    return any(value in ("replica", b"replica") for value in said)
 
 
 class EvenkeelError(Exception):

@@ -8,10 +8,13 @@ import os
 from celery import Celery
 from django.conf import settings
 
+from dashboard.live.primary import follow_as_broker
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
 
 QUEUE = "evenkeel"
 app = Celery("dashboard")
+follow_as_broker()
 app.conf.update(
     broker_url=settings.REDIS_URL,
     broker_transport_options={

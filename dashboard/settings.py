@@ -161,7 +161,7 @@ DATABASES = {"default": database(DATA)}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 CHANNEL_LAYERS = {
     "default": {
-        "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
+        "BACKEND": "dashboard.live.primary.ChannelLayer",
         "CONFIG": {"hosts": [REDIS_URL], "prefix": f"{REDIS_PREFIX}:channels"},
     }
 }

@@ -2,6 +2,6 @@
 
 from agent.producer.entries import FORMS
 from agent.producer.library import Producer, partition_of
-from agent.producer.sender import ProducerIdInUse
+from agent.producer.sender import Gone, ProducerIdInUse
 
-__all__ = ["FORMS", "Producer", "ProducerIdInUse", "partition_of"]
+__all__ = ["FORMS", "Gone", "Producer", "ProducerIdInUse", "partition_of"]

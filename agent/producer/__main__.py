@@ -3,6 +3,9 @@
     evenkeel-producer --stream S --partitions N --key FIELD < events.jsonl
     evenkeel-producer flights --stream S --speed 3600
 
+When Redis lost its last writes, what was not acknowledged is sent again, and how many acknowledged
+events are gone is said at once and at the end.
+
 Exit codes: 0 all was sent, or it was asked to end and all that was read is stored; 2 wrong use;
 3 all was sent but malformed lines were left out; 4 Redis does not answer, or refuses.
 """
@@ -63,7 +66,7 @@ def _lines(options: argparse.Namespace) -> int:
                 dead.add(line, str(error))
         producer.flush()
     ended = f"asked to end at line {number}" if stop.asked else "the last line was sent"
-    _say(f"{ended}: {sent} events, {dead.count} malformed lines left out")
+    _say(f"{ended}: {sent} events, {dead.count} malformed lines left out{_but(producer)}")
     return MALFORMED if dead.count else OK
 
 
@@ -82,8 +85,15 @@ def _flights(options: argparse.Namespace) -> int:
             )
         except Stopped:
             producer.flush()
-            _say("asked to end: what was read is stored, a second start goes on from here")
+            _say(
+                "asked to end: what was read is stored, a second start goes on from here"
+                + _but(producer)
+            )
     return OK
+
+
+def _but(producer: Producer) -> str:
+    return f", but {producer.gone} acknowledged events are gone from Redis" * (producer.gone > 0)
 
 
 def _producer_arguments(parser: argparse.ArgumentParser, form: str) -> None:
@@ -180,6 +190,7 @@ def _connected(options: argparse.Namespace, stop: Stop, acknowledged: Acknowledg
                 partitions=options.partitions,
                 producer_id=options.producer_id,
                 acknowledged=acknowledged,
+                on_gone=lambda gone: _say(str(gone)),
                 batch_events=options.batch_events,
                 linger_ms=options.linger_ms,
             )

@@ -105,7 +105,8 @@ def replay(
         sent += producer.send(flight.key, flight.event, event_id)
         tell()
     producer.flush()
-    say(f"the last flight was sent: {sent} now, {end} in all")
+    gone = f"; {producer.gone} acknowledged ones are gone from Redis" * (producer.gone > 0)
+    say(f"the last flight was sent: {sent} now, {end} in all{gone}")
     return sent
 
 

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Self
 
 from agent.producer.entries import Event, Item, check_form, item_of, pack
-from agent.producer.sender import NO_ID, Batch, Sender
+from agent.producer.sender import NO_ID, Batch, Gone, Sender
 from agent.store import Door, RedisDoor, StreamStore, Timeouts
 from agent.store.events import EventStore
 from assignment.errors import EvenkeelError, InvalidInput
@@ -45,6 +45,10 @@ class Producer:
     that are stored, in the producer's thread. With a `producer_id` that was used before, events
     whose id is not above the last stored one of their partition are left out: give the same events
     again, in the same order, and each is stored once. Raises InvalidInput, StoreUnavailable.
+
+    A Redis that lost its last writes ends nothing: what was not acknowledged is sent again, and
+    acknowledged events that are gone are told to `on_gone`, at the latest by `flush` and `close`;
+    `gone` counts them.
     """
 
     def __init__(
@@ -56,6 +60,7 @@ class Producer:
         partitions: int | None = None,
         producer_id: str | None = None,
         acknowledged: Acknowledged | None = None,
+        on_gone: Callable[[Gone], None] | None = None,
         batch_events: int = BATCH_EVENTS,
         linger_ms: int = LINGER_MS,
         give_up_s: float = GIVE_UP_S,
@@ -74,6 +79,10 @@ class Producer:
         self.sender = Sender(
             EventStore(self._door), stream, self.producer_id, resume=resume, give_up_s=give_up_s
         )
+        self.sender.on_gone = self._lost
+        self.gone = 0
+        self._on_gone = on_gone or (lambda gone: None)
+        self._sending = threading.Lock()
         self._last_ids = [self.sender.last_id(n) for n in range(self.partitions)] if resume else []
         self._acknowledged = acknowledged or (lambda ids: None)
         self._batch_events = batch_events
@@ -118,7 +127,7 @@ class Producer:
         return True
 
     def flush(self) -> None:
-        """Returns when all that was sent is stored."""
+        """Returns when all that was sent is stored, or was told to be gone."""
         with self._changed:
             self._urgent = True
             self._changed.notify_all()
@@ -126,6 +135,8 @@ class Producer:
                 self._changed.wait()
             self._urgent = False
             self._check()
+        with self._sending:
+            self.sender.verify()
 
     def close(self) -> None:
         """Flushes. The second time it does nothing."""
@@ -171,13 +182,18 @@ class Producer:
             )
             for number, items in taken.items()
         ]
-        self.sender.send(batches)
+        with self._sending:
+            self.sender.send(batches)
         everything = [item for items in taken.values() for item in items]
         self._acknowledged([i.event_id for i in everything if i.event_id is not None])
         with self._changed:
             self._held -= len(everything)
             self._held_bytes -= sum(len(item.encoded) for item in everything)
             self._changed.notify_all()
+
+    def _lost(self, gone: Gone) -> None:
+        self.gone += gone.events
+        self._on_gone(gone)
 
     def _take(self) -> dict[int, list[Item]]:
         """What is to be sent now, waiting for it; empty when closing."""

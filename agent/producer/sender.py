@@ -7,14 +7,16 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from agent.store import StoreUnavailable
-from agent.store.events import Append, EventStore, Packed
+from agent.store.events import Append, AppendResult, EventStore, Packed, Produced
 from assignment.errors import EvenkeelError
 from assignment.types import Partition
 
 TRY_AGAIN_S = 0.2
 NO_ID = -1
+Answer = TypeVar("Answer")
 
 
 class ProducerIdInUse(EvenkeelError):
@@ -30,10 +32,27 @@ class Batch:
     last_id: int
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gone:
+    """Acknowledged events that Redis has lost: their ids are above one and up to the other."""
+
+    partition: Partition
+    events: int
+    above_id: int  # NO_ID when none is left, or events have none
+    up_to_id: int
+
+    def __str__(self) -> str:
+        ids = f", ids above {self.above_id} up to {self.up_to_id}" if self.up_to_id >= 0 else ""
+        return f"{self.events} acknowledged events of {self.partition} are gone{ids}"
+
+
+@dataclass(frozen=True, slots=True)
 class _Point:
-    sequence: int
-    last_id: int
+    """How far a partition has got. `events`: of this producer id, in all batches up to here."""
+
+    sequence: int = 0
+    last_id: int = NO_ID
+    events: int = 0
 
 
 class Sender:
@@ -45,6 +64,7 @@ class Sender:
         self.give_up_s = give_up_s  # may be lowered at any moment, from a signal too
         self.waiting_since: float | None = None
         self.on_trouble: Callable[[str], None] = lambda why: None
+        self.on_gone: Callable[[Gone], None] = lambda gone: None
         self._store = store
         self._stream = stream
         self._producer_id = producer_id
@@ -57,34 +77,78 @@ class Sender:
         return self._point(number).last_id
 
     def send(self, batches: Sequence[Batch]) -> None:
-        """Returns when all are stored. At most one batch per partition.
+        """Returns when all are stored, whatever Redis lost before them. At most one batch per
+        partition.
 
-        Raises StoreUnavailable after `give_up_s`, AppendRefused, ProducerIdInUse.
+        Raises StoreUnavailable after `give_up_s`, ProducerIdInUse.
         """
-        appends = [
-            Append(
-                Partition(self._stream, batch.number),
-                self._point(batch.number).sequence + 1,
-                batch.entries,
-                self._note(batch),
-            )
-            for batch in batches
-        ]
-        stored, repeated = self._append(appends)
-        for batch, append, fresh in zip(batches, appends, stored, strict=True):
-            if not fresh and not (repeated and self._is_ours(append)):
-                raise ProducerIdInUse(
-                    f"another process appends to {append.partition} as producer"
-                    f" {self._producer_id!r}: end one of the two"
-                )
-            self._points[batch.number] = _Point(append.sequence, batch.last_id)
+        while batches:
+            appends = [self._following(batch) for batch in batches]
+            results, repeated = self._append(appends)
+            missing = []
+            for batch, append, result in zip(batches, appends, results, strict=True):
+                if result is AppendResult.GAP:
+                    self._go_back(batch.number)
+                    missing.append(batch)
+                    continue
+                if result is AppendResult.ALREADY and not (repeated and self._is_ours(append)):
+                    raise ProducerIdInUse(
+                        f"another process appends to {append.partition} as producer"
+                        f" {self._producer_id!r}: end one of the two"
+                    )
+                self._points[batch.number] = self._after(batch)
+            batches = missing
 
-    def _append(self, appends: Sequence[Append]) -> tuple[list[bool], bool]:
+    def verify(self) -> None:
+        """Whether all that was acknowledged is there; tells what is gone. Raises as `send`."""
+        for number in sorted(self._points):
+            self._go_back(number)
+
+    def _go_back(self, number: int) -> None:
+        """To where Redis says this producer is, if that is behind; telling what lay between."""
+        ours, there = self._point(number), self._asked(lambda: self._stored(number))
+        if there.sequence >= ours.sequence:
+            return
+        self._points[number] = there
+        self.on_gone(
+            Gone(
+                partition=Partition(self._stream, number),
+                events=ours.events - there.events,
+                above_id=there.last_id,
+                up_to_id=ours.last_id,
+            )
+        )
+
+    def _following(self, batch: Batch) -> Append:
+        after = self._after(batch)
+        note = f"{self._run} {after.last_id} {after.events}"
+        return Append(Partition(self._stream, batch.number), after.sequence, batch.entries, note)
+
+    def _after(self, batch: Batch) -> _Point:
+        point = self._point(batch.number)
+        return _Point(
+            point.sequence + 1,
+            max(batch.last_id, point.last_id),
+            point.events + sum(entry.events for entry in batch.entries),
+        )
+
+    def _append(self, appends: Sequence[Append]) -> tuple[list[AppendResult], bool]:
         """The answers, and whether a lost reply may have made them `already`."""
+        asked = 0
+
+        def append() -> list[AppendResult]:
+            nonlocal asked
+            asked += 1
+            return self._store.append(self._producer_id, appends)
+
+        return self._asked(append), asked > 1
+
+    def _asked(self, question: Callable[[], Answer]) -> Answer:
+        """Again and again until Redis answers. Raises StoreUnavailable after `give_up_s`."""
         began = time.monotonic()
         while True:
             try:
-                stored = self._store.append(self._producer_id, appends)
+                answer = question()
             except StoreUnavailable as error:
                 if time.monotonic() - began > self.give_up_s:
                     raise
@@ -93,23 +157,24 @@ class Sender:
                     self.on_trouble(str(error))
                 time.sleep(TRY_AGAIN_S)
             else:
-                repeated, self.waiting_since = self.waiting_since is not None, None
-                return stored, repeated
-
-    def _note(self, batch: Batch) -> str:
-        last = max(batch.last_id, self._point(batch.number).last_id)
-        return f"{self._run} {last}"
+                self.waiting_since = None
+                return answer
 
     def _is_ours(self, append: Append) -> bool:
-        there = self._store.produced(self._producer_id, append.partition)
+        there = self._asked(lambda: self._produced(append.partition.number))
         return (there.sequence, there.note) == (append.sequence, append.note)
 
     def _point(self, number: int) -> _Point:
         if number not in self._points:
-            self._points[number] = self._stored(number) if self._resume else _Point(0, NO_ID)
+            self._points[number] = self._stored(number) if self._resume else _Point()
         return self._points[number]
 
+    def _produced(self, number: int) -> Produced:
+        return self._store.produced(self._producer_id, Partition(self._stream, number))
+
     def _stored(self, number: int) -> _Point:
-        there = self._store.produced(self._producer_id, Partition(self._stream, number))
-        last = there.note.rpartition(" ")[2]
-        return _Point(there.sequence, int(last) if there.sequence else NO_ID)
+        there = self._produced(number)
+        if not there.sequence:
+            return _Point()
+        last_id, _, events = there.note.partition(" ")[2].partition(" ")
+        return _Point(there.sequence, int(last_id), int(events or 0))

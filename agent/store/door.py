@@ -12,25 +12,13 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from agent.store.errors import InvalidInput, InvariantBroken, StoreUnavailable
+from assignment.errors import Trouble, is_replica, trouble_of
 from assignment.lua import script
 from assignment.scripts import Arguments, Raw
 
 OLDEST = (6, 2)  # XTRIM MINID, SET PXAT
 CONNECTIONS_MAX = 32
 BLOCK_MAX_MS = 30_000  # a wait longer than this is asked again
-# Redis says so while it starts, fails over or is full: the same command may succeed later.
-PASSING = (
-    "LOADING",
-    "BUSY",
-    "READONLY",
-    "MISCONF",
-    "OOM",
-    "NOREPLICAS",
-    "MASTERDOWN",
-    "CLUSTERDOWN",
-    "TRYAGAIN",
-    "UNKILLABLE",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +73,11 @@ class ServerFacts:
 
 
 class RedisDoor:
-    """Safe for threads; makes its own connections after a fork. Nothing is retried here."""
+    """Safe for threads; makes its own connections after a fork. Nothing is retried here.
+
+    Every connection leads to a primary. When a server answers that it is none any more, all are
+    dropped, and the next call resolves the name again.
+    """
 
     def __init__(self, url: str, timeouts: Timeouts | None = None) -> None:
         """Raises InvalidInput: not a URL of Redis. Does not connect yet."""
@@ -105,6 +97,7 @@ class RedisDoor:
                 retry=Retry(NoBackoff(), 0),  # only the caller knows how long it may try
                 max_connections=CONNECTIONS_MAX,
                 decode_responses=False,
+                redis_connect_func=_demand_primary,
             )
         except ValueError as error:
             raise InvalidInput(f"{self.address!r} is not the URL of a Redis: {error}") from error
@@ -186,6 +179,14 @@ class RedisDoor:
         self._client.close()
         self._waiting.close()
 
+    def _drop_connections(self) -> None:
+        """Those that other threads use are dropped when they are given back: the client does not
+        bear that one thread closes what another reads.
+        """
+        for client in (self._client, self._waiting):
+            client.connection_pool.update_active_connections_for_reconnect()
+            client.connection_pool.disconnect(inuse_connections=False)
+
     @contextmanager
     def _reaching(self) -> Iterator[None]:
         try:
@@ -196,12 +197,15 @@ class RedisDoor:
             raise InvalidInput(f"Redis at {self.address} does not allow it: {error}") from error
         except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
             raise StoreUnavailable(f"Redis at {self.address} does not answer: {error}") from error
+        except redis.exceptions.InvalidResponse as error:
+            raise StoreUnavailable(f"Redis at {self.address} is not understood: {error}") from error
         except redis.ResponseError as error:
-            if passing(error):
-                raise StoreUnavailable(f"Redis at {self.address} refuses: {error}") from error
-            if str(error).startswith("NOAUTH"):
-                raise InvalidInput(f"Redis at {self.address} wants a password") from error
-            raise InvariantBroken(f"Redis at {self.address} answered: {error}") from error
+            trouble = trouble_of(str(error), error.status_code)
+            if trouble is Trouble.BUG:
+                raise InvariantBroken(f"Redis at {self.address} answered: {error}") from error
+            if trouble is Trouble.ELSEWHERE:
+                self._drop_connections()
+            raise StoreUnavailable(f"Redis at {self.address} refuses: {error}") from error
         except redis.RedisError as error:
             raise InvariantBroken(f"Redis at {self.address}: {error!r}") from error
 
@@ -212,14 +216,16 @@ def shown(url: str) -> str:
     return rest.partition("?")[0].rpartition("@")[2]
 
 
-def passing(error: Exception) -> bool:
-    kinds = (
-        redis.exceptions.ReadOnlyError,
-        redis.exceptions.OutOfMemoryError,
-        redis.exceptions.TryAgainError,
-        redis.exceptions.ClusterDownError,
-    )
-    return isinstance(error, kinds) or any(word in str(error)[:200] for word in PASSING)
+def _demand_primary(connection: Any) -> None:
+    """Greets the server as the client does, and asks it who it is."""
+    connection.on_connect()
+    connection.send_command("HELLO")
+    try:
+        hello = connection.read_response()
+    except redis.ResponseError:
+        return  # a proxy that does not tell stands before a primary
+    if is_replica(hello):
+        raise redis.ConnectionError("it is a replica")
 
 
 @cache

@@ -6,10 +6,11 @@ them. Raises StoreUnavailable (ask again) as the other stores do.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import NamedTuple, Self
 
 from agent.store.door import Door, RedisDoor, ScriptCall, Timeouts
-from assignment.errors import EvenkeelError
+from agent.store.errors import StoreUnavailable
 from assignment.scripts import Arguments, Raw
 from assignment.types import START, Offset, Partition
 from assignment.wire import GroupKeys, StreamKeys
@@ -22,8 +23,10 @@ COUNTS_EXPIRE_MS = 600_000  # longer than any batch may take
 POINTS_MAX = 512  # index points looked at for one bound: half a million events
 
 
-class AppendRefused(EvenkeelError):
-    """A batch before this one is missing in Redis: it lost writes, or two producers share an id."""
+class AppendResult(StrEnum):
+    DONE = "done"
+    ALREADY = "already"  # this sequence was there before
+    GAP = "gap"  # a batch before this one is missing: Redis lost it
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +80,8 @@ class EventStore:
 
     # --- producers
 
-    def append(self, producer: str, batches: Sequence[Append]) -> list[bool]:
-        """Per batch, True when it was appended now, False when it was there already.
-
-        Raises AppendRefused. After StoreUnavailable ask again with the same batches.
-        """
+    def append(self, producer: str, batches: Sequence[Append]) -> list[AppendResult]:
+        """Per batch. After StoreUnavailable ask again with the same batches."""
         calls = [
             ScriptCall(
                 "append",
@@ -91,13 +91,7 @@ class EventStore:
             for batch in batches
         ]
         answers = self.door.run_many(calls)
-        for batch, answer in zip(batches, answers, strict=True):
-            if answer[0] == b"gap":
-                raise AppendRefused(
-                    f"{batch.partition}: batch {batch.sequence} of producer {producer} does not"
-                    f" follow batch {answer[1].decode()}"
-                )
-        return [answer[0] == b"done" for answer in answers]
+        return [AppendResult(answer[0].decode()) for answer in answers]
 
     def produced(self, producer: str, partition: Partition) -> Produced:
         stored = self.door.ask("HGET", _keys(partition)[1], f"p:{producer}") or b"0 0-0 "
@@ -161,11 +155,19 @@ class EventStore:
             if chunk:
                 yield chunk
             if len(chunk) < count:
+                if not chunk or _last(chunk) < end:
+                    self._demand_primary()
                 return
             after = _last(chunk)
             looked_at = chunk[::LOOK_AT_EVERY]
             size = sum(len(value) for _, fields in looked_at for value in fields)
             count = max(1, min(CHUNK_ENTRIES, CHUNK_BYTES * len(looked_at) // max(size, 1)))
+
+    def _demand_primary(self) -> None:
+        """Who only reads hears of no demotion, and a replica may lack what was planned."""
+        if b"role:slave" in self.door.ask("INFO", "replication"):
+            self.door.close()  # the next call connects anew
+            raise StoreUnavailable("it was a replica that lacks events of the batch")
 
     def store_counts(self, group: str, member_id: str, counts: Mapping[str, bytes]) -> None:
         """What a task counted while it read; the same task run again writes the same."""

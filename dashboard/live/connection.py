@@ -19,20 +19,13 @@ from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from assignment.errors import EvenkeelError
+from assignment.errors import EvenkeelError, Trouble, trouble_of
 from dashboard.live.deadline import OPEN_S, Breaker, is_bounded, left_s
+from dashboard.live.primary import async_connection_class, connection_class
 
 CONNECT_TIMEOUT_S = 2
 ANSWER_TIMEOUT_S = 10  # a group of 100,000 partitions is read in about a second
 CONNECTIONS_MAX = 64
-# The client takes the word away from some of these, and a script's error carries it inside.
-PASSING_ERRORS = (
-    redis.exceptions.ReadOnlyError,
-    redis.exceptions.OutOfMemoryError,
-    redis.exceptions.TryAgainError,
-    redis.exceptions.ClusterDownError,
-)
-PASSING_WORDS = ("LOADING", "MISCONF", "READONLY", "OOM", "BUSY", "NOREPLICAS", "MASTERDOWN")
 
 
 class StoreUnavailable(EvenkeelError):
@@ -53,9 +46,9 @@ def reaching_redis() -> Iterator[None]:
             breaker.open()
         raise StoreUnavailable(f"Redis at {shown_address()} does not answer: {error}") from error
     except redis.ResponseError as error:
-        if isinstance(error, PASSING_ERRORS) or any(w in str(error)[:200] for w in PASSING_WORDS):
-            raise StoreUnavailable(f"Redis at {shown_address()} refuses: {error}") from error
-        raise
+        if trouble_of(str(error), error.status_code) is Trouble.BUG:
+            raise
+        raise StoreUnavailable(f"Redis at {shown_address()} refuses: {error}") from error
 
 
 def shown_address() -> str:
@@ -89,6 +82,7 @@ class _Pool(redis.ConnectionPool):
 def _sync_client(url: str) -> "redis.Redis":
     pool = _Pool.from_url(
         url,
+        connection_class=connection_class(url),
         protocol=2,
         max_connections=CONNECTIONS_MAX,
         # Once: a connection that died while idle. Whoever hangs is not asked twice.
@@ -113,6 +107,7 @@ def async_client() -> Any:
         if client is None or url != settings.REDIS_URL:
             client = redis.asyncio.Redis.from_url(
                 settings.REDIS_URL,
+                connection_class=async_connection_class(settings.REDIS_URL),
                 protocol=2,
                 socket_connect_timeout=CONNECT_TIMEOUT_S,
                 socket_timeout=ANSWER_TIMEOUT_S,

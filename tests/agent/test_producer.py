@@ -8,13 +8,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from agent.producer import FORMS, Producer, ProducerIdInUse, entries, library, partition_of
+from agent.producer import FORMS, Gone, Producer, ProducerIdInUse, entries, library, partition_of
 from agent.producer import sender as sending
 from agent.spark.decode import Decoder
 from agent.store import RedisDoor, ScriptCall, StoreUnavailable
-from agent.store.events import AppendRefused
 from assignment.errors import InvalidInput
 from assignment.scripts import Raw
+from assignment.types import Partition
 from assignment.wire import StreamKeys
 from dashboard.demo.embedded_redis import EmbeddedRedis
 
@@ -201,17 +201,65 @@ def test_a_second_process_is_seen_behind_a_lost_reply_too(make: Made, door: Faul
         second.flush()
 
 
-def test_a_redis_that_lost_writes_is_said(make: Made, door: FaultyDoor, group_name: str) -> None:
-    producer = make()
-    for number in range(2):
-        producer.send("a", event(number))
+def lose_after(door: FaultyDoor, stream: str, producer: Producer, events: int) -> None:
+    """Sends so many with key "a", a batch each, and then takes Redis back to here."""
+    number = partition_of("a", 3)
+    keys = StreamKeys(stream)
+    names = keys.entries(number), keys.producers(number), keys.index(number)
+    before = [door.ask("DUMP", name) for name in names]
+    for one in range(events):
+        producer.send("a", event(one + 100), one + 100)
         producer.flush()
+    for name, value in zip(names, before, strict=True):
+        door.ask("DEL", name)
+        if value:
+            door.ask("RESTORE", name, 0, value)
+
+
+@pytest.mark.parametrize("kept", [0, 2])
+def test_a_redis_that_lost_writes_ends_no_producer_and_what_is_gone_is_told(
+    kept: int, make: Made, door: FaultyDoor, group_name: str
+) -> None:
+    told: list[Gone] = []
+    producer = make(on_gone=told.append)
+    for number in range(kept):
+        producer.send("a", event(number), number)
+        producer.flush()
+    lose_after(door, group_name, producer, 3)
+    for number in range(200, 202):
+        producer.send("a", event(number), number)
+        producer.flush()
+    number = partition_of("a", 3)
+    partition = Partition(group_name, number)
+    assert told == [Gone(partition=partition, events=3, above_id=kept - 1, up_to_id=102)]
+    assert producer.gone == 3
+    left = [row["id"] for row in events_in(door, group_name)[number]]
+    assert left == [*range(kept), 200, 201]
+
+
+def test_what_is_gone_is_told_though_nothing_more_is_sent(
+    make: Made, door: FaultyDoor, group_name: str
+) -> None:
+    told: list[Gone] = []
+    producer = make(on_gone=told.append)
+    lose_after(door, group_name, producer, 3)
+    producer.close()
+    assert [gone.events for gone in told] == [3]
+
+
+def test_a_second_start_tells_what_an_earlier_process_had_stored(
+    make: Made, door: FaultyDoor, group_name: str
+) -> None:
+    told: list[Gone] = []
+    with make(producer_id="replay") as first:
+        first.send("a", event(0), 0)
+        first.flush()
+    second = make(producer_id="replay", on_gone=told.append)
+    assert second.send("a", event(0), 0) is False
     door.ask("DEL", StreamKeys(group_name).producers(partition_of("a", 3)))
-    producer.send("a", event(2))
-    with pytest.raises(AppendRefused, match="does not follow batch 0"):
-        producer.flush()
-    with pytest.raises(AppendRefused):
-        producer.send("a", event(3))
+    second.send("a", event(1), 1)
+    second.flush()
+    assert [(gone.events, gone.up_to_id) for gone in told] == [(1, 0)]
 
 
 def test_send_waits_while_the_buffer_is_full(

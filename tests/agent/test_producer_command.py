@@ -171,6 +171,8 @@ class Clock:
 class Taker:
     """What replay needs of a producer."""
 
+    gone = 0
+
     def __init__(self, clock: Clock, resumes_after: int = -1) -> None:
         self.clock, self.after = clock, resumes_after
         self.sent: list[tuple[int, float]] = []

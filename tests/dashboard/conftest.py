@@ -26,7 +26,7 @@ def point_at(settings: Settings, group_name: str) -> Iterator[Point]:
         settings.REDIS_PREFIX = group_name
         settings.CHANNEL_LAYERS = {
             "default": {
-                "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
+                "BACKEND": "dashboard.live.primary.ChannelLayer",
                 "CONFIG": {"hosts": [url], "prefix": f"{group_name}:channels"},
             }
         }

@@ -17,7 +17,7 @@ from agent.spark.pipeline import Pipeline
 from agent.spark.runner import Consumer
 from agent.state import PartitionState
 from agent.store import RedisDoor, StreamStore
-from agent.store.events import Append, EventStore, Packed
+from agent.store.events import Append, AppendResult, EventStore, Packed
 from assignment.scripts import DeadLetter, Granted, StateChange
 from assignment.types import Claim, GroupSettings, HeldState, Offset, Partition
 from assignment.wire import (
@@ -103,7 +103,8 @@ class SparkWorld:
         """Appends as a producer does; the id of the last entry."""
         number = self._sequences.get(partition, 0) + 1
         self._sequences[partition] = number
-        assert self.events.append("test", [Append(partition, number, entries)]) == [True]
+        done = self.events.append("test", [Append(partition, number, entries)])
+        assert done == [AppendResult.DONE]
         return self.end(partition)
 
     def end(self, partition: Partition) -> Offset:

@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from redis.exceptions import ResponseError
 
 from agent.store import ScriptCall, StoreUnavailable
-from agent.store.door import Command, passing
+from agent.store.door import Command
 from agent.store.errors import InvariantBroken
+from assignment.errors import Trouble, trouble_of
 from assignment.scripts import Raw
 from tests.fakes.server import UNBLOCKED, FakeRedis
 
 __all__ = ["FakeDoor", "FakeRedis"]
-ANOTHER_ROLE = ("READONLY", "MASTERDOWN", "UNBLOCKED")
 
 
 class FakeDoor:
@@ -79,11 +79,12 @@ class FakeDoor:
         try:
             yield self._reach()
         except ResponseError as error:
-            if str(error).startswith(ANOTHER_ROLE):
+            trouble = trouble_of(str(error))
+            if trouble is Trouble.BUG:
+                raise InvariantBroken(f"the fake Redis answered: {error}") from error
+            if trouble is Trouble.ELSEWHERE:
                 self._connection = self.server.connections
-            if passing(error):
-                raise StoreUnavailable(f"the fake Redis refuses: {error}") from error
-            raise InvariantBroken(f"the fake Redis answered: {error}") from error
+            raise StoreUnavailable(f"the fake Redis refuses: {error}") from error
 
 
 def _demand_primary(server: FakeRedis) -> None:

@@ -177,7 +177,8 @@ def getdel(db: "Keyspace", key: bytes) -> bytes | None:
 
 @writes
 def incrby(db: "Keyspace", key: bytes, by: bytes) -> int:
-    after = _sum(number(_text(db, key) or b"0"), number(by))
+    step, stored = number(by), _text(db, key)
+    after = _sum(number(b"0" if stored is None else stored), step)
     db.keys[key] = b"%d" % after
     return after
 
@@ -198,12 +199,12 @@ def _sum(before: int, by: int) -> int:
 
 def _hash(db: "Keyspace", key: bytes) -> Hash:
     """To be read only: of a key that is not there it is an empty one that belongs to nobody."""
-    value = db.live(key)
+    value = db.live(key) if key in db.expires else db.keys.get(key)
+    if type(value) is dict:
+        return value
     if value is None:
         return NO_HASH
-    if type(value) is not dict:
-        raise ResponseError(WRONG_TYPE)
-    return value
+    raise ResponseError(WRONG_TYPE)
 
 
 def _made_hash(db: "Keyspace", key: bytes) -> Hash:

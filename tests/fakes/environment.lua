@@ -127,6 +127,7 @@ setmetatable(environment, {
   __newindex = function() error('Attempt to modify a readonly table', 2) end,
 })
 
+collectgarbage("setpause", 1000)
 local function load(text)
   local script, trouble = loadstring(text, '@user_script')
   if not script then error(trouble, 0) end

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from redis.exceptions import ResponseError
 
 from tests.fakes import sets, streams
-from tests.fakes.commands import COMMANDS, Command
+from tests.fakes.commands import COMMANDS
 from tests.fakes.values import Reply, Value, copied
 
 assert sets and streams  # their commands are in COMMANDS by now
@@ -51,28 +51,34 @@ class Keyspace:
         self.expires.pop(key, None)
 
     def execute(self, call: Call) -> Reply:
-        command = COMMANDS.get(call[0]) or COMMANDS.get(call[0].upper())
+        command = COMMANDS.get(call[0])
         if command is None:
-            raise ResponseError(f"ERR unknown command '{call[0].decode()}'")
+            return self.execute((known_name(call[0]), *call[1:]))
         try:
             return command(self, *call[1:])
         except TypeError as error:
-            if _takes(command, len(call)):
-                raise
-            name = call[0].decode().lower()
-            text = f"ERR wrong number of arguments for '{name}' command"
-            raise ResponseError(text) from error
+            demand_count(call, error)
+            raise
 
     def data(self) -> Data:
         return {key: copied(value) for key, value in self.keys.items()}, dict(self.expires)
 
 
-def _takes(command: Command, count: int) -> bool:
+def known_name(name: bytes) -> bytes:
+    """As it stands in COMMANDS, however it was written."""
+    if (found := name.upper()) == name or found not in COMMANDS:
+        raise ResponseError(f"ERR unknown command '{name.decode()}'")
+    return found
+
+
+def demand_count(call: Call, error: TypeError) -> None:
+    """Was it called with another number of arguments than it takes?"""
     try:
-        inspect.signature(command).bind(*range(count))
+        inspect.signature(COMMANDS[call[0]]).bind(*call)
     except TypeError:
-        return False
-    return True
+        name = call[0].decode().lower()
+        text = f"ERR wrong number of arguments for '{name}' command"
+        raise ResponseError(text) from error
 
 
 @dataclass(slots=True)
@@ -103,6 +109,9 @@ class Journal:
                 break
             last -= 1
         return last
+
+    def calls_after(self, position: int) -> int:
+        return sum(len(calls) for _, calls in self.transactions[position - self.states[0][0] :])
 
     def back_to(self, position: int) -> Data:
         """The state of then; what came after is forgotten."""

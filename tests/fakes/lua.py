@@ -8,7 +8,7 @@ a table each.
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from lupa.lua51 import LuaRuntime
 from redis.exceptions import ResponseError
 
 from assignment.lua import script
-from tests.fakes.values import Reply, Status, b
+from tests.fakes.values import Nested, Reply, Status, b
 
 if TYPE_CHECKING:
     from tests.fakes.keyspace import Keyspace
@@ -44,12 +44,11 @@ class Interpreter:
         made = lua.execute(ENVIRONMENT.read_bytes(), *given)
         load, self._run, self._run_long, self._reply, self._part, self._at_once = made
         self._load = cache(lambda text: load(text.encode()))
-        self._keyspace: Keyspace | None = None
 
     def run(
         self, keyspace: "Keyspace", text: str, keys: Sequence[bytes], args: Sequence[bytes]
     ) -> Reply:
-        self._keyspace = keyspace
+        self._execute = keyspace.execute
         function = self._load(text)
         if len(keys) + len(args) <= CROSSING_MAX:
             return self._answer(self._run(function, len(keys), *keys, *args))
@@ -60,12 +59,9 @@ class Interpreter:
     def _command(self, *call: Any) -> Any:
         """One command, and its reply as environment.lua takes it."""
         try:
-            parts = [part if type(part) is bytes else argument(part) for part in call]
-            if not parts:
-                raise ResponseError(
-                    "ERR Please specify at least one argument for this redis.call() call"
-                )
-            reply = self._keyspace.execute(parts)  # type: ignore[union-attr]
+            if not plain(call):
+                call = as_arguments(call)
+            reply = self._execute(call)
         except ResponseError as error:
             return None, b"err", str(error).encode()
         kind = type(reply)
@@ -75,13 +71,14 @@ class Interpreter:
             return False
         if kind is Status:
             return None, b"ok", bytes(reply)  # type: ignore[arg-type]
-        return self._list(reply)  # type: ignore[arg-type]
+        return self._list(reply, kind is Nested)  # type: ignore[arg-type]
 
-    def _list(self, values: Sequence[Any]) -> Any:
-        parts = [self._inner(value) for value in values]
-        if len(parts) > CROSSING_MAX:
-            return self._table(parts)
-        return True, *parts
+    def _list(self, values: Sequence[Any], nested: bool) -> Any:
+        if nested:
+            values = list(map(self._inner, values))
+        elif None in values:
+            values = [False if value is None else value for value in values]
+        return (True, *values) if len(values) <= CROSSING_MAX else self._table(values)
 
     def _inner(self, value: Any) -> Any:
         if value is None:
@@ -103,6 +100,8 @@ class Interpreter:
         return self._answer(self._reply(told)) if told else None
 
     def _told_list(self, values: tuple[Any, ...]) -> list[Any]:
+        if plain(values):
+            return list(values)
         if None in values:
             values = values[: values.index(None)]
         return [v if type(v) is bytes else 1 if v is True else self._answer(v) for v in values]
@@ -122,8 +121,25 @@ class Interpreter:
         raise ResponseError(f"ERR {told.decode(errors='replace')}")
 
 
+def plain(values: tuple[Any, ...]) -> bool:
+    """Whether all are texts; quicker than to look at each."""
+    try:
+        b"".join(values)
+    except TypeError:
+        return False
+    return bool(values)
+
+
+def as_arguments(values: tuple[Any, ...]) -> tuple[bytes, ...]:
+    if not values:
+        raise ResponseError("ERR Please specify at least one argument for this redis.call() call")
+    return tuple(map(argument, values))
+
+
 def argument(value: Any) -> bytes:
-    """A number of Lua as Redis writes it."""
+    """As Redis writes it: numbers of Lua as texts."""
+    if type(value) is bytes:
+        return value
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ResponseError("ERR Lua redis lib command arguments must be strings or integers")
     return b"%d" % value if isinstance(value, int) else b"%.17g" % value
@@ -139,7 +155,7 @@ def sha1hex(text: Any) -> bytes:
 def parsed(text: bytes) -> tuple[bytes | None, bytes]:
     """The text of a Lua function that makes that value, or why it is no JSON."""
     try:
-        value = json.loads(text.decode(errors="surrogateescape"))
+        value = json.loads(text.decode(errors="surrogateescape"), parse_int=float)
         return b"local null = ... return " + _source(value), b""
     except (ValueError, RecursionError) as error:
         at = getattr(error, "pos", 0) + 1
@@ -152,20 +168,15 @@ def _source(value: Any) -> bytes:
             return b"null"
         case bool():
             return b"true" if value else b"false"
-        case int() | float():
-            return _number(float(value))
+        case float():
+            return _number(value)
         case str():
             return _quoted(value)
         case list():
             return b"{" + b",".join(map(_source, value)) + b"}"
         case _:
-            return _object(value)
-
-
-def _object(value: Mapping[str, Any]) -> bytes:
-    """Name by name, as lua-cjson does it: the order of a table in Lua depends on it."""
-    rows = [b"t[" + _quoted(name) + b"]=" + _source(each) for name, each in value.items()]
-    return b"(function() local t={} " + b" ".join(rows) + b" return t end)()"
+            rows = (b"[" + _quoted(k) + b"]=" + _source(v) for k, v in value.items())
+            return b"{" + b",".join(rows) + b"}"
 
 
 def _number(value: float) -> bytes:

@@ -9,11 +9,11 @@ from typing import Any
 from redis.exceptions import ResponseError
 
 from assignment.scripts import Arguments, Raw
-from tests.fakes.commands import WRITES, reads
-from tests.fakes.keyspace import Call, Journal, Keyspace
+from tests.fakes.commands import COMMANDS, WRITES, reads
+from tests.fakes.keyspace import Call, Journal, Keyspace, demand_count, known_name
 from tests.fakes.lua import INTERPRETER, text_of
 from tests.fakes.streams import between
-from tests.fakes.values import Entry, Hash, Id, Reply, Stream, Value, b, id_text
+from tests.fakes.values import Entry, Hash, Id, Reply, Stream, Value, as_bytes, id_text, number
 
 START_MS = 1_700_000_000_000
 LOADING = "LOADING Redis is loading the dataset in memory"
@@ -88,14 +88,14 @@ class FakeRedis(Keyspace):
         self.former = copy(self)
         self.former.role, self.former._journal = "slave", Journal()
         self.former.former = None
-        reached = self.offset - (self.position - to if to is not None else 0)
-        data = self._journal.back_to(self.position if to is None else to)
-        self.keys, self.expires = data
+        to = self.position if to is None else to
+        reached = self.offset - self._journal.calls_after(to)
+        self.keys, self.expires = self._journal.back_to(to)
         before = self.replication_id
         if not same_run:
             self.run_id = self._name()
         self.replication_id, self.replication_id_before = self._name(), before
-        self.offset, self.second_offset = max(0, reached), max(0, reached) + 1
+        self.offset, self.second_offset = reached, reached + 1
         self.connections += 1
 
     def former_ends(self) -> None:
@@ -110,27 +110,36 @@ class FakeRedis(Keyspace):
 
     def run_script(self, name: str, keys: Any, args: Arguments) -> Raw:
         """What it answers to the script of that name."""
-        self._demand_ready(b"EVALSHA")
-        values = [b(part) for part in args]
+        if self._refusal:
+            self._demand_ready(b"EVALSHA")
         try:
-            return INTERPRETER.run(self, text_of(name), [b(key) for key in keys], values)
+            return INTERPRETER.run(self, text_of(name), as_bytes(keys), as_bytes(args))
         finally:
             self._end_transaction()
 
     def ask(self, *command: str | bytes | int) -> Raw:
         try:
-            return self.execute([b(part) for part in command])
+            return self.execute(as_bytes(command))
         finally:
             self._end_transaction()
 
     def execute(self, call: Call) -> Reply:
+        """Keyspace.execute for a server, in one step: it is what a simulation does most."""
+        name = call[0]
+        command = COMMANDS.get(name)
+        if command is None:
+            return self.execute((known_name(name), *call[1:]))
         if self._refusal:
-            self._demand_ready(call[0])
-        if call[0] in WRITES:
+            self._demand_ready(name)
+        if name in WRITES:
             if self.role != "master":
                 raise ResponseError(READONLY)
             self._pending.append(call)
-        return super().execute(call)
+        try:
+            return command(self, *call[1:])
+        except TypeError as error:
+            demand_count(call, error)
+            raise
 
     def expired(self, key: bytes) -> None:
         super().expired(key)
@@ -178,6 +187,13 @@ class FakeRedis(Keyspace):
         return [entry_id for entry_id, _ in between(found, b"(" + id_text(low), last)]
 
 
+@reads
+def eval_(db: FakeRedis, text: bytes, count: bytes, *rest: bytes) -> Reply:
+    """A script's text. That of a script's name is run by `run_script`."""
+    keys = number(count)
+    return INTERPRETER.run(db, text.decode(), rest[:keys], rest[keys:])
+
+
 # --- what it says of itself -----------------------------------------------------------------------
 
 
@@ -193,6 +209,8 @@ def time(db: FakeRedis) -> list[bytes]:
 
 @reads
 def info(db: FakeRedis, *sections: bytes) -> bytes:
+    if sections == (b"server",):
+        return _server(db).encode()
     wanted = {section.decode().lower() for section in sections} or SECTIONS.keys()
     return "\r\n".join(text(db) for name, text in SECTIONS.items() if name in wanted).encode()
 

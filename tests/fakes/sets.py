@@ -23,15 +23,17 @@ def _scores(db: "Keyspace", key: bytes) -> Scores:
 
 
 @writes
-def zadd(db: "Keyspace", key: bytes, *options: bytes) -> int:
-    flags, rest = set(), list(options)
+def zadd(db: "Keyspace", key: bytes, first: bytes, second: bytes, *more: bytes) -> int:
+    flags, rest = set(), [first, second, *more]
     while rest and rest[0].upper() in (b"NX", b"XX", b"GT", b"LT", b"CH"):
         flags.add(rest.pop(0).upper())
     if not rest or len(rest) % 2:
         raise ResponseError(SYNTAX)
+    scores = map(_score, rest[::2])
+    given = [*zip(rest[1::2], scores, strict=True)]
     found, changed, added = _scores(db, key), 0, 0
-    for text, member in zip(rest[::2], rest[1::2], strict=True):
-        score, before = _score(text), found.get(member)
+    for member, score in given:
+        before = found.get(member)
         if not _takes(flags, before, score):
             continue
         added += before is None
@@ -83,7 +85,7 @@ def zrange(db: "Keyspace", key: bytes, first: bytes, last: bytes, *options: byte
         raise ResponseError(SYNTAX)
     ordered, low, high = _scores(db, key).ordered(), number(first), number(last)
     size = len(ordered)
-    high = high + size if high < 0 else high
+    high = max(-1, high + size) if high < 0 else high
     return _members(ordered[max(0, low + size if low < 0 else low) : high + 1], bool(flags))
 
 

@@ -16,6 +16,8 @@ from tests.fakes.values import (
     WRONG_TYPE,
     Entry,
     Id,
+    Nested,
+    Reply,
     Stream,
     id_of,
     id_text,
@@ -27,8 +29,6 @@ if TYPE_CHECKING:
 
 ID = itemgetter(0)
 NODE = 100  # entries; trimming by "~" drops whole nodes
-ENDS = {b"-": (0, 0), b"+": (ID_MAX, ID_MAX)}
-INVALID_ID = "ERR Invalid stream ID specified as stream command argument"
 NEEDS_KEY = (
     "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use"
     " the MKSTREAM option to create an empty stream automatically."
@@ -60,10 +60,11 @@ def xadd(db: "Keyspace", key: bytes, *rest: bytes) -> bytes | None:
             trim = _trim_options(args)
     if len(args) < 3 or len(args) % 2 == 0:
         raise ResponseError("ERR wrong number of arguments for 'xadd' command")
+    asked = _asked(args[0])
     stream = found(db, key)
     if stream is None and not makes:
         return None
-    entry_id = _next_id(stream or Stream(), args[0], db.now_ms)
+    entry_id = _next_id(stream or Stream(), asked, db.now_ms)
     if stream is None:
         stream = db.keys[key] = Stream()
     stream.entries.append((entry_id, tuple(args[1:])))
@@ -74,17 +75,25 @@ def xadd(db: "Keyspace", key: bytes, *rest: bytes) -> bytes | None:
     return id_text(entry_id)
 
 
-def _next_id(stream: Stream, asked: bytes, now_ms: int) -> Id:
-    ms, seq = stream.last_id
-    if asked == b"*":
-        return (now_ms, 0) if now_ms > ms else (ms, seq + 1)
-    if asked.endswith(b"-*"):
-        given = id_of(asked[:-2])[0]
-        entry_id = (given, seq + 1 if given == ms else 0)
-    else:
-        entry_id = id_of(asked)
-    if entry_id == (0, 0):
+def _asked(text: bytes) -> tuple[int | None, int | None]:
+    """None: Redis chooses."""
+    if text == b"*":
+        return None, None
+    if text.endswith(b"-*"):
+        return id_of(text[:-2])[0], None
+    if (entry_id := id_of(text)) == (0, 0):
         raise ResponseError("ERR The ID specified in XADD must be greater than 0-0")
+    return entry_id
+
+
+def _next_id(stream: Stream, asked: tuple[int | None, int | None], now_ms: int) -> Id:
+    last_ms, last_seq = stream.last_id
+    ms, seq = asked
+    if ms is None:
+        ms = max(now_ms, last_ms)
+    if seq is None:
+        seq = last_seq + 1 if ms == last_ms else 0
+    entry_id = ms, seq
     if entry_id <= stream.last_id:
         raise ResponseError(
             "ERR The ID specified in XADD is equal or smaller than the target stream top item"
@@ -122,9 +131,7 @@ def _trim(stream: Stream, how: bytes, exact: bool, least: bytes) -> int:
     else:
         count = bisect_left(entries, id_of(least), key=ID)
     count = count if exact else count // NODE * NODE
-    if count:
-        stream.deleted_id = max(stream.deleted_id, entries[count - 1][0])
-        del entries[:count]
+    del entries[:count]
     return count
 
 
@@ -173,17 +180,31 @@ def xsetid(db: "Keyspace", key: bytes, last: bytes, *rest: bytes) -> bytes:
 
 
 def between(stream: Stream, low: bytes, high: bytes) -> list[Entry]:
-    """ "(id" leaves that id out."""
-    entries = stream.entries
+    """A bracket before an id leaves it out."""
+    entries, high_id = stream.entries, None if high == b"+" else id_of(high.lstrip(b"("), ID_MAX)
     if low[:1] == b"(":
         first = bisect_right(entries, id_of(low[1:]), key=ID)
     else:
         first = 0 if low == b"-" else bisect_left(entries, id_of(low), key=ID)
-    if high == b"+":
+    if high_id is None:
         return entries[first:]
-    if high[:1] == b"(":
-        return entries[first : bisect_left(entries, id_of(high[1:]), key=ID)]
-    return entries[first : bisect_right(entries, id_of(high, ID_MAX), key=ID)]
+    last = bisect_left if high[:1] == b"(" else bisect_right
+    return entries[first : last(entries, high_id, key=ID)]
+
+
+def _ranged(
+    db: "Keyspace", key: bytes, ends: tuple[bytes, bytes], options: tuple[bytes, ...], step: int
+) -> Nested | None:
+    count = _count(options)
+    try:
+        stream = found(db, key)
+    except ResponseError:
+        between(Stream(), *ends)  # what is wrong with the ids comes first
+        raise
+    if (ends, count, step) == ((b"-", b"+"), 1, -1) and stream:
+        return Nested(map(shown, stream.entries[-1:]))  # what is asked most
+    entries = between(stream or Stream(), *ends)[::step]
+    return None if count == 0 and stream else Nested(map(shown, entries[:count]))
 
 
 def _count(options: tuple[bytes, ...]) -> int | None:
@@ -195,19 +216,13 @@ def _count(options: tuple[bytes, ...]) -> int | None:
 
 
 @reads
-def xrange(db: "Keyspace", key: bytes, low: bytes, high: bytes, *options: bytes) -> list[Any]:
-    count, stream = _count(options), found(db, key)
-    return [shown(entry) for entry in between(stream, low, high)[:count]] if stream else []
+def xrange(db: "Keyspace", key: bytes, low: bytes, high: bytes, *options: bytes) -> Reply:
+    return _ranged(db, key, (low, high), options, 1)
 
 
 @reads
-def xrevrange(db: "Keyspace", key: bytes, high: bytes, low: bytes, *options: bytes) -> list[Any]:
-    count, stream = _count(options), found(db, key)
-    if stream is None:
-        return []
-    if (low, high, count) == (b"-", b"+", 1):
-        return [shown(entry) for entry in stream.entries[-1:]]
-    return [shown(entry) for entry in between(stream, low, high)[::-1][:count]]
+def xrevrange(db: "Keyspace", key: bytes, high: bytes, low: bytes, *options: bytes) -> Reply:
+    return _ranged(db, key, (low, high), options, -1)
 
 
 @reads
@@ -230,14 +245,13 @@ def xread(db: "Keyspace", *rest: bytes) -> list[Any] | None:
             " specified."
         )
     asked = [(args[i], _above(db, args[i], args[i + half])[:count]) for i in range(half)]
-    return [[key, [shown(entry) for entry in new]] for key, new in asked if new] or None
+    return Nested([key, list(map(shown, new))] for key, new in asked if new) or None
 
 
 def _above(db: "Keyspace", key: bytes, after: bytes) -> list[Entry]:
     stream = found(db, key)
-    if stream is None or after == b"$":
-        return []
-    return between(stream, b"(" + id_text(id_of(after)), b"+")
+    low = b"-" if after == b"$" else b"(" + id_text(id_of(after))
+    return between(stream, low, b"+") if stream and after != b"$" else []
 
 
 @reads
@@ -247,7 +261,7 @@ def xinfo(db: "Keyspace", kind: bytes, key: bytes) -> list[Any]:
     stream = found(db, key)
     if stream is None:
         raise ResponseError("ERR no such key")
-    entries = [shown(entry) for entry in stream.entries]
+    entries = stream.entries
     nodes = -(-len(entries) // NODE)
     answer: list[Any] = [b"length", len(entries), b"radix-tree-keys", nodes]
     answer += [b"radix-tree-nodes", nodes + 1, b"last-generated-id", id_text(stream.last_id)]
@@ -256,8 +270,8 @@ def xinfo(db: "Keyspace", kind: bytes, key: bytes) -> list[Any]:
         answer += [b"max-deleted-entry-id", id_text(stream.deleted_id)]
         answer += [b"entries-added", stream.added, b"recorded-first-entry-id", id_text(first_id)]
     answer += [b"groups", len(stream.groups)]
-    first, last = (entries[0], entries[-1]) if entries else (None, None)
-    return [*answer, b"first-entry", first, b"last-entry", last]
+    first, last = map(shown, (entries[0], entries[-1])) if entries else (None, None)
+    return Nested([*answer, b"first-entry", first, b"last-entry", last])
 
 
 # --- groups of consumers --------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """What the fake server keeps under a key, and how replies and refusals of Redis look."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from redis.exceptions import ResponseError
 
@@ -27,15 +27,12 @@ class Scores(dict[bytes, float]):
         return sorted(self.items(), key=lambda item: (item[1], item[0]))
 
 
+class Nested(list[Any]):
+    """A reply with lists, or numbers, in it."""
+
+
 class Members(set[bytes]):
     """A set."""
-
-
-class Bounds(NamedTuple):
-    """Ids of a range, both ends in it; `first` above `last`: nothing."""
-
-    first: Id
-    last: Id
 
 
 @dataclass(slots=True)
@@ -67,6 +64,12 @@ def b(value: str | bytes | int) -> bytes:
     return value if isinstance(value, bytes) else str(value).encode()
 
 
+def as_bytes(values: Iterable[str | bytes | int]) -> list[bytes]:
+    return [
+        v.encode() if type(v) is str else v if type(v) is bytes else str(v).encode() for v in values
+    ]
+
+
 def t(value: str | bytes | int) -> str:
     return value.decode(errors="surrogateescape") if isinstance(value, bytes) else str(value)
 
@@ -81,7 +84,7 @@ def number(text: bytes, otherwise: str = "ERR value is not an integer or out of 
 
 
 def score_text(score: float) -> bytes:
-    return b"%d" % score if score == int(score) else repr(score).encode()
+    return b"%d" % score if score.is_integer() else repr(score).encode()
 
 
 def id_of(text: str | bytes, seq: int = 0) -> Id:

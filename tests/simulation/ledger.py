@@ -98,7 +98,7 @@ class Ledger:
         self._sees: dict[str, Callable[[Sequence[Any], Any], None]] = {
             "acquire": self._acquire, "renew": self._renew, "release": self._release,
             "evict": self._evict, "leave": self._leave, "join": self._join,
-            "report": self._report, "set_state": self._set_state, "plan": self._plan,
+            "report": self._report, "set_state": self._set_state, "next_batch": self._plan,
             "commit": self._commit, "set_target": self._set_target,
             "set_incarnation": self._set_incarnation, "restore": self._restore,
         }  # fmt: skip

@@ -186,7 +186,7 @@ class World:
     def execute_late(self, call: ScriptCall) -> None:
         if not self.server.down:
             self.note("network", "arrives late", what=call.name)
-            if call.name == "plan":
+            if call.name == "next_batch":
                 self.ledger.ended_early.add(t(call.args[0]))
             self.execute(call)
 

@@ -1,0 +1,136 @@
+"""Connections that lead to a primary: the dashboard's, its channel layer's, its broker's.
+
+Each asks at its beginning whom it has reached, and takes no replica. When one server answers that
+it is no primary any more, every connection of this process is made anew before it is used again,
+and the name resolved with it. To the libraries above it is a lost connection, which they survive.
+"""
+
+from typing import Any
+from urllib.parse import urlsplit
+
+import redis
+import redis.asyncio
+from channels_redis.pubsub import RedisPubSubChannelLayer
+from kombu.transport import redis as broker
+
+from assignment.errors import Trouble, is_replica, trouble_of
+
+_moves = 0  # how often a server of this process was found to be no primary any more
+
+
+class _Following:
+    """What both kinds have in common."""
+
+    _made_at = 0  # `_moves` of then
+
+    def _is_outdated(self) -> bool:
+        """Once after each move; forgets the one before."""
+        outdated, self._made_at = self._made_at != _moves, _moves
+        return outdated
+
+    def _moved(self, error: redis.ResponseError) -> bool:
+        """Of those that hear of the same move only the first one counts it."""
+        global _moves
+        if trouble_of(str(error), error.status_code) is not Trouble.ELSEWHERE:
+            return False
+        if self._made_at == _moves:
+            _moves += 1
+        return True
+
+
+def _lost(error: redis.ResponseError) -> redis.ConnectionError:
+    return redis.ConnectionError(f"it is no primary: {error}")
+
+
+def _demand_primary(hello: Any) -> None:
+    if is_replica(hello):
+        raise redis.ConnectionError("it is a replica")
+
+
+class _Sync(_Following):
+    def connect_check_health(self: Any, *arguments: Any, **options: Any) -> None:
+        if self._is_outdated():
+            self.disconnect()
+        super().connect_check_health(*arguments, **options)  # type: ignore[misc]
+
+    def on_connect_check_health(self: Any, *arguments: Any, **options: Any) -> None:
+        super().on_connect_check_health(*arguments, **options)  # type: ignore[misc]
+        self.send_command("HELLO", check_health=False)
+        try:
+            hello = self.read_response()
+        except redis.ResponseError:
+            return  # a proxy that does not tell stands before a primary
+        _demand_primary(hello)
+
+    def read_response(self: Any, *arguments: Any, **options: Any) -> Any:
+        try:
+            return super().read_response(*arguments, **options)  # type: ignore[misc]
+        except redis.ResponseError as error:
+            if not self._moved(error):
+                raise
+            self.disconnect()
+            raise _lost(error) from error
+
+
+class _Async(_Following):
+    @property
+    def is_connected(self: Any) -> bool:
+        """A subscriber, which only listens, looks here before it does."""
+        return bool(super().is_connected and self._made_at == _moves)  # type: ignore[misc]
+
+    async def connect_check_health(self: Any, *arguments: Any, **options: Any) -> None:
+        if self._is_outdated():
+            await self.disconnect(nowait=True)
+        await super().connect_check_health(*arguments, **options)  # type: ignore[misc]
+
+    async def on_connect_check_health(self: Any, *arguments: Any, **options: Any) -> None:
+        await super().on_connect_check_health(*arguments, **options)  # type: ignore[misc]
+        await self.send_command("HELLO", check_health=False)
+        try:
+            hello = await self.read_response()
+        except redis.ResponseError:
+            return
+        _demand_primary(hello)
+
+    async def read_response(self: Any, *arguments: Any, **options: Any) -> Any:
+        try:
+            return await super().read_response(*arguments, **options)  # type: ignore[misc]
+        except redis.ResponseError as error:
+            if not self._moved(error):
+                raise
+            await self.disconnect(nowait=True)
+            raise _lost(error) from error
+
+
+SYNC: dict[str, Any] = {
+    "redis": type("Connection", (_Sync, redis.Connection), {}),
+    "rediss": type("SSLConnection", (_Sync, redis.SSLConnection), {}),
+    "unix": type("UnixConnection", (_Sync, redis.UnixDomainSocketConnection), {}),
+}
+ASYNC: dict[str, Any] = {
+    "redis": type("Connection", (_Async, redis.asyncio.Connection), {}),
+    "rediss": type("SSLConnection", (_Async, redis.asyncio.SSLConnection), {}),
+    "unix": type("UnixConnection", (_Async, redis.asyncio.UnixDomainSocketConnection), {}),
+}
+
+
+def connection_class(url: str) -> Any:
+    return SYNC[urlsplit(url).scheme]
+
+
+def async_connection_class(url: str) -> Any:
+    return ASYNC[urlsplit(url).scheme]
+
+
+class ChannelLayer(RedisPubSubChannelLayer):  # type: ignore[misc]
+    """Named by CHANNEL_LAYERS."""
+
+    def __init__(self, hosts: list[str], **options: Any) -> None:
+        followed = [{"address": u, "connection_class": async_connection_class(u)} for u in hosts]
+        super().__init__(hosts=followed, **options)
+
+
+def follow_as_broker() -> None:
+    """Celery's transport offers no setting for it."""
+    broker.Channel.connection_class = SYNC["redis"]
+    broker.Channel.connection_class_ssl = SYNC["rediss"]

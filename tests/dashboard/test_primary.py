@@ -1,0 +1,140 @@
+"""The dashboard's connections when its server is made a replica: its own, its channel layer's, its
+broker's.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from channels.layers import get_channel_layer
+from kombu import Connection
+
+from dashboard.demo.embedded_redis import wheel_binary
+from dashboard.live import StoreUnavailable
+from dashboard.live.connection import (
+    async_client,
+    close_async_client,
+    reaching_redis,
+    sync_client,
+)
+from tests.dashboard.conftest import Point
+from tests.failover import PATIENCE_S, Pair, pair_of, until
+
+
+@pytest.fixture
+def pair(point_at: Point, tmp_path: Path) -> Iterator[Pair]:
+    with pair_of(tmp_path, wheel_binary()) as made:
+        point_at(made.url)
+        yield made
+        sync_client().close()
+
+
+def written(value: str) -> None:
+    with reaching_redis():
+        sync_client().set("k", value)
+
+
+def test_a_server_that_is_read_only_is_left_at_once(pair: Pair) -> None:
+    written("old")
+    pair.demote()
+    with pytest.raises(StoreUnavailable, match="it is a replica"):
+        written("new")
+    pair.switch()
+    written("new")
+    assert pair.at_new.get("k") == b"new"
+
+
+def test_a_name_that_leads_elsewhere_already_costs_the_caller_nothing(pair: Pair) -> None:
+    written("old")
+    pair.demote()
+    pair.switch()
+    written("new")
+    assert pair.at_new.get("k") == b"new"
+
+
+def test_asynchronous_connections_follow(pair: Pair) -> None:
+    async def scene() -> None:
+        await async_client().set("k", "old")
+        pair.demote()
+        with pytest.raises(StoreUnavailable), reaching_redis():
+            await async_client().set("k", "new")
+        pair.switch()
+        await async_client().set("k", "new")
+        await close_async_client()
+
+    asyncio.run(scene())
+    assert pair.at_new.get("k") == b"new"
+
+
+def test_idle_connections_are_dropped_with_the_one_that_heard_of_it(pair: Pair) -> None:
+    """A replica answers reads happily, and with what it has left."""
+
+    async def scene() -> Any:
+        await async_client().set("k", "old")
+        pair.demote()
+        pair.switch()
+        await asyncio.to_thread(written, "new")
+        pair.at_old.replicaof("NO", "ONE")
+        pair.at_old.set("k", "old")
+        found = await async_client().get("k")
+        await close_async_client()
+        return found
+
+    written("old")
+    assert asyncio.run(scene()) == b"new"
+
+
+def test_sockets_hear_of_changes_again(pair: Pair) -> None:
+    async def scene() -> Any:
+        layer: Any = get_channel_layer()
+        channel = await layer.new_channel()
+        await layer.group_add("g", channel)
+        pair.demote()
+        pair.switch()
+        await asyncio.to_thread(written, "new")
+        heard = asyncio.create_task(layer.receive(channel))
+        async with asyncio.timeout(PATIENCE_S):
+            while not heard.done():
+                await layer.group_send("g", {"type": "changed"})
+                await asyncio.wait([heard], timeout=0.02)
+        assert pair.at_new.pubsub_channels() and not pair.at_old.pubsub_channels()
+        await layer.flush()
+        return heard.result()
+
+    written("old")
+    assert async_to_sync(scene)() == {"type": "changed"}
+
+
+def test_the_broker_calls_it_a_lost_connection_and_goes_on(pair: Pair) -> None:
+    """Celery's worker begins anew after a lost connection; any other error ends it."""
+    with Connection(pair.url) as broker:
+        queue = broker.SimpleQueue("q")
+        queue.put("old")
+        pair.demote()
+        with pytest.raises(broker.connection_errors):
+            queue.put("lost")
+        pair.switch()
+        with suppress(*broker.connection_errors):  # what it held before is gone
+            queue.close()
+        queue = broker.clone().SimpleQueue("q")
+        queue.put("new")
+        found = queue.get(timeout=PATIENCE_S)
+        found.ack()
+        assert found.payload == "new"
+
+
+def test_a_consumer_of_the_broker_that_waits_hears_of_a_lost_connection(pair: Pair) -> None:
+    with Connection(pair.url) as broker, ThreadPoolExecutor(1) as pool:
+        queue = broker.SimpleQueue("q")
+        queue.put("first")
+        queue.get(timeout=PATIENCE_S).ack()
+        waiting = pool.submit(queue.get, timeout=PATIENCE_S)
+        until(lambda: pair.waits() == 1)
+        pair.demote()
+        with pytest.raises(broker.connection_errors):
+            waiting.result(PATIENCE_S)
