@@ -28,6 +28,7 @@ from assignment.coordinator.facts import (
     State,
     StayEnd,
 )
+from assignment.coordinator.reading import came_back_lately
 from assignment.coordinator.scale_down import time_is_up
 from assignment.coordinator.stays import Went, how_they_went, is_from_before
 from assignment.scripts import GroupRead
@@ -167,7 +168,7 @@ def _with_outcomes(row: ScaleDown, view: GroupRead, ends: Ends) -> ScaleDown:
 
     Where nothing tells how it went it is lost, but not while Redis may just have been wiped.
     """
-    quiet, changed = view.now_ms < view.meta.quiet_until_ms, {}
+    quiet, changed = came_back_lately(view), {}
     for member, leaver in row.members.items():
         if leaver.outcome and _is_here(member, leaver, view):
             changed[member] = replace(leaver, outcome=Outcome.HERE, at_ms=None)

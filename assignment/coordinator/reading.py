@@ -19,6 +19,12 @@ def settings_of(view: GroupRead) -> GroupSettings:
     return view.meta.settings
 
 
+def came_back_lately(view: GroupRead) -> bool:
+    """Whether Redis or the ticks were away less than one session ago."""
+    until_ms = view.meta.away[0].until_ms if view.meta.away else 0
+    return view.now_ms < until_ms + settings_of(view).session_timeout_ms
+
+
 def waiting_for(view: GroupRead) -> tuple[str, ...]:
     """Members whose complete report is awaited: no rebalance until it came, or the time is up.
 
@@ -56,7 +62,7 @@ def without_lock(view: GroupRead) -> dict[str, Partition]:
     no incarnation. A tick that finds one asks for a rebalance (`request_rebalance`).
     """
     settings, meta = settings_of(view), view.meta
-    lockable = view.grants_are_possible and view.now_ms >= meta.quiet_until_ms
+    lockable = view.grants_are_possible and not came_back_lately(view)
     if not lockable or not meta.target_at_ms:
         return {}
     patience = settings.lease_ms + settings.grace_ms

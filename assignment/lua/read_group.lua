@@ -1,19 +1,27 @@
 -- Everything a coordinator decides from, at one moment. ARGV: purpose ('rebalance' takes a new coordinator_epoch
--- first, 'tick' stores the time of the tick, 'look' changes nothing), session_timeout_ms (for 'tick').
+-- first, 'tick' stores the time of the tick, 'look' changes nothing), from and until when nobody ticked at all the
+-- last time (for 'tick').
 -- Answers {now_ms, run_id, meta, members, beats, reports, asked, target, grants, locks (partition,
 -- "member/fence" ...; they end at the grant's until_ms), offsets, applied, snapshots}, each as flat name,
 -- value lists.
-local TICK_AWAY_MS = 3000
+local GAPS_KEPT = 8 -- of the times in which a sign of life may have been missed
 local LOCKS_AT_ONCE = 1000 -- unpack has a limit of about 8,000
 local now, run = now_ms(), run_id()
 if ARGV[1] == 'rebalance' then
   redis.call('HINCRBY', KEYS[1], 'coordinator_epoch', 1)
 elseif ARGV[1] == 'tick' then
-  local meta = redis.call('HMGET', KEYS[1], 'tick_ms', 'run_id')
-  if not meta[1] or now - tonumber(meta[1]) > TICK_AWAY_MS or meta[2] ~= run then
-    redis.call('HSET', KEYS[1], 'quiet_until_ms', text(now + tonumber(ARGV[2])))
+  local meta = redis.call('HMGET', KEYS[1], 'tick_ms', 'tick_run', 'away')
+  local last = math.min(tonumber(meta[1] or now), now)
+  local from, till = tonumber(ARGV[2]), tonumber(ARGV[3])
+  if meta[2] ~= run then from, till = last, now end -- started since, or made anew
+  if till > last or meta[2] ~= run then
+    local gaps = {text(math.max(from, last)) .. '-' .. text(till)}
+    for gap in string.gmatch(meta[3] or '', '%S+') do
+      if #gaps < GAPS_KEPT then gaps[#gaps + 1] = gap end
+    end
+    redis.call('HSET', KEYS[1], 'away', table.concat(gaps, ' '))
   end
-  redis.call('HSET', KEYS[1], 'tick_ms', text(now))
+  redis.call('HSET', KEYS[1], 'tick_ms', text(now), 'tick_run', run)
 end
 local grants = redis.call('HGETALL', key('grants'))
 local locks = {}

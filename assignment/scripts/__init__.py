@@ -72,7 +72,9 @@ from assignment.scripts.dashboard_side import (
     sweep_args,
 )
 from assignment.scripts.group_read import (
+    NEVER_AWAY,
     Applied,
+    Gap,
     GroupRead,
     Lock,
     MemberRow,
@@ -88,6 +90,7 @@ from assignment.scripts.group_read import (
 from assignment.scripts.values import Arguments, Raw
 
 __all__ = [
+    "NEVER_AWAY",
     "AcquireAnswer",
     "Applied",
     "Arguments",
@@ -98,6 +101,7 @@ __all__ = [
     "DeadLetter",
     "DrainsSet",
     "EvictResult",
+    "Gap",
     "Granted",
     "GroupRead",
     "HeldBy",

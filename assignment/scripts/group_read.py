@@ -4,9 +4,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple, Self
 
-from assignment.errors import InvalidInput
 from assignment.replicas import parse_replica
 from assignment.scripts.agent_side import SnapshotRecord, read_snapshots
 from assignment.scripts.values import Arguments, Raw, pairs_of, text_of
@@ -32,6 +31,18 @@ from assignment.wire import (
 )
 
 
+class Gap(NamedTuple):
+    """A time in which nobody watched, or Redis was not there."""
+
+    from_ms: int
+    until_ms: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        from_ms, _, until_ms = text.partition("-")
+        return cls(int(from_ms), int(until_ms))
+
+
 class Purpose(StrEnum):
     REBALANCE = "rebalance"  # takes a new coordinator_epoch first
     TICK = "tick"  # stores the Redis time of the tick
@@ -55,7 +66,7 @@ class Meta:
     incarnation: int = 0  # 0 = not set
     run_id: str = ""  # "run_id/replication id" of Redis when the incarnation was set
     tick_ms: int = 0
-    quiet_until_ms: int = 0  # no session ends before
+    away: tuple[Gap, ...] = ()  # when no tick or no Redis was there: the last ones, newest first
     event_seq: int = 0  # of the last event
     refused_commits: int = 0
     drain_version: int = 0  # of the scale-downs' records that told members last
@@ -159,10 +170,12 @@ class GroupRead:
         return self.meta.incarnation > 0 and self.meta.run_id == self.run_id
 
 
-def read_group_args(purpose: Purpose, session_timeout_ms: int = 0) -> Arguments:
-    if purpose is Purpose.TICK and session_timeout_ms <= 0:
-        raise InvalidInput(f"session_timeout_ms {session_timeout_ms} of a tick is not above 0")
-    return [purpose.value, str(session_timeout_ms)]
+NEVER_AWAY = Gap(0, 0)
+
+
+def read_group_args(purpose: Purpose, away: Gap = NEVER_AWAY) -> Arguments:
+    """`away`: when nobody ticked at all the last time; of a tick."""
+    return [purpose.value, str(away.from_ms), str(away.until_ms)]
 
 
 def read_group_answer(raw: Raw) -> GroupRead:
@@ -199,6 +212,7 @@ def read_meta(raw: Raw) -> Meta:
         identity=values.get("identity", ""),
         run_id=values.get("run_id", ""),
         settings=parse_settings(settings) if settings else None,
+        away=tuple(map(Gap.parse, values.get("away", "").split())),
         **numbers,
     )
 

@@ -92,6 +92,7 @@ def _redis(warnings: list[str], checks: dict[str, Any]) -> dict[str, Any]:
         "version": found.version,
         "appendonly": found.appendonly,
         "ages_ms": found.ages_ms,
+        "late_groups": found.late_groups,
     }
 
 
@@ -128,8 +129,10 @@ def _celery(warnings: list[str], checks: dict[str, Any]) -> dict[str, Any]:
         raise NotReady("the age of the Celery tick is not known without Redis")
     ages = checks["redis"]["ages_ms"]
     tick_ms = ages[Sign.TICK]
-    if _is_fresh(tick_ms):
-        return {"tick_age_ms": tick_ms}
+    if late := checks["redis"]["late_groups"]:
+        warnings.append(f"the Celery tick is late: {late} groups wait to be looked at")
+    if _is_fresh(tick_ms) or late:
+        return {"tick_age_ms": tick_ms, "late_groups": late}
     last = "never ran" if tick_ms is None else f"ran last {tick_ms / 1000:.0f} s ago"
     who = "it fails, and the worker's log says why"
     if not _is_fresh(ages[Sign.BEAT]):

@@ -9,7 +9,7 @@ from django.db import InterfaceError, InternalError, OperationalError
 
 from assignment import coordinator
 from assignment.coordinator import Effect, GroupRecord, RecordsAway, Steps, effects
-from assignment.scripts import EvictResult, GroupRead, Purpose
+from assignment.scripts import NEVER_AWAY, EvictResult, Gap, GroupRead
 from assignment.wire import parse_settings
 from dashboard.coordinator import mirror, outbox, records
 from dashboard.coordinator.asking import want_rebalance
@@ -32,6 +32,7 @@ class Here:
     name: str
     row: Group | None
     by: outbox.Run = NOBODY
+    away: Gap = NEVER_AWAY  # when nobody ticked at all the last time
 
 
 def carry_out(steps: Steps[T], here: Here) -> T:
@@ -65,12 +66,7 @@ def perform(here: Here, effect: Effect[Any]) -> Any:
 
 
 def _read(here: Here, effect: effects.Read) -> GroupRead:
-    if effect.purpose is not Purpose.TICK or here.row is None:
-        return live_groups.read(here.name, effect.purpose, DEFAULT_SESSION_MS)
-    return live_groups.read(here.name, effect.purpose, here.row.values.session_timeout_ms)
-
-
-DEFAULT_SESSION_MS = 10_000
+    return live_groups.read(here.name, effect.purpose, here.away)
 
 
 def _read_settings(here: Here, effect: effects.ReadSettings) -> Any:

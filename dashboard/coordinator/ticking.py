@@ -1,13 +1,18 @@
 """The periodic look at every group, once a second (coordination.md section 3)."""
 
 import logging
+import time
 
 from assignment import coordinator
 from assignment.coordinator import GroupRecord, RecordsAway
+from assignment.scripts import Gap
 from dashboard.coordinator.carrying import AWAY, Here, carry_out, record_of
 from dashboard.live import StoreUnavailable, health, queue
 from dashboard.live import groups as live_groups
 from dashboard.models import Group
+
+SAID_EVERY_S = 1.0
+LATE_S = 3.0
 
 log = logging.getLogger(__name__)
 
@@ -19,10 +24,11 @@ def tick() -> int:
     with queue.ticking() as mine:
         if not mine:
             return 0
-        looked = 0
-        for record, group in _groups():
+        looked, clock, groups = 0, _Clock(), _groups()
+        for number, (record, group) in enumerate(groups):
+            here = Here(record.name, group, away=clock.goes_on(len(groups) - number))
             try:
-                carry_out(coordinator.tick(record), Here(record.name, group))
+                carry_out(coordinator.tick(record), here)
                 looked += 1
             except StoreUnavailable:
                 raise
@@ -32,6 +38,22 @@ def tick() -> int:
                 log.exception("tick failed group=%s", record.name)
         health.stamp(health.Sign.TICK)
         return looked
+
+
+class _Clock:
+    """Says every second that somebody ticks, and after LATE_S for how many groups it is late."""
+
+    def __init__(self) -> None:
+        self.began_s = time.monotonic()
+        self.said_s, self.away = self.began_s, queue.ticker_lives()
+
+    def goes_on(self, waiting: int) -> Gap:
+        now_s = time.monotonic()
+        if now_s - self.said_s >= SAID_EVERY_S:
+            self.said_s, self.away = now_s, queue.ticker_lives()
+            if now_s - self.began_s >= LATE_S:
+                health.stamp_late(waiting)
+        return self.away
 
 
 def tick_group(group: Group) -> None:

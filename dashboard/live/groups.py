@@ -11,7 +11,15 @@ from django.conf import settings as django_settings
 from assignment import scripts
 from assignment.coordinator import Target
 from assignment.coordinator.facts import Hint
-from assignment.scripts import EvictResult, GroupRead, LockEvent, Purpose, SnapshotRecord
+from assignment.scripts import (
+    NEVER_AWAY,
+    EvictResult,
+    Gap,
+    GroupRead,
+    LockEvent,
+    Purpose,
+    SnapshotRecord,
+)
 from assignment.types import Drain, GroupSettings, Partition
 from assignment.wire import GroupKeys, StreamKeys
 from dashboard.live.connection import reaching_redis, sync_client
@@ -30,8 +38,9 @@ class OutboxEntry(NamedTuple):
     record: str
 
 
-def read(group: str, purpose: Purpose, session_timeout_ms: int = 0) -> GroupRead:
-    arguments = scripts.read_group_args(purpose, session_timeout_ms)
+def read(group: str, purpose: Purpose, away: Gap = NEVER_AWAY) -> GroupRead:
+    """`away`: of a tick, when nobody ticked at all the last time."""
+    arguments = scripts.read_group_args(purpose, away)
     return scripts.read_group_answer(run("read_group", group, arguments))
 
 

@@ -7,6 +7,7 @@ from django.conf import settings
 
 from dashboard.live.connection import reaching_redis, sync_client
 
+LATE_SHOWN_MS = 10_000
 OLDEST = (6, 2)  # XTRIM MINID, GETDEL, SET PXAT
 
 
@@ -16,6 +17,7 @@ class RedisHealth:
     new_enough: bool
     appendonly: bool
     ages_ms: dict[str, int | None]  # of each sign of life; None: never given
+    late_groups: int  # that wait for a tick which takes too long; 0: it is in time
 
 
 class Sign(StrEnum):
@@ -39,14 +41,23 @@ def _ms(seconds: int, microseconds: int) -> int:
     return int(seconds) * 1000 + int(microseconds) // 1000
 
 
+def stamp_late(groups: int) -> None:
+    with reaching_redis():
+        sync_client().set(_late(), groups, px=LATE_SHOWN_MS)
+
+
+def _late() -> str:
+    return f"{settings.REDIS_PREFIX}:late_groups"
+
+
 def look() -> RedisHealth:
     """One trip, with a write: a server that only answers is of no use. Raises StoreUnavailable."""
     with reaching_redis():
         pipe = sync_client().pipeline(transaction=False)
         pipe.set(f"{settings.REDIS_PREFIX}:readyz", 1, px=1_000)
         pipe.info("server").info("persistence").time()
-        pipe.mget([_key(sign) for sign in Sign])
-        _, server, persistence, now, stamps = pipe.execute()
+        pipe.mget([_late(), *(_key(sign) for sign in Sign)])
+        _, server, persistence, now, (late, *stamps) = pipe.execute()
     version, now_ms = str(server["redis_version"]), _ms(*now)
     return RedisHealth(
         version=version,
@@ -56,4 +67,5 @@ def look() -> RedisHealth:
             str(sign): now_ms - int(at_ms) if at_ms else None
             for sign, at_ms in zip(Sign, stamps, strict=True)
         },
+        late_groups=int(late or 0),
     )

@@ -14,6 +14,8 @@ from typing import Any
 import redis
 from django.conf import settings
 
+from assignment.coordinator.sessions import ticker_away
+from assignment.scripts import Gap
 from assignment.wire import GroupKeys
 from dashboard.live.connection import reaching_redis, sync_client
 
@@ -71,6 +73,19 @@ def ticking() -> Iterator[bool]:
     """Whether this process is the one that ticks."""
     with _lease(f"{settings.REDIS_PREFIX}:ticking") as held:
         yield held
+
+
+def ticker_lives() -> Gap:
+    """To be said by whoever ticks, every second; the last time when nobody did."""
+    key = f"{settings.REDIS_PREFIX}:ticker"
+    with reaching_redis():
+        pipe = sync_client().pipeline(transaction=False)
+        (seconds, microseconds), known = pipe.time().hmget(key, "seen_ms", *Gap._fields).execute()
+        now_ms = int(seconds) * 1000 + int(microseconds) // 1000
+        seen_ms, *before = (None if value is None else int(value) for value in known)
+        away = ticker_away(now_ms, seen_ms, Gap(*(value or 0 for value in before)))
+        sync_client().hset(key, mapping={"seen_ms": now_ms, **away._asdict()})
+    return away
 
 
 @contextmanager

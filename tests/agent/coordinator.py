@@ -37,7 +37,7 @@ def _joined(run: Run, settings: GroupSettings, join: Join) -> Reply | None:
     )
     if answer.result is not JoinResult.OK:
         return None
-    look = scripts.read_group_args(scripts.Purpose.LOOK, 1_000)
+    look = scripts.read_group_args(scripts.Purpose.LOOK)
     meta = scripts.read_group_answer(run("read_group", look)).meta
     return Reply(
         status="ok",

@@ -77,9 +77,7 @@ class TinyDashboard:
         self.run("set_incarnation", scripts.incarnation_args(incarnation))
 
     def read(self, purpose: Purpose = Purpose.LOOK) -> GroupRead:
-        return scripts.read_group_answer(
-            self.run("read_group", scripts.read_group_args(purpose, 1_000))
-        )
+        return scripts.read_group_answer(self.run("read_group", scripts.read_group_args(purpose)))
 
     def assign(
         self,

@@ -9,13 +9,11 @@ from assignment.coordinator import (
     Known,
     expired_members,
     needs_incarnation,
-    settings_of,
     unable_members,
-    waiting_for,
     without_lock,
 )
-from assignment.errors import GroupMissing
-from assignment.scripts import GroupRead, read_group_answer
+from assignment.coordinator.sessions import ticker_away
+from assignment.scripts import Gap, GroupRead
 from assignment.types import Reason
 from tests.builders import GRACE_MS, LEASE_MS, NOW, SESSION_MS, grant, group, live, partition
 
@@ -37,74 +35,26 @@ def test_a_member_is_not_silent_before_its_session_is_over() -> None:
     assert expired_members(group(live("a", beat_at_ms=NOW - SESSION_MS))) == ()
 
 
-def test_no_session_ends_while_it_is_quiet() -> None:
-    silent = live("a", beat_at_ms=LONG_AGO)
-    assert expired_members(group(silent, quiet_until_ms=NOW + 1)) == ()
-    assert len(expired_members(group(silent, quiet_until_ms=NOW))) == 1
+def test_only_the_time_in_which_nobody_could_know_is_not_counted() -> None:
+    """An agent and Redis that were killed together: no session begins anew."""
+    gap = Gap(NOW - 9_000, NOW - 7_000)
+    silent = live("a", beat_at_ms=NOW - SESSION_MS - 2_000)
+    assert expired_members(group(silent, away=(gap,))) == ()
+    silent = live("a", beat_at_ms=NOW - SESSION_MS - 2_001)
+    assert len(expired_members(group(silent, away=(gap,)))) == 1
+    assert expired_members(group(silent, away=(gap, Gap(NOW - 9_500, NOW - 9_400)))) == ()
 
 
-def test_no_session_ends_when_nobody_watched() -> None:
-    assert expired_members(group(live("a", beat_at_ms=LONG_AGO), tick_ms=NOW - 3001)) == ()
+def test_a_late_tick_judges_by_what_it_reads() -> None:
+    view = group(live("a", beat_at_ms=LONG_AGO), tick_ms=NOW - 60_000)
+    assert len(expired_members(view)) == 1
 
 
-def test_an_incarnation_stands_while_redis_is_the_same() -> None:
-    assert raised(group(live("a", {0: 1})), 1) is None
-
-
-def test_an_incarnation_below_the_databases_is_raised_although_redis_is_the_same() -> None:
-    """A coordinator that slept through a wipe set what it had chosen before."""
-    assert raised(group(live("a", {0: 1})), 7) == 8
-
-
-@pytest.mark.parametrize(
-    ("meta", "database", "expected"),
-    [
-        ({"incarnation": 0}, 0, 2),  # the grants are of incarnation 1
-        ({"incarnation": 4}, 2, 5),
-        ({"incarnation": 1}, 6, 7),
-    ],
-)
-def test_a_restarted_redis_needs_one_above_all_that_is_known(
-    meta: dict[str, int], database: int, expected: int
-) -> None:
-    view = group(live("a", {0: 1}), run_id="another", **meta)
-    assert raised(view, database) == expected
-
-
-def test_fences_that_members_report_count_when_redis_was_wiped() -> None:
-    reported = group(live("a", {0: 5 * 2**32}, locked={}), run_id="another")
-    assert raised(reported) == 7
-
-
-def test_a_new_group_starts_at_incarnation_one() -> None:
-    assert raised(group(incarnation=0, run_id="", settings=None)) == 1
-
-
-def test_a_group_that_redis_lost_is_said_to_be_missing() -> None:
-    empty = read_group_answer([b"1", b"run", *([] for _ in range(11))])
-    with pytest.raises(GroupMissing, match="not configured"):
-        settings_of(empty)
-
-
-# --- waiting --------------------------------------------------------------------------------------
-
-
-def test_a_member_asked_for_its_report_is_waited_for() -> None:
-    view = group(live("a", asked_at_ms=NOW - 1, reported=False), live("b"))
-    assert waiting_for(view) == ("a",)
-
-
-def test_waiting_ends_after_one_session() -> None:
-    assert waiting_for(group(live("a", asked_at_ms=NOW - SESSION_MS))) == ()
-
-
-def test_waiting_ends_with_the_members_own_session() -> None:
-    assert waiting_for(group(live("a", asked_at_ms=NOW - 1, beat_at_ms=LONG_AGO))) == ()
-
-
-def test_nobody_waits_for_one_that_is_gone() -> None:
-    view = replace(group(live("a")), asked={"gone": NOW})
-    assert waiting_for(view) == ()
+def test_nobody_ticked_when_no_sign_of_a_ticker_came_for_three_seconds() -> None:
+    before = Gap(1, 2)
+    assert ticker_away(NOW, NOW - 3_000, before) == before
+    assert ticker_away(NOW, NOW - 3_001, before) == Gap(NOW - 3_001, NOW)
+    assert ticker_away(NOW, None, before) == Gap(0, NOW)
 
 
 # --- ability --------------------------------------------------------------------------------------
@@ -129,7 +79,7 @@ def test_an_assigned_partition_that_nobody_locks_for_long_makes_its_member_unabl
     [
         {"target_at_ms": NOW - PATIENCE},
         {"target_at_ms": 0},
-        {"target_at_ms": 1, "quiet_until_ms": NOW + 1},
+        {"target_at_ms": 1, "away": (Gap(NOW - 1, NOW - SESSION_MS + 1),)},
         {"target_at_ms": 1, "run_id": "before"},
         {"target_at_ms": 1, "incarnation": 0},
     ],

@@ -155,7 +155,7 @@ class Side:
         world = self.world
         group = world.read()
         meta = {f: getattr(group.meta, f) for f in group.meta.__slots__}
-        for name in ("run_id", "tick_ms", "quiet_until_ms", "target_at_ms", "due_since_ms"):
+        for name in ("run_id", "tick_ms", "away", "target_at_ms", "due_since_ms"):
             meta.pop(name, None)
         return {
             "meta": meta,

@@ -3,7 +3,7 @@
 import pytest
 
 from assignment.errors import InvalidInput
-from assignment.scripts import EvictResult, JoinResult, Purpose, progress_args
+from assignment.scripts import EvictResult, Gap, JoinResult, Purpose, progress_args
 from assignment.types import START, Claim
 from assignment.wire import ConsumerHealth
 from tests.contract.world import LONG_MS, P0, P1, P2, World, offset
@@ -154,17 +154,19 @@ def test_progress_in_parts_lies_over_what_was_written(world: World) -> None:
     assert world.store.progress("a") == ConsumerHealth(state="ready", rows=6)
 
 
-def test_a_tick_counts_no_session_as_ended_for_a_while_after_it_was_away(world: World) -> None:
+def test_a_tick_keeps_when_nobody_could_have_seen_a_sign_of_life(world: World) -> None:
     world.stand(a={P0})
-    group = world.read(Purpose.TICK, 1_000)  # the first tick: nobody knows what was before it
-    first = world.read().meta
-    assert first.quiet_until_ms == group.now_ms + 1_000 == first.tick_ms + 1_000
+    first = world.read(Purpose.TICK)
+    now_ms = first.now_ms
+    assert world.read().meta.away == (Gap(now_ms, now_ms),), "the group is new to this Redis"
     world.pass_ms(2)
-    world.read(Purpose.TICK, 1_000)
-    second = world.read().meta
-    assert second.quiet_until_ms == first.quiet_until_ms
-    assert second.tick_ms > first.tick_ms
+    world.read(Purpose.TICK, Gap(now_ms - 9, now_ms - 1))
+    assert world.read().meta.away == first.meta.away, "that was before the last tick"
+    last_ms = world.read().meta.tick_ms
+    world.pass_ms(5)
+    world.read(Purpose.TICK, Gap(last_ms - 9, last_ms + 1))
+    assert world.read().meta.away[0] == Gap(last_ms, last_ms + 1)
+    last_ms = world.read().meta.tick_ms
     world.another_run()
-    world.read(Purpose.TICK, 1_000)
-    third = world.read().meta
-    assert third.quiet_until_ms == third.tick_ms + 1_000
+    now_ms = world.read(Purpose.TICK).now_ms
+    assert world.read().meta.away[0] == Gap(last_ms, now_ms)

@@ -7,8 +7,10 @@ from typing import Any
 from agent.store import Door, GroupStore, RedisDoor, ScriptCall
 from assignment import scripts
 from assignment.scripts import (
+    NEVER_AWAY,
     CommitAnswer,
     CommitRequest,
+    Gap,
     Granted,
     GroupRead,
     LockEvent,
@@ -175,9 +177,9 @@ class World:
 
     # --- seeing -----------------------------------------------------------------------------------
 
-    def read(self, purpose: Purpose = Purpose.LOOK, session_timeout_ms: int = 1_000) -> GroupRead:
+    def read(self, purpose: Purpose = Purpose.LOOK, away: Gap = NEVER_AWAY) -> GroupRead:
         return scripts.read_group_answer(
-            self.run("read_group", scripts.read_group_args(purpose, session_timeout_ms))
+            self.run("read_group", scripts.read_group_args(purpose, away))
         )
 
     def group_epoch(self) -> int:
@@ -218,7 +220,8 @@ class World:
             self.door.server.restart()
         else:
             assert isinstance(self.door, RedisDoor)
-            self.door.ask("HSET", self.keys.meta, "run_id", ANOTHER_RUN)
+            run_ids = ("run_id", ANOTHER_RUN, "tick_run", ANOTHER_RUN)
+            self.door.ask("HSET", self.keys.meta, *run_ids)
 
 
 def claim(partition: Partition, fence: int) -> Claim:

@@ -17,9 +17,11 @@ from assignment.types import Offset, Partition
 from assignment.wire import GroupKeys, StreamKeys
 from dashboard import coordinator, live
 from dashboard.actions import groups
+from dashboard.coordinator import ticking
 from dashboard.coordinator.carrying import Here, perform, record_of
 from dashboard.demo.embedded_redis import EmbeddedRedis, wheel_binary
 from dashboard.live import groups as live_groups
+from dashboard.live import health
 from dashboard.live.connection import sync_client
 from dashboard.live.scripts import run
 from dashboard.models import (
@@ -142,6 +144,32 @@ def test_a_silent_member_is_evicted_and_its_tenures_end(store: Any, group_name: 
     row = group.rebalances.first()
     assert row is not None
     assert row.cause == "member lost"
+
+
+def test_a_session_ends_although_every_tick_of_the_group_is_late(
+    store: Any, group_name: str
+) -> None:
+    """As with a thousand groups: whoever ticks lives, and comes round every four seconds."""
+    group = make_group(group_name, **FAST)
+    FakeAgent(group, "a").start()
+
+    def gone() -> bool:
+        store.hincrby(GroupKeys(group.name).meta, "tick_ms", -4_000)
+        coordinator.tick()
+        return not live_groups.read(group.name, Purpose.LOOK).members
+
+    until(gone)
+
+
+def test_a_tick_that_takes_too_long_says_how_many_groups_wait(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coordinator.tick()
+    assert health.look().late_groups == 0
+    monkeypatch.setattr(ticking, "SAID_EVERY_S", 0.0)
+    monkeypatch.setattr(ticking, "LATE_S", 0.0)
+    coordinator.tick()
+    assert health.look().late_groups == 1
 
 
 def test_a_member_that_left_is_recorded_so(group: Group, agent: FakeAgent) -> None:

@@ -92,6 +92,7 @@ class SimCoordinator:
     def _tick_due(self) -> None:
         if self.up:
             self._alarm.ask(self.world.now_ms + self._tick_ms)
+            self.world.ticker_lives()
             self._carry_out(coordinator.tick(self._record()))
 
     def _record(self) -> GroupRecord:
@@ -148,13 +149,12 @@ class SimCoordinator:
     # --- effects
 
     def _read(self, job: Job, effect: effects.Read) -> GroupRead:
-        timeout_ms = self.world.database.settings.session_timeout_ms
-        args = scripts.read_group_args(effect.purpose, timeout_ms)
+        args = scripts.read_group_args(effect.purpose, self.world.ticker_away)
         job.view = scripts.read_group_answer(self._run("read_group", args))
         return job.view
 
     def _read_settings(self, job: Job, effect: effects.ReadSettings) -> Any:
-        args = scripts.read_group_args(Purpose.LOOK, 1)
+        args = scripts.read_group_args(Purpose.LOOK)
         return scripts.read_group_answer(self._run("read_group", args)).meta.settings
 
     def _read_hints(self, job: Job, effect: effects.ReadHints) -> Any:

@@ -9,7 +9,8 @@ from agent.dashboard_session.requests import Request
 from agent.hints import concerns
 from agent.store import GroupStore, ScriptCall, StoreUnavailable
 from assignment import scripts
-from assignment.scripts import GroupRead, Purpose
+from assignment.coordinator.sessions import ticker_away
+from assignment.scripts import Gap, GroupRead, Purpose
 from assignment.types import GroupSettings, Partition
 from assignment.wire import GroupKeys, Reply, StreamKeys
 from tests.agent.coordinator import answer_to
@@ -66,6 +67,8 @@ class World:
         settings = GroupSettings(**({"stream": "s", "partitions": 8} | FAST | changes))
         self.database = Database(settings)
         self.held_until_ms = 0  # no grants before: Redis was wiped
+        self._ticker_seen_ms: int | None = None  # by the clock of Redis
+        self.ticker_away = Gap(0, 0)
         self.ledger = Ledger(self)
         self.door = FakeDoor(self.server)
         self.store = GroupStore(self.door, self.name)
@@ -194,7 +197,7 @@ class World:
         return self.execute(ScriptCall(name, (self.keys.meta,), args))
 
     def read(self, purpose: Purpose = Purpose.LOOK) -> GroupRead:
-        args = scripts.read_group_args(purpose, self.settings.session_timeout_ms)
+        args = scripts.read_group_args(purpose)
         call = ScriptCall("read_group", (self.keys.meta,), args)
         return scripts.read_group_answer(self.door.run(call))
 
@@ -260,6 +263,12 @@ class World:
         """One that answers now."""
         there = [c for c in self.coordinators if c.up and self.now_ms >= c.paused_until_ms]
         return self.random.choice(there) if there else None
+
+    def ticker_lives(self) -> None:
+        """As whoever ticks keeps it in Redis."""
+        now_ms = self.server.now_ms
+        self.ticker_away = ticker_away(now_ms, self._ticker_seen_ms, self.ticker_away)
+        self._ticker_seen_ms = now_ms
 
     def dashboard_answers(self, agent: SimAgent, message: Request) -> Reply | None:
         coordinator = self.coordinator()
