@@ -48,10 +48,14 @@ def is_crash(code: int) -> bool:
 
 
 def write(folder: Path, pid: int, parts: Sequence[InHand], alone: int) -> None:
+    """Where the disk refuses (full), this batch's end is not counted: nothing else is lost."""
     rows = [[str(p.partition), p.fence, str(p.from_offset), str(p.to_offset)] for p in parts]
     fresh = folder / f"{FILE}.fresh"
-    fresh.write_text(json.dumps({"pid": pid, "parts": rows, "alone": alone}))
-    fresh.rename(folder / FILE)
+    remove(folder)
+    with contextlib.suppress(OSError):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fresh.write_text(json.dumps({"pid": pid, "parts": rows, "alone": alone}))
+        fresh.rename(folder / FILE)
 
 
 def remove(folder: Path) -> None:

@@ -16,7 +16,8 @@ from django.utils import timezone
 
 from assignment import strategies
 from assignment.errors import EvenkeelError, InvalidInput
-from assignment.types import SETTING_NAMES, GroupSettings, Reason, valid_name
+from assignment.scripts import Skip
+from assignment.types import SETTING_NAMES, GroupSettings, Offset, Partition, Reason, valid_name
 from dashboard import coordinator
 from dashboard.agents import tokens
 from dashboard.live import StoreUnavailable
@@ -171,6 +172,29 @@ def request_rebalance(
     except StoreUnavailable as error:
         log.warning("rebalance of group=%s waits for Redis: %s", group.name, error)
     return request
+
+
+def skip_event(
+    group: Group, number: int, entry: str, *, actor: str, reason: str, source: AuditSource | str
+) -> None:
+    """Lets a halted partition go on behind that entry; its owner's consumer carries it out.
+
+    Raises Refused (it is past it already) and StoreUnavailable: then nothing was asked for.
+    """
+    partition = Partition(group.stream, number)
+    skip = Skip(entry=Offset.parse(entry), actor=actor, reason=reason)
+    with transaction.atomic():  # undone when Redis refuses: nothing is skipped unaudited
+        audit.record(
+            actor=actor,
+            action="skip event",
+            object=str(partition),
+            group=group,
+            reason=reason,
+            after={"entry": entry},
+            source=source,
+        )
+        if not live_groups.skip(group.name, partition, skip):
+            raise Refused(f"{partition} is past entry {entry} already")
 
 
 def create_token(

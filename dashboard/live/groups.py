@@ -64,6 +64,11 @@ def request_rebalance(group: str, reason: str) -> int:
     )
 
 
+def skip(group: str, partition: Partition, what: scripts.Skip) -> bool:
+    """False: the partition is past that entry already."""
+    return scripts.skip_answer(run("skip", group, scripts.skip_args(partition, what)))
+
+
 def sweep(group: str) -> int:
     return scripts.number_answer(run("sweep", group, scripts.sweep_args()))
 

@@ -15,15 +15,11 @@ from assignment.scripts import GroupRead, Lock, Report
 from assignment.types import Drain, GroupSettings, Held, HeldState, Partition, UnableReason
 from dashboard.live.group_state import STUCK_MS
 from dashboard.live.replicas import NO_REPLICAS, LiveReplica, LiveReplicas, replicas_of
+from dashboard.live.troubles import LiveHalt, LiveUnserved, Troubles
 
 PARTITION_STATES = (
-    "owned",
-    "acquiring",
-    "releasing",
-    "unowned",
-    "conflict",
-    "unknown",
-    "restoring",
+    *("owned", "acquiring", "releasing", "unowned", "conflict", "unknown", "restoring"),
+    *("halted", "unserved"),
 )
 MEMBER_STATES = (
     "joining",
@@ -61,6 +57,8 @@ class LivePartition:
     waiting_ms: int | None = None  # so long an event waits, and its owner has committed nothing
     standbys: tuple[LiveReplica, ...] = ()
     learner: LiveReplica | None = None
+    halt: LiveHalt | None = None  # it stands still there until a person does something
+    unserved: tuple[LiveUnserved, ...] = ()  # by these members for now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +78,7 @@ class LiveMember:
     batch_ms: int | None
     refused_commits: int | None
     dead_letters: int | None
+    idle: bool = False  # able and with nothing: there are fewer partitions than members
     leaving: str = ""  # leaving: when others have learned what it owns; forced: at once
     standbys: int = 0
     learning: int = 0
@@ -145,6 +144,7 @@ class Seen:
     targets: Mapping[Partition, str]
     claims: Mapping[Partition, Mapping[str, Held]]  # who says to hold what, by reports
     replicas: Mapping[Partition, LiveReplicas]
+    troubles: Troubles
     committed: Mapping[str, int]  # owner -> when its partitions were committed last
 
     def silent_ms(self, member: str) -> int:
@@ -164,6 +164,7 @@ def build(
         targets={p: member for member, row in read.target.items() for p in row.active},
         claims=_claims(read),
         replicas=replicas_of(read),
+        troubles=Troubles.of(read),
         committed=_last_commits(read),
     )
     partitions = tuple(_partition(seen, p) for p in settings.all_partitions())
@@ -218,7 +219,7 @@ def _partition(seen: Seen, partition: Partition) -> LivePartition:
         number=partition.number,
         owner=lock.member_id if lock else None,
         fence=str(lock.fence) if lock else None,
-        state=_state(seen, lock, since_ms, seen.claims.get(partition, {})),
+        state=_state(seen, partition, lock, since_ms),
         since_ms=since_ms,
         target=seen.targets.get(partition),
         offset=str(offset) if offset else None,
@@ -229,6 +230,8 @@ def _partition(seen: Seen, partition: Partition) -> LivePartition:
         ),
         standbys=replicas.standbys,
         learner=replicas.learner,
+        halt=seen.troubles.halt(partition, lock),
+        unserved=seen.troubles.unserved_by(partition),
     )
 
 
@@ -240,9 +243,10 @@ def _waiting_ms(
     return max(0, now_ms - max(first_ms, since_ms, committed_at_ms))
 
 
-def _state(seen: Seen, lock: Lock | None, since_ms: int | None, claims: Mapping[str, Held]) -> str:
+def _state(seen: Seen, partition: Partition, lock: Lock | None, since_ms: int | None) -> str:
     if lock is None:
-        return "unowned"
+        return "unserved" if seen.troubles.nobody_serves(partition) else "unowned"
+    claims = seen.claims.get(partition, {})
     others = {member: held for member, held in claims.items() if member != lock.member_id}
     if any(_still_claims(seen, member, held, since_ms) for member, held in others.items()):
         return "conflict"
@@ -251,7 +255,8 @@ def _state(seen: Seen, lock: Lock | None, since_ms: int | None, claims: Mapping[
     held = claims.get(lock.member_id)
     if held is None or held.fence != lock.fence:  # granted; its agent has not reported it yet
         return "acquiring"
-    return _STATE_OF_HELD[held.state]
+    is_halted = held.state is HeldState.RUNNING and seen.troubles.halt(partition, lock)
+    return "halted" if is_halted else _STATE_OF_HELD[held.state]
 
 
 def _still_claims(seen: Seen, member: str, held: Held, since_ms: int | None) -> bool:
@@ -284,6 +289,7 @@ def _member(
         batch_ms=_whole(consumer, "batch_ms"),
         refused_commits=_whole(consumer, "refused_commits"),
         dead_letters=_whole(consumer, "dead_letters"),
+        idle=state == "alive" and _is_idle(seen, member),
         leaving=str(Drain.FORCED if row.leaving else row.drain),
         standbys=kept,
         learning=len(learned),
@@ -317,18 +323,21 @@ def _ability(seen: Seen, member: str, consumer: Mapping[str, Any]) -> tuple[str,
     if row.able and row.drain is Drain.LEAVING:
         return "leaving", "told to leave: it stays until others have learned what it owns"
     if row.able:
-        return "alive", _idle(seen, member)
+        words = f"idle: {seen.settings.partitions} partitions, {_able(seen)} members"
+        return "alive", words if _is_idle(seen, member) else ""
     if not row.able_at_ms and not is_foreign:
         return "joining", why or "its consumer is starting"
     return "unable", why or f"its consumer is {consumer.get('state', 'unknown')}"
 
 
-def _idle(seen: Seen, member: str) -> str:
-    """Why an able member has nothing, when there are fewer partitions than members; else ""."""
-    row, able = seen.read.target.get(member), sum(m.able for m in seen.read.members.values())
-    if row is not None and not row.active and able > seen.settings.partitions:
-        return f"idle: {seen.settings.partitions} partitions, {able} members"
-    return ""
+def _is_idle(seen: Seen, member: str) -> bool:
+    """An able member has nothing, and there are fewer partitions than such members."""
+    row = seen.read.target.get(member)
+    return row is not None and not row.active and _able(seen) > seen.settings.partitions
+
+
+def _able(seen: Seen) -> int:
+    return sum(member.able for member in seen.read.members.values())
 
 
 def _numbers(
@@ -338,17 +347,17 @@ def _numbers(
     lags = [row.lag_records for row in partitions]
     able = [m for m in members if read.members[m.id].able and m.state != "lost"]
     loads = [m.owned for m in able if not m.leaving]
-    stuck = {row.owner for row in partitions if _is_stuck(row)}
+    stuck = {row.owner for row in partitions if _is_stuck(row) or row.state == "halted"}
     rates = [m.rows_per_second for m in able if m.rows_per_second is not None]
     return LiveNumbers(
         partitions=len(partitions),
         owned=sum(row.owner is not None for row in partitions),
-        unowned=states.count("unowned"),
+        unowned=states.count("unowned") + states.count("unserved"),
         conflicts=states.count("conflict"),
         unknown=states.count("unknown"),
         members=len(members),
         able=len(able),
-        idle=sum(m.why.startswith("idle:") for m in members),
+        idle=sum(m.idle for m in members),
         lag_records=None if None in lags else sum(lag or 0 for lag in lags),
         events_per_second=sum(rates) if rates else None,
         applied_total=sum(applied.total for applied in read.applied.values()),

@@ -289,6 +289,12 @@ class ReasonForm(forms.Form):
     reason = forms.CharField(max_length=REASON_MAX, help_text="Kept in the audit.")
 
 
+class SkipForm(ReasonForm):
+    """`entry`: the one that was shown; another may be the next one meanwhile."""
+
+    entry = forms.RegexField(r"^\d{1,16}-\d{1,16}$", widget=forms.HiddenInput)
+
+
 class NewTokenForm(forms.Form):
     name = forms.CharField(
         max_length=100, initial="agents", help_text="For whom: shown in lists and in the audit."

@@ -7,6 +7,7 @@ from typing import Any
 from assignment import scripts
 from assignment.replicas import replica_values
 from assignment.scripts import Granted, ReportResult
+from assignment.troubles import Unserved, unserved_values
 from assignment.types import Claim, Drain, HeldState, Partition, ReplicaReport, Role, TargetRow
 from assignment.wire import Heartbeat
 from dashboard import coordinator
@@ -39,6 +40,7 @@ class FakeAgent:
         self.sequence = 0
         self.held: dict[Partition, int] = {}
         self.replicas: dict[Partition, ReplicaReport] = {}
+        self.unserved: dict[Partition, Unserved] = {}
         self.ended = False
 
     def join(self) -> None:
@@ -62,6 +64,7 @@ class FakeAgent:
             leaving=leaving,
             target_epoch=epoch,
             replicas={str(p): replica_values(replica) for p, replica in self.replicas.items()},
+            unserved={str(p): unserved_values(one) for p, one in self.unserved.items()},
             ready=[str(p) for p, c in self.replicas.items() if c.ready and c.role is Role.LEARNER],
         )
         return scripts.report_answer(run("report", self.group.name, scripts.report_args(beat)))

@@ -39,6 +39,8 @@ STATES = {
     "leaving": ("out", "warn"),
     "waiting": ("clock", ""),
     "unowned": ("hollow", "warn"),
+    "unserved": ("cut", "warn"),
+    "halted": ("pause", "bad"),
     "empty": ("hollow", ""),
     "idle": ("hollow", ""),
     "left": ("hollow", ""),
@@ -67,6 +69,28 @@ STATES = {
 def state(word: str, why: str = "") -> dict[str, str]:
     icon, tone = STATES.get(word, ("question", ""))
     return {"word": word, "icon": icon, "tone": tone, "why": why}
+
+
+HALTS = {
+    "malformed": "a malformed event; the group's policy is to halt",
+    "crash": "an event that ends its consumer each time",
+    "sink": "Redis is ahead of the sink",
+}
+UNSERVED = {
+    "restore": "its state cannot be restored there",
+    "batch": "its batches fail there",
+    "stall": "it has lag and commits nothing there",
+}
+
+
+@register.filter
+def halt_text(reason: str) -> str:
+    return HALTS.get(reason, reason)
+
+
+@register.filter
+def unserved_text(reason: str) -> str:
+    return UNSERVED.get(reason, reason)
 
 
 def unknown(why: str) -> SafeString:

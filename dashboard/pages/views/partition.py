@@ -1,9 +1,16 @@
 """One partition: who owned it when, drawn and as a table, and a lookup by time."""
 
+from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
 
-from dashboard.pages.views.common import Asked, Context, Seen, group_context, see, show
+from dashboard.actions import groups as deeds
+from dashboard.live import LivePartition, StoreUnavailable
+from dashboard.models import AuditSource
+from dashboard.pages.forms import SkipForm
+from dashboard.pages.views.common import Asked, Context, Seen, group_context, see, sent, show
 from dashboard.records.queries import tenures
 
 SPANS = {"1h": 3_600_000, "6h": 21_600_000, "24h": 86_400_000, "7d": 604_800_000, "all": None}
@@ -27,8 +34,45 @@ def partition(request: HttpRequest, name: str, number: int) -> HttpResponse:
         "spans": SPANS,
         **lookup(seen, asked, number),
     }
+    context |= {"no_skip": why_no_skip(request, seen, live_row), "skip": None}
+    if request.GET.get("do") == "skip":
+        if request.method == "POST" and context["no_skip"]:
+            raise PermissionDenied(context["no_skip"])
+        form = SkipForm(sent(request), initial={"entry": asked.text("entry")})
+        if request.method == "POST" and form.is_valid() and _skip(request, seen, number, form):
+            return HttpResponseRedirect(reverse("partition", args=[name, number]))
+        context["skip"] = form
     context |= _timeline(seen, number, context["span"], context["at_ms"])
     return show(request, "partition", context, fragments=("partition",))
+
+
+def why_no_skip(request: HttpRequest, seen: Seen, row: LivePartition | None) -> str:
+    """One sentence for the button that is disabled; "" when the event can be skipped."""
+    if not request.user.has_perm("dashboard.change_group"):
+        return "To skip an event takes the permission to change groups."
+    if row is None or seen.problem:
+        return "Where the partition stands is not known now."
+    if row.halt is None or not row.halt.entry:
+        return "The partition does not stand still at an event."
+    return ""
+
+
+def _skip(request: HttpRequest, seen: Seen, number: int, form: SkipForm) -> bool:
+    """Whether it is asked for; else the form says why not."""
+    try:
+        deeds.skip_event(
+            seen.group,
+            number,
+            form.cleaned_data["entry"],
+            actor=request.user.get_username(),
+            reason=form.cleaned_data["reason"],
+            source=AuditSource.PAGE,
+        )
+    except (deeds.Refused, StoreUnavailable) as error:
+        form.add_error(None, str(error))
+        return False
+    messages.success(request, "Asked for: its owner passes the event with its next commit.")
+    return True
 
 
 def lookup(seen: Seen, asked: Asked, number: int | None) -> Context:

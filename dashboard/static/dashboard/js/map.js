@@ -192,7 +192,7 @@ export class OwnershipMap {
   }
 
   outline(context, state, x, y, w, h) {
-    const form = {acquiring: ["accent", 2, [4, 3]], restoring: ["accent", 2, [8, 3]], releasing: ["accent", 2, [1, 3]], unowned: ["warn", 2, [6, 3]], conflict: ["alarm", 4, []], unknown: ["muted", 1.5, [2, 2]]}[state];
+    const form = {acquiring: ["accent", 2, [4, 3]], restoring: ["accent", 2, [8, 3]], releasing: ["accent", 2, [1, 3]], unowned: ["warn", 2, [6, 3]], conflict: ["alarm", 4, []], unknown: ["muted", 1.5, [2, 2]], halted: ["alarm", 3, [2, 3]], unserved: ["warn", 3, [1, 3]]}[state];
     if (!form) return;
     const [colour, width, dash] = form;
     if (this.width < 8) { context.fillStyle = css(this.colours[colour]); context.fillRect(x + w / 4, y + h / 4, w / 2, h / 2); return; }
@@ -212,7 +212,7 @@ export class OwnershipMap {
     context.fillText(String(n), x + 10, y + 19);
     context.font = "12px system-ui, sans-serif";
     const owner = this.cells.ownerOf(n), edge = scale ? 0 : Math.min(STANDBYS_SHOWN, this.cells.standbys.get(n)?.length ?? 0) * 10;
-    const word = state === "owned" ? (this.isLeaving(n) ? "leaving" : "") : state === "unowned" ? "" : state;
+    const word = state === "owned" ? (this.isLeaving(n) ? "leaving" : "") : ["unowned", "unserved"].includes(state) ? "" : state;
     const learned = scale ? "" : this.learned(n), roomy = w - edge >= 150;
     const [above, beside] = scale ? [scale.text(scale.value(n)), ""] : roomy || !learned ? [word, learned] : [learned, ""];
     context.globalAlpha *= 0.9;
