@@ -106,6 +106,11 @@ class FakeRedis(Keyspace):
         """LOADING or MASTERDOWN, for a while."""
         self._refusal, self._refuses_until_ms = text, self.now_ms + for_ms
 
+    @property
+    def away(self) -> bool:
+        """Whether it answers no command on data now."""
+        return self.down or bool(self._refusal and self.now_ms < self._refuses_until_ms)
+
     # --- clients
 
     def run_script(self, name: str, keys: Any, args: Arguments) -> Raw:

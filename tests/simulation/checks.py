@@ -92,12 +92,12 @@ class Watch:
         self._before: GroupRead | None = None
         self._stamp: list[bytes | None] = []
         self._next_ms = 0
-        self._run_id = ""
+        self._history = ""
 
     def look(self, world: "World") -> None:
         meta = world.server.hash(world.keys.meta)
         stamp = [meta.get(name) for name in (b"event_seq", b"group_epoch", b"target_epoch")]
-        if stamp == self._stamp or world.now_ms < self._next_ms or world.server.down:
+        if stamp == self._stamp or world.now_ms < self._next_ms or world.server.away:
             return
         every_ms = LOOK_EVERY_MS[len(world.agents) > SMALL]
         self._stamp, self._next_ms = stamp, world.now_ms + every_ms
@@ -106,11 +106,11 @@ class Watch:
             return  # wiped
         try:
             invariants.check(view)
-            if self._before is not None and self._run_id == view.run_id:
+            if self._before is not None and self._history == world.server.replication_id:
                 invariants.check_step(self._before, view)
         except InvariantBroken as error:
             raise Broken(str(error)) from error
-        self._before, self._run_id = view, view.run_id
+        self._before, self._history = view, world.server.replication_id
 
 
 # --- when faults have ended -----------------------------------------------------------------------

@@ -58,7 +58,7 @@ def _stream(world: "World", key: str) -> list[tuple[Id, dict[str, str]]]:
 
 def _keep_outbox(world: "World", effect: effects.KeepOutbox) -> None:
     outbox = world.keys.outbox
-    if world.server.down:
+    if world.server.away:
         return
     for entry_id, row in _stream(world, outbox):
         key = (int(row["incarnation"]), int(row["epoch"]))
@@ -78,7 +78,7 @@ def _read_mirror(world: "World", effect: effects.ReadMirror) -> Mirror:
 
 def _keep_events(world: "World", effect: effects.KeepEvents) -> int:
     """History is read from Redis by the checks; the mirror is what a wipe leaves."""
-    if not world.server.down:
+    if not world.server.away:
         view = world.read()
         kept = world.database.snapshots
         for partition, (newest, *_) in view.snapshots.items():

@@ -47,7 +47,6 @@ class Book:
     committed: Id = (0, 0)
     total: int = 0
     values: Values = field(default_factory=dict)
-    losses: int = 0  # of Redis, when it was granted last
     events: list[Id] = field(default_factory=list)  # every one there ever was
     lost: dict[Id, int] = field(default_factory=dict)  # by which loss; a batch may have read them
 
@@ -161,7 +160,6 @@ class Ledger:
             demand(live is None, f"{where}: granted to {new} while it is {live}")
             demand(new.fence > book.highest, f"{where}: {new} is not above {book.highest}")
             book.highest = book.last = new.fence
-            book.losses = self._losses
             book.draining_since_ms = None
         book.live = new
 
@@ -255,11 +253,11 @@ class Ledger:
                     self._starts(book, t(args[0]))
 
     def _starts(self, book: Book, member: str) -> None:
-        """From what all commits before made of the state. After a loss a replica may be ahead:
-        that is seen by its offset, and no batch begins with it.
+        """From what all commits before made of the state. After a loss a replica may be elsewhere,
+        also by what an old primary answered: its offset tells, and no batch begins with it.
         """
         replica = self._group.replica_of(member, Partition.parse(book.partition))
-        if replica is None or (self._losses > book.losses and replica.offset != book.committed):
+        if replica is None or (self._losses and replica.offset != book.committed):
             return
         has = (tuple(replica.offset), replica.total, replica.values)
         should = (tuple(book.committed), book.total, book.values)

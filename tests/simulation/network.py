@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 
+THE_OLD_ONE = -1  # connection to the primary before the last failover
+
+
 class Fate(Enum):
     FINE = auto()
     LOST = auto()
@@ -60,8 +63,9 @@ class SimDoor(FakeDoor):
         self._blocked = blocked
 
     def run(self, call: ScriptCall) -> Any:
-        self._reach()
         world = self._world
+        if self._reach() is not world.server:
+            return super().run(call)  # the old primary: what it says counts for nothing
         match world.network.fate(world.random):
             case Fate.FINE | Fate.DOUBLED:  # a TCP connection doubles nothing
                 return world.execute(call, super())
@@ -84,9 +88,14 @@ class SimDoor(FakeDoor):
         return [FakeDoor.ask(self, *command) for command in commands]
 
     def _reach(self) -> FakeRedis:
-        if self.down or self.server.down:
-            self._world.struck["redis did not answer"] += 1
-        return super()._reach()
+        world = self._world
+        if self.down or self.server.away:
+            world.struck["redis did not answer"] += 1
+        if world.now_ms < world.name_switches_ms:
+            self._connection = THE_OLD_ONE
+        server = super()._reach()
+        server.now_ms = world.redis_ms
+        return server
 
     def _read_may_fail(self, command: Command) -> None:
         self._reach()

@@ -101,7 +101,7 @@ def _is_told(world: "World") -> bool:
 
 def _dies_later(world: "World", who: Callable[["SimAgent"], bool]) -> None:
     def strike() -> None:
-        if world.server.down:
+        if world.server.away:
             return
         if found := [agent for agent in world.living() if who(agent)]:
             kill(world, [world.random.choice(found)])
@@ -119,7 +119,7 @@ def _gives(world: "World", agent: "SimAgent") -> bool:
 
 
 def _learned(world: "World") -> set[Partition]:
-    if world.server.down:
+    if world.server.away:
         return set()
     return {p for row in world.read().target.values() for p in row.learning}
 

@@ -48,7 +48,7 @@ class ScaleDowns:
 
     def start(self, ask: int | Sequence[str], timeout_ms: int | None, *, aborts: bool) -> None:
         """`ask`: the percentage that remains, or who leaves. What would be refused does nothing."""
-        if self.running or self.world.server.down or self.world.database.refuses:
+        if self.running or self.world.server.away or self.world.database.refuses:
             return
         view = self.world.read()
         if view.meta.settings is None:
@@ -97,7 +97,7 @@ class ScaleDowns:
         if self.world.database.refuses:
             return
         self.world.database.change(row)
-        if (coordinator := self.world.coordinator()) and not self.world.server.down:
+        if (coordinator := self.world.coordinator()) and not self.world.server.away:
             coordinator.ask_advance()
 
     # --- what must hold
@@ -156,7 +156,7 @@ class ScaleDowns:
         if member in self.forced:
             return
         demand(member in self.told, f"{member} departs and was not told to")
-        live = self.world.read().locks if not self.world.server.down else {}
+        live = self.world.read().locks if not self.world.server.away else {}
         held = sorted(
             claim.partition
             for claim in self._claimed.of[member]

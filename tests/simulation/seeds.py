@@ -10,7 +10,7 @@ from assignment import strategies
 from assignment.types import TargetRow
 from tests.simulation import checks
 from tests.simulation.agents import SimAgent
-from tests.simulation.faults import FAULTS, heal
+from tests.simulation.faults import DRAWN, FAULTS, heal
 from tests.simulation.ledger import demand
 from tests.simulation.network import Network
 from tests.simulation.outcome import Outcome
@@ -70,8 +70,7 @@ def scenario_of(seed: int) -> Scenario:
         network=draw.choice((Network(), Network(0.01, 0.01, 0.01, 0.02, 0.3, (1, 60)))),
         timings=SLOW if large else FAST,
         faults=tuple(
-            (draw.randint(*GAP_MS) * (5 if large else 1), draw.choice(tuple(FAULTS)))
-            for _ in range(count)
+            (draw.randint(*GAP_MS) * (5 if large else 1), draw.choice(DRAWN)) for _ in range(count)
         ),
         settled_first=draw.random() < 0.7,
     )
@@ -83,7 +82,7 @@ def is_stateful(seed: int) -> bool:
 
 def _stateful(seed: int, draw: random.Random) -> Scenario:
     names = [
-        draw.choice(tuple(REPLICA_FAULTS if draw.random() < REPLICA_FAULT_CHANCE else FAULTS))
+        draw.choice(tuple(REPLICA_FAULTS if draw.random() < REPLICA_FAULT_CHANCE else DRAWN))
         for _ in range(draw.randint(2, 6))
     ]
     return Scenario(
@@ -156,7 +155,7 @@ def _seen(world: World) -> tuple[object, ...]:
     """What changes when a fault does something: locks, members, targets, calls and messages."""
     meta = world.server.hash(world.keys.meta)
     epochs = [meta.get(name) for name in (b"event_seq", b"group_epoch", b"target_epoch", b"run_id")]
-    return *epochs, world.server.run_id, world.redis_ahead_ms, world.struck.total()
+    return *epochs, world.server.replication_id, world.redis_ahead_ms, world.struck.total()
 
 
 def _strike(world: World, name: str) -> None:

@@ -30,6 +30,7 @@ TRACE_KEPT = 300
 FIELD_MAX = 200  # characters
 EVENT_MS = (30, 250)  # between two events
 LOOK_MS = 100  # how often a condition is looked at
+SWITCH_MS = (100, 3_000)  # after a failover
 STEPS_MAX = 3_000_000
 FAST = {
     "lease_ms": 1_500, "renew_ms": 500, "session_timeout_ms": 1_200, "heartbeat_ms": 300,
@@ -55,6 +56,7 @@ class World:
         self.slow_steps = 0.04  # of coordinators
         self.redis_ahead_ms = 0  # of true time
         self._furthest_ahead_ms = 0
+        self.name_switches_ms = 0  # until then a new connection reaches the old primary
         self.files: Files = {}
         self.agents: list[SimAgent] = []
         self.struck: Counter[str] = Counter()
@@ -87,6 +89,11 @@ class World:
     @property
     def now_ms(self) -> int:
         return self.agenda.now_ms
+
+    @property
+    def redis_ms(self) -> int:
+        """What the clock of Redis says."""
+        return self.now_ms + self.redis_ahead_ms
 
     @property
     def settings(self) -> GroupSettings:
@@ -141,7 +148,7 @@ class World:
 
     def step(self) -> None:
         self.agenda.step()
-        self.server.now_ms = self.now_ms + self.redis_ahead_ms
+        self.server.now_ms = self.redis_ms
         if self._moved:
             self._moved = False
             self._watch.look(self)
@@ -164,7 +171,7 @@ class World:
         return self.now_ms - began_ms
 
     def _produce(self) -> None:
-        if self.producing and not self.server.down:
+        if self.producing and not self.server.away:
             number = self.random.randrange(self.settings.partitions)
             entry_id = self.server.ask("XADD", self.entries(number), "*", "event", "1")
             self.ledger.appended(f"{self.settings.stream}:{number}", t(entry_id))
@@ -174,7 +181,7 @@ class World:
 
     def execute(self, call: ScriptCall, door: FakeDoor | None = None) -> Any:
         """Runs a script; the ledger sees it, and those whom its hints concern hear of them."""
-        self.server.now_ms = self.now_ms + self.redis_ahead_ms
+        self.server.now_ms = self.redis_ms
         answer = (door or self.door).run(call)
         self._moved = True
         if self._trace_all:
@@ -187,7 +194,7 @@ class World:
         return answer
 
     def execute_late(self, call: ScriptCall) -> None:
-        if not self.server.down:
+        if not self.server.away:
             self.note("network", "arrives late", what=call.name)
             if call.name == "next_batch":
                 self.ledger.ended_early.add(t(call.args[0]))
@@ -215,38 +222,55 @@ class World:
         hints = self.server.entries(self.keys.control)
         return hints[-1][0] if hints else (0, 0)
 
-    def lose_writes_after(self, ms: int) -> None:
-        """Redis starts anew then, with what it has now; unless it is away or does so before."""
-        if self.server.down:
+    def lose_writes_after(self, ms: int, happens: Callable[[int], None] | None = None) -> None:
+        """Redis goes on then with what it has now, by a restart or as `happens` has it; unless it
+        is away, or its history has branched before.
+        """
+        if self.server.away:
             return
-        position, books, run_id = self.server.position, self.ledger.kept(), self.server.run_id
-        self.later(ms, lambda: self._redis_returns_with(position, books, run_id))
+        position, books, history = (
+            self.server.position,
+            self.ledger.kept(),
+            self.server.replication_id,
+        )
+
+        def strike() -> None:
+            if self.server.replication_id == history:
+                self.server.down = False
+                (happens or self.server.restart)(position)
+                self._redis_forgot(books, "redis lost writes")
+
+        self.later(ms, strike)
+
+    def fail_over(self, position: int, *, same_run: bool = False) -> None:
+        """The old primary is gone or answers for a while; perhaps the name still leads to it."""
+        draw = self.random
+        self.server.fail_over(position, same_run=same_run)
+        self.door = FakeDoor(self.server)
+        self.store = GroupStore(self.door, self.name)
+        self.name_switches_ms = self.now_ms + draw.choice((0, draw.randint(*SWITCH_MS)))
+        self.later(draw.choice((0, draw.randint(*SWITCH_MS))), self.server.former_ends)
 
     def redis_returns(self) -> None:
-        """With all it had, under another run id."""
+        """With all it had, under another run id; and the name leads to it."""
+        self.name_switches_ms = 0
+        self.server.former_ends()
+        self.server.refuse("", 0)
         if self.server.down:
             self.server.down = False
             self.server.restart()
 
-    def _redis_returns_with(self, position: int, books: Kept, run_id: str) -> None:
-        if self.server.run_id != run_id:
-            return
+    def wipe(self) -> None:
+        self.server.wipe()
         self.server.down = False
-        self.server.restart(position)
+        self._redis_forgot(({}, {}), "redis wiped")
+
+    def _redis_forgot(self, books: Kept, how: str) -> None:
         self.ledger.rolled_back(books)
         self.scale_downs.rolled_back()
         self._hints_told = self._last_hint()
         self._keep_ids_growing()
-        self.struck["redis lost writes"] += 1
-
-    def wipe(self) -> None:
-        self.server.wipe()
-        self.server.down = False
-        self.ledger.rolled_back(({}, {}))
-        self.scale_downs.rolled_back()
-        self._hints_told = (0, 0)
-        self._keep_ids_growing()
-        self.struck["redis wiped"] += 1
+        self.struck[how] += 1
 
     def _keep_ids_growing(self) -> None:
         """Redis takes them from its clock; one that lost entries must not be set back as well."""
@@ -272,7 +296,7 @@ class World:
 
     def dashboard_answers(self, agent: SimAgent, message: Request) -> Reply | None:
         coordinator = self.coordinator()
-        if coordinator is None or agent.cut_from_dashboard or self.server.down:
+        if coordinator is None or agent.cut_from_dashboard or self.server.away:
             return None
         try:
             reply = answer_to(self.run, self.settings, message)
