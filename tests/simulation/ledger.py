@@ -267,7 +267,7 @@ class Ledger:
         if answer[0] != b"ok":
             return
         member = t(args[0])
-        for partition, fence, offset, total in answer[1:]:
+        for partition, fence, offset, total, *_ in answer[1:]:
             book = self.book(t(partition))
             self._live(partition, member, int(fence), "planned")
             told, known = (id_of(t(offset)), int(total)), (book.committed, book.total)
