@@ -9,8 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from agent.store import GroupStore, StoreUnavailable
+from assignment.types import Reason
 
 WAIT_MS = 10_000
+GIVEN_UP = (Reason.RELEASED, Reason.EXPIRED, Reason.LEAVE)
 AWAY_S = 1.0  # between two tries while Redis is away
 
 
@@ -49,7 +51,7 @@ class HintListener:
     def _listen(self) -> None:
         """From the end of the stream as it is now: a Redis started anew may have lost ids."""
         after = self._store.last_hint_id()
-        self._deliver(Hinted(frozenset({"target", "released"})))
+        self._deliver(Hinted(frozenset({Reason.TARGET, Reason.RELEASED})))
         while not self._closed.is_set():
             heard = self._store.wait_hints(after, WAIT_MS)
             after = heard.last_id
@@ -62,4 +64,4 @@ class HintListener:
 
 def concerns(reason: str, hinted_member_id: str, member_id: str) -> bool:
     """who else revoked or joined changes nothing here; a lock given up may be waited for."""
-    return hinted_member_id in ("", member_id) or reason in ("released", "expired", "leave")
+    return hinted_member_id in ("", member_id) or reason in GIVEN_UP

@@ -26,9 +26,10 @@ from agent.store import StoreUnavailable
 from assignment import member as core
 from assignment.member import ConsumerState
 from assignment.troubles import parse_failing, parse_halted
-from assignment.types import GroupSettings
+from assignment.types import GroupSettings, Reason
 from assignment.wire import ControlMessage
 
+OF_LOCKS = {Reason.REVOKED, Reason.RELEASED, Reason.EXPIRED}  # these change no target
 WAIT_MIN_MS = 5  # a loop that is always due would take a whole core
 WAIT_MAX_MS = 5_000
 INBOX_AT_ONCE = 1_000  # then renewing has its turn
@@ -193,8 +194,8 @@ class Agent:
             self._crash = f"the consumer ended with code {code}", batch
 
     def _hinted(self, reasons: frozenset[str]) -> None:
-        self._target_wanted |= bool(reasons - {"revoked", "released", "expired"})
-        self._owned_wanted |= "revoked" in reasons
+        self._target_wanted |= bool(reasons - OF_LOCKS)
+        self._owned_wanted |= Reason.REVOKED in reasons
         if self._state.waiting:
             self._membership.feed(core.TryAgain())
 

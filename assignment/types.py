@@ -119,12 +119,12 @@ class Reason(StrEnum):
     ABLE = "able"
     READY = "ready"
     NEXT_ROUND = "next round"
+    INCARNATION = "incarnation"  # Redis may have lost a target
     # What follows tells agents something and changes nothing that a plan depends on.
     TARGET = "target"
     RELEASED = "released"
     EXPIRED = "expired"
     REVOKED = "revoked"
-    INCARNATION = "incarnation"
     SETTINGS = "settings"
     WIPED = "redis wiped"
 

@@ -27,7 +27,7 @@ from assignment.coordinator.planning import Target
 from assignment.errors import EvenkeelError
 from assignment.scripts import DrainsSet, EvictResult, GroupRead, Purpose, SnapshotRecord
 from assignment.scripts import TargetAnswer as Stored
-from assignment.types import Drain, GroupSettings, Partition
+from assignment.types import Drain, GroupSettings, Partition, Reason
 
 T = TypeVar("T")
 
@@ -92,7 +92,7 @@ class Configure(Effect[None]):
     """Also notes the group as a reader of its stream."""
 
     settings: GroupSettings
-    reason: str
+    reason: Reason
     rebalance_due: bool
 
 
@@ -144,7 +144,7 @@ class Evict(Effect[EvictResult]):
 
     member: str
     beat: int
-    reason: str
+    reason: Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ class SetDrain(Effect[DrainsSet]):
 
 @dataclass(frozen=True, slots=True)
 class RequestRebalance(Effect[None]):
-    reason: str
+    reason: Reason
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from assignment.coordinator.record import Change
 from assignment.scripts import SnapshotRecord
-from assignment.types import GroupSettings, Partition, TargetRow
+from assignment.types import GroupSettings, Partition, Reason, TargetRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class GroupRecord:
 class Hint:
     """An entry of `control`: why the group_epoch became what it is."""
 
-    reason: str
+    reason: Reason
     epoch: int
     member_id: str
     at_ms: int
@@ -80,7 +80,7 @@ class Request:
 class Trigger(NamedTuple):
     """One of the causes that gathered. What was guessed from the target has no epoch and time."""
 
-    reason: str
+    reason: Reason
     member: str
     epoch: int | None = None
     at_ms: int | None = None
@@ -92,7 +92,7 @@ class TargetRecord:
 
     at_ms: int
     detect_ms: int
-    cause: str
+    cause: Reason
     triggers: tuple[Trigger, ...]
     requests: tuple[int, ...]  # that it answers
     stateful: bool

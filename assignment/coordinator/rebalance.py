@@ -33,7 +33,6 @@ NOT_A_CAUSE = frozenset(
         Reason.RELEASED,
         Reason.EXPIRED,
         Reason.REVOKED,
-        Reason.INCARNATION,
         Reason.SETTINGS,
         Reason.WIPED,
     )
@@ -111,10 +110,10 @@ def record_of(
 def _gathered(hints: Sequence[Hint], view: GroupRead) -> list[Hint]:
     """Every change of the group since the stored target, oldest first."""
     low, high = view.meta.target_epoch, view.meta.group_epoch
-    found = [h for h in hints if low < h.epoch <= high and h.reason and h.reason not in NOT_A_CAUSE]
+    found = [h for h in hints if low < h.epoch <= high and h.reason not in NOT_A_CAUSE]
     return found[-CAUSES_MAX:]
 
 
-def _named(reasons: Sequence[str]) -> str:
+def _named(reasons: Sequence[Reason]) -> Reason:
     """The first of Reason's that gathered: what people would say was the reason."""
-    return next((cause for cause in Reason if cause in reasons), reasons[0] if reasons else "")
+    return next(reason for reason in Reason if reason in reasons)

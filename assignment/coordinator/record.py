@@ -8,13 +8,13 @@ from typing import NamedTuple
 from assignment import metrics
 from assignment.coordinator.reading import is_leaving, owners_before, settings_of
 from assignment.scripts import GroupRead
-from assignment.types import Partition, TargetRow
+from assignment.types import Partition, Reason, TargetRow
 
 
 class Cause(NamedTuple):
     """Why a target differs from the one before, as far as the view shows; `subject` may be ""."""
 
-    kind: str  # joined, left, able, unable, unserved, leaving, scale-down, ready, partitions, asked
+    kind: Reason
     subject: str
 
 
@@ -114,21 +114,21 @@ def _causes(view: GroupRead, unable: Mapping[str, str]) -> tuple[Cause, ...]:
     for member, row in sorted(view.members.items()):
         given = view.target.get(member)
         if given is None:
-            found.append(Cause("joined", member))
+            found.append(Cause(Reason.JOIN, member))
         elif member in unable and given.active:
-            found.append(Cause("unable", member))
+            found.append(Cause(Reason.UNABLE, member))
         elif row.unserved & given.active:
-            found.append(Cause("unserved", member))
+            found.append(Cause(Reason.UNSERVED, member))
         elif is_leaving(row) and given.active:
-            found.append(Cause("leaving" if row.leaving else "scale-down", member))
+            found.append(Cause(Reason.LEAVING if row.leaving else Reason.SCALE_DOWN, member))
         elif any(p in row.ready for p in given.learning):
-            found.append(Cause("ready", member))
+            found.append(Cause(Reason.READY, member))
         elif member not in unable and row.able_at_ms > view.meta.target_at_ms > 0:
-            found.append(Cause("able", member))
-    found += [Cause("left", member) for member in _gone(view)]
+            found.append(Cause(Reason.ABLE, member))
+    found += [Cause(Reason.LEAVE, member) for member in _gone(view)]
     if changed := _partitions_changed(view):
-        found.append(Cause("partitions", changed))
-    return tuple(found) or (Cause("asked", ""),)
+        found.append(Cause(Reason.PARTITIONS, changed))
+    return tuple(found) or (Cause(Reason.MANUAL, ""),)
 
 
 def _gone(view: GroupRead) -> list[str]:

@@ -10,7 +10,7 @@ from assignment.scripts import GroupRead
 from assignment.types import Reason
 
 OLDER_AT_MOST_MS = 60_000  # a view; Celery's task_time_limit. More: the clock of Redis was set back
-ENDS: Mapping[str, StayEnd] = {Reason.LEAVE: StayEnd.LEFT, Reason.LOST: StayEnd.LOST}
+ENDS = {Reason.LEAVE: StayEnd.LEFT, Reason.LOST: StayEnd.LOST}
 HOST_MAX, VERSION_MAX, APPLICATION_MAX = 255, 50, 100
 
 

@@ -20,7 +20,7 @@ from assignment.scripts import (
     Purpose,
     SnapshotRecord,
 )
-from assignment.types import Drain, GroupSettings, Partition
+from assignment.types import Drain, GroupSettings, Partition, Reason
 from assignment.wire import GroupKeys, StreamKeys
 from dashboard.live.connection import reaching_redis, sync_client
 from dashboard.live.scripts import run
@@ -29,6 +29,7 @@ EVENTS_AT_ONCE = 5_000
 HINTS_AT_ONCE = 1_000  # as many as `control` keeps
 OUTBOX_AT_ONCE = 20  # a record of a large group has a megabyte
 FIRST_ENTRY = "0-0"
+WORDS = frozenset(Reason)
 
 
 class OutboxEntry(NamedTuple):
@@ -146,8 +147,10 @@ def hints(group: str) -> list[Hint]:
     found = []
     for entry_id, fields in reversed(entries):
         values = {k.decode(): v.decode() for k, v in fields.items()}
+        if values["reason"] not in WORDS:
+            continue  # of another version of the scripts
         at_ms = int(entry_id.partition(b"-")[0])
-        found.append(Hint(values["reason"], int(values["epoch"]), values["member"], at_ms))
+        found.append(Hint(Reason(values["reason"]), int(values["epoch"]), values["member"], at_ms))
     return found
 
 

@@ -22,7 +22,7 @@ from assignment.invariants import check
 from assignment.metrics import Movement
 from assignment.scripts import GroupRead
 from assignment.scripts.group_read import Applied
-from assignment.types import Partition, TargetRow
+from assignment.types import Partition, Reason, TargetRow
 from tests.builders import (
     NOW,
     STREAM,
@@ -61,7 +61,7 @@ def test_the_first_member_gets_everything() -> None:
     found = target(view)
     assert (found.coordinator_epoch, found.mode_epoch, found.group_epoch) == (3, 1, 8)
     assert found.rows == {"a": TargetRow(target_epoch=8, active=partitions(0, 1))}
-    assert found.change.causes == (Cause("joined", "a"),)
+    assert found.change.causes == (Cause(Reason.JOIN, "a"),)
     assert found.change.moves == (Move(partition(0), "", "a"), Move(partition(1), "", "a"))
     assert found.change.movement == Movement(counted=0, kept=0, kept_best=0)
     assert found.change.movement.stickiness is None
@@ -71,7 +71,7 @@ def test_a_joiner_takes_only_what_makes_it_even() -> None:
     view = group(live("a", range(6)), live("b", range(6, 12)), live("c", in_target=False))
     found = target(view)
     assert active(view) == {"a": [0, 1, 2, 3], "b": [6, 7, 8, 9], "c": [4, 5, 10, 11]}
-    assert found.change.causes == (Cause("joined", "c"),)
+    assert found.change.causes == (Cause(Reason.JOIN, "c"),)
     assert found.change.moves == tuple(
         Move(partition(n), giver, "c") for n, giver in ((4, "a"), (5, "a"), (10, "b"), (11, "b"))
     )
@@ -145,20 +145,20 @@ def test_measured_weights_are_the_events_applied() -> None:
 def test_a_member_that_is_not_able_stays_with_nothing() -> None:
     view = group(live("a", range(6), able=False), live("b", range(6, 12)))
     assert active(view) == {"a": [], "b": list(range(12))}
-    assert target(view).change.causes == (Cause("unable", "a"),)
+    assert target(view).change.causes == (Cause(Reason.UNABLE, "a"),)
     assert target(view).change.unable == {"a": "consumer not ready"}
 
 
 def test_able_again_counts_as_just_joined() -> None:
     view = group(live("a", able_at_ms=NOW), live("b", range(12)))
     assert active(view) == {"a": list(range(6, 12)), "b": list(range(6))}
-    assert target(view).change.causes == (Cause("able", "a"),)
+    assert target(view).change.causes == (Cause(Reason.ABLE, "a"),)
 
 
 def test_a_leaving_member_gets_nothing() -> None:
     view = group(live("a", range(6), leaving=True), live("b", range(6, 12)))
     assert active(view) == {"a": [], "b": list(range(12))}
-    assert target(view).change.causes == (Cause("leaving", "a"),)
+    assert target(view).change.causes == (Cause(Reason.LEAVING, "a"),)
 
 
 def test_without_an_able_member_everything_is_unowned() -> None:
@@ -177,7 +177,7 @@ def test_a_dead_members_partitions_are_dealt_to_the_others() -> None:
     view = group(live("a", range(4)), live("b", range(4, 8)), grants=dead)
     found = target(view)
     assert active(view) == {"a": [0, 1, 2, 3, 8, 10], "b": [4, 5, 6, 7, 9, 11]}
-    assert found.change.causes == (Cause("left", "dead"),)
+    assert found.change.causes == (Cause(Reason.LEAVE, "dead"),)
     assert found.change.moves[0] == Move(partition(8), "dead", "a")
     assert found.change.movement == Movement(counted=12, kept=8, kept_best=8)
 
@@ -193,19 +193,19 @@ def test_added_partitions_go_to_the_least_loaded() -> None:
         live("a", (0, 1)), live("b", (2,)), settings=settings(partitions=4), target_at_ms=NOW
     )
     assert active(view) == {"a": [0, 1], "b": [2, 3]}
-    assert target(view).change.causes == (Cause("partitions", "1 added"),)
+    assert target(view).change.causes == (Cause(Reason.PARTITIONS, "1 added"),)
 
 
 def test_partitions_that_are_gone_are_given_to_nobody() -> None:
     view = group(live("a", (0, 1)), settings=settings(partitions=1))
     assert active(view) == {"a": [0]}
-    assert target(view).change.causes == (Cause("partitions", "1 removed"),)
+    assert target(view).change.causes == (Cause(Reason.PARTITIONS, "1 removed"),)
 
 
 def test_a_person_asking_moves_nothing_in_a_settled_group() -> None:
     found = target(group(live("a", range(6)), live("b", range(6, 12))))
     assert found.change.moves == ()
-    assert found.change.causes == (Cause("asked", ""),)
+    assert found.change.causes == (Cause(Reason.MANUAL, ""),)
     assert found.change.movement.stickiness == 1.0
 
 

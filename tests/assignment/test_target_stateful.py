@@ -22,7 +22,7 @@ from assignment.coordinator.learners import view_of
 from assignment.invariants import check
 from assignment.planner import GroupView, Learner, MemberView
 from assignment.scripts import GroupRead
-from assignment.types import Drain, Partition
+from assignment.types import Drain, Partition, Reason
 from tests.builders import (
     NOW,
     Live,
@@ -176,7 +176,7 @@ def test_a_joiner_learns_first() -> None:
     change = found.change
     assert (change.strategy, change.moves, change.waiting) == (PLANNER, (), 0)
     assert change.learning == (Move(partition(0), "S1", "S4"),)
-    assert change.causes == (Cause("joined", "S4"),)
+    assert change.causes == (Cause(Reason.JOIN, "S4"),)
     assert change.movement.stickiness == change.movement.stickiness_best == 1.0
 
 
@@ -186,7 +186,7 @@ def test_a_ready_learner_takes_over_and_that_is_the_cause() -> None:
     found = target(view)
     assert roles(view, "active") == {"S1": [1], "S2": [2, 3], "S3": [4], "S4": [0]}
     assert found.change.moves == (Move(partition(0), "S1", "S4"),)
-    assert found.change.causes == (Cause("ready", "S4"),)
+    assert found.change.causes == (Cause(Reason.READY, "S4"),)
     assert found.change.learning == ()
 
 
@@ -197,7 +197,7 @@ def test_one_told_to_leave_keeps_what_others_learn() -> None:
     assert roles(view, "active") == {"S1": [0, 1], "S2": [2, 3], "S3": [4]}
     assert sorted(n for own in roles(view, "learning").values() for n in own) == [2, 3]
     assert roles(view, "learning")["S2"] == []
-    assert found.change.causes == (Cause("scale-down", "S2"),)
+    assert found.change.causes == (Cause(Reason.SCALE_DOWN, "S2"),)
     assert found.change.loads == {"S1": 2, "S3": 1}, "balance is that of those who stay"
 
 

@@ -8,7 +8,7 @@ from assignment.coordinator import Effect, effects
 from assignment.coordinator.facts import Hint, Mirror, OpenRebalance, ScaleDown, ScaleDowns, Stay
 from assignment.coordinator.facts import State as ScaleDownState
 from assignment.scripts import SnapshotRecord
-from assignment.types import GroupSettings, Partition
+from assignment.types import GroupSettings, Partition, Reason
 from tests.fakes.values import Id, t
 from tests.simulation.ledger import demand
 
@@ -44,7 +44,7 @@ class Database:
 
 def hints(world: "World") -> tuple[Hint, ...]:
     return tuple(
-        Hint(row["reason"], int(row["epoch"]), row["member"], entry_id[0])
+        Hint(Reason(row["reason"]), int(row["epoch"]), row["member"], entry_id[0])
         for entry_id, row in _stream(world, world.keys.control)
     )
 
