@@ -116,9 +116,10 @@ def _target_faults(view: GroupRead) -> Iterator[str]:
     yield from _learner_faults(view)
     if owners and meta.target_epoch == meta.group_epoch:
         existing = set(settings_of(view).all_partitions())
-        if any(row.able and not is_leaving(row) for row in view.members.values()):
-            # Members that leave keep what they have and get nothing new (learners.md S4).
-            yield from (f"the target leaves {p} out" for p in sorted(existing - owners.keys()))
+        stay = [row for row in view.members.values() if row.able and not is_leaving(row)]
+        if stay:  # members that leave keep what they have and get nothing new (learners.md S4)
+            served = existing.difference(frozenset.intersection(*(row.unserved for row in stay)))
+            yield from (f"the target leaves {p} out" for p in sorted(served - owners.keys()))
         yield from (f"the target gives {p}, which is not" for p in sorted(owners.keys() - existing))
 
 

@@ -36,6 +36,15 @@ def test_when_only_members_that_leave_are_left_some_partitions_have_no_owner() -
     check(replace(told, members=leaving))
 
 
+def test_what_no_member_that_stays_can_serve_has_no_owner() -> None:
+    unserved = {"unserved": {1}, "target": (0,)}
+    told = settings(partitions=2)
+    check(group(live("a", {0: 1}, **unserved), settings=told, group_epoch=7))
+    other = live("b", target=())
+    with pytest.raises(InvariantBroken, match="the target leaves flights:1 out"):
+        check(group(live("a", {0: 1}, **unserved), other, settings=told, group_epoch=7))
+
+
 def rows(**active: frozenset) -> dict[str, TargetRow]:
     return {m: TargetRow(target_epoch=7, active=own) for m, own in active.items()}
 

@@ -7,7 +7,7 @@ from typing import Any
 from assignment import scripts
 from assignment.replicas import replica_values
 from assignment.scripts import Granted, ReportResult
-from assignment.troubles import Unserved, unserved_values
+from assignment.troubles import Halted, Unserved, halted_values, unserved_values
 from assignment.types import Claim, Drain, HeldState, Partition, ReplicaReport, Role, TargetRow
 from assignment.wire import Heartbeat
 from dashboard import coordinator
@@ -41,6 +41,7 @@ class FakeAgent:
         self.held: dict[Partition, int] = {}
         self.replicas: dict[Partition, ReplicaReport] = {}
         self.unserved: dict[Partition, Unserved] = {}
+        self.halted: list[Halted] = []
         self.ended = False
 
     def join(self) -> None:
@@ -59,7 +60,7 @@ class FakeAgent:
             sequence=self.sequence,
             complete=True,
             owned=owned,
-            consumer=consumer,
+            consumer={"halted": list(map(halted_values, self.halted)), **consumer},
             able=able,
             leaving=leaving,
             target_epoch=epoch,

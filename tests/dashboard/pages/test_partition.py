@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 
-from assignment.troubles import Halted, HaltReason, Unserved, UnservedReason, halted_values
+from assignment.troubles import Halted, HaltReason, Unserved, UnservedReason
 from assignment.types import Partition
 from assignment.wire import GroupKeys
 from dashboard.live.connection import sync_client
@@ -74,7 +74,8 @@ def halt(agent: FakeAgent, number: int, entry: str = "7-1") -> None:
     partition = Partition(agent.group.stream, number)
     why = "the consumer ended with code 13"
     halted = Halted(partition=partition, reason=HaltReason.CRASH, entry=entry, why=why)
-    agent.beat(halted=[halted_values(halted)])
+    agent.halted = [halted]
+    agent.beat()
 
 
 @pytest.fixture
