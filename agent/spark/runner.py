@@ -240,9 +240,9 @@ class Consumer:
     def _failed(self, error: Exception) -> None:
         """Counts a query that ended with an error; raises it after too many in a row."""
         self._failures += 1
+        _log.warning("query failed", failures=self._failures, why=cause_of(error))
         if self._crashes.count(cause_of(error)):
             self._failures = 0
-        _log.warning("query failed", failures=self._failures, why=cause_of(error))
         self._progress.say(state="starting", why=cause_of(error))
         if self._failures >= QUERY_TRIES:
             raise error

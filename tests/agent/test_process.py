@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from agent.store import GroupStore
+from agent.store.door import pairs
 from dashboard.demo.embedded_redis import EmbeddedRedis
 from tests.agent.conftest import AgentProcess, World, until
 
@@ -157,6 +158,18 @@ def test_a_killed_consumer_is_started_again_and_the_member_is_not_able_meanwhile
     why = [e["why"] for e in agent.events("unable")]
     assert why[:3] == ["consumer starting", "consumer dead", "consumer starting"]
     assert world.running(member) == fences  # nobody took them away
+
+
+def test_a_consumer_that_ends_by_its_own_fault_leaves_the_batch_in_hand_as_suspects(
+    world: World,
+) -> None:
+    agent = world.agent("a", TINY_CRASHES="1")
+    world.dashboard.assign({world.member("a", able=False): [0, 1]})
+    until(lambda: agent.events("crash with a batch in hand"), "it is told")
+    assert agent.events("crash with a batch in hand")[0]["why"] == "the consumer ended with code 13"
+    suspects = world.store.door.ask("HGETALL", world.store.keys.suspects)
+    assert dict(pairs(suspects)).keys() <= {f"s-{world.group}:{n}".encode() for n in (0, 1)}
+    assert suspects
 
 
 @pytest.mark.slow

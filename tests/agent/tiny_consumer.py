@@ -3,7 +3,7 @@ reading.
 
 Run by an agent. Its whims come by environment: TINY_BATCH_MS (how long a batch takes),
 TINY_SILENT (never says ready), TINY_READY_FILE (not before that file is there), TINY_HANG_FILE
-(hangs while that file is there).
+(hangs while that file is there), TINY_CRASHES (ends with code 13 at its first batch).
 """
 
 import os
@@ -14,11 +14,12 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from agent.consumer import in_hand
 from agent.consumer.control import AgentLink
 from agent.store import GroupStore, StoreUnavailable
 from agent.store.stream import StreamStore
 from assignment.errors import Fenced
-from assignment.scripts import BatchStart, CommitRequest, CommitResult
+from assignment.scripts import BatchStart, CommitRequest, CommitResult, InHand
 from assignment.wire import ConsumerHealth
 
 BATCH_S = float(os.environ.get("TINY_BATCH_MS", "20")) / 1_000
@@ -55,6 +56,14 @@ def turn(link: AgentLink, store: GroupStore, health: ConsumerHealth) -> Consumer
     planned = store.next_batch(member) if link.may_process() else ()
     done = 0
     time.sleep(BATCH_S)
+    if planned and os.environ.get("TINY_CRASHES"):
+        end = StreamStore(store.door, planned[0].partition.stream)
+        parts = [
+            InHand(p.partition, p.fence, p.committed, end.last_offset(p.partition.number))
+            for p in planned
+        ]
+        in_hand.write(Path(link.control.state_dir), os.getpid(), parts, 0)
+        os._exit(13)
     while HANG_FILE and Path(HANG_FILE).exists():
         Path(f"{HANG_FILE}.seen").touch()
         time.sleep(0.05)

@@ -1,5 +1,6 @@
 """One consumer on real Spark, Redis and locks: what it reads, commits and leaves alone."""
 
+import os
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,6 +13,8 @@ from pyspark.sql import functions as F
 from agent.spark.pipeline import Pipeline
 from agent.spark.runner import Consumer
 from assignment.errors import InvalidInput
+from assignment.scripts import Skip, skip_answer, skip_args
+from assignment.troubles import parse_halted
 from tests.e2e.spark_world import SparkWorld, arrow, fields, lines, one, raw, until
 
 pytestmark = pytest.mark.spark
@@ -211,25 +214,45 @@ def test_draining_partition_is_left_out_and_said_drained(
         )
 
 
-def test_event_that_a_pipeline_cannot_take_keeps_nobody_else_from_being_ready(
+def ends_at_poison(events: DataFrame) -> DataFrame:
+    """A pipeline whose Python worker dies at one event, as native code does."""
+
+    @F.udf("string")
+    def passed(key: str) -> str:
+        if key == "poison":
+            os._exit(13)
+        return key
+
+    return SUMS.changes(events.withColumn("key", passed("key")))
+
+
+def test_event_that_ends_its_process_halts_its_partition_and_is_skipped(
     world: SparkWorld, session: SparkSession
 ) -> None:
-    """It may lie in a partition of another member; the warm-up reads it all the same."""
+    """The warm-up reads it too: it keeps nobody from being ready, whosever partition it is in."""
     first, second = world.partitions
-
-    def picky(events: DataFrame) -> DataFrame:
-        refused = F.raise_error(F.lit("no zeros")).cast("bigint")
-        checked = F.when(F.col("amount") == 0, refused).otherwise(F.col("amount"))
-        return summed(events.withColumn("amount", checked))
-
-    world.append(first, one(key="a", amount=0))
-    world.take_over(first)
-    pipeline = Pipeline(name="sums", schema="key string, amount bigint", changes=picky, merge=add)
-    with world.consuming(pipeline, session):
-        until(lambda: (h := world.health()) and h.state == "ready", "ready")
-        world.append(second, one(key="b", amount=4))
-        until(lambda: world.committed()[1] == world.end(second), "what it owns")
-    assert world.state(second) == {"b": 4}
+    for n in range(4):
+        before = world.append(first, *[one(key="a", amount=1)] * (n + 1))
+    poison = world.append(first, one(key="poison", amount=1))
+    world.append(first, one(key="a", amount=1), one(key="b", amount=1))
+    world.append(second, one(key="c", amount=1))
+    with world.consuming(replace(SUMS, changes=ends_at_poison), session):
+        (halted,) = until(lambda: (h := world.health()) and h.halted, "the event is found")
+        assert parse_halted(halted).partition == first
+        assert (halted["reason"], halted["entry"]) == ("crash", str(poison))
+        assert world.committed() == [before, world.end(second)]
+        world.append(second, one(key="c", amount=1))
+        until(lambda: world.committed()[1] == world.end(second), "the other partition goes on")
+        skip = Skip(entry=poison, actor="operator", reason="worker dies")
+        assert skip_answer(world.world.run("skip", skip_args(first, skip)))
+        until(world.all_committed, "it goes on behind the event")
+        until(lambda: not world.health().halted, "it is said")
+    assert world.state(first) == {"a": 11, "b": 1}
+    assert world.state(second) == {"c": 2}
+    assert sum(entry.events for entry in world.changelog(first)) == 13
+    (letter,) = world.dead_letters(first)
+    assert letter.reason == "skipped by operator: worker dies"
+    assert (letter.entry_id, b"poison" in letter.raw) == (str(poison), True)
 
 
 def test_pipeline_without_keyed_changes_is_refused_at_its_start(
