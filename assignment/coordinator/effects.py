@@ -27,7 +27,7 @@ from assignment.coordinator.planning import Target
 from assignment.errors import EvenkeelError
 from assignment.scripts import DrainsSet, EvictResult, GroupRead, Purpose, SnapshotRecord
 from assignment.scripts import TargetAnswer as Stored
-from assignment.types import Drain, GroupSettings, Partition, Reason
+from assignment.types import Drain, GroupSettings, Offset, Partition, Reason
 
 T = TypeVar("T")
 
@@ -125,6 +125,16 @@ class Restore(Effect[int | None]):
 
 
 @dataclass(frozen=True, slots=True)
+class LiftStreams(Effect[Mapping[Partition, int]]):
+    """Entries' ids go on above these offsets. Partition -> how many came too early to be planned:
+    at or below the offset from which the group goes on.
+    """
+
+    offsets: Mapping[Partition, Offset]
+    restored: Mapping[Partition, Offset]
+
+
+@dataclass(frozen=True, slots=True)
 class RaiseIncarnation(Effect[None]):
     """`known`: the highest known of the numbers that are lifted with it."""
 
@@ -202,6 +212,7 @@ class KeepWipe(Effect[None]):
     mirror: Mirror
     records: Mapping[Partition, SnapshotRecord]
     restored: int | None
+    unplanned: Mapping[Partition, int]  # entries that came before, at ids that were used already
 
 
 @dataclass(frozen=True, slots=True)

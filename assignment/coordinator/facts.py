@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from assignment.coordinator.record import Change
 from assignment.scripts import SnapshotRecord
-from assignment.types import GroupSettings, Partition, Reason, TargetRow
+from assignment.types import GroupSettings, Offset, Partition, Reason, TargetRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +40,7 @@ class Mirror:
     target_epoch: int
     event_seq: int
     snapshots: Mapping[Partition, SnapshotRecord]  # the newest
+    offsets: Mapping[Partition, Offset]  # the highest that any group of the stream committed
     broken: frozenset[Partition] = frozenset()  # whose snapshot cannot be read any more
 
 

@@ -10,6 +10,7 @@ from assignment.coordinator.effects import (
     Hold,
     KeepIncarnation,
     KeepWipe,
+    LiftStreams,
     RaiseIncarnation,
     ReadHeld,
     ReadMirror,
@@ -64,8 +65,10 @@ def _put_back(settings: GroupSettings, incarnation: int) -> Steps[None]:
     yield from Hold(settings.lease_ms)
     mirror = yield from ReadMirror()
     yield from Resume(mirror.target_epoch, mirror.event_seq)
+    offsets = {partition: record.offset for partition, record in mirror.snapshots.items()}
+    unplanned = yield from LiftStreams(mirror.offsets, offsets)
     restored = yield from Restore(incarnation, mirror.snapshots)
-    yield from KeepWipe(mirror, mirror.snapshots, restored)
+    yield from KeepWipe(mirror, mirror.snapshots, restored, unplanned)
     yield from Configure(settings, Reason.WIPED, rebalance_due=False)
 
 
@@ -95,6 +98,7 @@ def raise_incarnation(record: GroupRecord, view: GroupRead) -> Steps[None]:
             incarnation=max(database.incarnation, seen),
         )
         wanted = needs_incarnation(view, database) or wanted
+        yield from LiftStreams(mirror.offsets, {})
         if newer:
             yield from Restore(wanted.incarnation, newer)
     yield from RaiseIncarnation(wanted.incarnation, view.run_id, wanted.known)

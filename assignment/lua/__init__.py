@@ -14,6 +14,7 @@ NAMES = (
     "evict",
     "join",
     "leave",
+    "lift",
     "next_batch",
     "progress",
     "read_group",
@@ -32,13 +33,12 @@ NAMES = (
     "sweep",
 )
 _OWN_SLOT = frozenset(
-    {"append", "appended", "bound"}
+    {"append", "appended", "bound", "lift"}
 )  # a stream's script: its keys lie in the stream's slot, not in the group's
 
 
 @cache
 def script(name: str) -> str:
-    """The whole text of one script, the common part before it; FileNotFoundError if unknown."""
-    folder = files(__name__)
-    text = (folder / f"{name}.lua").read_text()
-    return text if name in _OWN_SLOT else (folder / "_common.lua").read_text() + text
+    """The whole text of one script, common parts before it; FileNotFoundError if unknown."""
+    common = ("_streams",) if name in _OWN_SLOT else ("_streams", "_common")
+    return "".join((files(__name__) / f"{part}.lua").read_text() for part in (*common, name))

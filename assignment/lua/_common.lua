@@ -8,14 +8,6 @@ local function key(name) return prefix .. name end
 
 local function text(number) return string.format('%.0f', number) end
 
--- Of two stream ids, whether the left one is the higher.
-local function above(left, right)
-  local left_ms, left_seq = string.match(left, '^(%d+)-(%d+)$')
-  local right_ms, right_seq = string.match(right, '^(%d+)-(%d+)$')
-  if left_ms ~= right_ms then return tonumber(left_ms) > tonumber(right_ms) end
-  return tonumber(left_seq) > tonumber(right_seq)
-end
-
 local function now_ms()
   local time = redis.call('TIME')
   return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)

@@ -7,19 +7,7 @@ local entries, producers, index, from = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
 local most_events, most_bytes = tonumber(ARGV[2]), tonumber(ARGV[3])
 if redis.call('EXISTS', entries) == 0 then return {from, '', 'exact'} end
 
-local function halves(offset)
-  local ms, seq = string.match(offset, '^(%d+)-(%d+)$')
-  return tonumber(ms), tonumber(seq)
-end
-local function above(left, right)
-  local left_ms, left_seq = halves(left)
-  local right_ms, right_seq = halves(right)
-  return left_ms > right_ms or (left_ms == right_ms and left_seq > right_seq)
-end
-
-local info = redis.call('XINFO', 'STREAM', entries)
-local facts = {}
-for i = 1, #info, 2 do facts[info[i]] = info[i + 1] end
+local facts = stream_facts(entries)
 local newest = facts['last-generated-id']
 if not above(newest, from) then return {from, '', 'exact'} end
 

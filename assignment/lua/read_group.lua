@@ -7,12 +7,57 @@
 local GAPS_KEPT = 8 -- of the times in which a sign of life may have been missed
 local LOCKS_AT_ONCE = 1000 -- unpack has a limit of about 8,000
 local now, run = now_ms(), run_id()
+
+-- The clock was set back: what is set by it lies in the future, and is valid from now on for no longer than its
+-- own time. Who renewed since is right already. A live lock ends at most a lease after its holder's last beat,
+-- so where no beat lies in the future no lock does.
+local function cap(name, most)
+  local stored = redis.call('HGET', KEYS[1], name)
+  if stored and tonumber(stored) > most then redis.call('HSET', KEYS[1], name, text(most)) end
+end
+local function cap_locks(lease_ms)
+  local rows = redis.call('HGETALL', key('grants'))
+  for i = 1, #rows, 2 do
+    local grant = grant_of(rows[i])
+    if grant.ended == '-' and grant.until_ms > now + lease_ms and holds(rows[i], grant.member, grant.fence) then
+      set_lock(rows[i], grant.member, grant.fence, now + lease_ms)
+    end
+  end
+end
+local function cap_future(members_ahead)
+  for _, name in ipairs({'tick_ms', 'target_at_ms', 'due_since_ms'}) do cap(name, now) end
+  redis.call('HDEL', KEYS[1], 'away') -- every session begins now
+  for _, member in ipairs(members_ahead) do
+    redis.call('ZADD', key('beats'), text(now), member)
+  end
+  local asked = redis.call('HGETALL', key('asked'))
+  for i = 1, #asked, 2 do
+    if tonumber(asked[i + 1]) > now then redis.call('HSET', key('asked'), asked[i], text(now)) end
+  end
+  local members = redis.call('HGETALL', key('members'))
+  for i = 1, #members, 2 do
+    local row = cjson.decode(members[i + 1])
+    if (row['able_at_ms'] or 0) > now then
+      row['able_at_ms'] = now
+      redis.call('HSET', key('members'), members[i], cjson.encode(row))
+    end
+  end
+  local settings = redis.call('HGET', KEYS[1], 'settings')
+  if settings then cap_locks(cjson.decode(settings)['lease_ms']) end
+end
+
 if ARGV[1] == 'rebalance' then
   redis.call('HINCRBY', KEYS[1], 'coordinator_epoch', 1)
 elseif ARGV[1] == 'tick' then
   local meta = redis.call('HMGET', KEYS[1], 'tick_ms', 'tick_run', 'away')
+  local ahead = redis.call('ZRANGEBYSCORE', key('beats'), '(' .. text(now), '+inf')
+  if tonumber(meta[1] or '0') > now or #ahead > 0 then
+    cap_future(ahead)
+    meta[3] = nil
+  end
   local last = math.min(tonumber(meta[1] or now), now)
   local from, till = tonumber(ARGV[2]), tonumber(ARGV[3])
+  if till > now then from, till = 0, 0 end -- by the clock before it was set back
   if meta[2] ~= run then from, till = last, now end -- started since, or made anew
   if till > last or meta[2] ~= run then
     local gaps = {text(math.max(from, last)) .. '-' .. text(till)}

@@ -12,7 +12,9 @@ for i = 2, #ARGV, 2 do
   if above(snapshot['offset'], redis.call('HGET', key('offsets'), partition) or '0-0') then
     redis.call('HSET', key('offsets'), partition, snapshot['offset'])
     redis.call('HSET', key('applied'), partition, snapshot['total'] .. ' ' .. text(now_ms()))
-    local last = redis.call('XREVRANGE', key('changelog:' .. partition), '+', '-', 'COUNT', 1)[1]
+    local changelog = key('changelog:' .. partition)
+    lift(changelog, snapshot['changelog_id']) -- copies on disk stand there
+    local last = redis.call('XREVRANGE', changelog, '+', '-', 'COUNT', 1)[1]
     snapshot['changelog_id'] = last and last[1] or '0-0'
     local stored = redis.call('HGET', key('snapshots'), partition)
     local records = {snapshot, stored and cjson.decode(stored)[1] or nil}

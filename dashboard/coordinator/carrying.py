@@ -133,6 +133,9 @@ IN_REDIS: Mapping[type[Effect[Any]], Callable[[Here, Any], Any]] = {
     effects.ReadHeld: lambda here, effect: waiting.is_waiting(here.name),
     effects.Resume: lambda here, e: live_groups.resume(here.name, e.target_epoch, e.event_seq),
     effects.Restore: _restore,
+    effects.LiftStreams: lambda here, effect: live_groups.lift_streams(
+        effect.offsets, effect.restored
+    ),
     effects.RaiseIncarnation: _raise_incarnation,
     effects.Sweep: lambda here, effect: live_groups.sweep(here.name),
     effects.Evict: _evict,

@@ -69,8 +69,18 @@ def read(group: Group, effect: effects.ReadMirror) -> Mirror:
         target_epoch=group.rebalances.aggregate(last=Max("target_epoch"))["last"] or 0,
         event_seq=group.last_event_seq,
         snapshots=snapshots,
+        offsets=_highest(group.stream),
         broken=frozenset(broken),
     )
+
+
+def _highest(stream: str) -> dict[Partition, Offset]:
+    rows = PartitionMirror.objects.filter(group__stream=stream).values_list("number", "offset")
+    highest: dict[Partition, Offset] = {}
+    for number, text in rows:
+        partition, offset = Partition(stream, number), Offset.parse(text)
+        highest[partition] = max(offset, highest.get(partition, offset))
+    return highest
 
 
 def _records(row: PartitionMirror) -> Sequence[SnapshotRecord]:

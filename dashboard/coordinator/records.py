@@ -61,7 +61,7 @@ def keep_incarnation(group: Group, effect: effects.KeepIncarnation) -> None:
 def keep_wipe(group: Group, effect: effects.KeepWipe) -> None:
     """What only Redis held is gone, and that is said loudly."""
     mirrored = list(PartitionMirror.objects.filter(group=group))
-    at_ms = live_groups.redis_now_ms()
+    at_ms, early = live_groups.redis_now_ms(), sum(effect.unplanned.values())
     with transaction.atomic():
         group.events_cursor = live_groups.FIRST_ENTRY
         group.save(update_fields=["events_cursor"])
@@ -73,7 +73,8 @@ def keep_wipe(group: Group, effect: effects.KeepWipe) -> None:
             "this Redis does not know the group any more",
             before={row.number: row.offset for row in mirrored},
             after={str(p): str(r.offset) for p, r in effect.records.items()},
-            result=f"{effect.restored or 0} of {group.partitions} partitions put back",
+            result=f"{effect.restored or 0} of {group.partitions} partitions put back"
+            + (f"; {early} entries came too early" if early else ""),
         )
     lost = _destroyed(group, mirrored)
     log.error("redis wiped group=%s restored=%s destroyed: %s", group.name, effect.restored, lost)

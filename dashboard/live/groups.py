@@ -20,10 +20,10 @@ from assignment.scripts import (
     Purpose,
     SnapshotRecord,
 )
-from assignment.types import Drain, GroupSettings, Partition, Reason
+from assignment.types import START, Drain, GroupSettings, Offset, Partition, Reason
 from assignment.wire import GroupKeys, StreamKeys
 from dashboard.live.connection import reaching_redis, sync_client
-from dashboard.live.scripts import run
+from dashboard.live.scripts import run, script
 
 EVENTS_AT_ONCE = 5_000
 HINTS_AT_ONCE = 1_000  # as many as `control` keeps
@@ -236,6 +236,22 @@ def committed(group: str, partitions: Sequence[Partition]) -> list[str]:
     with reaching_redis():
         values = sync_client().hmget(GroupKeys(group).offsets, [str(p) for p in partitions])
     return [FIRST_ENTRY if v is None else v.decode() for v in values]
+
+
+def lift_streams(
+    offsets: Mapping[Partition, Offset], restored: Mapping[Partition, Offset]
+) -> dict[Partition, int]:
+    """Ids of entries go on above `offsets`. How many lie at or below `restored` and came too early:
+    nobody will plan them; partitions without any are left out.
+    """
+    text = script("lift").text
+    with reaching_redis():
+        pipe = sync_client().pipeline(transaction=False)
+        for partition, offset in offsets.items():
+            entries = StreamKeys(partition.stream).entries(partition.number)
+            pipe.eval(text, 1, entries, str(offset), str(restored.get(partition, START)))
+        counts = pipe.execute()
+    return {p: int(count) for p, count in zip(offsets, counts, strict=True) if count}
 
 
 def trim_entries(stream: str, lowest: Mapping[int, str]) -> int:

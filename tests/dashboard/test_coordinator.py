@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.db import OperationalError, connection
 from pytest_django.fixtures import Settings
+from redis import ResponseError
 
 from assignment import coordinator as coordinator_rules
 from assignment.coordinator import effects
@@ -493,7 +494,11 @@ def test_a_wiped_redis_gets_back_what_is_known_and_the_rest_is_said(
     fresh.start()
     try:
         point_at(fresh.url)
+        entries = StreamKeys(group.stream).entries(1)
+        sync_client().xadd(entries, {"event": "1"}, id="5-0")  # by a clock that is behind
         coordinator.tick()
+        with pytest.raises(ResponseError, match="equal or smaller"):
+            sync_client().xadd(entries, {"event": "1"}, id="9-0")
         read = live_groups.read(group.name, Purpose.LOOK)
         assert read.offsets == {partition: Offset(7, 0)}, "its own snapshot's"
         assert read.applied[partition].total == 40
@@ -501,7 +506,7 @@ def test_a_wiped_redis_gets_back_what_is_known_and_the_rest_is_said(
         assert read.meta.group_epoch >= Rebalance.objects.get().target_epoch
         assert read.meta.event_seq == seq
         entry = AuditEntry.objects.get(action="redis wiped")
-        assert entry.result == "1 of 4 partitions put back"
+        assert entry.result == "1 of 4 partitions put back; 1 entries came too early"
         assert HistoryGap.objects.get().events_lost is None
 
         def granting() -> bool:

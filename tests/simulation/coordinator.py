@@ -14,6 +14,7 @@ from assignment import coordinator, scripts
 from assignment.coordinator import Effect, GroupRecord, RecordsAway, Steps, draining, effects
 from assignment.errors import GroupMissing
 from assignment.scripts import GroupRead, Purpose
+from assignment.types import START
 from assignment.wire import GroupKeys
 from tests.simulation import checks, database
 from tests.simulation.agenda import Alarm
@@ -168,6 +169,13 @@ class SimCoordinator:
     def _hold(self, job: Job, effect: effects.Hold) -> None:
         self.world.held_until_ms = self.world.now_ms + effect.lease_ms
 
+    def _lift(self, job: Job, effect: effects.LiftStreams) -> Any:
+        for partition, offset in effect.offsets.items():
+            entries = self.world.entries(partition.number)
+            restored = effect.restored.get(partition, START)
+            self._door.run(ScriptCall("lift", (entries,), [str(offset), str(restored)]))
+        return {}
+
     def _restore(self, job: Job, effect: effects.Restore) -> Any:
         args = scripts.restore_args(effect.incarnation, effect.records)
         return scripts.restore_answer(self._run("restore", args))
@@ -208,6 +216,7 @@ IN_REDIS: Mapping[type[Effect[Any]], Callable[[SimCoordinator, Job, Any], Any]] 
     effects.ReadHeld: lambda self, job, effect: self.world.now_ms < self.world.held_until_ms,
     effects.Resume: _script("resume", "target_epoch", "event_seq"),
     effects.Restore: SimCoordinator._restore,
+    effects.LiftStreams: SimCoordinator._lift,
     effects.RaiseIncarnation: lambda self, job, effect: self._run(
         "set_incarnation",
         scripts.incarnation_args(effect.incarnation, effect.run_id, effect.known),

@@ -73,7 +73,12 @@ def _keep_incarnation(world: "World", effect: effects.KeepIncarnation) -> None:
 def _read_mirror(world: "World", effect: effects.ReadMirror) -> Mirror:
     kept = world.database
     highest = max((epoch for _, epoch in kept.targets), default=0)
-    return Mirror(target_epoch=highest, event_seq=0, snapshots=dict(kept.snapshots))
+    return Mirror(
+        target_epoch=highest,
+        event_seq=0,
+        snapshots=dict(kept.snapshots),
+        offsets={partition: record.offset for partition, record in kept.snapshots.items()},
+    )
 
 
 def _keep_events(world: "World", effect: effects.KeepEvents) -> int:
