@@ -15,6 +15,8 @@ from agent.spark.source import (
 )
 from agent.spark.warm_up import BATCHES_MAX, ENTRIES, WarmUp, tasks_of
 from agent.store.events import EventStore, Packed
+from assignment.scripts import InHand, Skip, skip_answer, skip_args
+from assignment.troubles import HaltReason
 from assignment.types import START, Claim, Offset
 from assignment.wire import GroupKeys
 from tests.e2e.spark_world import SparkWorld, one, raw
@@ -211,3 +213,50 @@ def test_warm_up_that_fails_again_and_again_is_over() -> None:
 
 def test_warm_up_of_a_single_core_has_one_kind_of_batch() -> None:
     assert warmed_up(1.0, 1.0, tasks=1) == [11, 0]
+
+
+# --- suspects, and what is skipped ---
+
+
+def suspect(world: SparkWorld, end: Offset, alone: int = 0) -> None:
+    first = world.partitions[0]
+    part = InHand(first, world.fences[first], START, end)
+    assert world.store.note_crash("it ended", alone, [part]) == 1
+
+
+def test_a_suspect_is_planned_alone_and_half_as_far_after_each_crash(world, planner) -> None:
+    first, second = world.partitions
+    end = world.append(first, *[one(a=n) for n in range(8)])
+    for _ in range(3):
+        suspect(world, end)
+    plan = planner.next_batch(1)
+    assert (ranges(plan), plan["alone"]) == ({"0": ("0-0", str(end))}, 8)
+    suspect(world, end, alone=8)
+    other = world.append(second, one(a=1))
+    assert ranges(planner.next_batch(2)) == {"1": ("0-0", str(other))}  # others in between
+    plan = planner.next_batch(3)
+    assert (list(plan["p"]), plan["alone"]) == (["0"], 4)
+    for alone in (4, 2, 1):
+        suspect(world, Offset.parse(plan["p"]["0"][1]), alone)
+    assert ranges(planner.next_batch(4)) == {"1": ("0-0", str(other))}
+
+
+def test_what_is_halted_is_told_to_the_driver(world, planner, shared) -> None:
+    first = world.partitions[0]
+    end = world.append(first, one(a=1))
+    for alone in (0, 0, 0, 1):
+        suspect(world, end, alone)
+    assert planner.next_batch(1) is None
+    (halted,) = shared.halted()
+    assert (halted.partition, halted.reason, halted.entry) == (first, HaltReason.CRASH, str(end))
+
+
+def test_a_malformed_event_that_a_partition_halts_at_can_be_skipped(world, planner, shared) -> None:
+    first = world.partitions[0]
+    end = world.append(first, raw(b"json", b"{"))
+    shared.hold_back([(str(first), world.fences[first])], "halt")
+    assert planner.next_batch(1) is None
+    skip = Skip(entry=end, actor="ann", reason="no use")
+    assert skip_answer(world.world.run("skip", skip_args(first, skip)))
+    plan = planner.next_batch(2)
+    assert (ranges(plan), plan["skip"]) == ({"0": ("0-0", str(end))}, "skipped by ann: no use")
