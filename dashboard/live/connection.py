@@ -95,6 +95,13 @@ def sync_client() -> Any:
     return _sync_client(settings.REDIS_URL)
 
 
+def keep_within(name: str, most_ms: int) -> None:
+    """Redis keeps the moment when a key expires: far too late once its clock was set back."""
+    with reaching_redis():
+        if sync_client().pttl(name) > most_ms:
+            sync_client().pexpire(name, most_ms)
+
+
 _async_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[str, Any]] = WeakKeyDictionary()
 _making = threading.Lock()
 

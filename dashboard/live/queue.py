@@ -17,7 +17,7 @@ from django.conf import settings
 from assignment.coordinator.sessions import ticker_away
 from assignment.scripts import Gap
 from assignment.wire import GroupKeys
-from dashboard.live.connection import reaching_redis, sync_client
+from dashboard.live.connection import keep_within, reaching_redis, sync_client
 
 QUEUED_MS = 5_000  # a published task that no worker took for so long blocks nothing
 BUSY_MS = 1_000  # after a task found a run at work: as often as the tick asks
@@ -32,7 +32,10 @@ def want(group: str) -> bool:
     with reaching_redis():
         pipe = sync_client().pipeline(transaction=False)
         pipe.incr(keys.wanted).set(keys.queued, 1, nx=True, px=QUEUED_MS)
-        return bool(pipe.execute()[1])
+        is_first = bool(pipe.execute()[1])
+    if not is_first:
+        keep_within(keys.queued, QUEUED_MS)
+    return is_first
 
 
 def unpublish(group: str) -> None:
@@ -94,6 +97,7 @@ def _lease(name: str) -> Iterator[bool]:
     with reaching_redis():
         held = lock.acquire()
     if not held:
+        keep_within(name, round(RUN_LEASE_S * 1000))
         yield False
         return
     done = threading.Event()

@@ -2,7 +2,7 @@
 
 from django.conf import settings
 
-from dashboard.live.connection import reaching_redis, sync_client
+from dashboard.live.connection import keep_within, reaching_redis, sync_client
 
 
 def _key(group: str) -> str:
@@ -11,9 +11,12 @@ def _key(group: str) -> str:
 
 def wait(group: str, lease_ms: int) -> None:
     with reaching_redis():
-        sync_client().set(_key(group), 1, px=lease_ms)
+        sync_client().set(_key(group), lease_ms, px=lease_ms)
 
 
 def is_waiting(group: str) -> bool:
     with reaching_redis():
-        return bool(sync_client().exists(_key(group)))
+        lease_ms = sync_client().get(_key(group))
+    if lease_ms is not None:
+        keep_within(_key(group), int(lease_ms))
+    return lease_ms is not None

@@ -7,7 +7,7 @@ import redis
 
 from assignment.wire import GroupKeys
 from dashboard import coordinator
-from dashboard.live import queue
+from dashboard.live import queue, waiting
 from dashboard.models import Group, Rebalance
 from tests.dashboard.agents import FakeAgent
 from tests.dashboard.test_coordinator import until
@@ -87,3 +87,25 @@ def test_a_renew_that_failed_is_tried_again_until_the_lease_is_lost(
     monkeypatch.setattr(store, "lock", lambda *_, **__: lock)
     with queue.running(group_name):
         until(lambda: not lock.answers)
+
+
+HOUR_MS = 3_600_000
+
+
+def test_what_expires_is_kept_within_its_time_when_the_clock_was_set_back(
+    store: Any, group_name: str
+) -> None:
+    """As Redis keeps them: to the hour at which they would have ended by the clock before."""
+    keys = GroupKeys(group_name)
+    store.set(keys.running, "of a worker that is gone", px=HOUR_MS)
+    with queue.running(group_name) as mine:
+        assert not mine
+    assert store.pttl(keys.running) <= queue.RUN_LEASE_S * 1000
+    store.set(keys.queued, 1, px=HOUR_MS)
+    assert not queue.want(group_name)
+    assert store.pttl(keys.queued) <= queue.QUEUED_MS
+    waiting.wait(group_name, 5_000)
+    held = waiting._key(group_name)
+    store.pexpire(held, HOUR_MS)
+    assert waiting.is_waiting(group_name)
+    assert store.pttl(held) <= 5_000
