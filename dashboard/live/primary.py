@@ -131,6 +131,11 @@ class ChannelLayer(RedisPubSubChannelLayer):  # type: ignore[misc]
 
 
 def follow_as_broker() -> None:
-    """Celery's transport offers no setting for it."""
+    """Celery's transport offers no setting for it.
+
+    Nor for what a worker does with unacknowledged messages when it loses its connection: it would
+    put them back over the same one, and ends when that was taken from it. The ticks ask again.
+    """
+    broker.Channel.do_restore = False
     broker.Channel.connection_class = SYNC["redis"]
     broker.Channel.connection_class_ssl = SYNC["rediss"]

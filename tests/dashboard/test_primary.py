@@ -14,7 +14,7 @@ from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
 from kombu import Connection
 
-from dashboard.demo.embedded_redis import wheel_binary
+from dashboard.demo.embedded_redis import EmbeddedRedis, wheel_binary
 from dashboard.live import StoreUnavailable
 from dashboard.live.connection import (
     async_client,
@@ -22,6 +22,7 @@ from dashboard.live.connection import (
     reaching_redis,
     sync_client,
 )
+from dashboard.live.primary import follow_as_broker
 from tests.dashboard.conftest import Point
 from tests.failover import PATIENCE_S, Pair, pair_of, until
 
@@ -138,3 +139,23 @@ def test_a_consumer_of_the_broker_that_waits_hears_of_a_lost_connection(pair: Pa
         pair.demote()
         with pytest.raises(broker.connection_errors):
             waiting.result(PATIENCE_S)
+
+
+def test_a_worker_survives_a_lost_broker_with_messages_unacknowledged(
+    own_redis: EmbeddedRedis,
+) -> None:
+    """As Celery's consumer gives a connection up: it is collected, then closed."""
+    follow_as_broker()
+    connection = Connection(own_redis.url)
+    queue = connection.SimpleQueue("q")
+    queue.put("work")
+    queue.get(timeout=PATIENCE_S)
+    other = connection.channel()
+    connection.SimpleQueue("r", channel=other).consumer.consume()
+    with suppress(TimeoutError):
+        connection.drain_events(timeout=0.1)  # both begin to listen
+    assert queue.channel._in_poll and other._in_poll
+    own_redis.kill()
+    connection.collect(socket_timeout=1)
+    connection.close()
+    assert not connection.connected
