@@ -83,9 +83,8 @@ def raise_incarnation(record: GroupRecord, view: GroupRead) -> Steps[None]:
     if wanted is not None and (yield from ReadHeld()):
         wanted = None
     known = wanted.incarnation if wanted else view.meta.incarnation
-    if known > record.incarnation:
-        with suppress(RecordsAway):  # the next tick keeps it
-            yield from KeepIncarnation(known)
+    with suppress(RecordsAway):  # the next tick keeps it
+        yield from KeepIncarnation(known)
     if wanted is None:
         return
     with suppress(RecordsAway):  # it goes on from what it has

@@ -18,6 +18,7 @@ from dashboard.live import groups as live_groups
 from dashboard.live import push, waiting
 from dashboard.models import Group
 
+RAISED: dict[int, int] = {}  # group -> incarnation that this process set; the database may refuse
 NOBODY = outbox.Run()
 AWAY = (OperationalError, InterfaceError, InternalError)  # it does not answer, or refuses to write
 T = TypeVar("T")
@@ -44,7 +45,7 @@ def record_of(group: Group) -> GroupRecord:
     return GroupRecord(
         name=group.name,
         settings=group.values,
-        incarnation=group.incarnation,
+        incarnation=max(group.incarnation, RAISED.get(group.pk, 0)),
         event_seq=group.last_event_seq,
     )
 
@@ -84,6 +85,8 @@ def _configure(here: Here, effect: effects.Configure) -> None:
 def _raise_incarnation(here: Here, effect: effects.RaiseIncarnation) -> None:
     value = effect.incarnation
     done, stored = live_groups.set_incarnation(here.name, value, effect.run_id, effect.known)
+    if done and here.row is not None:
+        RAISED[here.row.pk] = value
     log.info("incarnation group=%s value=%d done=%s stored=%d", here.name, value, done, stored)
 
 

@@ -54,8 +54,10 @@ log = logging.getLogger(__name__)
 
 def keep_incarnation(group: Group, effect: effects.KeepIncarnation) -> None:
     higher = effect.incarnation
+    if higher <= group.incarnation:
+        return
     Group.objects.filter(pk=group.pk, incarnation__lt=higher).update(incarnation=higher)
-    group.incarnation = max(group.incarnation, higher)
+    group.incarnation = higher
 
 
 def keep_wipe(group: Group, effect: effects.KeepWipe) -> None:

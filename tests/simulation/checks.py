@@ -49,7 +49,7 @@ def target_is_right(view: GroupRead, due: coordinator.Target, world: "World") ->
         loads = Counter(dict.fromkeys(may_own, 0)) + Counter(owners.values())
         spread = [0] if any(unserved.values()) else [loads[m] for m in may_own] or [0]
         demand(max(spread) - min(spread) <= 1, f"the target's loads are {spread}")
-    if settings.strategy == "sticky":
+    if settings.strategy == "sticky" and not any(row.unserved for row in view.members.values()):
         _moves_are_least(view, owners, sorted(may_own))
 
 
@@ -205,6 +205,10 @@ def fences(world: "World") -> dict[str, dict[int, int]]:
             if live and held.state is HeldState.RUNNING:
                 owned[partition.number] = held.fence
     return running
+
+
+def target_is_recorded(world: "World") -> bool:
+    return world.read().meta.target in world.database.targets
 
 
 def lag(world: "World") -> int:

@@ -52,6 +52,7 @@ class SimCoordinator:
         self._tick_ms = max(TICK_MS, world.settings.session_timeout_ms // 5)
         self._life = 0
         self._asked = False
+        self._raised = 0  # the incarnation that this process set
         self._door = SimDoor(world, self._blocked)
         self._alarm = Alarm(world.agenda, self._tick_due)
         self.start()
@@ -98,9 +99,8 @@ class SimCoordinator:
 
     def _record(self) -> GroupRecord:
         kept, name = self.world.database, self.world.name
-        if kept.refuses:
-            return GroupRecord(name=name, settings=None, incarnation=0)
-        return GroupRecord(name=name, settings=kept.settings, incarnation=kept.incarnation)
+        known = max(kept.incarnation, self._raised)
+        return GroupRecord(name=name, settings=kept.settings, incarnation=known)
 
     # --- steps
 
@@ -134,7 +134,8 @@ class SimCoordinator:
             kind = type(effect)
             if kind in IN_REDIS:
                 job.answer = IN_REDIS[kind](self, job, effect)
-            elif self.world.database.refuses:
+            elif self.world.database.refuses and not kind.__name__.startswith("Read"):
+                self.world.struck["database refused"] += 1
                 job.failure = RecordsAway("simulated")
             else:
                 job.answer = database.PERFORM[kind](self.world, effect)
@@ -180,6 +181,12 @@ class SimCoordinator:
         args = scripts.restore_args(effect.incarnation, effect.records)
         return scripts.restore_answer(self._run("restore", args))
 
+    def _raise_incarnation(self, job: Job, effect: effects.RaiseIncarnation) -> None:
+        args = scripts.incarnation_args(effect.incarnation, effect.run_id, effect.known)
+        done, _ = scripts.incarnation_answer(self._run("set_incarnation", args))
+        if done:
+            self._raised = max(self._raised, effect.incarnation)
+
     def _evict(self, job: Job, effect: effects.Evict) -> Any:
         args = scripts.evict_args(effect.member, effect.beat, effect.reason)
         return scripts.evict_answer(self._run("evict", args))
@@ -217,10 +224,7 @@ IN_REDIS: Mapping[type[Effect[Any]], Callable[[SimCoordinator, Job, Any], Any]] 
     effects.Resume: _script("resume", "target_epoch", "event_seq"),
     effects.Restore: SimCoordinator._restore,
     effects.LiftStreams: SimCoordinator._lift,
-    effects.RaiseIncarnation: lambda self, job, effect: self._run(
-        "set_incarnation",
-        scripts.incarnation_args(effect.incarnation, effect.run_id, effect.known),
-    ),
+    effects.RaiseIncarnation: SimCoordinator._raise_incarnation,
     effects.Sweep: _script("sweep"),
     effects.Evict: SimCoordinator._evict,
     effects.SetDrain: SimCoordinator._set_drain,

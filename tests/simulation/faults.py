@@ -5,6 +5,7 @@ ended by `heal`.
 """
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -148,6 +149,19 @@ def database_slow(world: "World", victims: Victims) -> None:
     world.later(world.random.randint(*AWAY_MS), lambda: setattr(world, "slow_steps", 0.04))
 
 
+def database_refuses(world: "World", victims: Victims) -> None:
+    """Every write, as a full disk or a primary that became a replica; a failover goes on."""
+    world.database.refuses = True
+    world.later(world.random.randint(*AWAY_MS), lambda: setattr(world.database, "refuses", False))
+    kill(world, victims[:1])
+
+
+def database_restored(world: "World", victims: Victims) -> None:
+    """From a copy that is a little older; what people set is set again."""
+    copy = deepcopy(world.database)
+    world.later(world.random.randint(*AWAY_MS), lambda: world.database_returns_as(copy))
+
+
 def judged_slowly(world: "World", victims: Victims) -> None:
     """Silent for about a session, and back while a slow coordinator takes it out."""
     for agent in victims:
@@ -275,7 +289,8 @@ FAULTS: dict[str, Fault] = {
         kill, kill_agent, kill_consumer, hang_consumer, slow_consumer, suspend, suspend_agent,
         suspend_consumer, machine_sleeps, storm, cut_from_redis, cut_from_dashboard, flap,
         dashboard_dies, coordinators_die_at_work, coordinator_pauses, database_slow,
-        judged_slowly, redis_away, redis_loses_writes, redis_loses_grants, redis_wiped,
+        database_refuses, database_restored, judged_slowly,
+        redis_away, redis_loses_writes, redis_loses_grants, redis_wiped,
         redis_fails_over, redis_fails_over_under_its_old_run, redis_refuses, redis_clock_jumps,
         join, leave, leave_at_once, swap, down_to_one, more_than_partitions, rolling_restart,
         touch, change_strategy, add_partitions, restores_fail,
@@ -293,6 +308,7 @@ def heal(world: "World") -> None:
     world.network = Network()
     world.restore_failures = world.slow_steps = 0.0
     world.redis_returns()
+    world.database.refuses = False
     for coordinator in world.coordinators:
         coordinator.crash_chance = 0.0
         coordinator.paused_until_ms = 0

@@ -91,7 +91,6 @@ class Ledger:
         self.signs: dict[str, int] = {}  # member -> Redis time of its last sign of life
         self.ended_early: set[str] = set()  # members whose batch a late `plan` declared ended
         self._target = (0, "")
-        self._incarnation = 0
         self._losses = 0
         self._latest_ms = 0  # of the Redis clock, which may be set back
         self._sees: dict[str, Callable[[Sequence[Any], Any], None]] = {
@@ -315,8 +314,9 @@ class Ledger:
 
     def _set_incarnation(self, args: Sequence[Any], answer: Any) -> None:
         if answer[0] == b"done":
-            demand(int(args[0]) > self._incarnation, f"incarnation {args[0]} was there before")
-            self._incarnation = int(args[0])
+            value, books = int(args[0]), self.books.values()
+            highest = max((book.highest for book in books), default=0) // INCARNATION_STEP
+            demand(value > highest, f"incarnation {value} was granted under before")
 
     def _restore(self, args: Sequence[Any], answer: Any) -> None:
         """After a wipe: from here on counts what the snapshots hold."""

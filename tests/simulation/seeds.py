@@ -205,6 +205,8 @@ def _demand_after_heal(world: World, outcome: Outcome) -> None:
         world.note("SEED", "not quiet yet", was=quiet)
     if world.settings.stateful:
         _demand_fixed_point(world)
+    if not world.struck["database restored"]:
+        world.run_until(checks.target_is_recorded, ASKED_MS, "the target has a record")
     world.producing = False
     world.run_until(lambda w: checks.lag(w) == 0, LAG_MS, "lag returns to 0")
     checks.history_is_whole(world)

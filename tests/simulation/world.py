@@ -288,6 +288,11 @@ class World:
         there = [c for c in self.coordinators if c.up and self.now_ms >= c.paused_until_ms]
         return self.random.choice(there) if there else None
 
+    def database_returns_as(self, copy: Database) -> None:
+        copy.settings, copy.refuses = self.database.settings, False
+        self.database = copy
+        self.struck["database restored"] += 1
+
     def ticker_lives(self) -> None:
         """As whoever ticks keeps it in Redis."""
         now_ms = self.server.now_ms
