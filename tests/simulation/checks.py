@@ -49,7 +49,7 @@ def target_is_right(view: GroupRead, due: coordinator.Target, world: "World") ->
         loads = Counter(dict.fromkeys(may_own, 0)) + Counter(owners.values())
         spread = [0] if any(unserved.values()) else [loads[m] for m in may_own] or [0]
         demand(max(spread) - min(spread) <= 1, f"the target's loads are {spread}")
-    if settings.strategy == "sticky" and not any(row.unserved for row in view.members.values()):
+    if settings.strategy == "sticky" and not any(unserved.values()):
         _moves_are_least(view, owners, sorted(may_own))
 
 
