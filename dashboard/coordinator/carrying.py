@@ -18,7 +18,8 @@ from dashboard.live import groups as live_groups
 from dashboard.live import push, waiting
 from dashboard.models import Group
 
-RAISED: dict[int, int] = {}  # group -> incarnation that this process set; the database may refuse
+RAISED: dict[tuple[int, str], int] = {}  # group -> incarnation that this process set: the
+# database may refuse to keep it
 NOBODY = outbox.Run()
 AWAY = (OperationalError, InterfaceError, InternalError)  # it does not answer, or refuses to write
 T = TypeVar("T")
@@ -45,7 +46,7 @@ def record_of(group: Group) -> GroupRecord:
     return GroupRecord(
         name=group.name,
         settings=group.values,
-        incarnation=max(group.incarnation, RAISED.get(group.pk, 0)),
+        incarnation=max(group.incarnation, RAISED.get((group.pk, group.name), 0)),
         event_seq=group.last_event_seq,
     )
 
@@ -86,7 +87,7 @@ def _raise_incarnation(here: Here, effect: effects.RaiseIncarnation) -> None:
     value = effect.incarnation
     done, stored = live_groups.set_incarnation(here.name, value, effect.run_id, effect.known)
     if done and here.row is not None:
-        RAISED[here.row.pk] = value
+        RAISED[here.row.pk, here.name] = value
     log.info("incarnation group=%s value=%d done=%s stored=%d", here.name, value, done, stored)
 
 
