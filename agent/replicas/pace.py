@@ -2,26 +2,23 @@
 positions.
 """
 
-from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 WINDOW_MS = 10_000
 SAMPLE_EVERY_MS = 250
 
+Sample = tuple[int, int, int]  # ms, events that the replica has, events there are
 
-@dataclass(slots=True)
+
+@dataclass(frozen=True, slots=True)
 class Pace:
-    """(ms, events that the replica has, events there are), oldest first."""
+    samples: tuple[Sample, ...] = ()  # oldest first
 
-    _samples: deque[tuple[int, int, int]] = field(default_factory=deque)
-
-    def note(self, now_ms: int, have: int, end: int) -> None:
-        self._forget(now_ms)
-        if not self._samples or now_ms - self._samples[-1][0] >= SAMPLE_EVERY_MS:
-            self._samples.append((now_ms, have, end))
-
-    def start_anew(self) -> None:
-        self._samples.clear()
+    def with_sample(self, now_ms: int, have: int, end: int) -> "Pace":
+        recent = self._recent(now_ms)
+        if recent and now_ms - recent[-1][0] < SAMPLE_EVERY_MS:
+            return self
+        return Pace((*recent, (now_ms, have, end)))
 
     def rate(self, now_ms: int) -> float:
         """Events a second; 0 when nothing is known of the last seconds."""
@@ -34,14 +31,13 @@ class Pace:
         nearer = gained - came
         return lag * passed_ms // nearer if lag >= 0 and nearer > 0 else None
 
-    def _difference(self, now_ms: int) -> tuple[int, int, int]:
+    def _difference(self, now_ms: int) -> Sample:
         """(ms between the first and the last position, events gained, events that came)."""
-        self._forget(now_ms)
-        if len(self._samples) < 2:
+        recent = self._recent(now_ms)
+        if len(recent) < 2:
             return 0, 0, 0
-        (since_ms, had, end_then), (at_ms, have, end) = self._samples[0], self._samples[-1]
+        (since_ms, had, end_then), (at_ms, have, end) = recent[0], recent[-1]
         return at_ms - since_ms, have - had, end - end_then
 
-    def _forget(self, now_ms: int) -> None:
-        while self._samples and now_ms - self._samples[0][0] > WINDOW_MS:
-            self._samples.popleft()
+    def _recent(self, now_ms: int) -> tuple[Sample, ...]:
+        return tuple(s for s in self.samples if now_ms - s[0] <= WINDOW_MS)

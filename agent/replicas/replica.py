@@ -1,26 +1,33 @@
-"""What is known of one replica: its role, how far it is, what is to be done with it.
+"""What is known of one partition's replica: its role, how far it is, what is to be done with it.
 
-Values only, guarded by the crew's lock.
+A frozen value; each of its steps gives the next one. No clock, no disk, no threads.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Self
 
 from agent.replicas.pace import Pace
-from agent.replicas.work import Place, Work
 from agent.state import Progress
-from assignment.types import Claim, Partition, ReplicaReport, Role
+from assignment.types import Claim, Offset, Partition, ReplicaReport, Role
 
 RETRY_MS = (1_000, 60_000)  # after a failure; doubled from one to the other
 
 
-@dataclass(slots=True)
+class Place(NamedTuple):
+    """Where a replica stands that has reached the committed offset."""
+
+    offset: Offset
+    changelog_id: str
+    total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
     """`role` None: not wanted beside what is held. `place`: where it stands at the committed
     offset, None while it is on its way there.
     """
 
     partition: Partition
-    work: Work
     role: Role | None = None
     learner: bool = False  # also while it is given to this member and another holds it still
     claim: Claim | None = None  # acquired: to be brought to the committed offset before all others
@@ -52,61 +59,81 @@ class Replica:
         return idle and self.is_needed and self.claim is None and self.place is not None
 
     @property
+    def is_under_way(self) -> bool:
+        """Not arrived, or not for what was acquired meanwhile; not waiting after a failure."""
+        arrived = self.place is not None and self.claim is None
+        return self.is_needed and not arrived and self.retry_ms is None
+
+    @property
     def lag(self) -> int:
         return max(0, self.end - self.have) if self.end >= 0 else -1
 
-    def lack_nothing(self) -> None:
-        self.stateless = self.caught_up = True
-        self.have = self.end = 0
-        self.place = None
+    # --- what is wanted of it
+
+    def wanted_as(self, role: Role, *, stateful: bool) -> Self:
+        before = self.handed_over() if self.stateless and stateful else self
+        replica = replace(
+            before,
+            role=role,
+            learner=role is Role.LEARNER or (role is Role.OWNER and before.learner),
+            claim=None,
+            held=False,
+            unwanted_since_ms=None,
+        )
+        if stateful:
+            return replica
+        return replace(replica, stateless=True, caught_up=True, have=0, end=0, place=None)
+
+    def handed_over(self) -> Self:
+        """To the consumer, which writes the file from now on, or to nobody."""
+        return replace(
+            self.behind(),
+            role=None,
+            claim=None,
+            learner=False,
+            stateless=False,
+            have=0,
+            end=-1,
+            failures=0,
+            retry_ms=None,
+            why="",
+        )
 
     # --- what became of it
 
-    def take(self, progress: Progress, acceptable_lag: int, now_ms: int) -> bool:
-        """Whether it caught up by this step."""
-        self.place = None
-        self.end = progress.end if progress.end >= 0 else self.end
+    def after(self, progress: Progress, acceptable_lag: int, now_ms: int) -> Self:
+        end = progress.end if progress.end >= 0 else self.end
+        replica = replace(self, place=None, end=end)
         if progress.have is None:
-            return False
-        self.have = progress.have
-        if not progress.exact:
-            self.fall_behind()
-        self.pace.note(now_ms, self.have, max(self.end, 0))
-        near = progress.exact and 0 <= self.lag <= acceptable_lag
-        return near and self._catch_up()
+            return replica
+        replica = replica if progress.exact else replica.behind()
+        pace = replica.pace.with_sample(now_ms, progress.have, max(end, 0))
+        replica = replace(replica, have=progress.have, pace=pace)
+        near = progress.exact and 0 <= replica.lag <= acceptable_lag
+        return replace(replica, caught_up=replica.caught_up or near)
 
-    def arrive(self, place: Place, now_ms: int) -> bool:
-        """Whether it had not caught up before."""
-        self.place = place
-        self.have = self.end = place.total
-        self.failures, self.retry_ms, self.why = 0, None, ""
-        self.pace.note(now_ms, self.have, self.end)
-        return self._catch_up()
+    def arrived(self, place: Place, now_ms: int) -> Self:
+        return replace(
+            self,
+            place=place,
+            have=place.total,
+            end=place.total,
+            failures=0,
+            retry_ms=None,
+            why="",
+            pace=self.pace.with_sample(now_ms, place.total, place.total),
+            caught_up=True,
+        )
 
-    def _catch_up(self) -> bool:
-        before, self.caught_up = self.caught_up, True
-        return not before
+    def behind(self) -> Self:
+        """What it has leads nowhere."""
+        pace = Pace() if self.caught_up else self.pace
+        return replace(self, caught_up=False, called=False, place=None, pace=pace)
 
-    def fall_behind(self) -> None:
-        """Its content was thrown away."""
-        if self.caught_up:
-            self.pace.start_anew()
-        self.caught_up = self.called = False
-        self.place = None
-
-    def fail(self, why: str, now_ms: int) -> None:
+    def failed(self, why: str, now_ms: int) -> Self:
         first, last = RETRY_MS
-        self.retry_ms = now_ms + min(first * 2 ** min(self.failures, 16), last)
-        self.failures += 1
-        self.why = why
-        self.place = None
-
-    def hand_over(self) -> None:
-        """To the consumer, which writes the file from now on, or to nobody."""
-        self.role, self.claim, self.learner, self.stateless = None, None, False, False
-        self.have, self.end = 0, -1
-        self.fall_behind()
-        self.failures, self.retry_ms, self.why = 0, None, ""
+        retry_ms = now_ms + min(first * 2 ** min(self.failures, 16), last)
+        return replace(self, retry_ms=retry_ms, failures=self.failures + 1, why=why, place=None)
 
     # --- what is said of it
 

@@ -2,20 +2,12 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
+from agent.replicas.replica import Place
 from agent.state import PartitionState, Progress, StateError, remove_replica, restore_steps
 from agent.state.restore import Steps
 from agent.store import GroupStore, StoreUnavailable
 from assignment.types import Claim, Offset, Partition
-
-
-class Place(NamedTuple):
-    """Where a replica stands that has reached the committed offset."""
-
-    offset: Offset
-    changelog_id: str
-    total: int
 
 
 class Work:

@@ -102,13 +102,15 @@ def _shares_history(
 ) -> bool:
     """Whether this Redis knows the last commit that the replica holds, by offset and fence.
 
-    An offset alone may be of a history that Redis lost, and reached since by other commits.
+    An offset alone may be of a history that Redis lost, and reached since by other commits. Where
+    it has neither changelog nor snapshots, nothing speaks against the replica.
     """
     last = (state.offset, state.fence)
-    return (
-        state.offset == START
-        or any((entry.to_offset, entry.fence) == last for entry in entries)
-        or any((s.offset, s.fence) == last for s in store.read_snapshots(partition))
+    if state.offset == START or any((e.to_offset, e.fence) == last for e in entries):
+        return True
+    snapshots = store.read_snapshots(partition)
+    return any((s.offset, s.fence) == last for s in snapshots) or not (
+        snapshots or store.read_changelog(partition, "0-0", 1).entries
     )
 
 

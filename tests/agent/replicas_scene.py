@@ -12,6 +12,7 @@ from typing import Any
 
 from agent.consumer.control import monotonic_ms
 from agent.replicas.manager import ReplicaManager
+from agent.replicas.replica import Replica
 from agent.state import PartitionState, write_snapshot
 from agent.state import restore as bring_up
 from agent.store import GroupStore
@@ -125,6 +126,11 @@ def until(fact: Callable[[], Any], what: str) -> Any:
 
 def wanted(role: Role = STANDBY, *partitions: Partition, **more: Any) -> Wanted:
     return Wanted(replicas=dict.fromkeys(partitions or (P0,), role), **more)
+
+
+def of(replicas: ReplicaManager, partition: Partition = P0) -> Replica:
+    """What is known of it now."""
+    return replicas._replicas.of[partition]
 
 
 def caught_up(replicas: ReplicaManager, partition: Partition = P0) -> ReplicaReport:

@@ -20,6 +20,7 @@ from tests.agent.replicas_scene import (
     STANDBY,
     Scene,
     caught_up,
+    of,
     until,
     wanted,
 )
@@ -41,10 +42,9 @@ def test_a_standby_is_restored_and_tails_what_comes(scene: Scene) -> None:
     )
     assert scene.news(ReplicaNews) == [ReplicaNews(P0, "standby")]
     last = scene.commit(events=2, a=None, c=3)
-    replica_of = replicas._replicas[P0]
-    until(lambda: replica_of.place and replica_of.place.offset == last, "tailed")
+    until(lambda: (p := of(replicas).place) and p.offset == last, "tailed")
     replicas.want(Wanted())
-    until(lambda: not replica_of.running and not replica_of.queued, "closed")
+    until(lambda: not of(replicas).running and not of(replicas).queued, "closed")
     assert scene.content() == {"b": 2, "c": 3}
     assert len(scene.news(ReplicaNews)) == 1
 
@@ -97,7 +97,7 @@ def test_stable_nobody_is_ready_before_all_are(scene: Scene, monkeypatch: Any) -
     replicas = scene.replicas()
     hold_back(scene, replicas, two, monkeypatch)
     replicas.want(wanted(LEARNER, one, two, eager=False))
-    until(lambda: replicas._replicas[one].caught_up, "one caught up")
+    until(lambda: of(replicas, one).caught_up, "one caught up")
     assert not replicas.reports()[one].ready
     assert replicas.reports()[two].percent < 100
     replicas.want(wanted(LEARNER, one, two, eager=True))
@@ -141,7 +141,7 @@ def test_what_is_given_and_was_no_learner_is_restored_early_and_not_spoken_of(
     scene.commit()
     replicas = scene.replicas()
     replicas.want(wanted(OWNER))
-    until(lambda: replicas._replicas[P0].place, "restored early")
+    until(lambda: of(replicas).place, "restored early")
     assert replicas.reports() == {}
 
 
@@ -154,14 +154,14 @@ def test_with_an_acceptable_lag_a_learner_is_ready_before_the_end(
         scene.commit(events=10)
     replicas = scene.replicas()
     seen: list[tuple[int, bool]] = []
-    real = replica.Replica.take
+    real = replica.Replica.after
 
-    def take(self: Any, *arguments: Any) -> bool:
-        news = real(self, *arguments)
-        seen.append((self.lag, self.caught_up))
-        return news
+    def after(self: Any, *arguments: Any) -> replica.Replica:
+        found = real(self, *arguments)
+        seen.append((found.lag, found.caught_up))
+        return found
 
-    monkeypatch.setattr(replica.Replica, "take", take)
+    monkeypatch.setattr(replica.Replica, "after", after)
     replicas.want(wanted(LEARNER, acceptable_lag_records=100))
     caught_up(replicas)
     assert {up for lag, up in seen if lag > 100} == {False}

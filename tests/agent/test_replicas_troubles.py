@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from agent.replicas import manager, replica
+from agent.replicas import core, manager, replica
 from agent.replicas.news import ReplicaNews
 from agent.state import PartitionState
 from agent.state import restore as bring_up
@@ -16,6 +16,7 @@ from tests.agent.replicas_scene import (
     STANDBY,
     Scene,
     caught_up,
+    of,
     until,
     wanted,
 )
@@ -33,7 +34,7 @@ def test_a_changelog_trimmed_below_a_replica_starts_it_again_from_the_snapshot(
     replicas.want(wanted(STANDBY))
     caught_up(replicas)
     replicas.want(Wanted())  # it stands still, and the owner goes on
-    until(lambda: not replicas._replicas[P0].work._state, "closed")
+    until(lambda: not replicas._works[P0]._state, "closed")
     for step in range(3):
         scene.commit(**{f"b{step}": step})
         scene.snapshot()
@@ -140,11 +141,11 @@ def test_a_redis_that_lost_writes_makes_the_replica_start_again(
     replicas.want(wanted(STANDBY))
     caught_up(replicas)
     keys, door = scene.world.keys, scene.world.door
-    door.ask("XDEL", keys.changelog(P0), replicas._replicas[P0].place.changelog_id)
+    door.ask("XDEL", keys.changelog(P0), of(replicas).place.changelog_id)
     door.ask("HSET", keys.offsets, str(P0), "1-0")
     door.ask("HSET", keys.applied, str(P0), "1 1")
     place = until(
-        lambda: (p := replicas._replicas[P0].place) and p.offset == offset(1) and p, "started again"
+        lambda: (p := of(replicas).place) and p.offset == offset(1) and p, "started again"
     )
     assert place.changelog_id == first
     assert len(scene.news(ReplicaNews)) == 2, "it caught up twice"
@@ -172,16 +173,15 @@ def test_large_ones_do_not_keep_small_ones_waiting(scene: Scene, monkeypatch: An
 
 
 def test_of_very_many_replicas_few_files_are_open_at_once(scene: Scene, monkeypatch: Any) -> None:
-    monkeypatch.setattr(manager, "OPEN_MAX", 4)
+    monkeypatch.setattr(core, "OPEN_MAX", 4)
     scene.own(*MANY)
     replicas = scene.replicas()
     replicas.want(wanted(STANDBY, *MANY))
     for partition in MANY:
         caught_up(replicas, partition)
-    until(lambda: not any(s.work._state for s in replicas._replicas.values()), "closed")
+    until(lambda: not any(work._state for work in replicas._works.values()), "closed")
     last = scene.commit(MANY[5])
-    replica_of = replicas._replicas[MANY[5]]
-    until(lambda: replica_of.place and replica_of.place.offset == last, "tailed all the same")
+    until(lambda: (p := of(replicas, MANY[5]).place) and p.offset == last, "tailed all the same")
 
 
 def test_unwanted_replicas_are_kept_for_a_while_and_then_removed(scene: Scene) -> None:
@@ -198,7 +198,7 @@ def test_unwanted_replicas_are_kept_for_a_while_and_then_removed(scene: Scene) -
     assert scene.file(), "wanted again"
     replicas.want(Wanted())
     until(lambda: not scene.file(), "removed")
-    until(lambda: not replicas._replicas, "forgotten")
+    until(lambda: not replicas._replicas.of, "forgotten")
     replicas.want(wanted(STANDBY))
     assert caught_up(replicas).ready
 

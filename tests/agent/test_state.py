@@ -388,6 +388,13 @@ def test_replica_above_the_committed_offset_is_thrown_away(state):
     assert content(state) == {"a": 7}
 
 
+def test_replica_is_believed_where_nothing_but_the_offset_is_left_of_its_history(state):
+    """It is the only copy there is."""
+    state.apply(entry(0, 5, a=1))
+    assert restore(Changelog(committed=5), state, PARTITION) == Offset(5, 0)
+    assert content(state) == {"a": 1}
+
+
 def test_replica_of_another_history_is_thrown_away_though_its_offset_is_equal(state):
     """Redis lost the commits above 5; those after them came to the same offset."""
     state.apply(entry(0, 5, a=1))

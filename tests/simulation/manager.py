@@ -8,9 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agent.replicas import core
 from agent.replicas.manager import ReplicaManager
-from agent.replicas.replica import Replica
-from agent.replicas.work import Place, Work
+from agent.replicas.replica import Place
+from agent.replicas.work import Work
 from agent.state import Progress, StateError
 from agent.store import GroupStore
 from assignment.types import Claim, Offset, Partition, Role
@@ -116,21 +117,21 @@ class SimReplicaManager(ReplicaManager):
             store, Path(), agent.inbox.put, agent.clock, keep_unwanted_ms=KEEP_UNWANTED_MS
         )
         self.door = store.door
+        self._watches = False
         self._closed = NeverClosed()  # type: ignore[assignment]
         self.slow = self._world.random.random() < 0.3
 
     def find_left_over(self) -> None:
-        with self._changed:
-            for partition in self._agent.on_disk():
-                self._want_no_more(self._replica(partition))
+        found = self._agent.on_disk()
+        self._do(lambda replicas: core.find(replicas, found, self._clock()))
 
     def waits_ms(self) -> int:
         """Until the last replica that failed is tried again."""
-        due = [s.retry_ms for s in self._replicas.values() if s.retry_ms is not None]
+        due = [s.retry_ms for s in self._replicas.of.values() if s.retry_ms is not None]
         return max(0, max(due, default=0) - self._agent.clock())
 
     def role_of(self, partition: Partition) -> Role | None:
-        replica = self._replicas.get(partition)
+        replica = self._replicas.of.get(partition)
         return replica.role if replica else None
 
     # --- instead of threads
@@ -138,15 +139,12 @@ class SimReplicaManager(ReplicaManager):
     def _new_work(self, partition: Partition) -> Work:
         return SimWork(self._agent, self._store, partition)
 
-    def _thread(self, name: str, work: Callable[[], None]) -> Any:
-        return None
-
-    def _start_watching(self) -> None:
-        self._watch_alarm.ask(self._world.now_ms)
-
-    def _enqueue(self, replica: Replica) -> None:
-        super()._enqueue(replica)
-        self._work_alarm.ask(self._world.now_ms + self._pause_ms())
+    def _wake(self) -> None:
+        if self._replicas.is_waiting:
+            self._work_alarm.ask(self._world.now_ms + self._pause_ms())
+        if self._replicas.of and not self._watches:
+            self._watches = True
+            self._watch_alarm.ask(self._world.now_ms)
 
     def _pause_ms(self) -> int:
         return self._world.random.randint(*(SLOW_MS if self.slow else FAST_MS))
@@ -160,14 +158,14 @@ class SimReplicaManager(ReplicaManager):
     def _work_due(self) -> None:
         if self._stands_still(self._work_alarm):
             return
-        if replica := self._first_queued():
-            self._work_on(replica)
+        if turn := self._taken():
+            self._work_on(turn)
             self._work_alarm.ask(self._world.now_ms + self._pause_ms())
 
     def _watch_due(self) -> None:
         if self._stands_still(self._watch_alarm):
             return
-        if tailed := self._tailed():
+        if tailed := self._replicas.tailed():
             self._wait_for_changes(tailed)
-        self._do_what_is_due()
+        self._do(lambda replicas: core.due(replicas, self._clock()))
         self._watch_alarm.ask(self._world.now_ms + self._world.random.randint(*WATCH_MS))

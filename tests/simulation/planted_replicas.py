@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agent.replicas import manager as real_manager
+from agent.replicas import core as real_core
 from agent.state.partition import Applied
 from assignment.member import decisions
 from assignment.member.state import MemberState
@@ -45,7 +45,7 @@ def every_learner_is_called_ready(patch: Patch) -> None:
     ) -> frozenset[Partition]:
         return frozenset(caught_up)
 
-    patch.setattr(real_manager, "ready_learners", called)
+    patch.setattr(real_core, "ready_learners", called)
 
 
 def departs_while_it_owns(patch: Patch) -> None:
