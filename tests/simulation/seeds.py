@@ -222,7 +222,9 @@ def _demand_fixed_point(world: World) -> None:
 
 
 def _target(world: World) -> dict[str, TargetRow]:
-    return {m: replace(row, target_epoch=0) for m, row in world.read().target.items()}
+    return {
+        m: replace(row, target_epoch=0, incarnation=0) for m, row in world.read().target.items()
+    }
 
 
 def _is_planned(world: World) -> bool:
