@@ -1,7 +1,7 @@
 """What people do to groups and tokens: one function each, used by pages and commands alike.
 
-Every deed is audited in the transaction that does it. Redis is told after the database has it; when
-Redis is away the next tick tells it.
+Every action is audited in the transaction that does it. Redis is told after the database has it;
+when Redis is away the next tick tells it.
 """
 
 import logging

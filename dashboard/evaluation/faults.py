@@ -199,11 +199,11 @@ def lives(process: psutil.Process) -> bool:
 
 def each(
     family: "list[psutil.Process] | Iterator[psutil.Process]",
-    deed: Callable[[psutil.Process], None],
+    strike: Callable[[psutil.Process], None],
 ) -> None:
     for process in family:
         try:
-            deed(process)
+            strike(process)
         except psutil.NoSuchProcess:
             continue
 

@@ -65,9 +65,9 @@ def check(flights: int, kills: int, out: Path | None, seed: int) -> dict[str, An
     with own_run(say, seed, consumers=CONSUMERS, flights=flights, speed=speed) as run:
         run.start()
         began = time.monotonic()
-        for at, deed in disturbances(run, kills, seconds):
+        for at, strike in disturbances(run, kills, seconds):
             run.pass_time(at - (time.monotonic() - began))
-            deed()
+            strike()
         run.wait(run.produced, seconds + REJOIN_S, "the producer did not come to its end")
         run.wait_processed(flights)
         took = time.monotonic() - began
@@ -98,10 +98,10 @@ MEASURED = (
 
 def disturbances(run: Run, kills: int, seconds: float) -> list[tuple[float, Callable[[], object]]]:
     """Moments (seconds after the first event) and what happens then, in order."""
-    deeds: list[Callable[[], object]] = [*[lambda: kill_one(run)] * kills, lambda: add_one(run)]
-    run.dice.shuffle(deeds)
-    moments = sorted(run.dice.uniform(QUIET_S, seconds - QUIET_S) for _ in deeds)
-    return list(zip(moments, deeds, strict=True))
+    strikes: list[Callable[[], object]] = [*[lambda: kill_one(run)] * kills, lambda: add_one(run)]
+    run.dice.shuffle(strikes)
+    moments = sorted(run.dice.uniform(QUIET_S, seconds - QUIET_S) for _ in strikes)
+    return list(zip(moments, strikes, strict=True))
 
 
 def kill_one(run: Run) -> None:

@@ -14,7 +14,7 @@ from dashboard.pages.views.history import (
 from dashboard.pages.views.lists import groups, groups_csv, new_group, overview
 from dashboard.pages.views.partition import partition
 from dashboard.pages.views.scale_down import new_scale_down, scale_down, scale_downs_csv
-from dashboard.pages.views.steering import group_settings, rebalance_preview
+from dashboard.pages.views.settings import group_settings, rebalance_preview
 from dashboard.pages.views.tokens import tokens
 
 __all__ = [

@@ -10,7 +10,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 
 from assignment.errors import InvalidInput
-from dashboard.actions import scale_down as deeds
+from dashboard.actions import scale_down as actions
 from dashboard.demo import requests
 from dashboard.demo.requests import GROUP
 from dashboard.live import LiveMember, StoreUnavailable
@@ -91,14 +91,14 @@ def _add(request: HttpRequest, seen: Seen) -> None:
 def _take_away(request: HttpRequest, seen: Seen, member: str) -> None:
     """The same function as the wizard and the command; its agent ends by itself."""
     try:
-        deeds.start(
+        actions.start(
             seen.group,
             members=[member],
             reason=REASON,
             actor=request.user.get_username(),
             source=AuditSource.PAGE,
         )
-    except (InvalidInput, deeds.Conflict, StoreUnavailable) as error:
+    except (InvalidInput, actions.Conflict, StoreUnavailable) as error:
         messages.error(request, str(error))
     else:
         messages.success(request, f"{member} is told to leave.")

@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, Streami
 from django.urls import reverse
 
 from assignment.errors import InvalidInput
-from dashboard.actions import groups as deeds
+from dashboard.actions import groups as actions
 from dashboard.live import StoreUnavailable
 from dashboard.live.group_state import ORDER
 from dashboard.models import AuditSource
@@ -113,7 +113,7 @@ def new_group(request: HttpRequest) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         values = form.cleaned_data
         try:
-            group = deeds.create_group(
+            group = actions.create_group(
                 values["name"],
                 stream=values["stream"],
                 partitions=values["partitions"],
@@ -123,7 +123,7 @@ def new_group(request: HttpRequest) -> HttpResponse:
                 actor=request.user.get_username(),
                 source=AuditSource.PAGE,
             )
-        except (InvalidInput, deeds.Refused, StoreUnavailable) as error:
+        except (InvalidInput, actions.Refused, StoreUnavailable) as error:
             form.add_error(None, str(error))
         else:
             messages.success(request, f"Group {group.name} is made. Next: a token for its agents.")

@@ -6,7 +6,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 
-from dashboard.actions import groups as deeds
+from dashboard.actions import groups as actions
 from dashboard.live import LivePartition, StoreUnavailable
 from dashboard.models import AuditSource
 from dashboard.pages.forms import SkipForm
@@ -60,7 +60,7 @@ def why_no_skip(request: HttpRequest, seen: Seen, row: LivePartition | None) -> 
 def _skip(request: HttpRequest, seen: Seen, number: int, form: SkipForm) -> bool:
     """Whether it is asked for; else the form says why not."""
     try:
-        deeds.skip_event(
+        actions.skip_event(
             seen.group,
             number,
             form.cleaned_data["entry"],
@@ -68,7 +68,7 @@ def _skip(request: HttpRequest, seen: Seen, number: int, form: SkipForm) -> bool
             reason=form.cleaned_data["reason"],
             source=AuditSource.PAGE,
         )
-    except (deeds.Refused, StoreUnavailable) as error:
+    except (actions.Refused, StoreUnavailable) as error:
         form.add_error(None, str(error))
         return False
     messages.success(request, "Asked for: its owner passes the event with its next commit.")

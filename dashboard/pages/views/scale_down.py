@@ -12,7 +12,7 @@ from django.urls import reverse
 
 from assignment.coordinator import scale_down as rules
 from assignment.errors import InvalidInput
-from dashboard.actions import scale_down as deeds
+from dashboard.actions import scale_down as actions
 from dashboard.live import StoreUnavailable
 from dashboard.models import AuditSource, Group, ScaleDown, ScaleDownState
 from dashboard.pages import texts
@@ -32,7 +32,7 @@ NOBODY = "Nobody is marked: mark who is to leave, or say how many to keep (%)."
 class Previewed:
     """Who would leave now. The errors are sentences for their place on the page."""
 
-    found: deeds.Preview | None
+    found: actions.Preview | None
     percent: str = ""
     percent_error: str = ""
     members_error: str = ""
@@ -103,20 +103,20 @@ def _look(group: Group, percent: str, names: Sequence[str], *, force_all: bool) 
 
 def _by_percent(group: Group, percent: str) -> Previewed:
     try:
-        found = deeds.preview(group, percent=percent)
+        found = actions.preview(group, percent=percent)
     except InvalidInput as error:
-        return Previewed(found=deeds.preview(group, percent=ALL), percent_error=str(error))
+        return Previewed(found=actions.preview(group, percent=ALL), percent_error=str(error))
     nobody = "" if found.leave or found.refused else f"{percent} % of {found.members} is everybody."
     return Previewed(found=found, percent_error=nobody)
 
 
 def _by_names(group: Group, names: Sequence[str], *, force_all: bool) -> Previewed:
     if not names:
-        return Previewed(found=deeds.preview(group, percent=ALL), members_error=NOBODY)
+        return Previewed(found=actions.preview(group, percent=ALL), members_error=NOBODY)
     try:
-        return Previewed(found=deeds.preview(group, members=names, force_all=force_all))
+        return Previewed(found=actions.preview(group, members=names, force_all=force_all))
     except InvalidInput as error:
-        return Previewed(found=deeds.preview(group, percent=ALL), members_error=str(error))
+        return Previewed(found=actions.preview(group, percent=ALL), members_error=str(error))
 
 
 def _start(
@@ -126,7 +126,7 @@ def _start(
     assert previewed.found is not None
     values, leave = form.cleaned_data, [leaver.member_id for leaver in previewed.found.leave]
     try:
-        return deeds.start(
+        return actions.start(
             seen.group,
             percent=previewed.percent if _fits(previewed.percent, previewed.found) else None,
             members=leave,
@@ -138,12 +138,12 @@ def _start(
             actor=request.user.get_username(),
             source=AuditSource.PAGE,
         )
-    except (InvalidInput, deeds.Conflict, StoreUnavailable) as error:
+    except (InvalidInput, actions.Conflict, StoreUnavailable) as error:
         form.add_error(None, str(error))
         return None
 
 
-def _fits(typed: str, found: deeds.Preview) -> bool:
+def _fits(typed: str, found: actions.Preview) -> bool:
     """Whether this percentage gives as many members as the list, which may have been edited."""
     is_number = typed.isascii() and typed.isdecimal() and len(typed) <= 3
     if not is_number or not 1 <= int(typed) <= ALL or not found.members:
@@ -193,15 +193,15 @@ def _deed(request: HttpRequest, row: ScaleDown, do: str, form: ExtendForm | Reas
     member = request.POST.get("member", "")
     try:
         if do == "extend":
-            deeds.extend(row, as_ms(form.cleaned_data["minutes"]), **who)
+            actions.extend(row, as_ms(form.cleaned_data["minutes"]), **who)
             messages.success(request, "The limit is extended.")
         elif do == "force":
-            deeds.force(row, member, **who)
+            actions.force(row, member, **who)
             messages.success(request, f"{member} is forced out.")
         else:
-            deeds.abort(row, **who)
+            actions.abort(row, **who)
             messages.success(request, "Aborted: who is still here stays.")
-    except (InvalidInput, deeds.Conflict) as error:
+    except (InvalidInput, actions.Conflict) as error:
         form.add_error(None, str(error))
         return False
     return True

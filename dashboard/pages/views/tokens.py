@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from assignment.errors import InvalidInput
-from dashboard.actions import groups as deeds
+from dashboard.actions import groups as actions
 from dashboard.models import AgentToken, AuditSource
 from dashboard.pages.forms import NewTokenForm
 from dashboard.pages.views.common import Seen, group_context, see, show
@@ -31,8 +31,8 @@ def tokens(request: HttpRequest, name: str) -> HttpResponse:
     who: dict[str, Any] = {"actor": request.user.get_username(), "source": AuditSource.PAGE}
     if request.POST.get("do") == "rotate":
         try:
-            return _shown(request, seen, deeds.rotate_token(token, **who))
-        except deeds.Refused as error:
+            return _shown(request, seen, actions.rotate_token(token, **who))
+        except actions.Refused as error:
             messages.error(request, str(error))
     elif request.POST.get("do") == "revoke":
         _revoke(request, token, who)
@@ -44,7 +44,7 @@ def _create(request: HttpRequest, seen: Seen) -> HttpResponse:
     if form.is_valid():
         days = form.cleaned_data["days"]
         try:
-            made = deeds.create_token(
+            made = actions.create_token(
                 seen.group,
                 name=form.cleaned_data["name"],
                 expires_at=timezone.now() + timedelta(days=days) if days else None,
@@ -59,14 +59,14 @@ def _create(request: HttpRequest, seen: Seen) -> HttpResponse:
 
 
 def _revoke(request: HttpRequest, token: AgentToken, who: dict[str, Any]) -> None:
-    deeds.revoke_token(token, **who)
+    actions.revoke_token(token, **who)
     messages.success(request, f"Token {token.name} is revoked; agents that use it are refused.")
 
 
-def _shown(request: HttpRequest, seen: Seen, made: deeds.MadeToken) -> HttpResponse:
+def _shown(request: HttpRequest, seen: Seen, made: actions.MadeToken) -> HttpResponse:
     """The answer to the POST itself: the token is in no address, session or log."""
     url = request.build_absolute_uri("/").rstrip("/")
-    command = deeds.agent_command(seen.group, made.text, url, settings.REDIS_URL)
+    command = actions.agent_command(seen.group, made.text, url, settings.REDIS_URL)
     response = _page(request, seen, NewTokenForm(), made=made, command=command)
     response["Cache-Control"] = "no-store"
     return response

@@ -6,7 +6,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 
 from assignment.errors import InvalidInput
-from dashboard.actions import groups as deeds
+from dashboard.actions import groups as actions
 from dashboard.live import StoreUnavailable
 from dashboard.models import AuditSource
 from dashboard.pages.forms import RebalanceForm, SettingsForm
@@ -20,7 +20,7 @@ def group_settings(request: HttpRequest, name: str) -> HttpResponse:
     form = SettingsForm(sent(request), settings=seen.group.values)
     if request.method == "POST" and form.is_valid():
         try:
-            deeds.change_settings(
+            actions.change_settings(
                 seen.group,
                 form.changes,
                 actor=request.user.get_username(),
@@ -46,7 +46,7 @@ def rebalance_preview(request: HttpRequest, name: str) -> HttpResponse:
     strategy, parameters = form.chosen
     if request.method == "POST" and not previewing and form.is_valid():
         try:
-            deeds.request_rebalance(
+            actions.request_rebalance(
                 seen.group,
                 strategy=strategy,
                 parameters=parameters,
