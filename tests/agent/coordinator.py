@@ -64,4 +64,5 @@ def _reported(run: Run, settings: GroupSettings, beat: Heartbeat) -> Reply:
         target=json.loads(target_text(answer.target)) if answer.target else None,
         settings=asdict(settings) if changed else None,
         drain=answer.drain,
+        identity=answer.identity,
     )

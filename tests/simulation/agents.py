@@ -21,6 +21,7 @@ from agent.state.restoring import RestoreResult
 from agent.store import GroupStore, StoreUnavailable
 from assignment.types import Claim, GroupSettings, Partition
 from assignment.wire import Heartbeat, Join
+from tests.fakes import FakeRedis
 from tests.simulation.agenda import Alarm
 from tests.simulation.consumer import SimConsumer
 from tests.simulation.ledger import demand
@@ -56,14 +57,21 @@ class SimInbox:
 
 class SimAgent:
     def __init__(
-        self, world: "World", name: str, disk: Mapping[Partition, DiskState] | None = None
+        self,
+        world: "World",
+        name: str,
+        disk: Mapping[Partition, DiskState] | None = None,
+        redis: FakeRedis | None = None,
     ) -> None:
-        """`disk`: what the process before it left on this machine."""
+        """`disk`: what the process before it left on this machine. `redis`: a wrong one."""
         self.world, self.name = world, name
         self.member_id = f"{name}-1"
         self.dead = False
         self.exit_code: int | None = None
         self.cut_from_dashboard = self.told_to_go = False
+        self.beats = True
+        self.lies: dict[str, Any] = {}
+        self.redis, self.misfit = redis or world.server, redis is not None
         self.paused_until_ms = 0
         self.clock_behind_ms = world.now_ms - world.random.randint(0, 1_000_000)
         self._asleep_since_ms: int | None = None
@@ -73,8 +81,8 @@ class SimAgent:
         self._hinted: set[str] = set()
         self._alarm = Alarm(world.agenda, self._turn)
         self.inbox = SimInbox(self._alarm, world)
-        self.door = SimDoor(world, self._blocked)
-        self.restore_door = SimDoor(world, lambda ms: None)
+        self.door = SimDoor(world, self._blocked, self.redis)
+        self.restore_door = SimDoor(world, lambda ms: None, self.redis)
         self.process = SimConsumer(self)
         self.manager = SimReplicaManager(self) if world.settings.stateful else None
         self._assemble()
@@ -243,7 +251,7 @@ class SimAgent:
     def heal(self) -> None:
         self._wake_up()
         self.cut_from_redis(False)
-        self.cut_from_dashboard = False
+        self.cut_from_dashboard, self.beats = False, True
         self.paused_until_ms = self.process.paused_until_ms = 0
         self.process.hanging, self.process.slow = False, 1
         if self.manager:

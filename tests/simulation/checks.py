@@ -1,6 +1,7 @@
 """What must hold of a target, of the group after every step, and when faults have ended."""
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from assignment import coordinator, invariants
@@ -104,6 +105,9 @@ class Watch:
         view = world.read()
         if view.meta.settings is None:
             return  # wiped
+        view = replace(
+            view, reports={m: r for m, r in view.reports.items() if m not in world.liars}
+        )
         try:
             invariants.check(view)
             if self._before is not None and self._history == world.server.replication_id:

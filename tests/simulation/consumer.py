@@ -60,7 +60,7 @@ class SimConsumer:
         self.paused_until_ms = 0
         self.slow = 1  # how many times as long a batch takes
         self.batch: Batch | None = None
-        self.store = GroupStore(SimDoor(self._world, self._blocked), self._world.name)
+        self.store = GroupStore(SimDoor(self._world, self._blocked, agent.redis), self._world.name)
         self._ending = False
         self._agent_gone = False
         self._control: ControlMessage | None = None

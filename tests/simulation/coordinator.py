@@ -23,9 +23,9 @@ from tests.simulation.network import SimDoor
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
+IDENTITY = "of the dashboard's database"
 TICK_MS = 1_000  # at least; a slow group's is a fifth of its session
 STEP_MS = (0, 15)
-SLOW_STEP_MS = (100, 2_000)  # a database that is busy
 ASKED_MS = (1, 60)  # from a change to the run of its task
 
 
@@ -124,7 +124,7 @@ class SimCoordinator:
             world.agenda.after(world.random.randint(100, 3_000), self.start)
             return
         slow = world.random.random() < world.slow_steps
-        took_ms = world.random.randint(*(SLOW_STEP_MS if slow else STEP_MS))
+        took_ms = world.random.randint(*(world.slow_step_ms if slow else STEP_MS))
         world.agenda.after(took_ms, lambda: self._next_step(job, life))
 
     def _perform_next(self, job: Job) -> Effect[Any]:
@@ -164,7 +164,9 @@ class SimCoordinator:
 
     def _configure(self, job: Job, effect: effects.Configure) -> None:
         due = effect.rebalance_due
-        args = scripts.configure_args(effect.settings, effect.reason, rebalance_due=due)
+        args = scripts.configure_args(
+            effect.settings, effect.reason, rebalance_due=due, identity=IDENTITY
+        )
         self._run("configure", args)
 
     def _hold(self, job: Job, effect: effects.Hold) -> None:

@@ -93,7 +93,8 @@ def _keep_events(world: "World", effect: effects.KeepEvents) -> int:
 
 
 def _keep_faults(world: "World", effect: effects.KeepFaults) -> None:
-    demand(not effect.faults, str(effect.faults))
+    faults = [text for _, text in effect.faults if text.split()[0] not in world.liars]
+    demand(not faults, "; ".join(faults))
 
 
 def _read_stays(world: "World", effect: effects.ReadStays) -> tuple[Stay, ...]:

@@ -5,14 +5,11 @@ ended by `heal`.
 """
 
 from collections.abc import Callable, Sequence
-from copy import deepcopy
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
-from tests.fakes.server import LOADING, MASTERDOWN
 from tests.simulation.agents import SimAgent
-from tests.simulation.network import Network
+from tests.simulation.network import LIES, Network
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -22,10 +19,6 @@ Fault = Callable[["World", Victims], None]
 LEASES = (0.5, 1, 2, 5)  # how long a process stands still
 MEMBERS_AT_ONCE = 3
 FLAPS = 4
-JUMPS_MS = (-3_000, -700, 700, 3_000)
-LOST_WRITES_MS = (50, 1_000)  # a Redis with appendonly everysec loses at most a second
-OLDER_MS = (1_000, 6_000)  # a copy of its file, put back
-LAGGING_MS = (0, 2_000)
 AWAY_MS = (200, 4_000)
 PARTITIONS_MAX = 24  # of a group that gets more of them
 RESTARTED_MAX = 20  # members; in hundreds of them the others are enough to see
@@ -62,28 +55,28 @@ def slow_consumer(world: "World", victims: Victims) -> None:
         agent.process.slow = 20
 
 
-def _pause_ms(world: "World") -> int:
+def pause_ms(world: "World") -> int:
     return int(world.settings.lease_ms * world.random.choice(LEASES))
 
 
 def suspend(world: "World", victims: Victims) -> None:
     for agent in victims:
-        agent.pause(_pause_ms(world))
+        agent.pause(pause_ms(world))
 
 
 def suspend_agent(world: "World", victims: Victims) -> None:
     for agent in victims:
-        agent.pause(_pause_ms(world), consumer=False)
+        agent.pause(pause_ms(world), consumer=False)
 
 
 def suspend_consumer(world: "World", victims: Victims) -> None:
     for agent in victims:
-        agent.pause(_pause_ms(world), agent=False)
+        agent.pause(pause_ms(world), agent=False)
 
 
 def machine_sleeps(world: "World", victims: Victims) -> None:
     for agent in victims:
-        agent.sleep(_pause_ms(world))
+        agent.sleep(pause_ms(world))
 
 
 # --- loss and partition ---------------------------------------------------------------------------
@@ -120,97 +113,6 @@ def flap(world: "World", victims: Victims) -> None:
 def _cut_off(agent: SimAgent, cut: bool) -> None:
     agent.cut_from_redis(cut)
     agent.cut_from_dashboard = cut
-
-
-# --- server ---------------------------------------------------------------------------------------
-
-
-def dashboard_dies(world: "World", victims: Victims) -> None:
-    """All of its processes; they come back one by one."""
-    for coordinator in world.coordinators:
-        coordinator.crash()
-        world.later(world.random.randint(*AWAY_MS), coordinator.start)
-
-
-def coordinators_die_at_work(world: "World", victims: Victims) -> None:
-    for coordinator in world.coordinators:
-        coordinator.crash_chance = 0.2
-
-
-def coordinator_pauses(world: "World", victims: Victims) -> None:
-    """Between two steps of its work: what it read is old when it goes on."""
-    coordinator = world.random.choice(world.coordinators)
-    coordinator.paused_until_ms = world.now_ms + _pause_ms(world)
-
-
-def database_slow(world: "World", victims: Victims) -> None:
-    """Every step of a coordinator takes long: what it decides is old when it is carried out."""
-    world.slow_steps = 0.7
-    world.later(world.random.randint(*AWAY_MS), lambda: setattr(world, "slow_steps", 0.04))
-
-
-def database_refuses(world: "World", victims: Victims) -> None:
-    """Every write, as a full disk or a primary that became a replica; a failover goes on."""
-    world.database.refuses = True
-    world.later(world.random.randint(*AWAY_MS), lambda: setattr(world.database, "refuses", False))
-    kill(world, victims[:1])
-
-
-def database_restored(world: "World", victims: Victims) -> None:
-    """From a copy that is a little older; what people set is set again."""
-    copy = deepcopy(world.database)
-    world.later(world.random.randint(*AWAY_MS), lambda: world.database_returns_as(copy))
-
-
-def judged_slowly(world: "World", victims: Victims) -> None:
-    """Silent for about a session, and back while a slow coordinator takes it out."""
-    for agent in victims:
-        longer_ms = world.random.randint(0, world.settings.session_timeout_ms)
-        agent.pause(world.settings.session_timeout_ms + longer_ms, consumer=False)
-    database_slow(world, victims)
-
-
-def redis_away(world: "World", victims: Victims) -> None:
-    if not world.server.down:
-        world.server.down = True
-        world.later(world.random.randint(*AWAY_MS) // 2, world.redis_returns)
-
-
-def redis_loses_writes(world: "World", victims: Victims) -> None:
-    """Its last ones, as a machine does that loses power; or it is put back from a copy."""
-    lost_ms = world.random.choice((LOST_WRITES_MS, LOST_WRITES_MS, OLDER_MS))
-    world.lose_writes_after(world.random.randint(*lost_ms))
-
-
-def redis_fails_over(world: "World", victims: Victims) -> None:
-    """To a replica that is behind."""
-    world.lose_writes_after(world.random.randint(*LAGGING_MS), world.fail_over)
-
-
-def redis_fails_over_under_its_old_run(world: "World", victims: Victims) -> None:
-    """To one that was the primary before: only replication tells."""
-    happens = partial(world.fail_over, same_run=True)
-    world.lose_writes_after(world.random.randint(*LAGGING_MS), happens)
-
-
-def redis_refuses(world: "World", victims: Victims) -> None:
-    """It loads its data, or waits for a primary."""
-    text, for_ms = world.random.choice((LOADING, MASTERDOWN)), world.random.randint(*AWAY_MS)
-    world.server.refuse(text, for_ms)
-
-
-def redis_loses_grants(world: "World", victims: Victims) -> None:
-    """The writes that it loses are those of a handover."""
-    leave(world, victims)
-    world.later(world.random.randint(0, 150), lambda: world.lose_writes_after(LOST_WRITES_MS[1]))
-
-
-def redis_wiped(world: "World", victims: Victims) -> None:
-    world.wipe()
-
-
-def redis_clock_jumps(world: "World", victims: Victims) -> None:
-    world.redis_clock_jumps(world.random.choice(JUMPS_MS))
 
 
 # --- membership -----------------------------------------------------------------------------------
@@ -253,6 +155,26 @@ def more_than_partitions(world: "World", victims: Victims) -> None:
         world.add_one()
 
 
+def newcomer_never_beats(world: "World", victims: Victims) -> None:
+    """Joins, reads its target and renews; its heartbeats never arrive."""
+    world.add_one().beats = False
+
+
+def dies_at_each_join(world: "World", victims: Victims) -> None:
+    """A process that is started again and again, and ends before its first heartbeat."""
+    world.join_again_and_again(f"m{len(world.agents)}-dies", anew=world.random.random() < 0.5)
+
+
+def reports_nonsense(world: "World", victims: Victims) -> None:
+    for agent in victims[:1]:
+        agent.misfit, agent.lies = True, world.random.choice(LIES)
+
+
+def wrong_redis(world: "World", victims: Victims) -> None:
+    """An agent whose Redis is not the dashboard's: empty, or that of a group of the same name."""
+    world.add_misfit(world.random.random() < 0.5)
+
+
 # --- planned --------------------------------------------------------------------------------------
 
 
@@ -288,25 +210,19 @@ FAULTS: dict[str, Fault] = {
     for fault in (
         kill, kill_agent, kill_consumer, hang_consumer, slow_consumer, suspend, suspend_agent,
         suspend_consumer, machine_sleeps, storm, cut_from_redis, cut_from_dashboard, flap,
-        dashboard_dies, coordinators_die_at_work, coordinator_pauses, database_slow,
-        database_refuses, database_restored, judged_slowly,
-        redis_away, redis_loses_writes, redis_loses_grants, redis_wiped,
-        redis_fails_over, redis_fails_over_under_its_old_run, redis_refuses, redis_clock_jumps,
-        join, leave, leave_at_once, swap, down_to_one, more_than_partitions, rolling_restart,
+        join, leave, leave_at_once, swap, down_to_one, more_than_partitions,
+        newcomer_never_beats, dies_at_each_join, reports_nonsense, wrong_redis, rolling_restart,
         touch, change_strategy, add_partitions, restores_fail,
     )
 }  # fmt: skip
-
-# Those that wait for their cure are not drawn.
-NOT_YET: dict[str, str] = {}
-DRAWN = tuple(name for name in FAULTS if name not in NOT_YET)
 
 
 def heal(world: "World") -> None:
     """Every fault ends; at least one member and one coordinator are there."""
     world.healed = True
     world.network = Network()
-    world.restore_failures = world.slow_steps = 0.0
+    world.restore_failures = 0.0
+    world.slow_steps = 0.0
     world.redis_returns()
     world.database.refuses = False
     for coordinator in world.coordinators:
@@ -317,5 +233,5 @@ def heal(world: "World") -> None:
         if agent.lives:
             agent.heal()
     leaving = world.scale_downs.told
-    if all(agent.told_to_go or agent.member_id in leaving for agent in world.living()):
+    if all(a.told_to_go or a.misfit or a.member_id in leaving for a in world.living()):
         world.add_one()

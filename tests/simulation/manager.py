@@ -112,7 +112,7 @@ class SimReplicaManager(ReplicaManager):
         self._agent, self._world = agent, agent.world
         self._work_alarm = Alarm(self._world.agenda, self._work_due)
         self._watch_alarm = Alarm(self._world.agenda, self._watch_due)
-        store = GroupStore(SimDoor(self._world, lambda ms: None), self._world.name)
+        store = GroupStore(SimDoor(self._world, lambda ms: None, agent.redis), self._world.name)
         super().__init__(
             store, Path(), agent.inbox.put, agent.clock, keep_unwanted_ms=KEEP_UNWANTED_MS
         )

@@ -2,14 +2,14 @@
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 from agent.dashboard_session.requests import Answer, DashboardAway, Request
 from agent.store import ScriptCall, StoreUnavailable
 from agent.store.door import Command
-from assignment.wire import Reply
+from assignment.wire import Heartbeat, Reply
 from tests.fakes import FakeDoor, FakeRedis
 
 if TYPE_CHECKING:
@@ -17,6 +17,16 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 
+LIES: tuple[dict[str, Any], ...] = (  # what a heartbeat says instead
+    {"owned": {"another:0": "4294967297 running", "s:99999": "1 running"}, "complete": True},
+    {"owned": {"s:0": f"{2**53 - 1} running", "s:1": "0 revoked"}, "complete": True},
+    {"owned": {"s:0": "4294967297 running"}, "complete": True, "report": 7},
+    {"owned": {"s:0": "nonsense"}},
+    {"incarnation": 2**21 - 1, "target_epoch": 2**40, "target_incarnation": 2**21 - 1},
+    {"ready": ("s:0", "another:1"), "replicas": {"another:1": {"role": "learner", "lag": 0}}},
+    {"consumer": {"state": ["deep"] * 3, "halted": "all"}, "able": True},
+    {"sequence": 2**52},
+)
 THE_OLD_ONE = -1  # connection to the primary before the last failover
 
 
@@ -57,15 +67,17 @@ class Network:
 class SimDoor(FakeDoor):
     """Redis as one process reaches it. `blocked` hears for how long the caller waited in vain."""
 
-    def __init__(self, world: "World", blocked: Callable[[int], None]) -> None:
-        super().__init__(world.server)
+    def __init__(
+        self, world: "World", blocked: Callable[[int], None], server: FakeRedis | None = None
+    ) -> None:
+        super().__init__(server or world.server)
         self._world = world
         self._blocked = blocked
 
     def run(self, call: ScriptCall) -> Any:
         world = self._world
         if self._reach() is not world.server:
-            return super().run(call)  # the old primary: what it says counts for nothing
+            return super().run(call)  # not the primary: what it says counts for nothing
         match world.network.fate(world.random):
             case Fate.FINE | Fate.DOUBLED:  # a TCP connection doubles nothing
                 return world.execute(call, super())
@@ -144,7 +156,12 @@ class SimCourier:
             self._after_delay(lambda: self._asked_and_answered(message, fate))
 
     def _asked(self, message: Request) -> Reply | None:
-        return self._world.dashboard_answers(self._agent, message)
+        agent, beats = self._agent, isinstance(message, Heartbeat)
+        if agent.cut_from_dashboard or (beats and not agent.beats):
+            return None
+        if agent.lies and isinstance(message, Heartbeat):
+            message = replace(message, **agent.lies)
+        return self._world.dashboard_answers(message)
 
     def _asked_and_answered(self, message: Request, fate: Fate) -> None:
         reply = self._asked(message)

@@ -10,9 +10,10 @@ from agent.hints import concerns
 from agent.store import GroupStore, ScriptCall, StoreUnavailable
 from assignment import scripts
 from assignment.coordinator.sessions import ticker_away
+from assignment.errors import InvalidInput
 from assignment.scripts import Gap, GroupRead, Purpose
 from assignment.types import GroupSettings, Partition
-from assignment.wire import GroupKeys, Reply, StreamKeys
+from assignment.wire import GroupKeys, Join, Reply, StreamKeys
 from tests.agent.coordinator import answer_to
 from tests.fakes import FakeDoor, FakeRedis
 from tests.fakes.values import Id, t
@@ -28,6 +29,7 @@ from tests.simulation.scale_downs import ScaleDowns
 
 TRACE_KEPT = 300
 FIELD_MAX = 200  # characters
+SLOW_STEP_MS = (100, 2_000)  # of a coordinator whose database is busy
 EVENT_MS = (30, 250)  # between two events
 LOOK_MS = 100  # how often a condition is looked at
 SWITCH_MS = (100, 3_000)  # after a failover
@@ -53,7 +55,7 @@ class World:
         self.keys = GroupKeys(self.name)
         self.network = Network()
         self.restore_failures = 0.05
-        self.slow_steps = 0.04  # of coordinators
+        self.steps_are_quick()
         self.redis_ahead_ms = 0  # of true time
         self._furthest_ahead_ms = 0
         self.name_switches_ms = 0  # until then a new connection reaches the old primary
@@ -79,7 +81,7 @@ class World:
         self._hints_told: Id = (0, 0)  # id of the last
         self._named = 0
         self._moved = False  # a script ran since the last look
-        self.healed = False
+        self.healed = self.misfits_ended = False
         self.strategies: tuple[str, ...] = (settings.strategy,)
         self.coordinators = [SimCoordinator(self, f"c{n}") for n in range(coordinators)]
         self.agenda.after(0, self._produce)
@@ -110,6 +112,37 @@ class World:
         """Under a name that nobody had."""
         self._named += 1
         return self.add(f"m{self._named}", disk)
+
+    def add_misfit(self, has_group: bool) -> None:
+        """With another Redis, which may have a group of that name."""
+        redis = FakeRedis(self.redis_ms)
+        if has_group:
+            args = scripts.configure_args(
+                self.settings, "another", rebalance_due=False, identity="another"
+            )
+            redis.run_script("configure", [self.keys.meta], args)
+        self._named += 1
+        self.agents.append(SimAgent(self, f"m{self._named}", None, redis))
+
+    def join_again_and_again(self, member: str, *, anew: bool) -> None:
+        """Until misfits end, by one member or each time by another."""
+        if self.misfits_ended:
+            return
+        name = f"{member}{self.agenda.steps}" if anew else member
+        self.dashboard_answers(Join(member=name, secret=f"secret of {member}", host="m"))
+        pause_ms = self.random.randint(100, self.settings.session_timeout_ms)
+        self.agenda.after(pause_ms, lambda: self.join_again_and_again(member, anew=anew))
+
+    @property
+    def liars(self) -> set[str]:
+        return {a.member_id for a in self.agents if a.lies}
+
+    def end_misfits(self) -> None:
+        """Until here the others had to do with them."""
+        self.misfits_ended = True
+        for agent in self.agents:
+            if agent.misfit and agent.lives:
+                agent.kill()
 
     def restart_later(self, agent: SimAgent) -> None:
         """A new instance on the same machine, as a process manager starts it."""
@@ -283,6 +316,9 @@ class World:
 
     # --- the dashboard
 
+    def steps_are_quick(self) -> None:
+        self.slow_steps, self.slow_step_ms = 0.04, SLOW_STEP_MS
+
     def coordinator(self) -> SimCoordinator | None:
         """One that answers now."""
         there = [c for c in self.coordinators if c.up and self.now_ms >= c.paused_until_ms]
@@ -299,13 +335,13 @@ class World:
         self.ticker_away = ticker_away(now_ms, self._ticker_seen_ms, self.ticker_away)
         self._ticker_seen_ms = now_ms
 
-    def dashboard_answers(self, agent: SimAgent, message: Request) -> Reply | None:
+    def dashboard_answers(self, message: Request) -> Reply | None:
         coordinator = self.coordinator()
-        if coordinator is None or agent.cut_from_dashboard or self.server.away:
+        if coordinator is None or self.server.away:
             return None
         try:
             reply = answer_to(self.run, self.settings, message)
-        except StoreUnavailable:
+        except (StoreUnavailable, InvalidInput):
             return None
         meta = self.server.hash(self.keys.meta)
         if meta.get(b"group_epoch") != meta.get(b"target_epoch"):
