@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-from assignment.coordinator.reading import is_leaving, settings_of
+from assignment.coordinator.reading import is_leaving, is_possible, settings_of
 from assignment.errors import InvariantBroken
 from assignment.scripts import GroupRead
 from assignment.types import INCARNATION_STEP, Partition, TargetRow
@@ -83,21 +83,14 @@ def _fence_faults(view: GroupRead) -> Iterator[str]:
 
 
 def _report_faults(view: GroupRead) -> Iterator[str]:
-    """A report may be old, but never ahead of the grants, and never another member's fence.
-
-    Of an incarnation before this one, or under a Redis that runs anew and has none of its own yet,
-    the grants may be what was lost.
-    """
     for member, report in view.reports.items():
         for partition, held in report.owned.items():
-            grant = view.grants.get(partition)
-            last = grant.fence if grant else 0
-            current = held.fence // INCARNATION_STEP == view.meta.incarnation
-            current = current and view.grants_are_possible
-            if held.fence > last and current:
-                yield f"{member} reports {partition} under {held.fence}, last granted is {last}"
-            elif grant and held.fence == last and grant.member_id != member:
-                yield f"{member} reports {partition} under {last}, {grant.member_id}'s fence"
+            if not is_possible(view, member, partition, held.fence):
+                grant = view.grants.get(partition)
+                last = grant.fence if grant else 0
+                whose = f"{grant.member_id}'s fence" if grant and last == held.fence else ""
+                whose = whose or f"last granted is {last}"
+                yield f"{member} reports {partition} under {held.fence}, {whose}"
 
 
 def _target_faults(view: GroupRead) -> Iterator[str]:

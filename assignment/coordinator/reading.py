@@ -5,9 +5,10 @@ Pure: a `GroupRead` in, values out; the same view gives the same answer (coordin
 
 from collections.abc import Mapping
 
+from assignment.coordinator.incarnation import CLAIMED_AHEAD_MAX
 from assignment.errors import GroupMissing
 from assignment.scripts import GroupRead, MemberRow
-from assignment.types import Drain, GroupSettings, Member, Partition
+from assignment.types import INCARNATION_STEP, Drain, GroupSettings, Member, Partition
 
 _UNREPORTED = 0  # fence of a claim that only the stored target makes: any real fence is higher
 
@@ -115,21 +116,40 @@ def able_members(view: GroupRead, unable: Mapping[str, str]) -> tuple[Member, ..
     )
 
 
+def is_possible(view: GroupRead, member: str, partition: Partition, fence: int) -> bool:
+    """Whether it may hold that. A report may be old, but never ahead of the grants, and never name
+    another member's fence.
+
+    Of an incarnation before this one, or under a Redis that runs anew and has none of its own yet,
+    the grants may be what was lost; of a higher one, as far as claims are believed.
+    """
+    grant, incarnation = view.grants.get(partition), view.meta.incarnation
+    if grant and fence <= grant.fence:
+        return fence < grant.fence or grant.member_id == member
+    ahead = fence // INCARNATION_STEP - incarnation
+    return not view.grants_are_possible or (ahead != 0 and ahead <= CLAIMED_AHEAD_MAX)
+
+
 def claims(
     view: GroupRead, unable: Mapping[str, str], *, with_unserved: bool = False
 ) -> dict[str, dict[Partition, int]]:
     """Able member -> partition -> fence, leaving members included.
 
-    What members report and what their live locks say (the higher fence wins), and what the stored
-    target gives them and no able member has by either. What a member cannot serve is none of its
-    claims: it gives it up, and the lock is waited for by whom the target gave it.
+    What members report, as far as it is possible, and what their live locks say (the higher fence
+    wins), and what the stored target gives them and no able member has by either. What a member
+    cannot serve is none of its claims: it gives it up, and the lock is waited for by whom the
+    target gave it.
     """
     held: dict[str, dict[Partition, int]] = {
         member: {} for member in sorted(view.members) if member not in unable
     }
     for member, report in view.reports.items():
         if member in held:
-            held[member] = {p: own.fence for p, own in report.owned.items()}
+            held[member] = {
+                p: own.fence
+                for p, own in report.owned.items()
+                if is_possible(view, member, p, own.fence)
+            }
     for partition, lock in view.locks.items():
         if lock.member_id in held:
             own = held[lock.member_id]

@@ -348,3 +348,11 @@ def partitions_of(view: GroupRead):
 def test_two_coordinators_given_the_same_reports_agree(strategy: str) -> None:
     view = group(live("a", range(12)), live("b"), live("c"), settings=settings(strategy=strategy))
     assert next_target(view) == next_target(replace(view))
+
+
+def test_a_report_under_anothers_fence_or_ahead_of_every_grant_is_no_claim() -> None:
+    liar = live("b", {0: 1, 1: 9}, locked={}, target=())
+    view = group(live("a", {0: 1, 1: 1}), liar)
+    assert claims(view, {})["b"] == {}
+    lost_writes = replace(view, run_id="another")
+    assert claims(lost_writes, {})["b"] == {partition(1): fence(9)}

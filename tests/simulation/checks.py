@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from assignment import coordinator, invariants
 from assignment import member as core
+from assignment.coordinator.reading import is_possible
 from assignment.errors import InvariantBroken
 from assignment.scripts import GroupRead
 from assignment.types import HeldState, Partition
@@ -74,7 +75,12 @@ def _held(view: GroupRead) -> dict[Partition, str]:
         view
     ).keys()
     found = {p: m for m, row in view.target.items() for p in row.active if m in able}
-    known = [(p, held.fence, m) for m, r in view.reports.items() for p, held in r.owned.items()]
+    known = [
+        (p, held.fence, m)
+        for m, r in view.reports.items()
+        for p, held in r.owned.items()
+        if is_possible(view, m, p, held.fence)
+    ]
     known += [(p, lock.fence, lock.member_id) for p, lock in view.locks.items()]
     best: dict[Partition, tuple[int, str]] = {}
     for partition, fence, member in known:

@@ -36,7 +36,6 @@ REPLICA_FAULT_CHANCE = 0.65  # of each fault of a stateful group
 LEARN_MS = 1_000  # a round of learners, when no disk is slow any more
 ALL_FAULTS = FAULTS | SERVER_FAULTS | REPLICA_FAULTS
 NOT_YET = {  # is not drawn: its cure is missing
-    "reports_nonsense": "another's fence moves its partition (seeds 2003, 2010, 2024)",
     "redis_clock_is_set": "the tick does not cap what lies in the future (seeds 2004, 2011)",
 }
 DRAWN = tuple(name for name in FAULTS | SERVER_FAULTS if name not in NOT_YET)
