@@ -87,7 +87,7 @@ class FakeAgent:
         self.release(p for p in tuple(self.held) if p not in target.active)
         self.acquire(target.active)
         self._replica(target)
-        told = self.beat(epoch=target.target_epoch).drain
+        told = Drain(self.beat(epoch=target.target_epoch).drain)
         has_something = self.held or target.active
         if told is Drain.FORCED or (told is Drain.LEAVING and not has_something):
             self.leave()

@@ -45,7 +45,8 @@ def test_the_page_is_readable_without_a_script(
 ) -> None:
     page = visitor.get(f"/groups/{group.name}/balance/").content.decode()
     assert "The same as a table" in page
-    assert f"/groups/{group.name}/history/{group.rebalances.get().target_epoch}/" in page
+    row = group.rebalances.get()
+    assert f"/groups/{group.name}/history/{row.incarnation}/{row.target_epoch}/" in page
 
 
 def test_uirevision_is_constant(visitor: Client, group: Group, agents: list[FakeAgent]) -> None:

@@ -92,7 +92,9 @@ def test_without_a_partition_all_owners_of_the_moment_are_told(
 def test_one_rebalance_in_full(visitor: Client, group: Group, moved: list[FakeAgent]) -> None:
     last = group.rebalances.first()
     assert last is not None
-    page = visitor.get(f"/groups/{group.name}/history/{last.target_epoch}/").content.decode()
+    page = visitor.get(
+        f"/groups/{group.name}/history/{last.incarnation}/{last.target_epoch}/"
+    ).content.decode()
     assert "worker@here" in page
     assert "task-1" in page
     assert page.count('title="a"') >= last.moved

@@ -40,14 +40,16 @@ def test_a_cell_of_a_large_group_says_where_to_look(scene: Scene) -> None:
 
 
 def test_details_have_every_member(scene: Scene) -> None:
-    found = rebalances.details(scene.group, scene.last.target_epoch)
+    found = rebalances.details(scene.group, scene.last.incarnation, scene.last.target_epoch)
     assert found is not None
     assert [role.member_id for role in found.roles] == ["S1", "S2", "S3", "S4"]
     assert found.roles[3] == Role(member_id="S4", assigned=[], revoked=[], standby=[], learning=[0])
 
 
 def test_the_page_of_a_round_says_what_each_member_got(visitor: Client, scene: Scene) -> None:
-    address = f"/groups/{scene.group.name}/history/{scene.last.target_epoch}/"
+    address = (
+        f"/groups/{scene.group.name}/history/{scene.last.incarnation}/{scene.last.target_epoch}/"
+    )
     page = visitor.get(address).content.decode()
     rows = dict(
         re.findall(r'<tr data-member="(\w+)">(.*?)</tr>', page.split('<table id="roles">')[1])

@@ -83,6 +83,7 @@ def test_the_file(visitor: Client, scene: Scene, ended: ScaleDown) -> None:
 def test_audit_and_rebalance_link_to_it(visitor: Client, scene: Scene, ended: ScaleDown) -> None:
     link = f'href="{address(scene, ended)}"'
     assert link in text_of(visitor.get("/audit/"))
-    epoch = scene.group.rebalances.get(cause="forced").target_epoch
+    row = scene.group.rebalances.get(cause="forced")
+    epoch = f"{row.incarnation}/{row.target_epoch}"
     page = text_of(visitor.get(f"/groups/{scene.group.name}/history/{epoch}/"))
     assert link in page
