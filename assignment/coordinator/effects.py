@@ -27,7 +27,7 @@ from assignment.coordinator.planning import Target
 from assignment.errors import EvenkeelError
 from assignment.scripts import DrainsSet, EvictResult, GroupRead, Purpose, SnapshotRecord
 from assignment.scripts import TargetAnswer as Stored
-from assignment.types import Drain, GroupSettings, Offset, Partition, Reason
+from assignment.types import Drain, GroupSettings, Offset, Partition, Reason, TargetRow
 
 T = TypeVar("T")
 
@@ -110,10 +110,13 @@ class ReadHeld(Effect[bool]):
 
 @dataclass(frozen=True, slots=True)
 class Resume(Effect[None]):
-    """Epochs and events of a group that Redis forgot count on above these."""
+    """Epochs and events of a group that Redis forgot count on above these, and it has its target
+    again.
+    """
 
     target_epoch: int
     event_seq: int
+    target: Mapping[str, TargetRow]
 
 
 @dataclass(frozen=True, slots=True)

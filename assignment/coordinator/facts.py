@@ -4,7 +4,7 @@ Times are whole milliseconds of Redis' clock.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -41,6 +41,7 @@ class Mirror:
     event_seq: int
     snapshots: Mapping[Partition, SnapshotRecord]  # the newest
     offsets: Mapping[Partition, Offset]  # the highest that any group of the stream committed
+    target: Mapping[str, TargetRow] = field(default_factory=dict)  # the last one, each member's row
     broken: frozenset[Partition] = frozenset()  # whose snapshot cannot be read any more
 
 

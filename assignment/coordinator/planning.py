@@ -48,7 +48,8 @@ def next_target(
     meta = view.meta
     if meta.group_epoch <= meta.target_epoch:
         return Nothing(f"nothing changed since epoch {meta.target_epoch}")
-    if meta.incarnation and not view.grants_are_possible:
+    if (meta.incarnation or view.target) and not view.grants_are_possible:
+        # After a wipe the last target is put back: whoever is first waits for who else had a part.
         return Nothing("Redis may have lost writes: its incarnation is not raised yet")
     if awaited := waiting_for(view):
         return Nothing(f"waiting for complete reports of {', '.join(awaited)}")

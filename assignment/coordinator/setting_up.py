@@ -64,7 +64,7 @@ def _put_back(settings: GroupSettings, incarnation: int) -> Steps[None]:
     """
     yield from Hold(settings.lease_ms)
     mirror = yield from ReadMirror()
-    yield from Resume(mirror.target_epoch, mirror.event_seq)
+    yield from Resume(mirror.target_epoch, mirror.event_seq, mirror.target)
     offsets = {partition: record.offset for partition, record in mirror.snapshots.items()}
     unplanned = yield from LiftStreams(mirror.offsets, offsets)
     restored = yield from Restore(incarnation, mirror.snapshots)

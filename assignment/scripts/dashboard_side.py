@@ -317,6 +317,20 @@ def set_target_answer(raw: Raw) -> TargetAnswer:
     return TargetAnswer(False, why=value)
 
 
+def resume_args(target_epoch: int, event_seq: int, rows: Mapping[str, TargetRow]) -> Arguments:
+    """Answers the group_epoch (number_answer). `rows`: the last target, of one incarnation."""
+    incarnation = max((row.incarnation for row in rows.values()), default=0)
+    arguments: Arguments = [
+        epoch_text("target_epoch", target_epoch),
+        epoch_text("event_seq", event_seq),
+        within("incarnation", incarnation, 0, INCARNATION_MAX),
+    ]
+    for member_id, row in rows.items():
+        row_text = target_text(replace(row, target_epoch=target_epoch))
+        arguments += [valid_name("member", member_id), row_text]
+    return arguments
+
+
 def restore_args(incarnation: int, records: Mapping[Partition, SnapshotRecord]) -> Arguments:
     """Before that incarnation is set: partitions go on from snapshots that are newer than what
     Redis has.

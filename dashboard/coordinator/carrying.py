@@ -135,7 +135,9 @@ IN_REDIS: Mapping[type[Effect[Any]], Callable[[Here, Any], Any]] = {
     effects.Configure: _configure,
     effects.Hold: lambda here, effect: waiting.wait(here.name, effect.lease_ms),
     effects.ReadHeld: lambda here, effect: waiting.is_waiting(here.name),
-    effects.Resume: lambda here, e: live_groups.resume(here.name, e.target_epoch, e.event_seq),
+    effects.Resume: lambda here, e: live_groups.resume(
+        here.name, e.target_epoch, e.event_seq, e.target
+    ),
     effects.Restore: _restore,
     effects.LiftStreams: lambda here, effect: live_groups.lift_streams(
         effect.offsets, effect.restored

@@ -3,7 +3,7 @@
 It never goes back: a Redis that came from a backup says older things until it is moved forward.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from django.db.models import Max
@@ -17,9 +17,9 @@ from assignment.scripts import (
     record_of,
     record_values,
 )
-from assignment.types import Offset, Partition
+from assignment.types import Offset, Partition, TargetRow
 from assignment.wire import MANIFEST
-from dashboard.models import Group, PartitionMirror
+from dashboard.models import Group, PartitionMirror, Rebalance
 
 
 def keep(group: Group, read: GroupRead) -> None:
@@ -70,8 +70,26 @@ def read(group: Group, effect: effects.ReadMirror) -> Mirror:
         event_seq=group.last_event_seq,
         snapshots=snapshots,
         offsets=_highest(group.stream),
+        target=_target(group.rebalances.first(), group.stream),
         broken=frozenset(broken),
     )
+
+
+def _target(row: Rebalance | None, stream: str) -> dict[str, TargetRow]:
+    def partitions(numbers: Iterable[int]) -> frozenset[Partition]:
+        return frozenset(Partition(stream, number) for number in numbers)
+
+    return {
+        member: TargetRow(
+            target_epoch=row.target_epoch,
+            incarnation=row.incarnation,
+            active=partitions(of["assigned"]),
+            standby=partitions(of["standby"]),
+            learning=partitions(of["learning"]),
+        )
+        for member, of in (row.roles.items() if row else ())
+        if row and (of["assigned"] or of["standby"] or of["learning"])
+    }
 
 
 def _highest(stream: str) -> dict[Partition, Offset]:

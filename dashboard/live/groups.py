@@ -20,7 +20,7 @@ from assignment.scripts import (
     Purpose,
     SnapshotRecord,
 )
-from assignment.types import START, Drain, GroupSettings, Offset, Partition, Reason
+from assignment.types import START, Drain, GroupSettings, Offset, Partition, Reason, TargetRow
 from assignment.wire import GroupKeys, StreamKeys
 from dashboard.live.connection import reaching_redis, sync_client
 from dashboard.live.scripts import run, script
@@ -55,8 +55,9 @@ def configure(
     return scripts.number_answer(run("configure", group, arguments))
 
 
-def resume(group: str, target_epoch: int, event_seq: int) -> int:
-    return scripts.number_answer(run("resume", group, [target_epoch, event_seq]))
+def resume(group: str, target_epoch: int, event_seq: int, target: Mapping[str, TargetRow]) -> int:
+    arguments = scripts.resume_args(target_epoch, event_seq, target)
+    return scripts.number_answer(run("resume", group, arguments))
 
 
 def request_rebalance(group: str, reason: str) -> int:

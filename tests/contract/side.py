@@ -57,7 +57,7 @@ class Side:
         return self.world.run("request_rebalance", scripts.request_rebalance_args("asked"))
 
     def do_resume(self, epoch: int, seq: int) -> Any:
-        return self.world.run("resume", [str(epoch), str(seq)])
+        return self.world.run("resume", scripts.resume_args(epoch, seq, {}))
 
     def do_set_target(
         self,

@@ -300,9 +300,9 @@ def test_a_commit_goes_on_from_what_came_back(world: World) -> None:
 
 
 def test_epochs_and_event_numbers_go_on_above_the_history(world: World) -> None:
-    answer = world.run("resume", ["50", "900"])
+    answer = world.run("resume", scripts.resume_args(50, 900, {}))
     assert scripts.number_answer(answer) == 50
-    world.run("resume", ["40", "800"])
+    world.run("resume", scripts.resume_args(40, 800, {}))
     world.configure(rebalance_due=False)
     meta = world.read().meta
     assert (meta.group_epoch, meta.target_epoch, meta.event_seq) == (50, 50, 900)
@@ -313,10 +313,19 @@ def test_epochs_and_event_numbers_go_on_above_the_history(world: World) -> None:
     assert world.events()[0].seq == 901
 
 
+def test_a_wiped_group_has_its_last_target_again(world: World) -> None:
+    row = TargetRow(target_epoch=48, incarnation=3, active=frozenset({P0}))
+    world.run("resume", scripts.resume_args(50, 900, {"a": row}))
+    world.configure()
+    group = world.read()
+    assert group.target == {"a": replace(row, target_epoch=50)}
+    assert (group.meta.target_epoch, group.meta.target_incarnation) == (50, 3)
+
+
 def test_a_group_that_is_there_is_not_resumed(world: World) -> None:
     """Whoever saw it wiped and comes late would call its stored target newer than it is."""
     world.stand(a={P0})
     before = world.read().meta
-    answer = world.run("resume", ["50", "900"])
+    answer = world.run("resume", scripts.resume_args(50, 900, {}))
     assert scripts.number_answer(answer) == before.group_epoch
     assert world.read().meta == before

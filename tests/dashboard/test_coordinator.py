@@ -524,3 +524,42 @@ def test_a_wiped_redis_gets_back_what_is_known_and_the_rest_is_said(
         assert HistoryGap.objects.count() == 1
     finally:
         fresh.stop()
+
+
+def test_members_that_come_back_after_a_wipe_get_what_they_had(
+    point_at: Point, own_redis: EmbeddedRedis, group_name: str, tmp_path: Path
+) -> None:
+    """Whoever is first waits for the others of the last target."""
+    point_at(own_redis.url)
+    group = make_group(group_name, **FAST)
+    agents = [FakeAgent(group, name) for name in "ab"]
+    for agent in agents:
+        agent.start()
+        coordinator.rebalance(group.name)
+    before = Rebalance.objects.first()
+    assert before is not None and set(before.owners()) == {"a", "b"}
+    own_redis.stop()
+    fresh = EmbeddedRedis(tmp_path / "fresh", binary=wheel_binary())
+    fresh.start()
+    try:
+        point_at(fresh.url)
+        coordinator.tick()
+        back = [FakeAgent(group, name) for name in "ba"]
+        back[0].start()
+        assert "not raised yet" in coordinator.rebalance(group.name)
+        back[1].start()
+
+        def granting() -> bool:
+            for agent in back:
+                agent.beat()
+            coordinator.tick()
+            return live_groups.read(group.name, Purpose.LOOK).grants_are_possible
+
+        until(granting)
+        coordinator.rebalance(group.name)
+        after = Rebalance.objects.first()
+        assert after is not None and after.target_epoch > before.target_epoch
+        assert (after.owners(), after.moved) == (before.owners(), 0)
+        assert group.audit.filter(action="invariant broken").count() == 0
+    finally:
+        fresh.stop()

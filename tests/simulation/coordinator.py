@@ -223,7 +223,9 @@ IN_REDIS: Mapping[type[Effect[Any]], Callable[[SimCoordinator, Job, Any], Any]] 
     effects.Configure: SimCoordinator._configure,
     effects.Hold: SimCoordinator._hold,
     effects.ReadHeld: lambda self, job, effect: self.world.now_ms < self.world.held_until_ms,
-    effects.Resume: _script("resume", "target_epoch", "event_seq"),
+    effects.Resume: lambda self, job, e: self._run(
+        "resume", scripts.resume_args(e.target_epoch, e.event_seq, e.target)
+    ),
     effects.Restore: SimCoordinator._restore,
     effects.LiftStreams: SimCoordinator._lift,
     effects.RaiseIncarnation: SimCoordinator._raise_incarnation,
