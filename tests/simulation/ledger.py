@@ -99,6 +99,7 @@ class Ledger:
             "report": self._report, "set_state": self._set_state, "next_batch": self._plan,
             "commit": self._commit, "set_target": self._set_target,
             "set_incarnation": self._set_incarnation, "restore": self._restore,
+            "read_group": self._read_group,
         }  # fmt: skip
 
     def saw(self, call: ScriptCall, answer: Any) -> None:
@@ -161,6 +162,15 @@ class Ledger:
             book.highest = book.last = new.fence
             book.draining_since_ms = None
         book.live = new
+
+    def _read_group(self, args: Sequence[Any], answer: Any) -> None:
+        """A tick caps what lies in the future since the clock was set back."""
+        if args[0] != "tick" or self._server.now_ms >= self._latest_ms:
+            return
+        most = self._server.now_ms + self._group.settings.lease_ms
+        for book in self.books.values():
+            if book.live and book.live.until_ms > most:
+                book.live = replace(book.live, until_ms=most)
 
     def _renew(self, args: Sequence[Any], answer: Any) -> None:
         if answer[0] != b"ok":

@@ -66,7 +66,8 @@ def _taker(
         return ""
     owner, row, taker = lock.member_id, view.members[lock.member_id], owners.get(partition)
     claimed = any(partition in r.active for m, r in view.target.items() if m != owner)
-    if owner in unable or is_forced(row) or taker in (owner, None) or claimed:
+    free = owner in unable or is_forced(row) or partition in row.unserved
+    if free or taker in (owner, None) or claimed:
         return ""  # `claimed`: it was decided by a target before this one
     assert taker is not None
     demand(partition in view.members[taker].ready, f"{partition} goes to {taker}, who is not ready")
