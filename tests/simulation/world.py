@@ -310,6 +310,7 @@ class World:
         self.redis_ahead_ms = max(self.redis_ahead_ms, self._furthest_ahead_ms)
 
     def redis_clock_jumps(self, ms: int) -> None:
+        self.struck["redis clock was set"] += 1
         self._furthest_ahead_ms = max(self._furthest_ahead_ms, self.redis_ahead_ms)
         lost = self.struck["redis lost writes"] + self.struck["redis wiped"]
         self.redis_ahead_ms += abs(ms) if lost else ms
