@@ -196,7 +196,8 @@ def note_groups(groups: Mapping[str, int]) -> None:
 
 
 def _index() -> str:
-    return f"{django_settings.REDIS_PREFIX}:groups"
+    """No stream has such a key, whatever its name."""
+    return f"{django_settings.REDIS_PREFIX}:known_groups"
 
 
 # --- streams

@@ -36,6 +36,7 @@ from assignment.member import (
     restore_ordered,
     wanted_partitions,
 )
+from assignment.member.state import is_outdated
 from assignment.types import Claim, Drain, Epoch, Held, HeldState
 from tests.assignment.member_states import NOW, RESTORING, RUNNING, after, claim, row
 from tests.builders import GRACE_MS, fence, partition, settings
@@ -89,13 +90,13 @@ def test_whatever_happens_decisions_fit_what_is_held(
             match effect:
                 case SetState(claim=c) | Release(claim=c) | Restore(claim=c):
                     assert c in claims(state)
-                    kept_and_running = (
-                        c.partition in wanted and state.held[c.partition].state is RUNNING
-                    )
-                    assert not kept_and_running
+                    holding = state.held[c.partition]
+                    kept = c.partition in wanted and not is_outdated(state, holding)
+                    assert not (kept and holding.state is RUNNING)
                 case Acquire(partitions=asked):
                     assert state.joined
-                    assert set(asked) <= wanted - state.held.keys()
+                    outdated = {p for p, h in state.held.items() if is_outdated(state, h)}
+                    assert set(asked) <= wanted - (state.held.keys() - outdated)
                 case Leave():
                     assert not state.held
                 case Depart():
