@@ -4,7 +4,9 @@ Nothing is decided here. What may be changed by several at once is compared and 
 """
 
 import logging
+from collections.abc import Mapping
 from dataclasses import asdict
+from typing import Any
 
 from django.db import transaction
 from django.db.models import F, Max, OuterRef, Q, Subquery
@@ -23,6 +25,8 @@ from assignment.coordinator.facts import (
     Tenures,
 )
 from assignment.coordinator.facts import ScaleDown as ScaleDownFact
+from assignment.scripts import SnapshotRecord
+from assignment.types import Partition
 from dashboard.live import groups as live_groups
 from dashboard.models import (
     AtDeadline,
@@ -62,8 +66,16 @@ def keep_incarnation(group: Group, effect: effects.KeepIncarnation) -> None:
 
 def keep_wipe(group: Group, effect: effects.KeepWipe) -> None:
     """What only Redis held is gone, and that is said loudly."""
-    mirrored = list(PartitionMirror.objects.filter(group=group))
+    mirrored = {row.number: row for row in PartitionMirror.objects.filter(group=group)}
     at_ms, early = live_groups.redis_now_ms(), sum(effect.unplanned.values())
+    found = {
+        str(Partition(group.stream, number)): _put_back(row, effect.records, group.stream)
+        for number, row in mirrored.items()
+    }
+    destroyed = sum(one["destroyed"] for one in found.values())
+    result = f"{effect.restored or 0} of {group.partitions} partitions put back"
+    result += f"; at least {destroyed} events destroyed: more where producers say so"
+    result += f"; {early} entries came too early" if early else ""
     with transaction.atomic():
         group.events_cursor = live_groups.FIRST_ENTRY
         group.save(update_fields=["events_cursor"])
@@ -73,27 +85,23 @@ def keep_wipe(group: Group, effect: effects.KeepWipe) -> None:
             group,
             "redis wiped",
             "this Redis does not know the group any more",
-            before={row.number: row.offset for row in mirrored},
-            after={str(p): str(r.offset) for p, r in effect.records.items()},
-            result=f"{effect.restored or 0} of {group.partitions} partitions put back"
-            + (f"; {early} entries came too early" if early else ""),
+            before={n: {"offset": row.offset, "total": row.total} for n, row in mirrored.items()},
+            after={"destroyed": destroyed, "partitions": found},
+            result=result,
         )
-    lost = _destroyed(group, mirrored)
-    log.error("redis wiped group=%s restored=%s destroyed: %s", group.name, effect.restored, lost)
+    log.error("redis wiped group=%s: %s", group.name, result)
 
 
-def _destroyed(group: Group, mirrored: list[PartitionMirror]) -> str:
-    """What nobody can give back, in a sentence per kind."""
-    behind = [
-        f"{row.number} ({row.total - int(row.snapshot[0]['total']) if row.snapshot else row.total})"
-        for row in mirrored
-        if not row.snapshot or row.snapshot[0]["offset"] != row.offset
-    ]
-    return (
-        f"members, locks, events of stream {group.stream} that lived in this Redis, ownership"
-        f" events since number {group.last_event_seq}, and effects above the last snapshot of"
-        f" partitions (events): {', '.join(behind) or 'none'}"
-    )
+def _put_back(
+    row: PartitionMirror, records: Mapping[Partition, SnapshotRecord], stream: str
+) -> dict[str, Any]:
+    """From where a partition goes on, and how many events it had applied above that: as many as the
+    mirror knew, which is some seconds old.
+    """
+    record = records.get(Partition(stream, row.number))
+    total = record.total if record else 0
+    offset = str(record.offset) if record else live_groups.FIRST_ENTRY
+    return {"offset": offset, "total": total, "destroyed": max(0, row.total - total)}
 
 
 def keep_faults(group: Group, effect: effects.KeepFaults) -> None:

@@ -7,6 +7,7 @@ on); an event that was acknowledged and is neither in the chain nor in the strea
 """
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -270,9 +271,17 @@ def exit_code(steps: Sequence[Step], why: str = "") -> int:
 def reported(audit: Iterable[Mapping[str, Any]], producer: str) -> int | None:
     """Events that the product called destroyed; None: it said no number.
 
-    What the audit sums up comes before what a `producer` wrote: an event that is gone from the
-    stream may have its effect in a snapshot, of which a producer knows nothing.
+    Of each partition two say a part of it. The audit: what had been applied, as far as was known,
+    and up to which total a snapshot was put back. A `producer`: what it had acknowledged and is
+    gone from the stream, of which the snapshot's effects are not destroyed.
     """
-    sums = [after["destroyed"] for row in audit if "destroyed" in (after := row["after"] or {})]
-    gone = sums or re.findall(r"(\d+) acknowledged events of \S+ are gone", producer)
-    return sum(map(int, gone)) if gone else None
+    applied, put_back, gone = Counter[str](), Counter[str](), Counter[str]()
+    for row in audit:
+        for partition, found in (row["after"] or {}).get("partitions", {}).items():
+            applied[partition] += found["destroyed"]
+            put_back[partition] += found["total"]
+    for events, partition in re.findall(r"(\d+) acknowledged events of (\S+) are gone", producer):
+        gone[partition] += int(events)
+    if not applied.keys() | gone.keys():
+        return None
+    return sum(max(applied[p], gone[p] - put_back[p]) for p in applied.keys() | gone.keys())

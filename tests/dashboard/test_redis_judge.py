@@ -226,13 +226,21 @@ def test_nothing_reported_is_right_where_nothing_was_destroyed() -> None:
     assert redis_judge.faults_of(replace(RIGHT, destroyed=None, destroyed_counted=0)) == []
 
 
-def test_what_is_gone_is_summed_from_the_audit_or_else_from_the_producer() -> None:
+def test_what_is_gone_is_what_audit_and_producers_know_of_each_partition() -> None:
+    """Each knows a part: nothing is counted twice, and effects in a snapshot are not destroyed."""
     lines = (
-        "3 acknowledged events of flights:0 are gone\n4 acknowledged events of flights:1 are gone"
+        "9 acknowledged events of flights:0 are gone, ids above 1 up to 9\n"
+        "4 acknowledged events of flights:1 are gone"
     )
-    said = [{"after": {"destroyed": 2}}, {"after": None}, {"after": {"destroyed": 3}}]
-    assert redis_judge.reported(said, lines) == 5
-    assert redis_judge.reported([{"after": {"0": "1-0"}}], lines) == 7
+    found = {
+        "flights:0": {"offset": "7-0", "total": 6, "destroyed": 2},
+        "flights:1": {"offset": "0-0", "total": 0, "destroyed": 3},
+        "flights:2": {"offset": "0-0", "total": 0, "destroyed": 1},
+    }
+    said = [{"after": {"destroyed": 6, "partitions": found}}, {"after": None}]
+    assert redis_judge.reported(said, lines) == 3 + 4 + 1
+    assert redis_judge.reported(said, "") == 6
+    assert redis_judge.reported([], lines) == 13
     assert redis_judge.reported([], "") is None
 
 
