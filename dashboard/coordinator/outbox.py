@@ -96,6 +96,9 @@ def _keep_one(group: Group, entry: live_groups.OutboxEntry) -> None:
         columns[name] = columns[name] and base64.b64decode(columns[name])
     key = {"incarnation": entry.incarnation, "target_epoch": entry.target_epoch}
     with transaction.atomic():
+        # It may have been set while no record could be kept, by a process that is gone since.
+        known = Group.objects.filter(pk=group.pk, incarnation__lt=entry.incarnation)
+        known.update(incarnation=entry.incarnation)
         if group.rebalances.filter(**key).exists():
             return  # whoever stored it was killed before it could drop the entry
         group.rebalances.filter(outcome=RebalanceOutcome.RUNNING).update(

@@ -285,6 +285,15 @@ def test_a_record_that_was_stored_and_not_dropped_is_stored_once(
     assert not live_groups.outbox(group.name)
 
 
+def test_a_record_teaches_the_database_the_incarnation_that_it_missed(
+    group: Group, agent: FakeAgent
+) -> None:
+    agent.start()
+    Group.objects.filter(pk=group.pk).update(incarnation=0)  # it refused when that was set
+    assert coordinator.rebalance(group.name).startswith("epoch 2")
+    assert Group.objects.get(pk=group.pk).incarnation > 0
+
+
 def test_ticks_know_their_groups_without_a_database(store: Any, group_name: str) -> None:
     group = make_group(group_name, **FAST)
     agent = FakeAgent(group, "a")

@@ -63,6 +63,7 @@ def _keep_outbox(world: "World", effect: effects.KeepOutbox) -> None:
     for entry_id, row in _stream(world, outbox):
         key = (int(row["incarnation"]), int(row["epoch"]))
         world.database.targets.setdefault(key, row["record"])
+        world.database.incarnation = max(world.database.incarnation, key[0])
         world.server.ask("XDEL", outbox, f"{entry_id[0]}-{entry_id[1]}")
 
 
