@@ -64,6 +64,12 @@ def acquire_with_fence_reused(patch: Patch) -> None:
     plant(patch, "acquire", (last, f"({last}) - 1"))
 
 
+def acquire_gives_a_stale_own_lock_back(patch: Patch) -> None:
+    """Although another may have had a newer fence that Redis lost."""
+    own = "elseif holder == member"
+    plant(patch, "acquire", (f"{own} and tonumber(fence) > lowest", own))
+
+
 def acquire_under_any_run(patch: Patch) -> None:
     """Redis runs anew, without its last writes, and grants on."""
     taken = "redis.call('HSET', KEYS[1], 'run_id', run_id())"

@@ -154,6 +154,7 @@ class Ledger:
         if live and live.member == new.member and fence_incarnation(live) < fence_incarnation(new):
             self._given_up(book)  # its own lock of before the incarnation was raised
             live = None
+        demand(new.fence >= book.highest, f"{where}: {new} is below {book.highest}")
         owner = book.owners.setdefault(new.fence, new.member)
         demand(owner == new.member, f"{where}: {new.fence} of {owner} is {new.member}'s too")
         if live is None or live.fence != new.fence:

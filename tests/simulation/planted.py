@@ -79,6 +79,7 @@ PLANTED: dict[str, Callable[[Patch], None]] = {
         script_bugs.commit_without_fence_check,
         script_bugs.commit_without_offset_check,
         script_bugs.acquire_with_fence_reused,
+        script_bugs.acquire_gives_a_stale_own_lock_back,
         script_bugs.acquire_under_any_run,
         script_bugs.release_that_resets_the_counter,
         script_bugs.renew_that_takes_back,
