@@ -270,7 +270,7 @@ def _health(values: Mapping[str, str]) -> ConsumerHealth | None:
     known = {f.name: f.type for f in fields(ConsumerHealth) if f.name in values}
     return ConsumerHealth(
         **{
-            name: kind(values[name]) if isinstance(kind, type) else json.loads(values[name])
+            name: kind(values[name]) if isinstance(kind, type) else tuple(json.loads(values[name]))
             for name, kind in known.items()
         }
     )

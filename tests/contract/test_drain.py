@@ -15,8 +15,8 @@ def test_members_are_told_to_leave_and_hear_it_both_ways(world: World) -> None:
     members = world.read().members
     assert (members["a"].drain, members["b"].drain) == (Drain.LEAVING, Drain.NONE)
     assert not members["a"].leaving
-    assert world.report("a", 1).drain is Drain.LEAVING
-    assert world.report("b", 1).drain is Drain.NONE
+    assert world.report("a", 1).drain == Drain.LEAVING
+    assert world.report("b", 1).drain == Drain.NONE
     assert world.store.target("a").drain is Drain.LEAVING
     assert world.store.target("stranger").drain is None
 
