@@ -73,7 +73,8 @@ def acquire_gives_a_stale_own_lock_back(patch: Patch) -> None:
 def acquire_under_any_run(patch: Patch) -> None:
     """Redis runs anew, without its last writes, and grants on."""
     taken = "redis.call('HSET', KEYS[1], 'run_id', run_id())"
-    plant(patch, "acquire", before("local meta = redis.call(", taken))
+    asked = "local meta = redis.call('HMGET', KEYS[1], 'mode_epoch'"
+    plant(patch, "acquire", before(asked, taken))
 
 
 def release_that_resets_the_counter(patch: Patch) -> None:
