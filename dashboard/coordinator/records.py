@@ -74,8 +74,7 @@ def keep_wipe(group: Group, effect: effects.KeepWipe) -> None:
     }
     destroyed = sum(one["destroyed"] for one in found.values())
     result = f"{effect.restored or 0} of {group.partitions} partitions put back"
-    result += f"; at least {destroyed} events destroyed: more where producers say so"
-    result += f"; {early} entries came too early" if early else ""
+    result += f"; at least {destroyed} events destroyed"
     with transaction.atomic():
         group.events_cursor = live_groups.FIRST_ENTRY
         group.save(update_fields=["events_cursor"])
@@ -86,10 +85,10 @@ def keep_wipe(group: Group, effect: effects.KeepWipe) -> None:
             "redis wiped",
             "this Redis does not know the group any more",
             before={n: {"offset": row.offset, "total": row.total} for n, row in mirrored.items()},
-            after={"destroyed": destroyed, "partitions": found},
+            after={"destroyed": destroyed, "came_too_early": early, "partitions": found},
             result=result,
         )
-    log.error("redis wiped group=%s: %s", group.name, result)
+    log.error("redis wiped group=%s: %s, came too early: %d", group.name, result, early)
 
 
 def _put_back(
