@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 import psutil
 
 MARK = "EVENKEEL_TREE"
+KILLED_S = 5.0  # a killed process is gone as soon as the kernel gets to it
 POLL_S = 0.05
 KEPT_LONGEST = ("redis-server", "valkey-server")  # the others still write while they end
 
@@ -66,6 +67,7 @@ def end_all(mark: str, grace_s: float) -> int:
     terminate(marked(mark))
     last = wait_gone(lambda: marked(mark), grace_s)
     kill(last)
+    wait_gone(lambda: marked(mark), KILLED_S)  # what holds a folder lets go of it with its end
     return len(killed) + len(last)
 
 

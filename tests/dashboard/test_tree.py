@@ -214,7 +214,7 @@ def test_what_a_tree_and_its_watchdog_left_is_ended_by_the_next_one(
     grown.watchdog.kill()  # the first tree is not asked anything any more
     following = tree.Tree(said.append, grown.mark)
     assert said[-1] == "ending what an earlier start left behind"
-    assert server.pid is None
+    wait_until(lambda: server.pid is None)
     following.start(RedisPart(EmbeddedRedis(tmp_path / "redis", binary=wheel_binary())))
     assert following.parts[0].server.url == url  # type: ignore[attr-defined]
     following.stop()
