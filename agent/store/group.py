@@ -268,12 +268,11 @@ def _health(values: Mapping[str, str]) -> ConsumerHealth | None:
     if not values:
         return None
     known = {f.name: f.type for f in fields(ConsumerHealth) if f.name in values}
-    return ConsumerHealth(
-        **{
-            name: kind(values[name]) if isinstance(kind, type) else tuple(json.loads(values[name]))
-            for name, kind in known.items()
-        }
-    )
+    read: dict[str, Any] = {
+        name: kind(values[name]) if isinstance(kind, type) else tuple(json.loads(values[name]))
+        for name, kind in known.items()
+    }
+    return ConsumerHealth(**read)
 
 
 def _health_text(value: Any) -> str | int | float:
