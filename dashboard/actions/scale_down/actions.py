@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 
 from assignment.coordinator import draining
 from assignment.errors import InvalidInput
@@ -200,7 +200,8 @@ def _racing(group_pk: int, change: Callable[[], T]) -> T:
     """
     for _ in range(RACES_MAX):
         known = Group.objects.values_list("scale_downs_version", flat=True).get(pk=group_pk)
-        with suppress(_Overtaken), transaction.atomic():
+        # On PostgreSQL a second one that begins is met by its constraint first.
+        with suppress(_Overtaken, IntegrityError), transaction.atomic():
             result = change()
             if not records.take_version(group_pk, known, known + 1):
                 raise _Overtaken
