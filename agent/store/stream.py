@@ -59,11 +59,6 @@ class StreamStore:
         raw = self.door.ask("XRANGE", self.keys.entries(number), f"({after}", last, "COUNT", count)
         return [Entry(entry_id, fields) for entry_id, fields in raw]
 
-    def read_index(self, number: int, after: Offset, count: int) -> list[Entry]:
-        """Of the sparse index: ids are ids of entries (wire.StreamKeys.index)."""
-        raw = self.door.ask("XRANGE", self.keys.index(number), f"({after}", "+", "COUNT", count)
-        return [Entry(entry_id, fields) for entry_id, fields in raw]
-
     def last_offset(self, number: int) -> Offset:
         """Of the last entry; START when there is none."""
         raw = self.door.ask("XREVRANGE", self.keys.entries(number), "+", "-", "COUNT", 1)

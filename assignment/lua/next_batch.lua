@@ -1,7 +1,7 @@
 -- Asked by the consumer when the batch before is finished. ARGV: member.
--- Answers {'fenced'} when it is not a member, else {'ok', {partition, fence, committed offset, events
--- applied, what is suspected or '', what is skipped or ''} ...} of what is running under its own live lock. What is being revoked is revoked now: no batch
--- holds it any more.
+-- Answers {'fenced'} when it is not a member, else {'ok', {partition, fence, committed offset, events applied,
+-- what is suspected or '', what is skipped or ''} ...} of what is running under its own live lock. What is being
+-- revoked is revoked now: no batch holds it any more.
 local member = ARGV[1]
 if redis.call('HEXISTS', key('members'), member) == 0 then return {'fenced'} end
 local owned = redis.call('HGETALL', key('owned:' .. member))

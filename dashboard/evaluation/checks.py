@@ -32,7 +32,6 @@ DAY_S = 86_400
 EVALUATE_TIMEOUT_S = 600
 COMMAND_TIMEOUT_S = 60
 PROCESSED_S = 300.0  # from the last event to the last commit
-KEEPS_UP_S = 120.0  # how long the history may be behind the locks at the end
 
 
 def speed_for(flights: int, seconds: float) -> float:
