@@ -29,8 +29,6 @@ class Process(Protocol):
 
     @property
     def pid(self) -> int | None: ...
-    @property
-    def running(self) -> bool: ...
     def start(self) -> None: ...
     def ask_to_end(self) -> None: ...
     def kill(self) -> None: ...
@@ -100,6 +98,7 @@ class Consumer:
     connected_pid: int = 0  # of the consumer that connected last
     crashed: int | None = None  # the code with which it ended by its own fault, until taken
     health: ConsumerHealth = field(default_factory=ConsumerHealth)
+    alive: bool = False  # a process of ours was started and its end is not taken yet
     was_ready: bool = False  # since its process was started
     stalled: bool = False
     restarting: bool = False
@@ -137,7 +136,7 @@ class Consumer:
     def _let_go(self, now_ms: int) -> None:
         self.connection, self.controlled = None, False
         self.note("consumer hung up")
-        if self.process and self.process.running and self.kill_at_ms is None:
+        if self.process and self.alive and self.kill_at_ms is None:
             self.kill_at_ms, self.kill_why = now_ms + LETTING_GO_MS, "it hung up and did not end"
 
     def _exited(self, code: int, now_ms: int) -> None:
@@ -145,7 +144,7 @@ class Consumer:
             self.failures = 0
         if is_crash(code) and not (self.ending or self.restarting):
             self.crashed = code
-        self.connection, self.controlled = None, False
+        self.alive, self.connection, self.controlled = False, None, False
         self.stalled = self.restarting = False
         self.health = ConsumerHealth(state="dead", why=f"ended with code {code}")
         self.kill_at_ms = None
@@ -187,7 +186,7 @@ class Consumer:
         self.start_at_ms = now_ms + restart_pause_ms(self.failures)  # unless it starts
         process.start()
         self.start_at_ms = None
-        self.was_ready = False
+        self.alive, self.was_ready = True, False
         self.health = ConsumerHealth()
         self.kill_at_ms = now_ms + START_TIMEOUT_MS
         self.kill_why = f"not ready within {START_TIMEOUT_MS} ms"
@@ -241,12 +240,12 @@ class Consumer:
 
     @property
     def ended(self) -> bool:
-        return self.process is None or not self.process.running
+        return not self.alive
 
     def state(self) -> ConsumerState:
         if self.stalled:
             return ConsumerState.STALLED
-        if self.process is not None and not self.process.running:
+        if self.process is not None and not self.alive:
             return ConsumerState.DEAD
         if self.connection is None:
             attached = self.process is None

@@ -55,10 +55,6 @@ class Supervisor:
     def pid(self) -> int | None:
         return self._process.pid if self._process else None
 
-    @property
-    def running(self) -> bool:
-        return self._process is not None and self._process.returncode is None
-
     def start(self) -> None:
         """Raises ConsumerUnstartable."""
         try:
@@ -78,12 +74,12 @@ class Supervisor:
         threading.Thread(target=self._wait, args=arguments, name="waiter", daemon=True).start()
 
     def ask_to_end(self) -> None:
-        if self.running and self._process is not None:
+        if self._process is not None and self._process.returncode is None:
             self._process.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
         """The whole group, at once. (What an ended leader left behind is killed when it ends.)"""
-        if self.running and self._process is not None:
+        if self._process is not None and self._process.returncode is None:
             _kill_group(self._process.pid)
 
     def wait_gone(self) -> None:

@@ -22,7 +22,6 @@ READY = ConsumerHealth(state="ready", batch=1)
 class FakeProcess:
     def __init__(self) -> None:
         self.run = 0
-        self.running = False
         self.done: list[str] = []
 
     @property
@@ -31,7 +30,6 @@ class FakeProcess:
 
     def start(self) -> None:
         self.run += 1
-        self.running = True
         self.done.append("start")
 
     def ask_to_end(self) -> None:
@@ -97,8 +95,6 @@ def test_after_being_fenced_what_it_said_stays_true() -> None:
 def test_one_that_died_is_started_again_after_a_pause_that_grows() -> None:
     it = consumer()
     it.tend(0)
-    assert isinstance(it.process, FakeProcess)
-    it.process.running = False
     it.take(Exited(1, 1), 100)
     assert it.state() is ConsumerState.DEAD
     it.tend(100 + restart_pause_ms(1) - 1)
@@ -111,6 +107,14 @@ def test_one_that_died_is_started_again_after_a_pause_that_grows() -> None:
         4 * RESTART_MIN_MS,
     ]
     assert restart_pause_ms(1_000) == RESTART_MAX_MS
+
+
+def test_one_has_ended_once_its_end_is_taken() -> None:
+    it = ready()
+    it.ask_to_end(1_000, 0)
+    assert not it.ended, "its last words are still to be read"
+    it.take(Exited(1, 0), 100)
+    assert it.ended and it.state() is ConsumerState.DEAD
 
 
 def test_one_that_was_ready_is_started_again_soon() -> None:
@@ -155,8 +159,6 @@ def test_a_stalled_one_is_killed_once_and_a_new_one_is_not_stalled() -> None:
     assert not it.restart("no batch", 500)
     it.tend(500)
     assert done(it)[-1] == "kill"
-    assert isinstance(it.process, FakeProcess)
-    it.process.running = False
     it.take(Exited(1, -9), 600)
     assert it.state() is ConsumerState.DEAD
 
