@@ -150,7 +150,7 @@ class Committer:
         """
         outcome = Outcome()
         partitions = [one.partition for one, _ in counted]
-        committed = self._asked(lambda: self._groups.committed(partitions))
+        committed = self.asked(lambda: self._groups.committed(partitions))
         ready: list[tuple[Prepared, Counted]] = []
         left: list[Range] = []
         for one, count in counted:
@@ -174,7 +174,7 @@ class Committer:
             else:
                 ready.append((prepared, count))
         requests = [self._request(p, c, changed) for p, c in ready]
-        answers = self._asked(lambda: self._groups.commit_many(requests)) if requests else ()
+        answers = self.asked(lambda: self._groups.commit_many(requests)) if requests else ()
         for (prepared, count), answer in zip(ready, answers, strict=True):
             self._take(outcome, prepared, count, answer)
         self._judge(outcome, left)
@@ -198,7 +198,7 @@ class Committer:
             )
             for one in left
         ]
-        answers = self._asked(lambda: self._groups.commit_many(requests)) if requests else ()
+        answers = self.asked(lambda: self._groups.commit_many(requests)) if requests else ()
         for one, answer in zip(left, answers, strict=True):
             if answer.result is CommitResult.FENCED:
                 self._effects.fenced(one)
@@ -243,7 +243,7 @@ class Committer:
                 self._effects.fenced(one)
                 outcome.fenced.append(one)
 
-    def _asked(self, call: Callable[[], Answer]) -> Answer:
+    def asked(self, call: Callable[[], Answer]) -> Answer:
         """The answer, asked for again with the same arguments while the lease lasts."""
         while True:
             try:

@@ -283,10 +283,11 @@ class Consumer:
         try:
             table = self._pipeline.changes(events).toArrow()
             names = [one.name(batch) for one in ranges]
-            packed = self._events.take_counts(self._group, self._member, names)
-            if len(packed) < len(names):  # a plan that Spark found to need no reading at all
+            take = partial(self._events.take_counts, self._group, self._member, names)
+            packed = self._committer.asked(take)
+            if len(packed) < len(names):  # not read, as Spark needed nothing of it; or a lost reply
                 events.write.format("noop").mode("overwrite").save()
-                packed |= self._events.take_counts(self._group, self._member, names)
+                packed |= self._committer.asked(take)
             counted = counted_ranges(ranges, batch, packed)
             outcome = self._committer.commit(counted, changes_by_partition(table))
         except LeaseOver as error:

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from agent.spark.pipeline import Pipeline
 from agent.spark.runner import Consumer
+from agent.store import StoreUnavailable
 from assignment.errors import InvalidInput
 from assignment.scripts import Skip, skip_answer, skip_args
 from assignment.troubles import parse_halted
@@ -167,6 +168,30 @@ def test_batch_that_died_around_its_commit_is_applied_once(
     assert sum(e.events for e in world.changelog(first)) == 3
     offset, state = world.local_state(first)
     assert (offset, state) == (world.end(first), {"a": 7})
+
+
+def test_redis_that_answers_late_ends_no_query(world: SparkWorld, session: SparkSession) -> None:
+    """Once without having counted, once with the reply lost: what was counted is read again."""
+    first = world.partitions[0]
+    with world.consuming(SUMS, session) as consumer:
+        world.append(first, one(key="a", amount=1))
+        until(world.all_committed, "the first batch")
+        run, take, troubles = consumer._run, consumer._events.take_counts, ["before", "after"]
+
+        def taken(*arguments: Any) -> Any:
+            trouble = troubles.pop(0) if troubles else ""
+            answer = {} if trouble == "before" else take(*arguments)
+            if trouble:
+                raise StoreUnavailable("timed out")
+            return answer
+
+        consumer._events.take_counts = taken
+        world.append(first, one(key="a", amount=2))
+        until(world.all_committed, "the batch")
+        assert not troubles
+        assert consumer._run == run
+    assert world.state(first) == {"a": 3}
+    assert sum(e.events for e in world.changelog(first)) == 2
 
 
 def test_nothing_is_planned_when_the_lease_is_over(
