@@ -88,6 +88,7 @@ class Live:
     able_at_ms: int = NOW - 500_000
     beat_at_ms: int = NOW
     asked_at_ms: int | None = None
+    unable: str = ""  # as reported
 
     @property
     def locks(self) -> Mapping[int, int]:
@@ -179,6 +180,7 @@ def _report(member: Live) -> Report:
         number=1,
         sequence=1,
         at_ms=member.beat_at_ms,
+        unable=member.unable,
         owned={
             partition(n): Held(fence=fence(counter), state=HeldState.RUNNING)
             for n, counter in member.owns.items()

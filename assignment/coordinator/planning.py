@@ -52,7 +52,7 @@ def next_target(
         # After a wipe the last target is put back: whoever is first waits for who else had a part.
         return Nothing("Redis may have lost writes: its incarnation is not raised yet")
     if awaited := waiting_for(view):
-        return Nothing(f"waiting for complete reports of {', '.join(awaited)}")
+        return Nothing(f"waiting for reports of {', '.join(awaited)}")
     return target_of(view, strategy, parameters)
 
 

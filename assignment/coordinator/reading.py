@@ -8,8 +8,16 @@ from collections.abc import Mapping
 from assignment.coordinator.incarnation import CLAIMED_AHEAD_MAX
 from assignment.errors import GroupMissing
 from assignment.scripts import GroupRead, MemberRow
-from assignment.types import INCARNATION_STEP, Drain, GroupSettings, Member, Partition
+from assignment.types import (
+    INCARNATION_STEP,
+    Drain,
+    GroupSettings,
+    Member,
+    Partition,
+    UnableReason,
+)
 
+TICKER_AWAY_MS = 3_000  # no sign of life of whoever ticks for longer: nobody did
 _UNREPORTED = 0  # fence of a claim that only the stored target makes: any real fence is higher
 
 
@@ -21,27 +29,33 @@ def settings_of(view: GroupRead) -> GroupSettings:
 
 
 def came_back_lately(view: GroupRead) -> bool:
-    """Whether Redis or the ticks were away less than one session ago."""
+    """Whether Redis or the ticks were away less than one session ago, also when the tick that will
+    note it is still to come.
+    """
     until_ms = view.meta.away[0].until_ms if view.meta.away else 0
-    return view.now_ms < until_ms + settings_of(view).session_timeout_ms
+    unnoted = view.now_ms - view.meta.tick_ms > TICKER_AWAY_MS
+    return unnoted or view.now_ms < until_ms + settings_of(view).session_timeout_ms
 
 
 def waiting_for(view: GroupRead) -> tuple[str, ...]:
-    """Members whose complete report is awaited: no rebalance until it came, or the time is up.
+    """Members whose word is awaited: no rebalance until it came, or the time is up.
 
-    That of each since it was asked first, however often it joined anew, and that of the group
-    since the rebalance became due.
+    A complete report, from when it was asked for first, however often the member joined anew. Or
+    that it renewed, which nobody could while Redis was away. That of the group since the rebalance
+    became due.
     """
     timeout = settings_of(view).session_timeout_ms
     due_since_ms = view.meta.due_since_ms
     if due_since_ms and view.now_ms - due_since_ms >= timeout:
         return ()
+    awaited = {m for m, asked_at_ms in view.asked.items() if view.now_ms - asked_at_ms < timeout}
+    if came_back_lately(view):
+        reports = view.reports.items()
+        awaited |= {m for m, report in reports if report.unable == UnableReason.NO_RENEW}
     return tuple(
         member
-        for member, asked_at_ms in sorted(view.asked.items())
-        if member in view.members
-        and view.now_ms - asked_at_ms < timeout
-        and view.now_ms - view.beats.get(member, 0) <= timeout
+        for member in sorted(awaited)
+        if member in view.members and view.now_ms - view.beats.get(member, 0) <= timeout
     )
 
 

@@ -1,11 +1,9 @@
 """Whose session is over: members that gave no sign of life, while one could have been seen."""
 
 from assignment.coordinator.effects import Evict
-from assignment.coordinator.reading import settings_of
+from assignment.coordinator.reading import TICKER_AWAY_MS, settings_of
 from assignment.scripts import Gap, GroupRead
 from assignment.types import Reason
-
-TICKER_AWAY_MS = 3_000  # no sign of life of whoever ticks for longer: nobody did
 
 
 def expired_members(view: GroupRead) -> tuple[Evict, ...]:

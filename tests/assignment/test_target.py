@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given as over
@@ -20,11 +21,12 @@ from assignment.coordinator import (
 from assignment.errors import InvalidInput
 from assignment.invariants import check
 from assignment.metrics import Movement
-from assignment.scripts import GroupRead
+from assignment.scripts import Gap, GroupRead
 from assignment.scripts.group_read import Applied
-from assignment.types import Partition, Reason, TargetRow
+from assignment.types import Partition, Reason, TargetRow, UnableReason
 from tests.builders import (
     NOW,
+    SESSION_MS,
     STREAM,
     fence,
     grant,
@@ -53,7 +55,28 @@ def test_nothing_is_due_when_nothing_changed() -> None:
 
 def test_nothing_is_due_while_a_report_is_awaited() -> None:
     view = group(live("a", range(12)), live("b", asked_at_ms=NOW, reported=False))
-    assert next_target(view) == Nothing("waiting for complete reports of b")
+    assert next_target(view) == Nothing("waiting for reports of b")
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [{"away": (Gap(NOW - 12_000, NOW),)}, {"tick_ms": NOW - 12_000}],
+    ids=["noted by a tick", "before the first tick"],
+)
+def test_members_that_could_not_renew_while_redis_hung_are_awaited(meta: dict[str, Any]) -> None:
+    hung = {"able": False, "unable": UnableReason.NO_RENEW}
+    view = group(live("a", range(6), **hung), live("b", range(6, 12)), **meta)
+    assert next_target(view) == Nothing("waiting for reports of a")
+    assert isinstance(next_target(replace(view, beats={"a": NOW - SESSION_MS - 1})), Target)
+    due = replace(view.meta, due_since_ms=NOW - SESSION_MS)
+    assert isinstance(next_target(replace(view, meta=due)), Target)
+    starting = live("a", range(6), able=False, unable=UnableReason.CONSUMER)
+    assert isinstance(next_target(group(starting, live("b"), **meta)), Target)
+
+
+def test_one_that_alone_cannot_renew_is_not_awaited() -> None:
+    cut_off = live("a", range(6), able=False, unable=UnableReason.NO_RENEW)
+    assert active(group(cut_off, live("b", range(6, 12))))["b"] == list(range(12))
 
 
 def test_the_first_member_gets_everything() -> None:

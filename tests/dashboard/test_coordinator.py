@@ -111,7 +111,7 @@ def test_a_second_member_takes_its_half_and_no_more(group: Group, agent: FakeAge
 
 def test_no_rebalance_before_the_reports_asked_for(group: Group, agent: FakeAgent) -> None:
     agent.join()
-    assert "waiting for complete reports of a" in coordinator.rebalance(group.name)
+    assert "waiting for reports of a" in coordinator.rebalance(group.name)
     agent.beat()
     assert coordinator.rebalance(group.name).startswith("epoch")
 
