@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +157,8 @@ def test_a_killed_consumer_is_started_again_and_the_member_is_not_able_meanwhile
     until(lambda: len(agent.events("consumer started")) == 2, "started again")
     until(lambda: len(agent.events("able")) == 2, "able again")
     why = [e["why"] for e in agent.events("unable")]
-    assert why[:3] == ["consumer starting", "consumer dead", "consumer starting"]
+    told = [one for one, _ in groupby(why)]  # it hangs up before its end is taken, or not
+    assert told == ["consumer starting", "consumer dead", "consumer starting"]
     assert world.running(member) == fences  # nobody took them away
 
 
