@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from assignment.coordinator.incarnation import CLAIMED_AHEAD_MAX
 from assignment.errors import GroupMissing
-from assignment.scripts import GroupRead, MemberRow
+from assignment.scripts import TICKER_AWAY_MS, Gap, GroupRead, MemberRow
 from assignment.types import (
     INCARNATION_STEP,
     Drain,
@@ -17,7 +17,6 @@ from assignment.types import (
     UnableReason,
 )
 
-TICKER_AWAY_MS = 3_000  # no sign of life of whoever ticks for longer: nobody did
 _UNREPORTED = 0  # fence of a claim that only the stored target makes: any real fence is higher
 
 
@@ -26,6 +25,19 @@ def settings_of(view: GroupRead) -> GroupSettings:
     if view.meta.settings is None:
         raise GroupMissing("the group is not configured in this Redis")
     return view.meta.settings
+
+
+def ticker_away(now_ms: int, seen_ms: int | None, before: Gap) -> Gap:
+    """The last time when nobody ticked. `seen_ms`: the last sign of life; None: none is known."""
+    if seen_ms is None:
+        return Gap(0, now_ms)
+    return Gap(seen_ms, now_ms) if now_ms - seen_ms > TICKER_AWAY_MS else before
+
+
+def known_ms(view: GroupRead, since_ms: int) -> int:
+    """For how long something has been so, not counting the time in which nobody could know."""
+    unknown = sum(max(0, gap.until_ms - max(gap.from_ms, since_ms)) for gap in view.meta.away)
+    return view.now_ms - since_ms - unknown
 
 
 def came_back_lately(view: GroupRead) -> bool:
@@ -74,7 +86,8 @@ def without_lock(view: GroupRead) -> dict[str, Partition]:
     """Able members with an assigned partition that nobody has locked for longer than lease + grace.
 
     Its lowest such partition for each. Empty while no lock could be taken: Redis came back, or has
-    no incarnation. A tick that finds one asks for a rebalance (`request_rebalance`).
+    no incarnation. What no tick saw is not counted: a clock set forward ends all locks long ago.
+    A tick that finds one asks for a rebalance (`request_rebalance`).
     """
     settings, meta = settings_of(view), view.meta
     lockable = view.grants_are_possible and not came_back_lately(view)
@@ -90,7 +103,7 @@ def without_lock(view: GroupRead) -> dict[str, Partition]:
         for partition in sorted(free):
             grant = view.grants.get(partition)
             free_since = max(since, grant.until_ms if grant else 0)
-            if view.now_ms - free_since > patience:
+            if known_ms(view, free_since) > patience:
                 found[member] = partition
                 break
     return found

@@ -1,8 +1,8 @@
 """Whose session is over: members that gave no sign of life, while one could have been seen."""
 
 from assignment.coordinator.effects import Evict
-from assignment.coordinator.reading import TICKER_AWAY_MS, settings_of
-from assignment.scripts import Gap, GroupRead
+from assignment.coordinator.reading import known_ms, settings_of
+from assignment.scripts import GroupRead
 from assignment.types import Reason
 
 
@@ -14,17 +14,5 @@ def expired_members(view: GroupRead) -> tuple[Evict, ...]:
     return tuple(
         Evict(member=member, beat=beat, reason=Reason.LOST)
         for member, beat in sorted(view.beats.items())
-        if member in view.members and _silent_ms(view, beat) > timeout
+        if member in view.members and known_ms(view, beat) > timeout
     )
-
-
-def _silent_ms(view: GroupRead, beat: int) -> int:
-    unknown = sum(max(0, gap.until_ms - max(gap.from_ms, beat)) for gap in view.meta.away)
-    return view.now_ms - beat - unknown
-
-
-def ticker_away(now_ms: int, seen_ms: int | None, before: Gap) -> Gap:
-    """The last time when nobody ticked. `seen_ms`: the last sign of life; None: none is known."""
-    if seen_ms is None:
-        return Gap(0, now_ms)
-    return Gap(seen_ms, now_ms) if now_ms - seen_ms > TICKER_AWAY_MS else before

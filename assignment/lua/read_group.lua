@@ -1,6 +1,6 @@
 -- Everything a coordinator decides from, at one moment. ARGV: purpose ('rebalance' takes a new coordinator_epoch
--- first, 'tick' stores the time of the tick, 'look' changes nothing), from and until when nobody ticked at all the
--- last time (for 'tick').
+-- first, 'tick' stores the time of the tick, 'look' changes nothing); for 'tick': from and until when nobody ticked
+-- at all the last time, when the ticker gave its last sign of life (0: unknown), and until when that holds.
 -- Answers {now_ms, run_id, meta, members, beats, reports, asked, target, grants, locks (partition,
 -- "member/fence" ...; they end at the grant's until_ms), offsets, applied, snapshots}, each as flat name,
 -- value lists.
@@ -58,6 +58,7 @@ elseif ARGV[1] == 'tick' then
   local last = math.min(tonumber(meta[1] or now), now)
   local from, till = tonumber(ARGV[2]), tonumber(ARGV[3])
   if till > now then from, till = 0, 0 end -- by the clock before it was set back
+  if now > tonumber(ARGV[5]) and ARGV[4] ~= '0' then from, till = tonumber(ARGV[4]), now end -- meanwhile
   if meta[2] ~= run then from, till = last, now end -- started since, or made anew
   if till > last or meta[2] ~= run then
     local gaps = {text(math.max(from, last)) .. '-' .. text(till)}

@@ -73,7 +73,8 @@ from assignment.scripts.dashboard_side import (
     sweep_args,
 )
 from assignment.scripts.group_read import (
-    NEVER_AWAY,
+    NO_TICK,
+    TICKER_AWAY_MS,
     Applied,
     Gap,
     GroupRead,
@@ -82,6 +83,7 @@ from assignment.scripts.group_read import (
     Meta,
     Purpose,
     Report,
+    Ticker,
     read_group_answer,
     read_group_args,
     read_member,
@@ -91,7 +93,8 @@ from assignment.scripts.group_read import (
 from assignment.scripts.values import Arguments, Raw
 
 __all__ = [
-    "NEVER_AWAY",
+    "NO_TICK",
+    "TICKER_AWAY_MS",
     "AcquireAnswer",
     "Applied",
     "Arguments",
@@ -128,6 +131,7 @@ __all__ = [
     "StateChange",
     "Suspect",
     "TargetAnswer",
+    "Ticker",
     "acquire_answer",
     "acquire_args",
     "commit_answer",

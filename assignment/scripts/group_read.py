@@ -170,12 +170,24 @@ class GroupRead:
         return self.meta.incarnation > 0 and self.meta.run_id == self.run_id
 
 
-NEVER_AWAY = Gap(0, 0)
+TICKER_AWAY_MS = 3_000  # no sign of life of whoever ticks for longer: nobody did
 
 
-def read_group_args(purpose: Purpose, away: Gap = NEVER_AWAY) -> Arguments:
-    """`away`: when nobody ticked at all the last time; of a tick."""
-    return [purpose.value, str(away.from_ms), str(away.until_ms)]
+class Ticker(NamedTuple):
+    """What a tick knows of ticking, by the clock of Redis: its own last sign of life, and when
+    nobody ticked at all the last time.
+    """
+
+    seen_ms: int = 0
+    away: Gap = Gap(0, 0)
+
+
+NO_TICK = Ticker()
+
+
+def read_group_args(purpose: Purpose, ticker: Ticker = NO_TICK) -> Arguments:
+    since = ticker.seen_ms and ticker.seen_ms + TICKER_AWAY_MS
+    return [purpose.value, *map(str, (*ticker.away, ticker.seen_ms, since))]
 
 
 def read_group_answer(raw: Raw) -> GroupRead:

@@ -9,7 +9,7 @@ from django.db import InterfaceError, InternalError, OperationalError
 
 from assignment import coordinator
 from assignment.coordinator import Effect, GroupRecord, RecordsAway, Steps, effects
-from assignment.scripts import NEVER_AWAY, EvictResult, Gap, GroupRead
+from assignment.scripts import NO_TICK, EvictResult, GroupRead, Ticker
 from assignment.wire import parse_settings
 from dashboard.coordinator import mirror, outbox, records
 from dashboard.coordinator.asking import want_rebalance
@@ -34,7 +34,7 @@ class Here:
     name: str
     row: Group | None
     by: outbox.Run = NOBODY
-    away: Gap = NEVER_AWAY  # when nobody ticked at all the last time
+    ticker: Ticker = NO_TICK
 
 
 def carry_out(steps: Steps[T], here: Here) -> T:
@@ -68,7 +68,7 @@ def perform(here: Here, effect: Effect[Any]) -> Any:
 
 
 def _read(here: Here, effect: effects.Read) -> GroupRead:
-    return live_groups.read(here.name, effect.purpose, here.away)
+    return live_groups.read(here.name, effect.purpose, here.ticker)
 
 
 def _read_settings(here: Here, effect: effects.ReadSettings) -> Any:

@@ -5,7 +5,7 @@ import time
 
 from assignment import coordinator
 from assignment.coordinator import GroupRecord, RecordsAway
-from assignment.scripts import Gap
+from assignment.scripts import Ticker
 from dashboard.coordinator.carrying import AWAY, Here, carry_out, record_of
 from dashboard.live import StoreUnavailable, health, queue
 from dashboard.live import groups as live_groups
@@ -26,7 +26,7 @@ def tick() -> int:
             return 0
         looked, clock, groups = 0, _Clock(), _groups()
         for number, (record, group) in enumerate(groups):
-            here = Here(record.name, group, away=clock.goes_on(len(groups) - number))
+            here = Here(record.name, group, ticker=clock.goes_on(len(groups) - number))
             try:
                 carry_out(coordinator.tick(record), here)
                 looked += 1
@@ -45,15 +45,15 @@ class _Clock:
 
     def __init__(self) -> None:
         self.began_s = time.monotonic()
-        self.said_s, self.away = self.began_s, queue.ticker_lives()
+        self.said_s, self.ticker = self.began_s, queue.ticker_lives()
 
-    def goes_on(self, waiting: int) -> Gap:
+    def goes_on(self, waiting: int) -> Ticker:
         now_s = time.monotonic()
         if now_s - self.said_s >= SAID_EVERY_S:
-            self.said_s, self.away = now_s, queue.ticker_lives()
+            self.said_s, self.ticker = now_s, queue.ticker_lives()
             if now_s - self.began_s >= LATE_S:
                 health.stamp_late(waiting)
-        return self.away
+        return self.ticker
 
 
 def tick_group(group: Group) -> None:

@@ -12,13 +12,13 @@ from assignment import scripts
 from assignment.coordinator import Target
 from assignment.coordinator.facts import Hint
 from assignment.scripts import (
-    NEVER_AWAY,
+    NO_TICK,
     EvictResult,
-    Gap,
     GroupRead,
     LockEvent,
     Purpose,
     SnapshotRecord,
+    Ticker,
 )
 from assignment.types import START, Drain, GroupSettings, Offset, Partition, Reason, TargetRow
 from assignment.wire import GroupKeys, StreamKeys
@@ -39,9 +39,8 @@ class OutboxEntry(NamedTuple):
     record: str
 
 
-def read(group: str, purpose: Purpose, away: Gap = NEVER_AWAY) -> GroupRead:
-    """`away`: of a tick, when nobody ticked at all the last time."""
-    arguments = scripts.read_group_args(purpose, away)
+def read(group: str, purpose: Purpose, ticker: Ticker = NO_TICK) -> GroupRead:
+    arguments = scripts.read_group_args(purpose, ticker)
     return scripts.read_group_answer(run("read_group", group, arguments))
 
 

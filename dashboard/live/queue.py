@@ -14,8 +14,8 @@ from typing import Any
 import redis
 from django.conf import settings
 
-from assignment.coordinator.sessions import ticker_away
-from assignment.scripts import Gap
+from assignment.coordinator.reading import ticker_away
+from assignment.scripts import Gap, Ticker
 from assignment.wire import GroupKeys
 from dashboard.live.connection import keep_within, reaching_redis, sync_client
 
@@ -78,8 +78,8 @@ def ticking() -> Iterator[bool]:
         yield held
 
 
-def ticker_lives() -> Gap:
-    """To be said by whoever ticks, every second; the last time when nobody did."""
+def ticker_lives() -> Ticker:
+    """To be said by whoever ticks, every second."""
     key = f"{settings.REDIS_PREFIX}:ticker"
     with reaching_redis():
         pipe = sync_client().pipeline(transaction=False)
@@ -88,7 +88,7 @@ def ticker_lives() -> Gap:
         seen_ms, *before = (None if value is None else int(value) for value in known)
         away = ticker_away(now_ms, seen_ms, Gap(*(value or 0 for value in before)))
         sync_client().hset(key, mapping={"seen_ms": now_ms, **away._asdict()})
-    return away
+    return Ticker(now_ms, away)
 
 
 @contextmanager

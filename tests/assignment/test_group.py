@@ -12,7 +12,7 @@ from assignment.coordinator import (
     unable_members,
     without_lock,
 )
-from assignment.coordinator.sessions import ticker_away
+from assignment.coordinator.reading import ticker_away
 from assignment.scripts import Gap, GroupRead
 from assignment.types import Reason
 from tests.builders import GRACE_MS, LEASE_MS, NOW, SESSION_MS, grant, group, live, partition
@@ -80,10 +80,18 @@ def test_an_assigned_partition_that_nobody_locks_for_long_makes_its_member_unabl
         {"target_at_ms": NOW - PATIENCE},
         {"target_at_ms": 0},
         {"target_at_ms": 1, "away": (Gap(NOW - 1, NOW - SESSION_MS + 1),)},
+        {"target_at_ms": NOW - PATIENCE - 1, "tick_ms": NOW - PATIENCE - 1},
         {"target_at_ms": 1, "run_id": "before"},
         {"target_at_ms": 1, "incarnation": 0},
     ],
-    ids=["just assigned", "time unknown", "redis was away", "redis is another", "never granted"],
+    ids=[
+        "just assigned",
+        "time unknown",
+        "redis was away",
+        "its clock was set",
+        "redis is another",
+        "never granted",
+    ],
 )
 def test_a_lock_that_could_not_be_taken_yet_is_no_inability(meta: dict[str, object]) -> None:
     assert without_lock(group(live("a", target=(3,)), **meta)) == {}

@@ -3,7 +3,15 @@
 import pytest
 
 from assignment.errors import InvalidInput
-from assignment.scripts import EvictResult, Gap, JoinResult, Purpose, progress_args
+from assignment.scripts import (
+    TICKER_AWAY_MS,
+    EvictResult,
+    Gap,
+    JoinResult,
+    Purpose,
+    Ticker,
+    progress_args,
+)
 from assignment.types import START, Claim
 from assignment.wire import ConsumerHealth
 from tests.contract.world import LONG_MS, P0, P1, P2, World, offset
@@ -160,12 +168,17 @@ def test_a_tick_keeps_when_nobody_could_have_seen_a_sign_of_life(world: World) -
     now_ms = first.now_ms
     assert world.read().meta.away == (Gap(now_ms, now_ms),), "the group is new to this Redis"
     world.pass_ms(2)
-    world.read(Purpose.TICK, Gap(now_ms - 9, now_ms - 1))
+    world.read(Purpose.TICK, Ticker(away=Gap(now_ms - 9, now_ms - 1)))
     assert world.read().meta.away == first.meta.away, "that was before the last tick"
     last_ms = world.read().meta.tick_ms
     world.pass_ms(5)
-    world.read(Purpose.TICK, Gap(last_ms - 9, last_ms + 1))
+    world.read(Purpose.TICK, Ticker(away=Gap(last_ms - 9, last_ms + 1)))
     assert world.read().meta.away[0] == Gap(last_ms, last_ms + 1)
+    last_ms = world.read().meta.tick_ms
+    world.pass_ms(5)
+    seen_ms = last_ms - TICKER_AWAY_MS  # the clock was set forward since, or it stood still
+    now_ms = world.read(Purpose.TICK, Ticker(seen_ms)).now_ms
+    assert world.read().meta.away[0] == Gap(last_ms, now_ms)
     last_ms = world.read().meta.tick_ms
     world.another_run()
     now_ms = world.read(Purpose.TICK).now_ms

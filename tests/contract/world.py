@@ -7,10 +7,9 @@ from typing import Any
 from agent.store import Door, GroupStore, RedisDoor, ScriptCall
 from assignment import scripts
 from assignment.scripts import (
-    NEVER_AWAY,
+    NO_TICK,
     CommitAnswer,
     CommitRequest,
-    Gap,
     Granted,
     GroupRead,
     LockEvent,
@@ -19,6 +18,7 @@ from assignment.scripts import (
     SnapshotRecord,
     SnapshotResult,
     StateChange,
+    Ticker,
 )
 from assignment.types import (
     START,
@@ -177,9 +177,9 @@ class World:
 
     # --- seeing -----------------------------------------------------------------------------------
 
-    def read(self, purpose: Purpose = Purpose.LOOK, away: Gap = NEVER_AWAY) -> GroupRead:
+    def read(self, purpose: Purpose = Purpose.LOOK, ticker: Ticker = NO_TICK) -> GroupRead:
         return scripts.read_group_answer(
-            self.run("read_group", scripts.read_group_args(purpose, away))
+            self.run("read_group", scripts.read_group_args(purpose, ticker))
         )
 
     def group_epoch(self) -> int:

@@ -151,7 +151,7 @@ class SimCoordinator:
     # --- effects
 
     def _read(self, job: Job, effect: effects.Read) -> GroupRead:
-        args = scripts.read_group_args(effect.purpose, self.world.ticker_away)
+        args = scripts.read_group_args(effect.purpose, self.world.ticker)
         job.view = scripts.read_group_answer(self._run("read_group", args))
         return job.view
 

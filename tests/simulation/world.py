@@ -9,9 +9,9 @@ from agent.dashboard_session.requests import Request
 from agent.hints import concerns
 from agent.store import GroupStore, ScriptCall, StoreUnavailable
 from assignment import scripts
-from assignment.coordinator.sessions import ticker_away
+from assignment.coordinator.reading import ticker_away
 from assignment.errors import InvalidInput
-from assignment.scripts import Gap, GroupRead, Purpose
+from assignment.scripts import GroupRead, Purpose, Ticker
 from assignment.types import GroupSettings, Partition
 from assignment.wire import GroupKeys, Join, Reply, StreamKeys
 from tests.agent.coordinator import answer_to
@@ -71,8 +71,7 @@ class World:
         settings = GroupSettings(**({"stream": "s", "partitions": 8} | FAST | changes))
         self.database = Database(settings)
         self.held_until_ms = 0  # no grants before: Redis was wiped
-        self._ticker_seen_ms: int | None = None  # by the clock of Redis
-        self.ticker_away = Gap(0, 0)
+        self.ticker = Ticker()
         self.ledger = Ledger(self)
         self.door = FakeDoor(self.server)
         self.store = GroupStore(self.door, self.name)
@@ -333,8 +332,8 @@ class World:
     def ticker_lives(self) -> None:
         """As whoever ticks keeps it in Redis."""
         now_ms = self.server.now_ms
-        self.ticker_away = ticker_away(now_ms, self._ticker_seen_ms, self.ticker_away)
-        self._ticker_seen_ms = now_ms
+        seen_ms, away = self.ticker
+        self.ticker = Ticker(now_ms, ticker_away(now_ms, seen_ms or None, away))
 
     def dashboard_answers(self, message: Request) -> Reply | None:
         coordinator = self.coordinator()
