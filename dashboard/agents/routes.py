@@ -5,13 +5,14 @@ the doorbell, which asks for a rebalance outside of any request. Errors are prob
 and name what is wrong.
 """
 
+import asyncio
 import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 from channels.db import database_sync_to_async
@@ -24,7 +25,7 @@ from assignment.scripts import Arguments, JoinResult, ReportResult
 from assignment.types import valid_name
 from dashboard.agents import tokens
 from dashboard.agents.doorbell import Doorbell
-from dashboard.live import StoreUnavailable
+from dashboard.live import StoreUnavailable, deadline
 from dashboard.live.batch import Batch
 from dashboard.live.reading import settings_of
 from dashboard.live.scripts import script
@@ -32,6 +33,7 @@ from dashboard.live.scripts import script
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
+T = TypeVar("T")
 
 BODY_MAX = 8 * 2**20  # a complete report of 100,000 partitions is about 5 MiB
 OTHER_BODY_MAX = 2**14
@@ -120,16 +122,14 @@ class AgentApi:
         if scope["method"] != "POST":
             raise Problem(405, "Method not allowed", f"{scope['method']} is not POST")
         group, verb = found.groups()
-        token = await self._token(scope, group)
+        token = await _in_time(self._token(scope, group))
         message = _decoded(
             verb, await _body(receive, BODY_MAX if verb == "heartbeat" else OTHER_BODY_MAX)
         )
         counter = f"{wire.GroupKeys(group).rate}:{token.token_id}"
-        if verb == "heartbeat":
-            return await self._heartbeat(group, message, counter)
-        if verb == "join":
-            return await self._join(group, message, counter)
-        return await self._leave(group, message, counter)
+        answers: dict[str, Callable[..., Awaitable[wire.Reply]]]
+        answers = {"join": self._join, "heartbeat": self._heartbeat, "leave": self._leave}
+        return await _in_time(answers[verb](group, message, counter))
 
     async def _token(self, scope: Scope, group: str) -> tokens.Known:
         given = next((v for k, v in scope["headers"] if k == b"authorization"), b"")
@@ -204,6 +204,16 @@ class AgentApi:
         if (answer.incarnation, answer.settings_epoch) != (beat.incarnation, beat.settings_epoch):
             return replace(reply, **await settings_of(group))
         return reply
+
+
+async def _in_time(work: Awaitable[T]) -> T:
+    """As long as a page may take. How long a body takes is its sender's matter."""
+    try:
+        async with asyncio.timeout(deadline.REQUEST_S):
+            return await work
+    except TimeoutError as error:
+        why = f"Redis or database did not answer within {deadline.REQUEST_S:g} s; try again"
+        raise Problem(503, "Not answered in time", why) from error
 
 
 def _as_written(json_text: str) -> Mapping[str, Any]:

@@ -67,7 +67,9 @@ class Batch:
             while self._waiting:
                 await asyncio.sleep(GATHER_S)
                 calls = [self._waiting.popleft() for _ in range(min(CALLS_MAX, len(self._waiting)))]
-                await _carry_out(calls)
+                # Whoever gave up asks again: what is old must not come after what is new.
+                if asked := [call for call in calls if not call.answer.done()]:
+                    await _carry_out(asked)
         finally:
             self._running = None
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import signal
 from datetime import timedelta
 from typing import Any
 
@@ -15,6 +17,8 @@ from dashboard import coordinator
 from dashboard.actions import groups
 from dashboard.agents import tokens
 from dashboard.agents.routes import BODY_MAX, AgentApi
+from dashboard.demo.embedded_redis import EmbeddedRedis
+from dashboard.live import deadline
 from dashboard.models import AgentToken, AuditSource, Group
 from tests.dashboard.agents import SECRET, make_group
 
@@ -206,6 +210,31 @@ async def test_redis_away_is_said(caller: Caller, settings: Settings) -> None:
     settings.REDIS_URL = "redis://127.0.0.1:1/0"
     status, problem = await caller.post("join", JOIN)
     assert (status, problem["title"]) == (503, "Redis is away")
+
+
+@pytest.fixture
+def own_caller(own_redis: EmbeddedRedis, point_at: Any, group_name: str, db: None) -> Caller:
+    point_at(own_redis.url)
+    return Caller(group_name, token_of(make_group(group_name)))
+
+
+async def test_a_hung_redis_costs_one_deadline_and_hears_of_nothing_given_up(
+    own_caller: Caller, own_redis: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was sent is carried out when it goes on; what waited behind it is not."""
+    await own_caller.post("join", JOIN)
+    monkeypatch.setattr(deadline, "REQUEST_S", 0.2)
+    assert own_redis.pid
+    os.kill(own_redis.pid, signal.SIGSTOP)
+    try:
+        for sequence in (1, 9):
+            status, problem = await own_caller.post("heartbeat", {**BEAT, "sequence": sequence})
+            assert (status, problem["title"]) == (503, "Not answered in time")
+    finally:
+        os.kill(own_redis.pid, signal.SIGCONT)
+    monkeypatch.setattr(deadline, "REQUEST_S", 60.0)
+    _, reply = await own_caller.post("heartbeat", {**BEAT, "sequence": 2})
+    assert reply["status"] == "ok"
 
 
 async def test_database_away_is_said(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
