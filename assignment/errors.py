@@ -18,7 +18,7 @@ ELSEWHERE = frozenset(
         "MOVED",
     )
 )
-BUGS = frozenset(("WRONGTYPE", "NOSCRIPT", "NOPERM", "CROSSSLOT"))
+BUGS = frozenset(("WRONGTYPE", "NOSCRIPT", "CROSSSLOT"))
 # Of what begins with ERR: what we asked wrongly. Everything else says how the server fares.
 BUG_TEXTS = (
     "user_script",

@@ -12,12 +12,17 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from agent.store.errors import InvalidInput, InvariantBroken, StoreUnavailable
-from assignment.errors import Trouble, is_replica, trouble_of
+from assignment.errors import EvenkeelError, Trouble, is_replica, trouble_of
 from assignment.lua import script
 from assignment.scripts import Arguments, Raw
 
 OLDEST = (6, 2)  # XTRIM MINID, SET PXAT
 CONNECTIONS_MAX = 32
+REFUSALS = (
+    redis.AuthenticationError,
+    redis.exceptions.AuthorizationError,
+    redis.exceptions.NoPermissionError,
+)
 BLOCK_MAX_MS = 30_000  # a wait longer than this is asked again
 
 
@@ -82,6 +87,7 @@ class RedisDoor:
     def __init__(self, url: str, timeouts: Timeouts | None = None) -> None:
         """Raises InvalidInput: not a URL of Redis. Does not connect yet."""
         timeouts = timeouts or Timeouts()
+        self._url = url
         self.address = shown(url)
         self._client = self._client_of(url, timeouts.connect_s, timeouts.answer_s)
         waiting_s = BLOCK_MAX_MS / 1000 + timeouts.answer_s
@@ -171,7 +177,7 @@ class RedisDoor:
     def _appendonly(self) -> bool | None:
         try:
             answer = self.ask("CONFIG", "GET", "appendonly")
-        except (InvalidInput, InvariantBroken):
+        except EvenkeelError:
             return None  # a managed Redis hides its configuration
         return bool(answer[1] == b"yes") if len(answer) == 2 else None
 
@@ -191,10 +197,12 @@ class RedisDoor:
     def _reaching(self) -> Iterator[None]:
         try:
             yield
-        except (redis.AuthenticationError, redis.exceptions.AuthorizationError) as error:
-            raise InvalidInput(f"Redis at {self.address} refuses the login: {error}") from error
-        except redis.exceptions.NoPermissionError as error:
-            raise InvalidInput(f"Redis at {self.address} does not allow it: {error}") from error
+            _let_in.add(self._url)
+        except REFUSALS as error:
+            why = f"Redis at {self.address} refuses the login, or does not allow it: {error}"
+            if self._url in _let_in:  # whoever leads there now is being set up, or was set wrongly
+                raise StoreUnavailable(why) from error
+            raise InvalidInput(why) from error
         except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
             raise StoreUnavailable(f"Redis at {self.address} does not answer: {error}") from error
         except redis.exceptions.InvalidResponse as error:
@@ -208,6 +216,9 @@ class RedisDoor:
             raise StoreUnavailable(f"Redis at {self.address} refuses: {error}") from error
         except redis.RedisError as error:
             raise InvariantBroken(f"Redis at {self.address}: {error!r}") from error
+
+
+_let_in: set[str] = set()  # URLs under which this process could work before
 
 
 def shown(url: str) -> str:

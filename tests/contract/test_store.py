@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import redis
 
 from agent.store import GroupStore, RedisDoor, StoreUnavailable, StreamStore, Timeouts
 from agent.store.door import shown
@@ -143,6 +144,30 @@ def test_a_wrong_password_is_named_and_never_shown(own_redis: EmbeddedRedis) -> 
     with pytest.raises(InvalidInput, match="refuses the login") as caught:
         GroupStore.connect(url, "g").server_facts()
     assert "guessed" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("away", "back"),
+    [
+        (("CONFIG", "SET", "requirepass", "other"), ("CONFIG", "SET", "requirepass", "{mine}")),
+        (("ACL", "SETUSER", "default", "-xrevrange"), ("ACL", "SETUSER", "default", "+xrevrange")),
+    ],
+    ids=["login", "command"],
+)
+def test_one_that_let_us_in_may_do_so_again(
+    own_redis: EmbeddedRedis, away: tuple[str, ...], back: tuple[str, ...]
+) -> None:
+    store = GroupStore.connect(own_redis.url, "g", SHORT)
+    assert store.last_hint_id() == "0-0"
+    with redis.Redis.from_url(own_redis.url) as operator:
+        operator.execute_command(*away)
+        operator.client_kill_filter(_type="normal", skipme=True)
+        with pytest.raises(StoreUnavailable):  # the connection was killed
+            store.last_hint_id()
+        with pytest.raises(StoreUnavailable, match="refuses the login, or does not allow it"):
+            store.last_hint_id()
+        operator.execute_command(*(word.format(mine=own_redis.password) for word in back))
+    assert store.last_hint_id() == "0-0"
 
 
 def test_a_password_is_in_no_error(own_redis: EmbeddedRedis) -> None:
