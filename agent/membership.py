@@ -16,7 +16,14 @@ from agent.store.stream import StreamStore
 from assignment import member as core
 from assignment.errors import Fenced
 from assignment.member.troubles import UNSERVED_FOR_MS
-from assignment.scripts import AcquireAnswer, Granted, HeldBy, NotTarget, Refusal, StateChange
+from assignment.scripts.agent_side import (
+    AcquireAnswer,
+    Granted,
+    HeldBy,
+    NotTarget,
+    Refusal,
+    StateChange,
+)
 from assignment.types import (
     NO_EPOCH,
     Claim,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from assignment.coordinator.reading import is_leaving, is_possible, settings_of
 from assignment.errors import InvariantBroken
-from assignment.scripts import GroupRead
+from assignment.scripts.group_read import GroupRead
 from assignment.types import INCARNATION_STEP, Partition, TargetRow
 
 

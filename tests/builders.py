@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from assignment.scripts import GroupRead, Lock, MemberRow, Meta, Report
+from assignment.scripts.group_read import GroupRead, Lock, MemberRow, Meta, Report
 from assignment.strategies import StrategyInput
 from assignment.types import (
     INCARNATION_STEP,

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assignment.errors import InvalidInput
-from assignment.scripts import InHand
+from assignment.scripts.crashes import InHand
 from assignment.types import Offset, Partition
 
 EXIT_ENDED, EXIT_FAILED, EXIT_NO_AGENT, EXIT_LEASE, EXIT_JVM_KILLED = 0, 1, 3, 4, 5

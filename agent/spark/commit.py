@@ -18,7 +18,7 @@ from agent.spark.source import Counted
 from agent.state import StateError
 from agent.store import GroupStore, StoreUnavailable
 from assignment.errors import EvenkeelError, InvalidInput
-from assignment.scripts import CommitAnswer, CommitRequest, CommitResult
+from assignment.scripts.agent_side import CommitAnswer, CommitRequest, CommitResult
 from assignment.troubles import Halted, HaltReason
 from assignment.types import Offset, Partition
 from assignment.wire import pack_ids

@@ -7,7 +7,7 @@ from agent.spark.commit import PartitionChanges, Prepared
 from agent.spark.ranges import Range
 from agent.spark.source import Counted
 from agent.state import ChangelogReader, PartitionState, StateError, restore
-from assignment.scripts import CommitAnswer
+from assignment.scripts.agent_side import CommitAnswer
 from assignment.types import Offset, Partition
 from assignment.wire import pack_changes
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from agent.consumer import in_hand
 from agent.spark.ranges import Range
 from agent.store import GroupStore, StoreUnavailable
-from assignment.scripts import InHand
+from assignment.scripts.crashes import InHand
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

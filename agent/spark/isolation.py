@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from agent.spark.ranges import Range
-from assignment.scripts import BatchStart, Skip
+from assignment.scripts.agent_side import BatchStart
+from assignment.scripts.crashes import Skip
 from assignment.troubles import Halted, HaltReason
 from assignment.types import Offset, Partition
 

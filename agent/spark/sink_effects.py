@@ -19,7 +19,7 @@ from agent.spark.sql_sink import (
     SinkUnavailable,
     SqlSink,
 )
-from assignment.scripts import CommitAnswer
+from assignment.scripts.agent_side import CommitAnswer
 from assignment.types import Offset
 
 TRY_AGAIN_S = 0.2

@@ -16,7 +16,7 @@ from pyspark import cloudpickle
 
 from agent.spark.sql_sink import Position, Sink, SinkDoor, SinkUnavailable, SqlSink
 from assignment.errors import Fenced
-from assignment.scripts import BatchStart, CommitAnswer, CommitRequest
+from assignment.scripts.agent_side import BatchStart, CommitAnswer, CommitRequest
 from assignment.troubles import Halted, HaltReason, halted_values, parse_halted
 from assignment.types import Partition
 

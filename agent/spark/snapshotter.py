@@ -15,7 +15,7 @@ from agent.state import PartitionState, StateError, remove_snapshot, write_snaps
 from agent.state.keeping import removable, snapshot_files, write_manifest
 from agent.store import GroupStore, StoreUnavailable
 from assignment.errors import EvenkeelError
-from assignment.scripts import SnapshotRecord, SnapshotResult
+from assignment.scripts.agent_side import SnapshotRecord, SnapshotResult
 from assignment.types import Partition
 
 SNAPSHOT_ENTRIES = 1_000  # of the changelog since the last one

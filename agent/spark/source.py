@@ -32,7 +32,7 @@ from agent.spark.warm_up import latest_ranges, tasks_of
 from agent.store import GroupStore, StoreUnavailable, Timeouts
 from agent.store.events import Bound, EventStore
 from assignment.errors import Fenced, InvalidInput
-from assignment.scripts import BatchStart, DeadLetter
+from assignment.scripts.agent_side import BatchStart, DeadLetter
 from assignment.types import Offset, Partition
 
 FORMAT = "evenkeel"

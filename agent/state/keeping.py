@@ -12,7 +12,7 @@ import msgspec
 
 from agent.state.errors import StateError
 from agent.state.snapshots import SNAPSHOT_SUFFIX, filesystem_of, read_whole, write_whole
-from assignment.scripts import SnapshotRecord, read_snapshots, record_values
+from assignment.scripts.agent_side import SnapshotRecord, read_snapshots, record_values
 from assignment.types import Partition
 from assignment.wire import MANIFEST
 

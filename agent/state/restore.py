@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 from agent.state.errors import SnapshotBroken, StateLost
 from agent.state.partition import Applied, PartitionState
 from agent.state.snapshots import snapshot_steps
-from assignment.scripts import SnapshotRecord
+from assignment.scripts.agent_side import SnapshotRecord
 from assignment.types import START, Offset, Partition
 from assignment.wire import ChangelogEntry, ChangelogPage
 

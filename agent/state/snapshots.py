@@ -21,7 +21,7 @@ import msgspec
 
 from agent.state.errors import SnapshotBroken, StateError
 from agent.state.partition import PartitionState
-from assignment.scripts import SnapshotRecord
+from assignment.scripts.agent_side import SnapshotRecord
 from assignment.types import Offset, Partition
 
 MAGIC = b"EVENKEEL SNAPSHOT 1\n"

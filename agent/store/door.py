@@ -14,7 +14,7 @@ from redis.retry import Retry
 from agent.store.errors import InvalidInput, InvariantBroken, StoreUnavailable
 from assignment.errors import EvenkeelError, Trouble, is_replica, trouble_of
 from assignment.lua import script
-from assignment.scripts import Arguments, Raw
+from assignment.scripts.values import Arguments, Raw
 
 OLDEST = (6, 2)  # XTRIM MINID, SET PXAT
 CONNECTIONS_MAX = 32

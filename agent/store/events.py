@@ -11,7 +11,7 @@ from typing import NamedTuple, Self
 
 from agent.store.door import Door, RedisDoor, ScriptCall, Timeouts
 from agent.store.errors import StoreUnavailable
-from assignment.scripts import Arguments, Raw
+from assignment.scripts.values import Arguments, Raw
 from assignment.types import START, Offset, Partition
 from assignment.wire import GroupKeys, StreamKeys
 

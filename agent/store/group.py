@@ -6,22 +6,10 @@ from dataclasses import dataclass, fields
 from typing import Any, Self
 
 from agent.store.door import Door, RedisDoor, ScriptCall, ServerFacts, Timeouts, pairs
-from assignment import scripts
-from assignment.scripts import (
-    AcquireAnswer,
-    BatchStart,
-    CommitAnswer,
-    CommitRequest,
-    InHand,
-    Meta,
-    PartitionAnswer,
-    Raw,
-    Refusal,
-    Renewed,
-    SnapshotRecord,
-    SnapshotResult,
-    StateChange,
-)
+from assignment.scripts import agent_side, crashes, dashboard_side, group_read
+from assignment.scripts.crashes import InHand
+from assignment.scripts.group_read import Meta
+from assignment.scripts.values import Arguments, Raw
 from assignment.types import START, Claim, Drain, Held, Offset, Partition, TargetRow
 from assignment.wire import (
     ChangelogPage,
@@ -99,35 +87,37 @@ class GroupStore:
         mode_epoch: int,
         incarnation: int,
         partitions: Sequence[Partition],
-    ) -> AcquireAnswer:
+    ) -> agent_side.AcquireAnswer:
         """One answer per partition, in their order; fewer when a refusal came between.
 
         Raises Fenced.
         """
-        answers: list[PartitionAnswer] = []
+        answers: list[agent_side.PartitionAnswer] = []
         for first in range(0, len(partitions), ACQUIRE_AT_ONCE):
             chunk = partitions[first : first + ACQUIRE_AT_ONCE]
-            args = scripts.acquire_args(member_id, ttl_ms, mode_epoch, incarnation, chunk)
-            answer = scripts.acquire_answer(self._run("acquire", args))
-            if isinstance(answer, Refusal):
+            args = agent_side.acquire_args(member_id, ttl_ms, mode_epoch, incarnation, chunk)
+            answer = agent_side.acquire_answer(self._run("acquire", args))
+            if isinstance(answer, agent_side.Refusal):
                 return tuple(answers) or answer
             answers += answer
         return tuple(answers)
 
-    def renew(self, member_id: str, ttl_ms: int, claims: Iterable[Claim]) -> Renewed:
+    def renew(self, member_id: str, ttl_ms: int, claims: Iterable[Claim]) -> agent_side.Renewed:
         """All in one call; also a sign of life when there are none. Raises Fenced."""
-        args = scripts.renew_args(member_id, ttl_ms, claims)
-        return scripts.renew_answer(self._run("renew", args))
+        args = agent_side.renew_args(member_id, ttl_ms, claims)
+        return agent_side.renew_answer(self._run("renew", args))
 
     def release(self, member_id: str, claims: Iterable[Claim]) -> tuple[bool, ...]:
         """False: it was not ours any more."""
-        args = scripts.release_args(member_id, claims)
-        return scripts.flags_answer(self._run("release", args))
+        args = agent_side.release_args(member_id, claims)
+        return agent_side.flags_answer(self._run("release", args))
 
-    def set_state(self, member_id: str, changes: Iterable[StateChange]) -> tuple[bool, ...]:
+    def set_state(
+        self, member_id: str, changes: Iterable[agent_side.StateChange]
+    ) -> tuple[bool, ...]:
         """False: its fence or state in Redis is another than expected."""
-        args = scripts.set_state_args(member_id, changes)
-        return scripts.flags_answer(self._run("set_state", args))
+        args = agent_side.set_state_args(member_id, changes)
+        return agent_side.flags_answer(self._run("set_state", args))
 
     def owned(self, member_id: str) -> dict[Partition, Held]:
         """What Redis keeps as held by this member; a lock that ran out stays in it until swept."""
@@ -144,39 +134,43 @@ class GroupStore:
             )
         )
         return MemberTarget(
-            scripts.read_meta(meta),
+            group_read.read_meta(meta),
             parse_target(row.decode()) if row else None,
-            scripts.read_member(member_id, member).drain if member else None,
+            group_read.read_member(member_id, member).drain if member else None,
         )
 
     def leave(self, member_id: str, secret: str) -> bool:
         """False: it was no member under that secret (any more)."""
-        return scripts.leave_answer(self._run("leave", scripts.leave_args(member_id, secret)))
+        return dashboard_side.leave_answer(
+            self._run("leave", dashboard_side.leave_args(member_id, secret))
+        )
 
     # --- batches ----------------------------------------------------------------------------------
 
-    def next_batch(self, member_id: str) -> tuple[BatchStart, ...]:
+    def next_batch(self, member_id: str) -> tuple[agent_side.BatchStart, ...]:
         """What may be read now. Only when the batch before is finished: what is being revoked is
         revoked.
 
         Raises Fenced.
         """
-        return scripts.next_batch_answer(
-            self._run("next_batch", scripts.next_batch_args(member_id))
+        return agent_side.next_batch_answer(
+            self._run("next_batch", agent_side.next_batch_args(member_id))
         )
 
-    def commit(self, request: CommitRequest) -> CommitAnswer:
-        return scripts.commit_answer(self._run("commit", scripts.commit_args(request)))
+    def commit(self, request: agent_side.CommitRequest) -> agent_side.CommitAnswer:
+        return agent_side.commit_answer(self._run("commit", agent_side.commit_args(request)))
 
-    def commit_many(self, requests: Sequence[CommitRequest]) -> tuple[CommitAnswer, ...]:
+    def commit_many(
+        self, requests: Sequence[agent_side.CommitRequest]
+    ) -> tuple[agent_side.CommitAnswer, ...]:
         """In one trip. Each stands for itself: one that is fenced does not hinder the others."""
-        calls = [self._call("commit", scripts.commit_args(r)) for r in requests]
-        return tuple(map(scripts.commit_answer, self.door.run_many(calls)))
+        calls = [self._call("commit", agent_side.commit_args(r)) for r in requests]
+        return tuple(map(agent_side.commit_answer, self.door.run_many(calls)))
 
     def note_crash(self, why: str, entries_alone: int, in_hand: Iterable[InHand]) -> int:
         """A batch in hand ended its consumer; how many partitions it counts for."""
-        args = scripts.crash_args(why, entries_alone, in_hand)
-        return scripts.number_answer(self._run("crash", args))
+        args = crashes.crash_args(why, entries_alone, in_hand)
+        return dashboard_side.number_answer(self._run("crash", args))
 
     def committed(self, partitions: Sequence[Partition]) -> dict[Partition, Offset]:
         """START where nothing was committed yet."""
@@ -191,8 +185,8 @@ class GroupStore:
     def write_progress(self, member_id: str, health: ConsumerHealth) -> bool:
         """False: it is no member (any more); nothing was written."""
         values = ((f.name, _health_text(getattr(health, f.name))) for f in fields(health))
-        args = scripts.progress_args(member_id, values)
-        return scripts.number_answer(self._run("progress", args)) == 1
+        args = agent_side.progress_args(member_id, values)
+        return dashboard_side.number_answer(self._run("progress", args)) == 1
 
     def progress(self, member_id: str) -> ConsumerHealth | None:
         """None: its consumer said nothing yet."""
@@ -230,16 +224,16 @@ class GroupStore:
         streams = {key: after[partition] for key, partition in keys.items()}
         return {keys[name] for name in self.door.wait_any(streams, timeout_ms)}
 
-    def read_snapshots(self, partition: Partition) -> tuple[SnapshotRecord, ...]:
+    def read_snapshots(self, partition: Partition) -> tuple[agent_side.SnapshotRecord, ...]:
         """The newest first, at most two."""
-        return scripts.read_snapshots(self.door.ask("HGET", self.keys.snapshots, str(partition)))
+        return agent_side.read_snapshots(self.door.ask("HGET", self.keys.snapshots, str(partition)))
 
     def snapshot(
-        self, partition: Partition, record: SnapshotRecord, *, trim: bool
-    ) -> SnapshotResult:
+        self, partition: Partition, record: agent_side.SnapshotRecord, *, trim: bool
+    ) -> agent_side.SnapshotResult:
         """Records a written file. Trims the changelog only up to the record before it."""
-        args = scripts.snapshot_args(partition, record, trim=trim)
-        return scripts.snapshot_answer(self._run("snapshot", args))
+        args = agent_side.snapshot_args(partition, record, trim=trim)
+        return agent_side.snapshot_answer(self._run("snapshot", args))
 
     # --- hints ------------------------------------------------------------------------------------
 
@@ -253,10 +247,10 @@ class GroupStore:
         hints = tuple(_hint(dict(pairs(flat))) for _, flat in entries)
         return Hints(entries[-1][0].decode() if entries else after, hints)
 
-    def _run(self, name: str, args: scripts.Arguments) -> Raw:
+    def _run(self, name: str, args: Arguments) -> Raw:
         return self.door.run(self._call(name, args))
 
-    def _call(self, name: str, args: scripts.Arguments) -> ScriptCall:
+    def _call(self, name: str, args: Arguments) -> ScriptCall:
         return ScriptCall(name, (self.keys.meta,), args)
 
 

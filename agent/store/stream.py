@@ -5,7 +5,7 @@ from typing import NamedTuple, Self
 
 from agent.store.door import Door, RedisDoor, ScriptCall, Timeouts
 from assignment.errors import InvalidInput
-from assignment.scripts import Arguments, Raw
+from assignment.scripts.values import Arguments, Raw
 from assignment.types import PARTITIONS_MAX, START, Offset, valid_name
 from assignment.wire import StreamKeys
 

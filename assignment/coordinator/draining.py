@@ -31,7 +31,7 @@ from assignment.coordinator.facts import (
 from assignment.coordinator.reading import came_back_lately
 from assignment.coordinator.scale_down import time_is_up
 from assignment.coordinator.stays import Went, how_they_went, is_from_before
-from assignment.scripts import GroupRead
+from assignment.scripts.group_read import GroupRead
 from assignment.types import Drain
 
 RETURN_WITHIN_MS = 86_400_000  # one that was lost while it left and comes back still has to leave

@@ -25,8 +25,10 @@ from assignment.coordinator.facts import (
 )
 from assignment.coordinator.planning import Target
 from assignment.errors import EvenkeelError
-from assignment.scripts import DrainsSet, EvictResult, GroupRead, Purpose, SnapshotRecord
-from assignment.scripts import TargetAnswer as Stored
+from assignment.scripts.agent_side import SnapshotRecord
+from assignment.scripts.dashboard_side import DrainsSet, EvictResult
+from assignment.scripts.dashboard_side import TargetAnswer as Stored
+from assignment.scripts.group_read import GroupRead, Purpose
 from assignment.types import Drain, GroupSettings, Offset, Partition, Reason, TargetRow
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from assignment.coordinator.record import Change
-from assignment.scripts import SnapshotRecord
+from assignment.scripts.agent_side import SnapshotRecord
 from assignment.types import GroupSettings, Offset, Partition, Reason, TargetRow
 
 

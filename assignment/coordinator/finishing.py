@@ -15,7 +15,7 @@ from assignment.coordinator.facts import Finished, Moments, OpenRebalance, Tenur
 from assignment.coordinator.planning import target_of
 from assignment.coordinator.reading import settings_of
 from assignment.errors import InvalidInput
-from assignment.scripts import GroupRead
+from assignment.scripts.group_read import GroupRead
 from assignment.strategies.weighted_sticky import MEASURED
 from assignment.types import Partition
 

@@ -9,7 +9,7 @@ back with its identity, as a snapshot of a machine is.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from assignment.scripts import GroupRead, Report
+from assignment.scripts.group_read import GroupRead, Report
 from assignment.types import INCARNATION_STEP
 
 CLAIMED_AHEAD_MAX = 1_024  # incarnations: a member that lies exhausts them (2^21) no faster

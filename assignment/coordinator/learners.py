@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from assignment.coordinator.reading import claims, is_forced, is_leaving, settings_of
 from assignment.planner import GroupView, Learner, LearnerSettings, MemberView
-from assignment.scripts import GroupRead, MemberRow
+from assignment.scripts.group_read import GroupRead, MemberRow
 from assignment.types import GroupSettings, Partition, ReplicaReport, Role, TargetRow
 
 CAPACITY = 1.0  # of a member that says one that cannot be

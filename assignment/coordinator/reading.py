@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from assignment.coordinator.incarnation import CLAIMED_AHEAD_MAX
 from assignment.errors import GroupMissing
-from assignment.scripts import TICKER_AWAY_MS, Gap, GroupRead, MemberRow
+from assignment.scripts.group_read import TICKER_AWAY_MS, Gap, GroupRead, MemberRow
 from assignment.types import (
     INCARNATION_STEP,
     Drain,

@@ -23,7 +23,7 @@ from assignment.coordinator.facts import Hint, Request, TargetRecord, Trigger
 from assignment.coordinator.planning import Nothing, Target, next_target
 from assignment.coordinator.reading import owners_before, settings_of
 from assignment.errors import InvalidInput
-from assignment.scripts import GroupRead, Purpose
+from assignment.scripts.group_read import GroupRead, Purpose
 from assignment.types import Reason
 
 CAUSES_MAX = 200  # kept of those that gathered; a record stays readable

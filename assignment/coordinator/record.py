@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from assignment import metrics
 from assignment.coordinator.reading import is_leaving, owners_before, settings_of
-from assignment.scripts import GroupRead
+from assignment.scripts.group_read import GroupRead
 from assignment.types import Partition, Reason, TargetRow
 
 

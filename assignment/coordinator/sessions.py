@@ -2,7 +2,7 @@
 
 from assignment.coordinator.effects import Evict
 from assignment.coordinator.reading import known_ms, settings_of
-from assignment.scripts import GroupRead
+from assignment.scripts.group_read import GroupRead
 from assignment.types import Reason
 
 

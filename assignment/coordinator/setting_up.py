@@ -22,7 +22,8 @@ from assignment.coordinator.effects import (
 )
 from assignment.coordinator.facts import GroupRecord, Mirror
 from assignment.coordinator.incarnation import Known, needs_incarnation
-from assignment.scripts import GroupRead, SnapshotRecord
+from assignment.scripts.agent_side import SnapshotRecord
+from assignment.scripts.group_read import GroupRead
 from assignment.types import INCARNATION_STEP, START, GroupSettings, Partition, Reason
 
 # Settings that a plan depends on, and what a rebalance is called that they cause.

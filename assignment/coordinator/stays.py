@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from assignment.coordinator.effects import KeepStays, ReadHints, ReadStays, Steps
 from assignment.coordinator.facts import Hint, Stay, StayEnd
-from assignment.scripts import GroupRead
+from assignment.scripts.group_read import GroupRead
 from assignment.types import Reason
 
 OLDER_AT_MOST_MS = 60_000  # a view; Celery's task_time_limit. More: the clock of Redis was set back

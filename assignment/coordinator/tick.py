@@ -26,7 +26,7 @@ from assignment.coordinator.reading import without_lock
 from assignment.coordinator.sessions import expired_members
 from assignment.coordinator.setting_up import raise_incarnation, tell
 from assignment.coordinator.stays import note_stays
-from assignment.scripts import GroupRead, Purpose
+from assignment.scripts.group_read import GroupRead, Purpose
 from assignment.types import Reason
 
 

@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from assignment import strategies
 from assignment.errors import EvenkeelError, InvalidInput
-from assignment.scripts import Skip
+from assignment.scripts.crashes import Skip
 from assignment.types import SETTING_NAMES, GroupSettings, Offset, Partition, Reason, valid_name
 from dashboard import coordinator
 from dashboard.agents import tokens

@@ -19,9 +19,11 @@ from channels.db import database_sync_to_async
 from django.conf import settings
 from django.db import DatabaseError
 
-from assignment import scripts, wire
+from assignment import wire
 from assignment.errors import InvalidInput
-from assignment.scripts import Arguments, JoinResult, ReportResult
+from assignment.scripts import dashboard_side
+from assignment.scripts.dashboard_side import JoinResult, ReportResult
+from assignment.scripts.values import Arguments
 from assignment.types import valid_name
 from dashboard.agents import tokens
 from dashboard.agents.doorbell import Doorbell
@@ -161,10 +163,10 @@ class AgentApi:
 
     async def _join(self, group: str, join: wire.Join, counter: str) -> wire.Reply:
         _checked_member(join.member, join.secret)
-        arguments = scripts.join_args(
+        arguments = dashboard_side.join_args(
             join.member, join.secret, {name: getattr(join, name) for name in ROW}
         )
-        joined = scripts.join_answer(await self._call("join", group, arguments, counter))
+        joined = dashboard_side.join_answer(await self._call("join", group, arguments, counter))
         if joined.result is JoinResult.IN_USE:
             raise Problem(
                 409, "Member id in use", f"a live member {join.member!r} has another secret"
@@ -176,15 +178,15 @@ class AgentApi:
 
     async def _leave(self, group: str, leave: wire.Leave, counter: str) -> wire.Reply:
         _checked_member(leave.member, leave.secret)
-        arguments = scripts.leave_args(leave.member, leave.secret)
-        left = scripts.leave_answer(await self._call("leave", group, arguments, counter))
+        arguments = dashboard_side.leave_args(leave.member, leave.secret)
+        left = dashboard_side.leave_answer(await self._call("leave", group, arguments, counter))
         if left:
             self.doorbell.ring(group)
         return wire.Reply(status="ok" if left else "fenced")
 
     async def _heartbeat(self, group: str, beat: wire.Heartbeat, counter: str) -> wire.Reply:
         arguments = _report_arguments(beat)
-        answer = scripts.report_answer(await self._call("report", group, arguments, counter))
+        answer = dashboard_side.report_answer(await self._call("report", group, arguments, counter))
         if answer.result is not ReportResult.OK:
             return wire.Reply(status=answer.result)
         if answer.rebalance_due or (beat.complete and answer.group_epoch > answer.target_epoch):
@@ -232,7 +234,7 @@ def _report_arguments(beat: wire.Heartbeat) -> Arguments:
     lost = [partition for partition, held in beat.owned.items() if held is None]
     if beat.complete and lost:
         raise Problem(400, "Invalid message", f"owned: a complete report cannot lose {lost[0]}")
-    return scripts.report_args(beat)
+    return dashboard_side.report_args(beat)
 
 
 async def _body(receive: Receive, most: int) -> bytes:

@@ -5,7 +5,7 @@ worker or an absent Redis left undone.
 """
 
 from assignment.coordinator import draining, setting_up
-from assignment.scripts import GroupRead
+from assignment.scripts.group_read import GroupRead
 from dashboard.coordinator.asking import want_rebalance
 from dashboard.coordinator.carrying import Here, carry_out, record_of
 from dashboard.coordinator.history import store_events

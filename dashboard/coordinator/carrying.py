@@ -9,7 +9,8 @@ from django.db import InterfaceError, InternalError, OperationalError
 
 from assignment import coordinator
 from assignment.coordinator import Effect, GroupRecord, RecordsAway, Steps, effects
-from assignment.scripts import NO_TICK, EvictResult, GroupRead, Ticker
+from assignment.scripts.dashboard_side import EvictResult
+from assignment.scripts.group_read import NO_TICK, GroupRead, Ticker
 from assignment.wire import parse_settings
 from dashboard.coordinator import mirror, outbox, records
 from dashboard.coordinator.asking import want_rebalance

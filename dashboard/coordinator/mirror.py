@@ -10,13 +10,8 @@ from django.db.models import Max
 
 from assignment.coordinator import effects
 from assignment.coordinator.facts import Mirror
-from assignment.scripts import (
-    GroupRead,
-    SnapshotRecord,
-    read_snapshots,
-    record_of,
-    record_values,
-)
+from assignment.scripts.agent_side import SnapshotRecord, read_snapshots, record_of, record_values
+from assignment.scripts.group_read import GroupRead
 from assignment.types import Offset, Partition, TargetRow
 from assignment.wire import MANIFEST
 from dashboard.models import Group, PartitionMirror, Rebalance

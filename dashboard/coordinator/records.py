@@ -25,7 +25,7 @@ from assignment.coordinator.facts import (
     Tenures,
 )
 from assignment.coordinator.facts import ScaleDown as ScaleDownFact
-from assignment.scripts import SnapshotRecord
+from assignment.scripts.agent_side import SnapshotRecord
 from assignment.types import Partition
 from dashboard.live import groups as live_groups
 from dashboard.models import (

@@ -5,7 +5,7 @@ have read.
 import logging
 from collections.abc import Iterable
 
-from assignment.scripts import Purpose
+from assignment.scripts.group_read import Purpose
 from assignment.types import Offset, Partition
 from dashboard import live
 from dashboard.coordinator import mirror

@@ -5,7 +5,7 @@ import time
 
 from assignment import coordinator
 from assignment.coordinator import GroupRecord, RecordsAway
-from assignment.scripts import Ticker
+from assignment.scripts.group_read import Ticker
 from dashboard.coordinator.carrying import AWAY, Here, carry_out, record_of
 from dashboard.live import StoreUnavailable, health, queue
 from dashboard.live import groups as live_groups

@@ -11,7 +11,7 @@ from typing import Any
 from django.db.models import F, Q, Window
 from django.db.models.functions import Lag
 
-from assignment.scripts import GroupRead, Purpose
+from assignment.scripts.group_read import GroupRead, Purpose
 from assignment.types import Drain, HeldState, Partition
 from dashboard.live import groups as live
 from dashboard.models import Group, Rebalance, ScaleDownState, Tenure

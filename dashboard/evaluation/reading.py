@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from assignment.scripts import Purpose
+from assignment.scripts.group_read import Purpose
 from assignment.types import Offset, Partition
 from assignment.wire import ChangelogEntry, unpack_ids
 from dashboard.evaluation.effects import Appended, Commits, Stream

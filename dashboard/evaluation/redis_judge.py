@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from assignment.scripts import LockEvent
+from assignment.scripts.dashboard_side import LockEvent
 from assignment.types import START, GroupSettings, Offset, Partition
 from assignment.wire import ChangelogEntry
 from dashboard.evaluation.effects import Appended, Commits, Stream, count_effects

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from assignment.scripts import LockEvent
+from assignment.scripts.dashboard_side import LockEvent
 from assignment.types import START, GroupSettings, Offset, Partition
 from dashboard.demo import logs
 from dashboard.demo.demo import Demo

@@ -13,7 +13,7 @@ from typing import Any
 import redis
 from hiredis import pack_command
 
-from assignment.scripts import Arguments
+from assignment.scripts.values import Arguments
 from assignment.wire import GroupKeys
 from dashboard.live.connection import (
     ANSWER_TIMEOUT_S,

@@ -8,18 +8,12 @@ from typing import NamedTuple
 
 from django.conf import settings as django_settings
 
-from assignment import scripts
 from assignment.coordinator import Target
 from assignment.coordinator.facts import Hint
-from assignment.scripts import (
-    NO_TICK,
-    EvictResult,
-    GroupRead,
-    LockEvent,
-    Purpose,
-    SnapshotRecord,
-    Ticker,
-)
+from assignment.scripts import crashes, dashboard_side, group_read
+from assignment.scripts.agent_side import SnapshotRecord
+from assignment.scripts.dashboard_side import EvictResult, LockEvent
+from assignment.scripts.group_read import NO_TICK, GroupRead, Purpose, Ticker
 from assignment.types import START, Drain, GroupSettings, Offset, Partition, Reason, TargetRow
 from assignment.wire import GroupKeys, StreamKeys
 from dashboard.live.connection import reaching_redis, sync_client
@@ -40,71 +34,75 @@ class OutboxEntry(NamedTuple):
 
 
 def read(group: str, purpose: Purpose, ticker: Ticker = NO_TICK) -> GroupRead:
-    arguments = scripts.read_group_args(purpose, ticker)
-    return scripts.read_group_answer(run("read_group", group, arguments))
+    arguments = group_read.read_group_args(purpose, ticker)
+    return group_read.read_group_answer(run("read_group", group, arguments))
 
 
 def configure(
     group: str, settings: GroupSettings, reason: str, *, rebalance_due: bool, identity: str = ""
 ) -> int:
     """The group_epoch after it."""
-    arguments = scripts.configure_args(
+    arguments = dashboard_side.configure_args(
         settings, reason, rebalance_due=rebalance_due, identity=identity
     )
-    return scripts.number_answer(run("configure", group, arguments))
+    return dashboard_side.number_answer(run("configure", group, arguments))
 
 
 def resume(group: str, target_epoch: int, event_seq: int, target: Mapping[str, TargetRow]) -> int:
-    arguments = scripts.resume_args(target_epoch, event_seq, target)
-    return scripts.number_answer(run("resume", group, arguments))
+    arguments = dashboard_side.resume_args(target_epoch, event_seq, target)
+    return dashboard_side.number_answer(run("resume", group, arguments))
 
 
 def request_rebalance(group: str, reason: str) -> int:
-    return scripts.number_answer(
-        run("request_rebalance", group, scripts.request_rebalance_args(reason))
+    return dashboard_side.number_answer(
+        run("request_rebalance", group, dashboard_side.request_rebalance_args(reason))
     )
 
 
-def skip(group: str, partition: Partition, what: scripts.Skip) -> bool:
+def skip(group: str, partition: Partition, what: crashes.Skip) -> bool:
     """False: the partition is past that entry already."""
-    return scripts.skip_answer(run("skip", group, scripts.skip_args(partition, what)))
+    return crashes.skip_answer(run("skip", group, crashes.skip_args(partition, what)))
 
 
 def sweep(group: str) -> int:
-    return scripts.number_answer(run("sweep", group, scripts.sweep_args()))
+    return dashboard_side.number_answer(run("sweep", group, dashboard_side.sweep_args()))
 
 
 def evict(group: str, member_id: str, judged_beat_ms: int, reason: str) -> EvictResult:
-    arguments = scripts.evict_args(member_id, judged_beat_ms, reason)
-    return scripts.evict_answer(run("evict", group, arguments))
+    arguments = dashboard_side.evict_args(member_id, judged_beat_ms, reason)
+    return dashboard_side.evict_answer(run("evict", group, arguments))
 
 
 def set_drain(
     group: str, drain: Drain, member_ids: Iterable[str], version: int
-) -> scripts.DrainsSet:
+) -> dashboard_side.DrainsSet:
     """Tells members to leave, or takes it back; those that are not there are left out."""
-    arguments = scripts.set_drain_args(drain, member_ids, version)
-    return scripts.set_drain_answer(run("set_drain", group, arguments))
+    arguments = dashboard_side.set_drain_args(drain, member_ids, version)
+    return dashboard_side.set_drain_answer(run("set_drain", group, arguments))
 
 
 def set_incarnation(
     group: str, incarnation: int, run_id: str, known: Mapping[str, int]
 ) -> tuple[bool, int]:
     """Refused by a Redis that was started since `run_id` was read; numbers go on above `known`."""
-    arguments = scripts.incarnation_args(incarnation, run_id, known)
-    return scripts.incarnation_answer(run("set_incarnation", group, arguments))
+    arguments = dashboard_side.incarnation_args(incarnation, run_id, known)
+    return dashboard_side.incarnation_answer(run("set_incarnation", group, arguments))
 
 
-def set_target(group: str, view: GroupRead, target: Target, record: str) -> scripts.TargetAnswer:
+def set_target(
+    group: str, view: GroupRead, target: Target, record: str
+) -> dashboard_side.TargetAnswer:
     """Compare-and-set on the epochs that were read; the record goes into the outbox with it."""
-    arguments = scripts.set_target_args(view, target.rows, record)
-    return scripts.set_target_answer(run("set_target", group, arguments))
+    arguments = dashboard_side.set_target_args(view, target.rows, record)
+    return dashboard_side.set_target_answer(run("set_target", group, arguments))
 
 
 def restore(
     group: str, incarnation: int, records: Mapping[Partition, SnapshotRecord]
 ) -> int | None:
-    return scripts.restore_answer(run("restore", group, scripts.restore_args(incarnation, records)))
+    return dashboard_side.restore_answer(
+        run("restore", group, dashboard_side.restore_args(incarnation, records))
+    )
 
 
 def redis_now_ms() -> int:
@@ -127,7 +125,7 @@ def events_after(group: str, cursor: str, count: int = EVENTS_AT_ONCE) -> list[L
     """At most `count` events of the locks after the entry `cursor`, in order."""
     with reaching_redis():
         entries = sync_client().xrange(GroupKeys(group).events, min=f"({cursor}", count=count)
-    return [scripts.read_event(entry_id, fields) for entry_id, fields in entries]
+    return [dashboard_side.read_event(entry_id, fields) for entry_id, fields in entries]
 
 
 def trim_events(group: str, stored: str, kept: int) -> None:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import redis
 
-from assignment.scripts import LockEvent, read_event
+from assignment.scripts.dashboard_side import LockEvent, read_event
 from assignment.types import HeldState, Offset, Partition
 from assignment.wire import (
     ChangelogEntry,

@@ -15,7 +15,7 @@ import redis
 from django.conf import settings
 
 from assignment.coordinator.reading import ticker_away
-from assignment.scripts import Gap, Ticker
+from assignment.scripts.group_read import Gap, Ticker
 from assignment.wire import GroupKeys
 from dashboard.live.connection import keep_within, reaching_redis, sync_client
 

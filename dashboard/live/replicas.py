@@ -7,7 +7,7 @@ where it has not yet.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from assignment.scripts import GroupRead
+from assignment.scripts.group_read import GroupRead
 from assignment.types import Partition, ReplicaReport
 
 

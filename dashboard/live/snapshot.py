@@ -11,7 +11,7 @@ from typing import Any
 
 from assignment import metrics
 from assignment.coordinator import settings_of
-from assignment.scripts import GroupRead, Lock, Report
+from assignment.scripts.group_read import GroupRead, Lock, Report
 from assignment.types import Drain, GroupSettings, Held, HeldState, Partition, UnableReason
 from dashboard.live.group_state import STUCK_MS
 from dashboard.live.replicas import NO_REPLICAS, LiveReplica, LiveReplicas, replicas_of

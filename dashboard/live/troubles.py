@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from assignment.coordinator import is_leaving
-from assignment.scripts import GroupRead, Lock
+from assignment.scripts.group_read import GroupRead, Lock
 from assignment.troubles import Halted, Unserved, parse_halted
 from assignment.types import Partition
 

@@ -8,8 +8,8 @@ from typing import Any
 import redis
 from django.conf import settings
 
-from assignment import scripts
-from assignment.scripts import GroupRead, Purpose
+from assignment.scripts import group_read
+from assignment.scripts.group_read import GroupRead, Purpose
 from assignment.types import GroupSettings, Offset, Partition
 from assignment.wire import GroupKeys, StreamKeys
 from dashboard.live.connection import StoreUnavailable, reaching_redis, sync_client
@@ -62,11 +62,11 @@ def _read(group: str) -> LiveSnapshot:
             script("read_group").text,
             1,
             GroupKeys(group).meta,
-            *scripts.read_group_args(Purpose.LOOK),
+            *group_read.read_group_args(Purpose.LOOK),
         )
         pipe.hgetall(GroupKeys(group).since)
         raw, since = pipe.execute()
-    read: GroupRead = scripts.read_group_answer(raw)
+    read: GroupRead = group_read.read_group_answer(raw)
     if read.meta.settings is None:
         raise GroupNotThere(f"group {group!r} is not set up in Redis yet")
     return build(group, read, since, _backlog(read.meta.settings, read.offsets))

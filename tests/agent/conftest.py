@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from agent.store import GroupStore, RedisDoor
-from assignment.scripts import GroupRead
+from assignment.scripts.group_read import GroupRead
 from assignment.types import GroupSettings, HeldState
 from tests.agent.replicas_scene import Scene
 from tests.agent.tiny_dashboard import TOKEN, TinyDashboard

@@ -6,12 +6,12 @@ from dataclasses import asdict
 from typing import Any
 
 from agent.dashboard_session.requests import Request
-from assignment import scripts
-from assignment.scripts import JoinResult
+from assignment.scripts import dashboard_side, group_read, values
+from assignment.scripts.dashboard_side import JoinResult
 from assignment.types import GroupSettings
 from assignment.wire import Heartbeat, Join, Leave, Reply, target_text
 
-Run = Callable[[str, scripts.Arguments], Any]
+Run = Callable[[str, values.Arguments], Any]
 
 
 def answer_to(run: Run, settings: GroupSettings, message: Request) -> Reply | None:
@@ -22,23 +22,23 @@ def answer_to(run: Run, settings: GroupSettings, message: Request) -> Reply | No
         case Heartbeat():
             return _reported(run, settings, message)
         case Leave(member=member, secret=secret):
-            run("leave", scripts.leave_args(member, secret))
+            run("leave", dashboard_side.leave_args(member, secret))
             return Reply(status="ok")
 
 
 def _joined(run: Run, settings: GroupSettings, join: Join) -> Reply | None:
-    answer = scripts.join_answer(
+    answer = dashboard_side.join_answer(
         run(
             "join",
-            scripts.join_args(
+            dashboard_side.join_args(
                 join.member, join.secret, {"host": join.host, "incarnation": join.incarnation}
             ),
         )
     )
     if answer.result is not JoinResult.OK:
         return None
-    look = scripts.read_group_args(scripts.Purpose.LOOK)
-    meta = scripts.read_group_answer(run("read_group", look)).meta
+    look = group_read.read_group_args(group_read.Purpose.LOOK)
+    meta = group_read.read_group_answer(run("read_group", look)).meta
     return Reply(
         status="ok",
         settings=asdict(settings),
@@ -50,7 +50,7 @@ def _joined(run: Run, settings: GroupSettings, join: Join) -> Reply | None:
 
 
 def _reported(run: Run, settings: GroupSettings, beat: Heartbeat) -> Reply:
-    answer = scripts.report_answer(run("report", scripts.report_args(beat)))
+    answer = dashboard_side.report_answer(run("report", dashboard_side.report_args(beat)))
     told = beat.incarnation, beat.settings_epoch
     changed = (answer.incarnation, answer.settings_epoch) != told
     return Reply(

@@ -12,7 +12,7 @@ import pytest
 
 from agent.store import GroupStore
 from agent.store.door import ScriptCall
-from assignment.scripts import GroupRead, Purpose, read_group_answer, read_group_args
+from assignment.scripts.group_read import GroupRead, Purpose, read_group_answer, read_group_args
 from dashboard.demo.demo import Demo
 from dashboard.demo.options import GROUP
 from dashboard.demo.tree import Process

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agent.consumer import in_hand
-from assignment.scripts import InHand
+from assignment.scripts.crashes import InHand
 from assignment.types import START, Offset, Partition
 
 PART = InHand(Partition("s", 3), 7, START, Offset(5, 1))

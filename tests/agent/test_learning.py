@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent.state import PartitionState, restore, write_snapshot
-from assignment.scripts import SnapshotResult
+from assignment.scripts.agent_side import SnapshotResult
 from assignment.types import Drain, HeldState, Partition, ReplicaReport, Role
 from tests.agent.conftest import AgentProcess, World, until
 

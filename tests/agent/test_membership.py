@@ -10,7 +10,6 @@ from agent.loop import Agent
 from agent.membership import Membership
 from agent.state.restoring import RestoreResult
 from agent.store import GroupStore, ScriptCall
-from assignment import scripts
 from assignment.member import (
     ConsumerSeen,
     ConsumerState,
@@ -20,6 +19,7 @@ from assignment.member import (
     TargetSeen,
     unable_because,
 )
+from assignment.scripts import dashboard_side, group_read, values
 from assignment.types import (
     START,
     Claim,
@@ -44,15 +44,15 @@ class Scene:
         self.store = GroupStore(FakeDoor(self.server), "g")
         self.log: list[tuple[str, dict[str, Any]]] = []
         self.ordered: list[Claim] = []
-        self.run("configure", scripts.configure_args(SETTINGS, "test", rebalance_due=False))
-        self.run("set_incarnation", scripts.incarnation_args(1))
+        self.run("configure", dashboard_side.configure_args(SETTINGS, "test", rebalance_due=False))
+        self.run("set_incarnation", dashboard_side.incarnation_args(1))
         self.member = self.membership("a")
 
-    def run(self, name: str, args: scripts.Arguments) -> Any:
+    def run(self, name: str, args: values.Arguments) -> Any:
         return self.store.door.run(ScriptCall(name, (self.store.keys.meta,), args))
 
     def membership(self, name: str) -> Membership:
-        self.run("join", scripts.join_args(name, "a secret of sixteen letters", {}))
+        self.run("join", dashboard_side.join_args(name, "a secret of sixteen letters", {}))
         member = Membership(
             store=self.store,
             member_id=name,
@@ -70,9 +70,9 @@ class Scene:
         self.ordered.append(claim)
 
     def assign(self, **numbers: set[int]) -> None:
-        self.run("request_rebalance", scripts.request_rebalance_args("test"))
-        raw = self.run("read_group", scripts.read_group_args(scripts.Purpose.REBALANCE))
-        view = scripts.read_group_answer(raw)
+        self.run("request_rebalance", dashboard_side.request_rebalance_args("test"))
+        raw = self.run("read_group", group_read.read_group_args(group_read.Purpose.REBALANCE))
+        view = group_read.read_group_answer(raw)
         rows = {
             member: TargetRow(
                 target_epoch=view.meta.group_epoch,
@@ -80,7 +80,7 @@ class Scene:
             )
             for member, owned in numbers.items()
         }
-        self.run("set_target", scripts.set_target_args(view, rows))
+        self.run("set_target", dashboard_side.set_target_args(view, rows))
 
     def events(self, name: str) -> list[dict[str, Any]]:
         return [fields for event, fields in self.log if event == name]
@@ -128,7 +128,7 @@ def test_after_a_redis_restart_nothing_is_granted_until_the_incarnation_is_raise
     scene.member.renew()
     scene.member.reconcile()
     assert scene.events("waiting")[0]["why"] == "no_incarnation"
-    scene.run("set_incarnation", scripts.incarnation_args(2))
+    scene.run("set_incarnation", dashboard_side.incarnation_args(2))
     scene.member.renew()
     scene.member.reconcile()
     assert scene.member.state.held[ZERO].fence == 2 * 2**32 + 1
@@ -144,7 +144,7 @@ def test_a_state_that_a_restarted_redis_lost_is_written_again(scene: Scene) -> N
     scene.server.restart()
     owned = scene.server.hash(scene.store.keys.owned("a"))
     owned[str(ZERO).encode()] = b"%d restoring" % running[ZERO].fence  # its last write is lost
-    scene.run("set_incarnation", scripts.incarnation_args(2))
+    scene.run("set_incarnation", dashboard_side.incarnation_args(2))
     scene.member.renew()
     scene.member.reconcile()
     scene.store.next_batch("a")
@@ -221,7 +221,9 @@ def reason(of: Membership, scene: Scene) -> UnableReason | None:
 
 
 def test_whoever_reads_another_group_of_that_name_is_unable_and_joins_no_more(scene: Scene) -> None:
-    configure = scripts.configure_args(SETTINGS, "test", rebalance_due=False, identity="another's")
+    configure = dashboard_side.configure_args(
+        SETTINGS, "test", rebalance_due=False, identity="another's"
+    )
     scene.run("configure", configure)
     lost = stranger(scene, "the dashboard's")
     assert lost.renew() is None
@@ -232,12 +234,14 @@ def test_whoever_reads_another_group_of_that_name_is_unable_and_joins_no_more(sc
 
 def test_nothing_of_another_groups_settings_and_epochs_is_taken(scene: Scene) -> None:
     """Its incarnation would never be forgotten again."""
-    configure = scripts.configure_args(SETTINGS, "test", rebalance_due=False, identity="another's")
+    configure = dashboard_side.configure_args(
+        SETTINGS, "test", rebalance_due=False, identity="another's"
+    )
     scene.run("configure", configure)
     lost = stranger(scene, "the dashboard's")
     lost.read_target()
     settings_epoch = lost.settings_epoch.number
-    scene.run("set_incarnation", scripts.incarnation_args(9))
+    scene.run("set_incarnation", dashboard_side.incarnation_args(9))
     lost.read_target()
     assert (lost.state.incarnation, lost.settings_epoch.number) == (0, settings_epoch)
 
@@ -260,7 +264,7 @@ def test_once_it_reads_the_right_redis_again_it_goes_on(scene: Scene) -> None:
     scene.server.advance(SETTINGS.lease_ms + 1)
     lost.feed(IdentityRead("another's"))
     assert reason(lost, scene) is UnableReason.WRONG_REDIS
-    scene.run("join", scripts.join_args("nobody", "a secret of sixteen letters", {}))
+    scene.run("join", dashboard_side.join_args("nobody", "a secret of sixteen letters", {}))
     assert lost.renew() is not None
     assert reason(lost, scene) is None
 
@@ -278,7 +282,7 @@ def test_a_renew_that_brings_a_longer_lease_counts_by_the_one_it_asked_for(scene
     )
     agent._renew()
     longer = replace(SETTINGS, lease_ms=60_000, renew_ms=20_000)
-    scene.run("configure", scripts.configure_args(longer, "test", rebalance_due=False))
+    scene.run("configure", dashboard_side.configure_args(longer, "test", rebalance_due=False))
     scene.assign(a={0})
     agent._renew()
     assert scene.member.state.settings == longer

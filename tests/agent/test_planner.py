@@ -15,7 +15,7 @@ from agent.spark.source import (
 )
 from agent.spark.warm_up import BATCHES_MAX, ENTRIES, WarmUp, tasks_of
 from agent.store.events import EventStore, Packed
-from assignment.scripts import InHand, Skip, skip_answer, skip_args
+from assignment.scripts.crashes import InHand, Skip, skip_answer, skip_args
 from assignment.troubles import HaltReason
 from assignment.types import START, Claim, Offset
 from assignment.wire import GroupKeys

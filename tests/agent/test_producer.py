@@ -13,7 +13,7 @@ from agent.producer import sender as sending
 from agent.spark.decode import Decoder
 from agent.store import RedisDoor, ScriptCall, StoreUnavailable
 from assignment.errors import InvalidInput
-from assignment.scripts import Raw
+from assignment.scripts.values import Raw
 from assignment.types import Partition
 from assignment.wire import StreamKeys
 from dashboard.demo.embedded_redis import EmbeddedRedis

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from agent.spark.progress import Progress, QueryWatch
 from agent.store import GroupStore
-from assignment import scripts
+from assignment.scripts import dashboard_side
 from assignment.types import GroupSettings
 from tests.fakes import FakeDoor, FakeRedis
 
@@ -22,12 +22,12 @@ def until(fact: Callable[[], bool]) -> None:
 def group_with_member() -> GroupStore:
     store = GroupStore(FakeDoor(FakeRedis()), "g")
     settings = GroupSettings(stream="s", partitions=1)
-    store._run("configure", scripts.configure_args(settings, "new", rebalance_due=True))
+    store._run("configure", dashboard_side.configure_args(settings, "new", rebalance_due=True))
     return store
 
 
 def join(store: GroupStore) -> None:
-    store._run("join", scripts.join_args("a", "secret", {}))
+    store._run("join", dashboard_side.join_args("a", "secret", {}))
 
 
 def said(store: GroupStore) -> str:
@@ -51,7 +51,7 @@ def test_ready_that_redis_forgot_is_said_again() -> None:
     progress = Progress(store, "a", say_again_s=0.02)
     progress.say(state="ready")
     until(lambda: said(store) == "ready")
-    store._run("leave", scripts.leave_args("a", "secret"))
+    store._run("leave", dashboard_side.leave_args("a", "secret"))
     assert said(store) == ""
     join(store)
     until(lambda: said(store) == "ready")

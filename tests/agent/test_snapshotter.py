@@ -13,7 +13,7 @@ from agent.spark.snapshotter import Snapshotter
 from agent.spark.source import Counted
 from agent.state import PartitionState, restore, write_snapshot
 from agent.state.keeping import read_manifest, removable, write_manifest
-from assignment.scripts import CommitRequest, SnapshotRecord
+from assignment.scripts.agent_side import CommitRequest, SnapshotRecord
 from assignment.types import Offset, Partition
 from tests.e2e.spark_world import SparkWorld, until
 

@@ -26,7 +26,7 @@ from agent.state import (
     tail,
     write_snapshot,
 )
-from assignment.scripts import SnapshotRecord
+from assignment.scripts.agent_side import SnapshotRecord
 from assignment.types import START, Offset, Partition
 from assignment.wire import ChangelogEntry, pack_changes
 

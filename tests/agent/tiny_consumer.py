@@ -19,7 +19,8 @@ from agent.consumer.control import AgentLink
 from agent.store import GroupStore, StoreUnavailable
 from agent.store.stream import StreamStore
 from assignment.errors import Fenced
-from assignment.scripts import BatchStart, CommitRequest, CommitResult, InHand
+from assignment.scripts.agent_side import BatchStart, CommitRequest, CommitResult
+from assignment.scripts.crashes import InHand
 from assignment.wire import ConsumerHealth
 
 BATCH_S = float(os.environ.get("TINY_BATCH_MS", "20")) / 1_000

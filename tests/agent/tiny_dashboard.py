@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from agent.store import GroupStore, ScriptCall
-from assignment import scripts
-from assignment.scripts import GroupRead, Purpose
+from assignment.scripts import dashboard_side, group_read, values
+from assignment.scripts.group_read import GroupRead, Purpose
 from assignment.types import Drain, GroupSettings, Partition, TargetRow
 from assignment.wire import API_PREFIX, Heartbeat, Join, Leave, Reply
 from tests.agent.coordinator import answer_to
@@ -66,18 +66,20 @@ class TinyDashboard:
 
     # --- what a coordinator would do
 
-    def run(self, name: str, args: scripts.Arguments) -> Any:
+    def run(self, name: str, args: values.Arguments) -> Any:
         return self.store.door.run(ScriptCall(name, (self.store.keys.meta,), args))
 
     def configure(self, settings: GroupSettings) -> None:
         self.settings = settings
-        self.run("configure", scripts.configure_args(settings, "test", rebalance_due=False))
+        self.run("configure", dashboard_side.configure_args(settings, "test", rebalance_due=False))
 
     def set_incarnation(self, incarnation: int) -> None:
-        self.run("set_incarnation", scripts.incarnation_args(incarnation))
+        self.run("set_incarnation", dashboard_side.incarnation_args(incarnation))
 
     def read(self, purpose: Purpose = Purpose.LOOK) -> GroupRead:
-        return scripts.read_group_answer(self.run("read_group", scripts.read_group_args(purpose)))
+        return group_read.read_group_answer(
+            self.run("read_group", group_read.read_group_args(purpose))
+        )
 
     def assign(
         self,
@@ -86,7 +88,7 @@ class TinyDashboard:
         learning: Mapping[str, Iterable[int]] | None = None,
     ) -> None:
         """The target: member id -> partition numbers, by role."""
-        self.run("request_rebalance", scripts.request_rebalance_args("test"))
+        self.run("request_rebalance", dashboard_side.request_rebalance_args("test"))
         read = self.read(Purpose.REBALANCE)
         epoch = read.meta.group_epoch
         standby, learning = standby or {}, learning or {}
@@ -101,25 +103,25 @@ class TinyDashboard:
         }
         answer = self.run(
             "set_target",
-            scripts.set_target_args(read, targets),
+            dashboard_side.set_target_args(read, targets),
         )
-        assert scripts.set_target_answer(answer).done
+        assert dashboard_side.set_target_answer(answer).done
 
     def _partitions(self, numbers: Iterable[int]) -> frozenset[Partition]:
         return frozenset(Partition(self.settings.stream, n) for n in numbers)
 
     def mark(self, drain: Drain, *members: str) -> None:
         """What a scale-down tells these members."""
-        answer = self.run("set_drain", scripts.set_drain_args(drain, members))
-        assert scripts.set_drain_answer(answer).members == members
+        answer = self.run("set_drain", dashboard_side.set_drain_args(drain, members))
+        assert dashboard_side.set_drain_answer(answer).members == members
 
     def join(self, member: str) -> None:
         """A member without an agent."""
-        self.run("join", scripts.join_args(member, "a secret of sixteen letters", {}))
+        self.run("join", dashboard_side.join_args(member, "a secret of sixteen letters", {}))
 
     def evict(self, member: str) -> None:
         beat = self.read().beats[member]
-        self.run("evict", scripts.evict_args(member, beat, "test"))
+        self.run("evict", dashboard_side.evict_args(member, beat, "test"))
 
     # --- what agents ask
 

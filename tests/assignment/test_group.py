@@ -13,7 +13,7 @@ from assignment.coordinator import (
     without_lock,
 )
 from assignment.coordinator.reading import ticker_away
-from assignment.scripts import Gap, GroupRead
+from assignment.scripts.group_read import Gap, GroupRead
 from assignment.types import Reason
 from tests.builders import GRACE_MS, LEASE_MS, NOW, SESSION_MS, grant, group, live, partition
 

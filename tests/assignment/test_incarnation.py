@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from assignment.coordinator import Known, Nothing, needs_incarnation, next_target
 from assignment.coordinator.incarnation import CLAIMED_AHEAD_MAX
-from assignment.scripts import GroupRead
+from assignment.scripts.group_read import GroupRead
 from tests.builders import group, live
 
 DATABASE = Known(incarnation=1, target_epoch=7, event_seq=40)

@@ -6,7 +6,7 @@ import pytest
 
 from assignment.errors import InvariantBroken
 from assignment.invariants import check, check_step
-from assignment.scripts import GroupRead, Lock
+from assignment.scripts.group_read import GroupRead, Lock
 from assignment.types import Drain, TargetRow
 from tests.builders import fence, grant, group, live, partition, partitions, settings
 

@@ -21,8 +21,7 @@ from assignment.coordinator import (
 from assignment.errors import InvalidInput
 from assignment.invariants import check
 from assignment.metrics import Movement
-from assignment.scripts import Gap, GroupRead
-from assignment.scripts.group_read import Applied
+from assignment.scripts.group_read import Applied, Gap, GroupRead
 from assignment.types import Partition, Reason, TargetRow, UnableReason
 from tests.builders import (
     NOW,

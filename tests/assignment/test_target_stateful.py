@@ -21,7 +21,7 @@ from assignment.coordinator import (
 from assignment.coordinator.learners import view_of
 from assignment.invariants import check
 from assignment.planner import GroupView, Learner, MemberView
-from assignment.scripts import GroupRead
+from assignment.scripts.group_read import GroupRead
 from assignment.types import Drain, Partition, Reason
 from tests.builders import (
     NOW,

@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 
-from assignment.scripts import CommitRequest, Granted, StateChange
+from assignment.scripts.agent_side import CommitRequest, Granted, StateChange
 from assignment.types import START, GroupSettings, HeldState, Offset, Partition
 from assignment.wire import pack_changes
 from tests.agent.conftest import World, until

@@ -4,8 +4,8 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from assignment import scripts
-from assignment.scripts import CommitRequest, StateChange
+from assignment.scripts import agent_side
+from assignment.scripts.agent_side import CommitRequest, StateChange
 from assignment.types import START, Claim, Drain, HeldState, Offset, Partition
 from tests.contract.side import MEMBERS, PARTITIONS, Operation
 from tests.contract.world import World, offset
@@ -171,7 +171,7 @@ class Generator:
         member_id, claim = self._claim()
         at = self.model.read().offsets.get(claim.partition, START)
         low = self._often(at, START, Offset(at.ms + 1, 0), Offset(max(0, at.ms - 1), 0))
-        dead = (scripts.DeadLetter("bad", "1-0", 0, b"\xff"),) if self.rng.random() < 0.2 else ()
+        dead = (agent_side.DeadLetter("bad", "1-0", 0, b"\xff"),) if self.rng.random() < 0.2 else ()
         asks = self.rng.random() < 0.1
         request = CommitRequest(
             partition=claim.partition,

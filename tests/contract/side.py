@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from assignment import scripts
 from assignment.errors import Fenced
-from assignment.scripts import CommitRequest, Purpose, SnapshotRecord, StateChange
+from assignment.scripts import agent_side, dashboard_side
+from assignment.scripts.agent_side import CommitRequest, SnapshotRecord, StateChange
+from assignment.scripts.group_read import Purpose
 from assignment.types import Claim, Drain, Offset, Partition, TargetRow
 from assignment.wire import ConsumerHealth
 from tests.contract.world import LONG_MS, World
@@ -54,10 +55,10 @@ class Side:
         self.world.another_run()
 
     def do_request_rebalance(self) -> Any:
-        return self.world.run("request_rebalance", scripts.request_rebalance_args("asked"))
+        return self.world.run("request_rebalance", dashboard_side.request_rebalance_args("asked"))
 
     def do_resume(self, epoch: int, seq: int) -> Any:
-        return self.world.run("resume", scripts.resume_args(epoch, seq, {}))
+        return self.world.run("resume", dashboard_side.resume_args(epoch, seq, {}))
 
     def do_set_target(
         self,
@@ -85,8 +86,8 @@ class Side:
             mode_epoch=max(0, meta.mode_epoch + mode),
             group_epoch=made_for,
         )
-        args = scripts.set_target_args(replace(view, meta=read), wanted)
-        return scripts.set_target_answer(self.world.run("set_target", args))
+        args = dashboard_side.set_target_args(replace(view, meta=read), wanted)
+        return dashboard_side.set_target_answer(self.world.run("set_target", args))
 
     def do_acquire(self, incarnation: int, partitions: list[Partition], **values: Any) -> Any:
         now = max(0, self.world.read().meta.incarnation + incarnation)
@@ -94,7 +95,8 @@ class Side:
         if not isinstance(answer, tuple):
             return answer
         return [
-            a if not isinstance(a, scripts.HeldBy) else (a.partition, a.member_id) for a in answer
+            a if not isinstance(a, agent_side.HeldBy) else (a.partition, a.member_id)
+            for a in answer
         ]
 
     def do_renew(self, member_id: str, claims: list[Claim]) -> Any:
@@ -140,8 +142,8 @@ class Side:
 
     def do_restore(self, partition: Partition, at: Offset) -> Any:
         record = SnapshotRecord(url="f", offset=at, changelog_id="0-0", total=9, fence=1)
-        args = scripts.restore_args(1, {partition: record})
-        return scripts.restore_answer(self.world.run("restore", args))
+        args = dashboard_side.restore_args(1, {partition: record})
+        return dashboard_side.restore_answer(self.world.run("restore", args))
 
     def do_sweep(self) -> Any:
         return self.world.sweep()

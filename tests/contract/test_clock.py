@@ -3,8 +3,9 @@
 from typing import Any
 
 from agent.store import ScriptCall
-from assignment import scripts
-from assignment.scripts import Purpose, SnapshotRecord
+from assignment.scripts import dashboard_side
+from assignment.scripts.agent_side import SnapshotRecord
+from assignment.scripts.group_read import Purpose
 from assignment.types import Claim, Offset
 from assignment.wire import StreamKeys
 from tests.contract.world import LONG_MS, P0, World
@@ -19,7 +20,7 @@ def entries_of(world: World) -> str:
 
 def lift(world: World, to: Offset, restored: Offset) -> int:
     call = ScriptCall("lift", (entries_of(world),), [str(to), str(restored)])
-    return scripts.number_answer(world.door.run(call))
+    return dashboard_side.number_answer(world.door.run(call))
 
 
 def append(world: World, entry_id: str = "*") -> Offset:
@@ -57,7 +58,7 @@ def test_a_stream_that_is_above_is_left_alone(world: World) -> None:
 def test_a_restored_partitions_changelog_goes_on_above_its_record(world: World) -> None:
     """A copy on disk stands at an entry of the old one."""
     record = SnapshotRecord(url="f", offset=Offset(3, 0), changelog_id=str(HIGH), total=9, fence=1)
-    world.run("restore", scripts.restore_args(1, {P0: record}))
+    world.run("restore", dashboard_side.restore_args(1, {P0: record}))
     changelog = world.keys.changelog(P0)
     assert Offset.parse(world.door.ask("XADD", changelog, "*", "a", "b").decode()) > HIGH
 

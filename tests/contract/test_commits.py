@@ -3,7 +3,7 @@
 import pytest
 
 from assignment.errors import Fenced, InvalidInput
-from assignment.scripts import (
+from assignment.scripts.agent_side import (
     BatchStart,
     CommitAnswer,
     CommitRequest,

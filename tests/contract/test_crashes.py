@@ -7,7 +7,8 @@ import pytest
 from agent.spark import isolation
 from agent.spark.isolation import Alone
 from agent.spark.ranges import Range
-from assignment.scripts import BatchStart, InHand, Skip, skip_answer, skip_args
+from assignment.scripts.agent_side import BatchStart
+from assignment.scripts.crashes import InHand, Skip, skip_answer, skip_args
 from assignment.troubles import HaltReason
 from assignment.types import START, Offset, Partition
 from tests.contract.world import P0, P1, P2, World, offset

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from assignment.scripts import DrainsSet, Purpose
+from assignment.scripts.dashboard_side import DrainsSet
+from assignment.scripts.group_read import Purpose
 from assignment.types import Drain, TargetRow
 from tests.contract.world import P0, P1, P2, World
 

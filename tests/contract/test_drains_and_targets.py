@@ -4,7 +4,7 @@ from collections.abc import Set
 
 import pytest
 
-from assignment.scripts import Purpose
+from assignment.scripts.group_read import Purpose
 from assignment.types import Drain, Partition, TargetRow
 from tests.contract.world import P0, P1, World
 

@@ -4,7 +4,7 @@ import pytest
 
 from agent.store import StoreUnavailable
 from agent.store.errors import InvariantBroken
-from assignment.scripts import Granted, Refusal
+from assignment.scripts.agent_side import Granted, Refusal
 from tests.contract.world import LONG_MS, P0, P1, World, offset
 from tests.fakes import FakeDoor, FakeRedis
 from tests.fakes.server import LOADING, MASTERDOWN

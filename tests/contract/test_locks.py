@@ -3,7 +3,7 @@
 import pytest
 
 from assignment.errors import Fenced, InvalidInput
-from assignment.scripts import Granted, HeldBy, NotTarget, Refusal
+from assignment.scripts.agent_side import Granted, HeldBy, NotTarget, Refusal
 from assignment.types import INCARNATION_STEP, Claim, Epoch, HeldState, Partition
 from tests.contract.world import ANOTHER_RUN, LONG_MS, P0, P1, P2, World
 

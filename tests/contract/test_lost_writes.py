@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from assignment import scripts
 from assignment.errors import InvalidInput
-from assignment.scripts import Granted, Purpose, Refusal
+from assignment.scripts import agent_side, dashboard_side
+from assignment.scripts.agent_side import Granted, Refusal
+from assignment.scripts.group_read import Purpose
 from assignment.types import INCARNATION_STEP, Claim, Epoch, HeldState
 from tests.contract.world import LONG_MS, P0, P1, World
 from tests.fakes import FakeDoor
@@ -51,7 +52,7 @@ def test_others_wait_for_the_lease_of_a_fence_from_before(world: World) -> None:
     world.set_incarnation(2)
     world.assign(b={P0}, a=set())
     (answer,) = world.acquire("b", P0, incarnation=2)  # type: ignore[misc]
-    assert isinstance(answer, scripts.HeldBy) and answer.member_id == "a"
+    assert isinstance(answer, agent_side.HeldBy) and answer.member_id == "a"
 
 
 def test_numbers_go_on_above_all_that_is_known_of_them(world: World) -> None:
@@ -78,7 +79,7 @@ def test_numbers_that_are_known_to_be_lower_change_nothing(world: World) -> None
 def test_a_target_made_before_the_incarnation_was_raised_is_stale(world: World) -> None:
     """Also when coordinator_epoch is counted anew and comes to the same number."""
     world.stand(a={P0})
-    world.run("request_rebalance", scripts.request_rebalance_args("test"))
+    world.run("request_rebalance", dashboard_side.request_rebalance_args("test"))
     group = world.read(Purpose.REBALANCE)
     world.set_incarnation(2)
     epoch = str(group.meta.coordinator_epoch)
@@ -89,7 +90,7 @@ def test_a_target_made_before_the_incarnation_was_raised_is_stale(world: World) 
 def test_no_target_is_stored_while_redis_may_have_lost_writes(world: World) -> None:
     """Its group_epoch may be one that another target had already."""
     world.stand(a={P0})
-    world.run("request_rebalance", scripts.request_rebalance_args("test"))
+    world.run("request_rebalance", dashboard_side.request_rebalance_args("test"))
     before = world.read(Purpose.REBALANCE)
     world.another_run()
     read_anew = world.read(Purpose.REBALANCE)
@@ -128,4 +129,4 @@ def test_a_rebalance_is_due_since_the_first_change_after_the_last_target(world: 
 @pytest.mark.parametrize("incarnation", [2**21, -1])
 def test_a_join_that_claims_an_impossible_incarnation_is_refused(incarnation: int) -> None:
     with pytest.raises(InvalidInput):
-        scripts.join_args("a", "secret", {"incarnation": incarnation})
+        dashboard_side.join_args("a", "secret", {"incarnation": incarnation})

@@ -3,15 +3,9 @@
 import pytest
 
 from assignment.errors import InvalidInput
-from assignment.scripts import (
-    TICKER_AWAY_MS,
-    EvictResult,
-    Gap,
-    JoinResult,
-    Purpose,
-    Ticker,
-    progress_args,
-)
+from assignment.scripts.agent_side import progress_args
+from assignment.scripts.dashboard_side import EvictResult, JoinResult
+from assignment.scripts.group_read import TICKER_AWAY_MS, Gap, Purpose, Ticker
 from assignment.types import START, Claim
 from assignment.wire import ConsumerHealth
 from tests.contract.world import LONG_MS, P0, P1, P2, World, offset

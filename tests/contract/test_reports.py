@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from assignment.errors import InvalidInput
-from assignment.scripts import ReportResult, report_args
+from assignment.scripts.dashboard_side import ReportResult, report_args
 from assignment.troubles import (
     UNSERVED_MAX,
     Unserved,

@@ -11,9 +11,9 @@ import redis
 
 from agent.store import GroupStore, RedisDoor, StoreUnavailable, StreamStore, Timeouts
 from agent.store.door import shown
-from assignment import scripts
 from assignment.errors import InvalidInput, InvariantBroken
-from assignment.scripts import CommitRequest, CommitResult, Granted, Refusal
+from assignment.scripts import dashboard_side
+from assignment.scripts.agent_side import CommitRequest, CommitResult, Granted, Refusal
 from assignment.types import INCARNATION_STEP, START, Claim, Offset, Partition
 from assignment.wire import ConsumerHealth
 from dashboard.demo.embedded_redis import EmbeddedRedis
@@ -299,7 +299,7 @@ def test_waiting_for_hints_ends_with_the_first_one(real_world: World) -> None:
     world.configure()
     after = world.store.last_hint_id()
     timer = threading.Timer(
-        0.05, lambda: world.run("request_rebalance", scripts.request_rebalance_args("now"))
+        0.05, lambda: world.run("request_rebalance", dashboard_side.request_rebalance_args("now"))
     )
     timer.start()
     hints = world.store.wait_hints(after, 20_000)

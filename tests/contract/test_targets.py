@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from assignment import scripts
 from assignment.errors import InvalidInput
-from assignment.scripts import Purpose, SnapshotRecord, SnapshotResult
+from assignment.scripts import dashboard_side
+from assignment.scripts.agent_side import SnapshotRecord, SnapshotResult
+from assignment.scripts.group_read import Purpose
 from assignment.types import START, Claim, Partition, TargetRow
 from tests.builders import group as view
 from tests.contract.world import P0, P1, P2, World, offset
@@ -52,7 +53,7 @@ def test_one_that_joined_after_the_read_gets_an_empty_row(world: World) -> None:
 
 def test_a_target_of_another_coordinator_run_is_stale(world: World) -> None:
     world.stand(a={P0})
-    world.run("request_rebalance", scripts.request_rebalance_args("test"))
+    world.run("request_rebalance", dashboard_side.request_rebalance_args("test"))
     mine = world.read(Purpose.REBALANCE)
     other = world.read(Purpose.REBALANCE)
     before = world.read().target
@@ -63,7 +64,7 @@ def test_a_target_of_another_coordinator_run_is_stale(world: World) -> None:
 
 def test_a_target_of_another_mode_epoch_is_stale(world: World) -> None:
     world.stand(a={P0})
-    world.run("request_rebalance", scripts.request_rebalance_args("test"))
+    world.run("request_rebalance", dashboard_side.request_rebalance_args("test"))
     group = world.read(Purpose.REBALANCE)
     other = replace(group, meta=replace(group.meta, mode_epoch=2))
     assert not world.set_target(other, a={P1}).done
@@ -80,7 +81,7 @@ def test_a_target_not_above_the_stored_one_is_stale(world: World) -> None:
 
 def test_a_target_repeated_after_a_lost_reply_is_done_and_written_once(world: World) -> None:
     world.stand(a={P0})
-    world.run("request_rebalance", scripts.request_rebalance_args("test"))
+    world.run("request_rebalance", dashboard_side.request_rebalance_args("test"))
     group = world.read(Purpose.REBALANCE)
     first = world.set_target(group, a={P1})
     hints = world.store.last_hint_id()
@@ -98,8 +99,8 @@ def test_a_target_above_the_groups_epoch_is_of_a_group_that_is_no_more(world: Wo
 
 
 def test_a_target_of_a_group_that_was_never_configured_is_stale(world: World) -> None:
-    answer = scripts.set_target_answer(
-        world.run("set_target", scripts.set_target_args(world.read(), {}))
+    answer = dashboard_side.set_target_answer(
+        world.run("set_target", dashboard_side.set_target_args(world.read(), {}))
     )
     assert not answer.done
 
@@ -107,9 +108,9 @@ def test_a_target_of_a_group_that_was_never_configured_is_stale(world: World) ->
 def test_a_partition_with_two_owners_never_reaches_redis() -> None:
     row = TargetRow(target_epoch=3, active=frozenset({P0}))
     with pytest.raises(InvalidInput, match="two owners"):
-        scripts.set_target_args(view(group_epoch=3), {"a": row, "b": row})
+        dashboard_side.set_target_args(view(group_epoch=3), {"a": row, "b": row})
     with pytest.raises(InvalidInput, match="epoch 3, not 4"):
-        scripts.set_target_args(view(group_epoch=4), {"a": row})
+        dashboard_side.set_target_args(view(group_epoch=4), {"a": row})
 
 
 @pytest.mark.parametrize(
@@ -118,12 +119,12 @@ def test_a_partition_with_two_owners_never_reaches_redis() -> None:
 def test_a_partition_in_two_roles_of_a_member_never_reaches_redis(twice: tuple[str, str]) -> None:
     row = TargetRow(target_epoch=3, **dict.fromkeys(twice, frozenset({P0})))
     with pytest.raises(InvalidInput, match="two roles"):
-        scripts.set_target_args(view(group_epoch=3), {"a": row})
+        dashboard_side.set_target_args(view(group_epoch=3), {"a": row})
 
 
 def learn(world: World, *learned: Partition) -> None:
     """A target in which a learns these."""
-    world.run("request_rebalance", scripts.request_rebalance_args("test"))
+    world.run("request_rebalance", dashboard_side.request_rebalance_args("test"))
     group = world.read(Purpose.REBALANCE)
     row = TargetRow(target_epoch=group.meta.group_epoch, learning=frozenset(learned))
     assert world.set_rows(group, {"a": row}).done
@@ -148,7 +149,7 @@ def test_a_learner_that_was_dropped_and_is_placed_again_says_ready_anew(world: W
 
 def test_standbys_and_learners_are_kept_with_the_target(world: World) -> None:
     world.stand(a={P0})
-    world.run("request_rebalance", scripts.request_rebalance_args("test"))
+    world.run("request_rebalance", dashboard_side.request_rebalance_args("test"))
     group = world.read(Purpose.REBALANCE)
     row = TargetRow(
         target_epoch=group.meta.group_epoch,
@@ -210,9 +211,9 @@ def test_what_locks_and_commits_do_makes_no_plan_outdated(world: World) -> None:
 def test_a_person_who_asks_makes_a_plan_outdated(world: World) -> None:
     first = world.configure()
     answer = world.run(
-        "request_rebalance", scripts.request_rebalance_args("asked by a person", "a")
+        "request_rebalance", dashboard_side.request_rebalance_args("asked by a person", "a")
     )
-    assert scripts.number_answer(answer) == first + 1
+    assert dashboard_side.number_answer(answer) == first + 1
     assert world.store.wait_hints("0-0", 1).hints[-1].member_id == "a"
 
 
@@ -226,9 +227,9 @@ def record(number: int, **more: Any) -> SnapshotRecord:
 
 def test_offsets_come_back_from_snapshots_before_anything_is_granted(world: World) -> None:
     world.configure()
-    args = scripts.restore_args(2, {P0: record(9), P1: record(3)})
-    assert scripts.restore_answer(world.run("restore", args)) == 2
-    assert scripts.restore_answer(world.run("restore", args)) == 0
+    args = dashboard_side.restore_args(2, {P0: record(9), P1: record(3)})
+    assert dashboard_side.restore_answer(world.run("restore", args)) == 2
+    assert dashboard_side.restore_answer(world.run("restore", args)) == 0
     group = world.read()
     assert group.offsets == {P0: offset(9), P1: offset(3)}
     assert group.snapshots[P0] == (record(9),)
@@ -249,7 +250,12 @@ def test_an_older_offset_is_moved_forward_to_a_whole_newer_snapshot(world: World
     """With its count and the fence of its history; read on from where the changelog ends now."""
     last = committed_under_one_run(world, 5)
     newer = record(9, fence=2**32 + 7)
-    assert scripts.restore_answer(world.run("restore", scripts.restore_args(2, {P0: newer}))) == 1
+    assert (
+        dashboard_side.restore_answer(
+            world.run("restore", dashboard_side.restore_args(2, {P0: newer}))
+        )
+        == 1
+    )
     group = world.read()
     assert (group.offsets[P0], group.applied[P0].total) == (offset(9), 40)
     assert [(r.offset, r.changelog_id, r.fence) for r in group.snapshots[P0]] == [
@@ -262,8 +268,8 @@ def test_an_older_offset_is_moved_forward_to_a_whole_newer_snapshot(world: World
 def test_no_offset_is_moved_to_a_snapshot_that_is_not_newer(world: World, number: int) -> None:
     committed_under_one_run(world, 5)
     before = world.read()
-    args = scripts.restore_args(2, {P0: record(number)})
-    assert scripts.restore_answer(world.run("restore", args)) == 0
+    args = dashboard_side.restore_args(2, {P0: record(number)})
+    assert dashboard_side.restore_answer(world.run("restore", args)) == 0
     after = world.read()
     assert (after.offsets, after.applied, after.snapshots) == (
         before.offsets,
@@ -275,20 +281,20 @@ def test_no_offset_is_moved_to_a_snapshot_that_is_not_newer(world: World, number
 def test_a_server_that_was_put_back_with_its_identity_is_moved_forward_too(world: World) -> None:
     """Its grants are of an incarnation below the one that is about to be set."""
     world.stand(a={P0})
-    args = scripts.restore_args(2, {P0: record(9)})
-    assert scripts.restore_answer(world.run("restore", args)) == 1
+    args = dashboard_side.restore_args(2, {P0: record(9)})
+    assert dashboard_side.restore_answer(world.run("restore", args)) == 1
 
 
 def test_nothing_comes_back_once_grants_are_possible(world: World) -> None:
     world.stand(a={P0})
-    args = scripts.restore_args(1, {P0: record(9)})
-    assert scripts.restore_answer(world.run("restore", args)) is None
+    args = dashboard_side.restore_args(1, {P0: record(9)})
+    assert dashboard_side.restore_answer(world.run("restore", args)) is None
     assert world.read().offsets == {}
 
 
 def test_a_commit_goes_on_from_what_came_back(world: World) -> None:
     world.configure()
-    world.run("restore", scripts.restore_args(2, {P0: record(9)}))
+    world.run("restore", dashboard_side.restore_args(2, {P0: record(9)}))
     world.join("a")
     world.set_incarnation(2)
     world.assign(a={P0})
@@ -300,9 +306,9 @@ def test_a_commit_goes_on_from_what_came_back(world: World) -> None:
 
 
 def test_epochs_and_event_numbers_go_on_above_the_history(world: World) -> None:
-    answer = world.run("resume", scripts.resume_args(50, 900, {}))
-    assert scripts.number_answer(answer) == 50
-    world.run("resume", scripts.resume_args(40, 800, {}))
+    answer = world.run("resume", dashboard_side.resume_args(50, 900, {}))
+    assert dashboard_side.number_answer(answer) == 50
+    world.run("resume", dashboard_side.resume_args(40, 800, {}))
     world.configure(rebalance_due=False)
     meta = world.read().meta
     assert (meta.group_epoch, meta.target_epoch, meta.event_seq) == (50, 50, 900)
@@ -315,7 +321,7 @@ def test_epochs_and_event_numbers_go_on_above_the_history(world: World) -> None:
 
 def test_a_wiped_group_has_its_last_target_again(world: World) -> None:
     row = TargetRow(target_epoch=48, incarnation=3, active=frozenset({P0}))
-    world.run("resume", scripts.resume_args(50, 900, {"a": row}))
+    world.run("resume", dashboard_side.resume_args(50, 900, {"a": row}))
     world.configure()
     group = world.read()
     assert group.target == {"a": replace(row, target_epoch=50)}
@@ -326,6 +332,6 @@ def test_a_group_that_is_there_is_not_resumed(world: World) -> None:
     """Whoever saw it wiped and comes late would call its stored target newer than it is."""
     world.stand(a={P0})
     before = world.read().meta
-    answer = world.run("resume", scripts.resume_args(50, 900, {}))
-    assert scripts.number_answer(answer) == before.group_epoch
+    answer = world.run("resume", dashboard_side.resume_args(50, 900, {}))
+    assert dashboard_side.number_answer(answer) == before.group_epoch
     assert world.read().meta == before

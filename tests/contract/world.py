@@ -5,21 +5,18 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from agent.store import Door, GroupStore, RedisDoor, ScriptCall
-from assignment import scripts
-from assignment.scripts import (
-    NO_TICK,
+from assignment.scripts import agent_side, dashboard_side, group_read
+from assignment.scripts.agent_side import (
     CommitAnswer,
     CommitRequest,
     Granted,
-    GroupRead,
-    LockEvent,
-    Purpose,
-    ReportAnswer,
     SnapshotRecord,
     SnapshotResult,
     StateChange,
-    Ticker,
 )
+from assignment.scripts.dashboard_side import LockEvent, ReportAnswer
+from assignment.scripts.group_read import NO_TICK, GroupRead, Purpose, Ticker
+from assignment.scripts.values import Arguments
 from assignment.types import (
     START,
     Claim,
@@ -45,41 +42,47 @@ class World:
         self.store = GroupStore(door, group)
         self.keys = self.store.keys
 
-    def run(self, name: str, args: scripts.Arguments) -> Any:
+    def run(self, name: str, args: Arguments) -> Any:
         return self.door.run(ScriptCall(name, (self.keys.meta,), args))
 
     # --- a group that stands ----------------------------------------------------------------------
 
     def configure(self, *, rebalance_due: bool = True, **settings: Any) -> int:
         chosen = GroupSettings(**{"stream": "flights", "partitions": 3, **settings})
-        args = scripts.configure_args(chosen, "settings", rebalance_due=rebalance_due)
-        return scripts.number_answer(self.run("configure", args))
+        args = dashboard_side.configure_args(chosen, "settings", rebalance_due=rebalance_due)
+        return dashboard_side.number_answer(self.run("configure", args))
 
-    def join(self, member_id: str, secret: str = "secret", **row: Any) -> scripts.Joined:
-        return scripts.join_answer(self.run("join", scripts.join_args(member_id, secret, row)))
+    def join(self, member_id: str, secret: str = "secret", **row: Any) -> dashboard_side.Joined:
+        return dashboard_side.join_answer(
+            self.run("join", dashboard_side.join_args(member_id, secret, row))
+        )
 
     def set_incarnation(self, incarnation: int, run_id: str = "", **known: int) -> tuple[bool, int]:
-        args = scripts.incarnation_args(incarnation, run_id, known)
-        return scripts.incarnation_answer(self.run("set_incarnation", args))
+        args = dashboard_side.incarnation_args(incarnation, run_id, known)
+        return dashboard_side.incarnation_answer(self.run("set_incarnation", args))
 
     def assign(self, **rows: set[Partition]) -> int:
         """Gives these members these partitions, as a rebalance does; the target_epoch."""
-        scripts.number_answer(self.run("request_rebalance", scripts.request_rebalance_args("test")))
+        dashboard_side.number_answer(
+            self.run("request_rebalance", dashboard_side.request_rebalance_args("test"))
+        )
         group = self.read(Purpose.REBALANCE)
         answer = self.set_target(group, **rows)
         assert answer.done, answer
         return answer.target_epoch
 
-    def set_target(self, group: GroupRead, **rows: set[Partition]) -> scripts.TargetAnswer:
+    def set_target(self, group: GroupRead, **rows: set[Partition]) -> dashboard_side.TargetAnswer:
         epoch = group.meta.group_epoch
         wanted = {
             m: TargetRow(target_epoch=epoch, active=frozenset(active)) for m, active in rows.items()
         }
         return self.set_rows(group, wanted)
 
-    def set_rows(self, group: GroupRead, rows: Mapping[str, TargetRow]) -> scripts.TargetAnswer:
-        args = scripts.set_target_args(group, rows)
-        return scripts.set_target_answer(self.run("set_target", args))
+    def set_rows(
+        self, group: GroupRead, rows: Mapping[str, TargetRow]
+    ) -> dashboard_side.TargetAnswer:
+        args = dashboard_side.set_target_args(group, rows)
+        return dashboard_side.set_target_answer(self.run("set_target", args))
 
     def stand(self, **rows: set[Partition]) -> None:
         """A configured group under incarnation 1 whose members may acquire what is given."""
@@ -98,7 +101,7 @@ class World:
         ttl_ms: int = LONG_MS,
         mode_epoch: int = 1,
         incarnation: int = 1,
-    ) -> scripts.AcquireAnswer:
+    ) -> agent_side.AcquireAnswer:
         return self.store.acquire(member_id, ttl_ms, mode_epoch, incarnation, partitions)
 
     def fence(self, member_id: str, partition: Partition, incarnation: int = 1) -> int:
@@ -157,29 +160,31 @@ class World:
             "incarnation": 1,
             "target_incarnation": 1,
         } | changes
-        args = scripts.report_args(Heartbeat(member=member_id, sequence=sequence, **values))
-        return scripts.report_answer(self.run("report", args))
+        args = dashboard_side.report_args(Heartbeat(member=member_id, sequence=sequence, **values))
+        return dashboard_side.report_answer(self.run("report", args))
 
     def leave(self, member_id: str, secret: str = "secret") -> bool:
-        return scripts.leave_answer(self.run("leave", scripts.leave_args(member_id, secret)))
-
-    def set_drain(self, drain: Drain, *member_ids: str) -> scripts.DrainsSet:
-        return scripts.set_drain_answer(
-            self.run("set_drain", scripts.set_drain_args(drain, member_ids))
+        return dashboard_side.leave_answer(
+            self.run("leave", dashboard_side.leave_args(member_id, secret))
         )
 
-    def evict(self, member_id: str, judged_ms: int) -> scripts.EvictResult:
-        args = scripts.evict_args(member_id, judged_ms, "session ended")
-        return scripts.evict_answer(self.run("evict", args))
+    def set_drain(self, drain: Drain, *member_ids: str) -> dashboard_side.DrainsSet:
+        return dashboard_side.set_drain_answer(
+            self.run("set_drain", dashboard_side.set_drain_args(drain, member_ids))
+        )
+
+    def evict(self, member_id: str, judged_ms: int) -> dashboard_side.EvictResult:
+        args = dashboard_side.evict_args(member_id, judged_ms, "session ended")
+        return dashboard_side.evict_answer(self.run("evict", args))
 
     def sweep(self) -> int:
-        return scripts.number_answer(self.run("sweep", scripts.sweep_args()))
+        return dashboard_side.number_answer(self.run("sweep", dashboard_side.sweep_args()))
 
     # --- seeing -----------------------------------------------------------------------------------
 
     def read(self, purpose: Purpose = Purpose.LOOK, ticker: Ticker = NO_TICK) -> GroupRead:
-        return scripts.read_group_answer(
-            self.run("read_group", scripts.read_group_args(purpose, ticker))
+        return group_read.read_group_answer(
+            self.run("read_group", group_read.read_group_args(purpose, ticker))
         )
 
     def group_epoch(self) -> int:
@@ -187,12 +192,12 @@ class World:
 
     def events(self) -> list[LockEvent]:
         raw = self.door.ask("XRANGE", self.keys.events, "-", "+")
-        return [scripts.read_event(entry_id, fields) for entry_id, fields in raw]
+        return [dashboard_side.read_event(entry_id, fields) for entry_id, fields in raw]
 
     def kinds(self) -> list[str]:
         return [event.kind for event in self.events()]
 
-    def lock(self, partition: Partition) -> scripts.Lock | None:
+    def lock(self, partition: Partition) -> group_read.Lock | None:
         return self.read().locks.get(partition)
 
     # --- time and runs ----------------------------------------------------------------------------

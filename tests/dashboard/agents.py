@@ -4,9 +4,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from assignment import scripts
 from assignment.replicas import replica_values
-from assignment.scripts import Granted, ReportResult
+from assignment.scripts import agent_side, dashboard_side, group_read
+from assignment.scripts.agent_side import Granted
+from assignment.scripts.dashboard_side import ReportResult
 from assignment.troubles import Halted, Unserved, halted_values, unserved_values
 from assignment.types import Claim, Drain, HeldState, Partition, ReplicaReport, Role, TargetRow
 from assignment.wire import Heartbeat
@@ -45,7 +46,7 @@ class FakeAgent:
         self.ended = False
 
     def join(self) -> None:
-        arguments = scripts.join_args(self.member, SECRET, {"host": "here", "version": "1"})
+        arguments = dashboard_side.join_args(self.member, SECRET, {"host": "here", "version": "1"})
         run("join", self.group.name, arguments)
 
     def beat(
@@ -68,7 +69,9 @@ class FakeAgent:
             unserved={str(p): unserved_values(one) for p, one in self.unserved.items()},
             ready=[str(p) for p, c in self.replicas.items() if c.ready and c.role is Role.LEARNER],
         )
-        return scripts.report_answer(run("report", self.group.name, scripts.report_args(beat)))
+        return dashboard_side.report_answer(
+            run("report", self.group.name, dashboard_side.report_args(beat))
+        )
 
     def start(self) -> None:
         self.join()
@@ -112,23 +115,23 @@ class FakeAgent:
                 self.replicas[partition] = caught
         self.beat()
 
-    def acquire(self, partitions: Iterable[Partition]) -> scripts.AcquireAnswer:
-        meta = scripts.read_group_answer(
-            run("read_group", self.group.name, scripts.read_group_args(scripts.Purpose.LOOK))
+    def acquire(self, partitions: Iterable[Partition]) -> agent_side.AcquireAnswer:
+        meta = group_read.read_group_answer(
+            run("read_group", self.group.name, group_read.read_group_args(group_read.Purpose.LOOK))
         ).meta
-        arguments = scripts.acquire_args(
+        arguments = agent_side.acquire_args(
             self.member, self.group.values.lease_ms, meta.mode_epoch, meta.incarnation, partitions
         )
-        answer = scripts.acquire_answer(run("acquire", self.group.name, arguments))
+        answer = agent_side.acquire_answer(run("acquire", self.group.name, arguments))
         if isinstance(answer, tuple):
             self.held |= {a.partition: a.fence for a in answer if isinstance(a, Granted)}
         return answer
 
     def release(self, partitions: Iterable[Partition]) -> None:
         claims = [Claim(p, self.held.pop(p)) for p in tuple(partitions)]
-        run("release", self.group.name, scripts.release_args(self.member, claims))
+        run("release", self.group.name, agent_side.release_args(self.member, claims))
 
     def leave(self) -> None:
         self.held.clear()
         self.replicas.clear()
-        run("leave", self.group.name, scripts.leave_args(self.member, SECRET))
+        run("leave", self.group.name, dashboard_side.leave_args(self.member, SECRET))

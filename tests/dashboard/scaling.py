@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from assignment.scripts import Purpose
+from assignment.scripts.group_read import Purpose
 from assignment.types import Drain
 from dashboard import coordinator
 from dashboard.actions import scale_down

@@ -12,7 +12,7 @@ import pytest
 from django.db import connection
 from django.test import Client
 
-from assignment.scripts import Purpose
+from assignment.scripts.group_read import Purpose
 from dashboard import coordinator
 from dashboard.actions import groups
 from dashboard.demo.embedded_redis import EmbeddedRedis

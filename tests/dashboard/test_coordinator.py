@@ -13,7 +13,8 @@ from redis import ResponseError
 
 from assignment import coordinator as coordinator_rules
 from assignment.coordinator import effects
-from assignment.scripts import Purpose, SnapshotRecord, snapshot_args
+from assignment.scripts.agent_side import SnapshotRecord, snapshot_args
+from assignment.scripts.group_read import Purpose
 from assignment.types import Offset, Partition
 from assignment.wire import GroupKeys, StreamKeys
 from dashboard import coordinator, live

@@ -8,7 +8,7 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from assignment.errors import InvalidInput
-from assignment.scripts import Purpose
+from assignment.scripts.group_read import Purpose
 from assignment.wire import StreamKeys
 from dashboard.actions import groups
 from dashboard.agents import tokens

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from assignment.scripts import Purpose, SnapshotRecord, record_values, snapshot_args
+from assignment.scripts.agent_side import SnapshotRecord, record_values, snapshot_args
+from assignment.scripts.group_read import Purpose
 from assignment.types import Offset, Partition
 from assignment.wire import MANIFEST, GroupKeys
 from dashboard import coordinator

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from assignment.scripts import LockEvent
+from assignment.scripts.dashboard_side import LockEvent
 from assignment.types import START, GroupSettings, Offset, Partition
 from assignment.wire import ChangelogEntry, pack_changes, pack_ids
 from dashboard.evaluation import redis_judge

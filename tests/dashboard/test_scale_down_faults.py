@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, transaction
 
-from assignment.scripts import Purpose
+from assignment.scripts.group_read import Purpose
 from assignment.types import Reason
 from dashboard import coordinator
 from dashboard.actions import groups, scale_down

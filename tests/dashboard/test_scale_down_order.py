@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assignment.scripts import Purpose
+from assignment.scripts.group_read import Purpose
 from assignment.types import Reason
 from dashboard import coordinator
 from dashboard.actions import scale_down

@@ -13,7 +13,7 @@ import pytest
 from django.db import OperationalError, connection
 
 from assignment.errors import EvenkeelError
-from assignment.scripts import Purpose
+from assignment.scripts.group_read import Purpose
 from assignment.types import Drain
 from dashboard import coordinator
 from dashboard.actions import scale_down

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from assignment.scripts import Applied, GroupRead, Lock, MemberRow, Meta, Report
+from assignment.scripts.group_read import Applied, GroupRead, Lock, MemberRow, Meta, Report
 from assignment.types import (
     Drain,
     Grant,

@@ -6,7 +6,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from assignment.errors import InvalidInput
-from assignment.scripts import Purpose
+from assignment.scripts.group_read import Purpose
 from assignment.strategies import NAMES, get
 from assignment.wire import GroupKeys
 from dashboard import coordinator

@@ -18,7 +18,7 @@ from agent.spark.runner import Consumer
 from agent.state import PartitionState
 from agent.store import RedisDoor, StreamStore
 from agent.store.events import Append, AppendResult, EventStore, Packed
-from assignment.scripts import DeadLetter, Granted, StateChange
+from assignment.scripts.agent_side import DeadLetter, Granted, StateChange
 from assignment.types import Claim, GroupSettings, HeldState, Offset, Partition
 from assignment.wire import (
     ChangelogEntry,

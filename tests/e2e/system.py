@@ -22,7 +22,8 @@ from django.test import override_settings
 
 from agent.state import PartitionState, restore, write_snapshot
 from agent.store import GroupStore
-from assignment.scripts import GroupRead, Purpose, SnapshotResult
+from assignment.scripts.agent_side import SnapshotResult
+from assignment.scripts.group_read import GroupRead, Purpose
 from assignment.types import HeldState, Partition
 from dashboard.actions import groups
 from dashboard.celery import app

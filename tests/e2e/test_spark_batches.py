@@ -14,7 +14,7 @@ from agent.spark.pipeline import Pipeline
 from agent.spark.runner import Consumer
 from agent.store import StoreUnavailable
 from assignment.errors import InvalidInput
-from assignment.scripts import Skip, skip_answer, skip_args
+from assignment.scripts.crashes import Skip, skip_answer, skip_args
 from assignment.troubles import parse_halted
 from tests.e2e.spark_world import SparkWorld, arrow, fields, lines, one, raw, until
 
@@ -225,7 +225,7 @@ def test_entries_of_a_foreign_producer_are_read(world: SparkWorld, session: Spar
 def test_draining_partition_is_left_out_and_said_drained(
     world: SparkWorld, session: SparkSession
 ) -> None:
-    from assignment.scripts import StateChange
+    from assignment.scripts.agent_side import StateChange
     from assignment.types import HeldState
 
     first = world.partitions[0]

@@ -14,7 +14,7 @@ from agent.store import ScriptCall, StoreUnavailable
 from agent.store.door import Command
 from agent.store.errors import InvariantBroken
 from assignment.errors import Trouble, trouble_of
-from assignment.scripts import Raw
+from assignment.scripts.values import Raw
 from tests.fakes.server import UNBLOCKED, FakeRedis
 
 __all__ = ["FakeDoor", "FakeRedis"]

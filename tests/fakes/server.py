@@ -8,7 +8,7 @@ from typing import Any
 
 from redis.exceptions import ResponseError
 
-from assignment.scripts import Arguments, Raw
+from assignment.scripts.values import Arguments, Raw
 from tests.fakes.commands import COMMANDS, WRITES, reads
 from tests.fakes.keyspace import Call, Journal, Keyspace, demand_count, known_name
 from tests.fakes.lua import INTERPRETER, text_of

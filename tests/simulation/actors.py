@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from assignment.member import ready_learners
-from assignment.scripts import Report
+from assignment.scripts.group_read import Report
 from assignment.types import Drain, Held, HeldState, Partition, ReplicaReport, Role, TargetRow
 
 EMPTY_LAG = 40  # events that a new replica has to read

@@ -8,7 +8,7 @@ from assignment import coordinator, invariants
 from assignment import member as core
 from assignment.coordinator.reading import is_possible
 from assignment.errors import InvariantBroken
-from assignment.scripts import GroupRead
+from assignment.scripts.group_read import GroupRead
 from assignment.types import HeldState, Partition
 from tests.fakes.values import b
 from tests.simulation import round_checks

@@ -12,7 +12,7 @@ from agent.consumer.supervisor import Exited
 from agent.state.errors import StateLost
 from agent.store import GroupStore, StoreUnavailable
 from assignment.errors import Fenced
-from assignment.scripts import BatchStart, CommitAnswer, CommitRequest, CommitResult
+from assignment.scripts.agent_side import BatchStart, CommitAnswer, CommitRequest, CommitResult
 from assignment.types import Offset, Partition
 from assignment.wire import ConsumerHealth, ControlMessage, StreamKeys
 from tests.simulation.agenda import Alarm

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from agent.store import ScriptCall, StoreUnavailable
-from assignment import coordinator, scripts
+from assignment import coordinator
 from assignment.coordinator import Effect, GroupRecord, RecordsAway, Steps, draining, effects
 from assignment.errors import GroupMissing
-from assignment.scripts import GroupRead, Purpose
+from assignment.scripts import dashboard_side, group_read, values
+from assignment.scripts.group_read import GroupRead, Purpose
 from assignment.types import START
 from assignment.wire import GroupKeys
 from tests.simulation import checks, database
@@ -145,26 +146,26 @@ class SimCoordinator:
     def _blocked(self, ms: int) -> None:
         self.paused_until_ms = max(self.paused_until_ms, self.world.now_ms + ms)
 
-    def _run(self, name: str, args: scripts.Arguments) -> Any:
+    def _run(self, name: str, args: values.Arguments) -> Any:
         return self._door.run(ScriptCall(name, (GroupKeys(self.world.name).meta,), args))
 
     # --- effects
 
     def _read(self, job: Job, effect: effects.Read) -> GroupRead:
-        args = scripts.read_group_args(effect.purpose, self.world.ticker)
-        job.view = scripts.read_group_answer(self._run("read_group", args))
+        args = group_read.read_group_args(effect.purpose, self.world.ticker)
+        job.view = group_read.read_group_answer(self._run("read_group", args))
         return job.view
 
     def _read_settings(self, job: Job, effect: effects.ReadSettings) -> Any:
-        args = scripts.read_group_args(Purpose.LOOK)
-        return scripts.read_group_answer(self._run("read_group", args)).meta.settings
+        args = group_read.read_group_args(Purpose.LOOK)
+        return group_read.read_group_answer(self._run("read_group", args)).meta.settings
 
     def _read_hints(self, job: Job, effect: effects.ReadHints) -> Any:
         return database.hints(self.world)
 
     def _configure(self, job: Job, effect: effects.Configure) -> None:
         due = effect.rebalance_due
-        args = scripts.configure_args(
+        args = dashboard_side.configure_args(
             effect.settings, effect.reason, rebalance_due=due, identity=IDENTITY
         )
         self._run("configure", args)
@@ -180,29 +181,29 @@ class SimCoordinator:
         return {}
 
     def _restore(self, job: Job, effect: effects.Restore) -> Any:
-        args = scripts.restore_args(effect.incarnation, effect.records)
-        return scripts.restore_answer(self._run("restore", args))
+        args = dashboard_side.restore_args(effect.incarnation, effect.records)
+        return dashboard_side.restore_answer(self._run("restore", args))
 
     def _raise_incarnation(self, job: Job, effect: effects.RaiseIncarnation) -> None:
-        args = scripts.incarnation_args(effect.incarnation, effect.run_id, effect.known)
-        done, _ = scripts.incarnation_answer(self._run("set_incarnation", args))
+        args = dashboard_side.incarnation_args(effect.incarnation, effect.run_id, effect.known)
+        done, _ = dashboard_side.incarnation_answer(self._run("set_incarnation", args))
         if done:
             self._raised = max(self._raised, effect.incarnation)
 
     def _evict(self, job: Job, effect: effects.Evict) -> Any:
-        args = scripts.evict_args(effect.member, effect.beat, effect.reason)
-        return scripts.evict_answer(self._run("evict", args))
+        args = dashboard_side.evict_args(effect.member, effect.beat, effect.reason)
+        return dashboard_side.evict_answer(self._run("evict", args))
 
     def _set_drain(self, job: Job, effect: effects.SetDrain) -> Any:
-        args = scripts.set_drain_args(effect.drain, effect.members, effect.version)
-        return scripts.set_drain_answer(self._run("set_drain", args))
+        args = dashboard_side.set_drain_args(effect.drain, effect.members, effect.version)
+        return dashboard_side.set_drain_answer(self._run("set_drain", args))
 
     def _set_target(self, job: Job, effect: effects.SetTarget) -> Any:
         target = effect.target
         assert job.view is not None
         checks.target_is_right(job.view, target, self.world)
-        args = scripts.set_target_args(effect.view, target.rows, effect.record.cause or "?")
-        answer = scripts.set_target_answer(self._run("set_target", args))
+        args = dashboard_side.set_target_args(effect.view, target.rows, effect.record.cause or "?")
+        answer = dashboard_side.set_target_answer(self._run("set_target", args))
         self.world.note(self.name, "target", epoch=target.group_epoch, answer=answer.why or "done")
         return answer
 
@@ -224,7 +225,7 @@ IN_REDIS: Mapping[type[Effect[Any]], Callable[[SimCoordinator, Job, Any], Any]] 
     effects.Hold: SimCoordinator._hold,
     effects.ReadHeld: lambda self, job, effect: self.world.now_ms < self.world.held_until_ms,
     effects.Resume: lambda self, job, e: self._run(
-        "resume", scripts.resume_args(e.target_epoch, e.event_seq, e.target)
+        "resume", dashboard_side.resume_args(e.target_epoch, e.event_seq, e.target)
     ),
     effects.Restore: SimCoordinator._restore,
     effects.LiftStreams: SimCoordinator._lift,
@@ -233,7 +234,7 @@ IN_REDIS: Mapping[type[Effect[Any]], Callable[[SimCoordinator, Job, Any], Any]] 
     effects.Evict: SimCoordinator._evict,
     effects.SetDrain: SimCoordinator._set_drain,
     effects.RequestRebalance: lambda self, job, effect: self._run(
-        "request_rebalance", scripts.request_rebalance_args(effect.reason)
+        "request_rebalance", dashboard_side.request_rebalance_args(effect.reason)
     ),
     effects.WantRebalance: SimCoordinator._want,
     effects.SetTarget: SimCoordinator._set_target,

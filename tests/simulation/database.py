@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from assignment.coordinator import Effect, effects
 from assignment.coordinator.facts import Hint, Mirror, OpenRebalance, ScaleDown, ScaleDowns, Stay
 from assignment.coordinator.facts import State as ScaleDownState
-from assignment.scripts import SnapshotRecord
+from assignment.scripts.agent_side import SnapshotRecord
 from assignment.types import GroupSettings, Partition, Reason
 from tests.fakes.values import Id, t
 from tests.simulation.ledger import demand

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from agent.store import ScriptCall
-from assignment import scripts
+from assignment.scripts import agent_side
 from assignment.types import INCARNATION_STEP, GroupSettings, Offset, Partition
 from assignment.wire import GroupKeys, StreamKeys
 from tests.fakes import FakeRedis
@@ -178,7 +178,7 @@ class Ledger:
             return
         member, now_ms = t(args[0]), self._server.now_ms
         self.signs[member] = now_ms
-        renewed = scripts.renew_answer(answer).held
+        renewed = agent_side.renew_answer(answer).held
         for partition, fence, held in zip(args[2::2], args[3::2], renewed, strict=True):
             if held:
                 self._live(partition, member, int(fence), "renewed")

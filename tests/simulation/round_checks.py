@@ -9,7 +9,7 @@ from assignment.coordinator import unable_members
 from assignment.coordinator.learners import view_of
 from assignment.coordinator.reading import is_forced, is_leaving
 from assignment.planner import plan
-from assignment.scripts import GroupRead
+from assignment.scripts.group_read import GroupRead
 from assignment.types import Drain, Partition, TargetRow
 from tests.assignment.planner_checks import check
 from tests.simulation.ledger import Broken, demand

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from assignment import coordinator
-from assignment.scripts import GroupRead, Lock, MemberRow, Meta, Report
+from assignment.scripts.group_read import GroupRead, Lock, MemberRow, Meta, Report
 from assignment.types import (
     INCARNATION_STEP,
     Drain,

@@ -12,7 +12,7 @@ from assignment.coordinator.facts import Leaver, ScaleDown
 from assignment.coordinator.learners import view_of
 from assignment.errors import InvalidInput
 from assignment.planner import GroupView
-from assignment.scripts import GroupRead
+from assignment.scripts.group_read import GroupRead
 from assignment.types import Partition, TargetRow
 from tests.fakes.values import t
 from tests.simulation.claimed import Claimed

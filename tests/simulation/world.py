@@ -8,10 +8,10 @@ from typing import Any
 from agent.dashboard_session.requests import Request
 from agent.hints import concerns
 from agent.store import GroupStore, ScriptCall, StoreUnavailable
-from assignment import scripts
 from assignment.coordinator.reading import ticker_away
 from assignment.errors import InvalidInput
-from assignment.scripts import GroupRead, Purpose, Ticker
+from assignment.scripts import dashboard_side, group_read, values
+from assignment.scripts.group_read import GroupRead, Purpose, Ticker
 from assignment.types import GroupSettings, Partition
 from assignment.wire import GroupKeys, Join, Reply, StreamKeys
 from tests.agent.coordinator import answer_to
@@ -116,7 +116,7 @@ class World:
         """With another Redis, which may have a group of that name."""
         redis = FakeRedis(self.redis_ms)
         if has_group:
-            args = scripts.configure_args(
+            args = dashboard_side.configure_args(
                 self.settings, "another", rebalance_due=False, identity="another"
             )
             redis.run_script("configure", [self.keys.meta], args)
@@ -232,13 +232,13 @@ class World:
                 self.ledger.ended_early.add(t(call.args[0]))
             self.execute(call)
 
-    def run(self, name: str, args: scripts.Arguments) -> Any:
+    def run(self, name: str, args: values.Arguments) -> Any:
         return self.execute(ScriptCall(name, (self.keys.meta,), args))
 
     def read(self, purpose: Purpose = Purpose.LOOK) -> GroupRead:
-        args = scripts.read_group_args(purpose)
+        args = group_read.read_group_args(purpose)
         call = ScriptCall("read_group", (self.keys.meta,), args)
-        return scripts.read_group_answer(self.door.run(call))
+        return group_read.read_group_answer(self.door.run(call))
 
     def _spread_hints(self) -> None:
         if (last_id := self._last_hint()) == self._hints_told:

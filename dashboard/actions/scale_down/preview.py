@@ -8,7 +8,7 @@ from assignment.coordinator import settings_of, unable_members
 from assignment.coordinator.learners import view_of
 from assignment.errors import EvenkeelError, InvalidInput
 from assignment.planner import GroupView
-from assignment.scripts import GroupRead, Purpose
+from assignment.scripts.group_read import GroupRead, Purpose
 from assignment.types import Partition
 from dashboard.live import GroupNotThere
 from dashboard.live import groups as live_groups

@@ -7,7 +7,7 @@ from typing import Any
 from assignment import strategies
 from assignment.coordinator import PLANNER, Change, settings_of, target_of
 from assignment.errors import InvalidInput
-from assignment.scripts import GroupRead, Purpose
+from assignment.scripts.group_read import GroupRead, Purpose
 from dashboard.live import groups as live_groups
 
 MOVES_SHOWN = 300

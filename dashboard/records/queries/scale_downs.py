@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from django.db.models import Q
 
 from assignment.coordinator import claims
-from assignment.scripts import GroupRead, Purpose
+from assignment.scripts.group_read import GroupRead, Purpose
 from assignment.types import Drain, Partition
 from dashboard.live import groups as live_groups
 from dashboard.models import Group, Rebalance, ScaleDown, ScaleDownState

@@ -13,7 +13,7 @@ from agent.spark.sink_effects import SqlEffects
 from agent.spark.sink_start import SinkStart
 from agent.spark.source import Counted
 from agent.spark.sql_sink import Cursor, Delivery, SinkDoor, SqlSink
-from assignment.scripts import BatchStart
+from assignment.scripts.agent_side import BatchStart
 from assignment.types import Claim, Offset, Partition
 from tests.contract.world import P0, P1, World, offset
 

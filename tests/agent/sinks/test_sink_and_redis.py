@@ -24,7 +24,7 @@ from agent.spark.sql_sink import (
     sqlite_sink,
 )
 from agent.store.events import Packed
-from assignment.scripts import CommitResult
+from assignment.scripts.agent_side import CommitResult
 from assignment.troubles import HaltReason
 from assignment.types import START
 from tests.agent.sinks.sink_world import (

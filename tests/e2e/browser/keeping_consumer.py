@@ -4,7 +4,7 @@ import sys
 
 from agent.store import GroupStore
 from agent.store.stream import StreamStore
-from assignment.scripts import BatchStart, CommitRequest, CommitResult
+from assignment.scripts.agent_side import BatchStart, CommitRequest, CommitResult
 from assignment.types import Offset
 from assignment.wire import pack_changes
 from tests.agent import tiny_consumer

@@ -9,7 +9,7 @@ from typing import Any
 import uvicorn
 from asgiref.sync import sync_to_async
 
-from assignment import scripts
+from assignment.scripts import agent_side
 from assignment.types import Claim
 from dashboard import coordinator
 from dashboard.asgi import application
@@ -69,7 +69,7 @@ class Stage:
         for agent in tuple(self.agents):
             agent.follow()
             claims = [Claim(p, f) for p, f in agent.held.items()]
-            arguments = scripts.renew_args(agent.member, self.group.values.lease_ms, claims)
+            arguments = agent_side.renew_args(agent.member, self.group.values.lease_ms, claims)
             run("renew", self.group.name, arguments)
         coordinator.tick()
         coordinator.sample()
