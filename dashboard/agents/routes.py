@@ -141,8 +141,7 @@ class AgentApi:
         digest = tokens.digest_of(token.strip())
         known = self.remembered.get(digest)
         if known is None:
-            known = await in_thread(tokens.read)(digest)
-            self.remembered.put(known)
+            known = await self._read_token(digest)
         if not known.is_valid(digest, tokens.now_utc()):
             raise Problem(401, "Token refused", "this token is wrong, expired or revoked")
         if known.group != group:
@@ -153,6 +152,18 @@ class AgentApi:
                 "Token of another group",
                 f"this token speaks for {known.group!r}, not for {group!r}",
             )
+        return known
+
+    async def _read_token(self, digest: str) -> tokens.Known:
+        try:
+            known: tokens.Known = await in_thread(tokens.read)(digest)
+        except DatabaseError:
+            self.remembered.database_is_away()
+            before = self.remembered.get(digest)
+            if before is None:
+                raise
+            return before
+        self.remembered.put(known)
         return known
 
     async def _call(self, name: str, group: str, arguments: Arguments, counter: str) -> Any:

@@ -1,7 +1,8 @@
 """Agents' tokens: 256 random bits, stored as SHA-256, shown once.
 
 The process remembers what the database said for a few seconds, so that a heartbeat costs no SQL and
-a revoked token still stops within seconds.
+a revoked token still stops within seconds; for longer while the database is away, so that agents
+can go on and join.
 """
 
 import hashlib
@@ -9,15 +10,18 @@ import hmac
 import secrets
 import time
 from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from django.db import DatabaseError
 from django.db.models import Q
 from django.utils import timezone
 
 from dashboard.models import AgentToken, Group
 
 REMEMBERED_S = 3.0
+OUTAGE_S = 3_600.0  # what it said so long ago counts no more, even while it is away
 REMEMBERED_MAX = 20_000  # of known and of refused tokens together; the oldest go
 USED_EVERY_S = 60.0  # last_used_at is good to a minute
 PREFIX = "ekt_"  # so that a leaked one is recognised by secret scanners
@@ -50,12 +54,15 @@ class Remembered:
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, Known] = OrderedDict()
+        self._away_until = 0.0  # monotonic: then the database is asked again
 
     def get(self, digest: str) -> Known | None:
-        known = self._known.get(digest)
-        if known is None or time.monotonic() - known.read_at > REMEMBERED_S:
-            return None
-        return known
+        known, now = self._known.get(digest), time.monotonic()
+        most_s = OUTAGE_S if now < self._away_until else REMEMBERED_S
+        return None if known is None or now - known.read_at > most_s else known
+
+    def database_is_away(self) -> None:
+        self._away_until = time.monotonic() + REMEMBERED_S
 
     def put(self, known: Known) -> None:
         self._known[known.digest] = known
@@ -77,7 +84,8 @@ def read(digest: str) -> Known:
         return Known(digest, 0, "", None, time.monotonic())
     token_id, stored, group, expires_at, last_used_at = row
     if last_used_at is None or (now - last_used_at).total_seconds() > USED_EVERY_S:
-        AgentToken.objects.filter(id=token_id).update(last_used_at=now)
+        with suppress(DatabaseError):  # one that refuses writes
+            AgentToken.objects.filter(id=token_id).update(last_used_at=now)
     return Known(stored, token_id, group, expires_at, time.monotonic())
 
 

@@ -5,10 +5,12 @@ import json
 import os
 import signal
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from django.db import OperationalError
+from django.db import InternalError, OperationalError
+from django.db.models import QuerySet
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
@@ -244,6 +246,40 @@ async def test_database_away_is_said(caller: Caller, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(tokens, "read", away)
     status, problem = await caller.post("join", JOIN)
     assert (status, problem["title"]) == (503, "Database is away")
+
+
+async def test_a_token_that_was_known_is_good_while_the_database_is_away(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, asked = [100.0], []
+    monkeypatch.setattr(tokens, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    await caller.post("join", JOIN)
+
+    def away(digest: str) -> tokens.Known:
+        asked.append(now[0])
+        raise OperationalError("no connection")
+
+    async def status_after(seconds: float) -> int:
+        now[0] += seconds
+        return (await caller.post("heartbeat", {**BEAT, "sequence": int(now[0])}))[0]
+
+    monkeypatch.setattr(tokens, "read", away)
+    assert await status_after(tokens.REMEMBERED_S + 1) == 200
+    assert await status_after(1) == 200
+    assert len(asked) == 1, "the database is asked again only after a while"
+    assert await status_after(tokens.REMEMBERED_S) == 200
+    assert len(asked) == 2
+    assert await status_after(tokens.OUTAGE_S) == 503
+
+
+async def test_a_database_that_refuses_writes_refuses_no_token(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: Any, **__: Any) -> int:
+        raise InternalError("cannot execute UPDATE in a read-only transaction")
+
+    monkeypatch.setattr(QuerySet, "update", refused)
+    assert (await caller.post("join", JOIN))[0] == 200
 
 
 async def test_a_group_that_redis_lost_is_tried_again(
