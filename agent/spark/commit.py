@@ -222,6 +222,7 @@ class Committer:
             changelog=prepared.changelog,
             changes=prepared.packed,
             ids=changes.ids,
+            replication_id=one.replication_id,
             dead=count.dead_letters(),
         )
 

@@ -9,7 +9,7 @@ entries it looks up; decided anew from what Redis says, so it outlives its proce
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from agent.spark.ranges import Range
+from agent.spark.ranges import Range, range_of
 from assignment.scripts.agent_side import BatchStart
 from assignment.scripts.crashes import Skip
 from assignment.troubles import Halted, HaltReason
@@ -48,7 +48,7 @@ def skipped(free: Sequence[BatchStart], entries: Entries) -> Alone | None:
         if start.skip is None:
             continue
         if list(entries(start.partition, start.committed, 1)) == [start.skip.entry]:
-            return Alone(_range(start, start.skip.entry), skip=start.skip)
+            return Alone(range_of(start, start.skip.entry), skip=start.skip)
     return None
 
 
@@ -78,7 +78,7 @@ class Turns:
             ]
             if ids:
                 self._last, self._others_first = start.partition, True
-                return Alone(_range(start, ids[-1]), entries=len(ids))
+                return Alone(range_of(start, ids[-1]), entries=len(ids))
         return None
 
 
@@ -89,7 +89,3 @@ def others(free: Sequence[BatchStart]) -> list[BatchStart]:
 
 def _is_suspect(start: BatchStart) -> bool:
     return start.suspect is not None and start.suspect.is_alone and not start.suspect.halted
-
-
-def _range(start: BatchStart, end: Offset) -> Range:
-    return Range(start.partition, start.committed, end, start.fence)

@@ -130,6 +130,7 @@ class SinkStart:
                 to_offset=position.offset,
                 events=max(0, position.events - planned.total),
                 changelog=False,
+                replication_id=planned.replication_id,
             )
         )
         return answer.applied

@@ -25,7 +25,7 @@ from agent.spark import isolation
 from agent.spark.decode import RAW_BYTES_MAX, Decoder, RawEntry, batches
 from agent.spark.isolation import Alone
 from agent.spark.pipeline import PARTITION_COLUMN
-from agent.spark.ranges import Range, batch_name, plan_from, plan_of
+from agent.spark.ranges import Range, batch_name, plan_from, plan_of, range_of
 from agent.spark.shared import Shared
 from agent.spark.sink_start import SinkStart
 from agent.spark.warm_up import latest_ranges, tasks_of
@@ -195,6 +195,7 @@ class Planner:
         try:
             return self._found(self._free())
         except (StoreUnavailable, Fenced):
+            self._groups.close()  # it may lead to a server that the name has left
             return self._nothing()
 
     def _found(self, free: Sequence[BatchStart]) -> tuple[list[Range] | Alone, int | None]:
@@ -222,8 +223,9 @@ class Planner:
         return [], 0
 
     def _free(self) -> list[BatchStart]:
-        """What may be read, and what is held back and to be skipped."""
+        """What may be read, and what is held back and to be skipped. Raises Fenced."""
         planned = self._groups.next_batch(self._member)
+        self._events.demand(planned[0].replication_id if planned else "")
         self._shared.tell_halted(isolation.halted_of(planned))
         skips = [p for p in planned if p.skip is not None]
         free = [*self._not_held_back(p for p in planned if p.skip is None), *skips]
@@ -248,7 +250,7 @@ class Planner:
             if bound.probe and end == planned.committed:
                 end = self._probed(planned.partition, end, events_max)
             if end > planned.committed:
-                ranges.append(Range(planned.partition, planned.committed, end, planned.fence))
+                ranges.append(range_of(planned, end))
                 counted = self._events_between(planned, bound)
                 events = None if events is None or counted is None else events + counted
         return ranges, events
@@ -292,7 +294,10 @@ def read_task(
         for one in task.ranges
         for table in _read_range(events, decoder, one, task, counted)
     )
-    yield from batches(tables, schema, ROWS_PER_ARROW_BATCH)
+    try:
+        yield from batches(tables, schema, ROWS_PER_ARROW_BATCH)
+    except Fenced:
+        return  # what is not counted is not committed
     if task.warm_up:
         return
     packed = {name: msgspec.msgpack.encode(value) for name, value in counted.items()}
@@ -362,7 +367,7 @@ def _read_again(events: EventStore, one: Range) -> Iterator[Sequence[RawEntry]]:
     tries = 0
     while True:
         try:
-            for chunk in events.read(one.partition, start, one.to_offset):
+            for chunk in events.read(one.partition, start, one.to_offset, one.replication_id):
                 yield chunk
                 start = Offset.parse(_id(chunk[-1]))
                 tries = 0

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import NamedTuple, Self
 
 from agent.store.door import Door, RedisDoor, ScriptCall, Timeouts
-from agent.store.errors import StoreUnavailable
+from agent.store.errors import Fenced, StoreUnavailable
 from assignment.scripts.values import Arguments, Raw
 from assignment.types import START, Offset, Partition
 from assignment.wire import GroupKeys, StreamKeys
@@ -146,28 +146,35 @@ class EventStore:
     # --- tasks
 
     def read(
-        self, partition: Partition, start: Offset, end: Offset
+        self, partition: Partition, start: Offset, end: Offset, replication_id: str
     ) -> Iterator[Sequence[RawEntry]]:
-        """Entries in (start, end] in chunks, oldest first."""
+        """Entries in (start, end] in chunks, oldest first. Raises Fenced (`demand`)."""
+        self.demand(replication_id)
         key, count, after = _keys(partition)[0], FIRST_CHUNK_ENTRIES, start
         while after < end:
             chunk = self.door.ask("XRANGE", key, f"({after}", str(end), "COUNT", count)
             if chunk:
                 yield chunk
             if len(chunk) < count:
-                if not chunk or _last(chunk) < end:
-                    self._demand_primary()
                 return
             after = _last(chunk)
             looked_at = chunk[::LOOK_AT_EVERY]
             size = sum(len(value) for _, fields in looked_at for value in fields)
             count = max(1, min(CHUNK_ENTRIES, CHUNK_BYTES * len(looked_at) // max(size, 1)))
 
-    def _demand_primary(self) -> None:
-        """Who only reads hears of no demotion, and a replica may lack what was planned."""
-        if b"role:slave" in self.door.ask("INFO", "replication"):
-            self.door.close()  # the next call connects anew
-            raise StoreUnavailable("it was a replica that lacks events of the batch")
+    def demand(self, replication_id: str) -> None:
+        """What is read next comes from the primary under that id, or from a later one, which then
+        refuses the commit; "" demands nothing. Who only reads hears of no demotion.
+
+        Raises StoreUnavailable and Fenced; the next call connects anew.
+        """
+        info = self.door.ask("INFO", "replication") if replication_id else b""
+        if b"role:slave" in info:
+            self.door.close()
+            raise StoreUnavailable("it is a replica, which may lack events of the batch")
+        if replication_id and f"master_replid:{replication_id}".encode() not in info:
+            self.door.close()
+            raise Fenced("the batch was planned from another server than this one")
 
     def store_counts(self, group: str, member_id: str, counts: Mapping[str, bytes]) -> None:
         """What a task counted while it read; the same task run again writes the same."""

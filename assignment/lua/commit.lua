@@ -1,8 +1,9 @@
 -- The fenced commit. ARGV: partition, member, fence, from, to, events in (from, to] (malformed ones too),
 -- base (events applied when there is no offset yet), write a changelog entry ('1'/'0'), packed changes,
--- packed event ids ('' = none), dead letters: reason, entry id, index, raw ...
--- Answers {'done' | 'already', committed offset, changelog id or ''}, {'moved', committed offset} or
--- {'fenced', last granted fence}.
+-- packed event ids ('' = none), replication id under which it was planned ('' = any), dead letters: reason,
+-- entry id, index, raw ...
+-- Answers {'done' | 'already', committed offset, changelog id or ''}, {'moved', committed offset} (also when
+-- this server lacks what another one had when it was planned) or {'fenced', last granted fence}.
 local partition, member, fence, from, to = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local grant = grant_of(partition)
 if not grant or grant.fence ~= fence then
@@ -21,6 +22,7 @@ if (committed or '0-0') ~= from then
   local last = redis.call('XREVRANGE', changelog, '+', '-', 'COUNT', 1)[1]
   return {'already', committed, ARGV[8] == '1' and last and last[1] or ''}
 end
+if ARGV[11] ~= '' and ARGV[11] ~= replication_id() then return {'moved', committed or '0-0'} end
 local applied = committed and redis.call('HGET', key('applied'), partition)
 local base = applied and string.match(applied, '^(%d+) ') or ARGV[7]
 local total = text(tonumber(base) + tonumber(ARGV[6]))
@@ -38,7 +40,7 @@ if suspect then
 end
 local skip = redis.call('HGET', key('skips'), partition)
 if skip and reaches(to, string.match(skip, '^(%S+)')) then redis.call('HDEL', key('skips'), partition) end
-for i = 11, #ARGV, 4 do
+for i = 12, #ARGV, 4 do
   redis.call('XADD', key('dead:' .. partition), 'MAXLEN', '~', 100000, '*', 'reason', ARGV[i],
     'entry', ARGV[i + 1], 'index', ARGV[i + 2], 'raw', ARGV[i + 3], 'fence', fence)
 end

@@ -1,11 +1,12 @@
 -- Asked by the consumer when the batch before is finished. ARGV: member.
--- Answers {'fenced'} when it is not a member, else {'ok', {partition, fence, committed offset, events applied,
+-- Answers {'fenced'} when it is not a member, else {'ok', replication id, {partition, fence, committed offset, events applied,
 -- what is suspected or '', what is skipped or ''} ...} of what is running under its own live lock. What is being
 -- revoked is revoked now: no batch holds it any more.
 local member = ARGV[1]
+redis.call('HDEL', KEYS[1], '') -- changes nothing, and is refused where a replica would answer what was
 if redis.call('HEXISTS', key('members'), member) == 0 then return {'fenced'} end
 local owned = redis.call('HGETALL', key('owned:' .. member))
-local answers = {'ok'}
+local answers = {'ok', replication_id()}
 local revoked = false
 for i = 1, #owned, 2 do
   local partition = owned[i]

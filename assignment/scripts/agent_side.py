@@ -169,7 +169,10 @@ def set_state_args(member_id: str, changes: Iterable[StateChange]) -> Arguments:
 
 @dataclass(frozen=True, slots=True)
 class BatchStart:
-    """Running and locked: may be read from `committed`; `total` events were applied up to there."""
+    """Running and locked: may be read from `committed`; `total` events were applied up to there.
+
+    `replication_id`: of the server that said so; another one may lack what this one has.
+    """
 
     partition: Partition
     fence: int
@@ -177,6 +180,7 @@ class BatchStart:
     total: int
     suspect: Suspect | None = None
     skip: Skip | None = None
+    replication_id: str = ""
 
 
 def next_batch_args(member_id: str) -> Arguments:
@@ -195,8 +199,9 @@ def next_batch_answer(raw: Raw) -> tuple[BatchStart, ...]:
             int(total),
             read_suspect(suspect),
             read_skip(skip),
+            text_of(raw[1]),
         )
-        for partition, fence, committed, total, suspect, skip in map(texts_of, raw[1:])
+        for partition, fence, committed, total, suspect, skip in map(texts_of, raw[2:])
     )
 
 
@@ -226,7 +231,8 @@ class CommitRequest:
 
     `base_total`: events applied already when Redis holds no offset (a sink that keeps its own).
     `changelog` False writes no entry: a pipeline without partition state. A commit of nothing,
-    from == to, asks whether the fence still holds: answered moved or fenced.
+    from == to, asks whether the fence still holds: answered moved or fenced. `replication_id`: of
+    the server that it was planned from, "" for any.
     """
 
     partition: Partition
@@ -239,13 +245,14 @@ class CommitRequest:
     changelog: bool = True
     changes: bytes = b""
     ids: bytes = b""
+    replication_id: str = ""
     dead: Sequence[DeadLetter] = ()
 
 
 class CommitResult(StrEnum):
     DONE = "done"
     ALREADY = "already"  # this very commit, before: its reply was lost
-    MOVED = "moved"  # ours still, at another offset: nothing was applied, plan again from there
+    MOVED = "moved"  # ours still, at another offset or server: nothing was applied, plan again
     FENCED = "fenced"  # a newer fence was granted: nothing was applied, drop the partition
 
 
@@ -281,6 +288,7 @@ def commit_args(request: CommitRequest) -> Arguments:
         flag(request.changelog),
         request.changes,
         request.ids,
+        request.replication_id,
     ]
     for letter in request.dead:
         arguments += [letter.reason, letter.entry_id, str(letter.index), letter.raw]

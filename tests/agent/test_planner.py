@@ -61,7 +61,7 @@ def test_plan_is_bounded_by_events_at_a_point_of_the_index(world, planner, share
     for _ in range(20):
         world.append(first, *[one(a=n) for n in range(500)])
     _, end = ranges(planner.next_batch(1))["0"]
-    read = EventStore.connect(world.url).read(first, START, Offset.parse(end))
+    read = EventStore.connect(world.url).read(first, START, Offset.parse(end), "")
     assert sum(map(len, read)) == 3_000
 
 
@@ -71,7 +71,7 @@ def test_plan_is_bounded_by_bytes(world, planner) -> None:
     for _ in range(10):
         world.append(first, *[large] * 4)
     _, end = ranges(planner.next_batch(1))["0"]
-    read = EventStore.connect(world.url).read(first, START, Offset.parse(end))
+    read = EventStore.connect(world.url).read(first, START, Offset.parse(end), "")
     assert sum(map(len, read)) == BATCH_BYTES_MAX // 2 // 2**20
 
 

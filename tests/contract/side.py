@@ -116,7 +116,8 @@ class Side:
         return self.world.store.set_state(member_id, changes)
 
     def do_next_batch(self, member_id: str) -> Any:
-        return sorted(self.world.store.next_batch(member_id), key=str)
+        planned = self.world.store.next_batch(member_id)
+        return sorted((replace(one, replication_id="") for one in planned), key=str)
 
     def do_progress(self, member_id: str, rows: int) -> Any:
         return self.world.store.write_progress(member_id, ConsumerHealth(rows=rows))

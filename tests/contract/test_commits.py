@@ -40,9 +40,10 @@ def test_a_plan_holds_what_is_running_with_its_offset_and_total(world: World) ->
     first, second = world.running("a", P0), world.running("a", P1)
     world.fence("a", P2)  # still restoring
     world.commit(P1, second, START, offset(7), events=5)
+    of = world.read().run_id.partition("/")[2]
     assert set(world.store.next_batch("a")) == {
-        BatchStart(P0, first, START, 0),
-        BatchStart(P1, second, offset(7), 5),
+        BatchStart(P0, first, START, 0, replication_id=of),
+        BatchStart(P1, second, offset(7), 5, replication_id=of),
     }
 
 
@@ -113,6 +114,17 @@ def test_a_commit_repeated_after_a_lost_reply_is_answered_already(world: World) 
     assert again.changelog_id == done.changelog_id
     assert world.read().applied[P0].total == 1
     assert len(world.store.read_changelog(P0, "0-0", 10).entries) == 1
+
+
+def test_a_commit_that_another_server_planned_is_moved_unless_it_is_there(world: World) -> None:
+    world.stand(a={P0})
+    fence = world.running("a", P0)
+    (planned,) = world.store.next_batch("a")
+    other = world.commit(P0, fence, START, offset(5), replication_id="e" * 40)
+    assert (other.result, other.committed) == (MOVED, START)
+    own = world.commit(P0, fence, START, offset(5), replication_id=planned.replication_id)
+    again = world.commit(P0, fence, START, offset(5), replication_id="e" * 40)
+    assert (own.result, again.result) == (DONE, ALREADY)
 
 
 def test_a_commit_from_another_offset_is_moved_and_changes_nothing(world: World) -> None:

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,13 @@ from agent.hints import Hinted, HintListener
 from agent.store import GroupStore, RedisDoor, ScriptCall, StoreUnavailable
 from agent.store.events import EventStore
 from assignment import errors
-from assignment.errors import Trouble, trouble_of
+from assignment.errors import Fenced, Trouble, trouble_of
+from assignment.scripts.agent_side import BatchStart, CommitAnswer, CommitResult
 from assignment.types import START, Offset, Partition
 from assignment.wire import StreamKeys
 from dashboard.demo.embedded_redis import wheel_binary
 from tests.conftest import redis_62_binary
+from tests.contract.world import P0, World
 from tests.failover import PATIENCE_S, Pair, pair_of, until
 from tests.fakes import FakeDoor, FakeRedis
 from tests.fakes.server import LOADING, MASTERDOWN
@@ -123,20 +126,75 @@ def test_a_replica_without_its_primary_is_left_by_readers_too(pair: Pair, door: 
     assert door.ask("HGET", "h", "f") is None
 
 
-def test_a_task_believes_no_replica_that_lacks_events(
+def replication_id(client: Any) -> str:
+    return str(client.info("replication")["master_replid"])
+
+
+def test_a_task_reads_only_from_the_server_that_its_batch_was_planned_from(
     pair: Pair, door: RedisDoor, group_name: str
 ) -> None:
     partition, events = Partition(group_name, 0), EventStore(door)
     key = StreamKeys(group_name).entries(0)
+    old, new = replication_id(pair.at_old), replication_id(pair.at_new)
     pair.at_old.xadd(key, {"n": "v"}, id="1-0")
     for number in (1, 2):
         pair.at_new.xadd(key, {"n": "v"}, id=f"{number}-0")
-    assert len(list(events.read(partition, START, Offset(1, 0)))) == 1
+    assert len(list(events.read(partition, START, Offset(1, 0), old))) == 1
+    with pytest.raises(Fenced):
+        list(events.read(partition, START, Offset(2, 0), new))
     pair.at_old.replicaof("127.0.0.1", "1")
-    with pytest.raises(StoreUnavailable, match="lacks events"):
-        list(events.read(partition, START, Offset(2, 0)))
     pair.switch()
-    assert [len(chunk) for chunk in events.read(partition, START, Offset(2, 0))] == [2]
+    assert [len(chunk) for chunk in events.read(partition, START, Offset(2, 0), new)] == [2]
+    with pytest.raises(Fenced):
+        list(events.read(partition, START, Offset(1, 0), old))
+
+
+def test_a_task_believes_no_replica(pair: Pair, door: RedisDoor, group_name: str) -> None:
+    partition, events = Partition(group_name, 0), EventStore(door)
+    events.demand(old := replication_id(pair.at_old))
+    pair.at_old.replicaof("127.0.0.1", "1")
+    with pytest.raises(StoreUnavailable, match="replica"):
+        list(events.read(partition, START, Offset(1, 0), old))
+
+
+def test_a_batch_is_committed_only_where_it_was_planned(
+    pair: Pair, door: RedisDoor, group_name: str
+) -> None:
+    """Its events are not in the server that took over; nor do they come back."""
+    world = World(door, group_name)
+    world.stand(a={P0})
+    world.running("a", P0)
+    pair.at_new.config_set("masterauth", pair.old.password)
+    pair.at_new.replicaof("127.0.0.1", str(pair.old.port))
+    until(lambda: pair.at_new.info("replication")["master_link_status"] == "up")
+    pair.at_new.replicaof("NO", "ONE")
+    (planned,) = world.store.next_batch("a")
+    pair.at_old.replicaof("127.0.0.1", "1")
+    pair.switch()
+    with pytest.raises(StoreUnavailable):
+        commit(world, planned)
+    assert commit(world, planned).result is CommitResult.MOVED
+    assert world.store.committed([P0]) == {P0: START}
+    (again,) = world.store.next_batch("a")
+    assert replace(again, replication_id="") == replace(planned, replication_id="")
+    assert commit(world, again).result is CommitResult.DONE
+
+
+def commit(world: World, planned: BatchStart) -> CommitAnswer:
+    of = planned.replication_id
+    return world.commit(P0, planned.fence, START, Offset(1, 0), replication_id=of)
+
+
+def test_a_planner_leaves_a_server_that_was_made_a_replica(
+    pair: Pair, door: RedisDoor, group_name: str
+) -> None:
+    world = World(door, group_name)
+    world.stand(a={P0})
+    world.running("a", P0)
+    assert world.store.next_batch("a")
+    pair.at_old.replicaof("127.0.0.1", "1")
+    with pytest.raises(StoreUnavailable, match="refuses"):
+        world.store.next_batch("a")
 
 
 def test_hints_are_heard_again_after_a_demotion(

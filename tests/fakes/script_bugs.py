@@ -53,6 +53,11 @@ def commit_without_offset_check(patch: Patch) -> None:
     plant(patch, "commit", after(line, "from = committed or '0-0'"))
 
 
+def commit_of_what_another_server_had(patch: Patch) -> None:
+    """A batch that was planned before a failover, with events that are lost."""
+    plant(patch, "commit", ("ARGV[11] ~= replication_id()", "false"))
+
+
 def commit_never_says_already(patch: Patch) -> None:
     said = "return {'already', committed, ARGV[8] == '1' and last and last[1] or ''}"
     plant(patch, "commit", (said, "return {'moved', committed}"))

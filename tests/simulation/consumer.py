@@ -224,6 +224,7 @@ class SimConsumer:
             partition=plan.partition, member_id=self._agent.member_id, fence=plan.fence,
             from_offset=plan.committed, to_offset=ranged.end, events=len(ranged.ids),
             base_total=replica.total, changes=packed(total, changed),
+            replication_id=plan.replication_id,
         )  # fmt: skip
 
     def _stands_at(self, partition: Partition, committed: Offset) -> bool:

@@ -48,10 +48,11 @@ class Book:
     total: int = 0
     values: Values = field(default_factory=dict)
     events: list[Id] = field(default_factory=list)  # every one there ever was
-    lost: dict[Id, int] = field(default_factory=dict)  # by which loss; a batch may have read them
+    lost: set[Id] = field(default_factory=set)
 
     def between(self, low: Id, high: Id) -> list[Id]:
-        return self.events[bisect_right(self.events, low) : bisect_right(self.events, high)]
+        among = self.events[bisect_right(self.events, low) : bisect_right(self.events, high)]
+        return [one for one in among if one not in self.lost]
 
     def live_at(self, now_ms: int) -> Live | None:
         return self.live if self.live and now_ms <= self.live.until_ms else None
@@ -127,7 +128,7 @@ class Ledger:
             partition = Partition.parse(name)
             key = StreamKeys(partition.stream).entries(partition.number)
             there = set(self._server.ids_after(key, (0, 0)))
-            lost = {i: self._losses for i in book.events if i not in there}
+            lost = {i for i in book.events if i not in there}
             self.books[name] = replace(
                 old, owners=book.owners, highest=book.highest, events=book.events,
                 lost=lost | book.lost,
@@ -277,7 +278,7 @@ class Ledger:
         if answer[0] != b"ok":
             return
         member = t(args[0])
-        for partition, fence, offset, total, *_ in answer[1:]:
+        for partition, fence, offset, total, *_ in answer[2:]:
             book = self.book(t(partition))
             self._live(partition, member, int(fence), "planned")
             told, known = (id_of(t(offset)), int(total)), (book.committed, book.total)
@@ -300,10 +301,8 @@ class Ledger:
         """The effects must be those of the events after the ones before, each once, in order."""
         ids = book.between(book.committed, high)
         demand(bool(ids) and ids[-1] == high, f"{book.partition}: no event {high}")
-        read = [[i for i in ids if book.lost.get(i, n + 1) > n] for n in range(self._losses + 1)]
-        results = [packed(*effects(book.total, book.values, some)) for some in read]
         demand(
-            changes in results,
+            changes == packed(*effects(book.total, book.values, ids)),
             f"{book.partition}: {changes!r} are the effects of other events than {ids}",
         )
         book.total, changed = unpacked(changes)

@@ -78,6 +78,7 @@ PLANTED: dict[str, Callable[[Patch], None]] = {
     for plant in (
         script_bugs.commit_without_fence_check,
         script_bugs.commit_without_offset_check,
+        script_bugs.commit_of_what_another_server_had,
         script_bugs.acquire_with_fence_reused,
         script_bugs.acquire_gives_a_stale_own_lock_back,
         script_bugs.acquire_under_any_run,

@@ -4,11 +4,12 @@ An event's effect is one row, so that what is lost or doubled can be seen.
 """
 
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from agent.spark.commit import Committer, Outcome, PartitionChanges
-from agent.spark.ranges import Range
+from agent.spark.ranges import range_of
 from agent.spark.sink_effects import SqlEffects
 from agent.spark.sink_start import SinkStart
 from agent.spark.source import Counted
@@ -92,11 +93,13 @@ class Consumer:
         self.batches = 0
 
     def next_batch(self) -> list[BatchStart]:
-        return self.start.begin(self.world.store.next_batch(self.member_id), self.batches)
+        """Without the id of the server, which only a commit asks for."""
+        begun = self.start.begin(self.world.store.next_batch(self.member_id), self.batches)
+        return [replace(one, replication_id="") for one in begun]
 
     def commit(self, planned: BatchStart, to: int) -> Outcome:
         """Events come one for each number in (committed, to]."""
-        one = Range(planned.partition, planned.committed, offset(to), planned.fence)
+        one = range_of(planned, offset(to))
         self.batches += 1
         events = range(planned.committed.ms + 1, to + 1)
         changes = PartitionChanges([(f"{n:03}", {"amount": n}) for n in events])
