@@ -28,9 +28,10 @@ from agent.hints import HintListener
 from agent.loop import Agent, Inbox, Places, Signalled
 from agent.membership import Membership, Note
 from agent.replicas.manager import ReplicaManager
-from agent.state import StateError
+from agent.state.errors import StateError
 from agent.state.folders import StateDirUnusable, claim_state_dir
-from agent.store import GroupStore, StoreUnavailable, Timeouts
+from agent.store.door import StoreUnavailable, Timeouts
+from agent.store.group import GroupStore
 from assignment.errors import InvalidInput
 from assignment.types import GroupSettings
 from assignment.wire import SOCKET_VARIABLE, Join

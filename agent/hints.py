@@ -8,7 +8,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from agent.store import GroupStore, StoreUnavailable
+from agent.store.door import StoreUnavailable
+from agent.store.group import GroupStore
 from assignment.types import Reason
 
 WAIT_MS = 10_000

@@ -22,7 +22,7 @@ from agent.hints import Hinted
 from agent.membership import ForTheLoop, Membership, Note
 from agent.replicas.news import ReplicaNews
 from agent.state.restoring import RestoreResult
-from agent.store import StoreUnavailable
+from agent.store.door import StoreUnavailable
 from assignment import member as core
 from assignment.member import ConsumerState
 from assignment.troubles import parse_failing, parse_halted

@@ -11,7 +11,7 @@ from typing import Protocol, assert_never
 from agent.consumer.in_hand import BatchInHand
 from agent.replicas.news import ReplicaNews
 from agent.state.restoring import RETRY_MS, RestoreResult
-from agent.store import GroupStore, MemberTarget
+from agent.store.group import GroupStore, MemberTarget
 from agent.store.stream import StreamStore
 from assignment import member as core
 from assignment.errors import Fenced

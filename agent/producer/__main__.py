@@ -25,7 +25,7 @@ from agent.producer.entries import FORMS
 from agent.producer.library import BATCH_EVENTS, GIVE_UP_S, LINGER_MS, Acknowledged, Producer
 from agent.producer.lines import DeadLines, event_of, read_lines
 from agent.producer.stopping import Stop, Stopped
-from agent.store import StoreUnavailable
+from agent.store.door import StoreUnavailable
 from assignment.errors import EvenkeelError, InvalidInput
 
 OK, WRONG_USE, MALFORMED, REDIS = 0, 2, 3, 4

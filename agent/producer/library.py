@@ -17,8 +17,9 @@ from typing import Self
 
 from agent.producer.entries import Event, Item, check_form, item_of, pack
 from agent.producer.sender import NO_ID, Batch, Gone, Sender
-from agent.store import Door, RedisDoor, StreamStore, Timeouts
+from agent.store.door import Door, RedisDoor, Timeouts
 from agent.store.events import EventStore
+from agent.store.stream import StreamStore
 from assignment.errors import EvenkeelError, InvalidInput
 from assignment.types import valid_name
 

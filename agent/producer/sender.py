@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from agent.store import StoreUnavailable
+from agent.store.door import StoreUnavailable
 from agent.store.events import Append, AppendResult, EventStore, Packed, Produced
 from assignment.errors import EvenkeelError
 from assignment.types import Partition

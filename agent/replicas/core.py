@@ -12,7 +12,7 @@ from enum import Enum, auto
 
 from agent.replicas.news import ReplicaNews
 from agent.replicas.replica import Place, Replica
-from agent.state import Progress
+from agent.state.restore import Progress
 from agent.state.restoring import RestoreResult
 from assignment.member import Wanted, ready_learners
 from assignment.types import Claim, Offset, Partition, ReplicaReport, Role

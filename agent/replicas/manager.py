@@ -13,9 +13,11 @@ from agent.replicas import core
 from agent.replicas.core import Deed, Failure, News, Replicas, Turn
 from agent.replicas.news import ReplicaNews
 from agent.replicas.work import Work
-from agent.state import StateError, StateLost, replicas_in
+from agent.state.errors import StateError, StateLost
+from agent.state.files import replicas_in
 from agent.state.restoring import RestoreResult
-from agent.store import GroupStore, StoreUnavailable
+from agent.store.door import StoreUnavailable
+from agent.store.group import GroupStore
 from assignment.member import Wanted
 from assignment.types import Claim, Partition, ReplicaReport
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Self
 
 from agent.replicas.pace import Pace
-from agent.state import Progress
+from agent.state.restore import Progress
 from assignment.types import Claim, Offset, Partition, ReplicaReport, Role
 
 RETRY_MS = (1_000, 60_000)  # after a failure; doubled from one to the other

@@ -4,9 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from agent.replicas.replica import Place
-from agent.state import PartitionState, Progress, StateError, remove_replica, restore_steps
-from agent.state.restore import Steps
-from agent.store import GroupStore, StoreUnavailable
+from agent.state.errors import StateError
+from agent.state.files import remove_replica
+from agent.state.partition import PartitionState
+from agent.state.restore import Progress, Steps, restore_steps
+from agent.store.door import StoreUnavailable
+from agent.store.group import GroupStore
 from assignment.types import Claim, Offset, Partition
 
 

@@ -15,8 +15,9 @@ import pyarrow as pa
 from agent.spark.pipeline import IDS_COLUMN, KEY_COLUMN, PARTITION_COLUMN
 from agent.spark.ranges import Range
 from agent.spark.source import Counted
-from agent.state import StateError
-from agent.store import GroupStore, StoreUnavailable
+from agent.state.errors import StateError
+from agent.store.door import StoreUnavailable
+from agent.store.group import GroupStore
 from assignment.errors import EvenkeelError, InvalidInput
 from assignment.scripts.agent_side import CommitAnswer, CommitRequest, CommitResult
 from assignment.troubles import Halted, HaltReason

@@ -6,7 +6,9 @@ from typing import Any, Protocol
 from agent.spark.commit import PartitionChanges, Prepared
 from agent.spark.ranges import Range
 from agent.spark.source import Counted
-from agent.state import ChangelogReader, PartitionState, StateError, restore
+from agent.state.errors import StateError
+from agent.state.partition import PartitionState
+from agent.state.restore import ChangelogReader, restore
 from assignment.scripts.agent_side import CommitAnswer
 from assignment.types import Offset, Partition
 from assignment.wire import pack_changes

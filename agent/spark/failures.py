@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from agent.consumer import in_hand
 from agent.spark.ranges import Range
-from agent.store import GroupStore, StoreUnavailable
+from agent.store.door import StoreUnavailable
+from agent.store.group import GroupStore
 from assignment.scripts.crashes import InHand
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from pyspark.sql.streaming.listener import (
 )
 
 from agent.spark.commit import Outcome
-from agent.store import GroupStore, StoreUnavailable
+from agent.store.door import StoreUnavailable
+from agent.store.group import GroupStore
 from assignment.wire import ConsumerHealth
 
 WRITE_EVERY_S = 0.5  # at most; after a change

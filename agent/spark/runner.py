@@ -43,8 +43,8 @@ from agent.spark.sink_start import hand_over, troubles
 from agent.spark.snapshotter import Snapshotter
 from agent.spark.source import FORMAT, EvenkeelSource
 from agent.spark.warm_up import WarmUp
-from agent.store import GroupStore
 from agent.store.events import EventStore
+from agent.store.group import GroupStore
 from assignment.errors import EvenkeelError
 from assignment.troubles import WHY_MAX
 

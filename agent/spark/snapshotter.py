@@ -11,9 +11,12 @@ from dataclasses import dataclass
 
 import structlog
 
-from agent.state import PartitionState, StateError, remove_snapshot, write_snapshot
+from agent.state.errors import StateError
 from agent.state.keeping import removable, snapshot_files, write_manifest
-from agent.store import GroupStore, StoreUnavailable
+from agent.state.partition import PartitionState
+from agent.state.snapshots import remove_snapshot, write_snapshot
+from agent.store.door import StoreUnavailable
+from agent.store.group import GroupStore
 from assignment.errors import EvenkeelError
 from assignment.scripts.agent_side import SnapshotRecord, SnapshotResult
 from assignment.types import Partition

@@ -29,8 +29,9 @@ from agent.spark.ranges import Range, batch_name, plan_from, plan_of, range_of
 from agent.spark.shared import Shared
 from agent.spark.sink_start import SinkStart
 from agent.spark.warm_up import latest_ranges, tasks_of
-from agent.store import GroupStore, StoreUnavailable, Timeouts
+from agent.store.door import StoreUnavailable, Timeouts
 from agent.store.events import Bound, EventStore
+from agent.store.group import GroupStore
 from assignment.errors import Fenced, InvalidInput
 from assignment.scripts.agent_side import BatchStart, DeadLetter
 from assignment.types import Offset, Partition

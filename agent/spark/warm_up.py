@@ -9,8 +9,8 @@ again, until that gets no quicker. Nothing is written: neither counts nor dead l
 from dataclasses import dataclass, field
 
 from agent.spark.ranges import Range
-from agent.store import StreamStore
 from agent.store.events import EventStore
+from agent.store.stream import StreamStore
 from assignment.types import Partition
 
 BATCHES_MAX = 12

@@ -11,8 +11,14 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from agent.store.errors import InvalidInput, InvariantBroken, StoreUnavailable
-from assignment.errors import EvenkeelError, Trouble, is_replica, trouble_of
+from assignment.errors import (
+    EvenkeelError,
+    InvalidInput,
+    InvariantBroken,
+    Trouble,
+    is_replica,
+    trouble_of,
+)
 from assignment.lua import script
 from assignment.scripts.values import Arguments, Raw
 
@@ -24,6 +30,10 @@ REFUSALS = (
     redis.exceptions.NoPermissionError,
 )
 BLOCK_MAX_MS = 30_000  # a wait longer than this is asked again
+
+
+class StoreUnavailable(EvenkeelError):
+    """Redis does not answer now; a write may be done or not: stay safe, ask again, bounded."""
 
 
 @dataclass(frozen=True, slots=True)

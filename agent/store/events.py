@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Self
 
-from agent.store.door import Door, RedisDoor, ScriptCall, Timeouts
-from agent.store.errors import Fenced, StoreUnavailable
+from agent.store.door import Door, RedisDoor, ScriptCall, StoreUnavailable, Timeouts
+from assignment.errors import Fenced
 from assignment.scripts.values import Arguments, Raw
 from assignment.types import START, Offset, Partition
 from assignment.wire import GroupKeys, StreamKeys

@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 
 from django.db import InterfaceError, InternalError, OperationalError
 
-from assignment import coordinator
-from assignment.coordinator import Effect, GroupRecord, RecordsAway, Steps, effects
+from assignment.coordinator import effects
+from assignment.coordinator.effects import Effect, RecordsAway, Steps
+from assignment.coordinator.facts import GroupRecord
 from assignment.scripts.dashboard_side import EvictResult
 from assignment.scripts.group_read import NO_TICK, GroupRead, Ticker
 from assignment.wire import parse_settings
@@ -40,7 +41,7 @@ class Here:
 
 def carry_out(steps: Steps[T], here: Here) -> T:
     """Raises StoreUnavailable."""
-    return coordinator.run(steps, lambda effect: perform(here, effect))
+    return effects.run(steps, lambda effect: perform(here, effect))
 
 
 def record_of(group: Group) -> GroupRecord:

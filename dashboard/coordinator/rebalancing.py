@@ -1,6 +1,6 @@
 """One run of a group's rebalance at a time; triggers that come meanwhile make it run again."""
 
-from assignment import coordinator
+from assignment.coordinator import rebalance as rules
 from dashboard.coordinator.carrying import AWAY, Here, carry_out
 from dashboard.coordinator.outbox import Run
 from dashboard.live import groups as live_groups
@@ -20,7 +20,7 @@ def rebalance(group_name: str, task_id: str = "", worker: str = "") -> str:
                 return result
             queue.take_wanted(group_name)
             here = Here(group_name, _row(group_name), Run(task_id, worker))
-            result = carry_out(coordinator.rebalance(), here)
+            result = carry_out(rules.rebalance(), here)
         if not queue.is_wanted(group_name):
             break
     return result

@@ -3,8 +3,9 @@
 import logging
 import time
 
-from assignment import coordinator
-from assignment.coordinator import GroupRecord, RecordsAway
+from assignment.coordinator import tick as rules
+from assignment.coordinator.effects import RecordsAway
+from assignment.coordinator.facts import GroupRecord
 from assignment.scripts.group_read import Ticker
 from dashboard.coordinator.carrying import AWAY, Here, carry_out, record_of
 from dashboard.live import StoreUnavailable, health, queue
@@ -28,7 +29,7 @@ def tick() -> int:
         for number, (record, group) in enumerate(groups):
             here = Here(record.name, group, ticker=clock.goes_on(len(groups) - number))
             try:
-                carry_out(coordinator.tick(record), here)
+                carry_out(rules.tick(record), here)
                 looked += 1
             except StoreUnavailable:
                 raise
@@ -57,7 +58,7 @@ class _Clock:
 
 
 def tick_group(group: Group) -> None:
-    carry_out(coordinator.tick(record_of(group)), Here(group.name, group))
+    carry_out(rules.tick(record_of(group)), Here(group.name, group))
 
 
 def _groups() -> list[tuple[GroupRecord, Group | None]]:

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from django.conf import settings as django_settings
 
-from assignment.coordinator import Target
 from assignment.coordinator.facts import Hint
+from assignment.coordinator.planning import Target
 from assignment.scripts import crashes, dashboard_side, group_read
 from assignment.scripts.agent_side import SnapshotRecord
 from assignment.scripts.dashboard_side import EvictResult, LockEvent

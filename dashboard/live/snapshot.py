@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from assignment import metrics
-from assignment.coordinator import settings_of
+from assignment.coordinator.reading import settings_of
 from assignment.scripts.group_read import GroupRead, Lock, Report
 from assignment.types import Drain, GroupSettings, Held, HeldState, Partition, UnableReason
 from dashboard.live.group_state import STUCK_MS

@@ -6,7 +6,7 @@ Pure. What a member that is gone said is gone with it.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from assignment.coordinator import is_leaving
+from assignment.coordinator.reading import is_leaving
 from assignment.scripts.group_read import GroupRead, Lock
 from assignment.troubles import Halted, Unserved, parse_halted
 from assignment.types import Partition

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from agent.store import GroupStore, RedisDoor
+from agent.store.door import RedisDoor
+from agent.store.group import GroupStore
 from assignment.scripts.group_read import GroupRead
 from assignment.types import GroupSettings, HeldState
 from tests.agent.replicas_scene import Scene

@@ -13,9 +13,10 @@ from typing import Any
 from agent.consumer.control import monotonic_ms
 from agent.replicas.manager import ReplicaManager
 from agent.replicas.replica import Replica
-from agent.state import PartitionState, write_snapshot
-from agent.state import restore as bring_up
-from agent.store import GroupStore
+from agent.state.partition import PartitionState
+from agent.state.restore import restore as bring_up
+from agent.state.snapshots import write_snapshot
+from agent.store.group import GroupStore
 from assignment.member import Wanted
 from assignment.types import Offset, Partition, ReplicaReport, Role
 from assignment.wire import pack_changes

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from agent.store import GroupStore
 from agent.store.door import ScriptCall
+from agent.store.group import GroupStore
 from assignment.scripts.group_read import GroupRead, Purpose, read_group_answer, read_group_args
 from dashboard.demo.demo import Demo
 from dashboard.demo.options import GROUP

@@ -10,7 +10,10 @@ from agent.spark.commit import Committer, PartitionChanges
 from agent.spark.effects import StateEffects
 from agent.spark.ranges import Range
 from agent.spark.source import Counted
-from agent.state import PartitionState, StateError, remove_replica, restore
+from agent.state.errors import StateError
+from agent.state.files import remove_replica
+from agent.state.partition import PartitionState
+from agent.state.restore import restore
 from assignment.troubles import Halted, HaltReason
 from assignment.types import START, Claim
 from tests.contract.world import P0, P1, World, offset

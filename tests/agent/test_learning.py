@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.state import PartitionState, restore, write_snapshot
+from agent.state.partition import PartitionState
+from agent.state.restore import restore
+from agent.state.snapshots import write_snapshot
 from assignment.scripts.agent_side import SnapshotResult
 from assignment.types import Drain, HeldState, Partition, ReplicaReport, Role
 from tests.agent.conftest import AgentProcess, World, until

@@ -9,7 +9,8 @@ import pytest
 from agent.loop import Agent
 from agent.membership import Membership
 from agent.state.restoring import RestoreResult
-from agent.store import GroupStore, ScriptCall
+from agent.store.door import ScriptCall
+from agent.store.group import GroupStore
 from assignment.member import (
     ConsumerSeen,
     ConsumerState,

@@ -11,8 +11,8 @@ from typing import Any
 import psutil
 import pytest
 
-from agent.store import GroupStore
 from agent.store.door import pairs
+from agent.store.group import GroupStore
 from dashboard.demo.embedded_redis import EmbeddedRedis
 from tests.agent.conftest import AgentProcess, World, until
 

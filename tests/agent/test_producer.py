@@ -11,7 +11,7 @@ import pytest
 from agent.producer import FORMS, Gone, Producer, ProducerIdInUse, entries, library, partition_of
 from agent.producer import sender as sending
 from agent.spark.decode import Decoder
-from agent.store import RedisDoor, ScriptCall, StoreUnavailable
+from agent.store.door import RedisDoor, ScriptCall, StoreUnavailable
 from assignment.errors import InvalidInput
 from assignment.scripts.values import Raw
 from assignment.types import Partition

@@ -16,7 +16,7 @@ from agent.producer import flights
 from agent.producer.__main__ import MALFORMED, OK, REDIS, WRONG_USE, main
 from agent.producer.lines import LINE_BYTES_MAX
 from agent.producer.stopping import Stopped
-from agent.store import RedisDoor
+from agent.store.door import RedisDoor
 from assignment.wire import StreamKeys
 from dashboard.demo.embedded_redis import free_port
 from dashboard.evaluation import flights_check

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 from agent.spark.progress import Progress, QueryWatch
-from agent.store import GroupStore
+from agent.store.group import GroupStore
 from assignment.scripts import dashboard_side
 from assignment.types import GroupSettings
 from tests.fakes import FakeDoor, FakeRedis

@@ -8,7 +8,7 @@ from typing import Any
 from agent.replicas import manager, replica
 from agent.replicas.manager import ReplicaManager
 from agent.replicas.news import ReplicaNews
-from agent.state import PartitionState
+from agent.state.partition import PartitionState
 from agent.state.restoring import RestoreResult
 from assignment.member import Wanted
 from assignment.types import Claim, Partition, ReplicaReport

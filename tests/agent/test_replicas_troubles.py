@@ -5,8 +5,8 @@ from typing import Any
 
 from agent.replicas import core, manager, replica
 from agent.replicas.news import ReplicaNews
-from agent.state import PartitionState
-from agent.state import restore as bring_up
+from agent.state.partition import PartitionState
+from agent.state.restore import restore as bring_up
 from agent.state.restoring import RestoreResult
 from assignment.member import Wanted
 from assignment.types import Claim

@@ -11,8 +11,10 @@ from agent.spark.effects import StateEffects
 from agent.spark.ranges import Range
 from agent.spark.snapshotter import Snapshotter
 from agent.spark.source import Counted
-from agent.state import PartitionState, restore, write_snapshot
 from agent.state.keeping import read_manifest, removable, write_manifest
+from agent.state.partition import PartitionState
+from agent.state.restore import restore
+from agent.state.snapshots import write_snapshot
 from assignment.scripts.agent_side import CommitRequest, SnapshotRecord
 from assignment.types import Offset, Partition
 from tests.e2e.spark_world import SparkWorld, until

@@ -10,25 +10,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from agent.state import (
-    Applied,
-    ChangelogPage,
-    PartitionState,
-    SnapshotBroken,
-    StateError,
-    StateLost,
-    WriterReplaced,
-    files,
-    read_snapshot,
-    remove_replica,
-    replicas_in,
-    restore,
-    tail,
-    write_snapshot,
-)
+from agent.state import files
+from agent.state.errors import SnapshotBroken, StateError, StateLost, WriterReplaced
+from agent.state.files import remove_replica, replicas_in
+from agent.state.partition import Applied, PartitionState
+from agent.state.restore import restore, tail
+from agent.state.snapshots import read_snapshot, write_snapshot
 from assignment.scripts.agent_side import SnapshotRecord
 from assignment.types import START, Offset, Partition
-from assignment.wire import ChangelogEntry, pack_changes
+from assignment.wire import ChangelogEntry, ChangelogPage, pack_changes
 
 PARTITION = Partition("flights", 3)
 

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from agent.consumer import in_hand
 from agent.consumer.control import AgentLink
-from agent.store import GroupStore, StoreUnavailable
+from agent.store.door import StoreUnavailable
+from agent.store.group import GroupStore
 from agent.store.stream import StreamStore
 from assignment.errors import Fenced
 from assignment.scripts.agent_side import BatchStart, CommitRequest, CommitResult

@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from agent.store import GroupStore, ScriptCall
+from agent.store.door import ScriptCall
+from agent.store.group import GroupStore
 from assignment.scripts import dashboard_side, group_read, values
 from assignment.scripts.group_read import GroupRead, Purpose
 from assignment.types import Drain, GroupSettings, Partition, TargetRow

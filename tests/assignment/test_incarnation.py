@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from assignment.coordinator import Known, Nothing, needs_incarnation, next_target
-from assignment.coordinator.incarnation import CLAIMED_AHEAD_MAX
+from assignment.coordinator.incarnation import CLAIMED_AHEAD_MAX, Known, needs_incarnation
+from assignment.coordinator.planning import Nothing, next_target
 from assignment.scripts.group_read import GroupRead
 from tests.builders import group, live
 

@@ -8,16 +8,9 @@ import pytest
 from hypothesis import given as over
 from hypothesis import strategies as st
 
-from assignment.coordinator import (
-    Cause,
-    Move,
-    Nothing,
-    Target,
-    claims,
-    next_target,
-    owners_before,
-    target_of,
-)
+from assignment.coordinator.planning import Nothing, Target, next_target, target_of
+from assignment.coordinator.reading import claims, owners_before
+from assignment.coordinator.record import Cause, Move
 from assignment.errors import InvalidInput
 from assignment.invariants import check
 from assignment.metrics import Movement

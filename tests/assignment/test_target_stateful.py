@@ -9,16 +9,10 @@ import pytest
 from hypothesis import given as over
 from hypothesis import strategies as st
 
-from assignment.coordinator import (
-    PLANNER,
-    Cause,
-    Move,
-    Target,
-    next_target,
-    target_of,
-    unable_members,
-)
 from assignment.coordinator.learners import view_of
+from assignment.coordinator.planning import PLANNER, Target, next_target, target_of
+from assignment.coordinator.reading import unable_members
+from assignment.coordinator.record import Cause, Move
 from assignment.invariants import check
 from assignment.planner import GroupView, Learner, MemberView
 from assignment.scripts.group_read import GroupRead

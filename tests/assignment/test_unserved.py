@@ -7,7 +7,8 @@ from hypothesis import given as over
 from hypothesis import settings as limits
 from hypothesis import strategies as st
 
-from assignment.coordinator import Cause, Move, without_lock
+from assignment.coordinator.reading import without_lock
+from assignment.coordinator.record import Cause, Move
 from assignment.strategies import NAMES
 from tests.assignment.rounds import live as member_of
 from tests.assignment.rounds import planned

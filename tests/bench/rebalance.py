@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from agent.store import GroupStore
+from agent.store.group import GroupStore
 from dashboard.demo.demo import Demo
 from dashboard.demo.options import GROUP
 from tests.agent.tiny_demo import tiny_demo

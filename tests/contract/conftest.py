@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent.store import Door, RedisDoor, Timeouts
+from agent.store.door import Door, RedisDoor, Timeouts
 from dashboard.demo.embedded_redis import EmbeddedRedis
 from tests.contract.world import World
 from tests.fakes import FakeDoor, FakeRedis

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from agent.store import ScriptCall
+from agent.store.door import ScriptCall
 from assignment.scripts import dashboard_side
 from assignment.scripts.agent_side import SnapshotRecord
 from assignment.scripts.group_read import Purpose

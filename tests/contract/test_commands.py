@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from redis.exceptions import ResponseError
 
-from agent.store import RedisDoor
+from agent.store.door import RedisDoor
 from tests.contract.conftest import KINDS
 from tests.fakes import FakeRedis
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agent.store import Door
+from agent.store.door import Door
 from tests.contract.random_ops import Generator
 from tests.contract.side import Operation, Side
 from tests.contract.world import World

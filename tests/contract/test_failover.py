@@ -10,8 +10,9 @@ import pytest
 import redis
 
 from agent.hints import Hinted, HintListener
-from agent.store import GroupStore, RedisDoor, ScriptCall, StoreUnavailable
+from agent.store.door import RedisDoor, ScriptCall, StoreUnavailable
 from agent.store.events import EventStore
+from agent.store.group import GroupStore
 from assignment import errors
 from assignment.errors import Fenced, Trouble, trouble_of
 from assignment.scripts.agent_side import BatchStart, CommitAnswer, CommitResult

@@ -2,8 +2,8 @@
 
 import pytest
 
-from agent.store import StoreUnavailable
-from agent.store.errors import InvariantBroken
+from agent.store.door import StoreUnavailable
+from assignment.errors import InvariantBroken
 from assignment.scripts.agent_side import Granted, Refusal
 from tests.contract.world import LONG_MS, P0, P1, World, offset
 from tests.fakes import FakeDoor, FakeRedis

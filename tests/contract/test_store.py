@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 import redis
 
-from agent.store import GroupStore, RedisDoor, StoreUnavailable, StreamStore, Timeouts
-from agent.store.door import shown
+from agent.store.door import RedisDoor, StoreUnavailable, Timeouts, shown
+from agent.store.group import GroupStore
+from agent.store.stream import StreamStore
 from assignment.errors import InvalidInput, InvariantBroken
 from assignment.scripts import dashboard_side
 from assignment.scripts.agent_side import CommitRequest, CommitResult, Granted, Refusal

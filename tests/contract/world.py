@@ -4,7 +4,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from agent.store import Door, GroupStore, RedisDoor, ScriptCall
+from agent.store.door import Door, RedisDoor, ScriptCall
+from agent.store.group import GroupStore
 from assignment.scripts import agent_side, dashboard_side, group_read
 from assignment.scripts.agent_side import (
     CommitAnswer,

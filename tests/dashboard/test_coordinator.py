@@ -11,8 +11,8 @@ from django.db import OperationalError, connection
 from pytest_django.fixtures import Settings
 from redis import ResponseError
 
-from assignment import coordinator as coordinator_rules
 from assignment.coordinator import effects
+from assignment.coordinator.tick import tick
 from assignment.scripts.agent_side import SnapshotRecord, snapshot_args
 from assignment.scripts.group_read import Purpose
 from assignment.types import Offset, Partition
@@ -422,7 +422,7 @@ def test_a_view_from_before_a_join_says_nothing_of_the_member(
     group: Group, agent: FakeAgent
 ) -> None:
     """A tick that stood still after it read, and goes on when another has noted the member."""
-    old = coordinator_rules.tick(record_of(group))
+    old = tick(record_of(group))
     effect, here = next(old), Here(group.name, group)
     while not isinstance(effect, effects.ReadStays):
         effect = old.send(perform(here, effect))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent.store import RedisDoor
+from agent.store.door import RedisDoor
 from assignment.types import Partition
 from tests.contract.world import World
 

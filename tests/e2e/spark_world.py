@@ -15,9 +15,10 @@ import pyarrow as pa
 from agent.consumer.control import monotonic_ms
 from agent.spark.pipeline import Pipeline
 from agent.spark.runner import Consumer
-from agent.state import PartitionState
-from agent.store import RedisDoor, StreamStore
+from agent.state.partition import PartitionState
+from agent.store.door import RedisDoor
 from agent.store.events import Append, AppendResult, EventStore, Packed
+from agent.store.stream import StreamStore
 from assignment.scripts.agent_side import DeadLetter, Granted, StateChange
 from assignment.types import Claim, GroupSettings, HeldState, Offset, Partition
 from assignment.wire import (

@@ -20,8 +20,10 @@ from urllib.parse import urlsplit, urlunsplit
 from django.db import connection
 from django.test import override_settings
 
-from agent.state import PartitionState, restore, write_snapshot
-from agent.store import GroupStore
+from agent.state.partition import PartitionState
+from agent.state.restore import restore
+from agent.state.snapshots import write_snapshot
+from agent.store.group import GroupStore
 from assignment.scripts.agent_side import SnapshotResult
 from assignment.scripts.group_read import GroupRead, Purpose
 from assignment.types import HeldState, Partition

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from agent.spark.pipeline import Pipeline
 from agent.spark.runner import Consumer
-from agent.store import StoreUnavailable
+from agent.store.door import StoreUnavailable
 from assignment.errors import InvalidInput
 from assignment.scripts.crashes import Skip, skip_answer, skip_args
 from assignment.troubles import parse_halted

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.state import PartitionState
-from agent.store import GroupStore
+from agent.state.partition import PartitionState
+from agent.store.group import GroupStore
 from assignment.types import Partition
 from assignment.wire import ChangelogEntry, unpack_ids
 from dashboard.demo.options import GROUP

@@ -10,10 +10,8 @@ from contextlib import contextmanager
 
 from redis.exceptions import ResponseError
 
-from agent.store import ScriptCall, StoreUnavailable
-from agent.store.door import Command
-from agent.store.errors import InvariantBroken
-from assignment.errors import Trouble, trouble_of
+from agent.store.door import Command, ScriptCall, StoreUnavailable
+from assignment.errors import InvariantBroken, Trouble, trouble_of
 from assignment.scripts.values import Raw
 from tests.fakes.server import UNBLOCKED, FakeRedis
 

@@ -18,7 +18,8 @@ from agent.loop import Agent, Inbox, Places, Signalled
 from agent.membership import Membership
 from agent.state.errors import StateLost
 from agent.state.restoring import RestoreResult
-from agent.store import GroupStore, StoreUnavailable
+from agent.store.door import StoreUnavailable
+from agent.store.group import GroupStore
 from assignment.types import Claim, GroupSettings, Partition
 from assignment.wire import Heartbeat, Join
 from tests.fakes import FakeRedis

@@ -4,8 +4,9 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from assignment import coordinator, invariants
+from assignment import invariants
 from assignment import member as core
+from assignment.coordinator import planning, reading
 from assignment.coordinator.reading import is_possible
 from assignment.errors import InvariantBroken
 from assignment.scripts.group_read import GroupRead
@@ -25,16 +26,16 @@ SMALL = 16  # milliseconds, and the ledger misses nothing between two
 # --- a target -------------------------------------------------------------------------------------
 
 
-def target_is_right(view: GroupRead, due: coordinator.Target, world: "World") -> None:
+def target_is_right(view: GroupRead, due: planning.Target, world: "World") -> None:
     """Each partition once, to a live member; the strategy's promises on load and moves are kept."""
-    settings = coordinator.settings_of(view)
+    settings = reading.settings_of(view)
     if settings.stateful:
         taken = round_checks.rules_are_kept(view, due.rows)
         world.reached["learner made owner"] += len(taken)
         world.scale_downs.target_is_right(view, due.rows)
         return
     may_own = {m for m, row in view.members.items() if row.able and not row.leaving}
-    may_own -= coordinator.without_lock(view).keys()
+    may_own -= reading.without_lock(view).keys()
     given = [(p, m) for m, row in due.rows.items() for p in row.active]
     owners = dict(given)
     unserved = {m: view.members[m].unserved for m in may_own}
@@ -71,9 +72,7 @@ def _held(view: GroupRead) -> dict[Partition, str]:
     """By the highest fence that a lock or a report has; by the stored target where no able member
     has it by either (learners.md, input of the planner).
     """
-    able = {m for m, row in view.members.items() if row.able} - coordinator.without_lock(
-        view
-    ).keys()
+    able = {m for m, row in view.members.items() if row.able} - reading.without_lock(view).keys()
     found = {p: m for m, row in view.target.items() for p in row.active if m in able}
     known = [
         (p, held.fence, m)
@@ -173,7 +172,7 @@ def _replicas_differ(world: "World", view: GroupRead) -> str:
     """Why a scale-down is not over, or not all standbys are kept (L13), or somebody learns."""
     if learning := {m for m, row in view.target.items() if row.learning}:
         return f"{sorted(learning)} still learn"
-    if told := [m for m, row in sorted(view.members.items()) if coordinator.is_leaving(row)]:
+    if told := [m for m, row in sorted(view.members.items()) if reading.is_leaving(row)]:
         return f"{told} have not left"
     if running := world.scale_downs.running:
         return f"a scale-down is not over: {running}"

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from agent.store import ScriptCall
+from agent.store.door import ScriptCall
 from assignment.types import Claim, Partition
 from tests.fakes.values import t
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from agent.consumer.socket import Disconnected, Hello
 from agent.consumer.supervisor import Exited
 from agent.state.errors import StateLost
-from agent.store import GroupStore, StoreUnavailable
+from agent.store.door import StoreUnavailable
+from agent.store.group import GroupStore
 from assignment.errors import Fenced
 from assignment.scripts.agent_side import BatchStart, CommitAnswer, CommitRequest, CommitResult
 from assignment.types import Offset, Partition

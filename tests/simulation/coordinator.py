@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from agent.store import ScriptCall, StoreUnavailable
-from assignment import coordinator
-from assignment.coordinator import Effect, GroupRecord, RecordsAway, Steps, draining, effects
+from agent.store.door import ScriptCall, StoreUnavailable
+from assignment.coordinator import draining, effects, rebalance, tick
+from assignment.coordinator.effects import Effect, RecordsAway, Steps
+from assignment.coordinator.facts import GroupRecord
 from assignment.errors import GroupMissing
 from assignment.scripts import dashboard_side, group_read, values
 from assignment.scripts.group_read import GroupRead, Purpose
@@ -81,7 +82,7 @@ class SimCoordinator:
     def _asked_rebalance(self, life: int) -> None:
         if life == self._life:
             self._asked = False
-            self._carry_out(coordinator.rebalance())
+            self._carry_out(rebalance.rebalance())
 
     def ask_advance(self) -> None:
         """What a person asked of a scale-down is carried out at once, if this process lives."""
@@ -96,7 +97,7 @@ class SimCoordinator:
         if self.up:
             self._alarm.ask(self.world.now_ms + self._tick_ms)
             self.world.ticker_lives()
-            self._carry_out(coordinator.tick(self._record()))
+            self._carry_out(tick.tick(self._record()))
 
     def _record(self) -> GroupRecord:
         kept, name = self.world.database, self.world.name

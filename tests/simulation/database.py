@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from assignment.coordinator import Effect, effects
+from assignment.coordinator import effects
+from assignment.coordinator.effects import Effect
 from assignment.coordinator.facts import Hint, Mirror, OpenRebalance, ScaleDown, ScaleDowns, Stay
 from assignment.coordinator.facts import State as ScaleDownState
 from assignment.scripts.agent_side import SnapshotRecord

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from agent.store import ScriptCall
+from agent.store.door import ScriptCall
 from assignment.scripts import agent_side
 from assignment.types import INCARNATION_STEP, GroupSettings, Offset, Partition
 from assignment.wire import GroupKeys, StreamKeys

@@ -12,8 +12,9 @@ from agent.replicas import core
 from agent.replicas.manager import ReplicaManager
 from agent.replicas.replica import Place
 from agent.replicas.work import Work
-from agent.state import Progress, StateError
-from agent.store import GroupStore
+from agent.state.errors import StateError
+from agent.state.restore import Progress
+from agent.store.group import GroupStore
 from assignment.types import Claim, Offset, Partition, Role
 from tests.simulation.agenda import Alarm
 from tests.simulation.network import SimDoor

@@ -7,8 +7,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 from agent.dashboard_session.requests import Answer, DashboardAway, Request
-from agent.store import ScriptCall, StoreUnavailable
-from agent.store.door import Command
+from agent.store.door import Command, ScriptCall, StoreUnavailable
 from assignment.wire import Heartbeat, Reply
 from tests.fakes import FakeDoor, FakeRedis
 

@@ -12,7 +12,7 @@ from typing import Any
 from agent.state.errors import StateLost
 from agent.state.partition import Applied
 from agent.state.restore import PASSED_OVER, Progress, tail_steps
-from agent.store import GroupStore
+from agent.store.group import GroupStore
 from assignment.scripts.agent_side import SnapshotRecord
 from assignment.types import START, Offset, Partition
 from assignment.wire import ChangelogEntry

@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from assignment.coordinator import unable_members
 from assignment.coordinator.learners import view_of
-from assignment.coordinator.reading import is_forced, is_leaving
+from assignment.coordinator.reading import is_forced, is_leaving, unable_members
 from assignment.planner import plan
 from assignment.scripts.group_read import GroupRead
 from assignment.types import Drain, Partition, TargetRow

@@ -4,8 +4,9 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from assignment.coordinator import scale_down, unable_members
+from assignment.coordinator import scale_down
 from assignment.coordinator.learners import view_of
+from assignment.coordinator.reading import unable_members
 from assignment.errors import InvalidInput
 from assignment.types import Drain, GroupSettings, Partition
 from tests.simulation import round_checks

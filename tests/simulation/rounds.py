@@ -9,7 +9,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from assignment import coordinator
+from assignment.coordinator import planning
 from assignment.scripts.group_read import GroupRead, Lock, MemberRow, Meta, Report
 from assignment.types import (
     INCARNATION_STEP,
@@ -200,8 +200,8 @@ class Rounds:
     def compute(self) -> None:
         self.epochs["coordinator"] += 1
         view = self.view()
-        due = coordinator.next_target(view)
-        if isinstance(due, coordinator.Target):
+        due = planning.next_target(view)
+        if isinstance(due, planning.Target):
             decision_is_right(view, due.rows, self)
             self.pending.append(Pending(due.coordinator_epoch, due.group_epoch, dict(due.rows)))
 

@@ -5,11 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from agent.store import ScriptCall
-from assignment.coordinator import draining, is_leaving, unable_members
+from agent.store.door import ScriptCall
+from assignment.coordinator import draining
 from assignment.coordinator import scale_down as rules
 from assignment.coordinator.facts import Leaver, ScaleDown
 from assignment.coordinator.learners import view_of
+from assignment.coordinator.reading import is_leaving, unable_members
 from assignment.errors import InvalidInput
 from assignment.planner import GroupView
 from assignment.scripts.group_read import GroupRead

@@ -7,7 +7,8 @@ from typing import Any
 
 from agent.dashboard_session.requests import Request
 from agent.hints import concerns
-from agent.store import GroupStore, ScriptCall, StoreUnavailable
+from agent.store.door import ScriptCall, StoreUnavailable
+from agent.store.group import GroupStore
 from assignment.coordinator.reading import ticker_away
 from assignment.errors import InvalidInput
 from assignment.scripts import dashboard_side, group_read, values

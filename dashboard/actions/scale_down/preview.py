@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from assignment.coordinator import scale_down as rules
-from assignment.coordinator import settings_of, unable_members
 from assignment.coordinator.learners import view_of
+from assignment.coordinator.reading import settings_of, unable_members
 from assignment.errors import EvenkeelError, InvalidInput
 from assignment.planner import GroupView
 from assignment.scripts.group_read import GroupRead, Purpose

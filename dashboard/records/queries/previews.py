@@ -5,7 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from assignment import strategies
-from assignment.coordinator import PLANNER, Change, settings_of, target_of
+from assignment.coordinator.planning import PLANNER, target_of
+from assignment.coordinator.reading import settings_of
+from assignment.coordinator.record import Change
 from assignment.errors import InvalidInput
 from assignment.scripts.group_read import GroupRead, Purpose
 from dashboard.live import groups as live_groups

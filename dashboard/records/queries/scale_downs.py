@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from django.db.models import Q
 
-from assignment.coordinator import claims
+from assignment.coordinator.reading import claims
 from assignment.scripts.group_read import GroupRead, Purpose
 from assignment.types import Drain, Partition
 from dashboard.live import groups as live_groups

@@ -2,7 +2,7 @@
 
 import sys
 
-from agent.store import GroupStore
+from agent.store.group import GroupStore
 from agent.store.stream import StreamStore
 from assignment.scripts.agent_side import BatchStart, CommitRequest, CommitResult
 from assignment.types import Offset
