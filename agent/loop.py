@@ -23,8 +23,8 @@ from agent.membership import ForTheLoop, Membership, Note
 from agent.replicas.news import ReplicaNews
 from agent.state.restoring import RestoreResult
 from agent.store.door import StoreUnavailable
-from assignment import member as core
-from assignment.member import ConsumerState
+from assignment.member import messages
+from assignment.member.state import ConsumerState, MemberState, next_due_ms
 from assignment.troubles import parse_failing, parse_halted
 from assignment.types import GroupSettings, Reason
 from assignment.wire import ControlMessage
@@ -131,7 +131,7 @@ class Agent:
                 break
         self._tend_consumer()
         self._turn_to_redis()
-        self._membership.feed(core.Tick())
+        self._membership.feed(messages.Tick())
         self._membership.tell_keeper()
         if self._lease_told and not self._state.joined:
             self._line.send_lease_end(0)
@@ -144,7 +144,7 @@ class Agent:
         now_ms, talk = self._clock(), self._session
         dues = [self._consumer.next_due_ms()]
         if self._state.joined:
-            dues += [self._next_renew_ms, self._next_look_ms, core.next_due_ms(self._state)]
+            dues += [self._next_renew_ms, self._next_look_ms, next_due_ms(self._state)]
             dues.append(None if talk.courier.busy else talk.next_beat_ms)
         elif not talk.joining:
             dues.append(talk.next_join_ms)
@@ -156,7 +156,7 @@ class Agent:
         return max(WAIT_MIN_MS, min(soonest - now_ms, WAIT_MAX_MS))
 
     @property
-    def _state(self) -> core.MemberState:
+    def _state(self) -> MemberState:
         return self._membership.state
 
     # --- what happened
@@ -197,7 +197,7 @@ class Agent:
         self._target_wanted |= bool(reasons - OF_LOCKS)
         self._owned_wanted |= Reason.REVOKED in reasons
         if self._state.waiting:
-            self._membership.feed(core.TryAgain())
+            self._membership.feed(messages.TryAgain())
 
     def _signalled(self) -> None:
         """The first signal waits for the batch in hand, the second for nothing."""
@@ -210,7 +210,7 @@ class Agent:
             self._consumer.end_now()
 
     def _depart(self, why: str, *, signalled: bool) -> None:
-        self._membership.feed(core.LeaveAsked(signalled))
+        self._membership.feed(messages.LeaveAsked(signalled))
         if self._leaving_since_ms is not None:
             return
         self._note("leaving", partitions=len(self._state.held), why=why)
@@ -229,7 +229,7 @@ class Agent:
             self._note("consumer cannot be started", why=str(error))
         state = ConsumerState.DEAD if self._hurried else self._consumer.state()
         if (state, self._consumer.stateful) != (self._state.consumer, self._state.stateful):
-            self._membership.feed(core.ConsumerSeen(state, self._consumer.stateful))
+            self._membership.feed(messages.ConsumerSeen(state, self._consumer.stateful))
 
     def _look_at_consumer(self) -> None:
         """Its progress, and whether it stalls; sends its control message first when it has just
@@ -248,13 +248,13 @@ class Agent:
     def _judge_batches(self, now_ms: int) -> None:
         health, settings = self._consumer.health, self._state.settings
         failing = tuple(map(parse_failing, health.failing))
-        self._membership.feed_trouble(core.BatchesEnded(failing))
+        self._membership.feed_trouble(messages.BatchesEnded(failing))
         halted = {parse_halted(one).partition for one in health.halted}
         stall = self._consumer.watch.look(
             health, settings, now_ms, lambda: self._membership.lagging(halted)
         )
         for partition in sorted(stall.partitions):
-            self._membership.feed_trouble(core.StoodStill(partition))
+            self._membership.feed_trouble(messages.StoodStill(partition))
         if stall.is_whole:
             self._consumer.has_stalled(f"no batch finished for {settings.consumer_stall_ms} ms")
 
@@ -327,14 +327,14 @@ class Agent:
 
     def _do(self, effect: ForTheLoop) -> None:
         match effect:
-            case core.Join():
+            case messages.Join():
                 pass  # spoken below: it needs no Redis
-            case core.RestartConsumer(reason=reason):
+            case messages.RestartConsumer(reason=reason):
                 if self._consumer.restart(reason, self._clock()):
                     self._note("consumer restarted", why=reason)
-            case core.Depart(reason=reason):
+            case messages.Depart(reason=reason):
                 self._depart(reason, signalled=False)
-            case core.Leave(reason=reason):
+            case messages.Leave(reason=reason):
                 self._leave(reason)
             case _:
                 assert_never(effect)

@@ -13,9 +13,19 @@ from agent.replicas.news import ReplicaNews
 from agent.state.restoring import RETRY_MS, RestoreResult
 from agent.store.group import GroupStore, MemberTarget
 from agent.store.stream import StreamStore
-from assignment import member as core
 from assignment.errors import Fenced
-from assignment.member.troubles import UNSERVED_FOR_MS
+from assignment.member import messages
+from assignment.member.decisions import decide
+from assignment.member.replicas import Wanted, wanted_replicas
+from assignment.member.state import (
+    MemberState,
+    claims_of,
+    is_foreign,
+    processing_end_ms,
+    unable_because,
+)
+from assignment.member.transitions import handle, restore_ordered
+from assignment.member.troubles import UNSERVED_FOR_MS, unserved_of
 from assignment.scripts.agent_side import (
     AcquireAnswer,
     Granted,
@@ -42,7 +52,7 @@ ACQUIRE_RETRY_MS = (100, 500)  # between two tries for a partition that another 
 ROUNDS_MAX = 8  # restoring -> running, or a refused change read again, take two rounds
 
 Note = Callable[..., None]
-ForTheLoop = core.Join | core.RestartConsumer | core.Depart | core.Leave
+ForTheLoop = messages.Join | messages.RestartConsumer | messages.Depart | messages.Leave
 
 
 class Orders(Protocol):
@@ -54,12 +64,12 @@ class Orders(Protocol):
 class Keeper(Protocol):
     """What is needed of who keeps replicas of what this member does not hold."""
 
-    def want(self, wanted: core.Wanted) -> None: ...
+    def want(self, wanted: Wanted) -> None: ...
     def reports(self) -> Mapping[Partition, ReplicaReport]: ...
 
 
 class KeepsNothing:
-    def want(self, wanted: core.Wanted) -> None:
+    def want(self, wanted: Wanted) -> None:
         pass
 
     def reports(self) -> Mapping[Partition, ReplicaReport]:
@@ -81,11 +91,11 @@ class Membership:
     ) -> None:
         self.store = store
         self.member_id = member_id
-        self.state = core.MemberState(settings=settings, unserved_for_ms=unserved_for_ms)
+        self.state = MemberState(settings=settings, unserved_for_ms=unserved_for_ms)
         self.settings_epoch = NO_EPOCH
         self._restorer = restorer
         self._keeper = keeper or KeepsNothing()
-        self._wanted = core.Wanted()
+        self._wanted = Wanted()
         self._clock = clock
         self._note = note
         self._owned_doubtful = False
@@ -94,27 +104,27 @@ class Membership:
 
     # --- what happened
 
-    def feed(self, event: core.Event) -> None:
+    def feed(self, event: messages.Event) -> None:
         incarnation = self.state.incarnation
-        self.state, drops = core.handle(self.state, event, self._clock())
+        self.state, drops = handle(self.state, event, self._clock())
         # A Redis that lost its last writes may know another state of what is held here.
         self._owned_doubtful |= self.state.incarnation != incarnation
         for drop in drops:
-            if isinstance(drop, core.Drop):
+            if isinstance(drop, messages.Drop):
                 self._note("lost", why=drop.reason, **_fields(drop.claim))
 
     def restored(self, result: RestoreResult) -> None:
         retry_ms = self._clock() + RETRY_MS
-        ended = core.RestoreEnded(result.claim, result.failure, retry_ms, result.is_of_here)
+        ended = messages.RestoreEnded(result.claim, result.failure, retry_ms, result.is_of_here)
         if result.failure:
             self._note("restore failed", why=result.failure, **_fields(result.claim))
         self.feed_trouble(ended)
 
-    def feed_trouble(self, event: core.Event) -> None:
+    def feed_trouble(self, event: messages.Event) -> None:
         """Notes which partitions it makes this member give up."""
-        before = core.unserved(self.state.troubles, self._clock())
+        before = unserved_of(self.state.troubles, self._clock())
         self.feed(event)
-        for partition, one in core.unserved(self.state.troubles, self._clock()).items():
+        for partition, one in unserved_of(self.state.troubles, self._clock()).items():
             if partition not in before:
                 why = f"{one.reason}: {one.why}"
                 self._note("cannot be served here", partition=str(partition), why=why)
@@ -125,7 +135,7 @@ class Membership:
 
     def tell_keeper(self) -> None:
         """After every turn: which replicas are wanted follows from the state as it is."""
-        wanted = core.wanted_replicas(self.state)
+        wanted = wanted_replicas(self.state)
         if wanted == self._wanted:
             return
         for partition, role in wanted.replicas.items():
@@ -139,7 +149,7 @@ class Membership:
 
     def drain_seen(self, drain: Drain, heard: Epoch) -> None:
         before = self.state.drain
-        self.feed(core.DrainSeen(drain, heard))
+        self.feed(messages.DrainSeen(drain, heard))
         if self.state.drain is not before:
             self._note("told to stay" if drain is Drain.NONE else "told to leave", drain=str(drain))
 
@@ -149,12 +159,12 @@ class Membership:
             self.settings_epoch = max(settings_epoch, self.settings_epoch)
             return False
         self.settings_epoch = settings_epoch
-        self.feed(core.SettingsSeen(settings))
+        self.feed(messages.SettingsSeen(settings))
         return True
 
     def target_seen(self, row: TargetRow) -> None:
         before = self.state.target
-        self.feed(core.TargetSeen(row))
+        self.feed(messages.TargetSeen(row))
         if self.state.target is not before:
             incarnation, epoch = row.epoch
             self._note("target", epoch=epoch, active=len(row.active), incarnation=incarnation)
@@ -163,7 +173,7 @@ class Membership:
 
     def renew(self) -> int | None:
         """When processing must have stopped, or None when this member was fenced."""
-        claims = core.claims(self.state)
+        claims = claims_of(self.state)
         sent_ms, settings = self._clock(), self.state.settings
         try:
             answer = self.store.renew(self.member_id, settings.lease_ms, claims)
@@ -172,19 +182,19 @@ class Membership:
                 self.fenced(str(error))
             return None
         lost = (claim for claim, held in zip(claims, answer.held, strict=True) if not held)
-        self.feed(core.Renewed(sent_ms, frozenset(lost)))
-        self.feed(core.EpochsSeen(answer.incarnation, answer.mode_epoch))
+        self.feed(messages.Renewed(sent_ms, frozenset(lost)))
+        self.feed(messages.EpochsSeen(answer.incarnation, answer.mode_epoch))
         if answer.target != self.target:
             self.read_target()
-        return core.processing_end_ms(settings, sent_ms)  # new ones hold from the next renew on
+        return processing_end_ms(settings, sent_ms)  # new ones hold from the next renew on
 
     def read_target(self) -> None:
         """Straight from Redis, so that a member cut off from the dashboard follows it too."""
         seen: MemberTarget = self.store.target(self.member_id)
-        self.feed(core.IdentityRead(seen.meta.identity))
-        if core.is_foreign(self.state, self._clock()):
+        self.feed(messages.IdentityRead(seen.meta.identity))
+        if is_foreign(self.state, self._clock()):
             return  # another group's settings, epochs and targets
-        self.feed(core.EpochsSeen(seen.meta.incarnation, seen.meta.mode_epoch))
+        self.feed(messages.EpochsSeen(seen.meta.incarnation, seen.meta.mode_epoch))
         if seen.meta.settings is not None:
             epoch = Epoch(seen.meta.incarnation, seen.meta.settings_epoch)
             self.settings_seen(seen.meta.settings, epoch)
@@ -197,18 +207,18 @@ class Membership:
         """Asked when that Redis knows no such member. Joining anew would not help, and would keep
         the group waiting: it stays a member that is unable, and tries again.
         """
-        self.feed(core.IdentityRead(self.store.target(self.member_id).meta.identity))
-        return core.is_foreign(self.state, self._clock())
+        self.feed(messages.IdentityRead(self.store.target(self.member_id).meta.identity))
+        return is_foreign(self.state, self._clock())
 
     def read_owned(self) -> None:
         owned = self.store.owned(self.member_id)
         self._owned_doubtful = False
-        self.feed(core.OwnedSeen(owned))
+        self.feed(messages.OwnedSeen(owned))
 
     def fenced(self, why: str) -> None:
         if self.state.joined:
             self._note("fenced", why=why, epoch=self.target.number)
-        self.feed(core.Fenced())
+        self.feed(messages.Fenced())
 
     def leave(self, secret: str) -> None:
         """When no dashboard hears of it: else its session would have to end, and it be lost."""
@@ -245,7 +255,7 @@ class Membership:
 
     def say_when_idle(self) -> None:
         """Asked after each renew; said when two in a row found the same."""
-        target, able = self.state.target, not core.unable_because(self.state, self._clock())
+        target, able = self.state.target, not unable_because(self.state, self._clock())
         before, self._idle = self._idle, None
         if target is None or target.active or not able:
             self._idle_said = None
@@ -266,29 +276,34 @@ class Membership:
         rest: list[ForTheLoop] = []
         for _ in range(ROUNDS_MAX):
             before = self.state
-            rest = self._act(core.decide(self.state, self._clock()))
+            rest = self._act(decide(self.state, self._clock()))
             if self.state == before:
                 break
         return rest
 
-    def _act(self, effects: Sequence[core.Effect]) -> list[ForTheLoop]:
+    def _act(self, effects: Sequence[messages.Effect]) -> list[ForTheLoop]:
         rest: list[ForTheLoop] = []
-        changes: list[core.SetState] = []
-        releases: list[core.Release] = []
+        changes: list[messages.SetState] = []
+        releases: list[messages.Release] = []
         for effect in effects:
             match effect:
-                case core.SetState():
+                case messages.SetState():
                     changes.append(effect)
-                case core.Release():
+                case messages.Release():
                     releases.append(effect)
-                case core.Acquire(partitions=partitions, reason=reason):
+                case messages.Acquire(partitions=partitions, reason=reason):
                     self._acquire(partitions, reason)
-                case core.Restore(claim=claim):
-                    self.state = core.restore_ordered(self.state, claim)
+                case messages.Restore(claim=claim):
+                    self.state = restore_ordered(self.state, claim)
                     self._restorer.order(claim)
-                case core.Join() | core.RestartConsumer() | core.Depart() | core.Leave():
+                case (
+                    messages.Join()
+                    | messages.RestartConsumer()
+                    | messages.Depart()
+                    | messages.Leave()
+                ):
                     rest.append(effect)
-                case core.Drop():
+                case messages.Drop():
                     pass  # noted when it was fed
                 case _:
                     assert_never(effect)
@@ -296,7 +311,7 @@ class Membership:
         self._release(releases)
         return rest
 
-    def _set_states(self, changes: Sequence[core.SetState]) -> None:
+    def _set_states(self, changes: Sequence[messages.SetState]) -> None:
         if not changes:
             return
         asked = [
@@ -309,13 +324,13 @@ class Membership:
                 self._note(str(change.state), why=change.reason, **_fields(change.claim))
         self.read_owned()
 
-    def _release(self, releases: Sequence[core.Release]) -> None:
+    def _release(self, releases: Sequence[messages.Release]) -> None:
         if not releases:
             return
         claims = [release.claim for release in releases]
         done = self.store.release(self.member_id, claims)
         for release, was_done in zip(releases, done, strict=True):
-            self.feed(core.Released(release.claim))
+            self.feed(messages.Released(release.claim))
             if was_done:
                 self._note("released", why=release.reason, **_fields(release.claim))
 
@@ -344,7 +359,7 @@ class Membership:
         for answer in answers:
             match answer:
                 case Granted(partition, fence, held_state):
-                    self.feed(core.Granted(Claim(partition, fence), held_state))
+                    self.feed(messages.Granted(Claim(partition, fence), held_state))
                     self._note("acquired", why=reason, **_fields(Claim(partition, fence)))
                 case HeldBy(partition, owner, _):
                     self._refused([partition], f"waiting for {owner}", owner)
@@ -359,7 +374,7 @@ class Membership:
             if wait and wait.why != why:
                 self._note("waiting", why=why, partition=str(partition), epoch=self.target.number)
             retry_ms = self._clock() + random.randint(*ACQUIRE_RETRY_MS)
-            self.feed(core.Refused(partition, why, retry_ms, owner))
+            self.feed(messages.Refused(partition, why, retry_ms, owner))
 
     @property
     def target(self) -> Epoch:

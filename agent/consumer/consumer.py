@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 from agent.consumer.in_hand import is_crash
 from agent.consumer.socket import Disconnected, Hello, Message, SocketEvent
 from agent.consumer.supervisor import Exited, restart_pause_ms
-from assignment.member import ConsumerState
+from assignment.member.state import ConsumerState
 from assignment.types import GroupSettings, Offset, Partition
 from assignment.wire import ConsumerHealth, ControlMessage
 

@@ -13,8 +13,10 @@ from typing import Protocol
 from agent.dashboard_session.reports import Reporter
 from agent.dashboard_session.requests import Answer, Refusal, Request
 from agent.membership import Membership, Note
-from assignment import member as core
 from assignment.errors import InvalidInput
+from assignment.member import messages
+from assignment.member.state import Unable, unable_because
+from assignment.member.troubles import unserved_of
 from assignment.replicas import replica_values
 from assignment.troubles import unserved_values
 from assignment.types import Drain, Epoch, Role
@@ -63,7 +65,7 @@ class DashboardSession:
     _leave_failed: bool = False
     _said: tuple[object, ...] = ()  # what the last heartbeat told, without its numbers
     _trouble: str = ""  # what keeps the dashboard away, noted once
-    _unable_because: core.Unable | None = None
+    _unable_because: Unable | None = None
 
     # --- speaking
 
@@ -96,7 +98,7 @@ class DashboardSession:
         replicas = self.membership.replicas()
         roles = [(partition, c.role, c.ready, c.why) for partition, c in replicas.items()]
         leaving = state.signalled
-        unserved = core.unserved(state.troubles, now_ms)
+        unserved = unserved_of(state.troubles, now_ms)
         reasons = {partition: one.reason for partition, one in unserved.items()}
         facts = (owned, able, leaving, health.state, health.why, state.target, roles, reasons)
         if now_ms < self.next_beat_ms and facts == self._said:
@@ -136,7 +138,7 @@ class DashboardSession:
         self.courier.send(beat)
 
     def _able(self, now_ms: int) -> bool:
-        because = core.unable_because(self.membership.state, now_ms)
+        because = unable_because(self.membership.state, now_ms)
         if because != self._unable_because:
             self.note("unable" if because else "able", why=because.why if because else "")
             self._unable_because = because
@@ -199,14 +201,14 @@ class DashboardSession:
         except (InvalidInput, KeyError, TypeError, ValueError) as error:
             self.note("reply not understood", why=repr(error))
             return False
-        self.membership.feed(core.IdentityHeard(reply.identity))
+        self.membership.feed(messages.IdentityHeard(reply.identity))
         if joined:
-            self.membership.feed(core.Joined())
+            self.membership.feed(messages.Joined())
         if settings is not None:
             settings_epoch = Epoch(reply.incarnation, reply.settings_epoch)
             self.membership.settings_seen(settings, settings_epoch)
         if reply.mode_epoch:
-            self.membership.feed(core.EpochsSeen(reply.incarnation, reply.mode_epoch))
+            self.membership.feed(messages.EpochsSeen(reply.incarnation, reply.mode_epoch))
         if row is not None:
             self.membership.target_seen(row)
         if not joined:  # the answer to a join says nothing of it

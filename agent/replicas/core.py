@@ -14,7 +14,7 @@ from agent.replicas.news import ReplicaNews
 from agent.replicas.replica import Place, Replica
 from agent.state.restore import Progress
 from agent.state.restoring import RestoreResult
-from assignment.member import Wanted, ready_learners
+from assignment.member.replicas import Wanted, ready_learners
 from assignment.types import Claim, Offset, Partition, ReplicaReport, Role
 
 News = tuple[RestoreResult | ReplicaNews, ...]

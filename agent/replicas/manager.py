@@ -18,7 +18,7 @@ from agent.state.files import replicas_in
 from agent.state.restoring import RestoreResult
 from agent.store.door import StoreUnavailable
 from agent.store.group import GroupStore
-from assignment.member import Wanted
+from assignment.member.replicas import Wanted
 from assignment.types import Claim, Partition, ReplicaReport
 
 THREADS = 2  # restoring waits for disk and Redis; more would take the consumer's cores

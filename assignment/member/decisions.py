@@ -2,17 +2,7 @@
 
 from typing import assert_never
 
-from assignment.member.messages import (
-    Acquire,
-    Depart,
-    Effect,
-    Join,
-    Leave,
-    Release,
-    RestartConsumer,
-    Restore,
-    SetState,
-)
+from assignment.member import messages
 from assignment.member.state import (
     ConsumerState,
     Holding,
@@ -26,11 +16,11 @@ from assignment.types import Claim, HeldState
 OUTDATED = "granted before the incarnation was raised"
 
 
-def decide(member: MemberState, now_ms: int) -> list[Effect]:
+def decide(member: MemberState, now_ms: int) -> list[messages.Effect]:
     """All that is to be done now, in order. Doing none, some or all of it twice is safe."""
     if not member.joined:
-        return [] if member.leaving else [Join(reason="not a member")]
-    effects: list[Effect] = []
+        return [] if member.leaving else [messages.Join(reason="not a member")]
+    effects: list[messages.Effect] = []
     wanted = wanted_partitions(member)
     for partition, holding in sorted(member.held.items()):
         claim = Claim(partition, holding.fence)
@@ -42,15 +32,17 @@ def decide(member: MemberState, now_ms: int) -> list[Effect]:
             effects += _keep(member, claim, holding, now_ms)
     effects += _acquire(member, now_ms)
     if member.consumer is ConsumerState.STALLED and not member.leaving:
-        effects.append(RestartConsumer(reason="no batch finished although there is lag"))
+        effects.append(messages.RestartConsumer(reason="no batch finished although there is lag"))
     if why := departs_because(member):
-        effects.append(Depart(reason=why))
+        effects.append(messages.Depart(reason=why))
     if member.leaving and not member.held:
-        effects.append(Leave(reason="nothing is held any more"))
+        effects.append(messages.Leave(reason="nothing is held any more"))
     return effects
 
 
-def _keep(member: MemberState, claim: Claim, holding: Holding, now_ms: int) -> list[Effect]:
+def _keep(
+    member: MemberState, claim: Claim, holding: Holding, now_ms: int
+) -> list[messages.Effect]:
     """What is in both the old and the new assignment is never touched while it runs."""
     match holding.state:
         case HeldState.RUNNING:
@@ -61,7 +53,7 @@ def _keep(member: MemberState, claim: Claim, holding: Holding, now_ms: int) -> l
         case HeldState.RESTORING:
             if holding.restore_ordered or now_ms < holding.retry_ms:
                 return []
-            return [Restore(claim=claim, reason="acquired")]
+            return [messages.Restore(claim=claim, reason="acquired")]
         case HeldState.REVOKED if member.stateful and not holding.restored:
             return [_set_state(claim, holding, HeldState.RESTORING, "given back before it ran")]
         case HeldState.REVOKING | HeldState.REVOKED:
@@ -72,14 +64,18 @@ def _keep(member: MemberState, claim: Claim, holding: Holding, now_ms: int) -> l
             assert_never(holding.state)
 
 
-def _revoke(member: MemberState, claim: Claim, holding: Holding, now_ms: int) -> list[Effect]:
+def _revoke(
+    member: MemberState, claim: Claim, holding: Holding, now_ms: int
+) -> list[messages.Effect]:
     why = "leaving" if member.leaving else "revoked"
     if over := _batch_is_over(member, holding, now_ms):
-        return [Release(claim=claim, reason=f"{why}: {over}")]
+        return [messages.Release(claim=claim, reason=f"{why}: {over}")]
     return _leave_out(claim, holding, why)
 
 
-def _finish_batch(member: MemberState, claim: Claim, holding: Holding, now_ms: int) -> list[Effect]:
+def _finish_batch(
+    member: MemberState, claim: Claim, holding: Holding, now_ms: int
+) -> list[messages.Effect]:
     """A fence of a lower incarnation is given up for a new one (`_acquire`), the lock is not: so
     nobody comes in between, and the pause is no longer than a batch.
     """
@@ -100,7 +96,7 @@ def _batch_is_over(member: MemberState, holding: Holding, now_ms: int) -> str:
     return ""
 
 
-def _leave_out(claim: Claim, holding: Holding, why: str) -> list[Effect]:
+def _leave_out(claim: Claim, holding: Holding, why: str) -> list[messages.Effect]:
     """Of the next batch."""
     match holding.state:
         case HeldState.RESTORING:
@@ -114,18 +110,18 @@ def _leave_out(claim: Claim, holding: Holding, why: str) -> list[Effect]:
             assert_never(holding.state)
 
 
-def _set_state(claim: Claim, holding: Holding, state: HeldState, reason: str) -> SetState:
-    return SetState(claim=claim, expected=holding.state, state=state, reason=reason)
+def _set_state(claim: Claim, holding: Holding, state: HeldState, reason: str) -> messages.SetState:
+    return messages.SetState(claim=claim, expected=holding.state, state=state, reason=reason)
 
 
-def _acquire(member: MemberState, now_ms: int) -> list[Effect]:
+def _acquire(member: MemberState, now_ms: int) -> list[messages.Effect]:
     if member.target is None or member.renewed_ms is None:
         return []
-    effects: list[Effect] = []
+    effects: list[messages.Effect] = []
     due = tuple(p for p, wait in member.waiting.items() if wait.retry_ms <= now_ms)
     if due:
         reason = f"assigned at epoch {member.target.target_epoch}"
-        effects.append(Acquire(partitions=due, reason=reason))
+        effects.append(messages.Acquire(partitions=due, reason=reason))
     wanted = wanted_partitions(member)
     anew = tuple(
         p
@@ -136,5 +132,5 @@ def _acquire(member: MemberState, now_ms: int) -> list[Effect]:
         and _batch_is_over(member, holding, now_ms)
     )
     if anew:
-        effects.append(Acquire(partitions=anew, reason=OUTDATED))
+        effects.append(messages.Acquire(partitions=anew, reason=OUTDATED))
     return effects

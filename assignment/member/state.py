@@ -101,7 +101,7 @@ def is_outdated(member: MemberState, holding: Holding) -> bool:
     return holding.fence < member.incarnation * INCARNATION_STEP
 
 
-def claims(member: MemberState) -> list[Claim]:
+def claims_of(member: MemberState) -> list[Claim]:
     return [Claim(p, holding.fence) for p, holding in sorted(member.held.items())]
 
 

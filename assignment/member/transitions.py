@@ -4,36 +4,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import assert_never
 
-from assignment.member.messages import (
-    BatchesEnded,
-    ConsumerSeen,
-    DrainSeen,
-    Drop,
-    Effect,
-    EpochsSeen,
-    Event,
-    Fenced,
-    Granted,
-    IdentityHeard,
-    IdentityRead,
-    Joined,
-    LeaveAsked,
-    OwnedSeen,
-    Refused,
-    Released,
-    Renewed,
-    RestoreEnded,
-    SettingsSeen,
-    StoodStill,
-    TargetSeen,
-    Tick,
-    TryAgain,
-)
+from assignment.member import messages
 from assignment.member.state import (
     Holding,
     MemberState,
     Wait,
-    claims,
+    claims_of,
     holds,
     is_outdated,
     lease_is_over,
@@ -52,70 +28,91 @@ from assignment.troubles import UnservedReason
 from assignment.types import NO_EPOCH, Claim, Drain, Epoch, Held, HeldState, Partition
 
 
-def handle(member: MemberState, event: Event, now_ms: int) -> tuple[MemberState, list[Effect]]:
+def handle(
+    member: MemberState, event: messages.Event, now_ms: int
+) -> tuple[MemberState, list[messages.Effect]]:
     """The member after the event. The only effects are drops: what is lost needs no decision."""
     match event:
-        case Renewed() | Fenced() | OwnedSeen() | Released() | Tick():
+        case (
+            messages.Renewed()
+            | messages.Fenced()
+            | messages.OwnedSeen()
+            | messages.Released()
+            | messages.Tick()
+        ):
             return _lock_event(member, event, now_ms)
-        case Granted(claim, state):
+        case messages.Granted(claim, state):
             after = _granted(member, claim, state, now_ms)
-        case Refused():
+        case messages.Refused():
             after = _refused(member, event)
-        case TryAgain():
+        case messages.TryAgain():
             after = _asking_at_once(member, now_ms)
-        case RestoreEnded() | BatchesEnded() | StoodStill():
+        case messages.RestoreEnded() | messages.BatchesEnded() | messages.StoodStill():
             after = _trouble_seen(member, event, now_ms)
-        case TargetSeen() | EpochsSeen():
+        case messages.TargetSeen() | messages.EpochsSeen():
             after = _target_told(member, event, now_ms)
-        case IdentityHeard() | IdentityRead():
+        case messages.IdentityHeard() | messages.IdentityRead():
             after = _identity_told(member, event, now_ms)
-        case Joined() | SettingsSeen() | ConsumerSeen() | DrainSeen() | LeaveAsked():
+        case (
+            messages.Joined()
+            | messages.SettingsSeen()
+            | messages.ConsumerSeen()
+            | messages.DrainSeen()
+            | messages.LeaveAsked()
+        ):
             after = _told(member, event)
         case _:
             assert_never(event)
     return after, []
 
 
-def _target_told(member: MemberState, event: TargetSeen | EpochsSeen, now_ms: int) -> MemberState:
+def _target_told(
+    member: MemberState, event: messages.TargetSeen | messages.EpochsSeen, now_ms: int
+) -> MemberState:
     match event:
-        case TargetSeen():
+        case messages.TargetSeen():
             return _target_seen(member, event, now_ms)
-        case EpochsSeen(incarnation, mode_epoch):
+        case messages.EpochsSeen(incarnation, mode_epoch):
             return _epochs_seen(member, incarnation, mode_epoch, now_ms)
         case _:
             assert_never(event)
 
 
 def _identity_told(
-    member: MemberState, event: IdentityHeard | IdentityRead, now_ms: int
+    member: MemberState, event: messages.IdentityHeard | messages.IdentityRead, now_ms: int
 ) -> MemberState:
     match event:
-        case IdentityHeard(identity):
+        case messages.IdentityHeard(identity):
             after = replace(member, identity=identity or member.identity)
-        case IdentityRead(identity):
+        case messages.IdentityRead(identity):
             after = replace(member, identity_read=identity)
         case _:
             assert_never(event)
     if not after.identity or after.identity == after.identity_read:
         return replace(after, foreign_since_ms=None)
-    if isinstance(event, IdentityRead) and after.foreign_since_ms is None:
+    if isinstance(event, messages.IdentityRead) and after.foreign_since_ms is None:
         return replace(after, foreign_since_ms=now_ms)
     return after
 
 
 def _told(
-    member: MemberState, event: Joined | SettingsSeen | ConsumerSeen | DrainSeen | LeaveAsked
+    member: MemberState,
+    event: messages.Joined
+    | messages.SettingsSeen
+    | messages.ConsumerSeen
+    | messages.DrainSeen
+    | messages.LeaveAsked,
 ) -> MemberState:
     match event:
-        case Joined():
+        case messages.Joined():
             after = replace(member, joined=True)
-        case SettingsSeen(settings):
+        case messages.SettingsSeen(settings):
             after = replace(member, settings=settings)
-        case ConsumerSeen(state, stateful):
+        case messages.ConsumerSeen(state, stateful):
             after = replace(member, consumer=state, stateful=stateful)
-        case DrainSeen(drain, heard):
+        case messages.DrainSeen(drain, heard):
             after = _drain_seen(member, drain, heard)
-        case LeaveAsked(signalled):
+        case messages.LeaveAsked(signalled):
             told = member.signalled or signalled
             after = replace(member, leaving=True, signalled=told, waiting={})
         case _:
@@ -124,22 +121,28 @@ def _told(
 
 
 def _lock_event(
-    member: MemberState, event: Renewed | Fenced | OwnedSeen | Released | Tick, now_ms: int
-) -> tuple[MemberState, list[Effect]]:
+    member: MemberState,
+    event: messages.Renewed
+    | messages.Fenced
+    | messages.OwnedSeen
+    | messages.Released
+    | messages.Tick,
+    now_ms: int,
+) -> tuple[MemberState, list[messages.Effect]]:
     """What may end a holding without this member having given it up."""
     match event:
-        case Renewed(sent_ms, lost):
+        case messages.Renewed(sent_ms, lost):
             latest = max(sent_ms, member.renewed_ms or 0)
             renewed = replace(member, renewed_ms=latest, foreign_since_ms=None)
             result = _without(renewed, lost, "its lock was lost", now_ms)
-        case Fenced():
+        case messages.Fenced():
             result = _fenced(member, now_ms)
-        case OwnedSeen(owned):
+        case messages.OwnedSeen(owned):
             result = _owned_seen(member, owned, now_ms)
-        case Released(claim):
+        case messages.Released(claim):
             result = _without(member, [claim], "", now_ms)[0], []
-        case Tick():
-            ended = claims(member) if lease_is_over(member, now_ms) else []
+        case messages.Tick():
+            ended = claims_of(member) if lease_is_over(member, now_ms) else []
             troubles = tried_again(member.troubles, now_ms)
             aged = replace(member, troubles=troubles)
             result = _without(aged, ended, "its lease ended without a renew", now_ms)
@@ -150,7 +153,7 @@ def _lock_event(
 
 def _without(
     member: MemberState, gone: Iterable[Claim], reason: str, now_ms: int
-) -> tuple[MemberState, list[Effect]]:
+) -> tuple[MemberState, list[messages.Effect]]:
     """The member without those of its claims, a drop for each; what the target still gives is
     waited for.
     """
@@ -158,7 +161,7 @@ def _without(
     partitions = {claim.partition for claim in dropped}
     held = {p: holding for p, holding in member.held.items() if p not in partitions}
     after = _with_waits(replace(member, held=held), now_ms)
-    return after, [Drop(claim=claim, reason=reason) for claim in sorted(dropped)]
+    return after, [messages.Drop(claim=claim, reason=reason) for claim in sorted(dropped)]
 
 
 def _with_waits(member: MemberState, now_ms: int) -> MemberState:
@@ -167,7 +170,7 @@ def _with_waits(member: MemberState, now_ms: int) -> MemberState:
     return replace(member, waiting={p: member.waiting.get(p, fresh) for p in sorted(wanted)})
 
 
-def _fenced(member: MemberState, now_ms: int) -> tuple[MemberState, list[Effect]]:
+def _fenced(member: MemberState, now_ms: int) -> tuple[MemberState, list[messages.Effect]]:
     outside = replace(
         member,
         joined=False,
@@ -177,7 +180,7 @@ def _fenced(member: MemberState, now_ms: int) -> tuple[MemberState, list[Effect]
         drain_since=NO_EPOCH,
         drain_heard=NO_EPOCH,
     )
-    return _without(outside, claims(member), "fenced: not a member any more", now_ms)
+    return _without(outside, claims_of(member), "fenced: not a member any more", now_ms)
 
 
 def _granted(member: MemberState, claim: Claim, state: HeldState, now_ms: int) -> MemberState:
@@ -189,7 +192,7 @@ def _granted(member: MemberState, claim: Claim, state: HeldState, now_ms: int) -
     return _with_waits(replace(member, held=held), now_ms)
 
 
-def _refused(member: MemberState, event: Refused) -> MemberState:
+def _refused(member: MemberState, event: messages.Refused) -> MemberState:
     holding = member.held.get(event.partition)
     if holding is not None and is_outdated(member, holding):
         later = replace(holding, retry_ms=event.retry_ms)
@@ -203,7 +206,7 @@ def _refused(member: MemberState, event: Refused) -> MemberState:
 
 def _owned_seen(
     member: MemberState, owned: Mapping[Partition, Held], now_ms: int
-) -> tuple[MemberState, list[Effect]]:
+) -> tuple[MemberState, list[messages.Effect]]:
     held = dict(member.held)
     lost = []
     for partition, holding in member.held.items():
@@ -215,7 +218,7 @@ def _owned_seen(
     return _without(replace(member, held=held), lost, "its grant ended", now_ms)
 
 
-def _restore_ended(member: MemberState, event: RestoreEnded) -> MemberState:
+def _restore_ended(member: MemberState, event: messages.RestoreEnded) -> MemberState:
     if not holds(member, event.claim):
         return member
     holding = replace(
@@ -228,26 +231,28 @@ def _restore_ended(member: MemberState, event: RestoreEnded) -> MemberState:
 
 
 def _trouble_seen(
-    member: MemberState, event: RestoreEnded | BatchesEnded | StoodStill, now_ms: int
+    member: MemberState,
+    event: messages.RestoreEnded | messages.BatchesEnded | messages.StoodStill,
+    now_ms: int,
 ) -> MemberState:
     """What is given up by it is wanted no more, so it is revoked (decisions)."""
     until_ms = now_ms + member.unserved_for_ms
     match event:
-        case RestoreEnded():
+        case messages.RestoreEnded():
             troubles = _after_restore(member, event, until_ms)
             member = _restore_ended(member, event)
-        case BatchesEnded(failing):
+        case messages.BatchesEnded(failing):
             running = {
                 p: holding.fence
                 for p, holding in member.held.items()
                 if holding.state is HeldState.RUNNING
             }
             troubles = batches_ended(member.troubles, running, failing, until_ms)
-        case StoodStill(partition) if partition in member.held:
+        case messages.StoodStill(partition) if partition in member.held:
             why = "nothing of it was committed although there is lag"
             stall = Trouble(reason=UnservedReason.STALL, failures=FAILURES_MAX, why=why)
             troubles = failed(member.troubles, partition, stall, until_ms)
-        case StoodStill():
+        case messages.StoodStill():
             return member
         case _:
             assert_never(event)
@@ -255,7 +260,7 @@ def _trouble_seen(
 
 
 def _after_restore(
-    member: MemberState, event: RestoreEnded, until_ms: int
+    member: MemberState, event: messages.RestoreEnded, until_ms: int
 ) -> Mapping[Partition, Trouble]:
     partition, reason = event.claim.partition, UnservedReason.RESTORE
     if not holds(member, event.claim):
@@ -269,7 +274,7 @@ def _after_restore(
     return failed(member.troubles, partition, trouble, until_ms)
 
 
-def _target_seen(member: MemberState, event: TargetSeen, now_ms: int) -> MemberState:
+def _target_seen(member: MemberState, event: messages.TargetSeen, now_ms: int) -> MemberState:
     if not member.joined or (member.target and event.row.epoch <= member.target.epoch):
         return member
     return _with_waits(replace(member, target=event.row), now_ms)

@@ -83,7 +83,7 @@ def given_up(troubles: Troubles) -> frozenset[Partition]:
     return frozenset(p for p, trouble in troubles.items() if trouble.until_ms is not None)
 
 
-def unserved(troubles: Troubles, now_ms: int) -> dict[Partition, Unserved]:
+def unserved_of(troubles: Troubles, now_ms: int) -> dict[Partition, Unserved]:
     """As it is told: at most UNSERVED_MAX, with more this member is unable as a whole."""
     told = {p: troubles[p] for p in sorted(given_up(troubles))[:UNSERVED_MAX]}
     return {

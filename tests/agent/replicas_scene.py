@@ -17,7 +17,7 @@ from agent.state.partition import PartitionState
 from agent.state.restore import restore as bring_up
 from agent.state.snapshots import write_snapshot
 from agent.store.group import GroupStore
-from assignment.member import Wanted
+from assignment.member.replicas import Wanted
 from assignment.types import Offset, Partition, ReplicaReport, Role
 from assignment.wire import pack_changes
 from tests.contract.world import P0, World, offset

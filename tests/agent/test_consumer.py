@@ -7,7 +7,7 @@ import pytest
 from agent.consumer.consumer import START_TIMEOUT_MS, Consumer, Stall, StallWatch
 from agent.consumer.socket import Disconnected, Hello, Message
 from agent.consumer.supervisor import RESTART_MAX_MS, RESTART_MIN_MS, Exited, restart_pause_ms
-from assignment.member import ConsumerState
+from assignment.member.state import ConsumerState
 from assignment.types import Offset, Partition
 from assignment.wire import ConsumerHealth, ControlMessage
 from tests.builders import settings

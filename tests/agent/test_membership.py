@@ -11,15 +11,8 @@ from agent.membership import Membership
 from agent.state.restoring import RestoreResult
 from agent.store.door import ScriptCall
 from agent.store.group import GroupStore
-from assignment.member import (
-    ConsumerSeen,
-    ConsumerState,
-    IdentityHeard,
-    IdentityRead,
-    Joined,
-    TargetSeen,
-    unable_because,
-)
+from assignment.member.messages import ConsumerSeen, IdentityHeard, IdentityRead, Joined, TargetSeen
+from assignment.member.state import ConsumerState, unable_because
 from assignment.scripts import dashboard_side, group_read, values
 from assignment.types import (
     START,

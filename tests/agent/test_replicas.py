@@ -10,7 +10,7 @@ from agent.replicas.manager import ReplicaManager
 from agent.replicas.news import ReplicaNews
 from agent.state.partition import PartitionState
 from agent.state.restoring import RestoreResult
-from assignment.member import Wanted
+from assignment.member.replicas import Wanted
 from assignment.types import Claim, Partition, ReplicaReport
 from tests.agent.replicas_scene import (
     LEARNER,

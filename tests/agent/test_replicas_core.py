@@ -11,7 +11,7 @@ from agent.replicas.news import ReplicaNews
 from agent.replicas.replica import Place, Replica
 from agent.state.restore import Progress
 from agent.state.restoring import RestoreResult
-from assignment.member import Wanted
+from assignment.member.replicas import Wanted
 from assignment.types import Claim, Offset, Partition, Role
 
 A, B, C = (Partition("flights", n) for n in range(3))

@@ -8,7 +8,7 @@ from agent.replicas.news import ReplicaNews
 from agent.state.partition import PartitionState
 from agent.state.restore import restore as bring_up
 from agent.state.restoring import RestoreResult
-from assignment.member import Wanted
+from assignment.member.replicas import Wanted
 from assignment.types import Claim
 from tests.agent.replicas_scene import (
     LEARNER,

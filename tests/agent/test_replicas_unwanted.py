@@ -4,7 +4,7 @@ import pytest
 
 from agent.replicas.manager import ReplicaManager
 from agent.state.errors import StateError
-from assignment.member import Wanted
+from assignment.member.replicas import Wanted
 from tests.agent.replicas_scene import LEARNER, Scene, caught_up, of, until, wanted
 from tests.contract.world import P0
 

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable
 
-from assignment.member import ConsumerState, Event, Holding, MemberState, Wait, handle
+from assignment.member.messages import Event
+from assignment.member.state import ConsumerState, Holding, MemberState, Wait
+from assignment.member.transitions import handle
 from assignment.types import Claim, HeldState, TargetRow
 from tests.builders import fence, partition, partitions, settings
 

@@ -4,39 +4,19 @@ from dataclasses import replace
 
 import pytest
 
-from assignment.member import (
-    Acquire,
-    ConsumerSeen,
+from assignment.member import messages
+from assignment.member.decisions import decide
+from assignment.member.state import (
     ConsumerState,
-    Drop,
-    EpochsSeen,
-    Event,
-    Fenced,
-    Granted,
-    Join,
     MemberState,
-    OwnedSeen,
-    Refused,
-    Release,
-    Released,
-    Renewed,
-    RestartConsumer,
-    Restore,
-    RestoreEnded,
-    SetState,
-    TargetSeen,
-    Tick,
-    TryAgain,
     Wait,
-    claims,
-    decide,
-    handle,
+    claims_of,
     next_due_ms,
     processing_end_ms,
-    restore_ordered,
     unable_because,
     wanted_partitions,
 )
+from assignment.member.transitions import handle, restore_ordered
 from assignment.types import Held, HeldState
 from tests.assignment.member_states import (
     NOW,
@@ -62,7 +42,7 @@ def why_unable(state: MemberState, now_ms: int) -> str:
 
 
 def test_whoever_is_no_member_joins() -> None:
-    assert decide(MemberState(settings=settings()), NOW) == [Join(reason="not a member")]
+    assert decide(MemberState(settings=settings()), NOW) == [messages.Join(reason="not a member")]
 
 
 def test_whoever_is_no_member_and_leaves_does_nothing() -> None:
@@ -82,15 +62,15 @@ def test_nothing_is_acquired_before_a_renew_succeeded() -> None:
 
 def test_an_assigned_partition_is_acquired() -> None:
     assert decide(member(target=[1, 0]), NOW) == [
-        Acquire(partitions=(partition(1), partition(0)), reason="assigned at epoch 7")
+        messages.Acquire(partitions=(partition(1), partition(0)), reason="assigned at epoch 7")
     ]
 
 
 def test_a_granted_partition_is_restored() -> None:
-    state = after(member(target=[0]), Granted(claim(0), RESTORING))
+    state = after(member(target=[0]), messages.Granted(claim(0), RESTORING))
     assert state.held == {partition(0): holding(RESTORING)}
     assert state.waiting == {}
-    assert decide(state, NOW) == [Restore(claim=claim(0), reason="acquired")]
+    assert decide(state, NOW) == [messages.Restore(claim=claim(0), reason="acquired")]
 
 
 def test_a_restore_is_ordered_once() -> None:
@@ -99,34 +79,36 @@ def test_a_restore_is_ordered_once() -> None:
 
 
 def test_a_restored_partition_runs() -> None:
-    state = after(member({0: holding(RESTORING)}, [0]), RestoreEnded(claim(0)))
+    state = after(member({0: holding(RESTORING)}, [0]), messages.RestoreEnded(claim(0)))
     assert decide(state, NOW) == [
-        SetState(claim=claim(0), expected=RESTORING, state=RUNNING, reason="restored")
+        messages.SetState(claim=claim(0), expected=RESTORING, state=RUNNING, reason="restored")
     ]
 
 
 def test_without_state_a_partition_runs_at_once() -> None:
     state = member({0: holding(RESTORING)}, [0], stateful=False)
     assert decide(state, NOW) == [
-        SetState(claim=claim(0), expected=RESTORING, state=RUNNING, reason="nothing to restore")
+        messages.SetState(
+            claim=claim(0), expected=RESTORING, state=RUNNING, reason="nothing to restore"
+        )
     ]
 
 
 def test_a_failed_restore_is_ordered_again_later() -> None:
     ordered = restore_ordered(member({0: holding(RESTORING)}, [0]), claim(0))
-    state = after(ordered, RestoreEnded(claim(0), "disk full", NOW + 500))
+    state = after(ordered, messages.RestoreEnded(claim(0), "disk full", NOW + 500))
     assert decide(state, NOW + 499) == []
-    assert decide(state, NOW + 500) == [Restore(claim=claim(0), reason="acquired")]
+    assert decide(state, NOW + 500) == [messages.Restore(claim=claim(0), reason="acquired")]
     assert next_due_ms(state) == NOW + 500
 
 
 def test_granted_again_after_a_lost_reply_it_runs_on() -> None:
-    state = after(member(target=[0]), Granted(claim(0), RUNNING))
+    state = after(member(target=[0]), messages.Granted(claim(0), RUNNING))
     assert decide(state, NOW) == []
 
 
 def test_a_held_partition_is_asked_for_again_later_and_its_owner_is_known() -> None:
-    refused = Refused(partition(0), "waiting for b", NOW + 300, owner="b")
+    refused = messages.Refused(partition(0), "waiting for b", NOW + 300, owner="b")
     state = after(member(target=[0]), refused)
     assert decide(state, NOW + 299) == []
     assert state.waiting[partition(0)] == Wait(
@@ -137,35 +119,37 @@ def test_a_held_partition_is_asked_for_again_later_and_its_owner_is_known() -> N
 
 
 def test_a_new_incarnation_and_a_released_lock_are_followed_at_once() -> None:
-    state = after(member(target=[0]), Refused(partition(0), "no_incarnation", NOW + 300))
-    assert len(decide(after(state, EpochsSeen(2, 1)), NOW)) == 1
-    assert len(decide(after(state, TryAgain()), NOW)) == 1
+    state = after(member(target=[0]), messages.Refused(partition(0), "no_incarnation", NOW + 300))
+    assert len(decide(after(state, messages.EpochsSeen(2, 1)), NOW)) == 1
+    assert len(decide(after(state, messages.TryAgain()), NOW)) == 1
 
 
 def test_epochs_that_are_behind_change_nothing() -> None:
     state = member(incarnation=3, mode_epoch=2)
-    assert after(state, EpochsSeen(2, 2), EpochsSeen(3, 1)) == state
+    assert after(state, messages.EpochsSeen(2, 2), messages.EpochsSeen(3, 1)) == state
 
 
 # --- both in the old and the new assignment -------------------------------------------------------
 
 
 def test_what_is_in_both_assignments_is_not_touched() -> None:
-    state = after(member({0: holding(), 1: holding()}, [0, 1]), TargetSeen(row(0, 2, epoch=8)))
+    state = after(
+        member({0: holding(), 1: holding()}, [0, 1]), messages.TargetSeen(row(0, 2, epoch=8))
+    )
     assert decide(state, NOW) == [
-        SetState(claim=claim(1), expected=RUNNING, state=REVOKING, reason="revoked"),
-        Acquire(partitions=(partition(2),), reason="assigned at epoch 8"),
+        messages.SetState(claim=claim(1), expected=RUNNING, state=REVOKING, reason="revoked"),
+        messages.Acquire(partitions=(partition(2),), reason="assigned at epoch 8"),
     ]
 
 
 @pytest.mark.parametrize("epoch", [6, 7])
 def test_a_late_or_repeated_target_changes_nothing(epoch: int) -> None:
     state = member({0: holding()}, [0])
-    assert after(state, TargetSeen(row(epoch=epoch))) == state
+    assert after(state, messages.TargetSeen(row(epoch=epoch))) == state
 
 
 def test_a_target_of_a_newer_incarnation_counts_although_its_epoch_is_lower() -> None:
-    state = after(member({0: holding()}, [0]), TargetSeen(row(1, epoch=3, incarnation=2)))
+    state = after(member({0: holding()}, [0]), messages.TargetSeen(row(1, epoch=3, incarnation=2)))
     assert wanted_partitions(state) == partitions(1)
 
 
@@ -176,26 +160,28 @@ def test_a_revoked_partition_that_never_ran_is_drained_by_compare_and_set_then_r
     """It may run already: a `running` was written, and its answer was lost."""
     state = member({0: holding(RESTORING)})
     assert decide(state, NOW) == [
-        SetState(claim=claim(0), expected=RESTORING, state=REVOKED, reason="revoked before it ran")
+        messages.SetState(
+            claim=claim(0), expected=RESTORING, state=REVOKED, reason="revoked before it ran"
+        )
     ]
-    owned = OwnedSeen({partition(0): Held(fence=fence(1), state=REVOKED)})
+    owned = messages.OwnedSeen({partition(0): Held(fence=fence(1), state=REVOKED)})
     assert decide(after(state, owned), NOW) == [
-        Release(claim=claim(0), reason="revoked: batch finished")
+        messages.Release(claim=claim(0), reason="revoked: batch finished")
     ]
 
 
 def test_revoked_while_its_running_was_written_unheard_it_drains() -> None:
-    owned = OwnedSeen({partition(0): Held(fence=fence(1), state=RUNNING)})
+    owned = messages.OwnedSeen({partition(0): Held(fence=fence(1), state=RUNNING)})
     state = after(member({0: holding(RESTORING)}), owned)
     assert decide(state, NOW) == [
-        SetState(claim=claim(0), expected=RUNNING, state=REVOKING, reason="revoked")
+        messages.SetState(claim=claim(0), expected=RUNNING, state=REVOKING, reason="revoked")
     ]
 
 
 def test_given_back_before_it_ran_it_is_restored() -> None:
-    given_back = after(member({0: holding(REVOKED)}), TargetSeen(row(0, epoch=8)))
+    given_back = after(member({0: holding(REVOKED)}), messages.TargetSeen(row(0, epoch=8)))
     assert decide(given_back, NOW) == [
-        SetState(
+        messages.SetState(
             claim=claim(0), expected=REVOKED, state=RESTORING, reason="given back before it ran"
         )
     ]
@@ -206,35 +192,39 @@ def test_a_draining_partition_is_waited_for_until_the_grace_is_over() -> None:
     assert decide(state, NOW + GRACE_MS - 1) == []
     assert next_due_ms(state) == NOW + GRACE_MS
     assert decide(state, NOW + GRACE_MS) == [
-        Release(claim=claim(0), reason="revoked: the grace is over")
+        messages.Release(claim=claim(0), reason="revoked: the grace is over")
     ]
 
 
 def test_a_drained_partition_is_released() -> None:
-    owned = OwnedSeen({partition(0): Held(fence=fence(1), state=REVOKED)})
+    owned = messages.OwnedSeen({partition(0): Held(fence=fence(1), state=REVOKED)})
     state = after(member({0: holding(REVOKING)}), owned)
-    assert decide(state, NOW) == [Release(claim=claim(0), reason="revoked: batch finished")]
+    assert decide(state, NOW) == [
+        messages.Release(claim=claim(0), reason="revoked: batch finished")
+    ]
 
 
 @pytest.mark.parametrize("state", [RESTORING, RUNNING, REVOKING, REVOKED])
 def test_what_a_dead_consumer_held_is_released(state: HeldState) -> None:
     dead = member({0: holding(state)}, consumer=ConsumerState.DEAD)
-    assert decide(dead, NOW) == [Release(claim=claim(0), reason="revoked: its consumer is dead")]
+    assert decide(dead, NOW) == [
+        messages.Release(claim=claim(0), reason="revoked: its consumer is dead")
+    ]
 
 
 @pytest.mark.parametrize("state", [REVOKING, REVOKED])
 def test_given_back_while_draining_it_runs_again(state: HeldState) -> None:
     ran = member({0: holding(state, restored=True)})
-    given_back = after(ran, TargetSeen(row(0, epoch=8)))
+    given_back = after(ran, messages.TargetSeen(row(0, epoch=8)))
     assert decide(given_back, NOW) == [
-        SetState(
+        messages.SetState(
             claim=claim(0), expected=state, state=RUNNING, reason="given back while it was revoked"
         )
     ]
 
 
 def test_released_it_is_no_longer_held() -> None:
-    assert after(member({0: holding(REVOKED)}), Released(claim(0))).held == {}
+    assert after(member({0: holding(REVOKED)}), messages.Released(claim(0))).held == {}
 
 
 # --- losing ---------------------------------------------------------------------------------------
@@ -243,49 +233,53 @@ def test_released_it_is_no_longer_held() -> None:
 def test_a_lock_that_renew_did_not_find_is_dropped_and_acquired_anew() -> None:
     state, effects = handle(
         member({0: holding(), 1: holding()}, [0, 1]),
-        Renewed(NOW, frozenset({claim(0)})),
+        messages.Renewed(NOW, frozenset({claim(0)})),
         NOW,
     )
-    assert effects == [Drop(claim=claim(0), reason="its lock was lost")]
-    assert claims(state) == [claim(1)]
-    assert decide(state, NOW) == [Acquire(partitions=(partition(0),), reason="assigned at epoch 7")]
+    assert effects == [messages.Drop(claim=claim(0), reason="its lock was lost")]
+    assert claims_of(state) == [claim(1)]
+    assert decide(state, NOW) == [
+        messages.Acquire(partitions=(partition(0),), reason="assigned at epoch 7")
+    ]
 
 
 def test_fenced_it_drops_everything_and_joins_anew() -> None:
-    state, effects = handle(member({0: holding(), 1: holding()}, [0, 1, 2]), Fenced(), NOW)
-    assert [type(effect) for effect in effects] == [Drop, Drop]
+    state, effects = handle(member({0: holding(), 1: holding()}, [0, 1, 2]), messages.Fenced(), NOW)
+    assert [type(effect) for effect in effects] == [messages.Drop, messages.Drop]
     assert (state.held, state.waiting, state.target) == ({}, {}, None)
-    assert decide(state, NOW) == [Join(reason="not a member")]
+    assert decide(state, NOW) == [messages.Join(reason="not a member")]
 
 
 def test_after_a_lease_without_a_renew_nothing_is_held() -> None:
     held = member({0: holding()}, [0])
-    assert after(held, Tick(), now_ms=NOW + LEASE_MS) == held
-    state, effects = handle(held, Tick(), NOW + LEASE_MS + 1)
-    assert effects == [Drop(claim=claim(0), reason="its lease ended without a renew")]
+    assert after(held, messages.Tick(), now_ms=NOW + LEASE_MS) == held
+    state, effects = handle(held, messages.Tick(), NOW + LEASE_MS + 1)
+    assert effects == [messages.Drop(claim=claim(0), reason="its lease ended without a renew")]
     assert state.held == {}
 
 
 def test_a_grant_that_redis_does_not_know_is_dropped() -> None:
     other = Held(fence=fence(2), state=RUNNING)
-    state, effects = handle(member({0: holding()}, [0]), OwnedSeen({partition(0): other}), NOW)
-    assert effects == [Drop(claim=claim(0), reason="its grant ended")]
+    state, effects = handle(
+        member({0: holding()}, [0]), messages.OwnedSeen({partition(0): other}), NOW
+    )
+    assert effects == [messages.Drop(claim=claim(0), reason="its grant ended")]
     assert state.waiting.keys() == partitions(0)
 
 
 @pytest.mark.parametrize(
     "event",
     [
-        Released(claim(0, 2)),
-        RestoreEnded(claim(0, 2)),
-        Renewed(NOW, frozenset({claim(0, 2), claim(5)})),
-        Granted(claim(0, 1), RESTORING),
-        Refused(partition(0), "late", NOW),
-        Tick(),
-        TryAgain(),
+        messages.Released(claim(0, 2)),
+        messages.RestoreEnded(claim(0, 2)),
+        messages.Renewed(NOW, frozenset({claim(0, 2), claim(5)})),
+        messages.Granted(claim(0, 1), RESTORING),
+        messages.Refused(partition(0), "late", NOW),
+        messages.Tick(),
+        messages.TryAgain(),
     ],
 )
-def test_an_event_about_another_fence_changes_nothing(event: Event) -> None:
+def test_an_event_about_another_fence_changes_nothing(event: messages.Event) -> None:
     state = member({0: holding()}, [0])
     assert handle(state, event, NOW) == (state, [])
 
@@ -294,8 +288,8 @@ def test_an_event_about_another_fence_changes_nothing(event: Event) -> None:
 
 
 def test_a_stalled_consumer_is_restarted() -> None:
-    state = after(member(), ConsumerSeen(ConsumerState.STALLED))
-    assert [type(effect) for effect in decide(state, NOW)] == [RestartConsumer]
+    state = after(member(), messages.ConsumerSeen(ConsumerState.STALLED))
+    assert [type(effect) for effect in decide(state, NOW)] == [messages.RestartConsumer]
 
 
 @pytest.mark.parametrize(
@@ -323,7 +317,9 @@ def test_a_free_partition_that_cannot_be_acquired_makes_unable_after_lease_and_g
 
 
 def test_waiting_for_an_owner_never_makes_unable() -> None:
-    state = after(member(target=[0]), Refused(partition(0), "waiting for b", NOW, owner="b"))
+    state = after(
+        member(target=[0]), messages.Refused(partition(0), "waiting for b", NOW, owner="b")
+    )
     late = NOW + 1_000_000
     assert why_unable(replace(state, renewed_ms=late), late) == ""
 

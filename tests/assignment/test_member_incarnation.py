@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from assignment.member import (
+from assignment.member.decisions import decide
+from assignment.member.messages import (
     Acquire,
-    ConsumerState,
     DrainSeen,
     EpochsSeen,
     Fenced,
@@ -13,9 +13,8 @@ from assignment.member import (
     Refused,
     SetState,
     TargetSeen,
-    decide,
-    next_due_ms,
 )
+from assignment.member.state import ConsumerState, next_due_ms
 from assignment.types import Claim, Drain, Epoch, Held
 from tests.assignment.member_states import (
     NOW,

@@ -1,6 +1,7 @@
 """How a member goes: asked to leave, or told to by a scale-down."""
 
-from assignment.member import (
+from assignment.member.decisions import decide
+from assignment.member.messages import (
     Acquire,
     Depart,
     DrainSeen,
@@ -12,9 +13,8 @@ from assignment.member import (
     Released,
     SetState,
     TargetSeen,
-    decide,
-    wanted_partitions,
 )
+from assignment.member.state import wanted_partitions
 from assignment.types import NO_EPOCH, Drain, Epoch
 from tests.assignment.member_states import (
     NOW,

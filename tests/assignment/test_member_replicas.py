@@ -4,18 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from assignment.member import (
-    Granted,
-    Holding,
-    LeaveAsked,
-    MemberState,
-    Refused,
-    Released,
-    Wait,
-    handle,
-    ready_learners,
-    wanted_replicas,
-)
+from assignment.member.messages import Granted, LeaveAsked, Refused, Released
+from assignment.member.replicas import ready_learners, wanted_replicas
+from assignment.member.state import Holding, MemberState, Wait
+from assignment.member.transitions import handle
 from assignment.types import Claim, HeldState, Role, TargetRow
 from tests.builders import fence, partition, partitions, settings
 

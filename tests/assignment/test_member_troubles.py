@@ -2,18 +2,10 @@
 
 import pytest
 
-from assignment.member import (
-    BatchesEnded,
-    MemberState,
-    RestoreEnded,
-    StoodStill,
-    Tick,
-    decide,
-    unable_because,
-    unserved,
-    wanted_partitions,
-)
-from assignment.member.troubles import FAILURES_MAX, UNSERVED_FOR_MS, Trouble
+from assignment.member.decisions import decide
+from assignment.member.messages import BatchesEnded, RestoreEnded, StoodStill, Tick
+from assignment.member.state import MemberState, unable_because, wanted_partitions
+from assignment.member.troubles import FAILURES_MAX, UNSERVED_FOR_MS, Trouble, unserved_of
 from assignment.troubles import UNSERVED_MAX, Failing, Unserved, UnservedReason
 from assignment.types import HeldState
 from tests.assignment.member_states import NOW, RESTORING, after, claim, holding, member
@@ -38,9 +30,9 @@ def states(state: MemberState) -> list[HeldState]:
 
 def test_a_third_failed_restore_gives_the_partition_up_and_tells_why() -> None:
     twice = after(restoring(), BROKEN, BROKEN)
-    assert not unserved(twice.troubles, NOW)
+    assert not unserved_of(twice.troubles, NOW)
     state = after(twice, BROKEN)
-    assert unserved(state.troubles, NOW) == {
+    assert unserved_of(state.troubles, NOW) == {
         partition(0): Unserved(
             reason=UnservedReason.RESTORE, left_ms=UNSERVED_FOR_MS, why="disk full"
         )
@@ -79,9 +71,9 @@ def test_a_redis_that_was_away_is_no_fault_of_this_member() -> None:
 
 def test_batches_that_fail_three_times_for_one_partition_give_it_up_alone() -> None:
     state = after(member({0: holding(), 1: holding()}, [0, 1]), failing(2))
-    assert not unserved(state.troubles, NOW)
+    assert not unserved_of(state.troubles, NOW)
     state = after(state, failing(3))
-    assert unserved(state.troubles, NOW)[partition(0)].reason is UnservedReason.BATCH
+    assert unserved_of(state.troubles, NOW)[partition(0)].reason is UnservedReason.BATCH
     assert states(state) == [HeldState.REVOKING]
 
 
@@ -93,7 +85,7 @@ def test_what_failed_under_an_older_fence_or_works_again_is_forgotten() -> None:
 
 def test_a_partition_that_stands_still_is_given_up_though_it_is_running() -> None:
     state = after(member({0: holding(), 1: holding()}, [0, 1]), StoodStill(partition(0)))
-    assert unserved(state.troubles, NOW)[partition(0)].reason is UnservedReason.STALL
+    assert unserved_of(state.troubles, NOW)[partition(0)].reason is UnservedReason.STALL
     assert not after(member(), StoodStill(partition(0))).troubles
 
 
@@ -101,11 +93,11 @@ def test_the_time_is_counted_from_when_it_was_given_up() -> None:
     state = after(restoring(), BROKEN, BROKEN, BROKEN)
     again = after(state, BROKEN, now_ms=NOW + 1_000)
     assert again.troubles == state.troubles
-    assert unserved(again.troubles, NOW + 1_000)[partition(0)].left_ms == UNSERVED_FOR_MS - 1_000
+    assert unserved_of(again.troubles, NOW + 1_000)[partition(0)].left_ms == UNSERVED_FOR_MS - 1_000
 
 
 def test_with_more_than_can_be_told_the_member_is_unable() -> None:
     many = {partition(n): trouble(GIVEN_UP) for n in range(UNSERVED_MAX + 1)}
     state = member(settings=settings(partitions=200), troubles=many)
-    assert len(unserved(state.troubles, NOW)) == UNSERVED_MAX
+    assert len(unserved_of(state.troubles, NOW)) == UNSERVED_MAX
     assert "cannot be served here" in str(unable_because(state, NOW))

@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from assignment.member import ready_learners
+from assignment.member.replicas import ready_learners
 from assignment.scripts.group_read import Report
 from assignment.types import Drain, Held, HeldState, Partition, ReplicaReport, Role, TargetRow
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from assignment import invariants
-from assignment import member as core
 from assignment.coordinator import planning, reading
 from assignment.coordinator.reading import is_possible
 from assignment.errors import InvariantBroken
+from assignment.member.state import unable_because
 from assignment.scripts.group_read import GroupRead
 from assignment.types import HeldState, Partition
 from tests.fakes.values import b
@@ -144,7 +144,7 @@ def unsettled(world: "World") -> str:
         return f"epoch {view.meta.group_epoch} has no target"
     for agent in world.living():
         row, state = view.members.get(agent.member_id), agent.membership.state
-        why = core.unable_because(state, agent.clock())
+        why = unable_because(state, agent.clock())
         if why or row is None or not row.able:
             return f"{agent.member_id} is unable: {why or row}"
     if strangers := view.members.keys() - {a.member_id for a in world.living()}:
