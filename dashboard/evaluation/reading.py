@@ -11,9 +11,9 @@ import pyarrow as pa
 from assignment.scripts.group_read import Purpose
 from assignment.types import Offset, Partition
 from assignment.wire import ChangelogEntry, unpack_ids
+from dashboard.evaluation import changelogs
 from dashboard.evaluation.effects import Appended, Commits, Stream
 from dashboard.evaluation.steps import Commit, Interval
-from dashboard.live import changelogs
 from dashboard.live import groups as live
 from dashboard.models import Group, Rebalance, Tenure
 

@@ -27,11 +27,11 @@ from dashboard.evaluation import agent_logs, recorded, redis_judge
 from dashboard.evaluation.checks import COMMAND_TIMEOUT_S, PROCESSED_S, Run, now_ms
 from dashboard.evaluation.effects import Appended
 from dashboard.evaluation.forwarder import Forwarder
+from dashboard.evaluation.inspecting import Ownership, Server
 from dashboard.evaluation.reading import acknowledged, ids_of
 from dashboard.evaluation.redis_judge import Content, Step, Tenure
 from dashboard.evaluation.redis_servers import server
 from dashboard.live import StoreUnavailable
-from dashboard.live.inspecting import Ownership, Server
 
 TIMINGS = GroupSettings(stream="any", partitions=1)
 RECOVER_S = 120.0  # deadline of a wait, far above every bound: the bound is judged afterwards

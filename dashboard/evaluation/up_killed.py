@@ -28,6 +28,7 @@ from dashboard.evaluation.checks import (
     PROCESSED_S,
     now_ms,
 )
+from dashboard.evaluation.inspecting import Server
 from dashboard.evaluation.reading import acknowledged
 from dashboard.evaluation.redis_judge import ENDS_ALL, Step, not_judged
 from dashboard.evaluation.redis_run import (
@@ -40,7 +41,6 @@ from dashboard.evaluation.redis_run import (
     settled_history,
 )
 from dashboard.live import StoreUnavailable
-from dashboard.live.inspecting import Server
 
 START_S = 900.0  # three consumers, one after the other, each as long as the tree allows it
 LOAD_S = 20.0  # of events before the kill, and after the return

@@ -95,6 +95,13 @@ def sync_client() -> Any:
     return _sync_client(settings.REDIS_URL)
 
 
+def client_of(url: str) -> Any:
+    """Of that very server, primary or replica, whatever the settings say."""
+    return redis.Redis.from_url(
+        url, protocol=2, socket_timeout=ANSWER_TIMEOUT_S, socket_connect_timeout=CONNECT_TIMEOUT_S
+    )
+
+
 def keep_within(name: str, most_ms: int) -> None:
     """Redis keeps the moment when a key expires: far too late once its clock was set back."""
     with reaching_redis():

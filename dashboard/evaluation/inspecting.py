@@ -4,10 +4,7 @@ and compare them. Reads keys as they lie there; changes nothing but who replicat
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import urlsplit
-
-import redis
 
 from assignment.scripts.dashboard_side import LockEvent, read_event
 from assignment.types import HeldState, Offset, Partition
@@ -20,10 +17,8 @@ from assignment.wire import (
     parse_lock,
     parse_target,
 )
-from dashboard.live.changelogs import Entry, all_of
-from dashboard.live.connection import reaching_redis
-
-ANSWER_TIMEOUT_S = 10.0
+from dashboard.evaluation.changelogs import Entry, all_of
+from dashboard.live.connection import client_of, reaching_redis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,9 +41,7 @@ class Server:
         self.address = urlsplit(url)
         self.keys, self.stream = GroupKeys(group), StreamKeys(stream)
         self.partitions = [Partition(stream, number) for number in range(partitions)]
-        self.client: Any = redis.Redis.from_url(
-            url, protocol=2, socket_timeout=ANSWER_TIMEOUT_S, socket_connect_timeout=2
-        )
+        self.client = client_of(url)
 
     def close(self) -> None:
         self.client.close()
