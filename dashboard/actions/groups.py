@@ -22,8 +22,9 @@ from dashboard import coordinator
 from dashboard.agents import tokens
 from dashboard.live import StoreUnavailable
 from dashboard.live import groups as live_groups
-from dashboard.models import AgentToken, AuditSource, Group, RebalanceRequest
+from dashboard.models import AgentToken, Group, RebalanceRequest
 from dashboard.records import audit
+from dashboard.records.audit import By
 
 FIXED = ("stream", "partitions")  # a group's stream is its identity: offsets and state are of it
 TOKEN_NAME = "agents"
@@ -58,11 +59,10 @@ def checked(values: dict[str, Any]) -> GroupSettings:
 
 def create_group(
     name: str,
+    by: By,
     *,
     stream: str,
     partitions: int,
-    actor: str,
-    source: AuditSource | str,
     strategy: str = "sticky",
     **timings: Any,
 ) -> Group:
@@ -87,30 +87,16 @@ def create_group(
                 stream=stream,
                 partitions=partitions,
                 settings=asdict(settings),
-                created_by=actor,
+                created_by=by.actor,
             )
-            audit.record(
-                actor=actor,
-                action="create group",
-                object=name,
-                group=group,
-                after=group.settings,
-                source=source,
-            )
+            audit.record(by, "create group", group, after=group.settings)
     except IntegrityError as error:
         raise Refused(f"group {name!r} exists already") from error
     _tell(group)
     return group
 
 
-def change_settings(
-    group: Group,
-    changes: dict[str, Any],
-    *,
-    actor: str,
-    source: AuditSource | str,
-    reason: str = "",
-) -> Group:
+def change_settings(group: Group, changes: dict[str, Any], by: By) -> Group:
     """Validated as a whole, audited with what changed. Raises InvalidInput."""
     with transaction.atomic():
         group = Group.objects.select_for_update().get(pk=group.pk)
@@ -122,14 +108,11 @@ def change_settings(
         if not differing:
             return group
         audit.record(
-            actor=actor,
-            action="change settings",
-            object=group.name,
-            group=group,
-            reason=reason,
+            by,
+            "change settings",
+            group,
             before={n: group.settings.get(n) for n in differing},
             after={n: settings[n] for n in differing},
-            source=source,
         )
         group.settings = settings
         group.save(update_fields=["settings"])
@@ -138,13 +121,7 @@ def change_settings(
 
 
 def request_rebalance(
-    group: Group,
-    *,
-    actor: str,
-    reason: str,
-    strategy: str,
-    source: AuditSource | str,
-    parameters: Mapping[str, Any] | None = None,
+    group: Group, by: By, *, strategy: str, parameters: Mapping[str, Any] | None = None
 ) -> RebalanceRequest:
     """Asks for a new target by `strategy`, this once. Answered by a task; raises InvalidInput."""
     chosen = dict(parameters or {})
@@ -152,20 +129,13 @@ def request_rebalance(
     with transaction.atomic():
         request = RebalanceRequest.objects.create(
             group=group,
-            actor=actor,
-            reason=reason[: audit.REASON_MAX],
+            actor=by.actor,
+            reason=by.reason[: audit.REASON_MAX],
             strategy=strategy,
             parameters=chosen,
         )
-        audit.record(
-            actor=actor,
-            action="request rebalance",
-            object=group.name,
-            group=group,
-            reason=reason,
-            after={"strategy": strategy, "parameters": chosen, "request": request.pk},
-            source=source,
-        )
+        asked = {"strategy": strategy, "parameters": chosen, "request": request.pk}
+        audit.record(by, "request rebalance", group, after=asked)
     try:
         live_groups.request_rebalance(group.name, Reason.MANUAL)
         coordinator.want_rebalance(group.name)
@@ -174,36 +144,22 @@ def request_rebalance(
     return request
 
 
-def skip_event(
-    group: Group, number: int, entry: str, *, actor: str, reason: str, source: AuditSource | str
-) -> None:
+def skip_event(group: Group, number: int, entry: str, by: By) -> Skip:
     """Lets a halted partition go on behind that entry; its owner's consumer carries it out.
 
     Raises Refused (it is past it already) and StoreUnavailable: then nothing was asked for.
     """
     partition = Partition(group.stream, number)
-    skip = Skip(entry=Offset.parse(entry), actor=actor, reason=reason)
+    skip = Skip(entry=Offset.parse(entry), actor=by.actor, reason=by.reason)
     with transaction.atomic():  # undone when Redis refuses: nothing is skipped unaudited
-        audit.record(
-            actor=actor,
-            action="skip event",
-            object=str(partition),
-            group=group,
-            reason=reason,
-            after={"entry": entry},
-            source=source,
-        )
+        audit.record(by, "skip event", group, object=str(partition), after={"entry": entry})
         if not live_groups.skip(group.name, partition, skip):
             raise Refused(f"{partition} is past entry {entry} already")
+    return skip
 
 
 def create_token(
-    group: Group,
-    *,
-    actor: str,
-    source: AuditSource | str,
-    name: str = TOKEN_NAME,
-    expires_at: datetime | None = None,
+    group: Group, by: By, *, name: str = TOKEN_NAME, expires_at: datetime | None = None
 ) -> MadeToken:
     """Raises InvalidInput."""
     if not name.strip() or len(name) > 100:
@@ -216,35 +172,33 @@ def create_token(
             group=group,
             name=name.strip(),
             digest=tokens.digest_of(text),
-            created_by=actor,
+            created_by=by.actor,
             expires_at=expires_at,
         )
-        _audit_token("create token", token, actor, source)
+        _audit_token("create token", token, by)
     return MadeToken(token, text)
 
 
-def revoke_token(token: AgentToken, *, actor: str, source: AuditSource | str) -> AgentToken:
+def revoke_token(token: AgentToken, by: By) -> AgentToken:
     """Refused within seconds, also where it is remembered. Revoking again changes nothing."""
     with transaction.atomic():
         token = AgentToken.objects.select_for_update().select_related("group").get(pk=token.pk)
         if token.revoked_at is None:
             token.revoked_at = timezone.now()
             token.save(update_fields=["revoked_at"])
-            _audit_token("revoke token", token, actor, source)
+            _audit_token("revoke token", token, by)
     return token
 
 
-def rotate_token(token: AgentToken, *, actor: str, source: AuditSource | str) -> MadeToken:
+def rotate_token(token: AgentToken, by: By) -> MadeToken:
     """A new one of the same name and expiry; the old one is revoked. Raises Refused for a revoked
     one.
     """
     with transaction.atomic():
         if AgentToken.objects.select_for_update().get(pk=token.pk).revoked_at is not None:
             raise Refused(f"token {token.name!r} is revoked: create a new one")
-        revoke_token(token, actor=actor, source=source)
-        return create_token(
-            token.group, actor=actor, source=source, name=token.name, expires_at=token.expires_at
-        )
+        revoke_token(token, by)
+        return create_token(token.group, by, name=token.name, expires_at=token.expires_at)
 
 
 def agent_command(group: Group, token: str, url: str, redis_url: str) -> str:
@@ -264,12 +218,7 @@ def _tell(group: Group) -> None:
         log.warning("settings of group=%s wait for Redis: %s", group.name, error)
 
 
-def _audit_token(action: str, token: AgentToken, actor: str, source: AuditSource | str) -> None:
-    audit.record(
-        actor=actor,
-        action=action,
-        object=f"{token.group.name}/{token.name}",
-        group=token.group,
-        after={"token": token.pk, "expires_at": token.expires_at and token.expires_at.isoformat()},
-        source=source,
-    )
+def _audit_token(action: str, token: AgentToken, by: By) -> None:
+    expires_at = token.expires_at and token.expires_at.isoformat()
+    after = {"token": token.pk, "expires_at": expires_at}
+    audit.record(by, action, token.group, object=f"{token.group.name}/{token.name}", after=after)

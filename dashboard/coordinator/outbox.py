@@ -27,6 +27,7 @@ from dashboard.models import (
     ScaleDown,
 )
 from dashboard.records import audit, ownership_map, replica_map
+from dashboard.records.audit import By
 
 MAPS = ("target", "previous", "replicas")  # packed
 BY_SCALE_DOWN = (Reason.SCALE_DOWN, Reason.FORCED, Reason.CANCELLED)
@@ -127,18 +128,15 @@ def _answer(group: Group, row: Rebalance, request: RebalanceRequest) -> None:
     request.state, request.rebalance = RequestState.DONE, row
     request.save(update_fields=["state", "rebalance"])
     audit.record(
-        actor=request.actor,
-        action="rebalance",
-        object=group.name,
-        group=group,
-        reason=request.reason,
+        By(request.actor, AuditSource.AUTOMATIC, request.reason),
+        "rebalance",
+        group,
         before={"owners": _counts(row.owners_before())},
         after={
             "target_epoch": row.target_epoch,
             "owners": _counts(row.owners()),
             "moved": row.moved,
         },
-        source=AuditSource.AUTOMATIC,
     )
 
 

@@ -45,6 +45,7 @@ from dashboard.models import (
     Tenure,
 )
 from dashboard.records import audit
+from dashboard.records.audit import By
 
 REFUSED = "rebalance refused"  # in the audit: a strategy that does not fit
 
@@ -80,10 +81,10 @@ def keep_wipe(group: Group, effect: effects.KeepWipe) -> None:
         group.save(update_fields=["events_cursor"])
         HistoryGap.objects.create(group=group, at_ms=at_ms, events_lost=None)
         group.tenures.filter(ended_ms=None).update(ended_ms=at_ms, end=None)
-        _audit(
-            group,
+        audit.record(
+            audit.automatically("this Redis does not know the group any more"),
             "redis wiped",
-            "this Redis does not know the group any more",
+            group,
             before={n: {"offset": row.offset, "total": row.total} for n, row in mirrored.items()},
             after={"destroyed": destroyed, "came_too_early": early, "partitions": found},
             result=result,
@@ -110,21 +111,10 @@ def keep_faults(group: Group, effect: effects.KeepFaults) -> None:
     for kind, text in found:
         if [kind, text] not in group.faults:
             log.error("invariant broken group=%s kind=%s: %s", group.name, kind, text)
-            _audit(group, "invariant broken", text, after={"kind": kind}, result="found")
+            by = audit.automatically(text)
+            audit.record(by, "invariant broken", group, after={"kind": kind}, result="found")
     group.faults = found
     group.save(update_fields=["faults"])
-
-
-def _audit(group: Group, action: str, reason: str, **more: object) -> None:
-    audit.record(
-        actor=audit.AUTOMATIC,
-        action=action,
-        object=group.name,
-        group=group,
-        reason=reason,
-        source=AuditSource.AUTOMATIC,
-        **more,  # type: ignore[arg-type]
-    )
 
 
 # --- members --------------------------------------------------------------------------------------
@@ -205,7 +195,8 @@ def keep_scale_downs(group: Group, effect: effects.KeepScaleDowns) -> bool:
         for fact in effect.scale_downs.records:
             store_fact(fact)
         for note in effect.notes:
-            _audit(group, note.action, note.reason, after=dict(note.after))
+            by = audit.automatically(note.reason)
+            audit.record(by, note.action, group, after=dict(note.after))
     return True
 
 
@@ -237,16 +228,9 @@ def refuse_requests(group: Group, effect: effects.RefuseRequests) -> None:
         for request in group.requests.filter(pk__in=[r.pk for r in effect.requests]):
             request.state = RequestState.REFUSED
             request.save(update_fields=["state"])
-            audit.record(
-                actor=request.actor,
-                action=REFUSED,
-                object=group.name,
-                group=group,
-                reason=effect.why,
-                after={"strategy": request.strategy, "request": request.pk},
-                source=AuditSource.AUTOMATIC,
-                result="refused",
-            )
+            by = By(request.actor, AuditSource.AUTOMATIC, effect.why)
+            after = {"strategy": request.strategy, "request": request.pk}
+            audit.record(by, REFUSED, group, after=after, result="refused")
     log.warning("rebalance refused group=%s: %s", group.name, effect.why)
 
 
@@ -254,7 +238,7 @@ def keep_refusal(group: Group, effect: effects.KeepRefusal) -> None:
     after = {"strategy": effect.strategy, "group_epoch": effect.group_epoch}
     if AuditEntry.objects.filter(group=group, action=REFUSED, after=after).exists():
         return
-    _audit(group, REFUSED, effect.why, after=after, result="refused")
+    audit.record(audit.automatically(effect.why), REFUSED, group, after=after, result="refused")
     log.warning("rebalance refused group=%s: %s", group.name, effect.why)
 
 

@@ -93,25 +93,20 @@ def make_group(name: str, partitions: int, wanted: dict[str, Any], token_file: P
     """Group and token, each once. Refused when the group has another number of partitions."""
     from dashboard.actions import groups
     from dashboard.models import AuditSource, Group
+    from dashboard.records.audit import By
 
     group = Group.objects.filter(name=name).first()
     if group is None:
-        group = groups.create_group(
-            name,
-            stream=name,
-            partitions=partitions,
-            actor=OPERATOR,
-            source=AuditSource.COMMAND,
-            **wanted,
-        )
+        by = By(OPERATOR, AuditSource.COMMAND)
+        group = groups.create_group(name, by, stream=name, partitions=partitions, **wanted)
     if group.partitions != partitions:
         raise groups.Refused(
             f"group {name} has {group.partitions} partitions, not {partitions}: choose another"
             " folder with --data"
         )
-    groups.change_settings(group, wanted, actor=OPERATOR, source=AuditSource.COMMAND, reason=WHY)
+    groups.change_settings(group, wanted, By(OPERATOR, AuditSource.COMMAND, WHY))
     if not token_file.exists():
-        made = groups.create_token(group, actor=OPERATOR, source=AuditSource.COMMAND)
+        made = groups.create_token(group, By(OPERATOR, AuditSource.COMMAND))
         write_private(token_file, f"{made.text}\n")
 
 

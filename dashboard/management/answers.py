@@ -1,22 +1,72 @@
-"""Commands that answer from a file or from arguments alone: no group, no Redis, no database.
+"""What commands have in common: how they fail, which group is meant, who asks."""
 
-Text for people, or with --json one object; what is refused is one sentence, or {"error"}, exit 2.
-"""
-
+import getpass
 import json
 import sys
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import DatabaseError
 
-from assignment.errors import InvalidInput
+from assignment.errors import EvenkeelError, InvalidInput
 from dashboard import strict_json
+from dashboard.actions import groups
+from dashboard.live import StoreUnavailable
+from dashboard.models import AuditSource, Group
+from dashboard.records.audit import By
 
 REFUSED = 2  # exit code
 
 
+@contextmanager
+def asking() -> Iterator[None]:
+    """Exit code 1 and one sentence when database or Redis cannot be asked."""
+    try:
+        yield
+    except DatabaseError as error:
+        raise CommandError(f"nothing has run over {settings.DATA} yet: {error}") from error
+    except StoreUnavailable as error:
+        raise CommandError(f"nothing runs here: {error}") from error
+
+
+@contextmanager
+def asking_or_refused() -> Iterator[None]:
+    """As `asking`, also for what is refused."""
+    try:
+        with asking():
+            yield
+    except EvenkeelError as error:
+        raise CommandError(str(error)) from error
+
+
+def group_named(name: str) -> Group:
+    """Raises InvalidInput."""
+    group = Group.objects.filter(name=name).first()
+    if group is None:
+        raise InvalidInput(f"there is no group {name!r}")
+    return group
+
+
+def by_command(reason: str = "") -> By:
+    return By(getpass.getuser(), AuditSource.COMMAND, reason)
+
+
+def how_to_run(made: groups.MadeToken) -> str:
+    command = groups.agent_command(
+        made.token.group, made.text, settings.PUBLIC_URL, settings.REDIS_URL
+    )
+    return f"Run an agent beside each consumer (the token is shown only now):\n\n  {command}"
+
+
 class AnswerCommand(BaseCommand):
+    """Text for people, or with --json one object; what is refused is one sentence, or {"error"},
+    exit 2.
+    """
+
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -24,12 +74,13 @@ class AnswerCommand(BaseCommand):
 
     @abstractmethod
     def answer(self, options: dict[str, Any]) -> tuple[dict[str, Any], str]:
-        """As JSON, and as text. InvalidInput when what was given cannot be right."""
+        """As JSON, and as text. Raises EvenkeelError for what is refused."""
 
     def handle(self, *_: Any, **options: Any) -> None:
         try:
-            found, text = self.answer(options)
-        except InvalidInput as error:
+            with asking():
+                found, text = self.answer(options)
+        except EvenkeelError as error:
             if not options["json"]:
                 raise CommandError(str(error), returncode=REFUSED) from error
             self.stdout.write(json.dumps({"error": str(error)}))

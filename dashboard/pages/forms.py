@@ -110,10 +110,6 @@ class StateForm(forms.Form):
         return super().clean()
 
     @property
-    def state_values(self) -> dict[str, Any]:
-        return {name: self.cleaned_data[name] for name in StateForm.base_fields}
-
-    @property
     def state_fields(self) -> Fields:
         return [field for field in self if field.name in StateForm.base_fields]
 

@@ -1,5 +1,6 @@
 """Who did what to what, and why: one row per deed. Rows are only ever added."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from dashboard.models import AuditEntry, AuditSource, Group
@@ -8,27 +9,40 @@ REASON_MAX = 500
 AUTOMATIC = "evenkeel"  # the actor when nobody asked
 
 
+@dataclass(frozen=True, slots=True)
+class By:
+    """Who did it, by which way, and why."""
+
+    actor: str
+    source: AuditSource | str
+    reason: str = ""
+
+
+def automatically(reason: str) -> By:
+    return By(AUTOMATIC, AuditSource.AUTOMATIC, reason)
+
+
 def record(
-    *,
-    actor: str,
+    by: By,
     action: str,
-    object: str,
-    source: AuditSource | str,
-    group: Group | None = None,
-    reason: str = "",
+    group: Group,
+    *,
+    object: str = "",
     before: Any = None,
     after: Any = None,
     result: str = "done",
 ) -> AuditEntry:
-    """`before` and `after` are JSON values; of changed settings only those that changed."""
+    """`object` is the group itself when it is not named. `before` and `after` are JSON values; of
+    changed settings only those that changed.
+    """
     return AuditEntry.objects.create(
-        actor=actor,
+        actor=by.actor,
         action=action,
-        object=object,
+        object=object or group.name,
         group=group,
-        reason=reason[:REASON_MAX],
+        reason=by.reason[:REASON_MAX],
         before=before,
         after=after,
-        source=AuditSource(source),
+        source=AuditSource(by.source),
         result=result,
     )

@@ -30,10 +30,12 @@ START_TIMEOUT_S = 60.0
 ROOT = Path(__file__).resolve().parent.parent.parent
 MAKE = """
 import django; django.setup()
-from dashboard import coordinator, groups
-group = groups.create_group("bench", stream="bench", partitions=12, actor="bench", source="command")
+from dashboard import coordinator
+from dashboard.actions import groups
+from dashboard.records.audit import By
+group = groups.create_group("bench", stream="bench", partitions=12, by=By("bench", "command"))
 coordinator.tick()
-print(groups.create_token(group, actor="bench", source="command").text)
+print(groups.create_token(group, by=By("bench", "command")).text)
 """
 Body = Callable[[int, int], bytes]
 

@@ -15,6 +15,7 @@ from dashboard import coordinator
 from dashboard.actions import groups
 from dashboard.live.scripts import run
 from dashboard.models import AuditSource, Group
+from dashboard.records.audit import By
 
 SECRET = "a secret of sixteen letters or more"
 
@@ -25,8 +26,7 @@ def make_group(name: str, partitions: int = 4, **settings: Any) -> Group:
         name,
         stream=settings.pop("stream", f"s-{name}"),
         partitions=partitions,
-        actor="ann",
-        source=AuditSource.PAGE,
+        by=By("ann", AuditSource.PAGE),
         **settings,
     )
     coordinator.tick()

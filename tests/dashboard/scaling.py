@@ -1,6 +1,7 @@
 """A stateful group whose members do what they are told, round by round."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from assignment.scripts.group_read import Purpose
@@ -9,6 +10,7 @@ from dashboard import coordinator
 from dashboard.actions import scale_down
 from dashboard.live import groups as live_groups
 from dashboard.models import AuditSource, Group, Rebalance, ScaleDown
+from dashboard.records.audit import By
 from tests.dashboard.agents import FakeAgent, make_group
 
 
@@ -70,11 +72,11 @@ class Scene:
         return {m: entry["outcome"] for m, entry in sorted(self.scale_down().members.items())}
 
 
-BY_ANN = {"actor": "ann", "source": AuditSource.PAGE}
+BY_ANN = By("ann", AuditSource.PAGE)
 
 
-def start(scene: Scene, **asked: Any) -> ScaleDown:
-    return scale_down.start(scene.group, **(BY_ANN | asked))
+def start(scene: Scene, reason: str = "", **asked: Any) -> ScaleDown:
+    return scale_down.start(scene.group, replace(BY_ANN, reason=reason), **asked)
 
 
 def told(scene: Scene) -> dict[str, str]:

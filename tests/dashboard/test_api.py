@@ -22,6 +22,7 @@ from dashboard.agents.routes import BODY_MAX, AgentApi
 from dashboard.demo.embedded_redis import EmbeddedRedis
 from dashboard.live import deadline
 from dashboard.models import AgentToken, AuditSource, Group
+from dashboard.records.audit import By
 from tests.dashboard.agents import SECRET, make_group
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -30,7 +31,7 @@ BEAT = {"member": "m1", "secret": SECRET, "sequence": 1, "report": 1, "complete"
 
 
 def token_of(group: Group, **more: Any) -> str:
-    return groups.create_token(group, actor="ann", source=AuditSource.PAGE, **more).text
+    return groups.create_token(group, by=By("ann", AuditSource.PAGE), **more).text
 
 
 class Caller:
@@ -164,9 +165,7 @@ async def test_a_revoked_token_stops_within_seconds(
 ) -> None:
     assert (await caller.post("join", JOIN))[0] == 200
     token = await asyncio.to_thread(group.tokens.get)
-    await asyncio.to_thread(
-        lambda: groups.revoke_token(token, actor="ann", source=AuditSource.PAGE)
-    )
+    await asyncio.to_thread(lambda: groups.revoke_token(token, by=By("ann", AuditSource.PAGE)))
     monkeypatch.setattr(tokens, "REMEMBERED_S", 0)
     assert (await caller.post("join", JOIN))[0] == 401
 

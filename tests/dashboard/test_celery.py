@@ -18,6 +18,7 @@ from dashboard.actions import groups
 from dashboard.demo.embedded_redis import EmbeddedRedis
 from dashboard.live import groups as live_groups
 from dashboard.models import AuditSource, Group, Rebalance
+from dashboard.records.audit import By
 from tests.dashboard.agents import FakeAgent
 from tests.dashboard.conftest import Point
 from tests.dashboard.test_coordinator import until
@@ -88,7 +89,7 @@ def test_a_stopped_worker_stops_rebalances_and_nothing_is_lost(
     start: Start, group_name: str, client: Client
 ) -> None:
     group = groups.create_group(
-        group_name, stream=group_name, partitions=8, actor="ann", source=AuditSource.PAGE
+        group_name, stream=group_name, partitions=8, by=By("ann", AuditSource.PAGE)
     )
     worker = (
         "worker",

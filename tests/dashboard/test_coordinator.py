@@ -38,6 +38,7 @@ from dashboard.models import (
     Sample,
     Tenure,
 )
+from dashboard.records.audit import By
 from tests.dashboard.agents import FakeAgent, make_group
 from tests.dashboard.conftest import Point
 
@@ -187,7 +188,7 @@ def test_a_manual_rebalance_keeps_who_why_and_by_what(group: Group, agent: FakeA
     coordinator.rebalance(group.name)
     agent.follow()
     request = groups.request_rebalance(
-        group, actor="ann", reason="too sticky", strategy="averagely", source=AuditSource.PAGE
+        group, by=By("ann", AuditSource.PAGE, "too sticky"), strategy="averagely"
     )
     coordinator.rebalance(group.name)
     row = Rebalance.objects.first()
@@ -208,9 +209,7 @@ def test_a_wish_made_while_redis_was_away_is_found_by_the_tick(
     agent.start()
     coordinator.rebalance(group.name)
     here, settings.REDIS_URL = settings.REDIS_URL, "redis://127.0.0.1:1/0"
-    groups.request_rebalance(
-        group, actor="ann", reason="", strategy="sticky", source=AuditSource.PAGE
-    )
+    groups.request_rebalance(group, by=By("ann", AuditSource.PAGE, ""), strategy="sticky")
     settings.REDIS_URL = here
     coordinator.tick()
     assert coordinator.rebalance(group.name).startswith("epoch")
@@ -342,16 +341,14 @@ def test_the_database_learns_of_a_higher_incarnation(group: Group, store: Any) -
 
 
 def test_changed_settings_reach_redis_and_the_audit(group: Group, agent: FakeAgent) -> None:
-    groups.change_settings(
-        group, {"grace_ms": 5000}, actor="ann", source=AuditSource.PAGE, reason="quicker"
-    )
+    groups.change_settings(group, {"grace_ms": 5000}, by=By("ann", AuditSource.PAGE, "quicker"))
     assert live_groups.read(group.name, Purpose.LOOK).meta.settings_epoch == 2
     entry = AuditEntry.objects.get(action="change settings")
     assert (entry.before, entry.after) == ({"grace_ms": 8000}, {"grace_ms": 5000})
     agent.start()
     coordinator.rebalance(group.name)
     group.refresh_from_db()
-    groups.change_settings(group, {"strategy": "averagely"}, actor="ann", source=AuditSource.PAGE)
+    groups.change_settings(group, {"strategy": "averagely"}, by=By("ann", AuditSource.PAGE))
     coordinator.rebalance(group.name)
     row = Rebalance.objects.first()
     assert row is not None

@@ -18,6 +18,7 @@ from dashboard.demo.options import Options, Refused
 from dashboard.demo.parts import QUICK_SPARK, Parts
 from dashboard.demo.tree import Process
 from dashboard.models import AuditSource, Group, ScaleDown, ScaleDownState
+from dashboard.records.audit import By
 from tests.dashboard.conftest import Point
 
 
@@ -148,7 +149,7 @@ def test_after_the_end_nobody_serves_requests(demo: Demo) -> None:
 def group(point_at: Point, redis_url: str, group_name: str, db: None) -> Group:
     point_at(redis_url)
     return groups.create_group(
-        group_name, stream=group_name, partitions=2, actor="ann", source=AuditSource.PAGE
+        group_name, stream=group_name, partitions=2, by=By("ann", AuditSource.PAGE)
     )
 
 

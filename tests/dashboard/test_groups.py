@@ -14,13 +14,14 @@ from dashboard.actions import groups
 from dashboard.agents import tokens
 from dashboard.live import groups as live_groups
 from dashboard.models import AgentToken, AuditEntry, AuditSource, Group
+from dashboard.records.audit import By
 
 pytestmark = pytest.mark.django_db
-BY = {"actor": "ann", "source": AuditSource.PAGE}
+BY = By("ann", AuditSource.PAGE)
 
 
 def test_a_group_is_made_with_its_stream(store: Any, group_name: str) -> None:
-    group = groups.create_group(group_name, stream=f"s-{group_name}", partitions=3, **BY)
+    group = groups.create_group(group_name, stream=f"s-{group_name}", partitions=3, by=BY)
     assert store.hget(StreamKeys(group.stream).meta, "partitions") == b"3"
     assert store.smembers(StreamKeys(group.stream).groups) == {group.name.encode()}
     assert live_groups.read(group.name, Purpose.LOOK).meta.settings == group.values
@@ -44,7 +45,7 @@ def test_bad_values_make_nothing(
 ) -> None:
     given = {"name": group_name, "stream": f"s-{group_name}", "partitions": 3} | values
     with pytest.raises(InvalidInput, match=named):
-        groups.create_group(**given, **BY)
+        groups.create_group(**given, by=BY)
     assert not Group.objects.exists()
     assert not AuditEntry.objects.exists()
     assert not store.exists(StreamKeys(f"s-{group_name}").meta)
@@ -52,28 +53,28 @@ def test_bad_values_make_nothing(
 
 def test_a_taken_name_and_a_stream_of_another_size_are_refused(group: Group) -> None:
     with pytest.raises(groups.Refused, match="exists already"):
-        groups.create_group(group.name, stream=group.stream, partitions=4, **BY)
+        groups.create_group(group.name, stream=group.stream, partitions=4, by=BY)
     with pytest.raises(groups.Refused, match="has 4 partitions, not 5"):
-        groups.create_group(f"{group.name}-b", stream=group.stream, partitions=5, **BY)
+        groups.create_group(f"{group.name}-b", stream=group.stream, partitions=5, by=BY)
 
 
 def test_settings_are_refused_as_a_whole(group: Group) -> None:
     with pytest.raises(InvalidInput, match="session_timeout_ms 20000 is above"):
-        groups.change_settings(group, {"grace_ms": 9000, "session_timeout_ms": 20_000}, **BY)
+        groups.change_settings(group, {"grace_ms": 9000, "session_timeout_ms": 20_000}, by=BY)
     with pytest.raises(InvalidInput, match="partitions of a group cannot be changed"):
-        groups.change_settings(group, {"partitions": 9}, **BY)
+        groups.change_settings(group, {"partitions": 9}, by=BY)
     group.refresh_from_db()
     assert group.values.grace_ms == 8000
 
 
 def test_nothing_changed_is_not_audited(group: Group) -> None:
     before = AuditEntry.objects.count()
-    groups.change_settings(group, {"grace_ms": group.values.grace_ms}, **BY)
+    groups.change_settings(group, {"grace_ms": group.values.grace_ms}, by=BY)
     assert AuditEntry.objects.count() == before
 
 
 def test_a_token_is_kept_as_its_digest_only(group: Group) -> None:
-    made = groups.create_token(group, name="t", **BY)
+    made = groups.create_token(group, name="t", by=BY)
     assert made.token.digest == tokens.digest_of(made.text)
     assert made.text not in str(
         list(AgentToken.objects.values()) + list(AuditEntry.objects.values())
@@ -83,20 +84,20 @@ def test_a_token_is_kept_as_its_digest_only(group: Group) -> None:
 
 def test_rotating_revokes_the_old_one_and_keeps_name_and_expiry(group: Group) -> None:
     expires_at = timezone.now() + timedelta(days=1)
-    old = groups.create_token(group, name="t", expires_at=expires_at, **BY).token
-    new = groups.rotate_token(old, **BY).token
+    old = groups.create_token(group, name="t", expires_at=expires_at, by=BY).token
+    new = groups.rotate_token(old, by=BY).token
     old.refresh_from_db()
     assert old.revoked_at is not None
     assert (new.name, new.expires_at, new.revoked_at) == ("t", expires_at, None)
     with pytest.raises(groups.Refused, match="is revoked"):
-        groups.rotate_token(old, **BY)
+        groups.rotate_token(old, by=BY)
 
 
 def test_a_past_expiry_and_an_empty_name_are_refused(group: Group) -> None:
     with pytest.raises(InvalidInput, match="is past"):
-        groups.create_token(group, expires_at=timezone.now() - timedelta(days=1), **BY)
+        groups.create_token(group, expires_at=timezone.now() - timedelta(days=1), by=BY)
     with pytest.raises(InvalidInput, match="token name"):
-        groups.create_token(group, name=" ", **BY)
+        groups.create_token(group, name=" ", by=BY)
 
 
 def test_the_commands_print_what_to_run_next(

@@ -12,6 +12,7 @@ from dashboard.actions import groups, scale_down
 from dashboard.live import StoreUnavailable
 from dashboard.live import groups as live_groups
 from dashboard.models import AuditEntry, AuditSource, Rebalance, ScaleDown
+from dashboard.records.audit import By
 from tests.dashboard.scaling import BY_ANN, Scene, epoch, start, told
 
 pytestmark = pytest.mark.django_db
@@ -121,7 +122,7 @@ def test_an_abort_that_redis_was_not_told_is_told_by_the_tick(
     row = start(scene, members=["S2"])
     with monkeypatch.context() as patch:
         patch.setattr(coordinator, "advance", _away)
-        assert scale_down.abort(row, **BY_ANN).state == "cancelled"
+        assert scale_down.abort(row, by=BY_ANN).state == "cancelled"
     assert told(scene) == {"S2": "leaving"}
     coordinator.tick()
     assert told(scene) == {}
@@ -186,7 +187,7 @@ def test_a_group_that_stops_being_stateful_lets_the_leaving_go(scene: Scene) -> 
     start(scene, members=["S2"])
     scene.round()
     changes = {"stateful": False}
-    groups.change_settings(scene.group, changes, actor="ann", source=AuditSource.PAGE)
+    groups.change_settings(scene.group, changes, by=By("ann", AuditSource.PAGE))
     scene.round()
     assert scene.agents["S2"].ended, "nothing is learned there: others have it at once"
     scene.round()

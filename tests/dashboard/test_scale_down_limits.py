@@ -1,5 +1,6 @@
 """A scale-down that must end: its limit, one forced, an abort (learners.md S5, S7)."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -57,7 +58,7 @@ def test_no_time_at_all_means_at_once(scene: Scene) -> None:
 def test_the_groups_own_limit_is_the_default(store: Any, group_name: str) -> None:
     scene = Scene(group_name, scale_down_timeout_ms=70_000)
     assert start(scene, members=["S1"]).timeout_ms == 70_000
-    scale_down.abort(scene.scale_down(), **BY_ANN)
+    scale_down.abort(scene.scale_down(), by=BY_ANN)
     assert start(scene, members=["S1"], timeout_ms=None).timeout_ms is None
 
 
@@ -75,45 +76,45 @@ def test_at_the_deadline_it_may_be_aborted_instead(scene: Scene) -> None:
 
 def test_the_limit_can_be_extended(scene: Scene) -> None:
     row = start(scene, members=["S2"], timeout_ms=A_MINUTE_MS)
-    row = scale_down.extend(row, 600_000, **BY_ANN, reason="slow disk")
+    row = scale_down.extend(row, 600_000, by=replace(BY_ANN, reason="slow disk"))
     assert row.timeout_ms == 600_000
     entry = AuditEntry.objects.get(action="extend scale down")
     assert (entry.before, entry.after["timeout_ms"]) == ({"timeout_ms": A_MINUTE_MS}, 600_000)
     for timeout_ms in (600_000, 5_000, -1):
         with pytest.raises(InvalidInput):
-            scale_down.extend(row, timeout_ms, **BY_ANN)
-    assert scale_down.extend(row, None, **BY_ANN).deadline_ms is None
+            scale_down.extend(row, timeout_ms, by=BY_ANN)
+    assert scale_down.extend(row, None, by=BY_ANN).deadline_ms is None
     with pytest.raises(InvalidInput, match="without end already"):
-        scale_down.extend(row, 900_000, **BY_ANN)
+        scale_down.extend(row, 900_000, by=BY_ANN)
 
 
 def test_one_member_can_be_forced(scene: Scene) -> None:
     row = start(scene, members=["S2", "S3"])
-    scale_down.force(row, "S3", **BY_ANN)
+    scale_down.force(row, "S3", by=BY_ANN)
     assert told(scene) == {"S2": "leaving", "S3": "forced"}
-    scale_down.force(row, "S3", **BY_ANN)
+    scale_down.force(row, "S3", by=BY_ANN)
     assert AuditEntry.objects.filter(action="force members").count() == 1
     scene.round()
     scene.round()
     assert scene.outcomes() == {"S2": "", "S3": "forced"}
     with pytest.raises(InvalidInput, match="'S1' was not told"):
-        scale_down.force(row, "S1", **BY_ANN)
+        scale_down.force(row, "S1", by=BY_ANN)
     with pytest.raises(Conflict, match="gone already"):
-        scale_down.force(row, "S3", **BY_ANN)
+        scale_down.force(row, "S3", by=BY_ANN)
 
 
 def test_nothing_is_extended_once_all_are_forced(scene: Scene) -> None:
     row = start(scene, members=["S2"], timeout_ms=A_MINUTE_MS)
-    scale_down.force(row, "S2", **BY_ANN)
+    scale_down.force(row, "S2", by=BY_ANN)
     with pytest.raises(Conflict, match="forced out already"):
-        scale_down.extend(row, 90_000, **BY_ANN)
+        scale_down.extend(row, 90_000, by=BY_ANN)
 
 
 def test_an_abort_drops_the_learners_and_the_owners_stay(scene: Scene) -> None:
     row = start(scene, members=["S2"])
     scene.round()
     owned = scene.owned
-    scale_down.abort(row, **BY_ANN, reason="a mistake")
+    scale_down.abort(row, by=replace(BY_ANN, reason="a mistake"))
     assert told(scene) == {}
     scene.settle()
     assert (scene.owned, scene.learning(), scene.outcomes()) == (owned, {}, {"S2": "cancelled"})
@@ -128,7 +129,7 @@ def test_an_abort_is_above_a_learner_that_is_ready_at_that_moment(scene: Scene) 
     owned, epoch = scene.owned, scene.last.target_epoch
     for agent in scene.here:
         agent.catch_up()
-    scale_down.abort(row, **BY_ANN)
+    scale_down.abort(row, by=BY_ANN)
     for agent in scene.here:
         agent.catch_up()
     scene.settle()
@@ -143,9 +144,9 @@ def test_an_abort_half_way_keeps_what_has_moved(scene: Scene) -> None:
     scene.agents["S1"].catch_up(2)
     scene.round()
     assert scene.agents["S3"].ended
-    scale_down.abort(row, **BY_ANN)
+    scale_down.abort(row, by=BY_ANN)
     assert scene.outcomes() == {"S2": "cancelled", "S3": "clean"}
-    assert scale_down.abort(scene.scale_down(), **BY_ANN).state == "cancelled", "again: the same"
+    assert scale_down.abort(scene.scale_down(), by=BY_ANN).state == "cancelled", "again: the same"
     assert AuditEntry.objects.filter(action="abort scale down").count() == 1
 
 
@@ -154,9 +155,9 @@ def test_what_is_done_cannot_be_changed(scene: Scene) -> None:
     scene.round()
     scene.round()
     for deed in (
-        lambda: scale_down.abort(row, **BY_ANN),
-        lambda: scale_down.force(row, "S2", **BY_ANN),
-        lambda: scale_down.extend(row, 1_000, **BY_ANN),
+        lambda: scale_down.abort(row, by=BY_ANN),
+        lambda: scale_down.force(row, "S2", by=BY_ANN),
+        lambda: scale_down.extend(row, 1_000, by=BY_ANN),
     ):
         with pytest.raises(Conflict):
             deed()

@@ -50,7 +50,7 @@ def test_an_abort_is_above_a_promotion_that_was_planned_before_it(
     owned = scene.owned
     for agent in scene.here:
         agent.catch_up()
-    between(lambda: scale_down.abort(row, **BY_ANN))
+    between(lambda: scale_down.abort(row, by=BY_ANN))
     scene.round()
     scene.settle()
     assert (scene.owned, scene.learning(), told(scene)) == (owned, {}, {})

@@ -48,7 +48,7 @@ def test_progress_of_one_that_ended(scene: Scene) -> None:
 
 def test_lists_of_scale_downs(scene: Scene) -> None:
     first = start(scene, members=["S2"])
-    scale_down.abort(first, **BY_ANN)
+    scale_down.abort(first, by=BY_ANN)
     second = start(scene, members=["S3"])
     assert scale_downs.running(scene.group) == second
     page = scale_downs.page(scene.group, size=1)

@@ -20,10 +20,11 @@ from dashboard.actions import scale_down
 from dashboard.coordinator.ticking import tick_group
 from dashboard.live import groups as live_groups
 from dashboard.models import AuditEntry, AuditSource, Group, ScaleDown, ScaleDownState
+from dashboard.records.audit import By
 from tests.dashboard.scaling import Scene
 
 MEMBERS = ("S1", "S2", "S3", "S4")
-BY_ANN = {"actor": "ann", "source": AuditSource.PAGE}
+BY_ANN = By("ann", AuditSource.PAGE)
 STEPS = (
     "set_drain",
     "redis_now_ms",
@@ -78,15 +79,15 @@ def some_deed(group: Group, dice: Random) -> None:
             case "start":
                 members = dice.sample(MEMBERS, dice.randint(1, 3))
                 limit = dice.choice((None, None, 0, 60_000))
-                scale_down.start(group, members=members, timeout_ms=limit, **BY_ANN)
+                scale_down.start(group, members=members, timeout_ms=limit, by=BY_ANN)
             case "tick":
                 tick_group(Group.objects.get(pk=group.pk))
             case "force" if running:
-                scale_down.force(running, dice.choice(sorted(running.members)), **BY_ANN)
+                scale_down.force(running, dice.choice(sorted(running.members)), by=BY_ANN)
             case "abort" if running:
-                scale_down.abort(running, **BY_ANN)
+                scale_down.abort(running, by=BY_ANN)
             case "extend" if running:
-                scale_down.extend(running, 90_000, **BY_ANN)
+                scale_down.extend(running, 90_000, by=BY_ANN)
 
 
 @pytest.mark.django_db
@@ -140,11 +141,11 @@ def test_deeds_that_race_leave_redis_as_the_records_say(
 def test_an_old_view_never_undoes_an_abort(store: Any, group_name: str) -> None:
     """A tick that read before, and tells after."""
     scene = Scene(group_name, MEMBERS)
-    row = scale_down.start(scene.group, members=["S2"], **BY_ANN)
+    row = scale_down.start(scene.group, members=["S2"], by=BY_ANN)
     version = Group.objects.get(pk=scene.group.pk).scale_downs_version
     live_groups.set_drain(group_name, Drain.NONE, ["S2"], version)  # it is to be told again
     old = live_groups.read(group_name, Purpose.LOOK)
-    scale_down.abort(row, **BY_ANN)
+    scale_down.abort(row, by=BY_ANN)
     coordinator.advance(scene.group, old)
     assert told(scene.group) == {}
 
@@ -153,7 +154,7 @@ def test_an_old_view_never_undoes_an_abort(store: Any, group_name: str) -> None:
 def test_nothing_moves_when_everything_restarts(store: Any, group_name: str) -> None:
     """The coordinator's memory is what members report: another one gives the same target."""
     scene = Scene(group_name, MEMBERS)
-    scale_down.start(scene.group, members=["S2"], **BY_ANN)
+    scale_down.start(scene.group, members=["S2"], by=BY_ANN)
     scene.round()
     before = scene.owned, scene.learning()
     for _ in range(3):

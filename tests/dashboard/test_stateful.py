@@ -7,6 +7,7 @@ import pytest
 from assignment.types import Partition
 from dashboard.actions import groups
 from dashboard.models import AuditSource, Group, Rebalance, RebalanceOutcome, Tenure
+from dashboard.records.audit import By
 from dashboard.records.queries import previews
 from tests.dashboard.scaling import Scene
 
@@ -76,9 +77,7 @@ def test_two_coordinators_in_a_row_change_nothing(scene: Scene) -> None:
     scene.join("S4")
     scene.round()
     count = Rebalance.objects.count()
-    groups.request_rebalance(
-        scene.group, actor="ann", reason="", strategy="sticky", source=AuditSource.PAGE
-    )
+    groups.request_rebalance(scene.group, by=By("ann", AuditSource.PAGE, ""), strategy="sticky")
     scene.round()
     assert Rebalance.objects.count() == count + 1
     assert scene.learning() == {"S4": [0]}, "the learner stays where it is"
@@ -87,7 +86,7 @@ def test_two_coordinators_in_a_row_change_nothing(scene: Scene) -> None:
 
 def test_standbys_are_placed_when_the_setting_says_so(scene: Scene) -> None:
     groups.change_settings(
-        scene.group, {"standby_replicas": 1}, actor="ann", source=AuditSource.PAGE, reason="safer"
+        scene.group, {"standby_replicas": 1}, by=By("ann", AuditSource.PAGE, "safer")
     )
     scene.round()
     row = scene.last
@@ -100,7 +99,7 @@ def test_a_group_becomes_stateful_without_moving(store: Any, group_name: str) ->
     scene = Scene(group_name, stateful=False)
     owned = scene.owned
     assert (scene.last.strategy, scene.last.replicas) == ("sticky", None)
-    groups.change_settings(scene.group, {"stateful": True}, actor="ann", source=AuditSource.PAGE)
+    groups.change_settings(scene.group, {"stateful": True}, by=By("ann", AuditSource.PAGE))
     scene.round()
     assert (scene.last.cause, scene.last.strategy, scene.owned) == ("stateful", "planner", owned)
 

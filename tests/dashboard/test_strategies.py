@@ -1,5 +1,6 @@
 """Strategies with parameters: kept with the group, used by its rebalances, refused in words."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,11 +15,12 @@ from dashboard.actions import groups
 from dashboard.live import groups as live_groups
 from dashboard.models import AuditEntry, AuditSource, Group, Rebalance
 from dashboard.pages import parameters
+from dashboard.records.audit import By
 from tests.dashboard.agents import FakeAgent
 from tests.dashboard.scenes import settle, staffed
 
 pytestmark = pytest.mark.django_db
-BY: dict[str, Any] = {"actor": "ann", "source": AuditSource.PAGE}
+BY = By("ann", AuditSource.PAGE)
 
 
 def config(**owned: list[Any]) -> dict[str, Any]:
@@ -73,7 +75,7 @@ def test_nothing_typed_is_no_parameters_and_is_shown_as_nothing() -> None:
 def test_parameters_are_kept_audited_and_told_to_redis(group: Group, agent: FakeAgent) -> None:
     agent.start()
     settle(group, [agent])
-    groups.change_settings(group, config(a=["0-3"]), **BY)
+    groups.change_settings(group, config(a=["0-3"]), by=BY)
     stored = live_groups.read(group.name, Purpose.LOOK).meta.settings
     assert stored is not None
     assert stored.strategy_parameters == {"config_map": {"a": ["0-3"]}}
@@ -97,18 +99,18 @@ def test_parameters_are_kept_audited_and_told_to_redis(group: Group, agent: Fake
 )
 def test_wrong_parameters_change_nothing(group: Group, changes: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
-        groups.change_settings(group, changes, **BY)
+        groups.change_settings(group, changes, by=BY)
     group.refresh_from_db()
     assert (group.values.strategy, group.values.strategy_parameters) == ("sticky", {})
 
 
 def test_changed_parameters_alone_are_a_reason_to_rebalance(group: Group, agent: FakeAgent) -> None:
-    groups.change_settings(group, {"strategy": "consistent_hash"}, **BY)
+    groups.change_settings(group, {"strategy": "consistent_hash"}, by=BY)
     agent.start()
     settle(group, [agent])
     before = last(group).target_epoch
     group.refresh_from_db()
-    groups.change_settings(group, {"strategy_parameters": {"virtual_nodes": 50}}, **BY)
+    groups.change_settings(group, {"strategy_parameters": {"virtual_nodes": 50}}, by=BY)
     settle(group, [agent])
     assert (last(group).cause, last(group).actor) == ("strategy", "ann")
     assert last(group).target_epoch > before
@@ -131,7 +133,7 @@ def test_a_map_that_does_not_fit_moves_nothing_and_says_so_once(group: Group) ->
     agents = staffed(group, "a", "b")
     before = [dict(agent.held) for agent in agents]
     epoch = last(group).target_epoch
-    groups.change_settings(group, config(a=["0-1"], b=[2], c=[3]), **BY)
+    groups.change_settings(group, config(a=["0-1"], b=[2], c=[3]), by=BY)
     for _ in range(3):
         said = coordinator.rebalance(group.name)
         coordinator.tick()
@@ -144,7 +146,7 @@ def test_a_map_that_does_not_fit_moves_nothing_and_says_so_once(group: Group) ->
 
 def test_once_it_fits_it_is_applied(group: Group) -> None:
     agents = staffed(group, "a", "b")
-    groups.change_settings(group, config(a=["0-1"], b=[2], c=[3]), **BY)
+    groups.change_settings(group, config(a=["0-1"], b=[2], c=[3]), by=BY)
     coordinator.rebalance(group.name)
     agents.append(FakeAgent(group, "c"))
     agents[-1].start()
@@ -158,10 +160,9 @@ def test_a_request_that_does_not_fit_is_refused_and_the_groups_own_strategy_goes
     agents = staffed(group, "a", "b")
     request = groups.request_rebalance(
         group,
-        reason="by hand",
         strategy="config",
         parameters={"config_map": {"z": ["0-3"]}},
-        **BY,
+        by=replace(BY, reason="by hand"),
     )
     settle(group, agents)
     request.refresh_from_db()
@@ -177,10 +178,9 @@ def test_a_request_runs_with_its_own_parameters_this_once(group: Group) -> None:
     agents = staffed(group, "a", "b")
     groups.request_rebalance(
         group,
-        reason="by hand",
         strategy="config",
         parameters={"config_map": {"a": [0], "b": ["1-3"]}},
-        **BY,
+        by=replace(BY, reason="by hand"),
     )
     settle(group, agents)
     assert (last(group).strategy, last(group).planned) == ("config", True)
@@ -203,7 +203,7 @@ def test_measured_weights_are_the_events_so_far(group: Group, store: Any) -> Non
     agents = staffed(group, "a", "b")
     weigh(group, store, 900, 100, 100, 100)
     measured = {"strategy": "weighted_sticky", "strategy_parameters": {"weights": "measured"}}
-    groups.change_settings(group, measured, **BY)
+    groups.change_settings(group, measured, by=BY)
     settle(group, agents)
     assert sorted(sorted(p.number for p in agent.held) for agent in agents) == [[0], [1, 2, 3]]
     assert (last(group).avoidable, last(group).stickiness_best) == (None, None)
@@ -212,7 +212,7 @@ def test_measured_weights_are_the_events_so_far(group: Group, store: Any) -> Non
 def test_a_capped_change_goes_on_by_itself_until_it_is_whole(group: Group) -> None:
     agents = staffed(group, "a")
     capped = {"strategy": "weighted_sticky", "strategy_parameters": {"moves_max": 1}}
-    groups.change_settings(group, capped, **BY)
+    groups.change_settings(group, capped, by=BY)
     settle(group, agents)
     agents.append(FakeAgent(group, "b"))
     agents[-1].start()

@@ -34,6 +34,7 @@ from dashboard.demo.embedded_redis import EmbeddedRedis, free_port
 from dashboard.demo.parts import answers
 from dashboard.live import groups as live_groups
 from dashboard.models import AuditSource, Group, Rebalance, ScaleDown
+from dashboard.records.audit import By
 from tests.agent.conftest import FAST, ROOT, AgentProcess
 from tests.dashboard.conftest import _forget_broker
 
@@ -146,11 +147,10 @@ class Fleet:
         self.group: Group = groups.create_group(
             self.name,
             stream=self.stream,
-            actor="ann",
-            source=AuditSource.COMMAND,
+            by=By("ann", AuditSource.COMMAND),
             **{"partitions": 5, **FAST, **self.settings},
         )
-        self.token = groups.create_token(self.group, actor="ann", source=AuditSource.COMMAND).text
+        self.token = groups.create_token(self.group, by=By("ann", AuditSource.COMMAND)).text
         self.store = GroupStore.connect(self.system.redis.url, self.name)
         self.numbers = {n + 1: n for n in range(self.group.partitions)}
 
@@ -298,9 +298,7 @@ class Fleet:
         assert self.state() == {"S1": "a12", "S2": "a34", "S3": "a5"}
 
     def configure(self, **values: Any) -> None:
-        self.group = groups.change_settings(
-            self.group, values, actor="ann", source=AuditSource.COMMAND
-        )
+        self.group = groups.change_settings(self.group, values, by=By("ann", AuditSource.COMMAND))
 
     def read(self) -> GroupRead:
         return live_groups.read(self.name, Purpose.LOOK)

@@ -13,6 +13,7 @@ import pytest
 from dashboard.actions import scale_down
 from dashboard.demo.embedded_redis import EmbeddedRedis, wheel_binary
 from dashboard.models import AuditSource, ScaleDown
+from dashboard.records.audit import By
 from tests.e2e.system import Fleet, System, running, until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
@@ -60,8 +61,7 @@ def tell(fleet: Fleet, *names: str, **more: Any) -> ScaleDown:
     return scale_down.start(
         fleet.group,
         members=[fleet.ids[name] for name in names],
-        actor="ann",
-        source=AuditSource.COMMAND,
+        by=By("ann", AuditSource.COMMAND),
         **more,
     )
 

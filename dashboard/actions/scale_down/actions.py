@@ -32,6 +32,7 @@ from dashboard.live import StoreUnavailable
 from dashboard.live import groups as live_groups
 from dashboard.models import AtDeadline, AuditSource, Group, ScaleDown, ScaleDownState
 from dashboard.records import audit
+from dashboard.records.audit import By
 
 RACES_MAX = 20
 TIMEOUT_MAX_MS = REPLICA_LIMITS["scale_down_timeout_ms"]
@@ -63,6 +64,7 @@ def limit_of(
 
 def start(
     group: Group,
+    by: By,
     *,
     percent: int | str | None = None,
     members: Sequence[str] | None = None,
@@ -70,9 +72,6 @@ def start(
     at_deadline: AtDeadline | str = AtDeadline.FORCE,
     eager: bool | None = None,
     force_all: bool = False,
-    reason: str = "",
-    actor: str,
-    source: AuditSource | str,
 ) -> ScaleDown:
     """Tells members to leave. With both, `members` says who and `percent` is what was asked first.
     `eager`: sets the group's learn_partial_rebalance, from now on; None leaves it as it is.
@@ -94,14 +93,13 @@ def start(
         if running := running_of(group):
             return _same(running, asked, how)
         if eager is not None:
-            changes = {"learn_partial_rebalance": eager}
-            groups.change_settings(group, changes, actor=actor, source=source, reason=reason)
+            groups.change_settings(group, {"learn_partial_rebalance": eager}, by)
         row = ScaleDown.objects.create(
             group=group,
             asked_at_ms=view.now_ms,
-            actor=actor,
-            source=AuditSource(source),
-            reason=reason[: audit.REASON_MAX],
+            actor=by.actor,
+            source=AuditSource(by.source),
+            reason=by.reason[: audit.REASON_MAX],
             percent=asked.percent,
             live=len(live_view(view).members),
             timeout_ms=limit,
@@ -112,21 +110,14 @@ def start(
             row.told_at_ms = row.ended_at_ms = view.now_ms
             row.state = ScaleDownState.DONE
             row.save()
-        _audit(row, "scale down", reason, actor, source, after=_said(row))
+        _audit(row, "scale down", by, after=_said(row))
         return row
 
     row = _racing(group.pk, begin)
     return _carry_out(row)
 
 
-def extend(
-    row: ScaleDown,
-    timeout_ms: int | None,
-    *,
-    actor: str,
-    source: AuditSource | str,
-    reason: str = "",
-) -> ScaleDown:
+def extend(row: ScaleDown, timeout_ms: int | None, by: By) -> ScaleDown:
     """A longer limit, from the moment the members were told; None: no limit. Raises InvalidInput,
     Conflict (it ended, or its time is up).
     """
@@ -143,18 +134,14 @@ def extend(
             )
         now.timeout_ms = timeout_ms
         now.save(update_fields=["timeout_ms"])
-        _audit(
-            now, "extend scale down", reason, actor, source,
-            before={"timeout_ms": before}, after={"timeout_ms": timeout_ms},
-        )  # fmt: skip
+        after = {"timeout_ms": timeout_ms}
+        _audit(now, "extend scale down", by, before={"timeout_ms": before}, after=after)
         return now
 
     return _racing(row.group_id, lengthen)
 
 
-def force(
-    row: ScaleDown, member: str, *, actor: str, source: AuditSource | str, reason: str = ""
-) -> ScaleDown:
+def force(row: ScaleDown, member: str, by: By) -> ScaleDown:
     """This one goes at once (S5). Again: nothing changes. Raises InvalidInput, Conflict (ended)."""
 
     def hurry() -> ScaleDown:
@@ -166,13 +153,13 @@ def force(
             raise Conflict(f"{member} is gone already ({entry['outcome']})")
         if not entry["forced"]:
             records.store_fact(draining.forced(records.fact_of(now), [member]))
-            _audit(now, "force members", reason, actor, source, after={"members": [member]})
+            _audit(now, "force members", by, after={"members": [member]})
         return now
 
     return _carry_out(_racing(row.group_id, hurry))
 
 
-def abort(row: ScaleDown, *, actor: str, source: AuditSource | str, reason: str = "") -> ScaleDown:
+def abort(row: ScaleDown, by: By) -> ScaleDown:
     """S7: whoever is still here stays, learners are dropped. Again: nothing changes. Raises
     Conflict when it is done.
     """
@@ -184,7 +171,7 @@ def abort(row: ScaleDown, *, actor: str, source: AuditSource | str, reason: str 
         if now.state == ScaleDownState.DONE:
             raise Conflict("it is done: every member is gone")
         records.store_fact(draining.cancelled(records.fact_of(now), _now_ms(now)))
-        _audit(now, "abort scale down", reason, actor, source, after={"kept": now.remaining()})
+        _audit(now, "abort scale down", by, after={"kept": now.remaining()})
         return now
 
     cancelled = _racing(row.group_id, cancel)
@@ -284,20 +271,9 @@ def _said(row: ScaleDown) -> dict[str, Any]:
 def _audit(
     row: ScaleDown,
     action: str,
-    reason: str,
-    actor: str,
-    source: AuditSource | str,
+    by: By,
     *,
     after: Mapping[str, Any],
     before: Mapping[str, Any] | None = None,
 ) -> None:
-    audit.record(
-        actor=actor,
-        action=action,
-        object=row.group.name,
-        group=row.group,
-        reason=reason,
-        before=before,
-        after={"scale_down": row.pk, **after},
-        source=source,
-    )
+    audit.record(by, action, row.group, before=before, after={"scale_down": row.pk, **after})

@@ -1,15 +1,12 @@
 """create_group NAME --stream S --partitions N: a new group, and what to run next."""
 
-import getpass
 from typing import Any
 
-from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandParser
 
 from assignment import strategies
-from assignment.errors import EvenkeelError
 from dashboard.actions import groups
-from dashboard.models import AuditSource
+from dashboard.management.answers import asking_or_refused, by_command, how_to_run
 from dashboard.pages import parameters
 
 
@@ -33,25 +30,19 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        actor = getpass.getuser()
-        try:
+        with asking_or_refused():
             group = groups.create_group(
                 options["name"],
+                by_command(),
                 stream=options["stream"],
                 partitions=options["partitions"],
                 strategy=options["strategy"],
                 strategy_parameters=parameters.parse(options["strategy_parameters"]),
                 stateful=options["stateful"],
                 standby_replicas=options["standby_replicas"],
-                actor=actor,
-                source=AuditSource.COMMAND,
             )
-            made = groups.create_token(group, actor=actor, source=AuditSource.COMMAND)
-        except EvenkeelError as error:
-            raise CommandError(str(error)) from error
+            made = groups.create_token(group, by_command())
         self.stdout.write(
             f"Group {group.name} reads stream {group.stream} with {group.partitions} partitions by"
-            f" {group.values.strategy}.\n"
-            "Run an agent beside each consumer (the token is shown only now):\n\n  "
-            + groups.agent_command(group, made.text, settings.PUBLIC_URL, settings.REDIS_URL)
+            f" {group.values.strategy}.\n{how_to_run(made)}"
         )

@@ -1,16 +1,13 @@
 """create_token GROUP: a token for the group's agents, shown once, and what to run with it."""
 
-import getpass
 from datetime import timedelta
 from typing import Any
 
-from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandParser
 from django.utils import timezone
 
-from assignment.errors import EvenkeelError
 from dashboard.actions import groups
-from dashboard.models import AuditSource, Group
+from dashboard.management.answers import asking_or_refused, by_command, group_named, how_to_run
 
 
 class Command(BaseCommand):
@@ -22,21 +19,12 @@ class Command(BaseCommand):
         parser.add_argument("--days", type=float, help="valid so long; without it until revoked")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        group = Group.objects.filter(name=options["group"]).first()
-        if group is None:
-            raise CommandError(f"there is no group {options['group']!r}")
         days = options["days"]
-        try:
+        with asking_or_refused():
             made = groups.create_token(
-                group,
+                group_named(options["group"]),
+                by_command(),
                 name=options["name"],
-                actor=getpass.getuser(),
-                source=AuditSource.COMMAND,
                 expires_at=None if days is None else timezone.now() + timedelta(days=days),
             )
-        except EvenkeelError as error:
-            raise CommandError(str(error)) from error
-        self.stdout.write(
-            "Run an agent beside each consumer (the token is shown only now):\n\n  "
-            + groups.agent_command(group, made.text, settings.PUBLIC_URL, settings.REDIS_URL)
-        )
+        self.stdout.write(how_to_run(made))

@@ -5,11 +5,11 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandParser
 
-from assignment.errors import InvalidInput
 from dashboard.coordinator import store_events
 from dashboard.live import StoreUnavailable
+from dashboard.management.answers import asking_or_refused, group_named
 from dashboard.models import Group, Tenure
 from dashboard.records import history
 from dashboard.records.queries.moments import parse_moment
@@ -25,16 +25,12 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        group = Group.objects.filter(name=options["group"]).first()
-        if group is None:
-            raise CommandError(f"there is no group {options['group']!r}")
-        with suppress(StoreUnavailable):  # the last second may not be stored yet
-            store_events(group)
-        try:
+        with asking_or_refused():
+            group = group_named(options["group"])
+            with suppress(StoreUnavailable):  # the last second may not be stored yet
+                store_events(group)
             partition = history.partition_of(group, options["partition"])
             answer = history.owner_at(group, partition, parse_moment(options["at"]))
-        except InvalidInput as error:
-            raise CommandError(str(error)) from error
         self.stdout.write(json.dumps(as_json(group, answer)) if options["json"] else said(answer))
 
 

@@ -4,20 +4,16 @@ Exit code 2 and one sentence for what is refused, whatever the reason; 1 when Re
 cannot be asked.
 """
 
-import getpass
 from pathlib import Path
 from typing import Any
 
-from django.conf import settings
-from django.core.management.base import CommandError, CommandParser
-from django.db import DatabaseError
+from django.core.management.base import CommandParser
 
 from assignment.coordinator.scale_down import whole_number
 from assignment.errors import InvalidInput
 from dashboard.actions import scale_down
-from dashboard.live import StoreUnavailable
-from dashboard.management.answers import AnswerCommand
-from dashboard.models import AuditSource, Group, ScaleDown
+from dashboard.management.answers import AnswerCommand, by_command, group_named
+from dashboard.models import Group
 
 NO_LIMIT = "none"
 
@@ -42,17 +38,8 @@ class Command(AnswerCommand):
         parser.add_argument("--data", type=Path, help="data folder, default ./data")
 
     def answer(self, options: dict[str, Any]) -> tuple[dict[str, Any], str]:
-        try:
-            group = Group.objects.filter(name=options["group"]).first()
-            if group is None:
-                raise InvalidInput(f"there is no group {options['group']!r}")
-            found = _looked(group, options) if options["dry_run"] else _started(group, options)
-        except scale_down.Conflict as error:
-            raise InvalidInput(str(error)) from error
-        except DatabaseError as error:
-            raise CommandError(f"nothing has run over {settings.DATA} yet: {error}") from error
-        except StoreUnavailable as error:
-            raise CommandError(f"nothing runs here: {error}") from error
+        group = group_named(options["group"])
+        found = _looked(group, options) if options["dry_run"] else _started(group, options)
         return found, _as_text(found)
 
 
@@ -88,17 +75,11 @@ def _looked(group: Group, options: dict[str, Any]) -> dict[str, Any]:
 def _started(group: Group, options: dict[str, Any]) -> dict[str, Any]:
     row = scale_down.start(
         group,
+        by_command(options["reason"]),
         **_who(options),
         timeout_ms=_timeout(options["timeout_ms"]),
         force_all=options["force"],
-        reason=options["reason"],
-        actor=getpass.getuser(),
-        source=AuditSource.COMMAND,
     )
-    return _said(group, row)
-
-
-def _said(group: Group, row: ScaleDown) -> dict[str, Any]:
     return {
         "group": group.name,
         "members": row.live,

@@ -4,14 +4,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import DatabaseError
+from django.core.management.base import BaseCommand, CommandParser
 
 from dashboard.demo.options import GROUP
 from dashboard.demo.status import group_status
-from dashboard.live import StoreUnavailable
-from dashboard.models import Group
+from dashboard.management.answers import asking_or_refused, group_named
 
 
 class Command(BaseCommand):
@@ -24,14 +21,8 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="one JSON object")
 
     def handle(self, *_: Any, **options: Any) -> None:
-        try:
-            status = group_status(Group.objects.get(name=options["group"]))
-        except Group.DoesNotExist as error:
-            raise CommandError(f"there is no group {options['group']!r}") from error
-        except DatabaseError as error:
-            raise CommandError(f"nothing has run over {settings.DATA} yet: {error}") from error
-        except StoreUnavailable as error:
-            raise CommandError(f"nothing runs here: {error}") from error
+        with asking_or_refused():
+            status = group_status(group_named(options["group"]))
         self.stdout.write(json.dumps(status) if options["json"] else as_text(status))
 
 

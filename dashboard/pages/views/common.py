@@ -1,26 +1,37 @@
 """What every page of a group begins with, and how pages read their address."""
 
 import csv
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
-from django.http import Http404, HttpRequest, HttpResponse, QueryDict, StreamingHttpResponse
-from django.shortcuts import render
+from django.contrib import messages
+from django.forms import Form
+from django.http import (
+    Http404,
+    HttpRequest,
+    HttpResponse,
+    HttpResponseRedirect,
+    QueryDict,
+    StreamingHttpResponse,
+)
+from django.shortcuts import redirect, render
 from django.utils import timezone
 
-from assignment.errors import InvalidInput
+from assignment.errors import EvenkeelError, InvalidInput
 from dashboard import live
 from dashboard.live import LiveSnapshot, StoreUnavailable
 from dashboard.live.group_state import GroupState
-from dashboard.models import ScaleDown
+from dashboard.models import AuditSource, ScaleDown
 from dashboard.push import frames
+from dashboard.records.audit import By
 from dashboard.records.queries import colours, scale_downs
 from dashboard.records.queries import groups as group_queries
 from dashboard.records.queries.moments import parse_moment
 
 Context = dict[str, Any]
+T = TypeVar("T")
 TABS = (
     ("group", "Map"),
     ("group_members", "Members"),
@@ -128,6 +139,25 @@ def show(
     if wanted in fragments or (wanted == "actions" and "tab" in context):
         template = f"_{wanted}"
     return render(request, f"dashboard/{template}.html", context)
+
+
+def by_page(request: HttpRequest, reason: str = "") -> By:
+    return By(request.user.get_username(), AuditSource.PAGE, reason)
+
+
+def attempt(form: Form, action: Callable[[], T]) -> T | None:
+    """What the action made; None when it was refused, and the form says why."""
+    try:
+        return action()
+    except EvenkeelError as error:
+        form.add_error(None, str(error))
+        return None
+
+
+def done(request: HttpRequest, said: str, page: str, *arguments: Any) -> HttpResponseRedirect:
+    """To the page that shows it, with the sentence on it."""
+    messages.success(request, said)
+    return redirect(page, *arguments)
 
 
 def sent(request: HttpRequest) -> QueryDict | None:

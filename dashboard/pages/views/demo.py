@@ -9,13 +9,19 @@ from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 
-from assignment.errors import InvalidInput
+from assignment.errors import EvenkeelError
 from dashboard.actions import scale_down as actions
 from dashboard.demo import requests
 from dashboard.demo.requests import GROUP
-from dashboard.live import LiveMember, StoreUnavailable
-from dashboard.models import AuditSource
-from dashboard.pages.views.common import Context, Seen, see, show, why_no_scale_down
+from dashboard.live import LiveMember
+from dashboard.pages.views.common import (
+    Context,
+    Seen,
+    by_page,
+    see,
+    show,
+    why_no_scale_down,
+)
 from dashboard.records import audit
 from dashboard.records.queries import scale_downs
 
@@ -68,37 +74,24 @@ def _context(seen: Seen) -> Context:
 
 
 def _add(request: HttpRequest, seen: Seen) -> None:
-    actor = request.user.get_username()
+    by = by_page(request)
     try:
-        made = requests.ask_to_add(settings.DATA, actor)
+        made = requests.ask_to_add(settings.DATA, by.actor)
     except requests.TooMany as error:
         messages.error(request, str(error))
         return
     except OSError as error:
         messages.error(request, f"The demo cannot be asked: {error.strerror}.")
         return
-    audit.record(
-        actor=actor,
-        action="add demo consumer",
-        object=GROUP,
-        group=seen.group,
-        after={"request": made},
-        source=AuditSource.PAGE,
-    )
+    audit.record(by, "add demo consumer", seen.group, after={"request": made})
     messages.success(request, "A consumer is asked for; Spark takes a while to start.")
 
 
 def _take_away(request: HttpRequest, seen: Seen, member: str) -> None:
     """The same function as the wizard and the command; its agent ends by itself."""
     try:
-        actions.start(
-            seen.group,
-            members=[member],
-            reason=REASON,
-            actor=request.user.get_username(),
-            source=AuditSource.PAGE,
-        )
-    except (InvalidInput, actions.Conflict, StoreUnavailable) as error:
+        actions.start(seen.group, by_page(request, REASON), members=[member])
+    except EvenkeelError as error:
         messages.error(request, str(error))
     else:
         messages.success(request, f"{member} is told to leave.")

@@ -2,18 +2,23 @@
 
 from dataclasses import replace
 
-from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, StreamingHttpResponse
-from django.urls import reverse
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 
-from assignment.errors import InvalidInput
 from dashboard.actions import groups as actions
-from dashboard.live import StoreUnavailable
 from dashboard.live.group_state import ORDER
-from dashboard.models import AuditSource
 from dashboard.pages.forms import NewGroupForm
-from dashboard.pages.views.common import Asked, Context, csv_file, now_ms, sent, show
+from dashboard.pages.views.common import (
+    Asked,
+    Context,
+    attempt,
+    by_page,
+    csv_file,
+    done,
+    now_ms,
+    sent,
+    show,
+)
 from dashboard.records.queries import groups as group_queries
 from dashboard.records.queries import rebalances
 
@@ -111,21 +116,9 @@ def groups_csv(request: HttpRequest) -> StreamingHttpResponse:
 def new_group(request: HttpRequest) -> HttpResponse:
     form = NewGroupForm(sent(request))
     if request.method == "POST" and form.is_valid():
-        values = form.cleaned_data
-        try:
-            group = actions.create_group(
-                values["name"],
-                stream=values["stream"],
-                partitions=values["partitions"],
-                strategy=values["strategy"],
-                strategy_parameters=values["strategy_parameters"],
-                **form.state_values,
-                actor=request.user.get_username(),
-                source=AuditSource.PAGE,
-            )
-        except (InvalidInput, actions.Refused, StoreUnavailable) as error:
-            form.add_error(None, str(error))
-        else:
-            messages.success(request, f"Group {group.name} is made. Next: a token for its agents.")
-            return HttpResponseRedirect(reverse("tokens", args=[group.name]))
+        values = dict(form.cleaned_data)
+        name, by = values.pop("name"), by_page(request)
+        if attempt(form, lambda: actions.create_group(name, by, **values)):
+            said = f"Group {name} is made. Next: a token for its agents."
+            return done(request, said, "tokens", name)
     return show(request, "new_group", {"section": "groups", "form": form})

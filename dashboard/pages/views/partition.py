@@ -1,16 +1,24 @@
 """One partition: who owned it when, drawn and as a table, and a lookup by time."""
 
-from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import reverse
+from django.http import Http404, HttpRequest, HttpResponse
 
 from dashboard.actions import groups as actions
-from dashboard.live import LivePartition, StoreUnavailable
-from dashboard.models import AuditSource
+from dashboard.live import LivePartition
 from dashboard.pages.forms import SkipForm
-from dashboard.pages.views.common import Asked, Context, Seen, group_context, see, sent, show
+from dashboard.pages.views.common import (
+    Asked,
+    Context,
+    Seen,
+    attempt,
+    by_page,
+    done,
+    group_context,
+    see,
+    sent,
+    show,
+)
 from dashboard.records.queries import tenures
 
 SPANS = {"1h": 3_600_000, "6h": 21_600_000, "24h": 86_400_000, "7d": 604_800_000, "all": None}
@@ -40,7 +48,8 @@ def partition(request: HttpRequest, name: str, number: int) -> HttpResponse:
             raise PermissionDenied(context["no_skip"])
         form = SkipForm(sent(request), initial={"entry": asked.text("entry")})
         if request.method == "POST" and form.is_valid() and _skip(request, seen, number, form):
-            return HttpResponseRedirect(reverse("partition", args=[name, number]))
+            said = "Asked for: its owner passes the event with its next commit."
+            return done(request, said, "partition", name, number)
         context["skip"] = form
     context |= _timeline(seen, number, context["span"], context["at_ms"])
     return show(request, "partition", context, fragments=("partition",))
@@ -59,20 +68,9 @@ def why_no_skip(request: HttpRequest, seen: Seen, row: LivePartition | None) -> 
 
 def _skip(request: HttpRequest, seen: Seen, number: int, form: SkipForm) -> bool:
     """Whether it is asked for; else the form says why not."""
-    try:
-        actions.skip_event(
-            seen.group,
-            number,
-            form.cleaned_data["entry"],
-            actor=request.user.get_username(),
-            reason=form.cleaned_data["reason"],
-            source=AuditSource.PAGE,
-        )
-    except (actions.Refused, StoreUnavailable) as error:
-        form.add_error(None, str(error))
-        return False
-    messages.success(request, "Asked for: its owner passes the event with its next commit.")
-    return True
+    by, entry = by_page(request, form.cleaned_data["reason"]), form.cleaned_data["entry"]
+    skip = attempt(form, lambda: actions.skip_event(seen.group, number, entry, by))
+    return skip is not None
 
 
 def lookup(seen: Seen, asked: Asked, number: int | None) -> Context:

@@ -2,22 +2,32 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
 
-from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse
 from django.http import StreamingHttpResponse as File
-from django.urls import reverse
 
 from assignment.coordinator import scale_down as rules
 from assignment.errors import InvalidInput
 from dashboard.actions import scale_down as actions
 from dashboard.live import StoreUnavailable
-from dashboard.models import AuditSource, Group, ScaleDown, ScaleDownState
+from dashboard.models import Group, ScaleDown, ScaleDownState
 from dashboard.pages import texts
 from dashboard.pages.forms import ExtendForm, ReasonForm, ScaleDownForm, as_ms
-from dashboard.pages.views.common import Context, Seen, csv_file, group_context, see, sent, show
+from dashboard.pages.views.common import (
+    Context,
+    Seen,
+    attempt,
+    by_page,
+    csv_file,
+    done,
+    group_context,
+    see,
+    sent,
+    show,
+)
+from dashboard.records.audit import By
 from dashboard.records.queries import scale_downs
 from dashboard.records.queries.scale_downs import Leaving
 
@@ -71,10 +81,8 @@ def new_scale_down(request: HttpRequest, name: str) -> HttpResponse:
         row = _start(request, seen, form, previewed)
         if row is not None:
             count = len(row.members)
-            messages.success(
-                request, f"{count} member{'s are' if count > 1 else ' is'} told to leave."
-            )
-            return HttpResponseRedirect(reverse("scale_down", args=[name, row.pk]))
+            said = f"{count} member{'s are' if count > 1 else ' is'} told to leave."
+            return done(request, said, "scale_down", name, row.pk)
     elif not previewing and renewed and previewed.is_good:
         form.add_error(None, "The list was for another percentage: look at it, then confirm.")
     context = group_context(seen, "new_scale_down") | {
@@ -125,22 +133,16 @@ def _start(
     """None when it was refused; the form says why."""
     assert previewed.found is not None
     values, leave = form.cleaned_data, [leaver.member_id for leaver in previewed.found.leave]
-    try:
-        return actions.start(
-            seen.group,
-            percent=previewed.percent if _fits(previewed.percent, previewed.found) else None,
-            members=leave,
-            timeout_ms=as_ms(values["minutes"]),
-            at_deadline=values["at_deadline"] or "force",
-            eager=values["eager"],
-            force_all=values["force_all"],
-            reason=values["reason"],
-            actor=request.user.get_username(),
-            source=AuditSource.PAGE,
-        )
-    except (InvalidInput, actions.Conflict, StoreUnavailable) as error:
-        form.add_error(None, str(error))
-        return None
+    start = partial(
+        actions.start,
+        percent=previewed.percent if _fits(previewed.percent, previewed.found) else None,
+        members=leave,
+        timeout_ms=as_ms(values["minutes"]),
+        at_deadline=values["at_deadline"] or "force",
+        eager=values["eager"],
+        force_all=values["force_all"],
+    )
+    return attempt(form, lambda: start(seen.group, by_page(request, values["reason"])))
 
 
 def _fits(typed: str, found: actions.Preview) -> bool:
@@ -153,6 +155,12 @@ def _fits(typed: str, found: actions.Preview) -> bool:
 
 # --- one ------------------------------------------------------------------------------------------
 
+CHANGED = {
+    "extend": "The limit is extended.",
+    "force": "{member} is forced out.",
+    "abort": "Aborted: who is still here stays.",
+}
+
 
 @login_required
 def scale_down(request: HttpRequest, name: str, pk: int) -> HttpResponse:
@@ -163,8 +171,11 @@ def scale_down(request: HttpRequest, name: str, pk: int) -> HttpResponse:
         raise Http404(f"Group {name} has no scale-down {pk}.")
     do = (sent(request) or request.GET).get("do", "")
     form = _form(request, do, row)
-    if request.method == "POST" and form and form.is_valid() and _deed(request, row, do, form):
-        return HttpResponseRedirect(reverse("scale_down", args=[name, pk]))
+    if request.method == "POST" and form and form.is_valid():
+        member, by = request.POST.get("member", ""), by_page(request, form.cleaned_data["reason"])
+        if attempt(form, lambda: _change(row, do, form, member, by)):
+            said = CHANGED[do].format(member=member)
+            return done(request, said, "scale_down", name, pk)
     context = group_context(seen, "scale_down") | _progress(row)
     context |= {
         "row": row,
@@ -183,28 +194,12 @@ def _form(request: HttpRequest, do: str, row: ScaleDown) -> ExtendForm | ReasonF
     return ReasonForm(sent(request)) if do in ("force", "abort") else None
 
 
-def _deed(request: HttpRequest, row: ScaleDown, do: str, form: ExtendForm | ReasonForm) -> bool:
-    """Whether it was done; else the form says why not."""
-    who: dict[str, Any] = {
-        "actor": request.user.get_username(),
-        "source": AuditSource.PAGE,
-        "reason": form.cleaned_data["reason"],
-    }
-    member = request.POST.get("member", "")
-    try:
-        if do == "extend":
-            actions.extend(row, as_ms(form.cleaned_data["minutes"]), **who)
-            messages.success(request, "The limit is extended.")
-        elif do == "force":
-            actions.force(row, member, **who)
-            messages.success(request, f"{member} is forced out.")
-        else:
-            actions.abort(row, **who)
-            messages.success(request, "Aborted: who is still here stays.")
-    except (InvalidInput, actions.Conflict) as error:
-        form.add_error(None, str(error))
-        return False
-    return True
+def _change(
+    row: ScaleDown, do: str, form: ExtendForm | ReasonForm, member: str, by: By
+) -> ScaleDown:
+    if do == "extend":
+        return actions.extend(row, as_ms(form.cleaned_data["minutes"]), by)
+    return actions.force(row, member, by) if do == "force" else actions.abort(row, by)
 
 
 def _progress(row: ScaleDown) -> Context:

@@ -1,16 +1,23 @@
 """What changes a group: its settings, and a rebalance on request with a look at it before."""
 
-from django.contrib import messages
+from functools import partial
+
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import reverse
+from django.http import HttpRequest, HttpResponse
 
 from assignment.errors import InvalidInput
 from dashboard.actions import groups as actions
 from dashboard.live import StoreUnavailable
-from dashboard.models import AuditSource
 from dashboard.pages.forms import RebalanceForm, SettingsForm
-from dashboard.pages.views.common import group_context, see, sent, show
+from dashboard.pages.views.common import (
+    attempt,
+    by_page,
+    done,
+    group_context,
+    see,
+    sent,
+    show,
+)
 from dashboard.records.queries import previews
 
 
@@ -19,19 +26,9 @@ def group_settings(request: HttpRequest, name: str) -> HttpResponse:
     seen = see(name)
     form = SettingsForm(sent(request), settings=seen.group.values)
     if request.method == "POST" and form.is_valid():
-        try:
-            actions.change_settings(
-                seen.group,
-                form.changes,
-                actor=request.user.get_username(),
-                reason=form.cleaned_data["reason"],
-                source=AuditSource.PAGE,
-            )
-        except InvalidInput as error:
-            form.add_error(None, str(error))
-        else:
-            messages.success(request, f"Settings of {name} are saved.")
-            return HttpResponseRedirect(reverse("group_settings", args=[name]))
+        by = by_page(request, form.cleaned_data["reason"])
+        if attempt(form, lambda: actions.change_settings(seen.group, form.changes, by)):
+            return done(request, f"Settings of {name} are saved.", "group_settings", name)
     context = group_context(seen, "group_settings") | {"form": form}
     return show(request, "settings", context)
 
@@ -45,20 +42,11 @@ def rebalance_preview(request: HttpRequest, name: str) -> HttpResponse:
     form = RebalanceForm(sent(request), settings=seen.group.values, previewing=previewing)
     strategy, parameters = form.chosen
     if request.method == "POST" and not previewing and form.is_valid():
-        try:
-            actions.request_rebalance(
-                seen.group,
-                strategy=strategy,
-                parameters=parameters,
-                reason=form.cleaned_data["reason"],
-                actor=request.user.get_username(),
-                source=AuditSource.PAGE,
-            )
-        except InvalidInput as error:
-            form.add_error(None, str(error))
-        else:
-            messages.success(request, "Rebalance asked for; its line appears here when it ran.")
-            return HttpResponseRedirect(reverse("group_history", args=[name]))
+        ask = partial(actions.request_rebalance, strategy=strategy, parameters=parameters)
+        by = by_page(request, form.cleaned_data["reason"])
+        if attempt(form, lambda: ask(seen.group, by)):
+            said = "Rebalance asked for; its line appears here when it ran."
+            return done(request, said, "group_history", name)
     context = group_context(seen, "rebalance_preview") | {
         "form": form,
         "rule": previews.RULE,

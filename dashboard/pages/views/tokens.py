@@ -1,20 +1,19 @@
 """Tokens of a group's agents: create, shown once, rotate, revoke."""
 
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import reverse
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
 from django.utils import timezone
 
-from assignment.errors import InvalidInput
 from dashboard.actions import groups as actions
-from dashboard.models import AgentToken, AuditSource
 from dashboard.pages.forms import NewTokenForm
-from dashboard.pages.views.common import Seen, group_context, see, show
+from dashboard.pages.views.common import Seen, attempt, by_page, done, group_context, see, show
 from dashboard.records.queries import tokens as token_queries
 
 
@@ -28,39 +27,27 @@ def tokens(request: HttpRequest, name: str) -> HttpResponse:
     token = token_queries.find(seen.group, request.POST.get("token", ""))
     if token is None:
         raise Http404(f"Group {name} has no such token.")
-    who: dict[str, Any] = {"actor": request.user.get_username(), "source": AuditSource.PAGE}
     if request.POST.get("do") == "rotate":
         try:
-            return _shown(request, seen, actions.rotate_token(token, **who))
+            return _shown(request, seen, actions.rotate_token(token, by_page(request)))
         except actions.Refused as error:
             messages.error(request, str(error))
     elif request.POST.get("do") == "revoke":
-        _revoke(request, token, who)
-    return HttpResponseRedirect(reverse("tokens", args=[name]))
+        actions.revoke_token(token, by_page(request))
+        said = f"Token {token.name} is revoked; agents that use it are refused."
+        return done(request, said, "tokens", name)
+    return redirect("tokens", name)
 
 
 def _create(request: HttpRequest, seen: Seen) -> HttpResponse:
     form = NewTokenForm(request.POST)
     if form.is_valid():
-        days = form.cleaned_data["days"]
-        try:
-            made = actions.create_token(
-                seen.group,
-                name=form.cleaned_data["name"],
-                expires_at=timezone.now() + timedelta(days=days) if days else None,
-                actor=request.user.get_username(),
-                source=AuditSource.PAGE,
-            )
-        except InvalidInput as error:
-            form.add_error(None, str(error))
-        else:
+        name, days = form.cleaned_data["name"], form.cleaned_data["days"]
+        until = timezone.now() + timedelta(days=days) if days else None
+        create = partial(actions.create_token, name=name, expires_at=until)
+        if made := attempt(form, lambda: create(seen.group, by_page(request))):
             return _shown(request, seen, made)
     return _page(request, seen, form)
-
-
-def _revoke(request: HttpRequest, token: AgentToken, who: dict[str, Any]) -> None:
-    actions.revoke_token(token, **who)
-    messages.success(request, f"Token {token.name} is revoked; agents that use it are refused.")
 
 
 def _shown(request: HttpRequest, seen: Seen, made: actions.MadeToken) -> HttpResponse:

@@ -4,6 +4,7 @@ from typing import Any
 
 from dashboard.actions import scale_down
 from dashboard.models import AuditSource, ScaleDown
+from dashboard.records.audit import By
 from tests.dashboard.scaling import Scene
 
 
@@ -22,9 +23,8 @@ def address(scene: Scene, row: ScaleDown) -> str:
 
 def started(scene: Scene, *members: str, **more: Any) -> ScaleDown:
     """And told: the members have heard of it, and learners are placed."""
-    asked: dict[str, Any] = {"timeout_ms": 600_000, "reason": "night shift"} | more
-    row = scale_down.start(
-        scene.group, members=members, actor="ann", source=AuditSource.PAGE, **asked
-    )
+    by = By("ann", AuditSource.PAGE, more.pop("reason", "night shift"))
+    asked: dict[str, Any] = {"timeout_ms": 600_000} | more
+    row = scale_down.start(scene.group, members=members, by=by, **asked)
     scene.round()
     return row

@@ -9,6 +9,7 @@ from django.test import Client
 
 from dashboard.models import AuditEntry, Group
 from dashboard.records import audit
+from dashboard.records.audit import By
 from dashboard.records.queries import audit as audit_queries
 
 
@@ -16,14 +17,11 @@ from dashboard.records.queries import audit as audit_queries
 def entries(group: Group) -> list[AuditEntry]:
     """Beside the making of the group by ann: a change by bob."""
     audit.record(
-        actor="bob",
-        action="change settings",
-        object=group.name,
-        group=group,
-        reason="quieter nights",
+        By("bob", "command", "quieter nights"),
+        "change settings",
+        group,
         before={"lease_ms": 10_000},
         after={"lease_ms": 20_000},
-        source="command",
     )
     return list(AuditEntry.objects.all())
 

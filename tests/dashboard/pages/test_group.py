@@ -16,6 +16,7 @@ from dashboard.live import groups as live_groups
 from dashboard.live.group_state import STUCK_MS
 from dashboard.models import AuditSource, Group
 from dashboard.pages.templatetags import show
+from dashboard.records.audit import By
 from tests.dashboard.agents import FakeAgent
 from tests.dashboard.scaling import Scene
 from tests.dashboard.scenes import settle, staffed
@@ -137,7 +138,7 @@ def scene(store: object, group_name: str, db: None) -> Scene:
     """S1 has 0 3, S2 has 1 4, S3 has 2; each with one standby; S2 was told to leave."""
     scene = Scene(group_name, standby_replicas=1)
     scale_down.start(
-        scene.group, members=["S2"], timeout_ms=600_000, actor="ann", source=AuditSource.PAGE
+        scene.group, members=["S2"], timeout_ms=600_000, by=By("ann", AuditSource.PAGE)
     )
     scene.round()
     scene.round()

@@ -9,6 +9,7 @@ from django.test import Client
 from assignment.strategies import NAMES
 from dashboard.actions import groups
 from dashboard.models import AuditEntry, Group, RebalanceRequest
+from dashboard.records.audit import By
 from tests.dashboard.agents import FakeAgent
 from tests.dashboard.scenes import settle
 
@@ -188,7 +189,7 @@ def test_the_groups_own_parameters_are_used_where_none_are_typed(
     first, second = (agent.member for agent in agents)
     own = {"config_map": {first: [0], second: [f"1-{group.partitions - 1}"]}}
     changes = {"strategy": "config", "strategy_parameters": own}
-    groups.change_settings(group, changes, actor="ann", source="page")
+    groups.change_settings(group, changes, by=By("ann", "page"))
     settle(group, agents)
     address = f"/groups/{group.name}/rebalance/"
     assert moves(visitor.get(address).content.decode())["config"] == 0
@@ -209,7 +210,7 @@ def test_a_rebalance_needs_a_strategy_and_a_reason(
 def test_a_stateful_group_has_no_strategy_to_choose_and_can_be_asked_all_the_same(
     visitor: Client, group: Group, agents: list[FakeAgent]
 ) -> None:
-    groups.change_settings(group, {"stateful": True}, actor="ann", source="page")
+    groups.change_settings(group, {"stateful": True}, by=By("ann", "page"))
     settle(group, agents)
     address = f"/groups/{group.name}/rebalance/"
     page = visitor.get(address).content.decode()

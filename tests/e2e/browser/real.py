@@ -17,6 +17,7 @@ from dashboard.actions import groups
 from dashboard.actions.scale_down.preview import read
 from dashboard.live.connection import sync_client
 from dashboard.models import AuditSource, Group
+from dashboard.records.audit import By
 from tests.e2e.browser.stage import STEP_S, until
 
 ROOT = Path(__file__).parents[3]
@@ -47,9 +48,7 @@ class RealStage:
         self.token = ""
 
     async def start(self, *names: str) -> None:
-        made = await sync_to_async(groups.create_token)(
-            self.group, actor="ann", source=AuditSource.PAGE
-        )
+        made = await sync_to_async(groups.create_token)(self.group, by=By("ann", AuditSource.PAGE))
         self.token = made.text
         for name in names:
             self._start(name)
