@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 from django import template
@@ -12,57 +13,33 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from dashboard.pages import texts
+from dashboard.records.queries import colours
 
 register = template.Library()
 
-OWNER_HUES = 10  # of page.css
-
-# state -> (icon of img/icons.svg, tone of page.css)
-STATES = {
-    "owned": ("full", "ok"),
-    "alive": ("full", "ok"),
-    "done": ("full", "ok"),
-    "steady": ("full", "ok"),
-    "valid": ("full", "ok"),
-    "acquiring": ("in", "busy"),
-    "joining": ("in", "busy"),
-    "running": ("in", "busy"),
-    "rebalancing": ("in", "busy"),
-    "pending": ("in", "busy"),
-    "restoring": ("in", "busy"),
-    "learning": ("in", "busy"),
-    "moving": ("in", "busy"),
-    "ready": ("full", "ok"),
-    "clean": ("full", "ok"),
-    "releasing": ("out", "busy"),
-    "draining": ("out", "warn"),
-    "leaving": ("out", "warn"),
-    "waiting": ("clock", ""),
-    "unowned": ("hollow", "warn"),
-    "unserved": ("cut", "warn"),
-    "halted": ("pause", "bad"),
-    "empty": ("hollow", ""),
-    "idle": ("hollow", ""),
-    "left": ("hollow", ""),
-    "superseded": ("hollow", ""),
-    "revoked": ("hollow", ""),
-    "cancelled": ("hollow", ""),
-    "expired": ("clock", "warn"),
-    "suspect": ("clock", "warn"),
-    "unable": ("clock", "warn"),
-    "unreachable": ("cut", "warn"),
-    "flapping": ("swing", "warn"),
-    "no coordinator": ("cut", "bad"),
-    "stalled": ("pause", "warn"),
-    "unbalanced": ("tilt", "warn"),
-    "lagging": ("clock", "warn"),
-    "conflict": ("alert", "bad"),
-    "lost": ("alert", "bad"),
-    "died": ("alert", "bad"),
-    "forced": ("alert", "bad"),
-    "dead": ("alert", "bad"),
-    "unknown": ("question", ""),
+# (icon of img/icons.svg, tone of page.css) -> states
+_SHOWN = {
+    ("full", "ok"): ("owned", "alive", "done", "steady", "valid", "ready", "clean"),
+    ("in", "busy"): (
+        *("acquiring", "joining", "running", "rebalancing", "pending", "restoring", "learning"),
+        "moving",
+    ),
+    ("out", "busy"): ("releasing",),
+    ("out", "warn"): ("draining", "leaving"),
+    ("hollow", ""): ("empty", "idle", "left", "superseded", "revoked", "cancelled"),
+    ("hollow", "warn"): ("unowned",),
+    ("clock", ""): ("waiting",),
+    ("clock", "warn"): ("expired", "suspect", "unable", "lagging"),
+    ("cut", "warn"): ("unserved", "unreachable"),
+    ("cut", "bad"): ("no coordinator",),
+    ("pause", "warn"): ("stalled",),
+    ("pause", "bad"): ("halted",),
+    ("swing", "warn"): ("flapping",),
+    ("tilt", "warn"): ("unbalanced",),
+    ("alert", "bad"): ("conflict", "lost", "died", "forced", "dead"),
+    ("question", ""): ("unknown",),
 }
+STATES = {word: shown for shown, words in _SHOWN.items() for word in words}
 
 
 @register.inclusion_tag("dashboard/_state.html")
@@ -153,18 +130,10 @@ def numbers(found: Sequence[int]) -> str:
             said[-1].append(number)
         else:
             said.append([number])
-    texts_ = [
-        part
-        for run in said
-        for part in ([f"{run[0]}–{run[-1]}"] if len(run) > 2 else [str(n) for n in run])
-    ]
-    more = f", and {len(texts_) - NUMBERS_SHOWN} more" if len(texts_) > NUMBERS_SHOWN else ""
-    return ", ".join(texts_[:NUMBERS_SHOWN]) + more
-
-
-@register.filter
-def stay(row: Any) -> int:
-    return int(row.live) - len(row.members)
+    runs = [[f"{run[0]}–{run[-1]}"] if len(run) > 2 else map(str, run) for run in said]
+    parts = list(chain.from_iterable(runs))
+    more = f", and {len(parts) - NUMBERS_SHOWN} more" if len(parts) > NUMBERS_SHOWN else ""
+    return ", ".join(parts[:NUMBERS_SHOWN]) + more
 
 
 @register.filter
@@ -188,11 +157,9 @@ def percent(value: float, why: str = "") -> SafeString | str:
 @register.filter
 def signed(value: int | None) -> str:
     """A difference, with its sign; a true minus."""
-    if value is None:
-        return "—"
-    return (
-        "0" if value == 0 else f"{'+' if value > 0 else '−'}{abs(value):,}".replace(",", texts.THIN)
-    )
+    if not value:
+        return texts.DASH if value is None else "0"
+    return f"{'+' if value > 0 else '−'}{texts.grouped(abs(value))}"
 
 
 @register.filter
@@ -203,14 +170,16 @@ def duration(value_ms: float | None, why: str = "") -> SafeString | str:
 @register.filter
 def eta(value_ms: float) -> str:
     """A guess of how long it takes yet: in whole seconds, at least one."""
-    seconds = max(1, -(-int(value_ms) // 1000))
-    return f"{seconds} s" if seconds < 60 else texts.span(seconds * 1000)
+    return _whole_seconds(max(1, -(-int(value_ms) // 1000)))
 
 
 @register.filter
 def left(until_ms: int, now_ms: int) -> str:
     """Of a countdown, in whole seconds."""
-    seconds = max(0, until_ms - now_ms) // 1000
+    return _whole_seconds(max(0, until_ms - now_ms) // 1000)
+
+
+def _whole_seconds(seconds: int) -> str:
     return f"{seconds} s" if seconds < 60 else texts.span(seconds * 1000)
 
 
@@ -225,9 +194,11 @@ def at(value: int | datetime | None, why: str = "") -> SafeString | str:
     """A moment in UTC, to the millisecond in its title."""
     if value is None:
         return unknown(why)
-    exact = texts.exact(value)
-    shown = exact[:19].replace("T", " ")
-    return format_html('<time datetime="{0}" title="{0}">{1}</time>', exact, shown)
+    return _time(value, texts.exact(value)[:19].replace("T", " "))
+
+
+def _time(moment: int | datetime, shown: str) -> SafeString:
+    return format_html('<time datetime="{0}" title="{0}">{1}</time>', texts.exact(moment), shown)
 
 
 @register.filter
@@ -241,12 +212,7 @@ def since(value: int | None, now_ms: int) -> SafeString | str:
     """How long ago, with the moment itself as title."""
     if value is None:
         return unknown("never seen")
-    return format_html(
-        '<time datetime="{}" title="{}">{}</time>',
-        clock(value),
-        clock(value),
-        texts.span(now_ms - value),
-    )
+    return _time(value, texts.span(now_ms - value))
 
 
 @register.filter
@@ -260,7 +226,7 @@ def fence(value: int | str | None, why: str = "nobody holds the lock") -> SafeSt
 @register.filter
 def hue(value: int | None) -> str:
     """The class of a member's colour."""
-    return "" if value is None else f"o{value % OWNER_HUES}"
+    return "" if value is None else f"o{value % colours.HUES}"
 
 
 @register.filter
@@ -303,13 +269,11 @@ def sparkline(
         for i, value in enumerate(values)
     ]
     x, _, y = points[-1].partition(",")
-    return format_html(
+    svg = (
         '<svg class="spark" viewBox="0 0 88 20" aria-hidden="true">'
-        '<polyline points="{}"/><circle cx="{}" cy="{}" r="2"/></svg>',
-        " ".join(points),
-        x,
-        y,
+        '<polyline points="{}"/><circle cx="{}" cy="{}" r="2"/></svg>'
     )
+    return format_html(svg, " ".join(points), x, y)
 
 
 @register.filter
