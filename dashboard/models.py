@@ -7,6 +7,7 @@ import hashlib
 
 from django.db import models
 from django.db.models import F, Q
+from django.utils import timezone
 
 from assignment import wire
 from assignment.coordinator.facts import State, StayEnd
@@ -69,6 +70,14 @@ class AgentToken(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} of {self.group_id}"
+
+    @property
+    def state(self) -> str:
+        """valid, expired or revoked"""
+        if self.revoked_at is not None:
+            return "revoked"
+        is_past = self.expires_at is not None and self.expires_at <= timezone.now()
+        return "expired" if is_past else "valid"
 
 
 class MemberEnd(models.TextChoices):
@@ -172,6 +181,9 @@ class Rebalance(models.Model):
 
     def owners_before(self) -> list[str | None]:
         return ownership_map.unpack(bytes(self.previous))
+
+    def moves(self) -> list[ownership_map.Move]:
+        return ownership_map.moves(self.owners_before(), self.owners())
 
     @property
     def roles(self) -> replica_map.Roles:
@@ -370,6 +382,10 @@ class ScaleDown(models.Model):
         if self.told_at_ms is None or self.timeout_ms is None:
             return None
         return self.told_at_ms + self.timeout_ms
+
+    @property
+    def stay(self) -> int:
+        return self.live - len(self.members)
 
     def remaining(self) -> list[str]:
         """Members that are still here, as far as the record knows; ascending."""

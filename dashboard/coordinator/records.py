@@ -288,13 +288,7 @@ def read_finished(group: Group, effect: effects.ReadFinished) -> tuple[Finished,
         Finished(
             pk=row.pk,
             finished_at_ms=row.finished_at_ms or 0,
-            moved=frozenset(
-                number
-                for number, (old, new) in enumerate(
-                    zip(row.owners_before(), row.owners(), strict=False)
-                )
-                if old != new
-            ),
+            moved=frozenset(move.number for move in row.moves()),
         )
         for row in rows
     )

@@ -4,13 +4,13 @@ Pure: asks neither SQL nor Redis. Times are ISO texts in UTC, so that charts sha
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from dashboard.live import LiveMember
-from dashboard.models import Rebalance
+from dashboard.models import Rebalance, Sample
 from dashboard.pages import texts
 from dashboard.records.queries.rebalances import PHASES
-from dashboard.records.queries.samples import Point
 
 Figure = dict[str, Any]
 PHASE_COLOURS = ("owner-9", "owner-6", "owner-3", "owner-0", "owner-8", "owner-7")
@@ -23,75 +23,39 @@ def _layout(**more: Any) -> dict[str, Any]:
     return {"uirevision": UIREVISION, "showlegend": False, **more}
 
 
-def _rebalance_texts(rows: Sequence[Rebalance]) -> list[str]:
-    return [f"epoch {row.target_epoch} · {row.cause}" for row in rows]
+def _trace(
+    rows: Sequence[Rebalance] | Sequence[Sample], field: str, hover: str, **form: Any
+) -> Figure:
+    """A field over time, milliseconds as seconds; None is a hole in the line."""
+    values = [getattr(row, field) for row in rows]
+    if field.endswith("_ms"):
+        values = [None if value is None else value / 1000 for value in values]
+    return {
+        "x": [texts.exact(row.at_ms) for row in rows],
+        "y": values,
+        "hovertemplate": f"{hover}<extra>{form['name']}</extra>",
+        **form,
+    }
 
 
 def rebalances(rows: Sequence[Rebalance]) -> Figure:
     """Balance degree, stickiness, time by phase and gap: one point per rebalance, one time axis."""
-    x = [texts.exact(row.at_ms) for row in rows]
-    label = _rebalance_texts(rows)
-    line = {
-        "x": x,
-        "text": label,
-        "mode": "lines+markers",
-        "type": "scatter",
-        "showlegend": False,
-    }
-    data: list[dict[str, Any]] = [
-        line
-        | {
-            "name": "balance degree",
-            "y": [row.balance_degree for row in rows],
-            "yaxis": "y",
-            "colour": "owner-0",
-            "hovertemplate": "%{y:.2f}<br>%{text}<extra>balance degree</extra>",
-        },
-        line
-        | {
-            "name": "stickiness",
-            "y": [row.stickiness for row in rows],
-            "yaxis": "y2",
-            "colour": "owner-1",
-            "hovertemplate": "%{y:.1%}<br>%{text}<extra>stickiness</extra>",
-        },
-        line
-        | {
-            "name": "best possible",
-            "mode": "markers",
-            "y": [row.stickiness_best for row in rows],
-            "yaxis": "y2",
-            "colour": "muted",
-            "symbol": "diamond-open",
-            "hovertemplate": "%{y:.1%}<extra>best possible</extra>",
-        },
+    trace = partial(_trace, rows, text=[f"epoch {r.target_epoch} · {r.cause}" for r in rows])
+    line = partial(trace, type="scatter", mode="lines+markers", showlegend=False)
+    bar = partial(trace, type="bar", width=_bar_ms(rows), textposition="none", showlegend=True)
+    best = partial(line, mode="markers", symbol="diamond-open", colour="muted")
+    degree, share, seconds = "%{y:.2f}<br>%{text}", "%{y:.1%}<br>%{text}", "%{y:.2f} s<br>%{text}"
+    gap = "%{y:.2f} partition-seconds<br>%{text}"
+    data = [
+        line("balance_degree", degree, name="balance degree", yaxis="y", colour="owner-0"),
+        line("stickiness", share, name="stickiness", yaxis="y2", colour="owner-1"),
+        best("stickiness_best", "%{y:.1%}", name="best possible", yaxis="y2"),
+        *(
+            bar(f"{phase}_ms", seconds, name=phase.replace("_", " "), yaxis="y3", colour=colour)
+            for phase, colour in zip(PHASES, PHASE_COLOURS, strict=True)
+        ),
+        line("ownership_gap_ms", gap, name="ownership gap", yaxis="y4", colour="owner-2"),
     ]
-    data += [
-        {
-            "type": "bar",
-            "name": phase.replace("_", " "),
-            "x": x,
-            "y": [_seconds(getattr(row, f"{phase}_ms")) for row in rows],
-            "text": label,
-            "textposition": "none",
-            "yaxis": "y3",
-            "colour": colour,
-            "width": _bar_ms(rows),
-            "hovertemplate": "%{y:.2f} s<br>%{text}<extra>" + phase.replace("_", " ") + "</extra>",
-            "showlegend": True,
-        }
-        for phase, colour in zip(PHASES, PHASE_COLOURS, strict=True)
-    ]
-    data.append(
-        line
-        | {
-            "name": "ownership gap",
-            "y": [_seconds(row.ownership_gap_ms) for row in rows],
-            "yaxis": "y4",
-            "colour": "owner-2",
-            "hovertemplate": "%{y:.2f} partition-seconds<br>%{text}<extra>gap</extra>",
-        }
-    )
     return {"data": data, "layout": _layout(**_REBALANCE_AXES)}
 
 
@@ -117,10 +81,6 @@ def _bar_ms(rows: Sequence[Rebalance]) -> float:
     return max(BAR_MS_MIN, (max(times) - min(times)) * BAR_SHARE) if times else BAR_MS_MIN
 
 
-def _seconds(value_ms: int | None) -> float | None:
-    return None if value_ms is None else value_ms / 1000
-
-
 def loads(members: Sequence[LiveMember], hues: dict[str, int]) -> Figure:
     """Partitions per member, now, with the mean of those that stay as a line."""
     able = [m for m in members if m.state not in ("lost", "joining")]
@@ -137,50 +97,24 @@ def loads(members: Sequence[LiveMember], hues: dict[str, int]) -> Figure:
             "hovertemplate": "%{y} partitions<br>%{text}<extra></extra>",
         }
     ]
-    shapes = []
-    if mean is not None:
-        shapes = [
-            {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": mean, "y1": mean}
-            | {"colour": "ink", "line": {"width": 1, "dash": "dot"}}
-        ]
+    shape = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": mean, "y1": mean}
+    shape |= {"colour": "ink", "line": {"width": 1, "dash": "dot"}}
     axes = {
         "xaxis": {"type": "category"},
         "yaxis": {"title": {"text": "partitions"}, "rangemode": "tozero"},
     }
-    return {"data": data, "layout": _layout(shapes=shapes, **axes)}
+    return {"data": data, "layout": _layout(shapes=[] if mean is None else [shape], **axes)}
 
 
-def flow(points: Sequence[Point]) -> Figure:
-    """Lag and throughput over time; a sample without a value is a hole in the line."""
-    x = [texts.exact(point.at_ms) for point in points]
-    data = [
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "x": x,
-            "y": [point.lag_records for point in points],
-            "yaxis": "y",
-            "colour": "owner-2",
-            "fill": "tozeroy",
-            "hovertemplate": "%{y:,} records<extra>lag</extra>",
-        },
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "x": x,
-            "y": [point.events_per_second for point in points],
-            "yaxis": "y2",
-            "colour": "owner-1",
-            "hovertemplate": "%{y:,.0f} events/s<extra>throughput</extra>",
-        },
-    ]
+def flow(points: Sequence[Sample]) -> Figure:
+    """Lag and throughput over time."""
+    line = partial(_trace, points, type="scatter", mode="lines")
+    lag = line("lag_records", "%{y:,} records", name="lag", yaxis="y", colour="owner-2")
+    rate = line("events_per_second", "%{y:,.0f} events/s", name="throughput", yaxis="y2")
     axes = {
         "xaxis": {"type": "date", "anchor": "y2"},
-        "yaxis": {
-            "title": {"text": "lag, records"},
-            "domain": [0.55, 1],
-            "rangemode": "tozero",
-        },
+        "yaxis": {"title": {"text": "lag, records"}, "domain": [0.55, 1], "rangemode": "tozero"},
         "yaxis2": {"title": {"text": "events/s"}, "domain": [0, 0.45], "rangemode": "tozero"},
     }
+    data = [lag | {"fill": "tozeroy"}, rate | {"colour": "owner-1"}]
     return {"data": data, "layout": _layout(**axes)}

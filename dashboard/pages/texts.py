@@ -1,10 +1,14 @@
-"""Values as people read them: how numbers, times and fences look, on page and socket alike."""
+"""Values as people read and write them, on page and socket alike: numbers, times, fences."""
 
+import re
 from datetime import UTC, datetime
+
+from assignment.errors import InvalidInput
 
 THIN = "\u202f"  # narrow no-break space between thousands
 DASH = "—"
 INCARNATION_BITS = 32
+MILLISECONDS = re.compile(r"\d{11,14}")
 
 
 def grouped(value: float, decimals: int = 0) -> str:
@@ -42,6 +46,22 @@ def exact(moment: int | datetime) -> str:
         moment = utc(moment)
     moment = moment.astimezone(UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+
+
+def parse_moment(text: str) -> int:
+    """Milliseconds since 1970; InvalidInput names what cannot be read. Without a zone it is UTC."""
+    text = text.strip()
+    if MILLISECONDS.fullmatch(text):
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidInput(
+            f"time {text!r} is not like 2026-01-31T03:12:00 (UTC) or milliseconds since 1970"
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)
 
 
 def fence(value: int) -> str:

@@ -9,6 +9,8 @@ import sys
 import zlib
 from array import array
 from collections.abc import Sequence
+from itertools import zip_longest
+from typing import NamedTuple
 
 MEMBERS_MAX = 65_535  # what a u16 can tell apart
 
@@ -32,3 +34,15 @@ def unpack(packed: bytes) -> list[str | None]:
     if sys.byteorder == "big":
         cells.byteswap()
     return [members[cell] for cell in cells]
+
+
+class Move(NamedTuple):
+    number: int
+    before: str | None
+    after: str | None
+
+
+def moves(before: Sequence[str | None], after: Sequence[str | None]) -> list[Move]:
+    """Partitions whose owner differs; either may have more partitions than the other."""
+    pairs = enumerate(zip_longest(before, after))
+    return [Move(number, old, new) for number, (old, new) in pairs if old != new]

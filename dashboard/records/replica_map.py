@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 
 from assignment.types import Partition, TargetRow
+from dashboard.records import ownership_map
 
 KINDS = ("assigned", "revoked", "standby", "learning")
 Numbers = dict[str, list[int]]
@@ -35,8 +36,8 @@ def roles(before: Sequence[str | None], after: Sequence[str | None], packed: byt
     for number, owner in enumerate(after):
         if owner is not None:
             found.setdefault(owner, _nothing())["assigned"].append(number)
-    for number, owner in enumerate(before):
-        if owner is not None and owner != _at(after, number):
+    for number, owner, _ in ownership_map.moves(before, after):
+        if owner is not None:
             found.setdefault(owner, _nothing())["revoked"].append(number)
     for kind in ("standby", "learning"):
         for member, numbers in said.get(kind, {}).items():
@@ -46,7 +47,3 @@ def roles(before: Sequence[str | None], after: Sequence[str | None], packed: byt
 
 def _nothing() -> Numbers:
     return {kind: [] for kind in KINDS}
-
-
-def _at(owners: Sequence[str | None], number: int) -> str | None:
-    return owners[number] if number < len(owners) else None

@@ -14,7 +14,7 @@ from dashboard import coordinator
 from dashboard.coordinator import history as storing
 from dashboard.live import groups as live_groups
 from dashboard.models import Group, HistoryGap, Tenure
-from dashboard.records import history
+from dashboard.records.queries import tenures
 from tests.dashboard.agents import FakeAgent, make_group
 
 pytestmark = pytest.mark.django_db
@@ -95,7 +95,7 @@ def test_lost_events_are_a_gap_and_nothing_is_made_up(
     coordinator.tick()
     assert [(g.events_lost) for g in HistoryGap.objects.all()] == [5]
     assert Tenure.objects.count() == 0, "ends without a start make no interval"
-    answer = history.owner_at(group, Partition(group.stream, 0), 1)
+    answer = tenures.owner_at(group, Partition(group.stream, 0), 1)
     assert answer.owner is None
     assert answer.doubtful
 
@@ -139,13 +139,10 @@ def test_owner_at_both_sides_of_a_handover(group: Group) -> None:
     Tenure.objects.filter(pk=old.pk).update(started_ms=1000, ended_ms=2000)
     Tenure.objects.filter(pk=new.pk).update(started_ms=2500)
     asked = {
-        at: history.owner_at(group, partition, at).owner
+        at: tenures.owner_at(group, partition, at).owner
         for at in (999, 1000, 1999, 2000, 2499, 2500)
     }
     assert asked == {999: None, 1000: "a", 1999: "a", 2000: None, 2499: None, 2500: "b"}
-    assert {n: t.member_id for n, t in history.map_at(group, new.started_ms + 9_999).items()}[
-        3
-    ] == "b"
 
 
 def test_the_owner_command(group: Group, capsys: pytest.CaptureFixture[str]) -> None:

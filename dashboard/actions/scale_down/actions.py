@@ -260,7 +260,7 @@ def _now_ms(row: ScaleDown) -> int:
 def _said(row: ScaleDown) -> dict[str, Any]:
     return {
         "members": row.live,
-        "stay": row.live - len(row.members),
+        "stay": row.stay,
         "leave": sorted(row.members),
         "percent": row.percent,
         "timeout_ms": row.timeout_ms,

@@ -7,12 +7,14 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
+from assignment.errors import InvalidInput
+from assignment.types import Partition
 from dashboard.coordinator import store_events
 from dashboard.live import StoreUnavailable
 from dashboard.management.answers import asking_or_refused, group_named
 from dashboard.models import Group, Tenure
-from dashboard.records import history
-from dashboard.records.queries.moments import parse_moment
+from dashboard.pages.texts import parse_moment
+from dashboard.records.queries import tenures
 
 
 class Command(BaseCommand):
@@ -29,12 +31,23 @@ class Command(BaseCommand):
             group = group_named(options["group"])
             with suppress(StoreUnavailable):  # the last second may not be stored yet
                 store_events(group)
-            partition = history.partition_of(group, options["partition"])
-            answer = history.owner_at(group, partition, parse_moment(options["at"]))
+            partition = partition_of(group, options["partition"])
+            answer = tenures.owner_at(group, partition, parse_moment(options["at"]))
         self.stdout.write(json.dumps(as_json(group, answer)) if options["json"] else said(answer))
 
 
-def as_json(group: Group, answer: history.OwnerAt) -> dict[str, Any]:
+def partition_of(group: Group, text: str) -> Partition:
+    """From `17` or `stream:17`. Raises InvalidInput when the group has no such partition."""
+    partition = Partition(group.stream, int(text)) if text.isdecimal() else Partition.parse(text)
+    if partition.stream != group.stream or not 0 <= partition.number < group.partitions:
+        raise InvalidInput(
+            f"partition {text!r} is not of group {group.name!r}: it has {group.stream}:0 to"
+            f" {group.stream}:{group.partitions - 1}"
+        )
+    return partition
+
+
+def as_json(group: Group, answer: tenures.OwnerAt) -> dict[str, Any]:
     last = answer.tenures[-1] if answer.tenures else None
     return {
         "group": group.name,
@@ -51,7 +64,7 @@ def as_json(group: Group, answer: history.OwnerAt) -> dict[str, Any]:
     }
 
 
-def said(answer: history.OwnerAt) -> str:
+def said(answer: tenures.OwnerAt) -> str:
     if not answer.tenures:
         found = f"{answer.partition} had no owner at {iso(answer.at_ms)}"
     else:

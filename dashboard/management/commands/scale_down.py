@@ -84,7 +84,7 @@ def _started(group: Group, options: dict[str, Any]) -> dict[str, Any]:
         "group": group.name,
         "members": row.live,
         "percent": row.percent,
-        "stay": row.live - len(row.members),
+        "stay": row.stay,
         "leave": sorted(row.members),
         "state": row.state,
         "scale_down": row.pk,

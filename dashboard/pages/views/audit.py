@@ -2,11 +2,10 @@
 
 import json
 
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 
 from dashboard.pages import texts
-from dashboard.pages.views.common import Asked, csv_file, show
+from dashboard.pages.views.common import Asked, Made, csv_file, show
 from dashboard.records.queries import audit as audit_queries
 from dashboard.records.queries.audit import AuditFilters
 
@@ -23,7 +22,6 @@ def _filters(asked: Asked) -> AuditFilters:
     )
 
 
-@login_required
 def audit(request: HttpRequest) -> HttpResponse:
     asked = Asked(request.GET)
     filters = _filters(asked)
@@ -38,23 +36,13 @@ def audit(request: HttpRequest) -> HttpResponse:
 
 
 HEAD = ("at", "actor", "action", "object", "group", "reason", "before", "after", "source", "result")
+MADE: dict[str, Made] = {
+    "at": lambda row: texts.exact(row.at),
+    "group": "group.name",
+    "before": lambda row: row.before and json.dumps(row.before, sort_keys=True),
+    "after": lambda row: row.after and json.dumps(row.after, sort_keys=True),
+}
 
 
-@login_required
 def audit_csv(request: HttpRequest) -> StreamingHttpResponse:
-    rows = (
-        (
-            texts.exact(row.at),
-            row.actor,
-            row.action,
-            row.object,
-            row.group and row.group.name,
-            row.reason,
-            "" if row.before is None else json.dumps(row.before, sort_keys=True),
-            "" if row.after is None else json.dumps(row.after, sort_keys=True),
-            row.source,
-            row.result,
-        )
-        for row in audit_queries.every(_filters(Asked(request.GET)))
-    )
-    return csv_file("audit", HEAD, rows)
+    return csv_file("audit", HEAD, audit_queries.every(_filters(Asked(request.GET))), MADE)

@@ -2,19 +2,17 @@
 
 from typing import Any
 
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse, JsonResponse
 
 from dashboard.pages import charts
 from dashboard.pages.views.common import Asked, Seen, group_context, see, show
-from dashboard.records.queries import rebalances, samples
+from dashboard.records.queries import groups, rebalances
 from dashboard.records.queries.rebalances import Filters
 
 SPANS = {"1h": 3_600_000, "6h": 21_600_000, "24h": 86_400_000, "7d": 604_800_000}
 REBALANCES_MAX = 500
 
 
-@login_required
 def group_balance(request: HttpRequest, name: str) -> HttpResponse:
     seen = see(name)
     span = Asked(request.GET).choice("span", SPANS, "1h")
@@ -29,7 +27,6 @@ def group_balance(request: HttpRequest, name: str) -> HttpResponse:
     return show(request, "balance", context, fragments=("balance",))
 
 
-@login_required
 def group_charts(request: HttpRequest, name: str) -> JsonResponse:
     found = _figures(see(name), Asked(request.GET).choice("span", SPANS, "1h"))
     del found["rows"]
@@ -46,5 +43,5 @@ def _figures(seen: Seen, span: str) -> dict[str, Any]:
         "rows": rows,
         "rebalances": charts.rebalances(rows),
         "loads": charts.loads(members, seen.hues),
-        "flow": charts.flow(samples.series(seen.group, from_ms)),
+        "flow": charts.flow(groups.series(seen.group, from_ms)),
     }

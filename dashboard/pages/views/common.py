@@ -1,7 +1,7 @@
 """What every page of a group begins with, and how pages read their address."""
 
 import csv
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -24,11 +24,11 @@ from dashboard import live
 from dashboard.live import LiveSnapshot, StoreUnavailable
 from dashboard.live.group_state import GroupState
 from dashboard.models import AuditSource, ScaleDown
+from dashboard.pages import texts
 from dashboard.push import frames
 from dashboard.records.audit import By
 from dashboard.records.queries import colours, scale_downs
 from dashboard.records.queries import groups as group_queries
-from dashboard.records.queries.moments import parse_moment
 
 Context = dict[str, Any]
 T = TypeVar("T")
@@ -207,13 +207,16 @@ class Asked:
         if not text:
             return None
         try:
-            return parse_moment(text)
+            return texts.parse_moment(text)
         except InvalidInput as error:
             self.errors.append(str(error))
             return None
 
 
 # --- files ----------------------------------------------------------------------------------------
+
+
+Made = str | Callable[[Any], Any]
 
 
 class _Line:
@@ -224,14 +227,15 @@ class _Line:
 
 
 def csv_file(
-    name: str, head: Sequence[str], rows: Iterable[Sequence[Any]]
+    name: str, columns: Iterable[str], rows: Iterable[Any], made: Mapping[str, Made]
 ) -> StreamingHttpResponse:
-    writer = csv.writer(_Line())
+    """A column is a row's field of that name; `made` has the others: a path, or how it is made."""
+    writer, chosen = csv.writer(_Line()), {column: made.get(column, column) for column in columns}
 
     def lines() -> Iterator[str]:
-        yield writer.writerow(head)
+        yield writer.writerow(chosen)
         for row in rows:
-            yield writer.writerow([_csv_value(value) for value in row])
+            yield writer.writerow([_csv_value(_made(row, how)) for how in chosen.values()])
 
     day = datetime.now(UTC).strftime("%Y-%m-%d")
     return StreamingHttpResponse(
@@ -239,6 +243,15 @@ def csv_file(
         content_type="text/csv; charset=utf-8",
         headers={"Content-Disposition": f'attachment; filename="{name}-{day}.csv"'},
     )
+
+
+def _made(row: Any, how: Made) -> Any:
+    """None where the path ends before its end."""
+    if callable(how):
+        return how(row)
+    for part in how.split("."):
+        row = None if row is None else getattr(row, part)
+    return row
 
 
 def _csv_value(value: Any) -> Any:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from django.conf import settings
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 
@@ -28,7 +27,6 @@ from dashboard.records.queries import scale_downs
 REASON = "taken away on the demo's page"
 
 
-@login_required
 def demo_page(request: HttpRequest) -> HttpResponse:
     if not requests.is_served(settings.DATA):
         raise Http404("No demo runs here: python3 manage.py up starts one.")

@@ -1,13 +1,13 @@
 """History of a group: rebalances, ownership as the locks saw it, and who owned what at a moment."""
 
+from functools import partial
 from typing import Any
 
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 
 from dashboard.models import Group
 from dashboard.pages import texts
-from dashboard.pages.views.common import Asked, csv_file, group_context, see, show
+from dashboard.pages.views.common import Asked, Made, csv_file, group_context, see, show
 from dashboard.pages.views.partition import lookup
 from dashboard.records import replica_map
 from dashboard.records.queries import rebalances, scale_downs, tenures
@@ -29,7 +29,6 @@ def filters_of(asked: Asked) -> Filters:
     )
 
 
-@login_required
 def group_history(request: HttpRequest, name: str) -> HttpResponse:
     seen, asked = see(name), Asked(request.GET)
     filters, kind = filters_of(asked), asked.choice("show", KINDS, "rebalances")
@@ -52,7 +51,6 @@ def _page(group: Group, kind: str, filters: Filters) -> Page[Any]:
     return found
 
 
-@login_required
 def rebalance_details(
     request: HttpRequest, name: str, incarnation: int, target_epoch: int
 ) -> HttpResponse:
@@ -70,51 +68,33 @@ def rebalance_details(
     return show(request, "rebalance", context, fragments=("rebalance",))
 
 
-REBALANCE_HEAD = tuple(
-    f"""incarnation target_epoch at at_ms cause planned actor reason strategy outcome members
-    partitions    kept moved avoidable balance_degree max_minus_min score stickiness stickiness_best
+REBALANCE_COLUMNS = f"""
+    incarnation target_epoch at at_ms cause planned actor reason strategy outcome members
+    partitions kept moved avoidable balance_degree max_minus_min score stickiness stickiness_best
     {" ".join(f"{phase}_ms" for phase in PHASES)}
-    total_ms ownership_gap_ms finished_at_ms celery_task_id celery_worker""".split()
-)
-ROLES = replica_map.KINDS  # each a column, `member: numbers; member: numbers`
+    total_ms ownership_gap_ms finished_at_ms celery_task_id celery_worker
+""".split()
+ROLES: dict[str, Made] = {  # each a column, `member: numbers; member: numbers`
+    kind: partial(rebalances.roles_text, kind=kind) for kind in replica_map.KINDS
+}
 
 
-@login_required
 def rebalances_csv(request: HttpRequest, name: str) -> StreamingHttpResponse:
-    group = see(name).group
-    rows = (
-        [
-            texts.exact(row.at_ms) if column == "at" else getattr(row, column)
-            for column in REBALANCE_HEAD
-        ]
-        + [rebalances.roles_text(row, kind) for kind in ROLES]
-        for row in rebalances.every(group, filters_of(Asked(request.GET)))
-    )
-    return csv_file(f"{name}-rebalances", (*REBALANCE_HEAD, *ROLES), rows)
+    rows = rebalances.every(see(name).group, filters_of(Asked(request.GET)))
+    made = {"at": lambda row: texts.exact(row.at_ms), **ROLES}
+    return csv_file(f"{name}-rebalances", (*REBALANCE_COLUMNS, *ROLES), rows, made)
 
 
-OWNERSHIP_HEAD = (
+OWNERSHIP_COLUMNS = (
     *("partition", "number", "member_id", "fence", "started", "started_ms", "ended", "ended_ms"),
     *("end", "refused_at_ms"),
 )
 
 
-@login_required
 def ownership_csv(request: HttpRequest, name: str) -> StreamingHttpResponse:
-    group = see(name).group
-    rows = (
-        (
-            row.partition,
-            row.number,
-            row.member_id,
-            row.fence,
-            texts.exact(row.started_ms),
-            row.started_ms,
-            "" if row.ended_ms is None else texts.exact(row.ended_ms),
-            row.ended_ms,
-            row.end,
-            row.refused_at_ms,
-        )
-        for row in tenures.every(group, filters_of(Asked(request.GET)))
-    )
-    return csv_file(f"{name}-ownership", OWNERSHIP_HEAD, rows)
+    rows = tenures.every(see(name).group, filters_of(Asked(request.GET)))
+    made: dict[str, Made] = {
+        "started": lambda row: texts.exact(row.started_ms),
+        "ended": lambda row: None if row.ended_ms is None else texts.exact(row.ended_ms),
+    }
+    return csv_file(f"{name}-ownership", OWNERSHIP_COLUMNS, rows, made)

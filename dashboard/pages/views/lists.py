@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from django.contrib.auth.decorators import login_required
+from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 
 from dashboard.actions import groups as actions
@@ -11,6 +11,7 @@ from dashboard.pages.forms import NewGroupForm
 from dashboard.pages.views.common import (
     Asked,
     Context,
+    Made,
     attempt,
     by_page,
     csv_file,
@@ -26,7 +27,6 @@ PAGE = 50
 RECENT = 12
 
 
-@login_required
 def overview(request: HttpRequest) -> HttpResponse:
     now = now_ms()
     rows = group_queries.rows(now)
@@ -41,24 +41,15 @@ def overview(request: HttpRequest) -> HttpResponse:
     return show(request, "overview", context, fragments=("overview",))
 
 
-@login_required
 def groups(request: HttpRequest) -> HttpResponse:
     context = _list(request)
-    page = context["asked"].whole("page") or 1
-    rows = context["rows"]
-    pages = max(1, -(-len(rows) // PAGE))
-    page = min(page, pages)
-    shown = rows[(page - 1) * PAGE : page * PAGE]
-    scores, lags = group_queries.trends([row.group_id for row in shown], context["now_ms"])
+    page = Paginator(context["rows"], PAGE).get_page(context["asked"].whole("page") or 1)
+    scores, lags = group_queries.trends([row.group.pk for row in page], context["now_ms"])
     context |= {
-        "count": len(rows),
         "page": page,
-        "pages": pages,
         "rows": [
-            replace(
-                row, score_trend=scores.get(row.group_id, []), lag_trend=lags.get(row.group_id, [])
-            )
-            for row in shown
+            replace(row, score_trend=scores[row.group.pk], lag_trend=lags[row.group.pk])
+            for row in page
         ],
     }
     return show(request, "groups", context, fragments=("groups",))
@@ -84,35 +75,24 @@ def _list(request: HttpRequest) -> Context:
     }
 
 
-CSV_HEAD = (
+COLUMNS = (
     *("group", "state", "members", "partitions", "owned", "conflicts", "balance_degree", "score"),
     *("stickiness", "last_rebalance_at_ms", "last_rebalance_cause", "lag_records"),
 )
+MADE: dict[str, Made] = {
+    "group": "group.name",
+    "partitions": "group.partitions",
+    "last_rebalance_at_ms": "last.at_ms",
+    "last_rebalance_cause": "last.cause",
+    **{n: f"sample.{n}" for n in ("members", "owned", "conflicts", "lag_records")},
+    **{n: f"last.{n}" for n in ("balance_degree", "score", "stickiness")},
+}
 
 
-@login_required
 def groups_csv(request: HttpRequest) -> StreamingHttpResponse:
-    rows = (
-        (
-            row.name,
-            row.state,
-            row.members,
-            row.partitions,
-            row.owned,
-            row.conflicts,
-            row.last and row.last.balance_degree,
-            row.last and row.last.score,
-            row.last and row.last.stickiness,
-            row.last and row.last.at_ms,
-            row.last and row.last.cause,
-            row.lag_records,
-        )
-        for row in _list(request)["rows"]
-    )
-    return csv_file("groups", CSV_HEAD, rows)
+    return csv_file("groups", COLUMNS, _list(request)["rows"], MADE)
 
 
-@login_required
 def new_group(request: HttpRequest) -> HttpResponse:
     form = NewGroupForm(sent(request))
     if request.method == "POST" and form.is_valid():

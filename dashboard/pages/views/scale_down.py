@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http import StreamingHttpResponse as File
 
@@ -17,6 +16,7 @@ from dashboard.pages import texts
 from dashboard.pages.forms import ExtendForm, ReasonForm, ScaleDownForm, as_ms
 from dashboard.pages.views.common import (
     Context,
+    Made,
     Seen,
     attempt,
     by_page,
@@ -63,7 +63,6 @@ class Previewed:
         return self.found is not None and not said and not self.found.refused
 
 
-@login_required
 def new_scale_down(request: HttpRequest, name: str) -> HttpResponse:
     """GET and POST with `preview` change nothing; POST tells those to leave that are marked."""
     seen = see(name)
@@ -162,7 +161,6 @@ CHANGED = {
 }
 
 
-@login_required
 def scale_down(request: HttpRequest, name: str, pk: int) -> HttpResponse:
     """GET ?do=extend, force or abort asks for the reason first; the POST of it does it."""
     seen = see(name)
@@ -215,7 +213,6 @@ def _progress(row: ScaleDown) -> Context:
         "progress": found,
         "not_known": why,
         "members": members,
-        "stay": row.live - len(members),
         "gone": sum(bool(member.outcome) for member in members),
         "took_ms": (row.ended_at_ms or row.asked_at_ms) - row.asked_at_ms,
         "left": [(member, left) for member in members for left in member.partitions],
@@ -243,33 +240,22 @@ def _recorded(row: ScaleDown) -> list[Leaving]:
 
 # --- the file -------------------------------------------------------------------------------------
 
-HEAD = (
+COLUMNS = (
     *("id", "asked_at", "asked_at_ms", "told_at_ms", "ended_at_ms", "actor", "source", "reason"),
     *("percent", "members", "stay", "leave", "timeout_ms", "at_deadline", "state", "outcomes"),
 )
 
 
-@login_required
+def _outcomes(row: ScaleDown) -> str:
+    return "; ".join(f"{m}: {e['outcome'] or 'here'}" for m, e in sorted(row.members.items()))
+
+
 def scale_downs_csv(request: HttpRequest, name: str) -> File:
-    rows = (
-        (
-            row.pk,
-            texts.exact(row.asked_at_ms),
-            row.asked_at_ms,
-            row.told_at_ms,
-            row.ended_at_ms,
-            row.actor,
-            row.source,
-            row.reason,
-            row.percent,
-            row.live,
-            row.live - len(row.members),
-            len(row.members),
-            row.timeout_ms,
-            row.at_deadline,
-            row.state,
-            "; ".join(f"{m}: {e['outcome'] or 'here'}" for m, e in sorted(row.members.items())),
-        )
-        for row in scale_downs.every(see(name).group)
-    )
-    return csv_file(f"{name}-scale-downs", HEAD, rows)
+    made: dict[str, Made] = {
+        "asked_at": lambda row: texts.exact(row.asked_at_ms),
+        "members": "live",
+        "leave": lambda row: len(row.members),
+        "outcomes": _outcomes,
+    }
+    rows = scale_downs.every(see(name).group)
+    return csv_file(f"{name}-scale-downs", COLUMNS, rows, made)

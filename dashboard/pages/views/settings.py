@@ -2,7 +2,6 @@
 
 from functools import partial
 
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 
 from assignment.errors import InvalidInput
@@ -21,7 +20,6 @@ from dashboard.pages.views.common import (
 from dashboard.records.queries import previews
 
 
-@login_required
 def group_settings(request: HttpRequest, name: str) -> HttpResponse:
     seen = see(name)
     form = SettingsForm(sent(request), settings=seen.group.values)
@@ -33,7 +31,6 @@ def group_settings(request: HttpRequest, name: str) -> HttpResponse:
     return show(request, "settings", context)
 
 
-@login_required
 def rebalance_preview(request: HttpRequest, name: str) -> HttpResponse:
     """GET looks, so does POST with `preview`; else POST runs. What runs is computed anew by the
     coordinator, from the same rule.

@@ -6,7 +6,6 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils import timezone
@@ -14,17 +13,18 @@ from django.utils import timezone
 from dashboard.actions import groups as actions
 from dashboard.pages.forms import NewTokenForm
 from dashboard.pages.views.common import Seen, attempt, by_page, done, group_context, see, show
-from dashboard.records.queries import tokens as token_queries
+
+SHOWN_MAX = 200
 
 
-@login_required
 def tokens(request: HttpRequest, name: str) -> HttpResponse:
     seen = see(name)
     if request.method != "POST":
         return _page(request, seen, NewTokenForm())
     if request.POST.get("do") == "create":
         return _create(request, seen)
-    token = token_queries.find(seen.group, request.POST.get("token", ""))
+    key = request.POST.get("token", "")
+    token = seen.group.tokens.filter(pk=int(key)).first() if key.isdecimal() else None
     if token is None:
         raise Http404(f"Group {name} has no such token.")
     if request.POST.get("do") == "rotate":
@@ -62,7 +62,9 @@ def _shown(request: HttpRequest, seen: Seen, made: actions.MadeToken) -> HttpRes
 def _page(request: HttpRequest, seen: Seen, form: NewTokenForm, **more: Any) -> HttpResponse:
     context = group_context(seen, "tokens") | {
         "form": form,
-        "tokens": token_queries.of_group(seen.group, timezone.now()),
+        "tokens": sorted(
+            seen.group.tokens.all()[:SHOWN_MAX], key=lambda token: token.state != "valid"
+        ),
         **more,
     }
     return show(request, "tokens", context)

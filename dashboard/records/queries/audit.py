@@ -3,13 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from django.db.models import QuerySet
 
 from dashboard.models import AuditEntry
-from dashboard.records.queries.pages import Page, page_of
-from dashboard.records.queries.rebalances import CSV_MAX
+from dashboard.records.queries.pages import CSV_MAX, Page, narrowed, page_of
 
 PAGE = 50
 
@@ -26,17 +24,16 @@ class AuditFilters:
 
 
 def found(filters: AuditFilters) -> QuerySet[AuditEntry]:
-    wanted: dict[str, Any] = {
-        "actor__icontains": filters.actor or None,
-        "action": filters.action or None,
-        "object__icontains": filters.object or None,
-        "group__name": filters.group or None,
-        "at__gte": _moment(filters.from_ms),
-        "at__lt": _moment(filters.to_ms),
-        "id__lt": filters.before,
-    }
-    rows = AuditEntry.objects.select_related("group").order_by("-id")
-    return rows.filter(**{name: value for name, value in wanted.items() if value is not None})
+    return narrowed(
+        AuditEntry.objects.select_related("group").order_by("-id"),
+        actor__icontains=filters.actor,
+        action=filters.action,
+        object__icontains=filters.object,
+        group__name=filters.group,
+        at__gte=_moment(filters.from_ms),
+        at__lt=_moment(filters.to_ms),
+        id__lt=filters.before,
+    )
 
 
 def _moment(at_ms: int | None) -> datetime | None:
@@ -44,7 +41,7 @@ def _moment(at_ms: int | None) -> datetime | None:
 
 
 def page(filters: AuditFilters) -> Page[AuditEntry]:
-    return page_of(found(filters), "id", PAGE, lambda row: row)
+    return page_of(found(filters), PAGE)
 
 
 def every(filters: AuditFilters) -> Iterator[AuditEntry]:

@@ -4,30 +4,31 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 
-T = TypeVar("T")
-R = TypeVar("R")
+Row = TypeVar("Row", bound=Model)
 SCAN_MAX = 2_000  # rows looked at for one page by a test that the database cannot make
+CSV_MAX = 100_000  # rows of one file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page(Generic[T]):
-    """`older` continues it: the key below which the next page begins; None at the end."""
+class Page(Generic[Row]):
+    """`older` continues it: the id below which the next page begins; None at the end."""
 
-    rows: Sequence[T]
+    rows: Sequence[Row]
     older: int | None
 
 
+def narrowed(found: QuerySet[Row], **wanted: Any) -> QuerySet[Row]:
+    """What is "" or None lets everything through."""
+    return found.filter(**{n: value for n, value in wanted.items() if value not in ("", None)})
+
+
 def page_of(
-    found: QuerySet[Any],
-    key: str,
-    size: int,
-    make: Callable[[Any], R],
-    keep: Callable[[Any], bool] | None = None,
-) -> Page[R]:
+    found: QuerySet[Row], size: int, keep: Callable[[Row], bool] | None = None
+) -> Page[Row]:
     """The first `size` rows that `keep` lets through, of at most SCAN_MAX looked at."""
-    kept: list[R] = []
+    kept: list[Row] = []
     last = None
     seen = 0
     scan = size + 1 if keep is None else SCAN_MAX
@@ -35,7 +36,7 @@ def page_of(
         if len(kept) == size:
             return Page(rows=kept, older=last)
         seen += 1
-        last = getattr(row, key)
+        last = row.pk
         if keep is None or keep(row):
-            kept.append(make(row))
+            kept.append(row)
     return Page(rows=kept, older=last if keep is not None and seen == SCAN_MAX else None)

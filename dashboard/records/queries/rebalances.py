@@ -3,15 +3,15 @@
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from django.db.models import Q, QuerySet
 
 from dashboard.models import Group, Rebalance
-from dashboard.records.queries.pages import Page, page_of
+from dashboard.records.ownership_map import Move
+from dashboard.records.queries.pages import CSV_MAX, Page, narrowed, page_of
+from dashboard.records.replica_map import Roles
 
 PAGE = 50
-CSV_MAX = 100_000  # rows of one file
 MOVES_SHOWN = 500
 ROLES_PARTITIONS_MAX = 2_000  # in a file: its lines stay below what a spreadsheet's cell holds
 PACKED = ("target", "previous", "replicas")  # large, and of no use in a list
@@ -32,13 +32,6 @@ class Filters:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
-    number: int
-    before: str | None
-    after: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
     member_id: str
     before: int | None  # None: it was not there
@@ -50,23 +43,12 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Role:
-    """What one member got, lost, keeps replicas of and learns in a round; numbers ascending."""
-
-    member_id: str
-    assigned: list[int]
-    revoked: list[int]
-    standby: list[int]
-    learning: list[int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Details:
     rebalance: Rebalance
     moves: list[Move]
     moves_left_out: int
     loads: list[Load]
-    roles: list[Role]
+    roles: Roles
     phases: list[tuple[str, int | None]]
     earlier: Rebalance | None
     later: Rebalance | None
@@ -86,24 +68,19 @@ def found(group: Group, filters: Filters) -> QuerySet[Rebalance]:
     rows = Rebalance.objects.filter(group=group)
     if not _looks_inside(filters):
         rows = rows.defer(*PACKED)
-    wanted: dict[str, Any] = {
-        "cause": filters.cause or None,
-        "actor__icontains": filters.actor or None,
-        "at_ms__gte": filters.from_ms,
-        "at_ms__lt": filters.to_ms,
-        "id__lt": filters.before,
-    }
-    return rows.filter(**{name: value for name, value in wanted.items() if value is not None})
+    return narrowed(
+        rows,
+        cause=filters.cause,
+        actor__icontains=filters.actor,
+        at_ms__gte=filters.from_ms,
+        at_ms__lt=filters.to_ms,
+        id__lt=filters.before,
+    )
 
 
 def page(group: Group, filters: Filters, size: int = PAGE) -> Page[Rebalance]:
-    return page_of(
-        found(group, filters),
-        "id",
-        size,
-        lambda row: row,
-        (lambda row: touches(row, filters)) if _looks_inside(filters) else None,
-    )
+    keep = (lambda row: touches(row, filters)) if _looks_inside(filters) else None
+    return page_of(found(group, filters), size, keep)
 
 
 def every(group: Group, filters: Filters) -> Iterator[Rebalance]:
@@ -120,31 +97,16 @@ def touches(row: Rebalance, filters: Filters) -> bool:
     """Whether it changed what the member has or made it learn, or changed who has the partition."""
     if not _looks_inside(filters):
         return True
-    before, after = row.owners_before(), row.owners()
-    if filters.partition is not None:
-        n = filters.partition
-        if _at(before, n) == _at(after, n):
-            return False
+    moves = row.moves()
+    if filters.partition is not None and all(m.number != filters.partition for m in moves):
+        return False
     if not filters.member:
         return True
     if any(cause.get("member") == filters.member for cause in row.causes):
         return True
     if row.learning and row.roles.get(filters.member, {}).get("learning"):
         return True
-    return any(filters.member in pair for pair in _differing(before, after))
-
-
-def _at(owners: list[str | None], number: int) -> str | None:
-    return owners[number] if number < len(owners) else None
-
-
-def _differing(
-    before: list[str | None], after: list[str | None]
-) -> Iterator[tuple[str | None, str | None]]:
-    for number in range(max(len(before), len(after))):
-        pair = _at(before, number), _at(after, number)
-        if pair[0] != pair[1]:
-            yield pair
+    return any(filters.member in (move.before, move.after) for move in moves)
 
 
 def causes(group: Group) -> list[str]:
@@ -159,8 +121,7 @@ def details(group: Group, incarnation: int, target_epoch: int) -> Details | None
     row = rows.filter(incarnation=incarnation, target_epoch=target_epoch).first()
     if row is None:
         return None
-    before, after = row.owners_before(), row.owners()
-    moves = moves_of(before, after)
+    moves = row.moves()
     above = Q(incarnation=incarnation, target_epoch__gt=target_epoch)
     above |= Q(incarnation__gt=incarnation)
     others = rows.defer(*PACKED).exclude(pk=row.pk)
@@ -168,17 +129,12 @@ def details(group: Group, incarnation: int, target_epoch: int) -> Details | None
         rebalance=row,
         moves=moves[:MOVES_SHOWN],
         moves_left_out=max(0, len(moves) - MOVES_SHOWN),
-        loads=loads_of(before, after),
-        roles=roles_of(row),
+        loads=loads_of(row.owners_before(), row.owners()),
+        roles=row.roles,
         phases=[(name.replace("_", " "), getattr(row, f"{name}_ms")) for name in PHASES],
         earlier=others.exclude(above).first(),
         later=others.filter(above).last(),
     )
-
-
-def roles_of(row: Rebalance) -> list[Role]:
-    """By member id; those with nothing at all are there, too, in a stateful group."""
-    return [Role(member_id=m, **numbers) for m, numbers in row.roles.items()]
 
 
 def roles_text(row: Rebalance, kind: str) -> str:
@@ -187,14 +143,6 @@ def roles_text(row: Rebalance, kind: str) -> str:
         return f"more than {ROLES_PARTITIONS_MAX} partitions: see the page of this rebalance"
     said = ((m, numbers[kind]) for m, numbers in row.roles.items())
     return "; ".join(f"{m}: {' '.join(map(str, found))}" for m, found in said if found)
-
-
-def moves_of(before: list[str | None], after: list[str | None]) -> list[Move]:
-    return [
-        Move(number=n, before=_at(before, n), after=_at(after, n))
-        for n in range(max(len(before), len(after)))
-        if _at(before, n) != _at(after, n)
-    ]
 
 
 def loads_of(before: list[str | None], after: list[str | None]) -> list[Load]:

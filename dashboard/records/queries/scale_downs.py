@@ -10,8 +10,8 @@ from assignment.scripts.group_read import GroupRead, Purpose
 from assignment.types import Drain, Partition
 from dashboard.live import groups as live_groups
 from dashboard.models import Group, Rebalance, ScaleDown, ScaleDownState
-from dashboard.records.queries.pages import Page, page_of
-from dashboard.records.queries.rebalances import CSV_MAX, PACKED
+from dashboard.records.queries.pages import CSV_MAX, Page, narrowed, page_of
+from dashboard.records.queries.rebalances import PACKED
 
 PAGE = 50
 PARTITIONS_SHOWN = 200  # of one leaving member
@@ -88,10 +88,7 @@ def at_moment(group: Group, at_ms: int) -> ScaleDown | None:
 
 
 def page(group: Group, before: int | None = None, size: int = PAGE) -> Page[ScaleDown]:
-    rows = group.scale_downs.order_by("-id")
-    if before is not None:
-        rows = rows.filter(id__lt=before)
-    return page_of(rows, "id", size, lambda row: row)
+    return page_of(narrowed(group.scale_downs.order_by("-id"), id__lt=before), size)
 
 
 def every(group: Group) -> Iterator[ScaleDown]:

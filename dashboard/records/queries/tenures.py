@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from django.db.models import F, Q, QuerySet, Window
 from django.db.models.functions import RowNumber
 
+from assignment.types import Partition
 from dashboard.models import Group, HistoryGap, Tenure
-from dashboard.records.queries.pages import Page, page_of
-from dashboard.records.queries.rebalances import CSV_MAX, Filters
+from dashboard.records.queries.pages import CSV_MAX, Page, narrowed, page_of
+from dashboard.records.queries.rebalances import Filters
 
 PAGE = 100
 DAY_MS = 86_400_000
@@ -42,20 +42,20 @@ class Stretch:
 def found(group: Group, filters: Filters) -> QuerySet[Tenure]:
     """Tenures that touch the time asked for; newest first."""
     rows = Tenure.objects.filter(group=group).order_by("-id")
-    wanted: dict[str, Any] = {
-        "member_id": filters.member or None,
-        "number": filters.partition,
-        "started_ms__lt": filters.to_ms,
-        "id__lt": filters.before,
-    }
-    rows = rows.filter(**{name: value for name, value in wanted.items() if value is not None})
+    rows = narrowed(
+        rows,
+        member_id=filters.member,
+        number=filters.partition,
+        started_ms__lt=filters.to_ms,
+        id__lt=filters.before,
+    )
     if filters.from_ms is not None:
         rows = rows.filter(Q(ended_ms=None) | Q(ended_ms__gte=filters.from_ms))
     return rows
 
 
 def page(group: Group, filters: Filters, size: int = PAGE) -> Page[Tenure]:
-    return page_of(found(group, filters), "id", size, lambda row: row)
+    return page_of(found(group, filters), size)
 
 
 def every(group: Group, filters: Filters) -> Iterator[Tenure]:
@@ -69,6 +69,33 @@ def at_moment(group: Group, at_ms: int, number: int | None = None) -> list[Tenur
     if number is not None:
         rows = rows.filter(number=number)
     return list(rows.order_by("number", "fence"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnerAt:
+    """`tenures` has the holder of the lock: none, one, or several where tenures overlap."""
+
+    partition: Partition
+    at_ms: int
+    tenures: Sequence[Tenure]
+    doubtful: bool  # events of the locks were lost later than the answer's own start
+
+    @property
+    def owner(self) -> str | None:
+        return self.tenures[-1].member_id if self.tenures else None
+
+
+def owner_at(group: Group, partition: Partition, at_ms: int) -> OwnerAt:
+    rows = at_moment(group, at_ms, partition.number)
+    since_ms = rows[0].started_ms if rows else _last_end(group, partition, at_ms)
+    lost = group.gaps.filter(at_ms__gt=since_ms).exists()
+    return OwnerAt(partition=partition, at_ms=at_ms, tenures=rows, doubtful=lost)
+
+
+def _last_end(group: Group, partition: Partition, at_ms: int) -> int:
+    """The end of the tenure before that moment; 0 without one."""
+    rows = group.tenures.filter(number=partition.number, ended_ms__lte=at_ms)
+    return rows.order_by("-ended_ms").values_list("ended_ms", flat=True).first() or 0
 
 
 def gaps(group: Group, from_ms: int = 0) -> list[HistoryGap]:

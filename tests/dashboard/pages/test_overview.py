@@ -32,7 +32,7 @@ def test_without_a_fresh_sample_it_is_unknown(visitor: Client, group: Group) -> 
 
 
 def row(name: str, state: str) -> GroupRow:
-    return GroupRow(group_id=1, name=name, stream="s", partitions=1, state=state, why="")
+    return GroupRow(group=Group(name=name), state=state, why="")
 
 
 def test_what_needs_attention_comes_worst_first() -> None:
