@@ -384,10 +384,9 @@ def _again(call: Any) -> None:
     for _ in range(READ_TRIES - 1):
         try:
             call()
+            return
         except StoreUnavailable:
             time.sleep(TRY_AGAIN_S)
-        else:
-            return
     call()
 
 
