@@ -96,6 +96,7 @@ class Membership:
         self._restorer = restorer
         self._keeper = keeper or KeepsNothing()
         self._wanted = Wanted()
+        self._kept_for: MemberState | None = None  # what the keeper was told last for
         self._clock = clock
         self._note = note
         self._owned_doubtful = False
@@ -135,6 +136,9 @@ class Membership:
 
     def tell_keeper(self) -> None:
         """After every turn: which replicas are wanted follows from the state as it is."""
+        if self.state is self._kept_for:
+            return
+        self._kept_for = self.state
         wanted = wanted_replicas(self.state)
         if wanted == self._wanted:
             return
@@ -277,7 +281,7 @@ class Membership:
         for _ in range(ROUNDS_MAX):
             before = self.state
             rest = self._act(decide(self.state, self._clock()))
-            if self.state == before:
+            if self.state is before or self.state == before:
                 break
         return rest
 

@@ -16,6 +16,7 @@ from assignment.errors import InvalidInput
 
 INCARNATION_STEP = 2**32  # a fence is incarnation * 2^32 + counter (coordination.md section 2)
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+PARSED_KEPT = 4_096  # names of partitions, which are read again and again
 PARTITIONS_MAX = 100_000  # one group in the dashboard's dense mode (dashboard.md section 7)
 
 
@@ -39,6 +40,7 @@ class Partition(NamedTuple):
         return f"{self.stream}:{self.number}"
 
     @classmethod
+    @lru_cache(PARSED_KEPT)
     def parse(cls, text: str) -> Self:
         stream, colon, number = text.rpartition(":")
         if not colon or not number.isdecimal() or not NAME_PATTERN.fullmatch(stream):

@@ -9,6 +9,7 @@ import zlib
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from assignment.errors import InvalidInput
@@ -23,6 +24,7 @@ from assignment.types import (
     TargetRow,
 )
 
+SETTINGS_KEPT = 256  # texts, of as many groups that are read again and again
 CHANGES_MAX = 100  # after so many changes a new complete report is sent (coordination.md section 3)
 HELD_STATES = frozenset(HeldState)
 API_PREFIX = "/api/agent/v1"  # POST {API_PREFIX}/{group}/join | heartbeat | leave, bearer token
@@ -118,6 +120,7 @@ def settings_text(settings: GroupSettings) -> str:
     return json.dumps(asdict(settings), sort_keys=True, separators=(",", ":"))
 
 
+@lru_cache(SETTINGS_KEPT)
 def parse_settings(text: str) -> GroupSettings:
     """Unknown names are left out, so that an older agent reads a newer dashboard's settings."""
     values = json.loads(text)

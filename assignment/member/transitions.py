@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import assert_never
+from typing import Any, assert_never
 
 from assignment.member import messages
 from assignment.member.state import (
@@ -66,6 +66,12 @@ def handle(
     return after, []
 
 
+def _changed(member: MemberState, **values: Any) -> MemberState:
+    """The same one where nothing differs: most of what is heard again says what is known."""
+    differs = any(getattr(member, name) != value for name, value in values.items())
+    return replace(member, **values) if differs else member
+
+
 def _target_told(
     member: MemberState, event: messages.TargetSeen | messages.EpochsSeen, now_ms: int
 ) -> MemberState:
@@ -83,16 +89,20 @@ def _identity_told(
 ) -> MemberState:
     match event:
         case messages.IdentityHeard(identity):
-            after = replace(member, identity=identity or member.identity)
+            heard, read, since_ms = identity or member.identity, member.identity_read, None
         case messages.IdentityRead(identity):
-            after = replace(member, identity_read=identity)
+            heard, read, since_ms = member.identity, identity, now_ms
         case _:
             assert_never(event)
-    if not after.identity or after.identity == after.identity_read:
-        return replace(after, foreign_since_ms=None)
-    if isinstance(event, messages.IdentityRead) and after.foreign_since_ms is None:
-        return replace(after, foreign_since_ms=now_ms)
-    return after
+    is_foreign = bool(heard) and heard != read
+    if is_foreign and member.foreign_since_ms is not None:
+        since_ms = member.foreign_since_ms
+    return _changed(
+        member,
+        identity=heard,
+        identity_read=read,
+        foreign_since_ms=since_ms if is_foreign else None,
+    )
 
 
 def _told(
@@ -144,6 +154,8 @@ def _lock_event(
         case messages.Tick():
             ended = claims_of(member) if lease_is_over(member, now_ms) else []
             troubles = tried_again(member.troubles, now_ms)
+            if not ended and troubles == member.troubles:
+                return member, []
             aged = replace(member, troubles=troubles)
             result = _without(aged, ended, "its lease ended without a renew", now_ms)
         case _:
@@ -158,14 +170,20 @@ def _without(
     waited for.
     """
     dropped = [claim for claim in gone if holds(member, claim)]
-    partitions = {claim.partition for claim in dropped}
-    held = {p: holding for p, holding in member.held.items() if p not in partitions}
-    after = _with_waits(replace(member, held=held), now_ms)
-    return after, [messages.Drop(claim=claim, reason=reason) for claim in sorted(dropped)]
+    if dropped:
+        partitions = {claim.partition for claim in dropped}
+        held = {p: holding for p, holding in member.held.items() if p not in partitions}
+        member = replace(member, held=held)
+    drops: list[messages.Effect] = [
+        messages.Drop(claim=claim, reason=reason) for claim in sorted(dropped)
+    ]
+    return _with_waits(member, now_ms), drops
 
 
 def _with_waits(member: MemberState, now_ms: int) -> MemberState:
     wanted = wanted_partitions(member) - member.held.keys()
+    if wanted == member.waiting.keys():
+        return member
     fresh = Wait(since_ms=now_ms, retry_ms=now_ms)
     return replace(member, waiting={p: member.waiting.get(p, fresh) for p in sorted(wanted)})
 
@@ -215,7 +233,7 @@ def _owned_seen(
             lost.append(Claim(partition, holding.fence))
         elif seen.state != holding.state:
             held[partition] = replace(holding, state=seen.state, since_ms=now_ms)
-    return _without(replace(member, held=held), lost, "its grant ended", now_ms)
+    return _without(_changed(member, held=held), lost, "its grant ended", now_ms)
 
 
 def _restore_ended(member: MemberState, event: messages.RestoreEnded) -> MemberState:
@@ -256,7 +274,7 @@ def _trouble_seen(
             return member
         case _:
             assert_never(event)
-    return _with_waits(replace(member, troubles=troubles), now_ms)
+    return _with_waits(_changed(member, troubles=troubles), now_ms)
 
 
 def _after_restore(
@@ -289,7 +307,7 @@ def _drain_seen(member: MemberState, drain: Drain, heard: Epoch) -> MemberState:
     since = member.drain_since
     if drain is not member.drain or since.incarnation != heard.incarnation:
         since = heard
-    return replace(member, drain=drain, drain_since=since, drain_heard=heard)
+    return _changed(member, drain=drain, drain_since=since, drain_heard=heard)
 
 
 def _epochs_seen(

@@ -1,6 +1,6 @@
 """Small readers and checks that the arguments and answers share."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from assignment.errors import InvalidInput
@@ -21,14 +21,11 @@ def texts_of(values: Sequence[Raw]) -> list[str]:
     return [text_of(v) for v in values]
 
 
-def pairs_of(values: Raw) -> Iterator[tuple[str, bytes]]:
+def pairs_of(values: Raw) -> list[tuple[str, bytes]]:
     """Names and raw values of a flat list, or of a mapping as a RESP3 client gives it."""
-    if isinstance(values, Mapping):
-        for name, value in values.items():
-            yield text_of(name), bytes_of(value)
-        return
-    for name, value in zip(values[::2], values[1::2], strict=True):
-        yield text_of(name), bytes_of(value)
+    is_mapping = isinstance(values, Mapping)
+    pairs = values.items() if is_mapping else zip(values[::2], values[1::2], strict=True)
+    return [(text_of(name), bytes_of(value)) for name, value in pairs]
 
 
 def bytes_of(value: Raw) -> bytes:
