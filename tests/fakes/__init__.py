@@ -5,15 +5,15 @@ failovers. It answers what Redis answers (bytes, numbers, None), so that reading
 the contract suite and a differential test hold it to the real ones.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from redis.exceptions import ResponseError
 
 from agent.store.door import Command, ScriptCall, StoreUnavailable
 from assignment.errors import InvariantBroken, Trouble, trouble_of
 from assignment.scripts.values import Raw
-from tests.fakes.server import UNBLOCKED, FakeRedis
+from tests.fakes.server import FakeRedis
 
 __all__ = ["FakeDoor", "FakeRedis"]
 
@@ -30,34 +30,25 @@ class FakeDoor:
         self._connection = server.connections
 
     def run(self, call: ScriptCall) -> Raw:
-        with self._reaching() as server:
-            return server.run_script(call.name, call.keys, call.args)
+        return self._answer(self._reach().run_script, call.name, call.keys, call.args)
 
     def run_many(self, calls: Sequence[ScriptCall]) -> list[Raw]:
         return [self.run(call) for call in calls]
 
     def ask(self, *command: str | bytes | int) -> Raw:
-        with self._reaching() as server:
-            return server.ask(*command)
+        return self._answer(self._reach().ask, *command)
 
     def ask_together(self, commands: Sequence[Command]) -> list[Raw]:
         return [self.ask(*command) for command in commands]
 
     def wait(self, stream: str, after: str, timeout_ms: int, count: int) -> Raw:
         """Never waits: time is the test's. But a failover since the last call ends it."""
-        with self._reaching() as server:
-            _demand_primary(server)
-            return server.ask("XRANGE", stream, f"({after}", "+", "COUNT", count) or None
+        return self._above(self._reach(), stream, after, count) or None
 
     def wait_any(self, streams: Mapping[str, str], timeout_ms: int) -> list[str]:
         """Never waits, as `wait`."""
-        with self._reaching() as server:
-            _demand_primary(server)
-            return [
-                stream
-                for stream, after in streams.items()
-                if server.ask("XRANGE", stream, f"({after}", "+", "COUNT", 1)
-            ]
+        server = self._reach()
+        return [name for name, after in streams.items() if self._above(server, name, after, 1)]
 
     def close(self) -> None:
         pass
@@ -72,10 +63,12 @@ class FakeDoor:
             raise StoreUnavailable("the fake Redis closed the connection")
         return self.server.former
 
-    @contextmanager
-    def _reaching(self) -> Iterator[FakeRedis]:
+    def _above(self, server: FakeRedis, stream: str, after: str, count: int) -> Raw:
+        return self._answer(server.above, stream, after, count)
+
+    def _answer(self, asked: Callable[..., Raw], *args: Any) -> Raw:
         try:
-            yield self._reach()
+            return asked(*args)
         except ResponseError as error:
             trouble = trouble_of(str(error))
             if trouble is Trouble.BUG:
@@ -83,8 +76,3 @@ class FakeDoor:
             if trouble is Trouble.ELSEWHERE:
                 self._connection = self.server.connections
             raise StoreUnavailable(f"the fake Redis refuses: {error}") from error
-
-
-def _demand_primary(server: FakeRedis) -> None:
-    if server.role != "master":
-        raise ResponseError(UNBLOCKED)

@@ -128,6 +128,12 @@ class FakeRedis(Keyspace):
         finally:
             self._end_transaction()
 
+    def above(self, stream: str, after: str, count: int) -> Raw:
+        """What a read that waits answers at once."""
+        if self.role != "master":
+            raise ResponseError(UNBLOCKED)
+        return self.ask("XRANGE", stream, f"({after}", "+", "COUNT", count)
+
     def execute(self, call: Call) -> Reply:
         """Keyspace.execute for a server, in one step: it is what a simulation does most."""
         name = call[0]

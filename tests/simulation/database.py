@@ -1,6 +1,7 @@
 """What outlives Redis, as dicts: the records that the rules read and have kept."""
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,11 @@ class Database:
     scale_downs: tuple[ScaleDown, ...] = ()  # the newest first
     version: int = 0  # of these
     refuses: bool = False
+
+    def copied(self) -> "Database":
+        """As it is now; what stands in it is never changed."""
+        kept = {name: copy(value) for name, value in vars(self).items()}
+        return Database(**kept)
 
     @property
     def running(self) -> ScaleDown | None:

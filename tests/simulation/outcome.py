@@ -1,5 +1,6 @@
 """What came of one seed."""
 
+import gc
 import time
 import traceback
 from collections import Counter
@@ -45,6 +46,7 @@ class Outcome:
         kept when nothing goes wrong, too.
         """
         began_s = time.process_time()
+        gc.disable()  # what a run leaves behind is found after it; looking all the time is dear
         try:
             yield
         except Exception as error:
@@ -52,4 +54,5 @@ class Outcome:
             self.trace = story() + ("" if isinstance(error, Broken) else traceback.format_exc())
         else:
             self.trace = story() if always else ""
+        gc.enable()
         self.cpu_ms = (time.process_time() - began_s) * 1_000

@@ -3,7 +3,6 @@
 As in faults.py each takes the world and the agents that it strikes, at least one.
 """
 
-from copy import deepcopy
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -60,7 +59,7 @@ def database_refuses(world: "World", victims: Victims) -> None:
 
 def database_restored(world: "World", victims: Victims) -> None:
     """From a copy that is a little older; what people set is set again."""
-    copy = deepcopy(world.database)
+    copy = world.database.copied()
     world.later(world.random.randint(*AWAY_MS), lambda: world.database_returns_as(copy))
 
 

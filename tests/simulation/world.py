@@ -3,6 +3,7 @@
 import random
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from agent.dashboard_session.requests import Request
@@ -29,6 +30,9 @@ from tests.simulation.replicas import DiskState, Files
 from tests.simulation.scale_downs import ScaleDowns
 
 TRACE_KEPT = 300
+ROWS_KEPT = 4_096  # of members, reports and targets: most are read again as they were
+for _name in ("read_member", "read_report", "parse_target"):
+    setattr(group_read, _name, lru_cache(ROWS_KEPT)(getattr(group_read, _name)))
 FIELD_MAX = 200  # characters
 SLOW_STEP_MS = (100, 2_000)  # of a coordinator whose database is busy
 EVENT_MS = (30, 250)  # between two events
@@ -80,6 +84,7 @@ class World:
         self._watch = checks.Watch()
         self._hints_told: Id = (0, 0)  # id of the last
         self._named = 0
+        self._read_at = ("", 0, 0)
         self._moved = False  # a script ran since the last look
         self.healed = self.misfits_ended = False
         self.strategies: tuple[str, ...] = (settings.strategy,)
@@ -181,7 +186,7 @@ class World:
 
     def step(self) -> None:
         self.agenda.step()
-        self.server.now_ms = self.redis_ms
+        self.server.now_ms = self.agenda.now_ms + self.redis_ahead_ms
         if self._moved:
             self._moved = False
             self._watch.look(self)
@@ -236,10 +241,16 @@ class World:
     def run(self, name: str, args: values.Arguments) -> Any:
         return self.execute(ScriptCall(name, (self.keys.meta,), args))
 
-    def read(self, purpose: Purpose = Purpose.LOOK) -> GroupRead:
-        args = group_read.read_group_args(purpose)
-        call = ScriptCall("read_group", (self.keys.meta,), args)
-        return group_read.read_group_answer(self.door.run(call))
+    def read(self) -> GroupRead:
+        """The group as it is; whoever looks at the same moment gets the same."""
+        server = self.server
+        moment = server.replication_id, server.offset, server.now_ms
+        if moment != self._read_at or server.away:
+            args = group_read.read_group_args(Purpose.LOOK)
+            call = ScriptCall("read_group", (self.keys.meta,), args)
+            self._read = group_read.read_group_answer(self.door.run(call))
+            self._read_at = server.replication_id, server.offset, server.now_ms
+        return self._read
 
     def _spread_hints(self) -> None:
         if (last_id := self._last_hint()) == self._hints_told:
