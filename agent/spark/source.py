@@ -262,18 +262,15 @@ class Planner:
         if bound.total is None:
             return None
         self._totals[planned.partition] = (bound.to_offset, bound.total)
-        if before is None or before[0] != planned.committed:
-            return None
-        return bound.total - before[1]
+        return bound.total - before[1] if before and before[0] == planned.committed else None
 
     def _probed(self, partition: Partition, start: Offset, events_max: int) -> Offset:
         """A few steps over entries that are in no index, as one event each."""
         end = start
         for _ in range(max(1, min(PROBE_STEPS_MAX, events_max // PROBE_ENTRIES))):
-            further = self._events.probe(partition, end, PROBE_ENTRIES)
-            if further == end:
+            before, end = end, self._events.probe(partition, end, PROBE_ENTRIES)
+            if end == before:
                 break
-            end = further
         return end
 
 

@@ -1,7 +1,7 @@
 -- Asked by the consumer when the batch before is finished. ARGV: member.
--- Answers {'fenced'} when it is not a member, else {'ok', replication id, {partition, fence, committed offset, events applied,
--- what is suspected or '', what is skipped or ''} ...} of what is running under its own live lock. What is being
--- revoked is revoked now: no batch holds it any more.
+-- Answers {'fenced'} when it is not a member, else {'ok', replication id, {partition, fence, committed offset,
+-- events applied, what is suspected or '', what is skipped or ''} ...} of what is running under its own live lock.
+-- What is being revoked is revoked now: no batch holds it any more.
 local member = ARGV[1]
 redis.call('HDEL', KEYS[1], '') -- changes nothing, and is refused where a replica would answer what was
 if redis.call('HEXISTS', key('members'), member) == 0 then return {'fenced'} end

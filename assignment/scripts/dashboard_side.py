@@ -22,7 +22,16 @@ from assignment.scripts.values import (
     within,
 )
 from assignment.troubles import TROUBLES_MAX, UNSERVED_MAX, parse_halted, parse_unserved
-from assignment.types import Drain, GroupSettings, Partition, Role, TargetRow, valid_name
+from assignment.types import (
+    START,
+    Drain,
+    GroupSettings,
+    Offset,
+    Partition,
+    Role,
+    TargetRow,
+    valid_name,
+)
 from assignment.wire import (
     Heartbeat,
     parse_held,
@@ -254,13 +263,18 @@ def number_answer(raw: Raw) -> int:
 
 
 def incarnation_args(
-    incarnation: int, run_id: str = "", known: Mapping[str, int] | None = None
+    incarnation: int,
+    run_id: str = "",
+    known: Mapping[str, int] | None = None,
+    last_event: Offset = START,
 ) -> Arguments:
     """`run_id` of the Redis that was read when it was chosen; "" = whatever runs now.
 
-    `known`: the highest that anybody knows of LIFTED numbers; they go on above them.
+    `known`: the highest that anybody knows of LIFTED numbers; they go on above them, as ids of the
+    locks' events above `last_event`.
     """
     arguments: Arguments = [within("incarnation", incarnation, 1, INCARNATION_MAX), run_id]
+    arguments.append(str(last_event))
     for name in LIFTED & (known or {}).keys():
         arguments += [name, epoch_text(name, (known or {})[name])]
     return arguments

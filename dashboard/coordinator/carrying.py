@@ -87,7 +87,10 @@ def _configure(here: Here, effect: effects.Configure) -> None:
 
 def _raise_incarnation(here: Here, effect: effects.RaiseIncarnation) -> None:
     value = effect.incarnation
-    done, stored = live_groups.set_incarnation(here.name, value, effect.run_id, effect.known)
+    last_event = here.row.events_cursor if here.row else live_groups.FIRST_ENTRY
+    done, stored = live_groups.set_incarnation(
+        here.name, value, effect.run_id, effect.known, last_event
+    )
     if done and here.row is not None:
         RAISED[here.row.pk, here.name] = value
     log.info("incarnation group=%s value=%d done=%s stored=%d", here.name, value, done, stored)

@@ -82,10 +82,17 @@ def set_drain(
 
 
 def set_incarnation(
-    group: str, incarnation: int, run_id: str, known: Mapping[str, int]
+    group: str,
+    incarnation: int,
+    run_id: str,
+    known: Mapping[str, int],
+    last_event: str = FIRST_ENTRY,
 ) -> tuple[bool, int]:
-    """Refused by a Redis that was started since `run_id` was read; numbers go on above `known`."""
-    arguments = dashboard_side.incarnation_args(incarnation, run_id, known)
+    """Refused by a Redis that was started since `run_id` was read; numbers go on above `known`,
+    events above the last one that history has.
+    """
+    last = Offset.parse(last_event)
+    arguments = dashboard_side.incarnation_args(incarnation, run_id, known, last)
     return dashboard_side.incarnation_answer(run("set_incarnation", group, arguments))
 
 

@@ -68,6 +68,30 @@ def test_a_redis_from_a_backup_is_moved_forward_before_it_grants_anything(
     assert PartitionMirror.objects.get().snapshot[0]["offset"] == "7-0"
 
 
+def test_what_happens_at_the_locks_by_a_clock_that_is_behind_is_in_history(
+    point_at: Point, own_redis: EmbeddedRedis, group_name: str
+) -> None:
+    """Its events' ids would be below the last one that was stored."""
+    point_at(own_redis.url)
+    group = make_group(group_name)
+    agent = FakeAgent(group, "a")
+    agent.start()
+    coordinator.rebalance(group.name)
+    agent.follow()
+    coordinator.tick()
+    Group.objects.filter(pk=group.pk).update(events_cursor="9999999999999-0")
+    own_redis.stop()
+    own_redis.start()
+    coordinator.tick()
+    agent.held.clear()
+    agent.start()
+    coordinator.rebalance(group.name)
+    agent.follow()
+    coordinator.tick()
+    assert all(group.tenures.filter(fence=fence).exists() for fence in agent.held.values())
+    assert agent.held
+
+
 def test_a_newer_snapshot_is_found_by_the_manifest_beside_the_files(
     point_at: Point, own_redis: EmbeddedRedis, group_name: str, tmp_path: Path
 ) -> None:
