@@ -26,14 +26,7 @@ from assignment.member.state import (
 )
 from assignment.member.transitions import handle, restore_ordered
 from assignment.member.troubles import UNSERVED_FOR_MS, unserved_of
-from assignment.scripts.agent_side import (
-    AcquireAnswer,
-    Granted,
-    HeldBy,
-    NotTarget,
-    Refusal,
-    StateChange,
-)
+from assignment.scripts import agent_side
 from assignment.types import (
     NO_EPOCH,
     Claim,
@@ -319,7 +312,9 @@ class Membership:
         if not changes:
             return
         asked = [
-            StateChange(change.claim.partition, change.claim.fence, change.expected, change.state)
+            agent_side.StateChange(
+                change.claim.partition, change.claim.fence, change.expected, change.state
+            )
             for change in changes
         ]
         done = self.store.set_state(self.member_id, asked)
@@ -351,7 +346,7 @@ class Membership:
         except Fenced as error:
             self.fenced(str(error))
             return
-        if isinstance(answers, Refusal):
+        if isinstance(answers, agent_side.Refusal):
             self._refused(partitions, str(answers))
             self.read_target()
             return
@@ -359,17 +354,17 @@ class Membership:
         answered = {answer.partition for answer in answers}
         self._refused([p for p in partitions if p not in answered], "not answered")
 
-    def _acquired(self, answers: AcquireAnswer, reason: str) -> None:
+    def _acquired(self, answers: agent_side.AcquireAnswer, reason: str) -> None:
         for answer in answers:
             match answer:
-                case Granted(partition, fence, held_state):
+                case agent_side.Granted(partition, fence, held_state):
                     self.feed(messages.Granted(Claim(partition, fence), held_state))
                     self._note("acquired", why=reason, **_fields(Claim(partition, fence)))
-                case HeldBy(partition, owner, _):
+                case agent_side.HeldBy(partition, owner, _):
                     self._refused([partition], f"waiting for {owner}", owner)
-                case NotTarget(partition):
+                case agent_side.NotTarget(partition):
                     self._refused([partition], "the target in Redis does not give it")
-        if any(isinstance(answer, NotTarget) for answer in answers):
+        if any(isinstance(answer, agent_side.NotTarget) for answer in answers):
             self.read_target()
 
     def _refused(self, partitions: Iterable[Partition], why: str, owner: str = "") -> None:

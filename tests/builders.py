@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from assignment.scripts.group_read import GroupRead, Lock, MemberRow, Meta, Report
-from assignment.strategies import StrategyInput
+from assignment.strategies.given import StrategyInput
 from assignment.types import (
     INCARNATION_STEP,
     Drain,

@@ -13,6 +13,7 @@ from typing import Protocol
 from agent.dashboard_session.reports import Reporter
 from agent.dashboard_session.requests import Answer, Refusal, Request
 from agent.membership import Membership, Note
+from assignment import wire
 from assignment.errors import InvalidInput
 from assignment.member import messages
 from assignment.member.state import Unable, unable_because
@@ -20,16 +21,6 @@ from assignment.member.troubles import unserved_of
 from assignment.replicas import replica_values
 from assignment.troubles import unserved_values
 from assignment.types import Drain, Epoch, Role
-from assignment.wire import (
-    ConsumerHealth,
-    Heartbeat,
-    Join,
-    Leave,
-    Reply,
-    parse_settings,
-    parse_target,
-    sorted_texts,
-)
 
 JOIN_RETRY_MS = (500, 5_000)  # doubled from one to the other
 LEAVE_HEARD_WITHIN_MS = 1_000  # then the member leaves by itself, well before it gives up
@@ -48,7 +39,7 @@ class Post(Protocol):
 class DashboardSession:
     """`identity` carries the member id and the secret, kept for the life of the process."""
 
-    identity: Join
+    identity: wire.Join
     membership: Membership
     courier: Post
     clock: Callable[[], int]
@@ -79,7 +70,7 @@ class DashboardSession:
     def leave(self) -> None:
         if self.leave_sent_ms is None:
             self.leave_sent_ms = self.clock()
-            self.courier.send(Leave(member=self.identity.member, secret=self.identity.secret))
+            self.courier.send(wire.Leave(member=self.identity.member, secret=self.identity.secret))
 
     @property
     def leave_is_unheard(self) -> bool:
@@ -88,7 +79,7 @@ class DashboardSession:
             return False
         return self._leave_failed or self.clock() - self.leave_sent_ms >= LEAVE_HEARD_WITHIN_MS
 
-    def beat_when_due(self, health: ConsumerHealth) -> None:
+    def beat_when_due(self, health: wire.ConsumerHealth) -> None:
         """At once when something changed, else every heartbeat_ms; never two at a time."""
         if self.courier.busy or self.leave_sent_ms is not None:
             return
@@ -111,7 +102,7 @@ class DashboardSession:
         report = self.reporter.next(owned)
         settings_epoch = self.membership.settings_epoch
         is_current = settings_epoch.incarnation == state.incarnation
-        beat = Heartbeat(
+        beat = wire.Heartbeat(
             member=self.identity.member,
             secret=self.identity.secret,
             sequence=self.sequence,
@@ -130,7 +121,7 @@ class DashboardSession:
             replicas={
                 str(partition): replica_values(replica) for partition, replica in replicas.items()
             },
-            ready=sorted_texts(
+            ready=wire.sorted_texts(
                 p for p, c in replicas.items() if c.role is Role.LEARNER and c.ready
             ),
             unserved={str(p): unserved_values(one) for p, one in unserved.items()},
@@ -149,13 +140,13 @@ class DashboardSession:
     def hear(self, answer: Answer) -> None:
         self._note_trouble(answer)
         match answer.request:
-            case Join():
+            case wire.Join():
                 self.joining = False
                 self._joined(answer)
-            case Heartbeat() as beat:
+            case wire.Heartbeat() as beat:
                 if self.membership.state.joined and answer.reply is not None:
                     self._beat_answered(beat, answer.reply)
-            case Leave():
+            case wire.Leave():
                 self._leave_failed = answer.reply is None
                 self.left |= not self._leave_failed
 
@@ -179,7 +170,7 @@ class DashboardSession:
             self._said = ()
             self.note("joined", epoch=answer.reply.group_epoch)
 
-    def _beat_answered(self, beat: Heartbeat, reply: Reply) -> None:
+    def _beat_answered(self, beat: wire.Heartbeat, reply: wire.Reply) -> None:
         match reply.status:
             case "ok":
                 self.join_pause_ms, self.next_join_ms = JOIN_RETRY_MS[0], 0
@@ -192,12 +183,14 @@ class DashboardSession:
             case _:
                 pass  # late: a newer heartbeat was answered before
 
-    def _take(self, reply: Reply, *, joined: bool) -> bool:
+    def _take(self, reply: wire.Reply, *, joined: bool) -> bool:
         """False when the reply cannot be read: then nothing of it was taken."""
         try:
-            row = None if reply.target is None else parse_target(json.dumps(dict(reply.target)))
+            row = (
+                None if reply.target is None else wire.parse_target(json.dumps(dict(reply.target)))
+            )
             drain, told = Drain(reply.drain), reply.settings
-            settings = None if told is None else parse_settings(json.dumps(dict(told)))
+            settings = None if told is None else wire.parse_settings(json.dumps(dict(told)))
         except (InvalidInput, KeyError, TypeError, ValueError) as error:
             self.note("reply not understood", why=repr(error))
             return False

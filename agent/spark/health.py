@@ -9,21 +9,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent.spark.commit import Outcome
-from assignment.troubles import (
-    TROUBLES_MAX,
-    Failing,
-    Halted,
-    HaltReason,
-    failing_values,
-    halted_values,
-)
+from assignment import troubles
 from assignment.types import Partition
 
 
 @dataclass(slots=True)
 class PartitionHealth:
-    halted: dict[tuple[Partition, int], Halted] = field(default_factory=dict)  # by its fence
-    failing: dict[Partition, Failing] = field(default_factory=dict)
+    halted: dict[tuple[Partition, int], troubles.Halted] = field(
+        default_factory=dict
+    )  # by its fence
+    failing: dict[Partition, troubles.Failing] = field(default_factory=dict)
 
     def take(self, outcome: Outcome) -> None:
         for partition in outcome.applied:  # it went on behind where it stood still
@@ -35,20 +30,20 @@ class PartitionHealth:
         for one, why in outcome.failed.items():
             before = self.failing.get(one.partition)
             again = before.failures if before is not None and before.fence == one.fence else 0
-            self.failing[one.partition] = Failing(
+            self.failing[one.partition] = troubles.Failing(
                 partition=one.partition, fence=one.fence, failures=again + 1, why=why
             )
 
     def forget_malformed(self) -> None:
         """The group keeps malformed entries now: nothing halts at them."""
-        kept = (i for i in self.halted.items() if i[1].reason is not HaltReason.MALFORMED)
+        kept = (i for i in self.halted.items() if i[1].reason is not troubles.HaltReason.MALFORMED)
         self.halted = dict(kept)
 
-    def facts(self, others: Sequence[Halted]) -> Mapping[str, Any]:
+    def facts(self, others: Sequence[troubles.Halted]) -> Mapping[str, Any]:
         """As ConsumerHealth has them. `others`: halted where they were planned."""
         halted = sorted([*self.halted.values(), *others], key=lambda one: one.partition)
         failing = [self.failing[p] for p in sorted(self.failing)]
         return {
-            "halted": [halted_values(one) for one in halted[:TROUBLES_MAX]],
-            "failing": [failing_values(one) for one in failing[:TROUBLES_MAX]],
+            "halted": [troubles.halted_values(one) for one in halted[: troubles.TROUBLES_MAX]],
+            "failing": [troubles.failing_values(one) for one in failing[: troubles.TROUBLES_MAX]],
         }

@@ -21,15 +21,7 @@ import structlog
 
 from agent.consumer.control import AgentLink, AgentUnreachable, monotonic_ms
 from agent.consumer.in_hand import EXIT_FAILED, EXIT_JVM_KILLED, EXIT_LEASE, EXIT_NO_AGENT
-from agent.spark.commit import (
-    Committer,
-    Effects,
-    LeaseOver,
-    Outcome,
-    changes_by_partition,
-    check_columns,
-    counted_ranges,
-)
+from agent.spark import commit
 from agent.spark.effects import StateEffects
 from agent.spark.failures import Crashes, cause_of, jvm_was_killed
 from agent.spark.health import PartitionHealth
@@ -158,7 +150,9 @@ class Consumer:
         self._progress = Progress(self._groups, control.member)
         self._progress.say(spark_application_id=session.sparkContext.applicationId)
         self._effects = self._effects_of(pipeline)
-        self._committer = Committer(self._groups, self._member, self._effects, self._may_process)
+        self._committer = commit.Committer(
+            self._groups, self._member, self._effects, self._may_process
+        )
         self._held_back: dict[str, int] = {}  # partition -> its last fence that was refused
         self._partitions = PartitionHealth()
         self._trouble_said: Mapping[str, Any] = {}
@@ -168,12 +162,12 @@ class Consumer:
         self._failures = 0
         self._ended = threading.Event()
 
-    def _effects_of(self, pipeline: Pipeline) -> Effects:
+    def _effects_of(self, pipeline: Pipeline) -> commit.Effects:
         control = self._link.control
         if pipeline.sink is not None:
             hand_over(pipeline.sink, self._folder)
             _log.info("sink", guarantee=pipeline.sink.guarantee)
-            effects: Effects = sink_effects(pipeline.sink, self._group, self._may_process)
+            effects: commit.Effects = sink_effects(pipeline.sink, self._group, self._may_process)
             return effects
         assert pipeline.merge is not None
         snapshots = Snapshotter(
@@ -235,7 +229,9 @@ class Consumer:
     def _check_pipeline(self) -> None:
         """A pipeline that Spark refuses is told before anything is owned."""
         schema = f"{self._pipeline.schema}, {PARTITION_COLUMN} int"
-        check_columns(self._pipeline.changes(self._session.createDataFrame([], schema)).columns)
+        commit.check_columns(
+            self._pipeline.changes(self._session.createDataFrame([], schema)).columns
+        )
 
     def _failed(self, error: Exception) -> None:
         """Counts a query that ended with an error; raises it after too many in a row."""
@@ -288,9 +284,9 @@ class Consumer:
             if len(packed) < len(names):  # not read, as Spark needed nothing of it; or a lost reply
                 events.write.format("noop").mode("overwrite").save()
                 packed |= self._committer.asked(take)
-            counted = counted_ranges(ranges, batch, packed)
-            outcome = self._committer.commit(counted, changes_by_partition(table))
-        except LeaseOver as error:
+            counted = commit.counted_ranges(ranges, batch, packed)
+            outcome = self._committer.commit(counted, commit.changes_by_partition(table))
+        except commit.LeaseOver as error:
             _log.warning("batch given up", batch=plan["n"], why=str(error))
             self._progress.say(why=str(error))
             self._crashes.done()
@@ -323,7 +319,7 @@ class Consumer:
         if not left:
             self._progress.say(state="ready", why="")
 
-    def _hold_back(self, outcome: Outcome) -> None:
+    def _hold_back(self, outcome: commit.Outcome) -> None:
         for one in outcome.fenced:
             _log.warning("fenced", partition=str(one.partition), fence=one.fence)
             self._held_back[str(one.partition)] = one.fence

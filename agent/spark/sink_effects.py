@@ -7,18 +7,10 @@ next plan, brings it there. Keeps no state.
 import time
 from collections.abc import Callable
 
+from agent.spark import sql_sink
 from agent.spark.commit import LeaseOver, PartitionChanges, Prepared
 from agent.spark.ranges import Range
 from agent.spark.source import Counted
-from agent.spark.sql_sink import (
-    AtLeastOnceSink,
-    Delivery,
-    Sink,
-    SinkDoor,
-    SinkResult,
-    SinkUnavailable,
-    SqlSink,
-)
 from assignment.scripts.agent_side import CommitAnswer
 from assignment.types import Offset
 
@@ -31,7 +23,7 @@ class SqlEffects:
 
     def __init__(
         self,
-        door: SinkDoor,
+        door: sql_sink.SinkDoor,
         may_process: Callable[[], bool],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -47,9 +39,9 @@ class SqlEffects:
         Raises SinkUnavailable and LeaseOver.
         """
         match self._applied(_delivery(one, count, changes)):
-            case SinkResult.APPLIED | SinkResult.ALREADY:
+            case sql_sink.SinkResult.APPLIED | sql_sink.SinkResult.ALREADY:
                 return Prepared(one, count.end, count.events, changelog=False)
-            case SinkResult.MOVED | SinkResult.FENCED:
+            case sql_sink.SinkResult.MOVED | sql_sink.SinkResult.FENCED:
                 return None
 
     def applied(self, prepared: Prepared, answer: CommitAnswer) -> None:
@@ -61,7 +53,7 @@ class SqlEffects:
     def close(self) -> None:
         self._door.close()
 
-    def _applied(self, delivery: Delivery) -> SinkResult:
+    def _applied(self, delivery: sql_sink.Delivery) -> sql_sink.SinkResult:
         """Asked again with the same delivery: what became of the one before is seen by the sink."""
         give_up = self._clock() + PATIENCE_S
         while True:
@@ -69,7 +61,7 @@ class SqlEffects:
                 raise LeaseOver(f"the lease ended before the sink had {delivery.partition}")
             try:
                 return self._door.apply(delivery)
-            except SinkUnavailable:
+            except sql_sink.SinkUnavailable:
                 if self._clock() >= give_up:
                     raise
                 time.sleep(TRY_AGAIN_S)
@@ -78,7 +70,7 @@ class SqlEffects:
 class DeliveredEffects:
     """At least once: delivered before the commit in Redis, which alone knows how far it got."""
 
-    def __init__(self, sink: AtLeastOnceSink) -> None:
+    def __init__(self, sink: sql_sink.AtLeastOnceSink) -> None:
         self._sink = sink
 
     def prepare(
@@ -100,15 +92,15 @@ class DeliveredEffects:
 
 
 def sink_effects(
-    sink: Sink, group: str, may_process: Callable[[], bool]
+    sink: sql_sink.Sink, group: str, may_process: Callable[[], bool]
 ) -> SqlEffects | DeliveredEffects:
-    if isinstance(sink, SqlSink):
-        return SqlEffects(SinkDoor(sink, group), may_process)
+    if isinstance(sink, sql_sink.SqlSink):
+        return SqlEffects(sql_sink.SinkDoor(sink, group), may_process)
     return DeliveredEffects(sink)
 
 
-def _delivery(one: Range, count: Counted, changes: PartitionChanges) -> Delivery:
-    return Delivery(
+def _delivery(one: Range, count: Counted, changes: PartitionChanges) -> sql_sink.Delivery:
+    return sql_sink.Delivery(
         partition=one.partition,
         fence=one.fence,
         from_offset=one.from_offset,

@@ -6,20 +6,12 @@ from dataclasses import dataclass, fields
 from typing import Any, Self
 
 from agent.store.door import Door, RedisDoor, ScriptCall, ServerFacts, Timeouts, pairs
+from assignment import wire
 from assignment.scripts import agent_side, crashes, dashboard_side, group_read
 from assignment.scripts.crashes import InHand
 from assignment.scripts.group_read import Meta
 from assignment.scripts.values import Arguments, Raw
 from assignment.types import START, Claim, Drain, Held, Offset, Partition, TargetRow
-from assignment.wire import (
-    ChangelogPage,
-    ConsumerHealth,
-    GroupKeys,
-    parse_changelog,
-    parse_grant,
-    parse_held,
-    parse_target,
-)
 
 ACQUIRE_AT_ONCE = 1_000  # one call blocks Redis for about 10 ms
 HINTS_MAX = 1_000  # the control stream keeps about as many
@@ -63,7 +55,7 @@ class GroupStore:
     def __init__(self, door: Door, group: str) -> None:
         self.door = door
         self.group = group
-        self.keys = GroupKeys(group)
+        self.keys = wire.GroupKeys(group)
 
     @classmethod
     def connect(cls, url: str, group: str, timeouts: Timeouts | None = None) -> Self:
@@ -122,7 +114,7 @@ class GroupStore:
     def owned(self, member_id: str) -> dict[Partition, Held]:
         """What Redis keeps as held by this member; a lock that ran out stays in it until swept."""
         flat = self.door.ask("HGETALL", self.keys.owned(member_id))
-        return {Partition.parse(p.decode()): parse_held(v.decode()) for p, v in pairs(flat)}
+        return {Partition.parse(p.decode()): wire.parse_held(v.decode()) for p, v in pairs(flat)}
 
     def target(self, member_id: str) -> MemberTarget:
         """The group's epochs and settings with this member's row, as read at one moment."""
@@ -135,7 +127,7 @@ class GroupStore:
         )
         return MemberTarget(
             group_read.read_meta(meta),
-            parse_target(row.decode()) if row else None,
+            wire.parse_target(row.decode()) if row else None,
             group_read.read_member(member_id, member).drain if member else None,
         )
 
@@ -182,13 +174,13 @@ class GroupStore:
             for p, v in zip(partitions, values, strict=True)
         }
 
-    def write_progress(self, member_id: str, health: ConsumerHealth) -> bool:
+    def write_progress(self, member_id: str, health: wire.ConsumerHealth) -> bool:
         """False: it is no member (any more); nothing was written."""
         values = ((f.name, _health_text(getattr(health, f.name))) for f in fields(health))
         args = agent_side.progress_args(member_id, values)
         return dashboard_side.number_answer(self._run("progress", args)) == 1
 
-    def progress(self, member_id: str) -> ConsumerHealth | None:
+    def progress(self, member_id: str) -> wire.ConsumerHealth | None:
         """None: its consumer said nothing yet."""
         flat = self.door.ask("HGETALL", self.keys.progress(member_id))
         return _health({name.decode(): value.decode() for name, value in pairs(flat)})
@@ -198,9 +190,9 @@ class GroupStore:
     def last_fence(self, partition: Partition) -> int:
         """Of the last grant; 0: none yet. Whoever has another one owns it no more."""
         grant = self.door.ask("HGET", self.keys.grants, str(partition))
-        return parse_grant(grant.decode()).fence if grant else 0
+        return wire.parse_grant(grant.decode()).fence if grant else 0
 
-    def read_changelog(self, partition: Partition, after: str, count: int) -> ChangelogPage:
+    def read_changelog(self, partition: Partition, after: str, count: int) -> wire.ChangelogPage:
         """At most `count` entries after that id, and the committed offset of the same moment."""
         entries, committed, applied = self.door.ask_together(
             (
@@ -209,8 +201,8 @@ class GroupStore:
                 ("HGET", self.keys.applied, str(partition)),
             )
         )
-        return ChangelogPage(
-            tuple(parse_changelog(i.decode(), dict(pairs(f))) for i, f in entries),
+        return wire.ChangelogPage(
+            tuple(wire.parse_changelog(i.decode(), dict(pairs(f))) for i, f in entries),
             Offset.parse(committed.decode()) if committed else START,
             int(applied.split(b" ")[0]) if applied else -1,
         )
@@ -258,15 +250,15 @@ def _hint(values: Mapping[bytes, bytes]) -> Hint:
     return Hint(values[b"reason"].decode(), int(values[b"epoch"]), values[b"member"].decode())
 
 
-def _health(values: Mapping[str, str]) -> ConsumerHealth | None:
+def _health(values: Mapping[str, str]) -> wire.ConsumerHealth | None:
     if not values:
         return None
-    known = {f.name: f.type for f in fields(ConsumerHealth) if f.name in values}
+    known = {f.name: f.type for f in fields(wire.ConsumerHealth) if f.name in values}
     read: dict[str, Any] = {
         name: kind(values[name]) if isinstance(kind, type) else tuple(json.loads(values[name]))
         for name, kind in known.items()
     }
-    return ConsumerHealth(**read)
+    return wire.ConsumerHealth(**read)
 
 
 def _health_text(value: Any) -> str | int | float:

@@ -9,16 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from assignment.coordinator.effects import (
-    KeepForced,
-    KeepScaleDowns,
-    ReadHints,
-    ReadNow,
-    ReadScaleDowns,
-    SetDrain,
-    Steps,
-    WantRebalance,
-)
+from assignment.coordinator import effects
 from assignment.coordinator.facts import (
     Leaver,
     Note,
@@ -40,25 +31,27 @@ RACES_MAX = 5  # lost to other processes; the next tick decides anew
 Ends = Mapping[str, Went]
 
 
-def advance(view: GroupRead) -> Steps[bool]:
+def advance(view: GroupRead) -> effects.Steps[bool]:
     """Whether anything changed. The view is older than the records: whoever was told before has a
     record by now.
     """
     for _ in range(RACES_MAX):
-        known = yield from ReadScaleDowns(view.now_ms - RETURN_WITHIN_MS)
+        known = yield from effects.ReadScaleDowns(view.now_ms - RETURN_WITHIN_MS)
         if not _is_due(known, view):
             return False
-        ends = how_they_went((yield from ReadHints())) if _gone(known, view) else {}
+        ends = how_they_went((yield from effects.ReadHints())) if _gone(known, view) else {}
         went_on = went_on_from(known, view, ends)
         if went_on.known.version != known.version:
             changed = ScaleDowns(version=known.version, records=went_on.changed)
-            if not (yield from KeepScaleDowns(changed, went_on.known.version, went_on.notes)):
+            if not (
+                yield from effects.KeepScaleDowns(changed, went_on.known.version, went_on.notes)
+            ):
                 continue
             for member, left_at_ms in went_on.forced:
-                yield from KeepForced(member, left_at_ms)
+                yield from effects.KeepForced(member, left_at_ms)
         told = yield from _tell(went_on.known, view)
         if told:
-            yield from WantRebalance()
+            yield from effects.WantRebalance()
         return told or bool(went_on.changed)
     return False
 
@@ -85,7 +78,7 @@ def _gone(known: ScaleDowns, view: GroupRead) -> list[str]:
 # --- what Redis is told ---------------------------------------------------------------------------
 
 
-def _tell(known: ScaleDowns, view: GroupRead) -> Steps[bool]:
+def _tell(known: ScaleDowns, view: GroupRead) -> effects.Steps[bool]:
     """Whether any member was told something new."""
     changed, wanted, running = False, wanted_drains(known), known.running
     for drain in Drain:
@@ -95,12 +88,14 @@ def _tell(known: ScaleDowns, view: GroupRead) -> Steps[bool]:
             if row.drain is not drain and wanted.get(m, Drain.NONE) is drain
         )
         if members:
-            answer = yield from SetDrain(drain, members, known.version)
+            answer = yield from effects.SetDrain(drain, members, known.version)
             changed = changed or bool(answer.members)
     if running and running.told_at_ms is None and wanted.keys() & view.members.keys():
-        now_ms = yield from ReadNow()
+        now_ms = yield from effects.ReadNow()
         told = ScaleDowns(version=known.version, records=(replace(running, told_at_ms=now_ms),))
-        yield from KeepScaleDowns(told, known.version + 1, ())  # a lost race: the next tick says so
+        yield from effects.KeepScaleDowns(
+            told, known.version + 1, ()
+        )  # a lost race: the next tick says so
     return changed
 
 

@@ -9,20 +9,7 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from assignment.coordinator.facts import (
-    Finished,
-    Hint,
-    LastRound,
-    Mirror,
-    Moments,
-    Note,
-    OpenRebalance,
-    Request,
-    ScaleDowns,
-    Stay,
-    TargetRecord,
-    Tenures,
-)
+from assignment.coordinator import facts
 from assignment.coordinator.planning import Target
 from assignment.errors import EvenkeelError
 from assignment.scripts.agent_side import SnapshotRecord
@@ -80,7 +67,7 @@ class ReadSettings(Effect[GroupSettings | None]):
 
 
 @dataclass(frozen=True, slots=True)
-class ReadHints(Effect[tuple[Hint, ...]]):
+class ReadHints(Effect[tuple[facts.Hint, ...]]):
     """Those that `control` keeps, oldest first."""
 
 
@@ -187,7 +174,7 @@ class SetTarget(Effect[Stored]):
 
     view: GroupRead  # from which the target was made
     target: Target
-    record: TargetRecord
+    record: facts.TargetRecord
 
 
 # --- records --------------------------------------------------------------------------------------
@@ -214,7 +201,7 @@ class KeepIncarnation(Effect[None]):
 class KeepWipe(Effect[None]):
     """That Redis forgot the group, what was put back, and what is gone for good."""
 
-    mirror: Mirror
+    mirror: facts.Mirror
     records: Mapping[Partition, SnapshotRecord]
     restored: int | None
     unplanned: Mapping[Partition, int]  # entries that came before, at ids that were used already
@@ -228,12 +215,12 @@ class KeepFaults(Effect[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class ReadMirror(Effect[Mirror]):
+class ReadMirror(Effect[facts.Mirror]):
     pass
 
 
 @dataclass(frozen=True, slots=True)
-class ReadStays(Effect[tuple[Stay, ...]]):
+class ReadStays(Effect[tuple[facts.Stay, ...]]):
     """Those without an end."""
 
 
@@ -241,7 +228,7 @@ class ReadStays(Effect[tuple[Stay, ...]]):
 class KeepStays(Effect[None]):
     """Whoever was recorded under the same member and time already is changed."""
 
-    stays: tuple[Stay, ...]
+    stays: tuple[facts.Stay, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +240,7 @@ class KeepForced(Effect[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class ReadScaleDowns(Effect[ScaleDowns]):
+class ReadScaleDowns(Effect[facts.ScaleDowns]):
     """The running one, and those that ended since; the newest first."""
 
     ended_since_ms: int
@@ -263,19 +250,19 @@ class ReadScaleDowns(Effect[ScaleDowns]):
 class KeepScaleDowns(Effect[bool]):
     """False, and nothing is changed: another process changed one since `version` was read."""
 
-    scale_downs: ScaleDowns  # those that changed, under the version that was read
+    scale_downs: facts.ScaleDowns  # those that changed, under the version that was read
     next_version: int
-    notes: tuple[Note, ...]
+    notes: tuple[facts.Note, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class ReadRequests(Effect[tuple[Request, ...]]):
+class ReadRequests(Effect[tuple[facts.Request, ...]]):
     """Those that nobody answered, oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class RefuseRequests(Effect[None]):
-    requests: tuple[Request, ...]
+    requests: tuple[facts.Request, ...]
     why: str
 
 
@@ -289,12 +276,12 @@ class KeepRefusal(Effect[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class ReadOpenRebalance(Effect[OpenRebalance | None]):
+class ReadOpenRebalance(Effect[facts.OpenRebalance | None]):
     """The newest, while it is not completed."""
 
 
 @dataclass(frozen=True, slots=True)
-class ReadTenures(Effect[Tenures]):
+class ReadTenures(Effect[facts.Tenures]):
     since_ms: int
 
 
@@ -303,13 +290,13 @@ class Complete(Effect[None]):
     """What is held equals the target."""
 
     pk: int
-    moments: Moments
+    moments: facts.Moments
     total_ms: int
     ownership_gap_ms: int
 
 
 @dataclass(frozen=True, slots=True)
-class ReadFinished(Effect[tuple[Finished, ...]]):
+class ReadFinished(Effect[tuple[facts.Finished, ...]]):
     """Rebalances after which no commit was seen yet."""
 
     since_ms: int
@@ -322,7 +309,7 @@ class KeepFirstEffect(Effect[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class ReadLastRound(Effect[LastRound | None]):
+class ReadLastRound(Effect[facts.LastRound | None]):
     pass
 
 

@@ -2,15 +2,7 @@
 the first commit after it; and sees when a change that was cut short is to go on.
 """
 
-from assignment.coordinator.effects import (
-    Complete,
-    KeepFirstEffect,
-    ReadFinished,
-    ReadLastRound,
-    ReadOpenRebalance,
-    ReadTenures,
-    Steps,
-)
+from assignment.coordinator import effects
 from assignment.coordinator.facts import Finished, Moments, OpenRebalance, Tenures
 from assignment.coordinator.planning import target_of
 from assignment.coordinator.reading import settings_of
@@ -23,15 +15,15 @@ FIRST_EFFECT_WITHIN_MS = 600_000  # after so long no commit counts as this rebal
 LOOKED_FOR_MS = 60_000  # after the last round; computing a target every second would cost too much
 
 
-def finish(view: GroupRead) -> Steps[bool]:
+def finish(view: GroupRead) -> effects.Steps[bool]:
     """Whether a record was completed."""
-    row = yield from ReadOpenRebalance()
+    row = yield from effects.ReadOpenRebalance()
     if row is None or (row.incarnation, row.target_epoch) != view.meta.target or not is_held(view):
         return False
     since_ms = row.at_ms - row.detect_ms - settings_of(view).lease_ms
-    tenures = yield from ReadTenures(since_ms)
+    tenures = yield from effects.ReadTenures(since_ms)
     moments = moments_of(row, view, tenures)
-    yield from Complete(
+    yield from effects.Complete(
         row.pk,
         moments,
         total_ms=row.detect_ms + moments.acquired - row.at_ms,
@@ -73,15 +65,15 @@ def _gap(tenures: Tenures, since_ms: int) -> int:
     return sum(max(0, gap) for gap in gaps)
 
 
-def note_first_effects(view: GroupRead) -> Steps[None]:
+def note_first_effects(view: GroupRead) -> effects.Steps[None]:
     """The first commit after the last acquire, seen by a tick: exact while commits are a second
     apart.
     """
-    waiting = yield from ReadFinished(view.now_ms - FIRST_EFFECT_WITHIN_MS)
+    waiting = yield from effects.ReadFinished(view.now_ms - FIRST_EFFECT_WITHIN_MS)
     for row in waiting:
         after_ms = _first_effect_ms(row, view)
         if after_ms is not None:
-            yield from KeepFirstEffect(row.pk, after_ms)
+            yield from effects.KeepFirstEffect(row.pk, after_ms)
 
 
 def _first_effect_ms(row: Finished, view: GroupRead) -> int | None:
@@ -91,7 +83,7 @@ def _first_effect_ms(row: Finished, view: GroupRead) -> int | None:
     return min((after_ms for after_ms in commits if after_ms >= 0), default=None)
 
 
-def is_cut_short(view: GroupRead) -> Steps[bool]:
+def is_cut_short(view: GroupRead) -> effects.Steps[bool]:
     """Whether the group's own strategy would move more now that its last round is over.
 
     Measured weights change all the time, so of them every next cause makes just one round.
@@ -101,7 +93,7 @@ def is_cut_short(view: GroupRead) -> Steps[bool]:
     measured = settings.strategy_parameters.get("weights") == MEASURED
     if settings.stateful or most is None or measured:
         return False
-    last = yield from ReadLastRound()
+    last = yield from effects.ReadLastRound()
     if (
         last is None
         or (last.incarnation, last.target_epoch) != view.meta.target

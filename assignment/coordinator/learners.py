@@ -8,7 +8,7 @@ unknown lag. So a learner that was dropped since is a replica like any other, re
 from collections.abc import Mapping
 
 from assignment.coordinator.reading import claims, is_forced, is_leaving, settings_of
-from assignment.planner import GroupView, Learner, LearnerSettings, MemberView
+from assignment.planner.values import GroupView, Learner, LearnerSettings, MemberView
 from assignment.scripts.group_read import GroupRead, MemberRow
 from assignment.types import GroupSettings, Partition, ReplicaReport, Role, TargetRow
 

@@ -10,7 +10,7 @@ from assignment.coordinator.learners import view_of
 from assignment.coordinator.reading import able_members, settings_of, unable_members, waiting_for
 from assignment.coordinator.record import Change, change_of
 from assignment.scripts.group_read import GroupRead
-from assignment.strategies import StrategyInput
+from assignment.strategies.given import StrategyInput
 from assignment.strategies.unserved import exchanged
 from assignment.strategies.weighted_sticky import with_measured
 from assignment.types import Member, TargetRow

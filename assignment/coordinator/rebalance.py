@@ -7,18 +7,7 @@ is harmless.
 from collections.abc import Sequence
 from contextlib import suppress
 
-from assignment.coordinator.effects import (
-    KeepOutbox,
-    KeepRefusal,
-    Push,
-    Read,
-    ReadHints,
-    ReadRequests,
-    RecordsAway,
-    RefuseRequests,
-    SetTarget,
-    Steps,
-)
+from assignment.coordinator import effects
 from assignment.coordinator.facts import Hint, Request, TargetRecord, Trigger
 from assignment.coordinator.planning import Nothing, Target, next_target
 from assignment.coordinator.reading import owners_before, settings_of
@@ -39,36 +28,36 @@ NOT_A_CAUSE = frozenset(
 )
 
 
-def rebalance() -> Steps[str]:
+def rebalance() -> effects.Steps[str]:
     """What came of it, in words for people."""
     try:
-        yield from KeepOutbox()  # so that nobody is answered twice
-        requests = yield from ReadRequests()
-    except RecordsAway:
+        yield from effects.KeepOutbox()  # so that nobody is answered twice
+        requests = yield from effects.ReadRequests()
+    except effects.RecordsAway:
         requests = ()
-    view = yield from Read(Purpose.REBALANCE)
+    view = yield from effects.Read(Purpose.REBALANCE)
     if view.meta.settings is None:
         return "the group is not in Redis"  # the tick puts it there
     try:
         due, answered = yield from _due(view, requests)
-    except RecordsAway:
+    except effects.RecordsAway:
         return "a refusal cannot be recorded yet"
     if isinstance(due, Nothing):
         return due.reason
-    record = record_of(view, due, (yield from ReadHints()), answered)
-    answer = yield from SetTarget(view, due, record)
+    record = record_of(view, due, (yield from effects.ReadHints()), answered)
+    answer = yield from effects.SetTarget(view, due, record)
     if not answer.done:
         return answer.why
-    with suppress(RecordsAway):  # the next tick keeps it
-        yield from KeepOutbox()
-    yield from Push("target")
+    with suppress(effects.RecordsAway):  # the next tick keeps it
+        yield from effects.KeepOutbox()
+    yield from effects.Push("target")
     movement = due.change.movement
     return f"epoch {due.group_epoch}: {movement.moves} moved, {movement.kept} kept"
 
 
 def _due(
     view: GroupRead, requests: tuple[Request, ...]
-) -> Steps[tuple[Target | Nothing, tuple[Request, ...]]]:
+) -> effects.Steps[tuple[Target | Nothing, tuple[Request, ...]]]:
     """By the last request, else by the group's own strategy. A strategy that does not fit the group
     as it is changes nothing: its request is refused (and left out), which is told in the audit.
     """
@@ -76,12 +65,12 @@ def _due(
         try:
             return next_target(view, requests[-1].strategy, requests[-1].parameters), requests
         except InvalidInput as error:
-            yield from RefuseRequests(requests, str(error))
+            yield from effects.RefuseRequests(requests, str(error))
     try:
         return next_target(view), ()
     except InvalidInput as error:
         strategy = settings_of(view).strategy
-        yield from KeepRefusal(strategy, view.meta.group_epoch, str(error))
+        yield from effects.KeepRefusal(strategy, view.meta.group_epoch, str(error))
         return Nothing(f"{strategy} cannot be used: {error}"), ()
 
 

@@ -5,21 +5,7 @@ what can be put back.
 from contextlib import suppress
 from dataclasses import replace
 
-from assignment.coordinator.effects import (
-    Configure,
-    Hold,
-    KeepIncarnation,
-    KeepWipe,
-    LiftStreams,
-    RaiseIncarnation,
-    ReadHeld,
-    ReadMirror,
-    ReadSettings,
-    RecordsAway,
-    Restore,
-    Resume,
-    Steps,
-)
+from assignment.coordinator import effects
 from assignment.coordinator.facts import GroupRecord, Mirror
 from assignment.coordinator.incarnation import Known, needs_incarnation
 from assignment.scripts.agent_side import SnapshotRecord
@@ -37,18 +23,20 @@ DECIDING = {
 }
 
 
-def tell(record: GroupRecord) -> Steps[bool]:
+def tell(record: GroupRecord) -> effects.Steps[bool]:
     """Whether Redis had to be told: it held other settings, or none."""
     if record.settings is None:
         return False
-    stored = yield from ReadSettings()
+    stored = yield from effects.ReadSettings()
     if stored == record.settings:
         return False
     if stored is None and record.incarnation > 0:
         yield from _put_back(record.settings, record.incarnation + 1)
         return True
     why = _decides(stored, record.settings) if stored else None
-    yield from Configure(record.settings, why or Reason.SETTINGS, rebalance_due=why is not None)
+    yield from effects.Configure(
+        record.settings, why or Reason.SETTINGS, rebalance_due=why is not None
+    )
     return True
 
 
@@ -58,22 +46,22 @@ def _decides(before: GroupSettings, after: GroupSettings) -> Reason | None:
     return next((DECIDING[name] for name in differing), None)
 
 
-def _put_back(settings: GroupSettings, incarnation: int) -> Steps[None]:
+def _put_back(settings: GroupSettings, incarnation: int) -> effects.Steps[None]:
     """Redis was wiped (coordination.md section 6): after a lease, grants under a new incarnation.
 
     Each partition starts from its last snapshot: its offset is the snapshot's.
     """
-    yield from Hold(settings.lease_ms)
-    mirror = yield from ReadMirror()
-    yield from Resume(mirror.target_epoch, mirror.event_seq, mirror.target)
+    yield from effects.Hold(settings.lease_ms)
+    mirror = yield from effects.ReadMirror()
+    yield from effects.Resume(mirror.target_epoch, mirror.event_seq, mirror.target)
     offsets = {partition: record.offset for partition, record in mirror.snapshots.items()}
-    unplanned = yield from LiftStreams(mirror.offsets, offsets)
-    restored = yield from Restore(incarnation, mirror.snapshots)
-    yield from KeepWipe(mirror, mirror.snapshots, restored, unplanned)
-    yield from Configure(settings, Reason.WIPED, rebalance_due=False)
+    unplanned = yield from effects.LiftStreams(mirror.offsets, offsets)
+    restored = yield from effects.Restore(incarnation, mirror.snapshots)
+    yield from effects.KeepWipe(mirror, mirror.snapshots, restored, unplanned)
+    yield from effects.Configure(settings, Reason.WIPED, rebalance_due=False)
 
 
-def raise_incarnation(record: GroupRecord, view: GroupRead) -> Steps[None]:
+def raise_incarnation(record: GroupRecord, view: GroupRead) -> effects.Steps[None]:
     """Before a Redis that may have lost writes grants anything.
 
     The database has it first; while that is away Redis has it alone, until the next tick that finds
@@ -81,15 +69,15 @@ def raise_incarnation(record: GroupRecord, view: GroupRead) -> Steps[None]:
     """
     database = Known(incarnation=record.incarnation, event_seq=record.event_seq)
     wanted = needs_incarnation(view, database)
-    if wanted is not None and (yield from ReadHeld()):
+    if wanted is not None and (yield from effects.ReadHeld()):
         wanted = None
     known = wanted.incarnation if wanted else view.meta.incarnation
-    with suppress(RecordsAway):  # the next tick keeps it
-        yield from KeepIncarnation(known)
+    with suppress(effects.RecordsAway):  # the next tick keeps it
+        yield from effects.KeepIncarnation(known)
     if wanted is None:
         return
-    with suppress(RecordsAway):  # it goes on from what it has
-        mirror = yield from ReadMirror()
+    with suppress(effects.RecordsAway):  # it goes on from what it has
+        mirror = yield from effects.ReadMirror()
         newer = newer_snapshots(view, mirror)
         seen = max((s.fence // INCARNATION_STEP for s in newer.values()), default=0)
         database = replace(
@@ -98,10 +86,10 @@ def raise_incarnation(record: GroupRecord, view: GroupRead) -> Steps[None]:
             incarnation=max(database.incarnation, seen),
         )
         wanted = needs_incarnation(view, database) or wanted
-        yield from LiftStreams(mirror.offsets, {})
+        yield from effects.LiftStreams(mirror.offsets, {})
         if newer:
-            yield from Restore(wanted.incarnation, newer)
-    yield from RaiseIncarnation(wanted.incarnation, view.run_id, wanted.known)
+            yield from effects.Restore(wanted.incarnation, newer)
+    yield from effects.RaiseIncarnation(wanted.incarnation, view.run_id, wanted.known)
 
 
 def newer_snapshots(view: GroupRead, mirror: Mirror) -> dict[Partition, SnapshotRecord]:

@@ -28,32 +28,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from assignment.planner import handover, ownership, standbys
 from assignment.planner.indexed import NOBODY, Indexed
 from assignment.planner.loads import Loads, is_even
-from assignment.planner.readiness import caught_up, ready_flags
-from assignment.planner.values import (
-    Assignment,
-    GroupView,
-    Handover,
-    Learner,
-    LearnerSettings,
-    MemberAssignment,
-    MemberView,
-    P,
-)
+from assignment.planner.values import Assignment, GroupView, MemberAssignment, P
 from assignment.types import Partition, TargetRow
-
-__all__ = [
-    "Assignment",
-    "GroupView",
-    "Handover",
-    "Learner",
-    "LearnerSettings",
-    "MemberAssignment",
-    "MemberView",
-    "caught_up",
-    "plan",
-    "ready_flags",
-    "target_rows",
-]
 
 
 def plan(view: GroupView[P]) -> Assignment[P]:
@@ -74,7 +50,6 @@ def plan(view: GroupView[P]) -> Assignment[P]:
     replicas = standbys.placed(given, owner, learner, wanted)
     return Assignment(
         members=_parts(given, owner, learner, replicas.members),
-        handovers=_handovers(given, owner, learner),
         moves=sum(bool(who) and owner[p] not in who for p, who in enumerate(given.claims)),
         balanced=_balanced(given, owner),
         waiting=len(due) - len(learner) if view.stateful else 0,
@@ -122,16 +97,6 @@ def _by_member(given: Indexed[P], pairs: Iterable[tuple[int, int]]) -> list[tupl
     for partition, m in pairs:
         found[m].append(given.partitions[partition])
     return [tuple(names) for names in found]
-
-
-def _handovers(
-    given: Indexed[P], owner: Sequence[int], learner: Mapping[int, int]
-) -> tuple[Handover[P], ...]:
-    name = [member.member_id for member in given.members]
-    return tuple(
-        Handover(given.partitions[p], name[owner[p]], name[taker])
-        for p, taker in sorted(learner.items())
-    )
 
 
 def _balanced(given: Indexed[P], owner: Sequence[int]) -> bool:

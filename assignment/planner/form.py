@@ -13,33 +13,25 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from assignment.errors import InvalidInput
-from assignment.planner.values import (
-    Assignment,
-    GroupView,
-    Learner,
-    LearnerSettings,
-    MemberAssignment,
-    MemberView,
-    refuse_twice,
-)
+from assignment.planner import values
 
 T = TypeVar("T")
 Check = Callable[[Any, str], Any]
 _SHOWN_MAX = 60  # characters of a wrong value that an error repeats
 
 
-def read_view(said: Any) -> GroupView[str]:
+def read_view(said: Any) -> values.GroupView[str]:
     """InvalidInput names the first wrong value and its place. Other fields are not read."""
     view = _object(said, "the view")
     for name in ("partitions", "members"):
         if name not in view:
             raise InvalidInput(f"the view has no {name!r}")
     members = _object(view["members"], "members")
-    refuse_twice("partition", _names(view["partitions"], "partitions"))
-    return GroupView(
+    values.refuse_twice("partition", _names(view["partitions"], "partitions"))
+    return values.GroupView(
         partitions=tuple(view["partitions"]),
         stateful=_flag(view.get("stateful", True), "stateful"),
-        settings=LearnerSettings(**_fields(view.get("settings", {}), "settings", _SETTINGS)),
+        settings=values.LearnerSettings(**_fields(view.get("settings", {}), "settings", _SETTINGS)),
         members=tuple(_member(member_id, row) for member_id, row in members.items()),
     )
 
@@ -55,7 +47,7 @@ def unread(said: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def shown(assignment: Assignment[str]) -> dict[str, Any]:
+def shown(assignment: values.Assignment[str]) -> dict[str, Any]:
     """{"members": {id: {"assigned", "revoked", "standby", "learning"}}, "moves", "balanced"}."""
     return {
         "members": {m: part_shown(part) for m, part in assignment.members.items()},
@@ -64,7 +56,7 @@ def shown(assignment: Assignment[str]) -> dict[str, Any]:
     }
 
 
-def part_shown(part: MemberAssignment[str]) -> dict[str, list[str]]:
+def part_shown(part: values.MemberAssignment[str]) -> dict[str, list[str]]:
     return {
         "assigned": list(part.assigned),
         "revoked": list(part.revoked),
@@ -76,13 +68,13 @@ def part_shown(part: MemberAssignment[str]) -> dict[str, list[str]]:
 # --- parts ----------------------------------------------------------------------------------------
 
 
-def _member(member_id: str, said: Any) -> MemberView[str]:
+def _member(member_id: str, said: Any) -> values.MemberView[str]:
     place = f"members.{_name(member_id, 'a member id')}"
     row = _object(said, place)
     if "owned" not in row:
         raise InvalidInput(f"{place} has no 'owned'")
     owned = frozenset(_names(row["owned"], f"{place}.owned"))
-    return MemberView(member_id=member_id, owned=owned, **_fields(row, place, _MEMBER))
+    return values.MemberView(member_id=member_id, owned=owned, **_fields(row, place, _MEMBER))
 
 
 def _fields(said: Any, place: str, checks: Mapping[str, Check]) -> dict[str, Any]:
@@ -93,9 +85,9 @@ def _fields(said: Any, place: str, checks: Mapping[str, Check]) -> dict[str, Any
     }
 
 
-def _learner(said: Any, place: str) -> Learner:
+def _learner(said: Any, place: str) -> values.Learner:
     row = _object(said, place)
-    return Learner(
+    return values.Learner(
         _lag(row.get("lag"), f"{place}.lag"), _flag(row.get("ready", False), f"{place}.ready")
     )
 

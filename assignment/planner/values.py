@@ -132,15 +132,6 @@ class MemberAssignment(Generic[P]):
     learning: tuple[P, ...] = ()
 
 
-@dataclass(frozen=True)
-class Handover(Generic[P]):
-    """`owner` keeps processing until `learner` is ready."""
-
-    partition: P
-    owner: str
-    learner: str
-
-
 @dataclass(frozen=True, kw_only=True)
 class Assignment(Generic[P]):
     """The answer of one round, by ascending names.
@@ -150,12 +141,11 @@ class Assignment(Generic[P]):
     to another so that the fuller of the two, by assigned over capacity, becomes less full; with
     equal capacities that is max - min <= 1, and without any such member it is true. Where members
     cannot serve some partitions, it may be false for good.
-    waiting: handovers that learners_max holds back. unowned: nobody is there who may own them.
+    waiting: learners that learners_max holds back. unowned: nobody is there who may own them.
     missing_standbys: how many are missing of each partition that has too few.
     """
 
     members: Mapping[str, MemberAssignment[P]]
-    handovers: tuple[Handover[P], ...]
     moves: int
     balanced: bool
     waiting: int

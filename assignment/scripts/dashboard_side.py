@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from assignment import wire
 from assignment.errors import InvalidInput
 from assignment.replicas import parse_replica
 from assignment.scripts.agent_side import SnapshotRecord, record_values
@@ -31,14 +32,6 @@ from assignment.types import (
     Role,
     TargetRow,
     valid_name,
-)
-from assignment.wire import (
-    Heartbeat,
-    parse_held,
-    parse_target,
-    settings_text,
-    sorted_texts,
-    target_text,
 )
 
 REASON_MAX = 200
@@ -156,10 +149,10 @@ class ReportAnswer:
 
     @property
     def target(self) -> TargetRow | None:
-        return parse_target(self.target_json) if self.target_json else None
+        return wire.parse_target(self.target_json) if self.target_json else None
 
 
-def report_args(beat: Heartbeat) -> Arguments:
+def report_args(beat: wire.Heartbeat) -> Arguments:
     """InvalidInput for a wrong part of it."""
     within("incarnation", beat.incarnation, 0, INCARNATION_MAX)
     within("target_incarnation", beat.target_incarnation, 0, INCARNATION_MAX)
@@ -168,7 +161,7 @@ def report_args(beat: Heartbeat) -> Arguments:
     for partition, held in beat.owned.items():
         Partition.parse(partition)
         if held is not None:
-            fence_text(parse_held(held).fence)
+            fence_text(wire.parse_held(held).fence)
     payload = {
         "owned": dict(beat.owned),
         "consumer": dict(beat.consumer),
@@ -193,7 +186,7 @@ def report_args(beat: Heartbeat) -> Arguments:
     ]
 
 
-def _unserved(beat: Heartbeat) -> list[str]:
+def _unserved(beat: wire.Heartbeat) -> list[str]:
     """Checks what is said of halted partitions too: pages read it as it is stored."""
     halted = beat.consumer.get("halted", ())
     if not isinstance(halted, list | tuple) or len(halted) > TROUBLES_MAX:
@@ -204,16 +197,16 @@ def _unserved(beat: Heartbeat) -> list[str]:
         raise InvalidInput(f"unserved: {len(beat.unserved)} partitions, above {UNSERVED_MAX}")
     for values in beat.unserved.values():
         parse_unserved(values)
-    return sorted_texts(Partition.parse(text) for text in beat.unserved)
+    return wire.sorted_texts(Partition.parse(text) for text in beat.unserved)
 
 
-def _ready_learners(beat: Heartbeat) -> list[str]:
+def _ready_learners(beat: wire.Heartbeat) -> list[str]:
     roles = {Partition.parse(p): parse_replica(values).role for p, values in beat.replicas.items()}
     learners = {Partition.parse(text) for text in beat.ready}
     for partition in sorted(learners):
         if roles.get(partition) is not Role.LEARNER:
             raise InvalidInput(f"{partition} is said to be ready and is no learner of this member")
-    return sorted_texts(learners)
+    return wire.sorted_texts(learners)
 
 
 def report_answer(raw: Raw) -> ReportAnswer:
@@ -245,7 +238,7 @@ def configure_args(
     """`rebalance_due` when a plan depends on what changed. Answers the group_epoch
     (number_answer). `identity` of the group in its database; "": as it is in Redis.
     """
-    return [settings_text(settings), flag(rebalance_due), _reason(reason), identity]
+    return [wire.settings_text(settings), flag(rebalance_due), _reason(reason), identity]
 
 
 def request_rebalance_args(reason: str, member_id: str = "") -> Arguments:
@@ -320,7 +313,7 @@ def set_target_args(view: GroupRead, rows: Mapping[str, TargetRow], record: str 
         if twice := (row.active & row.standby) | ((row.active | row.standby) & row.learning):
             raise InvalidInput(f"{min(twice)} has two roles at {member_id}")
         stamped = replace(row, incarnation=meta.incarnation)
-        arguments += [valid_name("member", member_id), target_text(stamped)]
+        arguments += [valid_name("member", member_id), wire.target_text(stamped)]
     return arguments
 
 
@@ -340,7 +333,7 @@ def resume_args(target_epoch: int, event_seq: int, rows: Mapping[str, TargetRow]
         within("incarnation", incarnation, 0, INCARNATION_MAX),
     ]
     for member_id, row in rows.items():
-        row_text = target_text(replace(row, target_epoch=target_epoch))
+        row_text = wire.target_text(replace(row, target_epoch=target_epoch))
         arguments += [valid_name("member", member_id), row_text]
     return arguments
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple, Self
 
+from assignment import wire
 from assignment.replicas import parse_replica
 from assignment.scripts.agent_side import SnapshotRecord, read_snapshots
 from assignment.scripts.values import Arguments, Raw, pairs_of, text_of
@@ -20,14 +21,6 @@ from assignment.types import (
     Partition,
     ReplicaReport,
     TargetRow,
-)
-from assignment.wire import (
-    parse_grant,
-    parse_held,
-    parse_lock,
-    parse_settings,
-    parse_target,
-    partitions_of,
 )
 
 
@@ -192,7 +185,7 @@ def read_group_args(purpose: Purpose, ticker: Ticker = NO_TICK) -> Arguments:
 
 def read_group_answer(raw: Raw) -> GroupRead:
     now_ms = int(raw[0])
-    grants = {Partition.parse(p): parse_grant(v.decode()) for p, v in pairs_of(raw[8])}
+    grants = {Partition.parse(p): wire.parse_grant(v.decode()) for p, v in pairs_of(raw[8])}
     return GroupRead(
         now_ms=now_ms,
         run_id=text_of(raw[1]),
@@ -201,7 +194,7 @@ def read_group_answer(raw: Raw) -> GroupRead:
         beats={m: int(float(v)) for m, v in pairs_of(raw[4])},
         reports={m: read_report(v) for m, v in pairs_of(raw[5])},
         asked={m: int(v) for m, v in pairs_of(raw[6])},
-        target={m: parse_target(v.decode()) for m, v in pairs_of(raw[7])},
+        target={m: wire.parse_target(v.decode()) for m, v in pairs_of(raw[7])},
         grants=grants,
         locks=_locks(raw[9], grants, now_ms),
         offsets={Partition.parse(p): Offset.parse(v.decode()) for p, v in pairs_of(raw[10])},
@@ -223,7 +216,7 @@ def read_meta(raw: Raw) -> Meta:
         coordination=values.get("coordination", "server"),
         identity=values.get("identity", ""),
         run_id=values.get("run_id", ""),
-        settings=parse_settings(settings) if settings else None,
+        settings=wire.parse_settings(settings) if settings else None,
         away=tuple(map(Gap.parse, values.get("away", "").split())),
         **numbers,
     )
@@ -232,8 +225,8 @@ def read_meta(raw: Raw) -> Meta:
 def read_member(member_id: str, raw: bytes) -> MemberRow:
     """A field of the hash `members`."""
     row = {k: v for k, v in json.loads(raw).items() if k in _ROW_NAMES and v is not None}
-    drain, ready = Drain(row.pop("drain", "")), partitions_of(row.pop("ready", "").split())
-    unserved = partitions_of(row.pop("unserved", "").split())
+    drain, ready = Drain(row.pop("drain", "")), wire.partitions_of(row.pop("ready", "").split())
+    unserved = wire.partitions_of(row.pop("unserved", "").split())
     return MemberRow(member_id=member_id, drain=drain, ready=ready, unserved=unserved, **row)
 
 
@@ -246,7 +239,7 @@ def read_report(raw: bytes) -> Report:
         number=int(number),
         sequence=int(sequence),
         at_ms=int(at_ms),
-        owned={Partition.parse(p): parse_held(v) for p, v in owned.items() if v is not None},
+        owned={Partition.parse(p): wire.parse_held(v) for p, v in owned.items() if v is not None},
         consumer=changes.get("consumer") or complete.get("consumer") or {},
         unable=str(changes.get("unable", complete.get("unable", ""))),
         **{name: changes.get(name, complete.get(name, 0)) for name in REPORTED_EPOCHS},
@@ -265,7 +258,7 @@ def _locks(raw: Raw, grants: Mapping[Partition, Grant], now_ms: int) -> dict[Par
     locks = {}
     for name, value in pairs_of(raw):
         partition = Partition.parse(name)
-        member_id, fence = parse_lock(value.decode())
+        member_id, fence = wire.parse_lock(value.decode())
         locks[partition] = Lock(member_id, fence, max(0, grants[partition].until_ms - now_ms))
     return locks
 

@@ -59,15 +59,3 @@ def even_is_best(name: str, parameters: Mapping[str, Any], members: Iterable[Mem
 def _assign(kind: Inner, parameters: Any, given: StrategyInput) -> Assigned:
     problem = Problem.of(given)
     return problem.dense.named(kind.owners(problem, parameters))
-
-
-__all__ = [
-    "DEFAULT",
-    "NAMES",
-    "Assigned",
-    "Strategy",
-    "StrategyInput",
-    "even_is_best",
-    "get",
-    "known",
-]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from assignment import strategies
 from assignment.errors import InvalidInput
-from assignment.strategies import StrategyInput
+from assignment.strategies.given import StrategyInput
 from assignment.strategies.parameters import spans
 from assignment.types import Member, Partition
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from assignment import metrics, strategies
 from assignment.metrics import Movement
-from assignment.strategies import Assigned, StrategyInput
+from assignment.strategies.given import Assigned, StrategyInput
 from assignment.types import Partition
 
 

@@ -8,14 +8,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from assignment.planner import (
+from assignment.planner import plan
+from assignment.planner.values import (
     Assignment,
     GroupView,
     Learner,
     LearnerSettings,
     MemberAssignment,
     MemberView,
-    plan,
 )
 
 Roles = dict[str, str]  # member -> "a12 r3 s4 l5", as in the traces; names of one character
@@ -47,6 +47,13 @@ def roles(assignment: Assignment[str]) -> Roles:
 def _roles(part: MemberAssignment[str]) -> str:
     kinds = {"a": part.assigned, "r": part.revoked, "s": part.standby, "l": part.learning}
     return " ".join(kind + "".join(names) for kind, names in kinds.items() if names)
+
+
+def handovers(assignment: Assignment[str]) -> list[tuple[str, str, str]]:
+    """(partition, owner, learner) of each, ascending."""
+    owner = {p: m for m, part in assignment.members.items() for p in part.assigned}
+    parts = assignment.members.items()
+    return sorted((p, owner[p], m) for m, part in parts for p in part.learning)
 
 
 def planned(*members: MemberView[str], **fields: Any) -> Roles:

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from assignment.errors import InvalidInput
-from assignment.strategies import Assigned, get
 from assignment.strategies import cases as case_form
+from assignment.strategies import get
+from assignment.strategies.given import Assigned
 from assignment.types import Partition
 
 OWN = Path(__file__).parent / "cases"

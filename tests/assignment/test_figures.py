@@ -5,8 +5,9 @@ from itertools import product
 from hypothesis import given as over
 from hypothesis import strategies as st
 
-from assignment.strategies import StrategyInput, get
+from assignment.strategies import get
 from assignment.strategies.figures import Figures, of_assignment
+from assignment.strategies.given import StrategyInput
 from assignment.types import Member, Partition
 from tests.assignment.test_sticky import all_of, before_of, problems, readable
 from tests.builders import STREAM, given, member

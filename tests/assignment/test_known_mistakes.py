@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from assignment.strategies import Assigned, StrategyInput, get
+from assignment.strategies import get
+from assignment.strategies.given import Assigned, StrategyInput
 from assignment.types import Member, Partition
 from tests.assignment.test_strategies import static
 from tests.builders import STREAM, given, member

@@ -3,7 +3,10 @@ those of our own tie-breaks, which the docstring of the planner gives."""
 
 import pytest
 
-from assignment.planner import LearnerSettings, plan, ready_flags
+from assignment.member.replicas import ready_learners
+from assignment.planner import plan
+from assignment.planner.values import LearnerSettings
+from assignment.types import Partition
 from tests.assignment.rounds import Group, live, planned, roles, view
 
 STABLE = (live("S1", "12"), live("S2", "34"), live("S3", "5"))
@@ -63,14 +66,15 @@ def test_t4_after_a_crash_the_learner_takes_its_partition_though_not_ready() -> 
 
 @pytest.mark.parametrize(("eager", "rebalances"), [(True, 2), (False, 1)])
 def test_t5_eager_promotes_one_by_one_and_stable_all_together(eager: bool, rebalances: int) -> None:
-    settings = LearnerSettings(learn_partial_rebalance=eager)
-    called_for, flagged = 0, 0
-    for caught_up in ({"1": True, "2": False}, {"1": True, "2": True}):
-        flags = ready_flags(caught_up, settings)
-        called_for += sum(flags.values()) > flagged
-        flagged = sum(flags.values())
+    one, two = Partition("s", 1), Partition("s", 2)
+    called: frozenset[Partition] = frozenset()
+    called_for = 0
+    for caught_up in ({one: True, two: False}, {one: True, two: True}):
+        ready = ready_learners(caught_up, called, eager=eager)
+        called_for += ready > called
+        called = ready
     assert called_for == rebalances
-    assert flagged == 2
+    assert called == {one, two}
 
 
 def test_t6_and_t8_the_leaver_is_gone_before_anyone_is_ready() -> None:

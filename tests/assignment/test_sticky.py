@@ -10,8 +10,8 @@ from hypothesis import given as over
 from hypothesis import strategies as st
 
 from assignment.metrics import most_kept
-from assignment.strategies import StrategyInput, get, sticky
-from assignment.strategies.given import Assigned
+from assignment.strategies import get, sticky
+from assignment.strategies.given import Assigned, StrategyInput
 from assignment.types import Member, Partition
 from tests.builders import STREAM, given, member
 

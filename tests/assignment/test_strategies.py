@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from assignment.errors import InvalidInput
-from assignment.strategies import NAMES, StrategyInput, get
+from assignment.strategies import NAMES, get
+from assignment.strategies.given import StrategyInput
 from assignment.types import Member, Partition
 from tests.builders import STREAM, given, member
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given as over
 from hypothesis import strategies as st
 
-from assignment.strategies import NAMES, Assigned, StrategyInput, get
+from assignment.strategies import NAMES, get
+from assignment.strategies.given import Assigned, StrategyInput
 from assignment.types import Member, Partition
 
 TOPICS = ("x", "y", "z")

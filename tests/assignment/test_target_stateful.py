@@ -14,7 +14,7 @@ from assignment.coordinator.planning import PLANNER, Target, next_target, target
 from assignment.coordinator.reading import unable_members
 from assignment.coordinator.record import Cause, Move
 from assignment.invariants import check
-from assignment.planner import GroupView, Learner, MemberView
+from assignment.planner.values import GroupView, Learner, MemberView
 from assignment.scripts.group_read import GroupRead
 from assignment.types import Drain, Partition, Reason
 from tests.builders import (

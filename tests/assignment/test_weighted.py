@@ -9,7 +9,8 @@ from hypothesis import given as over
 from hypothesis import strategies as st
 
 from assignment.errors import InvalidInput
-from assignment.strategies import StrategyInput, get
+from assignment.strategies import get
+from assignment.strategies.given import StrategyInput
 from assignment.strategies.loads import Loads, units_of
 from assignment.strategies.problem import Problem
 from assignment.strategies.weighted_exact import is_small

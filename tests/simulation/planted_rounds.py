@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from assignment.coordinator import learners as reading
-from assignment.planner import Learner, MemberView, handover, ownership, standbys
+from assignment.planner import handover, ownership, standbys
+from assignment.planner.values import Learner, MemberView
 from assignment.types import Drain
 from tests.simulation import rounds
 from tests.simulation.actors import Actor

@@ -12,7 +12,7 @@ from assignment.coordinator.facts import Leaver, ScaleDown
 from assignment.coordinator.learners import view_of
 from assignment.coordinator.reading import is_leaving, unable_members
 from assignment.errors import InvalidInput
-from assignment.planner import GroupView
+from assignment.planner.values import GroupView
 from assignment.scripts.group_read import GroupRead
 from assignment.types import Partition, TargetRow
 from tests.fakes.values import t

@@ -7,7 +7,7 @@ from assignment.coordinator import scale_down as rules
 from assignment.coordinator.learners import view_of
 from assignment.coordinator.reading import settings_of, unable_members
 from assignment.errors import EvenkeelError, InvalidInput
-from assignment.planner import GroupView
+from assignment.planner.values import GroupView
 from assignment.scripts.group_read import GroupRead, Purpose
 from assignment.types import Partition
 from dashboard.live import GroupNotThere

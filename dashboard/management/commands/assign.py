@@ -9,9 +9,10 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from assignment import strategies
-from assignment.strategies import Assigned, figures
+from assignment.strategies import figures
 from assignment.strategies.cases import Case, read_case
 from assignment.strategies.figures import Figures
+from assignment.strategies.given import Assigned
 from assignment.strategies.parameters import Span
 from assignment.types import Partition
 from dashboard.management.answers import AnswerCommand, read_json

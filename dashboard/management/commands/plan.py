@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from assignment import planner
-from assignment.planner import form
+from assignment.planner import form, values
 from dashboard.management.answers import AnswerCommand, read_json
 
 WORDS = {"assigned": "owns", "revoked": "gives up", "standby": "keeps", "learning": "learns"}
@@ -29,7 +29,7 @@ class Command(AnswerCommand):
         return form.shown(assignment), as_text(assignment)
 
 
-def as_text(assignment: planner.Assignment[str]) -> str:
+def as_text(assignment: values.Assignment[str]) -> str:
     lines = [
         f"{member_id}  {_part(part)}".rstrip() for member_id, part in assignment.members.items()
     ]
@@ -45,7 +45,7 @@ def as_text(assignment: planner.Assignment[str]) -> str:
     return "\n".join(lines)
 
 
-def _part(part: planner.MemberAssignment[str]) -> str:
+def _part(part: values.MemberAssignment[str]) -> str:
     shown = form.part_shown(part)
     return (
         "; ".join(f"{WORDS[kind]} {' '.join(names)}" for kind, names in shown.items() if names)
