@@ -58,16 +58,16 @@ def waiting_for(view: GroupRead) -> tuple[str, ...]:
     """
     timeout = settings_of(view).session_timeout_ms
     due_since_ms = view.meta.due_since_ms
-    if due_since_ms and view.now_ms - due_since_ms >= timeout:
+    if due_since_ms and known_ms(view, due_since_ms) >= timeout:
         return ()
-    awaited = {m for m, asked_at_ms in view.asked.items() if view.now_ms - asked_at_ms < timeout}
+    awaited = {m for m, asked_at_ms in view.asked.items() if known_ms(view, asked_at_ms) < timeout}
     if came_back_lately(view):
         reports = view.reports.items()
         awaited |= {m for m, report in reports if report.unable == UnableReason.NO_RENEW}
     return tuple(
         member
         for member in sorted(awaited)
-        if member in view.members and view.now_ms - view.beats.get(member, 0) <= timeout
+        if member in view.members and known_ms(view, view.beats.get(member, 0)) <= timeout
     )
 
 

@@ -52,18 +52,25 @@ def test_nothing_is_due_while_a_report_is_awaited() -> None:
 
 @pytest.mark.parametrize(
     "meta",
-    [{"away": (Gap(NOW - 12_000, NOW),)}, {"tick_ms": NOW - 12_000}],
+    [{"away": (Gap(NOW - 13_000, NOW - 1_000),)}, {"tick_ms": NOW - 12_000}],
     ids=["noted by a tick", "before the first tick"],
 )
 def test_members_that_could_not_renew_while_redis_hung_are_awaited(meta: dict[str, Any]) -> None:
     hung = {"able": False, "unable": UnableReason.NO_RENEW}
     view = group(live("a", range(6), **hung), live("b", range(6, 12)), **meta)
     assert next_target(view) == Nothing("waiting for reports of a")
-    assert isinstance(next_target(replace(view, beats={"a": NOW - SESSION_MS - 1})), Target)
-    due = replace(view.meta, due_since_ms=NOW - SESSION_MS)
-    assert isinstance(next_target(replace(view, meta=due)), Target)
+    assert isinstance(next_target(replace(view, beats={"a": NOW - 60_000})), Target)
     starting = live("a", range(6), able=False, unable=UnableReason.CONSUMER)
     assert isinstance(next_target(group(starting, live("b"), **meta)), Target)
+
+
+def test_the_wait_of_a_rebalance_does_not_run_while_redis_is_away() -> None:
+    away = (Gap(NOW - 13_000, NOW - 1_000),)
+    hung = live("a", range(6), able=False, unable=UnableReason.NO_RENEW)
+    due = {"away": away, "due_since_ms": NOW - 13_000 - SESSION_MS + 1_001}
+    assert next_target(group(hung, **due)) == Nothing("waiting for reports of a")
+    over = due | {"due_since_ms": NOW - 13_000 - SESSION_MS + 1_000}
+    assert isinstance(next_target(group(hung, **over)), Target)
 
 
 def test_one_that_alone_cannot_renew_is_not_awaited() -> None:
