@@ -3,35 +3,6 @@
 from functools import cache
 from importlib.resources import files
 
-NAMES = (
-    "acquire",
-    "append",
-    "appended",
-    "bound",
-    "commit",
-    "configure",
-    "crash",
-    "evict",
-    "join",
-    "leave",
-    "lift",
-    "next_batch",
-    "progress",
-    "read_group",
-    "release",
-    "renew",
-    "report",
-    "request_rebalance",
-    "restore",
-    "resume",
-    "set_drain",
-    "set_incarnation",
-    "set_state",
-    "set_target",
-    "skip",
-    "snapshot",
-    "sweep",
-)
 _OWN_SLOT = frozenset(
     {"append", "appended", "bound", "lift"}
 )  # a stream's script: its keys lie in the stream's slot, not in the group's

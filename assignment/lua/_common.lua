@@ -6,7 +6,6 @@ local REFUSED_MAX = 10000
 
 local function key(name) return prefix .. name end
 
-local function text(number) return string.format('%.0f', number) end
 
 local function now_ms()
   local time = redis.call('TIME')
@@ -72,14 +71,6 @@ end
 local function set_lock(partition, member, fence, until_ms)
   redis.call('SET', key('lock:' .. partition), member .. '/' .. fence, 'PXAT', text(until_ms))
   store_grant(partition, {fence = fence, member = member, until_ms = until_ms, ended = '-'})
-end
-
--- Whether the offset is not below the other one.
-local function reaches(offset, other)
-  local ms, seq = string.match(offset, '^(%d+)-(%d+)$')
-  local other_ms, other_seq = string.match(other, '^(%d+)-(%d+)$')
-  if ms ~= other_ms then return tonumber(ms) > tonumber(other_ms) end
-  return tonumber(seq) >= tonumber(other_seq)
 end
 
 local function holds(partition, member, fence)

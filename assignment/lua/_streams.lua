@@ -1,4 +1,6 @@
--- Put before every script: the ids of streams.
+-- Put before every script: numbers as texts, the ids of streams.
+
+local function text(number) return string.format('%.0f', number) end
 
 -- Of two stream ids, whether the left one is the higher.
 local function above(left, right)

@@ -13,12 +13,11 @@ local stored = redis.call('HGET', producers, field)
 local last, last_id = string.match(stored or '0 0-0 ', '^(%d+) (%S+) ')
 last = tonumber(last)
 if sequence <= last then return {'already', sequence == last and last_id or ''} end
-if sequence > last + 1 then return {'gap', string.format('%.0f', last)} end
+if sequence > last + 1 then return {'gap', text(last)} end
 
 local totals = redis.call('HMGET', producers, ':events', ':bytes', ':entries', ':index_events', ':index_bytes')
 local events, bytes, count = tonumber(totals[1] or '0'), tonumber(totals[2] or '0'), tonumber(totals[3] or '0')
 local point_events, point_bytes = tonumber(totals[4] or '0'), tonumber(totals[5] or '0')
-local function text(number) return string.format('%.0f', number) end
 local id = last_id
 local i = 4
 while i <= #ARGV do

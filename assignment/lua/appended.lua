@@ -3,14 +3,10 @@
 -- counted, entries ever added or '', id of the first entry after the offset or ''}. In here, because XINFO and
 -- XRANGE answer with whole entries besides.
 local counted = redis.call('HMGET', KEYS[2], ':events', ':entries')
-local added = ''
-if redis.call('EXISTS', KEYS[1]) == 0 then
-  added = counted[2] or '0'
-else
-  local info = redis.call('XINFO', 'STREAM', KEYS[1])
-  for i = 1, #info, 2 do
-    if info[i] == 'entries-added' then added = string.format('%.0f', info[i + 1]) end
-  end
+local added = counted[2] or '0'
+if redis.call('EXISTS', KEYS[1]) == 1 then
+  local ever = stream_facts(KEYS[1])['entries-added']
+  added = ever and text(ever) or ''
 end
 local waits = redis.call('XRANGE', KEYS[1], '(' .. ARGV[1], '+', 'COUNT', 1)[1]
 return {counted[1] or '0', counted[2] or '0', added, waits and waits[1] or ''}

@@ -32,7 +32,7 @@ for i = 1, #rows do
   end
   to, events = candidate.id, candidate.events
 end
-if more or #rows == tonumber(ARGV[4]) then return {to, string.format('%.0f', events), 'exact'} end
+if more or #rows == tonumber(ARGV[4]) then return {to, text(events), 'exact'} end
 
 -- What lies above the last point is bounded when all of it came through `append`.
 local totals = redis.call('HMGET', producers, ':entries', ':events')

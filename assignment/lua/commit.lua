@@ -36,10 +36,10 @@ redis.call('HSET', key('applied'), partition, total .. ' ' .. text(now_ms()))
 local suspect = redis.call('HGET', key('suspects'), partition)
 if suspect then
   local crashes, last = string.match(suspect, '^(%d+) (%S+)')
-  if tonumber(crashes) < 3 or reaches(to, last) then redis.call('HDEL', key('suspects'), partition) end
+  if tonumber(crashes) < 3 or not above(last, to) then redis.call('HDEL', key('suspects'), partition) end
 end
 local skip = redis.call('HGET', key('skips'), partition)
-if skip and reaches(to, string.match(skip, '^(%S+)')) then redis.call('HDEL', key('skips'), partition) end
+if skip and not above(string.match(skip, '^(%S+)'), to) then redis.call('HDEL', key('skips'), partition) end
 for i = 12, #ARGV, 4 do
   redis.call('XADD', key('dead:' .. partition), 'MAXLEN', '~', 100000, '*', 'reason', ARGV[i],
     'entry', ARGV[i + 1], 'index', ARGV[i + 2], 'raw', ARGV[i + 3], 'fence', fence)
