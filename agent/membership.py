@@ -11,8 +11,8 @@ from typing import Protocol, assert_never
 from agent.consumer.in_hand import BatchInHand
 from agent.replicas.news import ReplicaNews
 from agent.state.restoring import RETRY_MS, RestoreResult
+from agent.store.events import EventStore
 from agent.store.group import GroupStore, MemberTarget
-from agent.store.stream import StreamStore
 from assignment.errors import Fenced
 from assignment.member import messages
 from assignment.member.decisions import decide
@@ -231,11 +231,11 @@ class Membership:
             for partition, holding in self.state.held.items()
             if holding.state is HeldState.RUNNING and partition not in halted
         ]
+        events = EventStore(self.store.door)
         return {
             partition: committed
             for partition, committed in self.store.committed(running).items()
-            if StreamStore(self.store.door, partition.stream).last_offset(partition.number)
-            > committed
+            if events.last_offset(partition) > committed
         }
 
     def note_crash(self, why: str, batch: BatchInHand) -> None:

@@ -19,7 +19,6 @@ from agent.producer.entries import Event, Item, check_form, item_of, pack
 from agent.producer.sender import NO_ID, Batch, Gone, Sender
 from agent.store.door import Door, RedisDoor, Timeouts
 from agent.store.events import EventStore
-from agent.store.stream import StreamStore
 from assignment.errors import EvenkeelError, InvalidInput
 from assignment.types import valid_name
 
@@ -73,13 +72,11 @@ class Producer:
         resume = producer_id is not None
         self.producer_id = valid_name("producer id", producer_id or f"p-{uuid.uuid4().hex}")
         self._door = door or RedisDoor(redis_url, TIMEOUTS)
-        streams = StreamStore(self._door, stream)
+        events = EventStore(self._door)
         if partitions is not None:
-            streams.ensure(partitions)
-        self.partitions = streams.partitions()
-        self.sender = Sender(
-            EventStore(self._door), stream, self.producer_id, resume=resume, give_up_s=give_up_s
-        )
+            events.ensure(stream, partitions)
+        self.partitions = events.partitions(stream)
+        self.sender = Sender(events, stream, self.producer_id, resume=resume, give_up_s=give_up_s)
         self.sender.on_gone = self._lost
         self.gone = 0
         self._on_gone = on_gone or (lambda gone: None)

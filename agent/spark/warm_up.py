@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 from agent.spark.ranges import Range
 from agent.store.events import EventStore
-from agent.store.stream import StreamStore
 from assignment.types import Partition
 
 BATCHES_MAX = 12
@@ -24,9 +23,8 @@ def latest_ranges(events: EventStore, stream: str) -> list[Range]:
     """The newest entries of the first partitions. Raises StoreUnavailable, and InvalidInput where
     there is no such stream.
     """
-    partitions = StreamStore(events.door, stream).partitions()
     found = []
-    for number in range(min(partitions, PARTITIONS_MAX)):
+    for number in range(min(events.partitions(stream), PARTITIONS_MAX)):
         partition = Partition(stream, number)
         after, last = events.latest(partition, ENTRIES)
         if last > after:

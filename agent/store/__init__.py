@@ -1,5 +1,5 @@
 """The agent's and its consumer's only door to Redis (nothing else of `agent` imports redis).
 
-`GroupStore` and `StreamStore` run the scripts of assignment/lua and read what they wrote. They
+`GroupStore` and `EventStore` run the scripts of assignment/lua and read what they wrote. They
 decide nothing and know no clock.
 """

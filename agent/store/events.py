@@ -1,6 +1,6 @@
 """Events in Redis: appended by producers, bounded by a planner, read by Spark's tasks.
 
-Works on many partitions in one trip, unlike StreamStore. Knows entries and ids, not what is in
+Works on many partitions in one trip where it can. Knows entries and ids, not what is in
 them. Raises StoreUnavailable (ask again) as the other stores do.
 """
 
@@ -10,9 +10,9 @@ from enum import StrEnum
 from typing import NamedTuple, Self
 
 from agent.store.door import Door, RedisDoor, ScriptCall, StoreUnavailable, Timeouts
-from assignment.errors import Fenced
+from assignment.errors import Fenced, InvalidInput
 from assignment.scripts.values import Arguments, Raw
-from assignment.types import START, Offset, Partition
+from assignment.types import PARTITIONS_MAX, START, Offset, Partition, valid_name
 from assignment.wire import GroupKeys, StreamKeys
 
 FIRST_CHUNK_ENTRIES = 16  # tells how large entries are
@@ -78,7 +78,31 @@ class EventStore:
     def close(self) -> None:
         self.door.close()
 
+    def partitions(self, stream: str) -> int:
+        """Raises InvalidInput: no such stream, or its meta holds no number."""
+        meta = StreamKeys(valid_name("stream", stream)).meta
+        stored = self.door.ask("HGET", meta, "partitions")
+        if stored is None:
+            raise InvalidInput(f"stream {stream!r} is not there: {meta} has no partitions")
+        if not stored.isdigit() or not 1 <= int(stored) <= PARTITIONS_MAX:
+            raise InvalidInput(f"{meta} says {stored!r} partitions")
+        return int(stored)
+
+    def last_offset(self, partition: Partition) -> Offset:
+        """Of the last entry; START when there is none."""
+        raw = self.door.ask("XREVRANGE", _keys(partition)[0], "+", "-", "COUNT", 1)
+        return _last(raw) if raw else START
+
     # --- producers
+
+    def ensure(self, stream: str, partitions: int) -> None:
+        """Makes the stream. Raises InvalidInput: it is there with another number of partitions."""
+        if not 1 <= partitions <= PARTITIONS_MAX:
+            raise InvalidInput(f"partitions {partitions} is not within 1 and {PARTITIONS_MAX}")
+        meta = StreamKeys(valid_name("stream", stream)).meta
+        self.door.ask("HSETNX", meta, "partitions", partitions)
+        if (there := self.partitions(stream)) != partitions:
+            raise InvalidInput(f"stream {stream!r} has {there} partitions, not {partitions}")
 
     def append(self, producer: str, batches: Sequence[Append]) -> list[AppendResult]:
         """Per batch. After StoreUnavailable ask again with the same batches."""

@@ -17,8 +17,8 @@ from pathlib import Path
 from agent.consumer import in_hand
 from agent.consumer.control import AgentLink
 from agent.store.door import StoreUnavailable
+from agent.store.events import EventStore
 from agent.store.group import GroupStore
-from agent.store.stream import StreamStore
 from assignment.errors import Fenced
 from assignment.scripts.agent_side import BatchStart, CommitRequest, CommitResult
 from assignment.scripts.crashes import InHand
@@ -59,9 +59,9 @@ def turn(link: AgentLink, store: GroupStore, health: ConsumerHealth) -> Consumer
     done = 0
     time.sleep(BATCH_S)
     if planned and os.environ.get("TINY_CRASHES"):
-        end = StreamStore(store.door, planned[0].partition.stream)
+        events = EventStore(store.door)
         parts = [
-            InHand(p.partition, p.fence, p.committed, end.last_offset(p.partition.number))
+            InHand(p.partition, p.fence, p.committed, events.last_offset(p.partition))
             for p in planned
         ]
         in_hand.write(Path(link.control.state_dir), os.getpid(), parts, 0)
@@ -81,11 +81,11 @@ def turn(link: AgentLink, store: GroupStore, health: ConsumerHealth) -> Consumer
 
 
 def process(store: GroupStore, member: str, plan: BatchStart) -> int:
-    stream = StreamStore(store.door, plan.partition.stream)
-    end = stream.last_offset(plan.partition.number)
+    stream = EventStore(store.door)
+    end = stream.last_offset(plan.partition)
     if end <= plan.committed:
         return 0
-    events = len(stream.read(plan.partition.number, plan.committed, 10_000, end))
+    events = sum(map(len, stream.read(plan.partition, plan.committed, end, "")))
     request = CommitRequest(
         partition=plan.partition,
         member_id=member,

@@ -10,13 +10,13 @@ import pytest
 import redis
 
 from agent.store.door import RedisDoor, StoreUnavailable, Timeouts, shown
+from agent.store.events import EventStore
 from agent.store.group import GroupStore
-from agent.store.stream import StreamStore
 from assignment.errors import InvalidInput, InvariantBroken
 from assignment.scripts import dashboard_side
 from assignment.scripts.agent_side import CommitRequest, CommitResult, Granted, Refusal
 from assignment.types import INCARNATION_STEP, START, Claim, Offset, Partition
-from assignment.wire import ConsumerHealth
+from assignment.wire import ConsumerHealth, StreamKeys
 from dashboard.demo.embedded_redis import EmbeddedRedis
 from tests.contract.world import LONG_MS, P0, P1, World, offset
 
@@ -269,30 +269,37 @@ def test_of_many_that_ask_at_once_exactly_one_is_granted(real_world: World) -> N
 
 
 def test_a_stream_without_meta_is_named(real_world: World, group_name: str) -> None:
-    stream = StreamStore(real_world.door, group_name)
+    events = EventStore(real_world.door)
     with pytest.raises(InvalidInput, match=f"stream '{group_name}' is not there"):
-        stream.partitions()
-    stream.ensure(4)
-    stream.ensure(4)
-    assert stream.partitions() == 4
+        events.partitions(group_name)
+    events.ensure(group_name, 4)
+    events.ensure(group_name, 4)
+    assert events.partitions(group_name) == 4
     with pytest.raises(InvalidInput, match="has 4 partitions, not 5"):
-        stream.ensure(5)
-    real_world.door.ask("HSET", stream.keys.meta, "partitions", "many")
+        events.ensure(group_name, 5)
+    real_world.door.ask("HSET", StreamKeys(group_name).meta, "partitions", "many")
     with pytest.raises(InvalidInput, match="many"):
-        stream.partitions()
+        events.partitions(group_name)
 
 
 def test_entries_are_read_in_ranges_open_at_their_start(real_world: World, group_name: str) -> None:
-    stream = StreamStore(real_world.door, group_name)
-    key = stream.keys.entries(2)
-    assert stream.last_offset(2) == START
+    events, partition = EventStore(real_world.door), Partition(group_name, 2)
+    key = StreamKeys(group_name).entries(2)
+    assert events.last_offset(partition) == START
     for n in range(1, 6):
         real_world.door.ask("XADD", key, f"{n}-0", "v", b"\xff" + str(n).encode())
-    assert stream.last_offset(2) == offset(5)
-    assert [e.entry_id for e in stream.read(2, offset(1), 10, upto=offset(3))] == [b"2-0", b"3-0"]
-    assert [e.fields for e in stream.read(2, offset(3), 1)] == [[b"v", b"\xff4"]]
-    assert len(stream.read(2, START, 10)) == 5
-    assert stream.read(2, offset(5), 10) == []
+    assert events.last_offset(partition) == offset(5)
+
+    def read(after: Offset, upto: Offset) -> list[tuple[bytes, list[bytes]]]:
+        chunks = events.read(partition, after, upto, "")
+        return [(entry_id, fields) for chunk in chunks for entry_id, fields in chunk]
+
+    assert read(offset(1), offset(3)) == [
+        (b"2-0", [b"v", b"\xff2"]),
+        (b"3-0", [b"v", b"\xff3"]),
+    ]
+    assert len(read(START, offset(5))) == 5
+    assert read(offset(5), offset(5)) == []
 
 
 def test_waiting_for_hints_ends_with_the_first_one(real_world: World) -> None:

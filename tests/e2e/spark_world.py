@@ -18,7 +18,6 @@ from agent.spark.runner import Consumer
 from agent.state.partition import PartitionState
 from agent.store.door import RedisDoor
 from agent.store.events import Append, AppendResult, EventStore, Packed
-from agent.store.stream import StreamStore
 from assignment.scripts.agent_side import DeadLetter, Granted, StateChange
 from assignment.types import Claim, GroupSettings, HeldState, Offset, Partition
 from assignment.wire import (
@@ -65,7 +64,7 @@ class SparkWorld:
         self.store = self.world.store
         self.events = EventStore.connect(url)
         self.partitions = [Partition(name, n) for n in range(partitions)]
-        StreamStore.connect(url, name).ensure(partitions)
+        self.events.ensure(name, partitions)
         self.settings = GroupSettings(stream=name, partitions=partitions, trimming=False)
         values = asdict(self.settings)
         self.world.configure(**values)
@@ -109,7 +108,7 @@ class SparkWorld:
         return self.end(partition)
 
     def end(self, partition: Partition) -> Offset:
-        return StreamStore.connect(self.url, self.name).last_offset(partition.number)
+        return self.events.last_offset(partition)
 
     def committed(self) -> list[Offset]:
         return list(self.store.committed(self.partitions).values())

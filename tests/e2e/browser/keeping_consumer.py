@@ -2,10 +2,9 @@
 
 import sys
 
+from agent.store.events import EventStore
 from agent.store.group import GroupStore
-from agent.store.stream import StreamStore
 from assignment.scripts.agent_side import BatchStart, CommitRequest, CommitResult
-from assignment.types import Offset
 from assignment.wire import pack_changes
 from tests.agent import tiny_consumer
 
@@ -13,17 +12,18 @@ KEYS = 50
 
 
 def process(store: GroupStore, member: str, plan: BatchStart) -> int:
-    stream = StreamStore(store.door, plan.partition.stream)
-    found = stream.read(plan.partition.number, plan.committed, 1_000)
+    events = EventStore(store.door)
+    end = events.last_offset(plan.partition)
+    found = [e for chunk in events.read(plan.partition, plan.committed, end, "") for e in chunk]
     if not found:
         return 0
-    last = {f"key-{i % KEYS}": entry.entry_id.decode() for i, entry in enumerate(found)}
+    last = {f"key-{i % KEYS}": entry_id.decode() for i, (entry_id, _) in enumerate(found)}
     request = CommitRequest(
         partition=plan.partition,
         member_id=member,
         fence=plan.fence,
         from_offset=plan.committed,
-        to_offset=Offset.parse(found[-1].entry_id.decode()),
+        to_offset=end,
         events=len(found),
         changes=pack_changes(last),
     )
