@@ -15,7 +15,8 @@ from assignment.types import INCARNATION_STEP, Partition, TargetRow
 
 def check(view: GroupRead) -> None:
     """One moment: one owner each, locks as granted, the target complete."""
-    _raise_if([fault.text for fault in faults(view)])
+    if texts := [fault.text for fault in faults(view)]:
+        raise InvariantBroken("; ".join(texts))
 
 
 class FaultKind(StrEnum):
@@ -42,19 +43,6 @@ def faults(view: GroupRead) -> tuple[Fault, ...]:
         FaultKind.MEMBER: _member_faults(view),
     }
     return tuple(Fault(kind, text) for kind, texts in found.items() for text in texts)
-
-
-def check_step(before: GroupRead, after: GroupRead) -> None:
-    """Two moments of one Redis: epochs and fences never fall, and a fence never changes hands.
-
-    Not to be asked across a wiped Redis.
-    """
-    _raise_if([*_epoch_steps(before, after), *_grant_steps(before, after)])
-
-
-def _raise_if(texts: list[str]) -> None:
-    if texts:
-        raise InvariantBroken("; ".join(texts))
 
 
 def _lock_faults(view: GroupRead) -> Iterator[str]:
@@ -140,23 +128,3 @@ def _member_faults(view: GroupRead) -> Iterator[str]:
     for name, rows in (("target", target), ("reports", view.reports), ("asked", view.asked)):
         for member in sorted(rows.keys() - view.members.keys()):
             yield f"{member} has a row in {name} and is no member"
-
-
-def _epoch_steps(before: GroupRead, after: GroupRead) -> Iterator[str]:
-    for name in ("group_epoch", "target_epoch", "mode_epoch", "coordinator_epoch", "incarnation"):
-        old, new = getattr(before.meta, name), getattr(after.meta, name)
-        if new < old:
-            yield f"{name} fell from {old} to {new}"
-
-
-def _grant_steps(before: GroupRead, after: GroupRead) -> Iterator[str]:
-    for partition, old in before.grants.items():
-        new = after.grants.get(partition)
-        if new is None:
-            yield f"the grant of {partition} is gone"
-        elif new.fence < old.fence:
-            yield f"the fence of {partition} fell from {old.fence} to {new.fence}"
-        elif new.fence == old.fence and new.member_id != old.member_id:
-            yield f"fence {new.fence} of {partition} went from {old.member_id} to {new.member_id}"
-        elif new.fence == old.fence and old.ended is not None and new.ended is None:
-            yield f"the ended grant {new.fence} of {partition} lives again"

@@ -247,9 +247,6 @@ class Member:
 
     member_id: str
     joined_at_ms: int = 0
-    able: bool = True
-    leaving: bool = False
-    forced: bool = False
     instance_id: str | None = None
     zone: str = ""
     capacity: float = 1.0

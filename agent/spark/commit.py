@@ -63,8 +63,6 @@ class Effects(Protocol):
 
     def applied(self, prepared: "Prepared", answer: CommitAnswer) -> None: ...
 
-    def fenced(self, one: Range) -> None: ...
-
     def close(self) -> None: ...
 
 
@@ -202,7 +200,6 @@ class Committer:
         answers = self.asked(lambda: self._groups.commit_many(requests)) if requests else ()
         for one, answer in zip(left, answers, strict=True):
             if answer.result is CommitResult.FENCED:
-                self._effects.fenced(one)
                 outcome.fenced.append(one)
             else:
                 outcome.moved.append(one.partition)
@@ -242,7 +239,6 @@ class Committer:
             case CommitResult.MOVED:
                 outcome.moved.append(one.partition)
             case CommitResult.FENCED:
-                self._effects.fenced(one)
                 outcome.fenced.append(one)
 
     def asked(self, call: Callable[[], Answer]) -> Answer:

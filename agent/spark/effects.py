@@ -91,9 +91,6 @@ class StateEffects:
             raise
         self._committed(state, prepared.one.fence, len(prepared.packed))
 
-    def fenced(self, one: Range) -> None:
-        """The replica stays open: the agent may restore it beside us, for a later fence."""
-
     def close(self) -> None:
         for partition in tuple(self._states):
             self._close(partition)

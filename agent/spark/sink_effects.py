@@ -47,9 +47,6 @@ class SqlEffects:
     def applied(self, prepared: Prepared, answer: CommitAnswer) -> None:
         pass  # nothing is kept here
 
-    def fenced(self, one: Range) -> None:
-        pass
-
     def close(self) -> None:
         self._door.close()
 
@@ -82,9 +79,6 @@ class DeliveredEffects:
         return Prepared(one, count.end, count.events, changelog=False)
 
     def applied(self, prepared: Prepared, answer: CommitAnswer) -> None:
-        pass
-
-    def fenced(self, one: Range) -> None:
         pass
 
     def close(self) -> None:

@@ -55,28 +55,29 @@ class ChangelogReader(Protocol):
         ...
 
 
-def tail(store: ChangelogReader, state: PartitionState, partition: Partition) -> Offset | None:
-    """Applies what the changelog has after this replica.
-
-    Answers the committed offset, at which the replica now stands, or None for a gap: then this
-    replica does not lead there and must be restored.
-    """
-    return _walked(tail_steps(store, state, partition))
-
-
 def restore(store: ChangelogReader, state: PartitionState, partition: Partition) -> Offset:
     """Brings the replica to the committed offset, keeping it when it leads there.
 
     Its writer from now on. Raises StateLost (nothing leads there), WriterReplaced or StateError
     (the disk refused).
     """
-    return _walked(restore_steps(store, state, partition))
+    steps = restore_steps(store, state, partition)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            reached: Offset = end.value
+            return reached
 
 
 def tail_steps(
     store: ChangelogReader, state: PartitionState, partition: Partition
 ) -> Steps[Offset | None]:
-    """`tail`, one entry a step."""
+    """Applies what the changelog has after this replica, one entry a step.
+
+    Answers the committed offset, at which the replica now stands, or None for a gap: then this
+    replica does not lead there and must be restored.
+    """
     after, count = _just_before(state.changelog_id), PAGE_FIRST
     page = store.read_changelog(partition, after, count)
     if not _shares_history(store, state, partition, page.entries):
@@ -161,12 +162,3 @@ def _start_again(
 def _entries_of_next_page(entries: Sequence[ChangelogEntry]) -> int:
     size = max(len(entry.changes) for entry in entries)
     return max(1, min(PAGE_ENTRIES, PAGE_BYTES // max(1, size)))
-
-
-def _walked(steps: Steps[Answer]) -> Answer:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            answer: Answer = end.value
-            return answer

@@ -76,12 +76,6 @@ def write_snapshot(state: PartitionState, folder: str, group: str, fence: int) -
         )
 
 
-def read_snapshot(state: PartitionState, snapshot: SnapshotRecord) -> None:
-    """Fills an empty replica with the snapshot's content. Raises as `snapshot_steps` does."""
-    for _ in snapshot_steps(state, snapshot):
-        pass
-
-
 def snapshot_steps(state: PartitionState, snapshot: SnapshotRecord) -> Generator[float, None, None]:
     """Fills an empty replica that nobody uses yet, block by block; yields which part was read.
 

@@ -6,7 +6,7 @@ Pure. All times are milliseconds of the Redis server's clock.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from assignment.metrics import Coverage, Tenure, coverage
+from dashboard.evaluation.coverage import Coverage, Tenure, coverage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

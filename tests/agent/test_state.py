@@ -14,8 +14,8 @@ from agent.state import files
 from agent.state.errors import SnapshotBroken, StateError, StateLost, WriterReplaced
 from agent.state.files import remove_replica, replicas_in
 from agent.state.partition import Applied, PartitionState
-from agent.state.restore import restore, tail
-from agent.state.snapshots import read_snapshot, write_snapshot
+from agent.state.restore import restore, tail_steps
+from agent.state.snapshots import snapshot_steps, write_snapshot
 from assignment.scripts.agent_side import SnapshotRecord
 from assignment.types import START, Offset, Partition
 from assignment.wire import ChangelogEntry, ChangelogPage, pack_changes
@@ -346,22 +346,31 @@ def test_whoever_has_a_replica_open_that_was_replaced_can_tell(state, other_writ
 # --- tail and restore
 
 
+def tailed(log, state, partition):
+    steps = tail_steps(log, state, partition)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+
+
 def test_tail_brings_a_replica_forward(state):
     state.apply(entry(0, 5, a=1))
     log = Changelog(entry(0, 5, a=1), entry(5, 8, b=2), entry(8, 9, a=None))
-    assert tail(log, state, PARTITION) == Offset(9, 0)
+    assert tailed(log, state, PARTITION) == Offset(9, 0)
     assert content(state) == {"b": 2}
 
 
 def test_tail_reads_more_pages_than_one(state):
     log = Changelog(*(entry(n, n + 1, **{f"k{n}": n}) for n in range(100)))
-    assert tail(log, state, PARTITION) == Offset(100, 0)
+    assert tailed(log, state, PARTITION) == Offset(100, 0)
     assert len(content(state)) == 100
 
 
 def test_tail_that_does_not_end_at_the_committed_offset_is_a_gap(state):
-    assert tail(Changelog(entry(0, 5), committed=9), state, PARTITION) is None
-    assert tail(Changelog(committed=9), state, PARTITION) is None
+    assert tailed(Changelog(entry(0, 5), committed=9), state, PARTITION) is None
+    assert tailed(Changelog(committed=9), state, PARTITION) is None
 
 
 def test_restore_without_a_snapshot_reads_the_whole_changelog(state):
@@ -423,7 +432,7 @@ def source(tmp_path):
 def test_snapshot_gives_the_same_state(state, source, tmp_path):
     source.apply(entry(0, 5, a=[1, 2], **{"k" * 900: "long"}))
     written = write_snapshot(source, str(tmp_path / "snapshots"), "demo", fence=5)
-    read_snapshot(state, written)
+    list(snapshot_steps(state, written))
     assert content(state) == content(source)
     assert (state.offset, state.total, state.changelog_id) == (Offset(5, 0), 5, "5-7")
     assert written.url.startswith(f"{tmp_path}/snapshots/demo/flights:3/5-0-5-")
@@ -432,7 +441,7 @@ def test_snapshot_gives_the_same_state(state, source, tmp_path):
 def test_snapshot_goes_to_any_fsspec_url(state, source):
     source.apply(entry(0, 5, a=1))
     written = write_snapshot(source, "memory://snapshots", "demo", fence=5)
-    read_snapshot(state, written)
+    list(snapshot_steps(state, written))
     assert content(state) == {"a": 1}
 
 
@@ -460,7 +469,7 @@ def test_broken_snapshot_is_passed_over_for_the_one_before(state, source, tmp_pa
     }
     path.unlink() if harm == "gone" else path.write_bytes(harmed[harm])
     with pytest.raises(SnapshotBroken, match=path.name):
-        read_snapshot(state, newest)
+        list(snapshot_steps(state, newest))
     assert state.offset == START
     log = Changelog(entry(5, 8, a=2), entry(8, 9, c=3))
     log.snapshots = [newest, before]

@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 
 from assignment.errors import InvariantBroken
-from assignment.invariants import check, check_step
+from assignment.invariants import check
 from assignment.scripts.group_read import GroupRead, Lock
 from assignment.types import Drain, TargetRow
 from tests.builders import fence, grant, group, live, partition, partitions, settings
+from tests.moments import check_step
 
 SOUND = group(live("a", {0: 1}), live("b", {1: 2}), settings=settings(partitions=2))
 

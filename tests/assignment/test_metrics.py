@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from assignment import metrics
 from assignment.errors import InvalidInput
-from assignment.metrics import Coverage, Movement, Phases, Tenure, coverage
+from assignment.metrics import Movement, Phases
 
 loads = st.lists(st.integers(0, 50), max_size=12)
 
@@ -81,48 +81,3 @@ def test_phases_add_up_what_is_known() -> None:
     assert Phases().total is None
     with pytest.raises(InvalidInput, match="revoke lasts -1 ms"):
         Phases(revoke=-1)
-
-
-# --- tenures --------------------------------------------------------------------------------------
-
-
-def test_a_gap_between_owners_counts_for_each_partition() -> None:
-    tenures = [Tenure(0, 0, 40), Tenure(0, 60, None), Tenure(1, 0, None)]
-    assert coverage(tenures, (0, 1, 2), 10, 110) == Coverage(unowned_ms=20 + 100, overlap_ms=0)
-    assert metrics.ownership_gap(tenures, (0, 1), 10, 110) == 20
-
-
-def test_two_owners_at_once_are_an_overlap() -> None:
-    tenures = [Tenure(0, 0, 50), Tenure(0, 30, 100), Tenure(0, 40, 45)]
-    assert coverage(tenures, (0,), 0, 100) == Coverage(unowned_ms=0, overlap_ms=20 + 5)
-
-
-def test_touching_tenures_are_neither_gap_nor_overlap() -> None:
-    tenures = [Tenure(0, 50, 100), Tenure(0, 0, 50)]
-    assert coverage(tenures, (0,), 0, 100) == Coverage(0, 0)
-
-
-def test_a_window_that_ends_before_it_starts_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="ends at 5, before its start 6"):
-        coverage([], (0,), 6, 5)
-
-
-@over(
-    st.lists(
-        st.tuples(st.integers(0, 2), st.integers(0, 30), st.none() | st.integers(0, 30)),
-        max_size=8,
-    )
-)
-def test_coverage_equals_counting_every_millisecond(rows: list[tuple[int, int, int]]) -> None:
-    tenures = [Tenure(*row) for row in rows]
-    owners = [
-        sum(
-            t.partition == p and t.start_ms <= ms and (t.end_ms is None or ms < t.end_ms)
-            for t in tenures
-        )
-        for p in range(3)
-        for ms in range(5, 25)
-    ]
-    assert coverage(tenures, range(3), 5, 25) == Coverage(
-        unowned_ms=owners.count(0), overlap_ms=sum(max(0, n - 1) for n in owners)
-    )

@@ -12,6 +12,7 @@ from assignment.member.state import unable_because
 from assignment.scripts.group_read import GroupRead
 from assignment.types import HeldState, Partition
 from tests.fakes.values import b
+from tests.moments import check_step
 from tests.simulation import round_checks
 from tests.simulation.ledger import Broken, demand
 
@@ -116,7 +117,7 @@ class Watch:
         try:
             invariants.check(view)
             if self._before is not None and self._history == world.server.replication_id:
-                invariants.check_step(self._before, view)
+                check_step(self._before, view)
         except InvariantBroken as error:
             raise Broken(str(error)) from error
         self._before, self._history = view, world.server.replication_id
