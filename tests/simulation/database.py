@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from assignment.coordinator import effects
 from assignment.coordinator.effects import Effect
-from assignment.coordinator.facts import Hint, Mirror, OpenRebalance, ScaleDown, ScaleDowns, Stay
+from assignment.coordinator.facts import (
+    Hint,
+    Mirror,
+    OpenRebalance,
+    ScaleDown,
+    ScaleDowns,
+    Stay,
+    Tenures,
+)
 from assignment.coordinator.facts import State as ScaleDownState
 from assignment.scripts.agent_side import SnapshotRecord
 from assignment.types import GroupSettings, Partition, Reason
@@ -177,9 +185,7 @@ PERFORM: Mapping[type[Effect[Any]], Callable[["World", Any], Any]] = {
     effects.RefuseRequests: lambda world, effect: None,
     effects.KeepRefusal: lambda world, effect: None,
     effects.ReadOpenRebalance: _read_open,
-    effects.ReadTenures: lambda world, effect: effects.Tenures(
-        last_start_ms=0, last_end_ms=0, begun=()
-    ),
+    effects.ReadTenures: lambda world, effect: Tenures(last_start_ms=0, last_end_ms=0, begun=()),
     effects.Complete: _complete,
     effects.ReadFinished: lambda world, effect: (),
     effects.KeepFirstEffect: lambda world, effect: None,

@@ -10,6 +10,7 @@ from agent.dashboard_session.requests import Request
 from agent.hints import concerns
 from agent.store.door import ScriptCall, StoreUnavailable
 from agent.store.group import GroupStore
+from assignment import wire
 from assignment.coordinator.reading import ticker_away
 from assignment.errors import InvalidInput
 from assignment.scripts import dashboard_side, group_read, values
@@ -31,8 +32,12 @@ from tests.simulation.scale_downs import ScaleDowns
 
 TRACE_KEPT = 300
 ROWS_KEPT = 4_096  # of members, reports and targets: most are read again as they were
-for _name in ("read_member", "read_report", "parse_target"):
-    setattr(group_read, _name, lru_cache(ROWS_KEPT)(getattr(group_read, _name)))
+for _module, _name in (
+    (group_read, "read_member"),
+    (group_read, "read_report"),
+    (wire, "parse_target"),
+):
+    setattr(_module, _name, lru_cache(ROWS_KEPT)(getattr(_module, _name)))
 FIELD_MAX = 200  # characters
 SLOW_STEP_MS = (100, 2_000)  # of a coordinator whose database is busy
 EVENT_MS = (30, 250)  # between two events
