@@ -52,6 +52,10 @@ class Group(models.Model):
     def settings_text(self) -> str:
         return wire.settings_text(self.values)
 
+    @property
+    def running_scale_down(self) -> "ScaleDown | None":
+        return self.scale_downs.filter(state=ScaleDownState.RUNNING).first()
+
 
 class AgentToken(models.Model):
     """Who may speak for a group. The token itself is shown once and never stored."""

@@ -39,11 +39,11 @@ def replicas_of(read: GroupRead) -> Mapping[Partition, LiveReplicas]:
     standbys: dict[Partition, list[LiveReplica]] = {}
     for member, row in sorted(read.target.items()):
         for partition in row.standby:
-            standbys.setdefault(partition, []).append(_replica(read, member, partition))
+            standbys.setdefault(partition, []).append(replica_of(read, member, partition))
     return {
         p: LiveReplicas(
             standbys=tuple(standbys.get(p, ())),
-            learner=_replica(read, learners[p], p) if p in learners else None,
+            learner=replica_of(read, learners[p], p) if p in learners else None,
         )
         for p in standbys.keys() | learners.keys()
     }
@@ -59,7 +59,7 @@ def _learners(read: GroupRead) -> dict[Partition, str]:
     return found
 
 
-def _replica(read: GroupRead, member: str, partition: Partition) -> LiveReplica:
+def replica_of(read: GroupRead, member: str, partition: Partition) -> LiveReplica:
     report, row = _report(read, member, partition), read.members.get(member)
     called = row is not None and partition in row.ready
     if report is None:

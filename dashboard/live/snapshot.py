@@ -6,16 +6,17 @@ both. What is not known is None or "unknown", never 0.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from assignment import metrics
 from assignment.coordinator.reading import settings_of
 from assignment.scripts.group_read import GroupRead, Lock, Report
+from assignment.troubles import Halted
 from assignment.types import Drain, GroupSettings, Held, HeldState, Partition, UnableReason
 from dashboard.live.group_state import STUCK_MS
 from dashboard.live.replicas import NO_REPLICAS, LiveReplica, LiveReplicas, replicas_of
-from dashboard.live.troubles import LiveHalt, LiveUnserved, Troubles
+from dashboard.live.troubles import LiveUnserved, Troubles
 
 PARTITION_STATES = (
     *("owned", "acquiring", "releasing", "unowned", "conflict", "unknown", "restoring"),
@@ -57,7 +58,7 @@ class LivePartition:
     waiting_ms: int | None = None  # so long an event waits, and its owner has committed nothing
     standbys: tuple[LiveReplica, ...] = ()
     learner: LiveReplica | None = None
-    halt: LiveHalt | None = None  # it stands still there until a person does something
+    halt: Halted | None = None  # it stands still there until a person does something
     unserved: tuple[LiveUnserved, ...] = ()  # by these members for now
 
 
@@ -120,9 +121,6 @@ class LiveSnapshot:
     numbers: LiveNumbers
     members: tuple[LiveMember, ...]
     partitions: tuple[LivePartition, ...]
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,39 +13,31 @@ from assignment.types import Partition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LiveHalt:
-    """`reason`: of HaltReason; `entry` "" where there is none that could be skipped."""
-
-    reason: str
-    entry: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LiveUnserved:
     """`reason`: of UnservedReason; the member tries again at `until_ms`, as far as it has said."""
 
     member: str
-    reason: str
-    why: str
-    until_ms: int | None
+    reason: str = ""
+    why: str = ""
+    until_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Troubles:
     """`unserved`: partition -> member -> what it says of it, None where it has said no more."""
 
-    halted: Mapping[Partition, Mapping[str, Halted]]
+    halted: Mapping[tuple[Partition, str], Halted]
     unserved: Mapping[Partition, Mapping[str, LiveUnserved]]
     may_own: frozenset[str]
 
     @classmethod
     def of(cls, read: GroupRead) -> "Troubles":
-        halted: dict[Partition, dict[str, Halted]] = {}
+        halted = {
+            (one.partition, member): one
+            for member, report in read.reports.items()
+            for one in map(parse_halted, report.consumer.get("halted", ()))
+        }
         unserved: dict[Partition, dict[str, LiveUnserved]] = {}
-        for member, report in read.reports.items():
-            for one in map(parse_halted, report.consumer.get("halted", ())):
-                halted.setdefault(one.partition, {})[member] = one
         for member, row in read.members.items():
             told = read.reports[member].unserved if member in read.reports else {}
             at_ms = read.reports[member].at_ms if member in read.reports else 0
@@ -55,12 +47,9 @@ class Troubles:
         may_own = (m for m, row in read.members.items() if row.able and not is_leaving(row))
         return cls(halted=halted, unserved=unserved, may_own=frozenset(may_own))
 
-    def halt(self, partition: Partition, lock: Lock | None) -> LiveHalt | None:
+    def halt(self, partition: Partition, lock: Lock | None) -> Halted | None:
         """As its owner says; what others said before is over."""
-        one = self.halted.get(partition, {}).get(lock.member_id) if lock else None
-        if one is None:
-            return None
-        return LiveHalt(reason=one.reason.value, entry=one.entry, why=one.why)
+        return self.halted.get((partition, lock.member_id)) if lock else None
 
     def unserved_by(self, partition: Partition) -> tuple[LiveUnserved, ...]:
         found = self.unserved.get(partition, {})
@@ -72,7 +61,7 @@ class Troubles:
 
 def _unserved(member: str, said: Unserved | None, at_ms: int) -> LiveUnserved:
     if said is None:
-        return LiveUnserved(member=member, reason="", why="", until_ms=None)
+        return LiveUnserved(member=member)
     return LiveUnserved(
         member=member, reason=said.reason.value, why=said.why, until_ms=at_ms + said.left_ms
     )

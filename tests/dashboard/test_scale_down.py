@@ -6,8 +6,7 @@ import pytest
 
 from assignment.errors import InvalidInput
 from dashboard import coordinator
-from dashboard.actions import scale_down
-from dashboard.actions.scale_down import Conflict
+from dashboard.actions.preview import Conflict, preview
 from dashboard.models import AuditEntry, MemberEnd, MemberRecord, Rebalance, ScaleDown
 from tests.dashboard.scaling import Scene, epoch, start, told
 
@@ -16,7 +15,7 @@ pytestmark = pytest.mark.django_db
 
 def test_a_look_says_who_would_leave_and_changes_nothing(scene: Scene) -> None:
     before = epoch(scene)
-    found = scale_down.preview(scene.group, percent=66)
+    found = preview(scene.group, percent=66)
     assert (found.members, found.stay, found.refused) == (3, 2, "")
     assert [(c.member_id, c.owned, c.covered) for c in found.leave] == [("S3", 1, 0)]
     assert [c.member_id for c in found.candidates] == ["S3", "S1", "S2"]
@@ -24,19 +23,19 @@ def test_a_look_says_who_would_leave_and_changes_nothing(scene: Scene) -> None:
 
 
 def test_a_look_at_names(scene: Scene) -> None:
-    found = scale_down.preview(scene.group, members=["S2", " S1", "S2", ""])
+    found = preview(scene.group, members=["S2", " S1", "S2", ""])
     assert [c.member_id for c in found.leave] == ["S1", "S2"]
 
 
 def test_replicas_elsewhere_are_counted(store: Any, group_name: str) -> None:
     scene = Scene(group_name, standby_replicas=1)
-    found = scale_down.preview(scene.group, members=["S1"])
+    found = preview(scene.group, members=["S1"])
     assert [(c.owned, c.covered) for c in found.leave] == [(2, 2)]
 
 
 @pytest.mark.parametrize("percent", [0, -1, 101, "abc", "", "80.5", "1e2"])
 def test_a_wrong_percentage_is_refused(scene: Scene, percent: Any) -> None:
-    for deed in (scale_down.preview, lambda group, **asked: start(scene, **asked)):
+    for deed in (preview, lambda group, **asked: start(scene, **asked)):
         with pytest.raises(InvalidInput, match="percent"):
             deed(scene.group, percent=percent)
     assert not ScaleDown.objects.exists()
@@ -62,7 +61,7 @@ def test_what_cannot_be_right_is_refused(scene: Scene, asked: Any, text: str) ->
 
 def test_all_members_leave_only_when_that_is_forced(scene: Scene) -> None:
     everybody = ["S1", "S2", "S3"]
-    assert "must be forced" in scale_down.preview(scene.group, members=everybody).refused
+    assert "must be forced" in preview(scene.group, members=everybody).refused
     with pytest.raises(Conflict, match="must be forced"):
         start(scene, members=everybody)
     row = start(scene, members=everybody, force_all=True)
@@ -71,7 +70,7 @@ def test_all_members_leave_only_when_that_is_forced(scene: Scene) -> None:
 
 def test_a_group_that_is_not_stateful_is_refused(store: Any, group_name: str) -> None:
     scene = Scene(group_name, stateful=False)
-    assert "is not stateful" in scale_down.preview(scene.group, percent=66).refused
+    assert "is not stateful" in preview(scene.group, percent=66).refused
     with pytest.raises(Conflict, match="is not stateful"):
         start(scene, percent=66)
 
@@ -165,7 +164,7 @@ def test_the_same_command_is_answered_with_the_running_one(scene: Scene, asked: 
 )
 def test_another_one_is_refused_while_one_runs(scene: Scene, asked: Any) -> None:
     start(scene, percent=66)
-    assert "runs" in scale_down.preview(scene.group, percent=33).refused
+    assert "runs" in preview(scene.group, percent=33).refused
     with pytest.raises(Conflict, match="another scale-down runs"):
         start(scene, **asked)
     assert told(scene) == {"S3": "leaving"}

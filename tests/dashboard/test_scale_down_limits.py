@@ -8,7 +8,7 @@ import pytest
 from assignment.errors import InvalidInput
 from dashboard import coordinator
 from dashboard.actions import scale_down
-from dashboard.actions.scale_down import Conflict
+from dashboard.actions.preview import Conflict
 from dashboard.live import groups as live_groups
 from dashboard.models import AuditEntry, MemberEnd, MemberRecord
 from tests.dashboard.scaling import BY_ANN, Scene, start, told

@@ -10,7 +10,8 @@ from assignment.scripts.group_read import Purpose
 from assignment.types import Reason
 from dashboard import coordinator
 from dashboard.actions import scale_down
-from dashboard.actions.scale_down import Conflict, actions
+from dashboard.actions import scale_down as actions
+from dashboard.actions.preview import Conflict
 from dashboard.live import groups as live_groups
 from dashboard.models import AuditEntry, Rebalance
 from tests.dashboard.scaling import BY_ANN, Scene, start, told

@@ -12,6 +12,7 @@ from django.core.management.base import CommandParser
 from assignment.coordinator.scale_down import whole_number
 from assignment.errors import InvalidInput
 from dashboard.actions import scale_down
+from dashboard.actions.preview import preview
 from dashboard.management.answers import AnswerCommand, by_command, group_named
 from dashboard.models import Group
 
@@ -59,7 +60,7 @@ def _timeout(text: str | None) -> Any:
 
 def _looked(group: Group, options: dict[str, Any]) -> dict[str, Any]:
     scale_down.limit_of(group, _timeout(options["timeout_ms"]))
-    found = scale_down.preview(group, **_who(options), force_all=options["force"])
+    found = preview(group, **_who(options), force_all=options["force"])
     if found.refused:
         raise InvalidInput(found.refused)
     return {

@@ -27,7 +27,7 @@ from dashboard.models import AuditSource, ScaleDown
 from dashboard.pages import texts
 from dashboard.push import frames
 from dashboard.records.audit import By
-from dashboard.records.queries import colours, scale_downs
+from dashboard.records.queries import colours
 from dashboard.records.queries import groups as group_queries
 
 Context = dict[str, Any]
@@ -85,7 +85,7 @@ def see(name: str) -> Seen:
 
 def group_context(seen: Seen, tab: str, *, cells: bool = False) -> Context:
     """For templates/dashboard/group.html, which every tab extends."""
-    snapshot, running = seen.snapshot, scale_downs.running(seen.group)
+    snapshot, running = seen.snapshot, seen.group.running_scale_down
     state, why = GroupState.UNKNOWN, seen.problem
     if snapshot and not seen.problem:
         state, why = frames.state_of(snapshot)

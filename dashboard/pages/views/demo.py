@@ -22,7 +22,6 @@ from dashboard.pages.views.common import (
     why_no_scale_down,
 )
 from dashboard.records import audit
-from dashboard.records.queries import scale_downs
 
 REASON = "taken away on the demo's page"
 
@@ -52,7 +51,7 @@ class Line:
 
 
 def _context(seen: Seen) -> Context:
-    running = scale_downs.running(seen.group)
+    running = seen.group.running_scale_down
     members = seen.snapshot.members if seen.snapshot else ()
     now_s = time.time()
     return {

@@ -10,6 +10,7 @@ from django.http import StreamingHttpResponse as File
 from assignment.coordinator import scale_down as rules
 from assignment.errors import InvalidInput
 from dashboard.actions import scale_down as actions
+from dashboard.actions.preview import Preview, preview
 from dashboard.live import StoreUnavailable
 from dashboard.models import Group, ScaleDown, ScaleDownState
 from dashboard.pages import texts
@@ -29,7 +30,6 @@ from dashboard.pages.views.common import (
 )
 from dashboard.records.audit import By
 from dashboard.records.queries import scale_downs
-from dashboard.records.queries.scale_downs import Leaving
 
 ALL = 100  # percent that stay: a list of everybody, nobody marked
 NOBODY = "Nobody is marked: mark who is to leave, or say how many to keep (%)."
@@ -42,7 +42,7 @@ NOBODY = "Nobody is marked: mark who is to leave, or say how many to keep (%)."
 class Previewed:
     """Who would leave now. The errors are sentences for their place on the page."""
 
-    found: actions.Preview | None
+    found: Preview | None
     percent: str = ""
     percent_error: str = ""
     members_error: str = ""
@@ -110,20 +110,20 @@ def _look(group: Group, percent: str, names: Sequence[str], *, force_all: bool) 
 
 def _by_percent(group: Group, percent: str) -> Previewed:
     try:
-        found = actions.preview(group, percent=percent)
+        found = preview(group, percent=percent)
     except InvalidInput as error:
-        return Previewed(found=actions.preview(group, percent=ALL), percent_error=str(error))
+        return Previewed(found=preview(group, percent=ALL), percent_error=str(error))
     nobody = "" if found.leave or found.refused else f"{percent} % of {found.members} is everybody."
     return Previewed(found=found, percent_error=nobody)
 
 
 def _by_names(group: Group, names: Sequence[str], *, force_all: bool) -> Previewed:
     if not names:
-        return Previewed(found=actions.preview(group, percent=ALL), members_error=NOBODY)
+        return Previewed(found=preview(group, percent=ALL), members_error=NOBODY)
     try:
-        return Previewed(found=actions.preview(group, members=names, force_all=force_all))
+        return Previewed(found=preview(group, members=names, force_all=force_all))
     except InvalidInput as error:
-        return Previewed(found=actions.preview(group, percent=ALL), members_error=str(error))
+        return Previewed(found=preview(group, percent=ALL), members_error=str(error))
 
 
 def _start(
@@ -144,7 +144,7 @@ def _start(
     return attempt(form, lambda: start(seen.group, by_page(request, values["reason"])))
 
 
-def _fits(typed: str, found: actions.Preview) -> bool:
+def _fits(typed: str, found: Preview) -> bool:
     """Whether this percentage gives as many members as the list, which may have been edited."""
     is_number = typed.isascii() and typed.isdecimal() and len(typed) <= 3
     if not is_number or not 1 <= int(typed) <= ALL or not found.members:
@@ -164,7 +164,7 @@ CHANGED = {
 def scale_down(request: HttpRequest, name: str, pk: int) -> HttpResponse:
     """GET ?do=extend, force or abort asks for the reason first; the POST of it does it."""
     seen = see(name)
-    row = scale_downs.find(seen.group, pk)
+    row = seen.group.scale_downs.filter(pk=pk).first()
     if row is None:
         raise Http404(f"Group {name} has no scale-down {pk}.")
     do = (sent(request) or request.GET).get("do", "")
@@ -208,7 +208,7 @@ def _progress(row: ScaleDown) -> Context:
             found = scale_downs.progress(row)
         except StoreUnavailable as error:
             why = str(error)
-    members = found.members if found else tuple(_recorded(row))
+    members = found.members if found else scale_downs.recorded(row)
     return {
         "progress": found,
         "not_known": why,
@@ -217,25 +217,6 @@ def _progress(row: ScaleDown) -> Context:
         "took_ms": (row.ended_at_ms or row.asked_at_ms) - row.asked_at_ms,
         "left": [(member, left) for member in members for left in member.partitions],
     }
-
-
-def _recorded(row: ScaleDown) -> list[Leaving]:
-    return [
-        Leaving(
-            member_id=member,
-            outcome=entry["outcome"],
-            at_ms=entry["at_ms"],
-            forced=entry["forced"],
-            told="",
-            here=not entry["outcome"],
-            left=0,
-            ready=0,
-            percent=None,
-            eta_ms=None,
-            partitions=(),
-        )
-        for member, entry in sorted(row.members.items())
-    ]
 
 
 # --- the file -------------------------------------------------------------------------------------

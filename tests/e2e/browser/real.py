@@ -14,7 +14,7 @@ from django.conf import settings
 from assignment.wire import StreamKeys
 from dashboard import coordinator
 from dashboard.actions import groups
-from dashboard.actions.scale_down.preview import read
+from dashboard.actions.preview import read
 from dashboard.live.connection import sync_client
 from dashboard.models import AuditSource, Group
 from dashboard.records.audit import By

@@ -17,7 +17,7 @@ from assignment.errors import InvalidInput
 from assignment.types import REPLICA_LIMITS
 from dashboard import coordinator
 from dashboard.actions import groups
-from dashboard.actions.scale_down.preview import (
+from dashboard.actions.preview import (
     Asked,
     Conflict,
     asked_of,
@@ -25,7 +25,6 @@ from dashboard.actions.scale_down.preview import (
     live_view,
     read,
     refusal,
-    running_of,
 )
 from dashboard.coordinator import records
 from dashboard.live import StoreUnavailable
@@ -82,7 +81,7 @@ def start(
     asked = asked_of(percent, members)
     limit = limit_of(group, timeout_ms, at_deadline)
     how = _How(limit, AtDeadline(at_deadline), eager)
-    if running := running_of(group):
+    if running := group.running_scale_down:
         return _same(running, asked, how)
     view = read(group)
     if refused := refusal(group):
@@ -90,7 +89,7 @@ def start(
     leave = leavers(view, asked, force_all=force_all)
 
     def begin() -> ScaleDown:
-        if running := running_of(group):
+        if running := group.running_scale_down:
             return _same(running, asked, how)
         if eager is not None:
             groups.change_settings(group, {"learn_partial_rebalance": eager}, by)

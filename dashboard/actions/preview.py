@@ -12,7 +12,7 @@ from assignment.scripts.group_read import GroupRead, Purpose
 from assignment.types import Partition
 from dashboard.live import GroupNotThere
 from dashboard.live import groups as live_groups
-from dashboard.models import Group, ScaleDown, ScaleDownState
+from dashboard.models import Group
 
 
 class Conflict(EvenkeelError):
@@ -136,7 +136,7 @@ def _by_name(
 def refusal(group: Group) -> str:
     if not group.values.stateful:
         return f"group {group.name} is not stateful: members end without anything to wait for"
-    if running := running_of(group):
+    if running := group.running_scale_down:
         return f"a scale-down of {', '.join(sorted(running.members))} runs: cancel it first"
     return ""
 
@@ -164,7 +164,3 @@ def preview_of(view: GroupRead, asked: Asked, leave: Sequence[str], refused: str
         ),
         refused=refused,
     )
-
-
-def running_of(group: Group) -> ScaleDown | None:
-    return group.scale_downs.filter(state=ScaleDownState.RUNNING).first()
