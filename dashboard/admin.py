@@ -1,28 +1,17 @@
 """Django's admin: users, and a look at the rows. History and audit are not editable there."""
 
-from typing import TYPE_CHECKING
-
 from django.contrib import admin
 from django.db.models import Model
 from django.http import HttpRequest
 
 from dashboard import models
 
-if TYPE_CHECKING:
-    ModelAdmin = admin.ModelAdmin[Model]
-else:
-    ModelAdmin = admin.ModelAdmin
 
-
-class ReadOnly(ModelAdmin):
-    def has_add_permission(self, request: HttpRequest) -> bool:
+class ReadOnly(admin.ModelAdmin):  # type: ignore[type-arg]
+    def _never(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return False
 
-    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        return False
+    has_add_permission = has_change_permission = has_delete_permission = _never
 
 
 for model in (

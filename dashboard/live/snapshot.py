@@ -72,7 +72,7 @@ class LiveMember:
     host: str
     version: str
     joined_at_ms: int
-    beat_ms_ago: int | None
+    beat_at_ms: int | None
     spark_application_id: str
     rows_per_second: float | None
     batch: int | None
@@ -280,7 +280,7 @@ def _member(
         host=row.host,
         version=row.version,
         joined_at_ms=row.joined_at_ms,
-        beat_ms_ago=seen.silent_ms(member) if member in seen.read.beats else None,
+        beat_at_ms=seen.read.beats.get(member),
         spark_application_id=str(consumer.get("spark_application_id", "")),
         rows_per_second=_rate(seen, member, consumer),
         batch=_whole(consumer, "batch"),

@@ -21,14 +21,6 @@ from dashboard.pages import parameters
 Fields = list[forms.BoundField]
 REASON_MAX = 500
 STRATEGIES = [(name, name) for name in strategies.NAMES]
-TIMING_HELP = {
-    "lease_ms": "How long a lock lives without a renew. The consumer stops at 80 % of it.",
-    "renew_ms": "How often locks are renewed: at most a third of the lease.",
-    "heartbeat_ms": "How often an agent reports to this dashboard.",
-    "session_timeout_ms": "Silence after which a member is lost: at most the lease.",
-    "grace_ms": "How long a revoked partition may finish its batch in hand.",
-    "consumer_stall_ms": "No batch for so long while there is lag: stalled, and restarted.",
-}
 
 
 class StrategyForm(forms.Form):
@@ -151,16 +143,20 @@ def _valid(kind: str, text: str) -> str:
         raise forms.ValidationError(str(error)) from error
 
 
+def _timing(help_text: str) -> forms.IntegerField:
+    return forms.IntegerField(min_value=TIMING_MIN_MS, max_value=TIMING_MAX_MS, help_text=help_text)
+
+
 class SettingsForm(StateForm, StrategyForm):
     strategy = forms.ChoiceField(
         choices=STRATEGIES, help_text="Used by every rebalance from the next one on."
     )
-    lease_ms = forms.IntegerField(min_value=TIMING_MIN_MS, max_value=TIMING_MAX_MS)
-    renew_ms = forms.IntegerField(min_value=TIMING_MIN_MS, max_value=TIMING_MAX_MS)
-    heartbeat_ms = forms.IntegerField(min_value=TIMING_MIN_MS, max_value=TIMING_MAX_MS)
-    session_timeout_ms = forms.IntegerField(min_value=TIMING_MIN_MS, max_value=TIMING_MAX_MS)
-    grace_ms = forms.IntegerField(min_value=TIMING_MIN_MS, max_value=TIMING_MAX_MS)
-    consumer_stall_ms = forms.IntegerField(min_value=TIMING_MIN_MS, max_value=TIMING_MAX_MS)
+    lease_ms = _timing("How long a lock lives without a renew. The consumer stops at 80 % of it.")
+    renew_ms = _timing("How often locks are renewed: at most a third of the lease.")
+    heartbeat_ms = _timing("How often an agent reports to this dashboard.")
+    session_timeout_ms = _timing("Silence after which a member is lost: at most the lease.")
+    grace_ms = _timing("How long a revoked partition may finish its batch in hand.")
+    consumer_stall_ms = _timing("No batch for so long while there is lag: stalled, and restarted.")
     dead_letters = forms.ChoiceField(
         choices=[(name, name) for name in DEAD_LETTER_POLICIES],
         help_text="Keep: a malformed entry rides in the commit. Halt: the partition stops at it.",
@@ -176,8 +172,6 @@ class SettingsForm(StateForm, StrategyForm):
         initial = {name: getattr(settings, name) for name in self.base_fields if name != "reason"}
         initial["strategy_parameters"] = parameters.shown(settings.strategy_parameters)
         super().__init__(data, initial=initial)
-        for name, text in TIMING_HELP.items():
-            self.fields[name].help_text = text
         for name in NUMBERS:
             self.fields[name].required = True
 

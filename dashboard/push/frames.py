@@ -96,11 +96,6 @@ def state_of(snapshot: LiveSnapshot) -> tuple[GroupState, str]:
     )
 
 
-def _word(snapshot: LiveSnapshot) -> Json:
-    state, why = state_of(snapshot)
-    return {"state": state, "why": why}
-
-
 # --- the header strip: six numbers, the same on every page of a group -----------------------------
 
 
@@ -197,12 +192,8 @@ def whole(
     return {
         "group": snapshot.group,
         "at_ms": snapshot.at_ms,
-        "group_epoch": snapshot.group_epoch,
-        "target_epoch": snapshot.target_epoch,
-        "incarnation": snapshot.incarnation,
-        **_word(snapshot),
+        **_head(snapshot),
         "numbers": numbers_of(snapshot),
-        "strip": strip_of(snapshot),
         "members": members,
         **packed(
             (cell_of(p) for p in (snapshot.partitions if cells else ())),
@@ -244,11 +235,10 @@ class Changes:
     """
 
     def __init__(self, snapshot: LiveSnapshot) -> None:
-        self._told_cells: dict[int, Cell] = {p.number: cell_of(p) for p in snapshot.partitions}
-        self._told_replicas = {p.number: replicas_of(p) for p in snapshot.partitions}
-        self._told_members: dict[str, Json] = {m.id: member_of(m) for m in snapshot.members}
-        self._told_head = _head(snapshot)
+        self._told_cells: dict[int, Cell] = {}
+        self._told_replicas: dict[int, ReplicaCell] = {}
         self._take(snapshot)
+        self.forget()
 
     def _take(self, snapshot: LiveSnapshot) -> None:
         self.at_ms = snapshot.at_ms
@@ -304,12 +294,10 @@ class Changes:
         if "strip" in head:
             told = self._told_head["strip"]
             head["strip"] = {k: v for k, v in head["strip"].items() if v != told.get(k)}
-        members, room = _within(self._changed_members(), room, lambda m: len(json.dumps(m)) + 2)
-        gone, room = _within(
-            [m for m in self._told_members if m not in self._members],
-            room,
-            lambda m: len(json.dumps(m)) + 2,
-        )
+        changed = [m for i, m in self._members.items() if self._told_members.get(i) != m]
+        left = [m for m in self._told_members if m not in self._members]
+        members, room = _within(changed, room, lambda m: len(json.dumps(m)) + 2)
+        gone, room = _within(left, room, lambda m: len(json.dumps(m)) + 2)
         owners, room = _within(self._owners, room, self._cell_bytes)
         replicated, room = _within(self._replicated, room, self._replicas_bytes)
         lags, room = _within(self._lags, room, self._cell_bytes)
@@ -327,9 +315,6 @@ class Changes:
             )
             frame |= {name: values for name, values in parts.items() if values or name == "names"}
         return frame
-
-    def _changed_members(self) -> list[Json]:
-        return [m for i, m in self._members.items() if self._told_members.get(i) != m]
 
     def _cell_bytes(self, n: int) -> int:
         """At most: its owner's name is told once per frame, counted with every cell."""
@@ -355,8 +340,10 @@ class Changes:
 
 
 def _head(snapshot: LiveSnapshot) -> Json:
+    state, why = state_of(snapshot)
     return {
-        **_word(snapshot),
+        "state": state,
+        "why": why,
         "strip": strip_of(snapshot),
         "group_epoch": snapshot.group_epoch,
         "target_epoch": snapshot.target_epoch,

@@ -127,7 +127,6 @@ class Hub:
         self._problem = ""
         if self._changes is None:
             self._changes = Changes(snapshot)
-            self._changes.forget()
         else:
             self._changes.feed(snapshot)
 
@@ -187,6 +186,3 @@ def hub_of(group: str) -> Hub:
     for name in [name for name, hub in hubs.items() if not hub.watchers and name != group]:
         del hubs[name]
     return hubs.setdefault(group, Hub(group))
-
-
-__all__ = ["Hub", "TooManyWatchers", "Watcher", "hub_of"]

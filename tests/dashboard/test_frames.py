@@ -48,7 +48,7 @@ def member(name: str, owned: int = 1, state: str = "alive") -> LiveMember:
         host="here",
         version="1",
         joined_at_ms=0,
-        beat_ms_ago=10,
+        beat_at_ms=10,
         spark_application_id="",
         rows_per_second=None,
         batch=None,

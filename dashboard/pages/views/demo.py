@@ -1,7 +1,6 @@
 """The demo's page, there as long as `up` runs the demo: add a consumer, or take one away."""
 
 import time
-from dataclasses import dataclass
 
 from django.conf import settings
 from django.contrib import messages
@@ -12,7 +11,6 @@ from assignment.errors import EvenkeelError
 from dashboard.actions import scale_down as actions
 from dashboard.demo import requests
 from dashboard.demo.requests import GROUP
-from dashboard.live import LiveMember
 from dashboard.pages.views.common import (
     Context,
     Seen,
@@ -44,15 +42,8 @@ def link(request: HttpRequest) -> dict[str, bool]:
     return {"demo_runs": requests.is_served(settings.DATA)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    member: LiveMember
-    hue: int | None
-
-
 def _context(seen: Seen) -> Context:
     running = seen.group.running_scale_down
-    members = seen.snapshot.members if seen.snapshot else ()
     now_s = time.time()
     return {
         "section": "demo",
@@ -61,7 +52,8 @@ def _context(seen: Seen) -> Context:
         "stale_since_ms": seen.stale_since_ms,
         "running": running,
         "no_scale_down": why_no_scale_down(seen, running),
-        "lines": [Line(member=m, hue=seen.hues.get(m.id)) for m in members],
+        "members": seen.snapshot.members if seen.snapshot else (),
+        "hues": seen.hues,
         "on_the_way": len(requests.waiting(settings.DATA)),
         "refusals": [
             (round(max(0.0, now_s - refusal.at_s) * 1000), refusal.why)

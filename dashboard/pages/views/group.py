@@ -1,17 +1,14 @@
 """A group's live tabs: Map, Members, Partitions; and its snapshot as JSON for the page's script."""
 
-from dataclasses import dataclass
-
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse, JsonResponse
 
 from dashboard import live
-from dashboard.live import LiveMember, LivePartition
+from dashboard.live import LivePartition
 from dashboard.pages.views.common import Asked, Seen, group_context, see, show
 from dashboard.push import frames
 from dashboard.records.queries import groups as group_queries
 from dashboard.records.queries import tenures
-from dashboard.records.queries.tenures import Before
 
 TABLE_MAX = 500  # rows below the map; the Partitions tab has them all, in pages
 LEGEND_MAX = 60
@@ -39,15 +36,6 @@ def group_snapshot(request: HttpRequest, name: str) -> HttpResponse:
     return JsonResponse(frames.whole(seen.snapshot, seen.hues, cells=cells))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberLine:
-    member: LiveMember
-    beat_at_ms: int | None
-    share: float  # of the most loaded, for the bar
-    hue: int | None
-    deadline_ms: int | None  # when it goes at once, of one that was told to leave
-
-
 def group_members(request: HttpRequest, name: str) -> HttpResponse:
     seen = see(name)
     members = seen.snapshot.members if seen.snapshot else ()
@@ -56,18 +44,11 @@ def group_members(request: HttpRequest, name: str) -> HttpResponse:
     owned = seen.snapshot.numbers.owned if seen.snapshot else 0
     context = group_context(seen, "group_members")
     running = context["running"]
-    leaving = set(running.remaining()) if running else set()
     context |= {
-        "lines": [
-            MemberLine(
-                member=m,
-                beat_at_ms=None if m.beat_ms_ago is None else seen.now_ms - m.beat_ms_ago,
-                share=m.owned / most,
-                hue=seen.hues.get(m.id),
-                deadline_ms=running.deadline_ms if running and m.id in leaving else None,
-            )
-            for m in members
-        ],
+        "members": members,
+        "most": most,
+        "drained": running.remaining() if running else (),
+        "deadline_ms": running.deadline_ms if running else None,
         "mean": owned / staying if staying else None,
         "mean_share": min(1.0, owned / staying / most) if staying else None,
         "gone": group_queries.gone_members(seen.group),
@@ -83,26 +64,20 @@ def _staying(seen: Seen) -> int:
     return max(0, seen.snapshot.numbers.able - leaving)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionLine:
-    row: LivePartition
-    hue: int | None
-    before: Before | None
-    moves: int
-
-
 def group_partitions(request: HttpRequest, name: str) -> HttpResponse:
     seen, asked = see(name), Asked(request.GET)
     text, state = asked.text("q"), asked.choice("state", ("", *live.PARTITION_STATES), "")
     found = [p for p in _partitions(seen) if _fits(p, text) and state in ("", p.state)]
     page = Paginator(found, PAGE).get_page(asked.whole("page") or 1)
+    owners = {row.number: row.owner for row in page}
     context = group_context(seen, "group_partitions") | {
         "asked": asked,
         "q": text,
         "chosen": state,
         "states": live.PARTITION_STATES,
         "page": page,
-        "lines": partition_lines(seen, list(page)),
+        "before": tenures.before_now(seen.group, owners),
+        "moves": tenures.moves(seen.group, seen.now_ms, list(owners)),
     }
     return show(request, "partitions", context, fragments=("partitions",))
 
@@ -116,19 +91,3 @@ def _fits(row: LivePartition, text: str) -> bool:
     if text.isdecimal():
         return row.number == int(text)
     return text in (row.owner or "") or text == row.partition
-
-
-def partition_lines(seen: Seen, rows: list[LivePartition]) -> list[PartitionLine]:
-    numbers = [row.number for row in rows]
-    owners = {row.number: row.owner for row in rows if row.owner is not None}
-    before = tenures.before_now(seen.group, numbers, owners)
-    moves = tenures.moves(seen.group, seen.now_ms, numbers)
-    return [
-        PartitionLine(
-            row=row,
-            hue=None if row.owner is None else seen.hues.get(row.owner),
-            before=before.get(row.number),
-            moves=moves.get(row.number, 0),
-        )
-        for row in rows
-    ]

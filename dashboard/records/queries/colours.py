@@ -3,11 +3,12 @@
 The hue of somebody who has just gone is not given to who comes next: a handover can be seen.
 """
 
-from collections.abc import Iterable
-from typing import NamedTuple, Protocol
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
 
 from django.db.models import Max, Min
 
+from dashboard.live import LiveMember
 from dashboard.models import MemberRecord
 
 HUES = 10  # of page.css; the members alive beyond them share
@@ -27,16 +28,18 @@ def hues(stays: Iterable[Stay]) -> dict[str, int]:
     used_until = [0] * HUES
     turn = 0
     for stay in stays:
-        free = [
-            hue
-            for hue in ((turn + step) % HUES for step in range(HUES))
-            if used_until[hue] <= stay.joined_at_ms
-        ]
-        hue = given.setdefault(stay.member_id, free[0] if free else turn % HUES)
+        taken = {hue for hue in range(HUES) if used_until[hue] > stay.joined_at_ms}
+        hue = given.setdefault(stay.member_id, _next(turn, taken))
         left = STILL_HERE if stay.left_at_ms is None else stay.left_at_ms
         used_until[hue] = max(used_until[hue], left)
         turn = hue + 1
     return given
+
+
+def _next(turn: int, taken: Collection[int]) -> int:
+    """From `turn` on the first that is free; when none is, members share."""
+    in_turn = ((turn + step) % HUES for step in range(HUES))
+    return next((hue for hue in in_turn if hue not in taken), turn % HUES)
 
 
 def of_group(group_id: int) -> dict[str, int]:
@@ -58,16 +61,7 @@ def of_group(group_id: int) -> dict[str, int]:
     )
 
 
-class Present(Protocol):
-    """A member of a live snapshot."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def joined_at_ms(self) -> int: ...
-
-
-def with_present(given: dict[str, int], present: Iterable[Present]) -> dict[str, int]:
+def with_present(given: dict[str, int], present: Iterable[LiveMember]) -> dict[str, int]:
     """Whoever has joined and is not recorded yet gets the hue that the record will give."""
     members = sorted(present, key=lambda member: (member.joined_at_ms, member.id))
     used = {given[member.id] for member in members if member.id in given}
@@ -75,8 +69,7 @@ def with_present(given: dict[str, int], present: Iterable[Present]) -> dict[str,
     result = dict(given)
     for member in members:
         if member.id not in result:
-            free = [h for h in ((turn + step) % HUES for step in range(HUES)) if h not in used]
-            result[member.id] = free[0] if free else turn % HUES
+            result[member.id] = _next(turn, used)
             used.add(result[member.id])
             turn = result[member.id] + 1
     return result

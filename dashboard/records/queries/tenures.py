@@ -1,6 +1,6 @@
 """Who owned what, when: intervals as the locks saw them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from django.db.models import F, Q, QuerySet, Window
@@ -15,14 +15,6 @@ PAGE = 100
 DAY_MS = 86_400_000
 MOVES_ROWS_MAX = 200_000  # of a day, looked through for the map's overlay
 TIMELINE_MAX = 400  # intervals drawn; more would be thinner than a pixel
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Before:
-    """Of one partition: who had it before whoever has it now."""
-
-    member_id: str
-    ended_ms: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,20 +95,20 @@ def gaps(group: Group, from_ms: int = 0) -> list[HistoryGap]:
     return list(HistoryGap.objects.filter(group=group, at_ms__gte=from_ms)[:100])
 
 
-def before_now(group: Group, numbers: Sequence[int], owners: dict[int, str]) -> dict[int, Before]:
+def before_now(group: Group, owners: Mapping[int, str | None]) -> dict[int, str]:
     """Partition -> the owner before the present one (`owners`), of the few last tenures."""
     newest = Window(RowNumber(), partition_by=F("number"), order_by=F("fence").desc())
     rows = (
-        Tenure.objects.filter(group=group, number__in=numbers)
+        Tenure.objects.filter(group=group, number__in=list(owners))
         .annotate(age=newest)
         .filter(age__lte=3)
         .order_by("number", "-fence")
-        .values_list("number", "member_id", "ended_ms")
+        .values_list("number", "member_id")
     )
-    result: dict[int, Before] = {}
-    for number, member_id, ended_ms in rows:
-        if member_id != owners.get(number) and number not in result:
-            result[number] = Before(member_id=member_id, ended_ms=ended_ms)
+    result: dict[int, str] = {}
+    for number, member_id in rows:
+        if member_id != owners[number]:
+            result.setdefault(number, member_id)
     return result
 
 
