@@ -16,7 +16,7 @@ from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E40
 
 from assignment.wire import API_PREFIX  # noqa: E402
 from dashboard.agents.routes import AgentApi  # noqa: E402
-from dashboard.live import close_async_client  # noqa: E402
+from dashboard.live.connection import close_async_client  # noqa: E402
 from dashboard.push.sockets import websocket_urlpatterns  # noqa: E402
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]

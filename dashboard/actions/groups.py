@@ -20,8 +20,8 @@ from assignment.scripts.crashes import Skip
 from assignment.types import SETTING_NAMES, GroupSettings, Offset, Partition, Reason, valid_name
 from dashboard import coordinator
 from dashboard.agents import tokens
-from dashboard.live import StoreUnavailable
 from dashboard.live import groups as live_groups
+from dashboard.live.connection import StoreUnavailable
 from dashboard.models import AgentToken, Group, RebalanceRequest
 from dashboard.records import audit
 from dashboard.records.audit import By

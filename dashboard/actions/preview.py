@@ -10,8 +10,8 @@ from assignment.errors import EvenkeelError, InvalidInput
 from assignment.planner.values import GroupView
 from assignment.scripts.group_read import GroupRead, Purpose
 from assignment.types import Partition
-from dashboard.live import GroupNotThere
 from dashboard.live import groups as live_groups
+from dashboard.live.watching import GroupNotThere
 from dashboard.models import Group
 
 

@@ -27,8 +27,8 @@ from dashboard.actions.preview import (
     refusal,
 )
 from dashboard.coordinator import records
-from dashboard.live import StoreUnavailable
 from dashboard.live import groups as live_groups
+from dashboard.live.connection import StoreUnavailable
 from dashboard.models import AtDeadline, AuditSource, Group, ScaleDown, ScaleDownState
 from dashboard.records import audit
 from dashboard.records.audit import By

@@ -10,7 +10,7 @@ import logging
 from channels.db import database_sync_to_async
 
 from dashboard.coordinator.asking import want_rebalance
-from dashboard.live import StoreUnavailable
+from dashboard.live.connection import StoreUnavailable
 
 GROUPS_MAX = 10_000  # twice the groups aimed at
 

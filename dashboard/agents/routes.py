@@ -27,8 +27,9 @@ from assignment.scripts.values import Arguments
 from assignment.types import valid_name
 from dashboard.agents import tokens
 from dashboard.agents.doorbell import Doorbell
-from dashboard.live import StoreUnavailable, deadline
+from dashboard.live import deadline
 from dashboard.live.batch import Batch
+from dashboard.live.connection import StoreUnavailable
 from dashboard.live.reading import settings_of
 from dashboard.live.scripts import script
 

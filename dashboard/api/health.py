@@ -15,9 +15,8 @@ from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, JsonResponse
 from django.views.decorators.http import require_safe
 
-from dashboard.live import StoreUnavailable
 from dashboard.live import health as live_health
-from dashboard.live.connection import reaching_redis
+from dashboard.live.connection import StoreUnavailable, reaching_redis
 from dashboard.live.deadline import left_s
 from dashboard.live.group_state import TICK_AGE_MAX_MS
 from dashboard.live.health import Sign

@@ -7,10 +7,11 @@ from collections.abc import Iterable
 
 from assignment.scripts.group_read import Purpose
 from assignment.types import Offset, Partition
-from dashboard import live
 from dashboard.coordinator import mirror
-from dashboard.live import StoreUnavailable
 from dashboard.live import groups as live_groups
+from dashboard.live import watching
+from dashboard.live.connection import StoreUnavailable
+from dashboard.live.watching import GroupNotThere
 from dashboard.models import Group, Sample
 
 SAMPLES_KEPT_MS = 7 * 86_400_000
@@ -29,7 +30,7 @@ def sample() -> int:
             _sample(group)
             mirror.keep(group, live_groups.read(group.name, Purpose.LOOK))
             taken += 1
-        except live.GroupNotThere:
+        except GroupNotThere:
             continue  # the tick sets it up
         except StoreUnavailable:
             raise
@@ -39,7 +40,7 @@ def sample() -> int:
 
 
 def _sample(group: Group) -> None:
-    snapshot = live.snapshot(group.name)
+    snapshot = watching.snapshot(group.name)
     before = group.samples.order_by("-at_ms").first()
     if before is not None and before.at_ms >= snapshot.at_ms:
         return

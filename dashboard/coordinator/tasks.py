@@ -8,7 +8,8 @@ from typing import Any
 from celery import shared_task
 
 from dashboard import coordinator
-from dashboard.live import StoreUnavailable, health
+from dashboard.live import health
+from dashboard.live.connection import StoreUnavailable
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,9 @@ from assignment.coordinator.effects import RecordsAway
 from assignment.coordinator.facts import GroupRecord
 from assignment.scripts.group_read import Ticker
 from dashboard.coordinator.carrying import AWAY, Here, carry_out, record_of
-from dashboard.live import StoreUnavailable, health, queue
 from dashboard.live import groups as live_groups
+from dashboard.live import health, queue
+from dashboard.live.connection import StoreUnavailable
 from dashboard.models import Group
 
 SAID_EVERY_S = 1.0

@@ -20,7 +20,7 @@ def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
     django.setup()
     from dashboard.demo.status import for_checks, for_the_tree, group_status
-    from dashboard.live import StoreUnavailable
+    from dashboard.live.connection import StoreUnavailable
     from dashboard.models import Group
 
     group = Group.objects.get(name=sys.argv[1])

@@ -31,7 +31,7 @@ from dashboard.evaluation.inspecting import Ownership, Server
 from dashboard.evaluation.reading import acknowledged, ids_of
 from dashboard.evaluation.redis_judge import Content, Step, Tenure
 from dashboard.evaluation.redis_servers import server
-from dashboard.live import StoreUnavailable
+from dashboard.live.connection import StoreUnavailable
 
 TIMINGS = GroupSettings(stream="any", partitions=1)
 RECOVER_S = 120.0  # deadline of a wait, far above every bound: the bound is judged afterwards

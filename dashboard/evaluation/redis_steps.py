@@ -26,7 +26,7 @@ from dashboard.evaluation.redis_servers import (
     replica_appended,
     server,
 )
-from dashboard.live import StoreUnavailable
+from dashboard.live.connection import StoreUnavailable
 
 WRITES_BEHIND = 200  # at least, of a replica that is promoted
 OLDER_S = 5.0

@@ -40,7 +40,7 @@ from dashboard.evaluation.redis_run import (
     records_of,
     settled_history,
 )
-from dashboard.live import StoreUnavailable
+from dashboard.live.connection import StoreUnavailable
 
 START_S = 900.0  # three consumers, one after the other, each as long as the tree allows it
 LOAD_S = 20.0  # of events before the kill, and after the return

@@ -15,7 +15,7 @@ from django.db import DatabaseError
 from assignment.errors import EvenkeelError, InvalidInput
 from dashboard import strict_json
 from dashboard.actions import groups
-from dashboard.live import StoreUnavailable
+from dashboard.live.connection import StoreUnavailable
 from dashboard.models import AuditSource, Group
 from dashboard.records.audit import By
 

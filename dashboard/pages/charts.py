@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from dashboard.live import LiveMember
+from dashboard.live.snapshot import LiveMember
 from dashboard.models import Rebalance, Sample
 from dashboard.pages import texts
 from dashboard.records.queries.rebalances import PHASES

@@ -11,8 +11,8 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from dashboard.live import PARTITION_STATES, LiveMember, LivePartition, LiveSnapshot
 from dashboard.live.group_state import Facts, GroupState, is_lagging, judged
+from dashboard.live.snapshot import PARTITION_STATES, LiveMember, LivePartition, LiveSnapshot
 from dashboard.pages import texts
 
 FRAME_BYTES_MAX = 32 * 1024  # dashboard.md section 3

@@ -13,8 +13,11 @@ from weakref import WeakKeyDictionary
 
 from channels.layers import get_channel_layer
 
-from dashboard import live
+from dashboard.live import watching
+from dashboard.live.connection import StoreUnavailable
 from dashboard.live.deadline import REQUEST_S, within
+from dashboard.live.push import channel_group
+from dashboard.live.snapshot import LiveSnapshot
 from dashboard.push.frames import Changes, Json
 
 FRAME_EVERY_S = 0.25  # dashboard.md section 3: four a second
@@ -103,7 +106,7 @@ class Hub:
         while True:
             try:
                 channel = await layer.new_channel()
-                await layer.group_add(live.channel_group(self.group), channel)
+                await layer.group_add(channel_group(self.group), channel)
                 while True:
                     await layer.receive(channel)
                     self._changed.set()
@@ -117,7 +120,7 @@ class Hub:
         self._changed.clear()
         try:
             snapshot = await asyncio.to_thread(_snapshot, self.group)
-        except live.StoreUnavailable as error:
+        except StoreUnavailable as error:
             self._problem = str(error)
             return
         except Exception:
@@ -172,9 +175,9 @@ class Hub:
         return json.dumps({"at_ms": at_ms, **frame, "seq": self.sequence}, separators=(",", ":"))
 
 
-def _snapshot(group: str) -> live.LiveSnapshot:
+def _snapshot(group: str) -> LiveSnapshot:
     with within(REQUEST_S):
-        return live.snapshot(group)
+        return watching.snapshot(group)
 
 
 _hubs: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Hub]] = WeakKeyDictionary()

@@ -17,14 +17,14 @@ from assignment.scripts.agent_side import SnapshotRecord, snapshot_args
 from assignment.scripts.group_read import Purpose
 from assignment.types import Offset, Partition
 from assignment.wire import GroupKeys, StreamKeys
-from dashboard import coordinator, live
+from dashboard import coordinator
 from dashboard.actions import groups
 from dashboard.coordinator import ticking
 from dashboard.coordinator.carrying import Here, perform, record_of
 from dashboard.demo.embedded_redis import EmbeddedRedis, wheel_binary
 from dashboard.live import groups as live_groups
-from dashboard.live import health
-from dashboard.live.connection import sync_client
+from dashboard.live import health, watching
+from dashboard.live.connection import StoreUnavailable, sync_client
 from dashboard.live.scripts import run
 from dashboard.models import (
     AuditEntry,
@@ -274,9 +274,9 @@ def test_a_record_that_was_stored_and_not_dropped_is_stored_once(
     agent.start()
 
     def killed(*_: Any) -> None:
-        raise live.StoreUnavailable("killed in between")
+        raise StoreUnavailable("killed in between")
 
-    with monkeypatch.context() as patch, suppress(live.StoreUnavailable):
+    with monkeypatch.context() as patch, suppress(StoreUnavailable):
         patch.setattr(live_groups, "drop_from_outbox", killed)
         coordinator.rebalance(group.name)
     assert Rebalance.objects.count() == 1
@@ -378,13 +378,13 @@ def test_lag_counts_events_whatever_they_came_in(
     group: Group, agent: FakeAgent, store: Any
 ) -> None:
     keys = StreamKeys(group.stream)
-    assert [p.lag_records for p in live.snapshot(group.name).partitions] == [0] * 4
+    assert [p.lag_records for p in watching.snapshot(group.name).partitions] == [0] * 4
     store.xadd(keys.entries(0), {"batch": "x" * 100_000})
     store.hset(keys.producers(0), mapping={":events": 500, ":entries": 1})
     store.xadd(keys.entries(0), {"one": "event"})
     store.xadd(keys.entries(1), {"one": "event"})
     store.hset(GroupKeys(group.name).applied, f"{group.stream}:0", "200 1000")
-    numbers = live.snapshot(group.name)
+    numbers = watching.snapshot(group.name)
     assert [p.lag_records for p in numbers.partitions] == [301, 1, 0, 0]
     assert numbers.numbers.lag_records == 302
 
@@ -463,7 +463,7 @@ def test_a_restarted_redis_gets_a_higher_incarnation(
     agent.follow()
     coordinator.tick()
     own_redis.stop()
-    with pytest.raises(live.StoreUnavailable):
+    with pytest.raises(StoreUnavailable):
         coordinator.tick()
     own_redis.start()
     coordinator.tick()

@@ -7,15 +7,15 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard.live import (
+from dashboard.live.group_state import GroupState
+from dashboard.live.replicas import LiveReplica
+from dashboard.live.snapshot import (
     PARTITION_STATES,
     LiveMember,
     LiveNumbers,
     LivePartition,
     LiveSnapshot,
 )
-from dashboard.live.group_state import GroupState
-from dashboard.live.replicas import LiveReplica
 from dashboard.push import frames
 from dashboard.push.frames import FRAME_BYTES_MAX, RESYNC_CELLS, Changes, whole
 

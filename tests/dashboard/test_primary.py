@@ -15,8 +15,8 @@ from channels.layers import get_channel_layer
 from kombu import Connection
 
 from dashboard.demo.embedded_redis import EmbeddedRedis, wheel_binary
-from dashboard.live import StoreUnavailable
 from dashboard.live.connection import (
+    StoreUnavailable,
     async_client,
     close_async_client,
     reaching_redis,

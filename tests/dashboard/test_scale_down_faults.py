@@ -9,8 +9,8 @@ from assignment.scripts.group_read import Purpose
 from assignment.types import Reason
 from dashboard import coordinator
 from dashboard.actions import groups, scale_down
-from dashboard.live import StoreUnavailable
 from dashboard.live import groups as live_groups
+from dashboard.live.connection import StoreUnavailable
 from dashboard.models import AuditEntry, AuditSource, Rebalance, ScaleDown
 from dashboard.records.audit import By
 from tests.dashboard.scaling import BY_ANN, Scene, epoch, start, told

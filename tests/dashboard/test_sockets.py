@@ -11,9 +11,9 @@ from asgiref.testing import ApplicationCommunicator
 from django.contrib.auth.models import User
 from django.test import Client
 
-from dashboard import live
 from dashboard.asgi import application
-from dashboard.live import push
+from dashboard.live import push, watching
+from dashboard.live.connection import close_async_client
 from dashboard.models import Group
 from dashboard.push import frames, hub
 from dashboard.push.hub import WAITING_MAX, Hub, Watcher, hub_of
@@ -70,7 +70,7 @@ async def socket(group: Group, cookie: str) -> AsyncIterator[Any]:
     made = await connected(group.name, cookie)
     yield made
     await made.leave()
-    await live.close_async_client()
+    await close_async_client()
 
 
 async def frame_of(socket: Any, kind: str, has: str = "") -> Any:
@@ -122,7 +122,7 @@ async def test_a_word_of_the_channel_layer_is_enough(
 
 async def test_beats_carry_the_check(socket: Any, group: Group) -> None:
     beat = await frame_of(socket, "beat", "check")
-    snapshot = await asyncio.to_thread(live.snapshot, group.name)
+    snapshot = await asyncio.to_thread(watching.snapshot, group.name)
     assert beat["check"] == frames.check_of(frames.cell_of(p) for p in snapshot.partitions)
 
 

@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandParser
 from assignment.errors import InvalidInput
 from assignment.types import Partition
 from dashboard.coordinator import store_events
-from dashboard.live import StoreUnavailable
+from dashboard.live.connection import StoreUnavailable
 from dashboard.management.answers import asking_or_refused, group_named
 from dashboard.models import Group, Tenure
 from dashboard.pages.texts import parse_moment

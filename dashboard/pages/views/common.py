@@ -20,9 +20,10 @@ from django.shortcuts import redirect, render
 from django.utils import timezone
 
 from assignment.errors import EvenkeelError, InvalidInput
-from dashboard import live
-from dashboard.live import LiveSnapshot, StoreUnavailable
+from dashboard.live import watching
+from dashboard.live.connection import StoreUnavailable
 from dashboard.live.group_state import GroupState
+from dashboard.live.snapshot import MEMBER_STATES, PARTITION_STATES, LiveSnapshot
 from dashboard.models import AuditSource, ScaleDown
 from dashboard.pages import texts
 from dashboard.push import frames
@@ -74,9 +75,9 @@ def see(name: str) -> Seen:
         raise Http404(f"There is no group {name}.")
     snapshot, problem = None, ""
     try:
-        snapshot = live.snapshot(name)
+        snapshot = watching.snapshot(name)
     except StoreUnavailable as error:
-        snapshot, problem = live.last_snapshot(name), str(error)
+        snapshot, problem = watching.last_snapshot(name), str(error)
     hues = colours.of_group(group.pk)
     if snapshot:
         hues = colours.with_present(hues, snapshot.members)
@@ -101,14 +102,14 @@ def group_context(seen: Seen, tab: str, *, cells: bool = False) -> Context:
         "now_ms": seen.now_ms,
         "state": state,
         "state_why": why,
-        "partition_states": live.PARTITION_STATES,
+        "partition_states": PARTITION_STATES,
         "strip": [(key, label, strip[key]) for key, label in frames.STRIP_LABELS.items()],
         "first": frames.whole(snapshot, seen.hues, cells=cells) if snapshot else frames.NOTHING,
         "hues": seen.hues,
         "stateful": seen.group.values.stateful,
         "running": running,
         "no_scale_down": why_no_scale_down(seen, running),
-        "live_states": (*live.PARTITION_STATES, *live.MEMBER_STATES, *GroupState, READY),
+        "live_states": (*PARTITION_STATES, *MEMBER_STATES, *GroupState, READY),
     }
 
 

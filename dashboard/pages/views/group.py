@@ -3,8 +3,7 @@
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse, JsonResponse
 
-from dashboard import live
-from dashboard.live import LivePartition
+from dashboard.live.snapshot import PARTITION_STATES, LivePartition
 from dashboard.pages.views.common import Asked, Seen, group_context, see, show
 from dashboard.push import frames
 from dashboard.records.queries import groups as group_queries
@@ -66,7 +65,7 @@ def _staying(seen: Seen) -> int:
 
 def group_partitions(request: HttpRequest, name: str) -> HttpResponse:
     seen, asked = see(name), Asked(request.GET)
-    text, state = asked.text("q"), asked.choice("state", ("", *live.PARTITION_STATES), "")
+    text, state = asked.text("q"), asked.choice("state", ("", *PARTITION_STATES), "")
     found = [p for p in _partitions(seen) if _fits(p, text) and state in ("", p.state)]
     page = Paginator(found, PAGE).get_page(asked.whole("page") or 1)
     owners = {row.number: row.owner for row in page}
@@ -74,7 +73,7 @@ def group_partitions(request: HttpRequest, name: str) -> HttpResponse:
         "asked": asked,
         "q": text,
         "chosen": state,
-        "states": live.PARTITION_STATES,
+        "states": PARTITION_STATES,
         "page": page,
         "before": tenures.before_now(seen.group, owners),
         "moves": tenures.moves(seen.group, seen.now_ms, list(owners)),

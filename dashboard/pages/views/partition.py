@@ -4,7 +4,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 
 from dashboard.actions import groups as actions
-from dashboard.live import LivePartition
+from dashboard.live.snapshot import LivePartition
 from dashboard.pages.forms import SkipForm
 from dashboard.pages.views.common import (
     Asked,

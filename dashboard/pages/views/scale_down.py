@@ -11,7 +11,7 @@ from assignment.coordinator import scale_down as rules
 from assignment.errors import InvalidInput
 from dashboard.actions import scale_down as actions
 from dashboard.actions.preview import Preview, preview
-from dashboard.live import StoreUnavailable
+from dashboard.live.connection import StoreUnavailable
 from dashboard.models import Group, ScaleDown, ScaleDownState
 from dashboard.pages import texts
 from dashboard.pages.forms import ExtendForm, ReasonForm, ScaleDownForm, as_ms

@@ -6,7 +6,7 @@ from django.http import HttpRequest, HttpResponse
 
 from assignment.errors import InvalidInput
 from dashboard.actions import groups as actions
-from dashboard.live import StoreUnavailable
+from dashboard.live.connection import StoreUnavailable
 from dashboard.pages.forms import RebalanceForm, SettingsForm
 from dashboard.pages.views.common import (
     attempt,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from django.db.models import Max, Min
 
-from dashboard.live import LiveMember
+from dashboard.live.snapshot import LiveMember
 from dashboard.models import MemberRecord
 
 HUES = 10  # of page.css; the members alive beyond them share

@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 from playwright.async_api import Browser, BrowserContext, async_playwright
 from pytest_django.fixtures import Settings
 
-from dashboard.live import close_async_client
+from dashboard.live.connection import close_async_client
 from dashboard.models import Group
 from tests.dashboard.agents import make_group
 from tests.dashboard.conftest import point_at, store  # noqa: F401
