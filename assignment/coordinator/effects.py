@@ -15,7 +15,7 @@ from assignment.errors import EvenkeelError
 from assignment.scripts.agent_side import SnapshotRecord
 from assignment.scripts.dashboard_side import DrainsSet, EvictResult
 from assignment.scripts.dashboard_side import TargetAnswer as Stored
-from assignment.scripts.group_read import GroupRead, Purpose
+from assignment.scripts.group_read import Applied, GroupRead, Purpose
 from assignment.types import Drain, GroupSettings, Offset, Partition, Reason, TargetRow
 
 T = TypeVar("T")
@@ -117,9 +117,9 @@ class Restore(Effect[int | None]):
 
 
 @dataclass(frozen=True, slots=True)
-class LiftStreams(Effect[Mapping[Partition, int]]):
-    """Entries' ids go on above these offsets. Partition -> how many came too early to be planned:
-    at or below the offset from which the group goes on.
+class LiftStreams(Effect[Mapping[Partition, facts.Lifted]]):
+    """Entries' ids go on above these offsets. Too early came what lies at or below the offset from
+    which the group goes on.
     """
 
     offsets: Mapping[Partition, Offset]
@@ -127,8 +127,8 @@ class LiftStreams(Effect[Mapping[Partition, int]]):
 
 
 @dataclass(frozen=True, slots=True)
-class RaiseIncarnation(Effect[None]):
-    """`known`: the highest known of the numbers that are lifted with it."""
+class RaiseIncarnation(Effect[bool]):
+    """`known`: the highest known of the numbers that are lifted with it. False: it was stale."""
 
     incarnation: int
     run_id: str
@@ -197,14 +197,15 @@ class KeepIncarnation(Effect[None]):
     incarnation: int
 
 
-@dataclass(frozen=True, slots=True)
-class KeepWipe(Effect[None]):
-    """That Redis forgot the group, what was put back, and what is gone for good."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepLoss(Effect[None]):
+    """That Redis forgot the group, or its last writes; what was put back, and what is gone."""
 
-    mirror: facts.Mirror
-    records: Mapping[Partition, SnapshotRecord]
-    restored: int | None
-    unplanned: Mapping[Partition, int]  # entries that came before, at ids that were used already
+    wiped: bool
+    offsets: Mapping[Partition, Offset]  # as Redis had them
+    applied: Mapping[Partition, Applied]
+    moved: Mapping[Partition, SnapshotRecord]  # to which it was moved forward
+    lifted: Mapping[Partition, facts.Lifted]
 
 
 @dataclass(frozen=True, slots=True)

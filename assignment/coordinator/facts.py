@@ -33,6 +33,15 @@ class Hint:
     at_ms: int
 
 
+class Lifted(NamedTuple):
+    """`early`: entries whose ids were used before, which nobody plans. `events`: that the stream
+    ever had; None: not all came through the producer library.
+    """
+
+    early: int
+    events: int | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mirror:
     """What a Redis that forgot the group is given back; the highest numbers that were recorded."""

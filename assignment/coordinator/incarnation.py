@@ -27,10 +27,14 @@ class Known:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raise:
-    """The incarnation to set, and the highest known of the numbers that are lifted with it."""
+    """The incarnation to set, and the highest known of the numbers that are lifted with it.
+
+    `has_lost`: Redis had the group and may lack some of it.
+    """
 
     incarnation: int
     known: Mapping[str, int]
+    has_lost: bool = False
 
 
 def needs_incarnation(view: GroupRead, database: Known) -> Raise | None:
@@ -38,7 +42,8 @@ def needs_incarnation(view: GroupRead, database: Known) -> Raise | None:
     meta = view.meta
     claimed = min(_claimed(view), database.incarnation + CLAIMED_AHEAD_MAX)
     stands = view.grants_are_possible and meta.incarnation >= max(database.incarnation, claimed)
-    if stands and not _has_lost(view, database):
+    has_lost = not view.grants_are_possible or _has_lost(view, database)
+    if stands and not has_lost:
         return None
     fences = [grant.fence for grant in view.grants.values()]
     fences += [lock.fence for lock in view.locks.values()]
@@ -46,6 +51,7 @@ def needs_incarnation(view: GroupRead, database: Known) -> Raise | None:
     return Raise(
         incarnation=1 + max(database.incarnation, meta.incarnation, claimed, granted),
         known=_known(view, database),
+        has_lost=has_lost and meta.incarnation > 0,
     )
 
 

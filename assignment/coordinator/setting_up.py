@@ -55,9 +55,10 @@ def _put_back(settings: GroupSettings, incarnation: int) -> effects.Steps[None]:
     mirror = yield from effects.ReadMirror()
     yield from effects.Resume(mirror.target_epoch, mirror.event_seq, mirror.target)
     offsets = {partition: record.offset for partition, record in mirror.snapshots.items()}
-    unplanned = yield from effects.LiftStreams(mirror.offsets, offsets)
+    lifted = yield from effects.LiftStreams(mirror.offsets, offsets)
     restored = yield from effects.Restore(incarnation, mirror.snapshots)
-    yield from effects.KeepWipe(mirror, mirror.snapshots, restored, unplanned)
+    moved = mirror.snapshots if restored else {}
+    yield from effects.KeepLoss(wiped=True, offsets={}, applied={}, moved=moved, lifted=lifted)
     yield from effects.Configure(settings, Reason.WIPED, rebalance_due=False)
 
 
@@ -76,6 +77,7 @@ def raise_incarnation(record: GroupRecord, view: GroupRead) -> effects.Steps[Non
         yield from effects.KeepIncarnation(known)
     if wanted is None:
         return
+    loss = None
     with suppress(effects.RecordsAway):  # it goes on from what it has
         mirror = yield from effects.ReadMirror()
         newer = newer_snapshots(view, mirror)
@@ -86,10 +88,19 @@ def raise_incarnation(record: GroupRecord, view: GroupRead) -> effects.Steps[Non
             incarnation=max(database.incarnation, seen),
         )
         wanted = needs_incarnation(view, database) or wanted
-        yield from effects.LiftStreams(mirror.offsets, {})
-        if newer:
-            yield from effects.Restore(wanted.incarnation, newer)
-    yield from effects.RaiseIncarnation(wanted.incarnation, view.run_id, wanted.known)
+        lifted = yield from effects.LiftStreams(mirror.offsets, {})
+        moved = bool(newer) and (yield from effects.Restore(wanted.incarnation, newer))
+        loss = effects.KeepLoss(
+            wiped=False,
+            offsets=view.offsets,
+            applied=view.applied,
+            moved=newer if moved else {},
+            lifted=lifted,
+        )
+    done = yield from effects.RaiseIncarnation(wanted.incarnation, view.run_id, wanted.known)
+    if done and loss and wanted.has_lost:
+        with suppress(effects.RecordsAway):
+            yield from loss
 
 
 def newer_snapshots(view: GroupRead, mirror: Mirror) -> dict[Partition, SnapshotRecord]:

@@ -85,7 +85,7 @@ def _configure(here: Here, effect: effects.Configure) -> None:
     live_groups.add_reader(settings.stream, settings.partitions, here.name)
 
 
-def _raise_incarnation(here: Here, effect: effects.RaiseIncarnation) -> None:
+def _raise_incarnation(here: Here, effect: effects.RaiseIncarnation) -> bool:
     value = effect.incarnation
     last_event = here.row.events_cursor if here.row else live_groups.FIRST_ENTRY
     done, stored = live_groups.set_incarnation(
@@ -94,6 +94,7 @@ def _raise_incarnation(here: Here, effect: effects.RaiseIncarnation) -> None:
     if done and here.row is not None:
         RAISED[here.row.pk, here.name] = value
     log.info("incarnation group=%s value=%d done=%s stored=%d", here.name, value, done, stored)
+    return done
 
 
 def _evict(here: Here, effect: effects.Evict) -> EvictResult:
@@ -160,7 +161,7 @@ IN_DATABASE: Mapping[type[Effect[Any]], Callable[[Group, Any], Any]] = {
     effects.KeepOutbox: lambda group, effect: outbox.keep(group),
     effects.KeepEvents: lambda group, effect: store_events(group),
     effects.KeepIncarnation: records.keep_incarnation,
-    effects.KeepWipe: records.keep_wipe,
+    effects.KeepLoss: records.keep_loss,
     effects.KeepFaults: records.keep_faults,
     effects.ReadMirror: mirror.read,
     effects.ReadStays: records.read_stays,

@@ -4,7 +4,6 @@ Nothing is decided here. What may be changed by several at once is compared and 
 """
 
 import logging
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -16,6 +15,7 @@ from assignment.coordinator.facts import (
     Finished,
     LastRound,
     Leaver,
+    Lifted,
     OpenRebalance,
     Outcome,
     Request,
@@ -25,8 +25,7 @@ from assignment.coordinator.facts import (
     Tenures,
 )
 from assignment.coordinator.facts import ScaleDown as ScaleDownFact
-from assignment.scripts.agent_side import SnapshotRecord
-from assignment.types import Partition
+from assignment.types import START, Offset, Partition
 from dashboard.live import groups as live_groups
 from dashboard.models import (
     AtDeadline,
@@ -49,6 +48,7 @@ from dashboard.records.audit import By
 
 REFUSED = "rebalance refused"  # in the audit: a strategy that does not fit
 
+NOT_LIFTED = Lifted(0, None)
 FAULTS_MAX = 20  # kept of a group: one cause can break a thing for every partition
 
 log = logging.getLogger(__name__)
@@ -65,43 +65,69 @@ def keep_incarnation(group: Group, effect: effects.KeepIncarnation) -> None:
     group.incarnation = higher
 
 
-def keep_wipe(group: Group, effect: effects.KeepWipe) -> None:
+def keep_loss(group: Group, effect: effects.KeepLoss) -> None:
     """What only Redis held is gone, and that is said loudly."""
-    mirrored = {row.number: row for row in PartitionMirror.objects.filter(group=group)}
-    at_ms, early = live_groups.redis_now_ms(), sum(effect.unplanned.values())
-    found = {
-        str(Partition(group.stream, number)): _put_back(row, effect.records, group.stream)
-        for number, row in mirrored.items()
-    }
-    destroyed = sum(one["destroyed"] for one in found.values())
-    result = f"{effect.restored or 0} of {group.partitions} partitions put back"
-    result += f"; at least {destroyed} events destroyed"
+    behind = _behind(group, effect)
+    found = {str(partition): _gone(partition, row, effect) for partition, row in behind.items()}
+    counts = [one["destroyed"] for one in found.values()]
+    destroyed = None if None in counts else sum(counts)
+    number = "unknown how many" if destroyed is None else f"at least {destroyed}"
+    put_back = f"{len(effect.moved)} of {group.partitions} partitions put back"
+    result = f"{put_back}; {number} events destroyed" if found else "nothing is known to be gone"
+    early = sum(lifted.early for lifted in effect.lifted.values())
+    action = audit.WIPED if effect.wiped else audit.WRITES_LOST
     with transaction.atomic():
-        group.events_cursor = live_groups.FIRST_ENTRY
-        group.save(update_fields=["events_cursor"])
-        HistoryGap.objects.create(group=group, at_ms=at_ms, events_lost=None)
-        group.tenures.filter(ended_ms=None).update(ended_ms=at_ms, end=None)
+        if effect.wiped:
+            _end_history(group)
         audit.record(
-            audit.automatically("this Redis does not know the group any more"),
-            "redis wiped",
+            audit.automatically(audit.LOSSES[action]),
+            action,
             group,
-            before={n: {"offset": row.offset, "total": row.total} for n, row in mirrored.items()},
+            before={str(partition): _known(row) for partition, row in behind.items()},
             after={"destroyed": destroyed, "came_too_early": early, "partitions": found},
             result=result,
         )
-    log.error("redis wiped group=%s: %s, came too early: %d", group.name, result, early)
+    log.error("%s group=%s: %s, came too early: %d", action, group.name, result, early)
 
 
-def _put_back(
-    row: PartitionMirror, records: Mapping[Partition, SnapshotRecord], stream: str
-) -> dict[str, Any]:
-    """From where a partition goes on, and how many events it had applied above that: as many as the
-    mirror knew, which is some seconds old.
+def _behind(group: Group, effect: effects.KeepLoss) -> dict[Partition, PartitionMirror]:
+    """Partitions of which Redis has less than the mirror, unless the last loss said so already."""
+    last = None if effect.wiped else audit.losses(group).first()
+    said = (last.before if last else None) or {}
+    rows = {Partition(group.stream, row.number): row for row in group.mirror.all()}
+    return {
+        partition: row
+        for partition, row in rows.items()
+        if Offset.parse(row.offset) > effect.offsets.get(partition, START)
+        and said.get(str(partition)) != _known(row)
+    }
+
+
+def _known(row: PartitionMirror) -> dict[str, Any]:
+    return {"offset": row.offset, "total": row.total}
+
+
+def _end_history(group: Group) -> None:
+    at_ms = live_groups.redis_now_ms()
+    group.events_cursor = live_groups.FIRST_ENTRY
+    group.save(update_fields=["events_cursor"])
+    HistoryGap.objects.create(group=group, at_ms=at_ms, events_lost=None)
+    group.tenures.filter(ended_ms=None).update(ended_ms=at_ms, end=None)
+
+
+def _gone(partition: Partition, row: PartitionMirror, effect: effects.KeepLoss) -> dict[str, Any]:
+    """From where a partition goes on; how many events that its stream lacks have effects still
+    (`total`), and how many had them at least: as many as the mirror knew, which is some seconds
+    old. None: events were not counted from the same start, or not at all.
     """
-    record = records.get(Partition(stream, row.number))
-    total = record.total if record else 0
-    offset = str(record.offset) if record else live_groups.FIRST_ENTRY
-    return {"offset": offset, "total": total, "destroyed": max(0, row.total - total)}
+    record, applied = effect.moved.get(partition), effect.applied.get(partition)
+    offset = record.offset if record else effect.offsets.get(partition, START)
+    there = 0 if effect.wiped else effect.lifted.get(partition, NOT_LIFTED).events
+    if there is None or (applied.total if applied else 0) > there:
+        return {"offset": str(offset), "total": 0, "destroyed": None}
+    kept = max(there, record.total if record else 0)
+    destroyed = max(0, row.total - kept)
+    return {"offset": str(offset), "total": kept - there, "destroyed": destroyed}
 
 
 def keep_faults(group: Group, effect: effects.KeepFaults) -> None:

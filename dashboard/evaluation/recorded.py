@@ -12,8 +12,6 @@ from typing import Any
 
 import django
 
-GONE = ("redis wiped", "writes lost")  # actions of the audit
-
 
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
@@ -24,12 +22,13 @@ def main() -> None:
 def recorded(name: str) -> dict[str, Any]:
     """Rows in the order in which they were made."""
     from dashboard.models import Group
+    from dashboard.records.audit import losses
 
     group = Group.objects.get(name=name)
     tenures = group.tenures.order_by("pk").values_list(
         "partition", "member_id", "fence", "ended_ms"
     )
-    audit = group.audit.filter(action__in=GONE).order_by("pk")
+    audit = losses(group).order_by("pk")
     return {
         "tenures": [list(row) for row in tenures],
         "gaps": list(group.gaps.order_by("pk").values_list("pk", flat=True)),

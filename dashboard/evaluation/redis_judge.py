@@ -278,7 +278,7 @@ def reported(audit: Iterable[Mapping[str, Any]], producer: str) -> int | None:
     applied, put_back, gone = Counter[str](), Counter[str](), Counter[str]()
     for row in audit:
         for partition, found in (row["after"] or {}).get("partitions", {}).items():
-            applied[partition] += found["destroyed"]
+            applied[partition] += found["destroyed"] or 0  # None: not known
             put_back[partition] += found["total"]
     for events, partition in re.findall(r"(\d+) acknowledged events of (\S+) are gone", producer):
         gone[partition] += int(events)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from django.conf import settings as django_settings
 
-from assignment.coordinator.facts import Hint
+from assignment.coordinator.facts import Hint, Lifted
 from assignment.coordinator.planning import Target
 from assignment.scripts import crashes, dashboard_side, group_read
 from assignment.scripts.agent_side import SnapshotRecord
@@ -246,18 +246,18 @@ def committed(group: str, partitions: Sequence[Partition]) -> list[str]:
 
 def lift_streams(
     offsets: Mapping[Partition, Offset], restored: Mapping[Partition, Offset]
-) -> dict[Partition, int]:
-    """Ids of entries go on above `offsets`. How many lie at or below `restored` and came too early:
-    nobody will plan them; partitions without any are left out.
-    """
+) -> dict[Partition, Lifted]:
+    """Ids of entries go on above `offsets`; what lies at or below `restored` came too early."""
     text = script("lift").text
     with reaching_redis():
         pipe = sync_client().pipeline(transaction=False)
         for partition, offset in offsets.items():
-            entries = StreamKeys(partition.stream).entries(partition.number)
-            pipe.eval(text, 1, entries, str(offset), str(restored.get(partition, START)))
-        counts = pipe.execute()
-    return {p: int(count) for p, count in zip(offsets, counts, strict=True) if count}
+            of, number = StreamKeys(partition.stream), partition.number
+            keys = (of.entries(number), of.producers(number))
+            pipe.eval(text, 2, *keys, str(offset), str(restored.get(partition, START)))
+        answers = pipe.execute()
+    found = (Lifted(int(early), int(events) if events else None) for early, events in answers)
+    return dict(zip(offsets, found, strict=True))
 
 
 def trim_entries(stream: str, lowest: Mapping[int, str]) -> int:

@@ -3,10 +3,17 @@
 from dataclasses import dataclass
 from typing import Any
 
+from django.db.models import QuerySet
+
 from dashboard.models import AuditEntry, AuditSource, Group
 
 REASON_MAX = 500
 AUTOMATIC = "evenkeel"  # the actor when nobody asked
+WIPED, WRITES_LOST = "redis wiped", "writes lost"
+LOSSES = {  # action -> reason
+    WIPED: "this Redis does not know the group any more",
+    WRITES_LOST: "Redis was restarted or replaced: its last writes may be gone",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +53,8 @@ def record(
         source=AuditSource(by.source),
         result=result,
     )
+
+
+def losses(group: Group) -> QuerySet[AuditEntry]:
+    """What its Redis forgot, the newest first."""
+    return group.audit.filter(action__in=LOSSES)

@@ -18,9 +18,13 @@ def entries_of(world: World) -> str:
     return StreamKeys(world.store.group).entries(0)
 
 
+def keys_of(world: World) -> tuple[str, str]:
+    return entries_of(world), StreamKeys(world.store.group).producers(0)
+
+
 def lift(world: World, to: Offset, restored: Offset) -> int:
-    call = ScriptCall("lift", (entries_of(world),), [str(to), str(restored)])
-    return dashboard_side.number_answer(world.door.run(call))
+    call = ScriptCall("lift", keys_of(world), [str(to), str(restored)])
+    return int(world.door.run(call)[0])
 
 
 def append(world: World, entry_id: str = "*") -> Offset:

@@ -9,13 +9,14 @@ import pytest
 from assignment.scripts.agent_side import SnapshotRecord, record_values, snapshot_args
 from assignment.scripts.group_read import Purpose
 from assignment.types import Offset, Partition
-from assignment.wire import MANIFEST, GroupKeys
+from assignment.wire import MANIFEST, GroupKeys, StreamKeys
 from dashboard import coordinator
 from dashboard.demo.embedded_redis import EmbeddedRedis
 from dashboard.live import groups as live_groups
 from dashboard.live.connection import sync_client
 from dashboard.live.scripts import run
 from dashboard.models import Group, PartitionMirror
+from dashboard.records.audit import losses
 from tests.dashboard.agents import FakeAgent, make_group
 from tests.dashboard.conftest import Point
 
@@ -64,8 +65,53 @@ def test_a_redis_from_a_backup_is_moved_forward_before_it_grants_anything(
     assert (read.meta.incarnation, read.grants_are_possible) == (2, True)
     assert (read.offsets[partition], read.applied[partition].total) == (Offset(7, 0), 35)
     assert [(r.url, r.fence >> 32) for r in read.snapshots[partition]] == [("s3://x", 1)]
+    said = losses(group).get()
+    assert said.before == {str(partition): {"offset": "9-0", "total": 50}}
+    unknown = {"offset": "7-0", "total": 0, "destroyed": None}
+    assert said.after["partitions"] == {str(partition): unknown}, "its events were not counted"
+    assert said.result == "1 of 4 partitions put back; unknown how many events destroyed"
     coordinator.sample()
     assert PartitionMirror.objects.get().snapshot[0]["offset"] == "7-0"
+
+
+@pytest.mark.parametrize("numbers", [(36, 0, 14), (33, 2, 15), (51, 0, 0)])
+def test_lost_writes_are_said_with_the_events_that_are_known_to_be_gone(
+    numbers: tuple[int, int, int], point_at: Point, own_redis: EmbeddedRedis, group_name: str
+) -> None:
+    """50 were applied, 35 are in the snapshot; those that the stream still has are applied anew.
+
+    Said once: of a second restart nothing more is known.
+    """
+    there, total, destroyed = numbers
+    point_at(own_redis.url)
+    group = make_group(group_name)
+    partition = a_backup_of(group, own_redis, FakeAgent(group, "a"), snapshot_at(7))
+    counted = {":events": there, ":entries": 0}
+    sync_client().hset(StreamKeys(group.stream).producers(1), mapping=counted)
+    coordinator.tick()
+    said = losses(group).get()
+    gone = {"offset": "7-0", "total": total, "destroyed": destroyed}
+    assert said.action == "writes lost" and said.actor == "evenkeel"
+    assert said.after["destroyed"] == destroyed
+    assert said.after["partitions"] == {str(partition): gone}
+    own_redis.stop()
+    own_redis.start()
+    coordinator.tick()
+    again = losses(group)[0]
+    assert (again.after["destroyed"], again.result) == (0, "nothing is known to be gone")
+    coordinator.tick()
+    assert losses(group).count() == 2
+
+
+def test_a_redis_that_is_new_has_lost_nothing(
+    point_at: Point, own_redis: EmbeddedRedis, group_name: str
+) -> None:
+    point_at(own_redis.url)
+    group = make_group(group_name)
+    FakeAgent(group, "a").start()
+    coordinator.tick()
+    assert live_groups.read(group.name, Purpose.LOOK).meta.incarnation == 1
+    assert not losses(group).exists()
 
 
 def test_what_happens_at_the_locks_by_a_clock_that_is_behind_is_in_history(

@@ -241,6 +241,8 @@ def test_what_is_gone_is_what_audit_and_producers_know_of_each_partition() -> No
     assert redis_judge.reported(said, lines) == 3 + 4 + 1
     assert redis_judge.reported(said, "") == 6
     assert redis_judge.reported([], lines) == 13
+    unknown = [{"after": {"partitions": {"flights:0": {"total": 0, "destroyed": None}}}}]
+    assert redis_judge.reported(unknown, lines) == 13
     assert redis_judge.reported([], "") is None
 
 

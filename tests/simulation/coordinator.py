@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from agent.store.door import ScriptCall, StoreUnavailable
 from assignment.coordinator import draining, effects, rebalance, tick
 from assignment.coordinator.effects import Effect, RecordsAway, Steps
-from assignment.coordinator.facts import GroupRecord
+from assignment.coordinator.facts import GroupRecord, Lifted
 from assignment.errors import GroupMissing
 from assignment.scripts import dashboard_side, group_read, values
 from assignment.scripts.group_read import GroupRead, Purpose
@@ -178,18 +178,20 @@ class SimCoordinator:
         for partition, offset in effect.offsets.items():
             entries = self.world.entries(partition.number)
             restored = effect.restored.get(partition, START)
-            self._door.run(ScriptCall("lift", (entries,), [str(offset), str(restored)]))
-        return {}
+            keys = (entries, f"{entries}:producers")
+            self._door.run(ScriptCall("lift", keys, [str(offset), str(restored)]))
+        return {p: Lifted(0, None) for p in effect.offsets}
 
     def _restore(self, job: Job, effect: effects.Restore) -> Any:
         args = dashboard_side.restore_args(effect.incarnation, effect.records)
         return dashboard_side.restore_answer(self._run("restore", args))
 
-    def _raise_incarnation(self, job: Job, effect: effects.RaiseIncarnation) -> None:
+    def _raise_incarnation(self, job: Job, effect: effects.RaiseIncarnation) -> bool:
         args = dashboard_side.incarnation_args(effect.incarnation, effect.run_id, effect.known)
         done, _ = dashboard_side.incarnation_answer(self._run("set_incarnation", args))
         if done:
             self._raised = max(self._raised, effect.incarnation)
+        return done
 
     def _evict(self, job: Job, effect: effects.Evict) -> Any:
         args = dashboard_side.evict_args(effect.member, effect.beat, effect.reason)
@@ -245,7 +247,7 @@ IN_REDIS: Mapping[type[Effect[Any]], Callable[[SimCoordinator, Job, Any], Any]] 
 UNSEEN = frozenset(
     (
         effects.ReadHints, effects.ReadNow, effects.ReadHeld, effects.WantRebalance, effects.Push,
-        effects.KeepEvents, effects.KeepFaults, effects.KeepWipe, effects.ReadMirror,
+        effects.KeepEvents, effects.KeepFaults, effects.KeepLoss, effects.ReadMirror,
         effects.ReadRequests, effects.ReadOpenRebalance, effects.ReadTenures, effects.ReadFinished,
         effects.ReadLastRound, effects.ReadStays,
     )

@@ -173,7 +173,7 @@ PERFORM: Mapping[type[Effect[Any]], Callable[["World", Any], Any]] = {
     effects.KeepOutbox: _keep_outbox,
     effects.KeepEvents: _keep_events,
     effects.KeepIncarnation: _keep_incarnation,
-    effects.KeepWipe: lambda world, effect: None,
+    effects.KeepLoss: lambda world, effect: None,
     effects.KeepFaults: _keep_faults,
     effects.ReadMirror: _read_mirror,
     effects.ReadStays: _read_stays,

@@ -10,6 +10,7 @@ from dashboard.pages import texts
 from dashboard.pages.views.common import Asked, Made, csv_file, group_context, see, show
 from dashboard.pages.views.partition import lookup
 from dashboard.records import replica_map
+from dashboard.records.audit import losses
 from dashboard.records.queries import rebalances, scale_downs, tenures
 from dashboard.records.queries.pages import Page
 from dashboard.records.queries.rebalances import PHASES, Filters
@@ -39,6 +40,7 @@ def group_history(request: HttpRequest, name: str) -> HttpResponse:
         "page": _page(seen.group, kind, filters),
         "causes": rebalances.causes(seen.group),
         "gaps": tenures.gaps(seen.group),
+        "losses": losses(seen.group),
         **lookup(seen, asked, filters.partition),
     }
     return show(request, "history", context, fragments=("history",))

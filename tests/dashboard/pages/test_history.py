@@ -9,6 +9,7 @@ from django.test import Client
 
 from dashboard.models import Group, Tenure
 from dashboard.pages import texts
+from dashboard.records import audit
 from tests.dashboard.agents import FakeAgent
 from tests.dashboard.scenes import settle
 
@@ -99,6 +100,15 @@ def test_one_rebalance_in_full(visitor: Client, group: Group, moved: list[FakeAg
     assert "task-1" in page
     assert page.count('title="a"') >= last.moved
     assert visitor.get(f"/groups/{group.name}/history/999999/").status_code == 404
+
+
+def test_what_redis_forgot_is_said_in_words(visitor: Client, group: Group) -> None:
+    by = audit.automatically(audit.LOSSES[audit.WRITES_LOST])
+    result = "1 of 4 partitions put back; at least 10 events destroyed"
+    audit.record(by, audit.WRITES_LOST, group, after={"destroyed": 10}, result=result)
+    page = visitor.get(f"/groups/{group.name}/history/").content.decode()
+    assert f"{by.reason}: {result}." in page
+    assert f"?group={group.name}&amp;action=writes%20lost" in page
 
 
 def test_rebalances_as_csv(visitor: Client, group: Group, moved: list[FakeAgent]) -> None:
