@@ -52,7 +52,8 @@ class Stall(NamedTuple):
 @dataclass(slots=True)
 class StallWatch:
     """Of which partitions nothing was committed for consumer_stall_ms though they were behind all
-    the time, and whether a batch was finished meanwhile (coordination.md sections 6 and 8).
+    the time, and whether a batch was finished meanwhile (coordination.md sections 6 and 8). A time
+    in which nobody could look, because Redis was away or this machine slept, counts for nothing.
     """
 
     batch: tuple[int, int] = (-1, 0)
@@ -72,8 +73,10 @@ class StallWatch:
             self.batch, self.batch_since_ms = seen, now_ms
         if now_ms < self.next_look_ms:
             return Stall()
-        self.next_look_ms = now_ms + settings.consumer_stall_ms // LOOKS_PER_STALL
-        before = self.behind
+        every_ms = settings.consumer_stall_ms // LOOKS_PER_STALL
+        missed = now_ms - self.next_look_ms > max(every_ms, 2 * settings.heartbeat_ms)
+        self.next_look_ms = now_ms + every_ms
+        before = {} if missed else self.behind
         self.behind = {
             p: before[p] if p in before and before[p][0] == offset else (offset, now_ms)
             for p, offset in lagging().items()

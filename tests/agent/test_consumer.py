@@ -243,6 +243,18 @@ def test_stalled_is_who_is_behind_all_the_time_and_commits_nothing(
     assert seen == stall
 
 
+def test_the_time_in_which_nobody_could_look_is_no_stall() -> None:
+    watch, told = StallWatch(), settings(consumer_stall_ms=4_000, heartbeat_ms=300)
+
+    def looks(from_ms: int, until_ms: int) -> set[Stall]:
+        moments = range(from_ms, until_ms, told.heartbeat_ms)
+        return {watch.look(READY, told, now_ms, lambda: {ZERO: Offset(1, 0)}) for now_ms in moments}
+
+    assert looks(0, 2_000) == {Stall()}
+    assert looks(62_000, 66_000) == {Stall()}, "Redis was away for a minute"
+    assert looks(66_000, 68_000) == {Stall(), Stall(is_whole=True)}
+
+
 def test_lag_is_looked_at_four_times_within_the_time() -> None:
     watch, told, looks = StallWatch(), settings(consumer_stall_ms=4_000), []
     for now_ms in range(0, 4_000, 100):
