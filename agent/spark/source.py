@@ -46,7 +46,7 @@ ONE_TASK_EVENTS = 20_000  # so few are faster in one task than with a shuffle be
 IDLE_WAIT_MS = 100  # how long a planner with nothing to do waits; a revoke waits as long
 ROWS_PER_ARROW_BATCH = 10_000
 DEAD_PER_RANGE_MAX = 1_000  # a commit carries no more: the rest of the range is read again after it
-READ_TRIES = 20  # with TRY_AGAIN_S between them: as long as a Redis needs to come back
+READ_TRIES = 240  # with TRY_AGAIN_S between them: a minute, while Redis reads its file
 TRY_AGAIN_S = 0.25
 
 
