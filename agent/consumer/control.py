@@ -10,14 +10,14 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from typing import Any, Self
 
+from agent.consumer.lines import line_of, messages_from
 from assignment.types import GroupSettings
 from assignment.wire import SOCKET_VARIABLE, ControlMessage, parse_settings
 
-LINE_BYTES_MAX = 65_536  # the longest line is ControlMessage: some settings and a few paths
 ANSWER_TIMEOUT_S = 600.0  # an agent answers when it is a member: its dashboard may be away
 CONTROL_NAMES = frozenset(f.name for f in fields(ControlMessage))
 
@@ -44,7 +44,7 @@ class AgentLink:
         self,
         connection: socket.socket,
         control: ControlMessage,
-        rest: bytes,
+        messages: Iterator[Mapping[str, Any]],
         on_gone: Callable[[], None],
     ) -> None:
         self.control = control
@@ -52,7 +52,7 @@ class AgentLink:
         self.gone = threading.Event()
         self._lease_end_ms = control.lease_end_ms
         self._connection = connection
-        self._buffer = rest
+        self._messages = messages
         self._on_gone = on_gone
         self._closed_here = False
         self._reader = threading.Thread(target=self._read, name="agent-link", daemon=True)
@@ -81,9 +81,10 @@ class AgentLink:
         try:
             connection.settimeout(ANSWER_TIMEOUT_S)
             connection.connect(address)
-            _send(connection, hello(spark_application_id=spark_application_id, stateful=stateful))
-            line, rest = _read_line(connection, b"")
-            link = cls(connection, parse_control(line), rest, on_gone)
+            hello = {"pid": os.getpid(), "spark_application_id": spark_application_id}
+            connection.sendall(line_of({**hello, "stateful": stateful}))
+            messages = messages_from(connection)
+            link = cls(connection, _control_of(next(messages, None)), messages, on_gone)
         except (OSError, ValueError) as error:
             connection.close()
             raise AgentUnreachable(f"no agent answers at {address}: {error}") from error
@@ -103,7 +104,7 @@ class AgentLink:
         socket is no error here.
         """
         with contextlib.suppress(OSError):
-            _send(self._connection, facts)
+            self._connection.sendall(line_of(facts))
 
     def close(self) -> None:
         self._closed_here = True
@@ -112,14 +113,12 @@ class AgentLink:
         self._connection.close()
 
     def _read(self) -> None:
-        try:
-            while True:
-                line, self._buffer = _read_line(self._connection, self._buffer)
-                self._take(json.loads(line))
-        except (OSError, ValueError):
-            self.gone.set()
-            if not self._closed_here:
-                self._on_gone()
+        with contextlib.suppress(OSError, ValueError):
+            for message in self._messages:
+                self._take(message)
+        self.gone.set()
+        if not self._closed_here:
+            self._on_gone()
 
     def _take(self, message: Mapping[str, Any]) -> None:
         if "settings" in message:
@@ -128,33 +127,11 @@ class AgentLink:
             self._lease_end_ms = int(message["lease_end_ms"])
 
 
-def hello(*, spark_application_id: str, stateful: bool) -> dict[str, Any]:
-    return {"pid": os.getpid(), "spark_application_id": spark_application_id, "stateful": stateful}
-
-
-def parse_control(line: bytes) -> ControlMessage:
-    """ValueError when the line is not a ControlMessage; names of a newer agent are left out."""
-    values = json.loads(line)
+def _control_of(values: Mapping[str, Any] | None) -> ControlMessage:
+    """ValueError when they are no ControlMessage; names of a newer agent are left out."""
+    if values is None:
+        raise ConnectionResetError("the other end closed")
     try:
         return ControlMessage(**{k: v for k, v in values.items() if k in CONTROL_NAMES})
-    except (AttributeError, TypeError) as error:
+    except TypeError as error:
         raise ValueError(f"the agent's answer is not a control message: {error}") from error
-
-
-def _send(connection: socket.socket, message: Mapping[str, Any]) -> None:
-    connection.sendall(json.dumps(message, separators=(",", ":")).encode() + b"\n")
-
-
-def _read_line(connection: socket.socket, buffer: bytes) -> tuple[bytes, bytes]:
-    """(one line, what came after it). OSError when the other end closed, ValueError when the line
-    has no end.
-    """
-    while b"\n" not in buffer:
-        if len(buffer) > LINE_BYTES_MAX:
-            raise ValueError(f"a line longer than {LINE_BYTES_MAX} bytes")
-        received = connection.recv(4_096)
-        if not received:
-            raise ConnectionResetError("the other end closed")
-        buffer += received
-    line, _, rest = buffer.partition(b"\n")
-    return line, rest

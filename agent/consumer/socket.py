@@ -7,19 +7,18 @@ other is gone. Knows nothing of partitions, Redis or processes.
 """
 
 import contextlib
-import json
 import os
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agent.consumer.lines import line_of, messages_from
 from assignment.wire import ControlMessage
 
-LINE_BYTES_MAX = 65_536
 HELLO_TIMEOUT_S = 10.0  # who connects and says nothing is no consumer
 # A line fits into the kernel's buffer, unless the consumer has long stopped: half a second.
 SEND_TIMEOUT = struct.pack("ll", 0, 500_000)
@@ -97,7 +96,7 @@ class ConsumerSocket:
         self.path.unlink(missing_ok=True)
 
     def _send(self, number: int, message: Mapping[str, Any]) -> None:
-        line = json.dumps(message, separators=(",", ":")).encode() + b"\n"
+        line = line_of(message)
         with self._lock:
             if self._connection is None or number != self._number:
                 return
@@ -122,7 +121,7 @@ class ConsumerSocket:
             serve.start()
 
     def _serve(self, connection: socket.socket) -> None:
-        lines = _lines(connection)
+        lines = messages_from(connection)
         try:
             connection.settimeout(HELLO_TIMEOUT_S)
             number = self._begin(connection, next(lines, {}))
@@ -150,20 +149,6 @@ class ConsumerSocket:
             number = self._number
         self._deliver(Hello(number, pid, application, bool(hello.get("stateful", True))))
         return number
-
-
-def _lines(connection: socket.socket) -> Iterator[dict[str, Any]]:
-    """Each message, until the other end closes. OSError, or ValueError for what is no message."""
-    buffer = b""
-    while received := connection.recv(4_096):
-        *lines, buffer = (buffer + received).split(b"\n")
-        for line in lines:
-            message = json.loads(line)
-            if not isinstance(message, dict):
-                raise ValueError(f"{line[:80]!r} is no message")
-            yield message
-        if len(buffer) > LINE_BYTES_MAX:
-            raise ValueError(f"a line longer than {LINE_BYTES_MAX} bytes")
 
 
 def _listen(path: Path) -> socket.socket:
