@@ -277,8 +277,8 @@ class KeepRefusal(Effect[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class ReadOpenRebalance(Effect[facts.OpenRebalance | None]):
-    """The newest, while it is not completed."""
+class ReadRound(Effect[facts.Round | None]):
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,11 +307,6 @@ class ReadFinished(Effect[tuple[facts.Finished, ...]]):
 class KeepFirstEffect(Effect[None]):
     pk: int
     after_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class ReadLastRound(Effect[facts.LastRound | None]):
-    pass
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,12 +114,16 @@ class TargetRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenRebalance:
+class Round:
+    """The newest rebalance. `finished_at_ms` None: what is held is not its target yet."""
+
     pk: int
     incarnation: int
     target_epoch: int
     at_ms: int
     detect_ms: int
+    moved: int = 0
+    finished_at_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,16 +150,6 @@ class Finished:
     pk: int
     finished_at_ms: int
     moved: frozenset[int]  # numbers of partitions
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LastRound:
-    """The newest rebalance that was completed."""
-
-    incarnation: int
-    target_epoch: int
-    moved: int
-    finished_at_ms: int
 
 
 # --- scale-downs ----------------------------------------------------------------------------------

@@ -3,7 +3,7 @@ the first commit after it; and sees when a change that was cut short is to go on
 """
 
 from assignment.coordinator import effects
-from assignment.coordinator.facts import Finished, Moments, OpenRebalance, Tenures
+from assignment.coordinator.facts import Finished, Moments, Round, Tenures
 from assignment.coordinator.planning import target_of
 from assignment.coordinator.reading import settings_of
 from assignment.errors import InvalidInput
@@ -17,8 +17,8 @@ LOOKED_FOR_MS = 60_000  # after the last round; computing a target every second 
 
 def finish(view: GroupRead) -> effects.Steps[bool]:
     """Whether a record was completed."""
-    row = yield from effects.ReadOpenRebalance()
-    if row is None or (row.incarnation, row.target_epoch) != view.meta.target or not is_held(view):
+    row = yield from _round_of_target(view)
+    if row is None or row.finished_at_ms is not None or not is_held(view):
         return False
     since_ms = row.at_ms - row.detect_ms - settings_of(view).lease_ms
     tenures = yield from effects.ReadTenures(since_ms)
@@ -30,6 +30,11 @@ def finish(view: GroupRead) -> effects.Steps[bool]:
         ownership_gap_ms=_gap(tenures, since_ms),
     )
     return True
+
+
+def _round_of_target(view: GroupRead) -> effects.Steps[Round | None]:
+    row = yield from effects.ReadRound()
+    return row if row and (row.incarnation, row.target_epoch) == view.meta.target else None
 
 
 def is_held(view: GroupRead) -> bool:
@@ -47,7 +52,7 @@ def delivered_ms(view: GroupRead) -> int | None:
     return max((r.at_ms for r in said if r is not None), default=None)
 
 
-def moments_of(row: OpenRebalance, view: GroupRead, tenures: Tenures) -> Moments:
+def moments_of(row: Round, view: GroupRead, tenures: Tenures) -> Moments:
     stored = view.meta.target_at_ms or row.at_ms
     acquired = max(stored, tenures.last_start_ms)
     revoked = min(max(stored, tenures.last_end_ms), acquired)
@@ -93,12 +98,8 @@ def is_cut_short(view: GroupRead) -> effects.Steps[bool]:
     measured = settings.strategy_parameters.get("weights") == MEASURED
     if settings.stateful or most is None or measured:
         return False
-    last = yield from effects.ReadLastRound()
-    if (
-        last is None
-        or (last.incarnation, last.target_epoch) != view.meta.target
-        or last.moved < most
-    ):
+    last = yield from _round_of_target(view)
+    if last is None or last.finished_at_ms is None or last.moved < most:
         return False
     if view.now_ms - last.finished_at_ms > LOOKED_FOR_MS:
         return False

@@ -172,10 +172,9 @@ IN_DATABASE: Mapping[type[Effect[Any]], Callable[[Group, Any], Any]] = {
     effects.ReadRequests: records.read_requests,
     effects.RefuseRequests: records.refuse_requests,
     effects.KeepRefusal: records.keep_refusal,
-    effects.ReadOpenRebalance: records.read_open_rebalance,
+    effects.ReadRound: records.read_round,
     effects.ReadTenures: records.read_tenures,
     effects.Complete: records.complete,
     effects.ReadFinished: records.read_finished,
     effects.KeepFirstEffect: records.keep_first_effect,
-    effects.ReadLastRound: records.read_last_round,
 }

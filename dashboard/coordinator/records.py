@@ -13,12 +13,11 @@ from django.db.models import F, Max, OuterRef, Q, Subquery
 from assignment.coordinator import effects
 from assignment.coordinator.facts import (
     Finished,
-    LastRound,
     Leaver,
     Lifted,
-    OpenRebalance,
     Outcome,
     Request,
+    Round,
     ScaleDowns,
     State,
     Stay,
@@ -268,16 +267,20 @@ def keep_refusal(group: Group, effect: effects.KeepRefusal) -> None:
     log.warning("rebalance refused group=%s: %s", group.name, effect.why)
 
 
-def read_open_rebalance(group: Group, effect: effects.ReadOpenRebalance) -> OpenRebalance | None:
-    row = group.rebalances.filter(outcome=RebalanceOutcome.RUNNING).first()
+def read_round(group: Group, effect: effects.ReadRound) -> Round | None:
+    known = (RebalanceOutcome.RUNNING, RebalanceOutcome.DONE)
+    row = group.rebalances.filter(outcome__in=known).first()
     if row is None:
         return None
-    return OpenRebalance(
+    is_done = row.outcome == RebalanceOutcome.DONE
+    return Round(
         pk=row.pk,
         incarnation=row.incarnation,
         target_epoch=row.target_epoch,
         at_ms=row.at_ms,
         detect_ms=row.detect_ms or 0,
+        moved=row.moved,
+        finished_at_ms=(row.finished_at_ms or 0) if is_done else None,
     )
 
 
@@ -322,15 +325,3 @@ def read_finished(group: Group, effect: effects.ReadFinished) -> tuple[Finished,
 
 def keep_first_effect(group: Group, effect: effects.KeepFirstEffect) -> None:
     Rebalance.objects.filter(pk=effect.pk).update(first_effect_ms=effect.after_ms)
-
-
-def read_last_round(group: Group, effect: effects.ReadLastRound) -> LastRound | None:
-    row = group.rebalances.filter(outcome=RebalanceOutcome.DONE).first()
-    if row is None:
-        return None
-    return LastRound(
-        incarnation=row.incarnation,
-        target_epoch=row.target_epoch,
-        moved=row.moved,
-        finished_at_ms=row.finished_at_ms or 0,
-    )

@@ -248,7 +248,7 @@ UNSEEN = frozenset(
     (
         effects.ReadHints, effects.ReadNow, effects.ReadHeld, effects.WantRebalance, effects.Push,
         effects.KeepEvents, effects.KeepFaults, effects.KeepLoss, effects.ReadMirror,
-        effects.ReadRequests, effects.ReadOpenRebalance, effects.ReadTenures, effects.ReadFinished,
-        effects.ReadLastRound, effects.ReadStays,
+        effects.ReadRequests, effects.ReadRound, effects.ReadTenures, effects.ReadFinished,
+        effects.ReadStays,
     )
 )  # fmt: skip

@@ -10,7 +10,7 @@ from assignment.coordinator.effects import Effect
 from assignment.coordinator.facts import (
     Hint,
     Mirror,
-    OpenRebalance,
+    Round,
     ScaleDown,
     ScaleDowns,
     Stay,
@@ -154,12 +154,12 @@ def _keep_scale_downs(world: "World", effect: effects.KeepScaleDowns) -> bool:
     return True
 
 
-def _read_open(world: "World", effect: effects.ReadOpenRebalance) -> OpenRebalance | None:
+def _read_round(world: "World", effect: effects.ReadRound) -> Round | None:
     kept = world.database
     key = next(reversed(kept.targets), None)
     if key is None or key in kept.completed:
         return None
-    return OpenRebalance(
+    return Round(
         pk=len(kept.targets), incarnation=key[0], target_epoch=key[1], at_ms=0, detect_ms=0
     )
 
@@ -184,10 +184,9 @@ PERFORM: Mapping[type[Effect[Any]], Callable[["World", Any], Any]] = {
     effects.ReadRequests: lambda world, effect: (),
     effects.RefuseRequests: lambda world, effect: None,
     effects.KeepRefusal: lambda world, effect: None,
-    effects.ReadOpenRebalance: _read_open,
+    effects.ReadRound: _read_round,
     effects.ReadTenures: lambda world, effect: Tenures(last_start_ms=0, last_end_ms=0, begun=()),
     effects.Complete: _complete,
     effects.ReadFinished: lambda world, effect: (),
     effects.KeepFirstEffect: lambda world, effect: None,
-    effects.ReadLastRound: lambda world, effect: None,
 }

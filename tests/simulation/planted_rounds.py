@@ -95,18 +95,18 @@ def cancelled_and_nobody_told(patch: Patch) -> None:
 def one_coordinator_remembers(patch: Patch) -> None:
     """The first answer for the same members is given again, whatever they report."""
     known: dict[Any, Any] = {}
-    planned = rounds.coordinator.next_target
+    planned = rounds.planning.next_target
 
     def remembered(view: Any) -> Any:
         due = planned(view)
-        if not isinstance(due, rounds.coordinator.Target):
+        if not isinstance(due, rounds.planning.Target):
             return due
         facts = [(m, r.able, r.leaving, r.drain) for m, r in sorted(view.members.items())]
         rows = known.setdefault((tuple(facts), str(view.meta.settings)), due.rows)
         epoch = due.group_epoch
         return replace(due, rows={m: replace(r, target_epoch=epoch) for m, r in rows.items()})
 
-    patch.setattr(rounds.coordinator, "next_target", remembered)
+    patch.setattr(rounds.planning, "next_target", remembered)
 
 
 PLANTED: dict[str, Callable[[Patch], None]] = {
