@@ -10,20 +10,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import F, Max, OuterRef, Q, Subquery
 
-from assignment.coordinator import effects
-from assignment.coordinator.facts import (
-    Finished,
-    Leaver,
-    Lifted,
-    Outcome,
-    Request,
-    Round,
-    ScaleDowns,
-    State,
-    Stay,
-    Tenures,
-)
-from assignment.coordinator.facts import ScaleDown as ScaleDownFact
+from assignment.coordinator import effects, facts
 from assignment.types import START, Offset, Partition
 from dashboard.live import groups as live_groups
 from dashboard.models import (
@@ -47,7 +34,7 @@ from dashboard.records.audit import By
 
 REFUSED = "rebalance refused"  # in the audit: a strategy that does not fit
 
-NOT_LIFTED = Lifted(0, None)
+NOT_LIFTED = facts.Lifted(0, None)
 FAULTS_MAX = 20  # kept of a group: one cause can break a thing for every partition
 
 log = logging.getLogger(__name__)
@@ -145,9 +132,9 @@ def keep_faults(group: Group, effect: effects.KeepFaults) -> None:
 # --- members --------------------------------------------------------------------------------------
 
 
-def read_stays(group: Group, effect: effects.ReadStays) -> tuple[Stay, ...]:
+def read_stays(group: Group, effect: effects.ReadStays) -> tuple[facts.Stay, ...]:
     return tuple(
-        Stay(
+        facts.Stay(
             member_id=row.member_id,
             joined_at_ms=row.joined_at_ms,
             host=row.host,
@@ -189,25 +176,27 @@ def keep_forced(group: Group, effect: effects.KeepForced) -> None:
 # --- scale-downs ----------------------------------------------------------------------------------
 
 
-def read_scale_downs(group: Group, effect: effects.ReadScaleDowns) -> ScaleDowns:
+def read_scale_downs(group: Group, effect: effects.ReadScaleDowns) -> facts.ScaleDowns:
     """The version first: of two changes at once the later one is refused."""
     version = Group.objects.values_list("scale_downs_version", flat=True).get(pk=group.pk)
     lately = Q(state=ScaleDownState.DONE, ended_at_ms__gte=effect.ended_since_ms)
     rows = group.scale_downs.filter(Q(state=ScaleDownState.RUNNING) | lately)
-    return ScaleDowns(version=version, records=tuple(map(fact_of, rows)))
+    return facts.ScaleDowns(version=version, records=tuple(map(fact_of, rows)))
 
 
-def fact_of(row: ScaleDown) -> ScaleDownFact:
-    return ScaleDownFact(
+def fact_of(row: ScaleDown) -> facts.ScaleDown:
+    return facts.ScaleDown(
         pk=row.pk,
         asked_at_ms=row.asked_at_ms,
         told_at_ms=row.told_at_ms,
         timeout_ms=row.timeout_ms,
         aborts=row.at_deadline == AtDeadline.ABORT,
-        state=State(row.state),
+        state=facts.State(row.state),
         ended_at_ms=row.ended_at_ms,
         members={
-            m: Leaver(outcome=Outcome(e["outcome"]), at_ms=e["at_ms"], forced=e["forced"])
+            m: facts.Leaver(
+                outcome=facts.Outcome(e["outcome"]), at_ms=e["at_ms"], forced=e["forced"]
+            )
             for m, e in row.members.items()
         },
     )
@@ -231,7 +220,7 @@ def take_version(group_pk: int, known: int, following: int) -> bool:
     return bool(rows.update(scale_downs_version=following))
 
 
-def store_fact(fact: ScaleDownFact) -> None:
+def store_fact(fact: facts.ScaleDown) -> None:
     ScaleDown.objects.filter(pk=fact.pk).update(
         told_at_ms=fact.told_at_ms,
         state=fact.state.value,
@@ -243,9 +232,9 @@ def store_fact(fact: ScaleDownFact) -> None:
 # --- rebalances -----------------------------------------------------------------------------------
 
 
-def read_requests(group: Group, effect: effects.ReadRequests) -> tuple[Request, ...]:
+def read_requests(group: Group, effect: effects.ReadRequests) -> tuple[facts.Request, ...]:
     rows = group.requests.filter(state=RequestState.PENDING).order_by("created_at", "id")
-    return tuple(Request(pk=r.pk, strategy=r.strategy, parameters=r.parameters) for r in rows)
+    return tuple(facts.Request(pk=r.pk, strategy=r.strategy, parameters=r.parameters) for r in rows)
 
 
 def refuse_requests(group: Group, effect: effects.RefuseRequests) -> None:
@@ -267,13 +256,13 @@ def keep_refusal(group: Group, effect: effects.KeepRefusal) -> None:
     log.warning("rebalance refused group=%s: %s", group.name, effect.why)
 
 
-def read_round(group: Group, effect: effects.ReadRound) -> Round | None:
+def read_round(group: Group, effect: effects.ReadRound) -> facts.Round | None:
     known = (RebalanceOutcome.RUNNING, RebalanceOutcome.DONE)
     row = group.rebalances.filter(outcome__in=known).first()
     if row is None:
         return None
     is_done = row.outcome == RebalanceOutcome.DONE
-    return Round(
+    return facts.Round(
         pk=row.pk,
         incarnation=row.incarnation,
         target_epoch=row.target_epoch,
@@ -284,12 +273,12 @@ def read_round(group: Group, effect: effects.ReadRound) -> Round | None:
     )
 
 
-def read_tenures(group: Group, effect: effects.ReadTenures) -> Tenures:
+def read_tenures(group: Group, effect: effects.ReadTenures) -> facts.Tenures:
     last = group.tenures.aggregate(started=Max("started_ms"), ended=Max("ended_ms"))
     same = Tenure.objects.filter(group=group, number=OuterRef("number"))
     before = same.filter(started_ms__lt=OuterRef("started_ms")).values("ended_ms")[:1]
     begun = group.tenures.filter(started_ms__gte=effect.since_ms)
-    return Tenures(
+    return facts.Tenures(
         last_start_ms=last["started"] or 0,
         last_end_ms=last["ended"] or 0,
         begun=tuple(begun.annotate(b=Subquery(before)).values_list("started_ms", "b")),
@@ -309,12 +298,12 @@ def complete(group: Group, effect: effects.Complete) -> None:
     )
 
 
-def read_finished(group: Group, effect: effects.ReadFinished) -> tuple[Finished, ...]:
+def read_finished(group: Group, effect: effects.ReadFinished) -> tuple[facts.Finished, ...]:
     rows = group.rebalances.filter(
         outcome=RebalanceOutcome.DONE, first_effect_ms=None, finished_at_ms__gt=effect.since_ms
     ).exclude(kept=F("partitions"))  # nothing changed hands: only learners were placed
     return tuple(
-        Finished(
+        facts.Finished(
             pk=row.pk,
             finished_at_ms=row.finished_at_ms or 0,
             moved=frozenset(move.number for move in row.moves()),

@@ -5,12 +5,12 @@ import json
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 
 from dashboard.pages import texts
-from dashboard.pages.views.common import Asked, Made, csv_file, show
+from dashboard.pages.views import base
 from dashboard.records.queries import audit as audit_queries
 from dashboard.records.queries.audit import AuditFilters
 
 
-def _filters(asked: Asked) -> AuditFilters:
+def _filters(asked: base.Asked) -> AuditFilters:
     return AuditFilters(
         actor=asked.text("actor"),
         action=asked.text("action"),
@@ -23,7 +23,7 @@ def _filters(asked: Asked) -> AuditFilters:
 
 
 def audit(request: HttpRequest) -> HttpResponse:
-    asked = Asked(request.GET)
+    asked = base.Asked(request.GET)
     filters = _filters(asked)
     context = {
         "section": "audit",
@@ -32,11 +32,11 @@ def audit(request: HttpRequest) -> HttpResponse:
         "page": audit_queries.page(filters),
         "actions": audit_queries.actions(),
     }
-    return show(request, "audit", context, fragments=("audit",))
+    return base.show(request, "audit", context, fragments=("audit",))
 
 
 HEAD = ("at", "actor", "action", "object", "group", "reason", "before", "after", "source", "result")
-MADE: dict[str, Made] = {
+MADE: dict[str, base.Made] = {
     "at": lambda row: texts.exact(row.at),
     "group": "group.name",
     "before": lambda row: row.before and json.dumps(row.before, sort_keys=True),
@@ -45,4 +45,6 @@ MADE: dict[str, Made] = {
 
 
 def audit_csv(request: HttpRequest) -> StreamingHttpResponse:
-    return csv_file("audit", HEAD, audit_queries.every(_filters(Asked(request.GET))), MADE)
+    return base.csv_file(
+        "audit", HEAD, audit_queries.every(_filters(base.Asked(request.GET))), MADE
+    )

@@ -5,7 +5,7 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse, JsonResponse
 
 from dashboard.pages import charts
-from dashboard.pages.views.common import Asked, Seen, group_context, see, show
+from dashboard.pages.views import base
 from dashboard.records.queries import groups, rebalances
 from dashboard.records.queries.rebalances import Filters
 
@@ -14,26 +14,26 @@ REBALANCES_MAX = 500
 
 
 def group_balance(request: HttpRequest, name: str) -> HttpResponse:
-    seen = see(name)
-    span = Asked(request.GET).choice("span", SPANS, "1h")
+    seen = base.see(name)
+    span = base.Asked(request.GET).choice("span", SPANS, "1h")
     found = _figures(seen, span)
-    context = group_context(seen, "group_balance") | {
+    context = base.group_context(seen, "group_balance") | {
         "span": span,
         "spans": SPANS,
         "figures": found,
         "rows": found["rows"][-50:][::-1],
     }
     del found["rows"]
-    return show(request, "balance", context, fragments=("balance",))
+    return base.show(request, "balance", context, fragments=("balance",))
 
 
 def group_charts(request: HttpRequest, name: str) -> JsonResponse:
-    found = _figures(see(name), Asked(request.GET).choice("span", SPANS, "1h"))
+    found = _figures(base.see(name), base.Asked(request.GET).choice("span", SPANS, "1h"))
     del found["rows"]
     return JsonResponse(found)
 
 
-def _figures(seen: Seen, span: str) -> dict[str, Any]:
+def _figures(seen: base.Seen, span: str) -> dict[str, Any]:
     """Figures by name, and the rebalances in `rows`, oldest first."""
     from_ms = seen.now_ms - SPANS[span]
     page = rebalances.page(seen.group, Filters(from_ms=from_ms), REBALANCES_MAX)

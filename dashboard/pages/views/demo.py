@@ -11,14 +11,7 @@ from assignment.errors import EvenkeelError
 from dashboard.actions import scale_down as actions
 from dashboard.demo import requests
 from dashboard.demo.requests import GROUP
-from dashboard.pages.views.common import (
-    Context,
-    Seen,
-    by_page,
-    see,
-    show,
-    why_no_scale_down,
-)
+from dashboard.pages.views import base
 from dashboard.records import audit
 
 REASON = "taken away on the demo's page"
@@ -27,14 +20,14 @@ REASON = "taken away on the demo's page"
 def demo_page(request: HttpRequest) -> HttpResponse:
     if not requests.is_served(settings.DATA):
         raise Http404("No demo runs here: python3 manage.py up starts one.")
-    seen = see(GROUP)
+    seen = base.see(GROUP)
     if request.method == "POST":
         if request.POST.get("do") == "add":
             _add(request, seen)
         elif member := request.POST.get("take", ""):
             _take_away(request, seen, member)
         return HttpResponseRedirect(reverse("demo"))
-    return show(request, "demo", _context(seen), fragments=("demo",))
+    return base.show(request, "demo", _context(seen), fragments=("demo",))
 
 
 def link(request: HttpRequest) -> dict[str, bool]:
@@ -42,7 +35,7 @@ def link(request: HttpRequest) -> dict[str, bool]:
     return {"demo_runs": requests.is_served(settings.DATA)}
 
 
-def _context(seen: Seen) -> Context:
+def _context(seen: base.Seen) -> base.Context:
     running = seen.group.running_scale_down
     now_s = time.time()
     return {
@@ -51,7 +44,7 @@ def _context(seen: Seen) -> Context:
         "problem": seen.problem,
         "stale_since_ms": seen.stale_since_ms,
         "running": running,
-        "no_scale_down": why_no_scale_down(seen, running),
+        "no_scale_down": base.why_no_scale_down(seen, running),
         "members": seen.snapshot.members if seen.snapshot else (),
         "hues": seen.hues,
         "on_the_way": len(requests.waiting(settings.DATA)),
@@ -62,8 +55,8 @@ def _context(seen: Seen) -> Context:
     }
 
 
-def _add(request: HttpRequest, seen: Seen) -> None:
-    by = by_page(request)
+def _add(request: HttpRequest, seen: base.Seen) -> None:
+    by = base.by(request)
     try:
         made = requests.ask_to_add(settings.DATA, by.actor)
     except requests.TooMany as error:
@@ -76,10 +69,10 @@ def _add(request: HttpRequest, seen: Seen) -> None:
     messages.success(request, "A consumer is asked for; Spark takes a while to start.")
 
 
-def _take_away(request: HttpRequest, seen: Seen, member: str) -> None:
+def _take_away(request: HttpRequest, seen: base.Seen, member: str) -> None:
     """The same function as the wizard and the command; its agent ends by itself."""
     try:
-        actions.start(seen.group, by_page(request, REASON), members=[member])
+        actions.start(seen.group, base.by(request, REASON), members=[member])
     except EvenkeelError as error:
         messages.error(request, str(error))
     else:

@@ -4,7 +4,7 @@ from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse, JsonResponse
 
 from dashboard.live.snapshot import PARTITION_STATES, LivePartition
-from dashboard.pages.views.common import Asked, Seen, group_context, see, show
+from dashboard.pages.views import base
 from dashboard.push import frames
 from dashboard.records.queries import groups as group_queries
 from dashboard.records.queries import tenures
@@ -15,20 +15,20 @@ PAGE = 200
 
 
 def group_map(request: HttpRequest, name: str) -> HttpResponse:
-    seen = see(name)
+    seen = base.see(name)
     partitions = seen.snapshot.partitions if seen.snapshot else ()
-    context = group_context(seen, "group", cells=True) | {
+    context = base.group_context(seen, "group", cells=True) | {
         "rows": partitions[:TABLE_MAX],
         "leaving": {m.id: m.leaving for m in seen.snapshot.members} if seen.snapshot else {},
         "left_out": max(0, len(partitions) - TABLE_MAX),
         "legend_max": LEGEND_MAX,
         "moves": sorted(tenures.moves(seen.group, seen.now_ms).items()),
     }
-    return show(request, "map", context)
+    return base.show(request, "map", context)
 
 
 def group_snapshot(request: HttpRequest, name: str) -> HttpResponse:
-    seen = see(name)
+    seen = base.see(name)
     if seen.snapshot is None or seen.problem:
         return JsonResponse({"error": seen.problem}, status=503)
     cells = request.GET.get("cells", "1") != "0"
@@ -36,12 +36,12 @@ def group_snapshot(request: HttpRequest, name: str) -> HttpResponse:
 
 
 def group_members(request: HttpRequest, name: str) -> HttpResponse:
-    seen = see(name)
+    seen = base.see(name)
     members = seen.snapshot.members if seen.snapshot else ()
     most = max((m.owned for m in members), default=0) or 1
     staying = _staying(seen)
     owned = seen.snapshot.numbers.owned if seen.snapshot else 0
-    context = group_context(seen, "group_members")
+    context = base.group_context(seen, "group_members")
     running = context["running"]
     context |= {
         "members": members,
@@ -52,10 +52,10 @@ def group_members(request: HttpRequest, name: str) -> HttpResponse:
         "mean_share": min(1.0, owned / staying / most) if staying else None,
         "gone": group_queries.gone_members(seen.group),
     }
-    return show(request, "members", context, fragments=("members",))
+    return base.show(request, "members", context, fragments=("members",))
 
 
-def _staying(seen: Seen) -> int:
+def _staying(seen: base.Seen) -> int:
     """Able members that were not told to leave: what is owned will be theirs."""
     if seen.snapshot is None:
         return 0
@@ -64,12 +64,12 @@ def _staying(seen: Seen) -> int:
 
 
 def group_partitions(request: HttpRequest, name: str) -> HttpResponse:
-    seen, asked = see(name), Asked(request.GET)
+    seen, asked = base.see(name), base.Asked(request.GET)
     text, state = asked.text("q"), asked.choice("state", ("", *PARTITION_STATES), "")
     found = [p for p in _partitions(seen) if _fits(p, text) and state in ("", p.state)]
     page = Paginator(found, PAGE).get_page(asked.whole("page") or 1)
     owners = {row.number: row.owner for row in page}
-    context = group_context(seen, "group_partitions") | {
+    context = base.group_context(seen, "group_partitions") | {
         "asked": asked,
         "q": text,
         "chosen": state,
@@ -78,10 +78,10 @@ def group_partitions(request: HttpRequest, name: str) -> HttpResponse:
         "before": tenures.before_now(seen.group, owners),
         "moves": tenures.moves(seen.group, seen.now_ms, list(owners)),
     }
-    return show(request, "partitions", context, fragments=("partitions",))
+    return base.show(request, "partitions", context, fragments=("partitions",))
 
 
-def _partitions(seen: Seen) -> tuple[LivePartition, ...]:
+def _partitions(seen: base.Seen) -> tuple[LivePartition, ...]:
     return seen.snapshot.partitions if seen.snapshot else ()
 
 

@@ -7,7 +7,7 @@ from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpRespons
 
 from dashboard.models import Group
 from dashboard.pages import texts
-from dashboard.pages.views.common import Asked, Made, csv_file, group_context, see, show
+from dashboard.pages.views import base
 from dashboard.pages.views.partition import lookup
 from dashboard.records import replica_map
 from dashboard.records.audit import losses
@@ -18,7 +18,7 @@ from dashboard.records.queries.rebalances import PHASES, Filters
 KINDS = ("rebalances", "ownership", "scale-downs")
 
 
-def filters_of(asked: Asked) -> Filters:
+def filters_of(asked: base.Asked) -> Filters:
     return Filters(
         member=asked.text("member"),
         partition=asked.partition("partition"),
@@ -31,9 +31,9 @@ def filters_of(asked: Asked) -> Filters:
 
 
 def group_history(request: HttpRequest, name: str) -> HttpResponse:
-    seen, asked = see(name), Asked(request.GET)
+    seen, asked = base.see(name), base.Asked(request.GET)
     filters, kind = filters_of(asked), asked.choice("show", KINDS, "rebalances")
-    context = group_context(seen, "group_history") | {
+    context = base.group_context(seen, "group_history") | {
         "asked": asked,
         "filters": filters,
         "show": kind,
@@ -43,7 +43,7 @@ def group_history(request: HttpRequest, name: str) -> HttpResponse:
         "losses": losses(seen.group),
         **lookup(seen, asked, filters.partition),
     }
-    return show(request, "history", context, fragments=("history",))
+    return base.show(request, "history", context, fragments=("history",))
 
 
 def _page(group: Group, kind: str, filters: Filters) -> Page[Any]:
@@ -56,18 +56,18 @@ def _page(group: Group, kind: str, filters: Filters) -> Page[Any]:
 def rebalance_details(
     request: HttpRequest, name: str, incarnation: int, target_epoch: int
 ) -> HttpResponse:
-    seen = see(name)
+    seen = base.see(name)
     details = rebalances.details(seen.group, incarnation, target_epoch)
     if details is None:
         raise Http404(f"Group {name} has no rebalance with epoch {target_epoch}.")
     known = [ms for _, ms in details.phases if ms is not None]
-    context = group_context(seen, "group_history") | {
+    context = base.group_context(seen, "group_history") | {
         "details": details,
         "row": details.rebalance,
         "scale_down": scale_downs.at_moment(seen.group, details.rebalance.at_ms),
         "longest": max(known, default=0) or 1,
     }
-    return show(request, "rebalance", context, fragments=("rebalance",))
+    return base.show(request, "rebalance", context, fragments=("rebalance",))
 
 
 REBALANCE_COLUMNS = f"""
@@ -76,15 +76,15 @@ REBALANCE_COLUMNS = f"""
     {" ".join(f"{phase}_ms" for phase in PHASES)}
     total_ms ownership_gap_ms finished_at_ms celery_task_id celery_worker
 """.split()
-ROLES: dict[str, Made] = {  # each a column, `member: numbers; member: numbers`
+ROLES: dict[str, base.Made] = {  # each a column, `member: numbers; member: numbers`
     kind: partial(rebalances.roles_text, kind=kind) for kind in replica_map.KINDS
 }
 
 
 def rebalances_csv(request: HttpRequest, name: str) -> StreamingHttpResponse:
-    rows = rebalances.every(see(name).group, filters_of(Asked(request.GET)))
+    rows = rebalances.every(base.see(name).group, filters_of(base.Asked(request.GET)))
     made = {"at": lambda row: texts.exact(row.at_ms), **ROLES}
-    return csv_file(f"{name}-rebalances", (*REBALANCE_COLUMNS, *ROLES), rows, made)
+    return base.csv_file(f"{name}-rebalances", (*REBALANCE_COLUMNS, *ROLES), rows, made)
 
 
 OWNERSHIP_COLUMNS = (
@@ -94,9 +94,9 @@ OWNERSHIP_COLUMNS = (
 
 
 def ownership_csv(request: HttpRequest, name: str) -> StreamingHttpResponse:
-    rows = tenures.every(see(name).group, filters_of(Asked(request.GET)))
-    made: dict[str, Made] = {
+    rows = tenures.every(base.see(name).group, filters_of(base.Asked(request.GET)))
+    made: dict[str, base.Made] = {
         "started": lambda row: texts.exact(row.started_ms),
         "ended": lambda row: None if row.ended_ms is None else texts.exact(row.ended_ms),
     }
-    return csv_file(f"{name}-ownership", OWNERSHIP_COLUMNS, rows, made)
+    return base.csv_file(f"{name}-ownership", OWNERSHIP_COLUMNS, rows, made)

@@ -8,18 +8,7 @@ from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from dashboard.actions import groups as actions
 from dashboard.live.group_state import ORDER
 from dashboard.pages.forms import NewGroupForm
-from dashboard.pages.views.common import (
-    Asked,
-    Context,
-    Made,
-    attempt,
-    by_page,
-    csv_file,
-    done,
-    now_ms,
-    sent,
-    show,
-)
+from dashboard.pages.views import base
 from dashboard.records.queries import groups as group_queries
 from dashboard.records.queries import rebalances
 
@@ -28,7 +17,7 @@ RECENT = 12
 
 
 def overview(request: HttpRequest) -> HttpResponse:
-    now = now_ms()
+    now = base.now_ms()
     rows = group_queries.rows(now)
     context = {
         "section": "overview",
@@ -38,7 +27,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         "attention": group_queries.attention(rows),
         "recent": rebalances.recent(RECENT),
     }
-    return show(request, "overview", context, fragments=("overview",))
+    return base.show(request, "overview", context, fragments=("overview",))
 
 
 def groups(request: HttpRequest) -> HttpResponse:
@@ -52,15 +41,15 @@ def groups(request: HttpRequest) -> HttpResponse:
             for row in page
         ],
     }
-    return show(request, "groups", context, fragments=("groups",))
+    return base.show(request, "groups", context, fragments=("groups",))
 
 
-def _list(request: HttpRequest) -> Context:
-    asked = Asked(request.GET)
+def _list(request: HttpRequest) -> base.Context:
+    asked = base.Asked(request.GET)
     sorts = [sign + name for name in group_queries.SORTS for sign in ("", "-")]
     text, state = asked.text("q"), asked.choice("state", ("", *ORDER), "")
     sort = asked.choice("sort", sorts, "name")
-    now = now_ms()
+    now = base.now_ms()
     every = group_queries.rows(now)
     return {
         "section": "groups",
@@ -79,7 +68,7 @@ COLUMNS = (
     *("group", "state", "members", "partitions", "owned", "conflicts", "balance_degree", "score"),
     *("stickiness", "last_rebalance_at_ms", "last_rebalance_cause", "lag_records"),
 )
-MADE: dict[str, Made] = {
+MADE: dict[str, base.Made] = {
     "group": "group.name",
     "partitions": "group.partitions",
     "last_rebalance_at_ms": "last.at_ms",
@@ -90,15 +79,15 @@ MADE: dict[str, Made] = {
 
 
 def groups_csv(request: HttpRequest) -> StreamingHttpResponse:
-    return csv_file("groups", COLUMNS, _list(request)["rows"], MADE)
+    return base.csv_file("groups", COLUMNS, _list(request)["rows"], MADE)
 
 
 def new_group(request: HttpRequest) -> HttpResponse:
-    form = NewGroupForm(sent(request))
+    form = NewGroupForm(base.sent(request))
     if request.method == "POST" and form.is_valid():
         values = dict(form.cleaned_data)
-        name, by = values.pop("name"), by_page(request)
-        if attempt(form, lambda: actions.create_group(name, by, **values)):
+        name, by = values.pop("name"), base.by(request)
+        if base.attempt(form, lambda: actions.create_group(name, by, **values)):
             said = f"Group {name} is made. Next: a token for its agents."
-            return done(request, said, "tokens", name)
-    return show(request, "new_group", {"section": "groups", "form": form})
+            return base.done(request, said, "tokens", name)
+    return base.show(request, "new_group", {"section": "groups", "form": form})

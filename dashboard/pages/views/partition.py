@@ -6,18 +6,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from dashboard.actions import groups as actions
 from dashboard.live.snapshot import LivePartition
 from dashboard.pages.forms import SkipForm
-from dashboard.pages.views.common import (
-    Asked,
-    Context,
-    Seen,
-    attempt,
-    by_page,
-    done,
-    group_context,
-    see,
-    sent,
-    show,
-)
+from dashboard.pages.views import base
 from dashboard.records.queries import tenures
 
 SPANS = {"1h": 3_600_000, "6h": 21_600_000, "24h": 86_400_000, "7d": 604_800_000, "all": None}
@@ -25,13 +14,13 @@ MARGIN = 0.02  # of what is shown, left before the first interval
 
 
 def partition(request: HttpRequest, name: str, number: int) -> HttpResponse:
-    seen = see(name)
+    seen = base.see(name)
     if number >= seen.group.partitions:
         raise Http404(f"Group {name} has partitions 0 to {seen.group.partitions - 1}.")
-    asked = Asked(request.GET)
+    asked = base.Asked(request.GET)
     rows = seen.snapshot.partitions if seen.snapshot else ()
     live_row = rows[number] if number < len(rows) else None
-    context = group_context(seen, "group_partitions") | {
+    context = base.group_context(seen, "group_partitions") | {
         "asked": asked,
         "number": number,
         "row": live_row,
@@ -44,16 +33,16 @@ def partition(request: HttpRequest, name: str, number: int) -> HttpResponse:
     if request.GET.get("do") == "skip":
         if request.method == "POST" and context["no_skip"]:
             raise PermissionDenied(context["no_skip"])
-        form = SkipForm(sent(request), initial={"entry": asked.text("entry")})
+        form = SkipForm(base.sent(request), initial={"entry": asked.text("entry")})
         if request.method == "POST" and form.is_valid() and _skip(request, seen, number, form):
             said = "Asked for: its owner passes the event with its next commit."
-            return done(request, said, "partition", name, number)
+            return base.done(request, said, "partition", name, number)
         context["skip"] = form
     context |= _timeline(seen, number, context["span"], context["at_ms"])
-    return show(request, "partition", context, fragments=("partition",))
+    return base.show(request, "partition", context, fragments=("partition",))
 
 
-def why_no_skip(request: HttpRequest, seen: Seen, row: LivePartition | None) -> str:
+def why_no_skip(request: HttpRequest, seen: base.Seen, row: LivePartition | None) -> str:
     """One sentence for the button that is disabled; "" when the event can be skipped."""
     if not request.user.has_perm("dashboard.change_group"):
         return "To skip an event takes the permission to change groups."
@@ -64,14 +53,14 @@ def why_no_skip(request: HttpRequest, seen: Seen, row: LivePartition | None) -> 
     return ""
 
 
-def _skip(request: HttpRequest, seen: Seen, number: int, form: SkipForm) -> bool:
+def _skip(request: HttpRequest, seen: base.Seen, number: int, form: SkipForm) -> bool:
     """Whether it is asked for; else the form says why not."""
-    by, entry = by_page(request, form.cleaned_data["reason"]), form.cleaned_data["entry"]
-    skip = attempt(form, lambda: actions.skip_event(seen.group, number, entry, by))
+    by, entry = base.by(request, form.cleaned_data["reason"]), form.cleaned_data["entry"]
+    skip = base.attempt(form, lambda: actions.skip_event(seen.group, number, entry, by))
     return skip is not None
 
 
-def lookup(seen: Seen, asked: Asked, number: int | None) -> Context:
+def lookup(seen: base.Seen, asked: base.Asked, number: int | None) -> base.Context:
     """Who owned it at `?at=`."""
     at_ms = asked.moment("at")
     if at_ms is None:
@@ -83,7 +72,7 @@ def lookup(seen: Seen, asked: Asked, number: int | None) -> Context:
     }
 
 
-def _timeline(seen: Seen, number: int, span: str, at_ms: int | None) -> Context:
+def _timeline(seen: base.Seen, number: int, span: str, at_ms: int | None) -> base.Context:
     to_ms = seen.now_ms
     length = SPANS[span]
     first = tenures.first_start(seen.group, number)

@@ -15,19 +15,7 @@ from dashboard.live.connection import StoreUnavailable
 from dashboard.models import Group, ScaleDown, ScaleDownState
 from dashboard.pages import texts
 from dashboard.pages.forms import ExtendForm, ReasonForm, ScaleDownForm, as_ms
-from dashboard.pages.views.common import (
-    Context,
-    Made,
-    Seen,
-    attempt,
-    by_page,
-    csv_file,
-    done,
-    group_context,
-    see,
-    sent,
-    show,
-)
+from dashboard.pages.views import base
 from dashboard.records.audit import By
 from dashboard.records.queries import scale_downs
 
@@ -65,10 +53,10 @@ class Previewed:
 
 def new_scale_down(request: HttpRequest, name: str) -> HttpResponse:
     """GET and POST with `preview` change nothing; POST tells those to leave that are marked."""
-    seen = see(name)
+    seen = base.see(name)
     previewing = request.method != "POST" or "preview" in request.POST
-    form = ScaleDownForm(sent(request), settings=seen.group.values, previewing=previewing)
-    typed = sent(request) or request.GET
+    form = ScaleDownForm(base.sent(request), settings=seen.group.values, previewing=previewing)
+    typed = base.sent(request) or request.GET
     names = typed.getlist("member")
     begins = request.method == "GET" and not names
     percent = typed.get("percent", _few_leave(seen) if begins else "").strip()
@@ -81,18 +69,18 @@ def new_scale_down(request: HttpRequest, name: str) -> HttpResponse:
         if row is not None:
             count = len(row.members)
             said = f"{count} member{'s are' if count > 1 else ' is'} told to leave."
-            return done(request, said, "scale_down", name, row.pk)
+            return base.done(request, said, "scale_down", name, row.pk)
     elif not previewing and renewed and previewed.is_good:
         form.add_error(None, "The list was for another percentage: look at it, then confirm.")
-    context = group_context(seen, "new_scale_down") | {
+    context = base.group_context(seen, "new_scale_down") | {
         "form": form,
         "previewed": previewed,
         "shown": percent if renewed else typed.get("shown", ""),
     }
-    return show(request, "new_scale_down", context, fragments=("leavers",))
+    return base.show(request, "new_scale_down", context, fragments=("leavers",))
 
 
-def _few_leave(seen: Seen) -> str:
+def _few_leave(seen: base.Seen) -> str:
     """The percentage with which the page begins."""
     members = len(seen.snapshot.members) if seen.snapshot else 0
     return str(100 * (members - 1) // members) if members > 1 else ""
@@ -127,7 +115,7 @@ def _by_names(group: Group, names: Sequence[str], *, force_all: bool) -> Preview
 
 
 def _start(
-    request: HttpRequest, seen: Seen, form: ScaleDownForm, previewed: Previewed
+    request: HttpRequest, seen: base.Seen, form: ScaleDownForm, previewed: Previewed
 ) -> ScaleDown | None:
     """None when it was refused; the form says why."""
     assert previewed.found is not None
@@ -141,7 +129,7 @@ def _start(
         eager=values["eager"],
         force_all=values["force_all"],
     )
-    return attempt(form, lambda: start(seen.group, by_page(request, values["reason"])))
+    return base.attempt(form, lambda: start(seen.group, base.by(request, values["reason"])))
 
 
 def _fits(typed: str, found: Preview) -> bool:
@@ -163,33 +151,33 @@ CHANGED = {
 
 def scale_down(request: HttpRequest, name: str, pk: int) -> HttpResponse:
     """GET ?do=extend, force or abort asks for the reason first; the POST of it does it."""
-    seen = see(name)
+    seen = base.see(name)
     row = seen.group.scale_downs.filter(pk=pk).first()
     if row is None:
         raise Http404(f"Group {name} has no scale-down {pk}.")
-    do = (sent(request) or request.GET).get("do", "")
+    do = (base.sent(request) or request.GET).get("do", "")
     form = _form(request, do, row)
     if request.method == "POST" and form and form.is_valid():
-        member, by = request.POST.get("member", ""), by_page(request, form.cleaned_data["reason"])
-        if attempt(form, lambda: _change(row, do, form, member, by)):
+        member, by = request.POST.get("member", ""), base.by(request, form.cleaned_data["reason"])
+        if base.attempt(form, lambda: _change(row, do, form, member, by)):
             said = CHANGED[do].format(member=member)
-            return done(request, said, "scale_down", name, pk)
-    context = group_context(seen, "scale_down") | _progress(row)
+            return base.done(request, said, "scale_down", name, pk)
+    context = base.group_context(seen, "scale_down") | _progress(row)
     context |= {
         "row": row,
         "do": do if form and (form.is_bound or row.state == ScaleDownState.RUNNING) else "",
         "form": form,
-        "member": (sent(request) or request.GET).get("member", ""),
+        "member": (base.sent(request) or request.GET).get("member", ""),
         "rounds": scale_downs.rounds(row),
     }
-    return show(request, "scale_down", context, fragments=("scale_down",))
+    return base.show(request, "scale_down", context, fragments=("scale_down",))
 
 
 def _form(request: HttpRequest, do: str, row: ScaleDown) -> ExtendForm | ReasonForm | None:
     if do == "extend":
         doubled = 2 * (row.timeout_ms or 0) / 60_000
-        return ExtendForm(sent(request), initial={"minutes": f"{doubled:g}"})
-    return ReasonForm(sent(request)) if do in ("force", "abort") else None
+        return ExtendForm(base.sent(request), initial={"minutes": f"{doubled:g}"})
+    return ReasonForm(base.sent(request)) if do in ("force", "abort") else None
 
 
 def _change(
@@ -200,7 +188,7 @@ def _change(
     return actions.force(row, member, by) if do == "force" else actions.abort(row, by)
 
 
-def _progress(row: ScaleDown) -> Context:
+def _progress(row: ScaleDown) -> base.Context:
     """Live while it runs; of one that ended what the record says."""
     found, why = None, ""
     if row.state == ScaleDownState.RUNNING:
@@ -232,11 +220,11 @@ def _outcomes(row: ScaleDown) -> str:
 
 
 def scale_downs_csv(request: HttpRequest, name: str) -> File:
-    made: dict[str, Made] = {
+    made: dict[str, base.Made] = {
         "asked_at": lambda row: texts.exact(row.asked_at_ms),
         "members": "live",
         "leave": lambda row: len(row.members),
         "outcomes": _outcomes,
     }
-    rows = scale_downs.every(see(name).group)
-    return csv_file(f"{name}-scale-downs", COLUMNS, rows, made)
+    rows = scale_downs.every(base.see(name).group)
+    return base.csv_file(f"{name}-scale-downs", COLUMNS, rows, made)

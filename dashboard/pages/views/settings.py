@@ -8,43 +8,35 @@ from assignment.errors import InvalidInput
 from dashboard.actions import groups as actions
 from dashboard.live.connection import StoreUnavailable
 from dashboard.pages.forms import RebalanceForm, SettingsForm
-from dashboard.pages.views.common import (
-    attempt,
-    by_page,
-    done,
-    group_context,
-    see,
-    sent,
-    show,
-)
+from dashboard.pages.views import base
 from dashboard.records.queries import previews
 
 
 def group_settings(request: HttpRequest, name: str) -> HttpResponse:
-    seen = see(name)
-    form = SettingsForm(sent(request), settings=seen.group.values)
+    seen = base.see(name)
+    form = SettingsForm(base.sent(request), settings=seen.group.values)
     if request.method == "POST" and form.is_valid():
-        by = by_page(request, form.cleaned_data["reason"])
-        if attempt(form, lambda: actions.change_settings(seen.group, form.changes, by)):
-            return done(request, f"Settings of {name} are saved.", "group_settings", name)
-    context = group_context(seen, "group_settings") | {"form": form}
-    return show(request, "settings", context)
+        by = base.by(request, form.cleaned_data["reason"])
+        if base.attempt(form, lambda: actions.change_settings(seen.group, form.changes, by)):
+            return base.done(request, f"Settings of {name} are saved.", "group_settings", name)
+    context = base.group_context(seen, "group_settings") | {"form": form}
+    return base.show(request, "settings", context)
 
 
 def rebalance_preview(request: HttpRequest, name: str) -> HttpResponse:
     """GET looks, so does POST with `preview`; else POST runs. What runs is computed anew by the
     coordinator, from the same rule.
     """
-    seen, previewing = see(name), "preview" in request.POST
-    form = RebalanceForm(sent(request), settings=seen.group.values, previewing=previewing)
+    seen, previewing = base.see(name), "preview" in request.POST
+    form = RebalanceForm(base.sent(request), settings=seen.group.values, previewing=previewing)
     strategy, parameters = form.chosen
     if request.method == "POST" and not previewing and form.is_valid():
         ask = partial(actions.request_rebalance, strategy=strategy, parameters=parameters)
-        by = by_page(request, form.cleaned_data["reason"])
-        if attempt(form, lambda: ask(seen.group, by)):
+        by = base.by(request, form.cleaned_data["reason"])
+        if base.attempt(form, lambda: ask(seen.group, by)):
             said = "Rebalance asked for; its line appears here when it ran."
-            return done(request, said, "group_history", name)
-    context = group_context(seen, "rebalance_preview") | {
+            return base.done(request, said, "group_history", name)
+    context = base.group_context(seen, "rebalance_preview") | {
         "form": form,
         "rule": previews.RULE,
         "found": None,
@@ -54,4 +46,4 @@ def rebalance_preview(request: HttpRequest, name: str) -> HttpResponse:
         context["found"] = previews.of_group(name, strategy, parameters)
     except (StoreUnavailable, InvalidInput) as error:
         context["problem"] = str(error)
-    return show(request, "preview", context)
+    return base.show(request, "preview", context)

@@ -12,13 +12,13 @@ from django.utils import timezone
 
 from dashboard.actions import groups as actions
 from dashboard.pages.forms import NewTokenForm
-from dashboard.pages.views.common import Seen, attempt, by_page, done, group_context, see, show
+from dashboard.pages.views import base
 
 SHOWN_MAX = 200
 
 
 def tokens(request: HttpRequest, name: str) -> HttpResponse:
-    seen = see(name)
+    seen = base.see(name)
     if request.method != "POST":
         return _page(request, seen, NewTokenForm())
     if request.POST.get("do") == "create":
@@ -29,28 +29,28 @@ def tokens(request: HttpRequest, name: str) -> HttpResponse:
         raise Http404(f"Group {name} has no such token.")
     if request.POST.get("do") == "rotate":
         try:
-            return _shown(request, seen, actions.rotate_token(token, by_page(request)))
+            return _shown(request, seen, actions.rotate_token(token, base.by(request)))
         except actions.Refused as error:
             messages.error(request, str(error))
     elif request.POST.get("do") == "revoke":
-        actions.revoke_token(token, by_page(request))
+        actions.revoke_token(token, base.by(request))
         said = f"Token {token.name} is revoked; agents that use it are refused."
-        return done(request, said, "tokens", name)
+        return base.done(request, said, "tokens", name)
     return redirect("tokens", name)
 
 
-def _create(request: HttpRequest, seen: Seen) -> HttpResponse:
+def _create(request: HttpRequest, seen: base.Seen) -> HttpResponse:
     form = NewTokenForm(request.POST)
     if form.is_valid():
         name, days = form.cleaned_data["name"], form.cleaned_data["days"]
         until = timezone.now() + timedelta(days=days) if days else None
         create = partial(actions.create_token, name=name, expires_at=until)
-        if made := attempt(form, lambda: create(seen.group, by_page(request))):
+        if made := base.attempt(form, lambda: create(seen.group, base.by(request))):
             return _shown(request, seen, made)
     return _page(request, seen, form)
 
 
-def _shown(request: HttpRequest, seen: Seen, made: actions.MadeToken) -> HttpResponse:
+def _shown(request: HttpRequest, seen: base.Seen, made: actions.MadeToken) -> HttpResponse:
     """The answer to the POST itself: the token is in no address, session or log."""
     url = request.build_absolute_uri("/").rstrip("/")
     command = actions.agent_command(seen.group, made.text, url, settings.REDIS_URL)
@@ -59,12 +59,12 @@ def _shown(request: HttpRequest, seen: Seen, made: actions.MadeToken) -> HttpRes
     return response
 
 
-def _page(request: HttpRequest, seen: Seen, form: NewTokenForm, **more: Any) -> HttpResponse:
-    context = group_context(seen, "tokens") | {
+def _page(request: HttpRequest, seen: base.Seen, form: NewTokenForm, **more: Any) -> HttpResponse:
+    context = base.group_context(seen, "tokens") | {
         "form": form,
         "tokens": sorted(
             seen.group.tokens.all()[:SHOWN_MAX], key=lambda token: token.state != "valid"
         ),
         **more,
     }
-    return show(request, "tokens", context)
+    return base.show(request, "tokens", context)

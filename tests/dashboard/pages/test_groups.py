@@ -9,7 +9,7 @@ from django.test import Client
 
 from dashboard.models import Group, Sample
 from dashboard.pages.views import lists
-from dashboard.pages.views.common import now_ms
+from dashboard.pages.views.base import now_ms
 from tests.dashboard.agents import FakeAgent, make_group
 
 

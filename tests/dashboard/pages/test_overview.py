@@ -5,7 +5,7 @@ from django.test import Client
 
 from dashboard.live.group_state import ATTENTION
 from dashboard.models import Group, Sample
-from dashboard.pages.views.common import now_ms
+from dashboard.pages.views.base import now_ms
 from dashboard.records.queries.groups import GroupRow, attention
 from tests.dashboard.agents import FakeAgent, make_group
 

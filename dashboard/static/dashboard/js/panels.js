@@ -1,4 +1,5 @@
 // Panels that are asked for again when the group changes: the fragment of the first paint, fetched anew.
+import {fragment} from "./fragment.js";
 import {live} from "./group.js";
 
 const EVERY_MS = 1500;
@@ -26,13 +27,10 @@ class Panel {
   async fetch() {
     if (document.hidden || this.place.contains(document.activeElement)) { this.ask(EVERY_MS); return; }
     this.last = Date.now();
-    const url = new URL(location.href);
-    url.searchParams.set("fragment", this.place.id);
-    const answer = await fetch(url, {signal: AbortSignal.timeout(10000)}).catch(() => null);
-    if (!answer?.ok || answer.redirected) { this.ask(EVERY_MS * 2); return; }
+    const body = await fragment(this.place.id);
+    if (body === null) { this.ask(EVERY_MS * 2); return; }
     const known = new Set([...this.place.querySelectorAll("tr[data-key]")].map((row) => row.dataset.key));
-    const parsed = new DOMParser().parseFromString(await answer.text(), "text/html");
-    this.place.replaceChildren(...parsed.body.childNodes);
+    this.place.replaceChildren(...body.childNodes);
     if (known.size) for (const row of this.place.querySelectorAll("tr[data-key]")) row.classList.toggle("fresh", !known.has(row.dataset.key));
   }
 }

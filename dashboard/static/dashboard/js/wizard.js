@@ -1,20 +1,19 @@
 // The scale-down wizard: what is typed or marked is read by the server, and its reading shown at once.
+import {fragment} from "./fragment.js";
+
 const form = document.getElementById("wizard");
 const leavers = document.getElementById("leavers");
 const WAIT_MS = 150; // between two keys
 let asked = 0, timer = 0;
 
 async function read(query, show) {
-  const mine = ++asked, url = new URL(location.pathname, location.href);
-  url.search = query;
-  url.searchParams.set("fragment", "leavers");
+  const mine = ++asked;
   leavers.setAttribute("aria-busy", "true");
-  const answer = await fetch(url, {signal: AbortSignal.timeout(10000)}).catch(() => null);
+  const body = await fragment("leavers", query);
   if (mine !== asked) return; // a later question is on its way
   leavers.setAttribute("aria-busy", "false");
-  leavers.classList.toggle("stale", !answer?.ok);
-  if (!answer?.ok || answer.redirected) return;
-  show(new DOMParser().parseFromString(await answer.text(), "text/html").body);
+  leavers.classList.toggle("stale", body === null);
+  if (body) show(body);
 }
 
 // The percentage chooses anew who leaves; its own field stays as it is, for somebody types in it.

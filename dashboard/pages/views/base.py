@@ -142,7 +142,7 @@ def show(
     return render(request, f"dashboard/{template}.html", context)
 
 
-def by_page(request: HttpRequest, reason: str = "") -> By:
+def by(request: HttpRequest, reason: str = "") -> By:
     return By(request.user.get_username(), AuditSource.PAGE, reason)
 
 
