@@ -12,7 +12,7 @@ from django.utils import timezone
 from assignment import wire
 from assignment.coordinator.facts import State, StayEnd
 from assignment.types import GroupSettings
-from dashboard.records import ownership_map, replica_map
+from dashboard.records import maps
 
 NAME_MAX = 100
 MEMBER_MAX = 200
@@ -181,22 +181,22 @@ class Rebalance(models.Model):
 
     def owners(self) -> list[str | None]:
         """Partition number -> member of the target; None where it gives the partition to nobody."""
-        return ownership_map.unpack(bytes(self.target))
+        return maps.unpack_owners(bytes(self.target))
 
     def owners_before(self) -> list[str | None]:
-        return ownership_map.unpack(bytes(self.previous))
+        return maps.unpack_owners(bytes(self.previous))
 
-    def moves(self) -> list[ownership_map.Move]:
-        return ownership_map.moves(self.owners_before(), self.owners())
+    def moves(self) -> list[maps.Move]:
+        return maps.moves(self.owners_before(), self.owners())
 
     @property
-    def roles(self) -> replica_map.Roles:
+    def roles(self) -> maps.Roles:
         """Member -> {"assigned", "revoked", "standby", "learning"}: partition numbers, ascending.
 
         Every member of the group is in it, and who is gone and lost partitions by that.
         """
         replicas = None if self.replicas is None else bytes(self.replicas)
-        return replica_map.roles(self.owners_before(), self.owners(), replicas)
+        return maps.roles(self.owners_before(), self.owners(), replicas)
 
 
 class TenureEnd(models.TextChoices):

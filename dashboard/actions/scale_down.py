@@ -16,16 +16,7 @@ from assignment.coordinator import draining
 from assignment.errors import InvalidInput
 from assignment.types import REPLICA_LIMITS
 from dashboard import coordinator
-from dashboard.actions import groups
-from dashboard.actions.preview import (
-    Asked,
-    Conflict,
-    asked_of,
-    leavers,
-    live_view,
-    read,
-    refusal,
-)
+from dashboard.actions import groups, preview
 from dashboard.coordinator import records
 from dashboard.live import groups as live_groups
 from dashboard.live.connection import StoreUnavailable
@@ -78,15 +69,15 @@ def start(
     While one runs the same command is answered with it and changes nothing. Raises InvalidInput,
     Conflict (another one runs, not stateful, all would leave), StoreUnavailable.
     """
-    asked = asked_of(percent, members)
+    asked = preview.asked_of(percent, members)
     limit = limit_of(group, timeout_ms, at_deadline)
     how = _How(limit, AtDeadline(at_deadline), eager)
     if running := group.running_scale_down:
         return _same(running, asked, how)
-    view = read(group)
-    if refused := refusal(group):
-        raise Conflict(refused)
-    leave = leavers(view, asked, force_all=force_all)
+    view = preview.read(group)
+    if refused := preview.refusal(group):
+        raise preview.Conflict(refused)
+    leave = preview.leavers(view, asked, force_all=force_all)
 
     def begin() -> ScaleDown:
         if running := group.running_scale_down:
@@ -100,7 +91,7 @@ def start(
             source=AuditSource(by.source),
             reason=by.reason[: audit.REASON_MAX],
             percent=asked.percent,
-            live=len(live_view(view).members),
+            live=len(preview.live_view(view).members),
             timeout_ms=limit,
             at_deadline=how.at_deadline,
             members={m: {"outcome": "", "at_ms": None, "forced": False} for m in leave},
@@ -126,7 +117,7 @@ def extend(row: ScaleDown, timeout_ms: int | None, by: By) -> ScaleDown:
         now = _running(row)
         before = now.timeout_ms
         if all(now.members[m]["forced"] for m in now.remaining()):
-            raise Conflict("every member that is left is forced out already")
+            raise preview.Conflict("every member that is left is forced out already")
         if before is None or (timeout_ms is not None and timeout_ms <= before):
             raise InvalidInput(
                 f"the limit is {_ms(before)} already, {_ms(timeout_ms)} is no longer"
@@ -149,7 +140,7 @@ def force(row: ScaleDown, member: str, by: By) -> ScaleDown:
             raise InvalidInput(f"{member!r} was not told to leave in this scale-down")
         entry = now.members[member]
         if entry["outcome"]:
-            raise Conflict(f"{member} is gone already ({entry['outcome']})")
+            raise preview.Conflict(f"{member} is gone already ({entry['outcome']})")
         if not entry["forced"]:
             records.store_fact(draining.forced(records.fact_of(now), [member]))
             _audit(now, "force members", by, after={"members": [member]})
@@ -168,7 +159,7 @@ def abort(row: ScaleDown, by: By) -> ScaleDown:
         if now.state == ScaleDownState.CANCELLED:
             return None
         if now.state == ScaleDownState.DONE:
-            raise Conflict("it is done: every member is gone")
+            raise preview.Conflict("it is done: every member is gone")
         records.store_fact(draining.cancelled(records.fact_of(now), _now_ms(now)))
         _audit(now, "abort scale down", by, after={"kept": now.remaining()})
         return now
@@ -192,7 +183,7 @@ def _racing(group_pk: int, change: Callable[[], T]) -> T:
             if not records.take_version(group_pk, known, known + 1):
                 raise _Overtaken
             return result
-    raise Conflict("others change this group's scale-downs all the time: try again")
+    raise preview.Conflict("others change this group's scale-downs all the time: try again")
 
 
 class _Overtaken(Exception):
@@ -207,7 +198,7 @@ def _running(row: ScaleDown) -> ScaleDown:
     """The record as it is now. Raises Conflict when it ended."""
     row = _found(row)
     if row.state != ScaleDownState.RUNNING:
-        raise Conflict(f"this scale-down is {row.state}: there is nothing to change")
+        raise preview.Conflict(f"this scale-down is {row.state}: there is nothing to change")
     return row
 
 
@@ -217,7 +208,7 @@ class _How(NamedTuple):
     eager: bool | None
 
 
-def _same(running: ScaleDown, asked: Asked, how: _How) -> ScaleDown:
+def _same(running: ScaleDown, asked: preview.Asked, how: _How) -> ScaleDown:
     """The running one, when it is what is asked for. Raises Conflict."""
     by_name = asked.members is not None
     goes_on = _How(running.timeout_ms, AtDeadline(running.at_deadline), how.eager)
@@ -225,7 +216,7 @@ def _same(running: ScaleDown, asked: Asked, how: _How) -> ScaleDown:
     same = running.percent == asked.percent and how == goes_on and how.eager in (None, eager)
     if same and (not by_name or set(asked.members or ()) == set(running.members)):
         return running
-    raise Conflict(
+    raise preview.Conflict(
         f"another scale-down runs (of {', '.join(sorted(running.members))}): cancel it first"
     )
 
@@ -241,7 +232,7 @@ def _ms(timeout_ms: int | None) -> str:
 
 def _carry_out(row: ScaleDown) -> ScaleDown:
     try:
-        coordinator.advance(row.group, read(row.group))
+        coordinator.advance(row.group, preview.read(row.group))
     except StoreUnavailable as error:
         log.warning("scale-down of group=%s waits for Redis: %s", row.group.name, error)
     row.refresh_from_db()

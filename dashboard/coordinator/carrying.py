@@ -17,7 +17,7 @@ from dashboard.coordinator import mirror, outbox, records
 from dashboard.coordinator.asking import want_rebalance
 from dashboard.coordinator.history import store_events
 from dashboard.live import groups as live_groups
-from dashboard.live import push, waiting
+from dashboard.live import push
 from dashboard.models import Group
 
 RAISED: dict[tuple[int, str], int] = {}  # group -> incarnation that this process set: the
@@ -139,8 +139,8 @@ IN_REDIS: Mapping[type[Effect[Any]], Callable[[Here, Any], Any]] = {
     effects.ReadHints: lambda here, effect: tuple(live_groups.hints(here.name)),
     effects.ReadNow: lambda here, effect: live_groups.redis_now_ms(),
     effects.Configure: _configure,
-    effects.Hold: lambda here, effect: waiting.wait(here.name, effect.lease_ms),
-    effects.ReadHeld: lambda here, effect: waiting.is_waiting(here.name),
+    effects.Hold: lambda here, effect: live_groups.wait(here.name, effect.lease_ms),
+    effects.ReadHeld: lambda here, effect: live_groups.is_waiting(here.name),
     effects.Resume: lambda here, e: live_groups.resume(
         here.name, e.target_epoch, e.event_seq, e.target
     ),

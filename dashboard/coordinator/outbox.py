@@ -15,18 +15,9 @@ from django.db import transaction
 from assignment.coordinator.facts import TargetRecord
 from assignment.coordinator.setting_up import DECIDING
 from assignment.types import Partition, Reason
+from dashboard import models
 from dashboard.live import groups as live_groups
-from dashboard.models import (
-    AuditEntry,
-    AuditSource,
-    Group,
-    Rebalance,
-    RebalanceOutcome,
-    RebalanceRequest,
-    RequestState,
-    ScaleDown,
-)
-from dashboard.records import audit, ownership_map, replica_map
+from dashboard.records import audit, maps
 from dashboard.records.audit import By
 
 MAPS = ("target", "previous", "replicas")  # packed
@@ -45,10 +36,10 @@ def text_of(record: TargetRecord, run: Run) -> str:
     """The columns of the Rebalance that it becomes, and `requests` that it answers."""
     change, movement = record.change, record.change.movement
     after = {p: member for member, row in record.rows.items() for p in row.active}
-    maps = {
+    packed = {
         "target": _packed(after, record.partitions),
         "previous": _packed(record.before, record.partitions),
-        "replicas": replica_map.pack(record.rows) if record.stateful else None,
+        "replicas": maps.pack_replicas(record.rows) if record.stateful else None,
     }
     columns = {
         "at_ms": record.at_ms,
@@ -73,16 +64,16 @@ def text_of(record: TargetRecord, run: Run) -> str:
         "celery_worker": run.worker,
         "learning": len(change.learning),
     }
-    texts = {n: None if m is None else base64.b64encode(m).decode() for n, m in maps.items()}
+    texts = {n: None if m is None else base64.b64encode(m).decode() for n, m in packed.items()}
     return json.dumps({**columns, **texts, "requests": record.requests}, separators=(",", ":"))
 
 
 def _packed(owners: Mapping[Partition, str], partitions: int) -> bytes:
     by_number = {p.number: member for p, member in owners.items()}
-    return ownership_map.pack([by_number.get(number) for number in range(partitions)])
+    return maps.pack_owners([by_number.get(number) for number in range(partitions)])
 
 
-def keep(group: Group) -> None:
+def keep(group: models.Group) -> None:
     """In order, each once."""
     while entries := live_groups.outbox(group.name):
         for entry in entries:
@@ -90,7 +81,7 @@ def keep(group: Group) -> None:
             live_groups.drop_from_outbox(group.name, entry.entry_id)
 
 
-def _keep_one(group: Group, entry: live_groups.OutboxEntry) -> None:
+def _keep_one(group: models.Group, entry: live_groups.OutboxEntry) -> None:
     columns = json.loads(entry.record)
     requests = columns.pop("requests")
     for name in MAPS:
@@ -98,14 +89,14 @@ def _keep_one(group: Group, entry: live_groups.OutboxEntry) -> None:
     key = {"incarnation": entry.incarnation, "target_epoch": entry.target_epoch}
     with transaction.atomic():
         # It may have been set while no record could be kept, by a process that is gone since.
-        known = Group.objects.filter(pk=group.pk, incarnation__lt=entry.incarnation)
+        known = models.Group.objects.filter(pk=group.pk, incarnation__lt=entry.incarnation)
         known.update(incarnation=entry.incarnation)
         if group.rebalances.filter(**key).exists():
             return  # whoever stored it was killed before it could drop the entry
-        group.rebalances.filter(outcome=RebalanceOutcome.RUNNING).update(
-            outcome=RebalanceOutcome.SUPERSEDED, finished_at_ms=columns["at_ms"]
+        group.rebalances.filter(outcome=models.RebalanceOutcome.RUNNING).update(
+            outcome=models.RebalanceOutcome.SUPERSEDED, finished_at_ms=columns["at_ms"]
         )
-        row = Rebalance(group=group, actor=audit.AUTOMATIC, **key, **columns)
+        row = models.Rebalance(group=group, actor=audit.AUTOMATIC, **key, **columns)
         answered = list(group.requests.filter(pk__in=requests).order_by("created_at", "id"))
         asked = answered[-1] if answered else _behind(row)
         if asked is not None:
@@ -115,20 +106,20 @@ def _keep_one(group: Group, entry: live_groups.OutboxEntry) -> None:
             _answer(group, row, request)
 
 
-def _behind(row: Rebalance) -> AuditEntry | ScaleDown | None:
+def _behind(row: models.Rebalance) -> models.AuditEntry | models.ScaleDown | None:
     """Who changed the settings or scaled down, when that is why."""
     if row.cause in BY_SCALE_DOWN:
-        return ScaleDown.objects.filter(group=row.group, asked_at_ms__lte=row.at_ms).first()
+        return models.ScaleDown.objects.filter(group=row.group, asked_at_ms__lte=row.at_ms).first()
     if row.cause in DECIDING.values():
-        return AuditEntry.objects.filter(group=row.group, action="change settings").first()
+        return models.AuditEntry.objects.filter(group=row.group, action="change settings").first()
     return None
 
 
-def _answer(group: Group, row: Rebalance, request: RebalanceRequest) -> None:
-    request.state, request.rebalance = RequestState.DONE, row
+def _answer(group: models.Group, row: models.Rebalance, request: models.RebalanceRequest) -> None:
+    request.state, request.rebalance = models.RequestState.DONE, row
     request.save(update_fields=["state", "rebalance"])
     audit.record(
-        By(request.actor, AuditSource.AUTOMATIC, request.reason),
+        By(request.actor, models.AuditSource.AUTOMATIC, request.reason),
         "rebalance",
         group,
         before={"owners": _counts(row.owners_before())},

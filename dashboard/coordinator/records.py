@@ -12,23 +12,8 @@ from django.db.models import F, Max, OuterRef, Q, Subquery
 
 from assignment.coordinator import effects, facts
 from assignment.types import START, Offset, Partition
+from dashboard import models
 from dashboard.live import groups as live_groups
-from dashboard.models import (
-    AtDeadline,
-    AuditEntry,
-    AuditSource,
-    Group,
-    HistoryGap,
-    MemberEnd,
-    MemberRecord,
-    PartitionMirror,
-    Rebalance,
-    RebalanceOutcome,
-    RequestState,
-    ScaleDown,
-    ScaleDownState,
-    Tenure,
-)
 from dashboard.records import audit
 from dashboard.records.audit import By
 
@@ -43,15 +28,15 @@ log = logging.getLogger(__name__)
 # --- Redis that forgot ----------------------------------------------------------------------------
 
 
-def keep_incarnation(group: Group, effect: effects.KeepIncarnation) -> None:
+def keep_incarnation(group: models.Group, effect: effects.KeepIncarnation) -> None:
     higher = effect.incarnation
     if higher <= group.incarnation:
         return
-    Group.objects.filter(pk=group.pk, incarnation__lt=higher).update(incarnation=higher)
+    models.Group.objects.filter(pk=group.pk, incarnation__lt=higher).update(incarnation=higher)
     group.incarnation = higher
 
 
-def keep_loss(group: Group, effect: effects.KeepLoss) -> None:
+def keep_loss(group: models.Group, effect: effects.KeepLoss) -> None:
     """What only Redis held is gone, and that is said loudly."""
     behind = _behind(group, effect)
     found = {str(partition): _gone(partition, row, effect) for partition, row in behind.items()}
@@ -76,7 +61,9 @@ def keep_loss(group: Group, effect: effects.KeepLoss) -> None:
     log.error("%s group=%s: %s, came too early: %d", action, group.name, result, early)
 
 
-def _behind(group: Group, effect: effects.KeepLoss) -> dict[Partition, PartitionMirror]:
+def _behind(
+    group: models.Group, effect: effects.KeepLoss
+) -> dict[Partition, models.PartitionMirror]:
     """Partitions of which Redis has less than the mirror, unless the last loss said so already."""
     last = None if effect.wiped else audit.losses(group).first()
     said = (last.before if last else None) or {}
@@ -89,19 +76,21 @@ def _behind(group: Group, effect: effects.KeepLoss) -> dict[Partition, Partition
     }
 
 
-def _known(row: PartitionMirror) -> dict[str, Any]:
+def _known(row: models.PartitionMirror) -> dict[str, Any]:
     return {"offset": row.offset, "total": row.total}
 
 
-def _end_history(group: Group) -> None:
+def _end_history(group: models.Group) -> None:
     at_ms = live_groups.redis_now_ms()
     group.events_cursor = live_groups.FIRST_ENTRY
     group.save(update_fields=["events_cursor"])
-    HistoryGap.objects.create(group=group, at_ms=at_ms, events_lost=None)
+    models.HistoryGap.objects.create(group=group, at_ms=at_ms, events_lost=None)
     group.tenures.filter(ended_ms=None).update(ended_ms=at_ms, end=None)
 
 
-def _gone(partition: Partition, row: PartitionMirror, effect: effects.KeepLoss) -> dict[str, Any]:
+def _gone(
+    partition: Partition, row: models.PartitionMirror, effect: effects.KeepLoss
+) -> dict[str, Any]:
     """From where a partition goes on; how many events that its stream lacks have effects still
     (`total`), and how many had them at least: as many as the mirror knew, which is some seconds
     old. None: events were not counted from the same start, or not at all.
@@ -116,7 +105,7 @@ def _gone(partition: Partition, row: PartitionMirror, effect: effects.KeepLoss) 
     return {"offset": str(offset), "total": kept - there, "destroyed": destroyed}
 
 
-def keep_faults(group: Group, effect: effects.KeepFaults) -> None:
+def keep_faults(group: models.Group, effect: effects.KeepFaults) -> None:
     found = [list(fault) for fault in sorted(effect.faults)[:FAULTS_MAX]]
     if found == group.faults:
         return
@@ -132,7 +121,7 @@ def keep_faults(group: Group, effect: effects.KeepFaults) -> None:
 # --- members --------------------------------------------------------------------------------------
 
 
-def read_stays(group: Group, effect: effects.ReadStays) -> tuple[facts.Stay, ...]:
+def read_stays(group: models.Group, effect: effects.ReadStays) -> tuple[facts.Stay, ...]:
     return tuple(
         facts.Stay(
             member_id=row.member_id,
@@ -145,9 +134,9 @@ def read_stays(group: Group, effect: effects.ReadStays) -> tuple[facts.Stay, ...
     )
 
 
-def keep_stays(group: Group, effect: effects.KeepStays) -> None:
+def keep_stays(group: models.Group, effect: effects.KeepStays) -> None:
     rows = [
-        MemberRecord(
+        models.MemberRecord(
             group=group,
             member_id=stay.member_id,
             host=stay.host,
@@ -159,7 +148,7 @@ def keep_stays(group: Group, effect: effects.KeepStays) -> None:
         )
         for stay in effect.stays
     ]
-    MemberRecord.objects.bulk_create(
+    models.MemberRecord.objects.bulk_create(
         rows,
         update_conflicts=True,
         unique_fields=["group", "member_id", "joined_at_ms"],
@@ -167,30 +156,30 @@ def keep_stays(group: Group, effect: effects.KeepStays) -> None:
     )
 
 
-def keep_forced(group: Group, effect: effects.KeepForced) -> None:
+def keep_forced(group: models.Group, effect: effects.KeepForced) -> None:
     group.member_records.filter(member_id=effect.member, left_at_ms=effect.left_at_ms).update(
-        end=MemberEnd.FORCED
+        end=models.MemberEnd.FORCED
     )
 
 
 # --- scale-downs ----------------------------------------------------------------------------------
 
 
-def read_scale_downs(group: Group, effect: effects.ReadScaleDowns) -> facts.ScaleDowns:
+def read_scale_downs(group: models.Group, effect: effects.ReadScaleDowns) -> facts.ScaleDowns:
     """The version first: of two changes at once the later one is refused."""
-    version = Group.objects.values_list("scale_downs_version", flat=True).get(pk=group.pk)
-    lately = Q(state=ScaleDownState.DONE, ended_at_ms__gte=effect.ended_since_ms)
-    rows = group.scale_downs.filter(Q(state=ScaleDownState.RUNNING) | lately)
+    version = models.Group.objects.values_list("scale_downs_version", flat=True).get(pk=group.pk)
+    lately = Q(state=models.ScaleDownState.DONE, ended_at_ms__gte=effect.ended_since_ms)
+    rows = group.scale_downs.filter(Q(state=models.ScaleDownState.RUNNING) | lately)
     return facts.ScaleDowns(version=version, records=tuple(map(fact_of, rows)))
 
 
-def fact_of(row: ScaleDown) -> facts.ScaleDown:
+def fact_of(row: models.ScaleDown) -> facts.ScaleDown:
     return facts.ScaleDown(
         pk=row.pk,
         asked_at_ms=row.asked_at_ms,
         told_at_ms=row.told_at_ms,
         timeout_ms=row.timeout_ms,
-        aborts=row.at_deadline == AtDeadline.ABORT,
+        aborts=row.at_deadline == models.AtDeadline.ABORT,
         state=facts.State(row.state),
         ended_at_ms=row.ended_at_ms,
         members={
@@ -202,7 +191,7 @@ def fact_of(row: ScaleDown) -> facts.ScaleDown:
     )
 
 
-def keep_scale_downs(group: Group, effect: effects.KeepScaleDowns) -> bool:
+def keep_scale_downs(group: models.Group, effect: effects.KeepScaleDowns) -> bool:
     with transaction.atomic():
         if not take_version(group.pk, effect.scale_downs.version, effect.next_version):
             return False
@@ -216,12 +205,12 @@ def keep_scale_downs(group: Group, effect: effects.KeepScaleDowns) -> bool:
 
 def take_version(group_pk: int, known: int, following: int) -> bool:
     """Compare-and-set; to be asked in the transaction that changes a scale-down."""
-    rows = Group.objects.filter(pk=group_pk, scale_downs_version=known)
+    rows = models.Group.objects.filter(pk=group_pk, scale_downs_version=known)
     return bool(rows.update(scale_downs_version=following))
 
 
 def store_fact(fact: facts.ScaleDown) -> None:
-    ScaleDown.objects.filter(pk=fact.pk).update(
+    models.ScaleDown.objects.filter(pk=fact.pk).update(
         told_at_ms=fact.told_at_ms,
         state=fact.state.value,
         ended_at_ms=fact.ended_at_ms,
@@ -232,36 +221,36 @@ def store_fact(fact: facts.ScaleDown) -> None:
 # --- rebalances -----------------------------------------------------------------------------------
 
 
-def read_requests(group: Group, effect: effects.ReadRequests) -> tuple[facts.Request, ...]:
-    rows = group.requests.filter(state=RequestState.PENDING).order_by("created_at", "id")
+def read_requests(group: models.Group, effect: effects.ReadRequests) -> tuple[facts.Request, ...]:
+    rows = group.requests.filter(state=models.RequestState.PENDING).order_by("created_at", "id")
     return tuple(facts.Request(pk=r.pk, strategy=r.strategy, parameters=r.parameters) for r in rows)
 
 
-def refuse_requests(group: Group, effect: effects.RefuseRequests) -> None:
+def refuse_requests(group: models.Group, effect: effects.RefuseRequests) -> None:
     with transaction.atomic():
         for request in group.requests.filter(pk__in=[r.pk for r in effect.requests]):
-            request.state = RequestState.REFUSED
+            request.state = models.RequestState.REFUSED
             request.save(update_fields=["state"])
-            by = By(request.actor, AuditSource.AUTOMATIC, effect.why)
+            by = By(request.actor, models.AuditSource.AUTOMATIC, effect.why)
             after = {"strategy": request.strategy, "request": request.pk}
             audit.record(by, REFUSED, group, after=after, result="refused")
     log.warning("rebalance refused group=%s: %s", group.name, effect.why)
 
 
-def keep_refusal(group: Group, effect: effects.KeepRefusal) -> None:
+def keep_refusal(group: models.Group, effect: effects.KeepRefusal) -> None:
     after = {"strategy": effect.strategy, "group_epoch": effect.group_epoch}
-    if AuditEntry.objects.filter(group=group, action=REFUSED, after=after).exists():
+    if models.AuditEntry.objects.filter(group=group, action=REFUSED, after=after).exists():
         return
     audit.record(audit.automatically(effect.why), REFUSED, group, after=after, result="refused")
     log.warning("rebalance refused group=%s: %s", group.name, effect.why)
 
 
-def read_round(group: Group, effect: effects.ReadRound) -> facts.Round | None:
-    known = (RebalanceOutcome.RUNNING, RebalanceOutcome.DONE)
+def read_round(group: models.Group, effect: effects.ReadRound) -> facts.Round | None:
+    known = (models.RebalanceOutcome.RUNNING, models.RebalanceOutcome.DONE)
     row = group.rebalances.filter(outcome__in=known).first()
     if row is None:
         return None
-    is_done = row.outcome == RebalanceOutcome.DONE
+    is_done = row.outcome == models.RebalanceOutcome.DONE
     return facts.Round(
         pk=row.pk,
         incarnation=row.incarnation,
@@ -273,9 +262,9 @@ def read_round(group: Group, effect: effects.ReadRound) -> facts.Round | None:
     )
 
 
-def read_tenures(group: Group, effect: effects.ReadTenures) -> facts.Tenures:
+def read_tenures(group: models.Group, effect: effects.ReadTenures) -> facts.Tenures:
     last = group.tenures.aggregate(started=Max("started_ms"), ended=Max("ended_ms"))
-    same = Tenure.objects.filter(group=group, number=OuterRef("number"))
+    same = models.Tenure.objects.filter(group=group, number=OuterRef("number"))
     before = same.filter(started_ms__lt=OuterRef("started_ms")).values("ended_ms")[:1]
     begun = group.tenures.filter(started_ms__gte=effect.since_ms)
     return facts.Tenures(
@@ -285,22 +274,24 @@ def read_tenures(group: Group, effect: effects.ReadTenures) -> facts.Tenures:
     )
 
 
-def complete(group: Group, effect: effects.Complete) -> None:
+def complete(group: models.Group, effect: effects.Complete) -> None:
     at = effect.moments
-    Rebalance.objects.filter(pk=effect.pk, outcome=RebalanceOutcome.RUNNING).update(
+    models.Rebalance.objects.filter(pk=effect.pk, outcome=models.RebalanceOutcome.RUNNING).update(
         deliver_ms=at.delivered - at.stored,
         revoke_ms=at.revoked - at.delivered,
         acquire_ms=at.acquired - at.revoked,
         total_ms=effect.total_ms,
         ownership_gap_ms=effect.ownership_gap_ms,
         finished_at_ms=at.acquired,
-        outcome=RebalanceOutcome.DONE,
+        outcome=models.RebalanceOutcome.DONE,
     )
 
 
-def read_finished(group: Group, effect: effects.ReadFinished) -> tuple[facts.Finished, ...]:
+def read_finished(group: models.Group, effect: effects.ReadFinished) -> tuple[facts.Finished, ...]:
     rows = group.rebalances.filter(
-        outcome=RebalanceOutcome.DONE, first_effect_ms=None, finished_at_ms__gt=effect.since_ms
+        outcome=models.RebalanceOutcome.DONE,
+        first_effect_ms=None,
+        finished_at_ms__gt=effect.since_ms,
     ).exclude(kept=F("partitions"))  # nothing changed hands: only learners were placed
     return tuple(
         facts.Finished(
@@ -312,5 +303,5 @@ def read_finished(group: Group, effect: effects.ReadFinished) -> tuple[facts.Fin
     )
 
 
-def keep_first_effect(group: Group, effect: effects.KeepFirstEffect) -> None:
-    Rebalance.objects.filter(pk=effect.pk).update(first_effect_ms=effect.after_ms)
+def keep_first_effect(group: models.Group, effect: effects.KeepFirstEffect) -> None:
+    models.Rebalance.objects.filter(pk=effect.pk).update(first_effect_ms=effect.after_ms)

@@ -16,7 +16,7 @@ from assignment.scripts.dashboard_side import EvictResult, LockEvent
 from assignment.scripts.group_read import NO_TICK, GroupRead, Purpose, Ticker
 from assignment.types import START, Drain, GroupSettings, Offset, Partition, Reason, TargetRow
 from assignment.wire import GroupKeys, StreamKeys
-from dashboard.live.connection import reaching_redis, sync_client
+from dashboard.live.connection import keep_within, reaching_redis, sync_client
 from dashboard.live.scripts import run, script
 
 EVENTS_AT_ONCE = 5_000
@@ -280,3 +280,23 @@ def trim_entries(stream: str, lowest: Mapping[int, str]) -> int:
                 pipe.xtrim(keys.index(number), minid=point[0][0], approximate=True)
         pipe.execute()
     return dropped
+
+
+# --- after a wiped Redis nothing is granted for one lease: old owners may still be at work --------
+
+
+def _waiting(group: str) -> str:
+    return f"{django_settings.REDIS_PREFIX}:waiting:{group}"
+
+
+def wait(group: str, lease_ms: int) -> None:
+    with reaching_redis():
+        sync_client().set(_waiting(group), lease_ms, px=lease_ms)
+
+
+def is_waiting(group: str) -> bool:
+    with reaching_redis():
+        lease_ms = sync_client().get(_waiting(group))
+    if lease_ms is not None:
+        keep_within(_waiting(group), int(lease_ms))
+    return lease_ms is not None

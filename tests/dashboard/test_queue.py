@@ -7,7 +7,8 @@ import redis
 
 from assignment.wire import GroupKeys
 from dashboard import coordinator
-from dashboard.live import queue, waiting
+from dashboard.live import groups as live_groups
+from dashboard.live import queue
 from dashboard.models import Group, Rebalance
 from tests.dashboard.agents import FakeAgent
 from tests.dashboard.test_coordinator import until
@@ -104,8 +105,8 @@ def test_what_expires_is_kept_within_its_time_when_the_clock_was_set_back(
     store.set(keys.queued, 1, px=HOUR_MS)
     assert not queue.want(group_name)
     assert store.pttl(keys.queued) <= queue.QUEUED_MS
-    waiting.wait(group_name, 5_000)
-    held = waiting._key(group_name)
+    live_groups.wait(group_name, 5_000)
+    held = live_groups._waiting(group_name)
     store.pexpire(held, HOUR_MS)
-    assert waiting.is_waiting(group_name)
+    assert live_groups.is_waiting(group_name)
     assert store.pttl(held) <= 5_000

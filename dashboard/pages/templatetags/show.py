@@ -118,6 +118,12 @@ def outcomes(row: Any) -> list[tuple[str, int]]:
     return sorted(counts.items())
 
 
+@register.filter
+def beyond(found: Sequence[Any], most: int) -> int:
+    """How many are left out of a list that shows so many."""
+    return max(0, len(found) - most)
+
+
 NUMBERS_SHOWN = 200  # of one cell
 
 

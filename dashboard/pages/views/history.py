@@ -9,7 +9,7 @@ from dashboard.models import Group
 from dashboard.pages import texts
 from dashboard.pages.views import base
 from dashboard.pages.views.partition import lookup
-from dashboard.records import replica_map
+from dashboard.records import maps
 from dashboard.records.audit import losses
 from dashboard.records.queries import rebalances, scale_downs, tenures
 from dashboard.records.queries.pages import Page
@@ -77,7 +77,7 @@ REBALANCE_COLUMNS = f"""
     total_ms ownership_gap_ms finished_at_ms celery_task_id celery_worker
 """.split()
 ROLES: dict[str, base.Made] = {  # each a column, `member: numbers; member: numbers`
-    kind: partial(rebalances.roles_text, kind=kind) for kind in replica_map.KINDS
+    kind: partial(rebalances.roles_text, kind=kind) for kind in maps.KINDS
 }
 
 

@@ -10,14 +10,7 @@ from typing import Any
 
 from django.db.models import Count, OuterRef, QuerySet, Subquery
 
-from dashboard.live.group_state import (
-    ATTENTION,
-    FLAPPING_WINDOW_MS,
-    ORDER,
-    Facts,
-    GroupState,
-    judged,
-)
+from dashboard.live import group_state
 from dashboard.models import Group, MemberRecord, Rebalance, RebalanceOutcome, Sample
 from dashboard.records.queries.rebalances import PACKED
 
@@ -34,7 +27,7 @@ class GroupRow:
     """A line of the list. `sample` is None when there is no fresh one: nothing is known then."""
 
     group: Group
-    state: GroupState
+    state: group_state.GroupState
     why: str
     sample: Sample | None = None
     last: Rebalance | None = None
@@ -48,7 +41,7 @@ class GroupRow:
 
 SORTS: dict[str, Any] = {
     "name": lambda row: row.group.name,
-    "state": lambda row: ORDER.index(row.state),
+    "state": lambda row: group_state.ORDER.index(row.state),
     "members": lambda row: row.sample and row.sample.members,
     "partitions": lambda row: row.group.partitions,
     "coverage": lambda row: row.coverage,
@@ -65,7 +58,7 @@ def rows(now_ms: int) -> list[GroupRow]:
     samples = _newest(fresh)
     lasts = _newest(Rebalance.objects.defer(*PACKED, "causes"))
     recent = dict(
-        Rebalance.objects.filter(at_ms__gte=now_ms - FLAPPING_WINDOW_MS)
+        Rebalance.objects.filter(at_ms__gte=now_ms - group_state.FLAPPING_WINDOW_MS)
         .values_list("group_id")
         .annotate(count=Count("id"))
         .order_by()
@@ -90,12 +83,12 @@ def _row(group: Group, sample: Sample | None, last: Rebalance | None, recent: in
 
 def state_of(
     sample: Sample | None, last: Rebalance | None, recent: int, partitions: int
-) -> tuple[GroupState, str]:
+) -> tuple[group_state.GroupState, str]:
     if sample is None:
         why = f"no sample for {FRESH_MS // 1000} s: is the Celery worker running?"
-        return GroupState.UNKNOWN, why
-    return judged(
-        Facts(
+        return group_state.GroupState.UNKNOWN, why
+    return group_state.judged(
+        group_state.Facts(
             members=sample.members,
             conflicts=sample.conflicts or 0,
             unowned=partitions - sample.owned,
@@ -165,7 +158,7 @@ def summary(found: Sequence[GroupRow]) -> dict[str, Any]:
     partitions = _sum(row.group.partitions for row in known)
     return {
         "groups": len(found),
-        "states": [(state, counts[state]) for state in ORDER if counts[state]],
+        "states": [(state, counts[state]) for state in group_state.ORDER if counts[state]],
         "unknown": len(found) - len(known),
         "partitions": partitions,
         "coverage": sums["owned"] / partitions if partitions else None,
@@ -180,8 +173,8 @@ def _sum(values: Iterable[int | None]) -> Any:
 
 def attention(found: Iterable[GroupRow]) -> list[GroupRow]:
     """What somebody should look at, the worst first."""
-    wanted = [row for row in found if row.state in ATTENTION]
-    return sorted(wanted, key=lambda row: (ATTENTION.index(row.state), row.group.name))
+    wanted = [row for row in found if row.state in group_state.ATTENTION]
+    return sorted(wanted, key=lambda row: (group_state.ATTENTION.index(row.state), row.group.name))
 
 
 POINTS_MAX = 720

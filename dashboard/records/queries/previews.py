@@ -12,7 +12,6 @@ from assignment.errors import InvalidInput
 from assignment.scripts.group_read import GroupRead, Purpose
 from dashboard.live import groups as live_groups
 
-MOVES_SHOWN = 300
 RULE = "the most even; of those, the one with the fewest moves"
 
 
@@ -24,26 +23,6 @@ class Preview:
     change: Change | None
     recommended: bool = False
     problem: str = ""
-
-    @property
-    def moves_shown(self) -> list[tuple[int, str, str]]:
-        """(partition, from, to)"""
-        moves = self.change.moves[:MOVES_SHOWN] if self.change else ()
-        return [(m.partition.number, m.giver, m.taker) for m in moves]
-
-    @property
-    def learning_shown(self) -> list[tuple[int, str, str]]:
-        """(partition, who owns it until then, who learns it): what moves later, not at once."""
-        learning = self.change.learning[:MOVES_SHOWN] if self.change else ()
-        return [(m.partition.number, m.giver, m.taker) for m in learning]
-
-    @property
-    def learning_left_out(self) -> int:
-        return max(0, len(self.change.learning) - MOVES_SHOWN) if self.change else 0
-
-    @property
-    def moves_left_out(self) -> int:
-        return max(0, len(self.change.moves) - MOVES_SHOWN) if self.change else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from django.db.models import Q, QuerySet
 
 from dashboard.models import Group, Rebalance
-from dashboard.records.ownership_map import Move
+from dashboard.records.maps import Move, Roles
 from dashboard.records.queries.pages import CSV_MAX, Page, narrowed, page_of
-from dashboard.records.replica_map import Roles
 
 PAGE = 50
-MOVES_SHOWN = 500
 ROLES_PARTITIONS_MAX = 2_000  # in a file: its lines stay below what a spreadsheet's cell holds
 PACKED = ("target", "previous", "replicas")  # large, and of no use in a list
 PHASES = ("detect", "compute", "deliver", "revoke", "acquire", "first_effect")
@@ -46,7 +44,6 @@ class Load:
 class Details:
     rebalance: Rebalance
     moves: list[Move]
-    moves_left_out: int
     loads: list[Load]
     roles: Roles
     phases: list[tuple[str, int | None]]
@@ -121,14 +118,12 @@ def details(group: Group, incarnation: int, target_epoch: int) -> Details | None
     row = rows.filter(incarnation=incarnation, target_epoch=target_epoch).first()
     if row is None:
         return None
-    moves = row.moves()
     above = Q(incarnation=incarnation, target_epoch__gt=target_epoch)
     above |= Q(incarnation__gt=incarnation)
     others = rows.defer(*PACKED).exclude(pk=row.pk)
     return Details(
         rebalance=row,
-        moves=moves[:MOVES_SHOWN],
-        moves_left_out=max(0, len(moves) - MOVES_SHOWN),
+        moves=row.moves(),
         loads=loads_of(row.owners_before(), row.owners()),
         roles=row.roles,
         phases=[(name.replace("_", " "), getattr(row, f"{name}_ms")) for name in PHASES],

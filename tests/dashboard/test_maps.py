@@ -1,7 +1,7 @@
 """The roles of a round, as its record keeps them."""
 
 from assignment.types import TargetRow
-from dashboard.records import replica_map
+from dashboard.records import maps
 from tests.builders import partitions
 
 
@@ -10,7 +10,7 @@ def row(active: tuple[int, ...] = (), **roles: frozenset) -> TargetRow:
 
 
 def test_a_round_says_what_each_member_has_gets_loses_and_learns() -> None:
-    packed = replica_map.pack(
+    packed = maps.pack_replicas(
         {
             "S1": row((1,), standby=partitions(0)),
             "S2": row((2, 3), learning=partitions(1)),
@@ -18,7 +18,7 @@ def test_a_round_says_what_each_member_has_gets_loses_and_learns() -> None:
             "idle": row(),
         }
     )
-    assert replica_map.roles(["S1", "S1", "S2", "S2"], ["S4", "S1", "S2", "S2"], packed) == {
+    assert maps.roles(["S1", "S1", "S2", "S2"], ["S4", "S1", "S2", "S2"], packed) == {
         "S1": {"assigned": [1], "revoked": [0], "standby": [0], "learning": []},
         "S2": {"assigned": [2, 3], "revoked": [], "standby": [], "learning": [1]},
         "S4": {"assigned": [0], "revoked": [], "standby": [], "learning": []},
@@ -27,12 +27,12 @@ def test_a_round_says_what_each_member_has_gets_loses_and_learns() -> None:
 
 
 def test_without_replicas_the_owners_alone_say_it() -> None:
-    assert replica_map.roles(["gone", None], ["a", "a"], None) == {
+    assert maps.roles(["gone", None], ["a", "a"], None) == {
         "a": {"assigned": [0, 1], "revoked": [], "standby": [], "learning": []},
         "gone": {"assigned": [], "revoked": [0], "standby": [], "learning": []},
     }
 
 
 def test_partitions_that_are_no_more_are_revoked() -> None:
-    found = replica_map.roles(["a", "a"], ["a"], None)
+    found = maps.roles(["a", "a"], ["a"], None)
     assert found["a"] == {"assigned": [0], "revoked": [1], "standby": [], "learning": []}

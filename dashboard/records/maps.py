@@ -1,0 +1,87 @@
+"""Who has each partition, who keeps or learns its state, packed small; and what a round changed.
+
+Pure: bytes in, values out. Owners: zlib of one JSON line with the members, then one little-endian
+u16 per partition, 0 for nobody, else 1 + index of the member (backend.md, History). Replicas: zlib
+of one JSON line {"members": [...], "standby": {member: [numbers]}, "learning": {the same}}.
+"""
+
+import json
+import sys
+import zlib
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
+from typing import NamedTuple
+
+from assignment.types import Partition, TargetRow
+
+MEMBERS_MAX = 65_535  # what a u16 can tell apart
+KINDS = ("assigned", "revoked", "standby", "learning")
+Numbers = dict[str, list[int]]
+Roles = dict[str, Numbers]  # member -> kind -> numbers
+
+
+def pack_owners(owners: Sequence[str | None]) -> bytes:
+    """`owners[number]` is the member that has partition `number`."""
+    members = sorted({owner for owner in owners if owner is not None})
+    if len(members) > MEMBERS_MAX:
+        raise OverflowError(f"{len(members)} members do not fit into a map of {MEMBERS_MAX}")
+    index = {member: i for i, member in enumerate(members, 1)}
+    cells = array("H", (0 if owner is None else index[owner] for owner in owners))
+    if sys.byteorder == "big":
+        cells.byteswap()
+    return zlib.compress(json.dumps(members).encode() + b"\n" + cells.tobytes(), 1)
+
+
+def unpack_owners(packed: bytes) -> list[str | None]:
+    head, _, body = zlib.decompress(packed).partition(b"\n")
+    members = [None, *json.loads(head)]
+    cells = array("H", body)
+    if sys.byteorder == "big":
+        cells.byteswap()
+    return [members[cell] for cell in cells]
+
+
+class Move(NamedTuple):
+    number: int
+    before: str | None
+    after: str | None
+
+
+def moves(before: Sequence[str | None], after: Sequence[str | None]) -> list[Move]:
+    """Partitions whose owner differs; either may have more partitions than the other."""
+    pairs = enumerate(zip_longest(before, after))
+    return [Move(number, old, new) for number, (old, new) in pairs if old != new]
+
+
+def pack_replicas(rows: Mapping[str, TargetRow]) -> bytes:
+    said = {
+        "members": sorted(rows),
+        "standby": {m: _numbers(row.standby) for m, row in rows.items() if row.standby},
+        "learning": {m: _numbers(row.learning) for m, row in rows.items() if row.learning},
+    }
+    return zlib.compress(json.dumps(said, sort_keys=True, separators=(",", ":")).encode(), 1)
+
+
+def _numbers(partitions: Iterable[Partition]) -> list[int]:
+    return sorted(partition.number for partition in partitions)
+
+
+def roles(before: Sequence[str | None], after: Sequence[str | None], packed: bytes | None) -> Roles:
+    """Of every member named by any of the three. `before` and `after`: number -> owner."""
+    said = json.loads(zlib.decompress(packed)) if packed else {}
+    found: Roles = {member: _nothing() for member in said.get("members", ())}
+    for number, owner in enumerate(after):
+        if owner is not None:
+            found.setdefault(owner, _nothing())["assigned"].append(number)
+    for number, owner, _ in moves(before, after):
+        if owner is not None:
+            found.setdefault(owner, _nothing())["revoked"].append(number)
+    for kind in ("standby", "learning"):
+        for member, numbers in said.get(kind, {}).items():
+            found.setdefault(member, _nothing())[kind] = numbers
+    return dict(sorted(found.items()))
+
+
+def _nothing() -> Numbers:
+    return {kind: [] for kind in KINDS}
