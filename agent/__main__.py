@@ -85,8 +85,7 @@ def _run(config: Config, note: Note) -> ExitCode:
         store=store,
         member_id=config.member_id,
         settings=GroupSettings(stream="unknown", partitions=1),  # until the dashboard tells
-        restorer=replicas,
-        keeper=replicas,
+        replicas=replicas,
         clock=monotonic_ms,
         note=note,
     )
@@ -100,7 +99,6 @@ def _run(config: Config, note: Note) -> ExitCode:
         membership=membership,
         session=DashboardSession(_identity(config), membership, courier, monotonic_ms, note),
         consumer=consumer,
-        line=consumer_socket,
         inbox=inbox,
         clock=monotonic_ms,
         note=note,

@@ -5,10 +5,10 @@ and only put events into the inbox. The clock is monotonic; renewing comes befor
 """
 
 import queue
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol, assert_never
+from typing import assert_never
 
 from agent.config import ExitCode
 from agent.consumer import in_hand
@@ -58,13 +58,6 @@ Inbox = (
 )
 
 
-class Line(Protocol):
-    """What is needed of the consumer socket."""
-
-    def send_lease_end(self, lease_end_ms: int) -> None: ...
-    def send_settings(self, settings: Mapping[str, Any]) -> None: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
     """What a consumer is told of where things are."""
@@ -83,7 +76,6 @@ class Agent:
         membership: Membership,
         session: DashboardSession,
         consumer: Consumer,
-        line: Line,
         inbox: "queue.SimpleQueue[Inbox]",
         clock: Callable[[], int],
         note: Note,
@@ -92,7 +84,6 @@ class Agent:
         self._membership = membership
         self._session = session
         self._consumer = consumer
-        self._line = line
         self._inbox = inbox
         self._clock = clock
         self._note = note
@@ -134,7 +125,7 @@ class Agent:
         self._membership.feed(messages.Tick())
         self._membership.tell_keeper()
         if self._lease_told and not self._state.joined:
-            self._line.send_lease_end(0)
+            self._consumer.line.send_lease_end(0)
             self._lease_told = False
         self._speak()
         return self._finished()
@@ -318,12 +309,12 @@ class Agent:
         self._lease_end_ms = lease_end_ms or 0
         if lease_end_ms is None:
             return
-        self._line.send_lease_end(lease_end_ms)
+        self._consumer.line.send_lease_end(lease_end_ms)
         self._lease_told = True
         self._membership.say_when_idle()
         if self._settings_told not in (None, self._state.settings):
             self._settings_told = self._state.settings
-            self._line.send_settings(asdict(self._state.settings))
+            self._consumer.line.send_settings(asdict(self._state.settings))
 
     def _do(self, effect: ForTheLoop) -> None:
         match effect:

@@ -48,25 +48,12 @@ Note = Callable[..., None]
 ForTheLoop = messages.Join | messages.RestartConsumer | messages.Depart | messages.Leave
 
 
-class Orders(Protocol):
-    """What is needed of the restorer."""
+class Replicas(Protocol):
+    """What is needed of who restores what is acquired and keeps replicas of what is not."""
 
     def order(self, claim: Claim) -> None: ...
-
-
-class Keeper(Protocol):
-    """What is needed of who keeps replicas of what this member does not hold."""
-
     def want(self, wanted: Wanted) -> None: ...
     def reports(self) -> Mapping[Partition, ReplicaReport]: ...
-
-
-class KeepsNothing:
-    def want(self, wanted: Wanted) -> None:
-        pass
-
-    def reports(self) -> Mapping[Partition, ReplicaReport]:
-        return {}
 
 
 class Membership:
@@ -76,18 +63,16 @@ class Membership:
         store: GroupStore,
         member_id: str,
         settings: GroupSettings,
-        restorer: Orders,
+        replicas: Replicas,
         clock: Callable[[], int],
         note: Note,
-        keeper: Keeper | None = None,
         unserved_for_ms: int = UNSERVED_FOR_MS,
     ) -> None:
         self.store = store
         self.member_id = member_id
         self.state = MemberState(settings=settings, unserved_for_ms=unserved_for_ms)
         self.settings_epoch = NO_EPOCH
-        self._restorer = restorer
-        self._keeper = keeper or KeepsNothing()
+        self._replicas = replicas
         self._wanted = Wanted()
         self._kept_for: MemberState | None = None  # what the keeper was told last for
         self._clock = clock
@@ -139,10 +124,10 @@ class Membership:
             if self._wanted.replicas.get(partition) is not role:
                 self._note("replica wanted", partition=str(partition), role=str(role))
         self._wanted = wanted
-        self._keeper.want(wanted)
+        self._replicas.want(wanted)
 
     def replicas(self) -> Mapping[Partition, ReplicaReport]:
-        return self._keeper.reports()
+        return self._replicas.reports()
 
     def drain_seen(self, drain: Drain, heard: Epoch) -> None:
         before = self.state.drain
@@ -292,7 +277,7 @@ class Membership:
                     self._acquire(partitions, reason)
                 case messages.Restore(claim=claim):
                     self.state = restore_ordered(self.state, claim)
-                    self._restorer.order(claim)
+                    self._replicas.order(claim)
                 case (
                     messages.Join()
                     | messages.RestartConsumer()

@@ -220,14 +220,6 @@ def _all_partitions(stream: str, partitions: int) -> tuple[Partition, ...]:
     return tuple(Partition(stream, n) for n in range(partitions))
 
 
-TIMINGS = (
-    "lease_ms",
-    "renew_ms",
-    "heartbeat_ms",
-    "session_timeout_ms",
-    "grace_ms",
-    "consumer_stall_ms",
-)
 PARAMETERS_MAX = 65_536  # characters: they ride in the settings that every agent is told
 TIMING_MIN_MS = 50
 TIMING_MAX_MS = 3_600_000
@@ -239,6 +231,7 @@ REPLICA_LIMITS = {
     "scale_down_timeout_ms": 30 * 86_400_000,  # a drain of a month was forgotten
 }
 SETTING_NAMES = tuple(f.name for f in fields(GroupSettings))
+TIMINGS = tuple(n for n in SETTING_NAMES if n.endswith("_ms") and n not in REPLICA_LIMITS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

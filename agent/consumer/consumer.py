@@ -7,7 +7,7 @@ in time. Used by the loop's thread only; `now_ms` is the loop's monotonic clock.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from agent.consumer.in_hand import is_crash
 from agent.consumer.socket import Disconnected, Hello, Message, SocketEvent
@@ -39,6 +39,7 @@ class Line(Protocol):
 
     def send_control(self, number: int, control: ControlMessage) -> None: ...
     def send_lease_end(self, lease_end_ms: int) -> None: ...
+    def send_settings(self, settings: Mapping[str, Any]) -> None: ...
     def hang_up(self) -> None: ...
 
 

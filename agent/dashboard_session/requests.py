@@ -7,10 +7,9 @@ Knows nothing of partitions or Redis.
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any, assert_never
+from typing import Any
 
 import msgspec
 import urllib3
@@ -38,22 +37,7 @@ class Refusal(EvenkeelError):
 Request = Join | Heartbeat | Leave
 
 
-class Verb(StrEnum):
-    JOIN = "join"
-    HEARTBEAT = "heartbeat"
-    LEAVE = "leave"
-
-
-def verb_of(request: Request) -> Verb:
-    match request:
-        case Join():
-            return Verb.JOIN
-        case Heartbeat():
-            return Verb.HEARTBEAT
-        case Leave():
-            return Verb.LEAVE
-        case _:
-            assert_never(request)
+VERBS: Mapping[type, str] = {Join: "join", Heartbeat: "heartbeat", Leave: "leave"}
 
 
 class Dashboards:
@@ -100,7 +84,7 @@ class Dashboards:
         return [self._current, *others]
 
     def _ask_one(self, url: str, request: Request) -> Reply:
-        address = f"{url}{API_PREFIX}/{self._group}/{verb_of(request)}"
+        address = f"{url}{API_PREFIX}/{self._group}/{VERBS[type(request)]}"
         headers = {
             "authorization": f"Bearer {self._token()}",
             "content-type": "application/json",

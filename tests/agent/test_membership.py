@@ -12,6 +12,7 @@ from agent.state.restoring import RestoreResult
 from agent.store.door import ScriptCall
 from agent.store.group import GroupStore
 from assignment.member.messages import ConsumerSeen, IdentityHeard, IdentityRead, Joined, TargetSeen
+from assignment.member.replicas import Wanted
 from assignment.member.state import ConsumerState, unable_because
 from assignment.scripts import dashboard_side, group_read, values
 from assignment.types import (
@@ -20,6 +21,7 @@ from assignment.types import (
     GroupSettings,
     HeldState,
     Partition,
+    ReplicaReport,
     TargetRow,
     UnableReason,
 )
@@ -51,7 +53,7 @@ class Scene:
             store=self.store,
             member_id=name,
             settings=SETTINGS,
-            restorer=self,
+            replicas=self,
             clock=lambda: self.server.now_ms,
             note=lambda event, **fields: self.log.append((event, fields)),
         )
@@ -62,6 +64,12 @@ class Scene:
 
     def order(self, claim: Claim) -> None:
         self.ordered.append(claim)
+
+    def want(self, wanted: Wanted) -> None:
+        """It keeps no replicas."""
+
+    def reports(self) -> dict[Partition, ReplicaReport]:
+        return {}
 
     def assign(self, **numbers: set[int]) -> None:
         self.run("request_rebalance", dashboard_side.request_rebalance_args("test"))
@@ -199,7 +207,7 @@ def stranger(scene: Scene, identity: str) -> Membership:
         store=scene.store,
         member_id="nobody",
         settings=SETTINGS,
-        restorer=scene,
+        replicas=scene,
         clock=lambda: scene.server.now_ms,
         note=lambda event, **fields: scene.log.append((event, fields)),
     )
@@ -268,9 +276,9 @@ def test_a_renew_that_brings_a_longer_lease_counts_by_the_one_it_asked_for(scene
     sent: list[int] = []
     line = SimpleNamespace(send_lease_end=sent.append, send_settings=lambda settings: None)
     agent = Agent(
-        **dict.fromkeys(("places", "session", "consumer", "inbox"), None),  # type: ignore[arg-type]
+        **dict.fromkeys(("places", "session", "inbox"), None),  # type: ignore[arg-type]
         membership=scene.member,
-        line=line,
+        consumer=SimpleNamespace(line=line),  # type: ignore[arg-type]
         clock=lambda: scene.server.now_ms,
         note=lambda *args, **fields: None,
     )

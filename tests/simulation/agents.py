@@ -20,7 +20,8 @@ from agent.state.errors import StateLost
 from agent.state.restoring import RestoreResult
 from agent.store.door import StoreUnavailable
 from agent.store.group import GroupStore
-from assignment.types import Claim, GroupSettings, Partition
+from assignment.member.replicas import Wanted
+from assignment.types import Claim, GroupSettings, Partition, ReplicaReport
 from assignment.wire import Heartbeat, Join
 from tests.fakes import FakeRedis
 from tests.simulation.agenda import Alarm
@@ -96,7 +97,7 @@ class SimAgent:
         self.membership = Membership(
             store=GroupStore(self.door, world.name), member_id=self.member_id,
             settings=GroupSettings(stream="unknown", partitions=1),
-            restorer=self.manager or self, keeper=self.manager, clock=self.clock, note=self.note,
+            replicas=self.manager or self, clock=self.clock, note=self.note,
             unserved_for_ms=UNSERVED_FOR_MS,
         )  # fmt: skip
         identity = Join(
@@ -109,7 +110,7 @@ class SimAgent:
                 identity, self.membership, SimCourier(self), self.clock, self.note
             ),
             consumer=Consumer(self.process, self.process, self.note),
-            line=self.process, inbox=self.inbox, clock=self.clock, note=self.note,
+            inbox=self.inbox, clock=self.clock, note=self.note,
         )  # type: ignore[arg-type]  # fmt: skip
 
     @property
@@ -187,6 +188,12 @@ class SimAgent:
     def order(self, claim: Claim) -> None:
         delay_ms = self.world.random.randint(*RESTORE_MS)
         self.world.agenda.after(delay_ms, lambda: self._restore(claim))
+
+    def want(self, wanted: Wanted) -> None:
+        """It keeps none: a group without learners."""
+
+    def reports(self) -> Mapping[Partition, ReplicaReport]:
+        return {}
 
     def _restore(self, claim: Claim) -> None:
         if not self.lives:
