@@ -223,9 +223,7 @@ class Agent:
             self._membership.feed(messages.ConsumerSeen(state, self._consumer.stateful))
 
     def _look_at_consumer(self) -> None:
-        """Its progress, and whether it stalls; sends its control message first when it has just
-        connected.
-        """
+        """Its progress, and whether it stalls; one that just connected gets its control first."""
         now_ms, consumer, settings = self._clock(), self._consumer, self._state.settings
         if consumer.wants_control() and self._membership.forget_progress():
             consumer.send_control(self._control())

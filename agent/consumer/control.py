@@ -100,9 +100,7 @@ class AgentLink:
         return (monotonic_ms() if now_ms is None else now_ms) < self._lease_end_ms
 
     def say(self, **facts: Any) -> None:
-        """Tells the agent what became known later, for example `spark_application_id`. A closed
-        socket is no error here.
-        """
+        """What became known later, as `spark_application_id`. A closed socket is no error here."""
         with contextlib.suppress(OSError):
             self._connection.sendall(line_of(facts))
 

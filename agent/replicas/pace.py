@@ -1,6 +1,4 @@
-"""How fast a replica gets on, and when it will be where the log ends, from its last few
-positions.
-"""
+"""How fast a replica gets on, and when it will have caught up, from its last few positions."""
 
 from dataclasses import dataclass
 

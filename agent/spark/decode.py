@@ -119,9 +119,7 @@ class Decoder:
         decoded.events += table.num_rows
 
     def fitted(self, table: pa.Table) -> pa.Table:
-        """The columns of the schema, missing ones null. Raises pa.ArrowInvalid for values that do
-        not fit.
-        """
+        """The columns of the schema, missing ones null. pa.ArrowInvalid: a value does not fit."""
         if table.schema.equals(self.schema):
             return table
         columns = [

@@ -44,9 +44,7 @@ class Delivery:
 
     @property
     def idempotency_key(self) -> tuple[str, str]:
-        """(partition, offset): what has this partition's effects up to that offset needs no more of
-        them.
-        """
+        """(partition, offset): effects up to that offset need not be stored again."""
         return str(self.partition), str(self.to_offset)
 
 

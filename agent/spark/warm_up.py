@@ -20,9 +20,7 @@ NO_FENCE = 0  # no lock ever has it
 
 
 def latest_ranges(events: EventStore, stream: str) -> list[Range]:
-    """The newest entries of the first partitions. Raises StoreUnavailable, and InvalidInput where
-    there is no such stream.
-    """
+    """The newest entries of the first partitions. StoreUnavailable; InvalidInput: no stream."""
     found = []
     for number in range(min(events.partitions(stream), PARTITIONS_MAX)):
         partition = Partition(stream, number)
@@ -33,9 +31,7 @@ def latest_ranges(events: EventStore, stream: str) -> list[Range]:
 
 
 def tasks_of(left: int, tasks_max: int) -> int:
-    """Batches of both kinds take turns: of several tasks with a shuffle between them, and of one
-    (`ONE_TASK_EVENTS`).
-    """
+    """In turns: several tasks with a shuffle between them, and one (`ONE_TASK_EVENTS`)."""
     return tasks_max if left % 2 == 0 else 1
 
 

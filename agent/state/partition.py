@@ -66,9 +66,7 @@ class PartitionState:
 
     @classmethod
     def open(cls, directory: str | Path, group: str, partition: Partition) -> Self:
-        """The replica under `directory`/group, empty at 0-0 when there is none. Raises
-        StateError.
-        """
+        """The replica under `directory`/group; without one, empty at 0-0. Raises StateError."""
         folder = Path(directory) / group
         link = files.link_of(folder, partition)
         try:

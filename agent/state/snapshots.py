@@ -178,9 +178,7 @@ class _Blocks:
 
 @contextmanager
 def _writing(url: str) -> Iterator[IO[bytes]]:
-    """A file that appears under its name only when it is whole and on the disk: a changelog is
-    trimmed on its strength.
-    """
+    """It has its name only when whole and on the disk: a changelog is trimmed on its strength."""
     if "://" in url:
         filesystem, path = filesystem_of(url)
         filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)

@@ -32,9 +32,7 @@ Ends = Mapping[str, Went]
 
 
 def advance(view: GroupRead) -> effects.Steps[bool]:
-    """Whether anything changed. The view is older than the records: whoever was told before has a
-    record by now.
-    """
+    """Whether anything changed. The view is the older: who was told before has a record by now."""
     for _ in range(RACES_MAX):
         known = yield from effects.ReadScaleDowns(view.now_ms - RETURN_WITHIN_MS)
         if not _is_due(known, view):

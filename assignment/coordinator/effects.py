@@ -99,9 +99,7 @@ class ReadHeld(Effect[bool]):
 
 @dataclass(frozen=True, slots=True)
 class Resume(Effect[None]):
-    """Epochs and events of a group that Redis forgot count on above these, and it has its target
-    again.
-    """
+    """A group that Redis forgot counts on above these, and has its target again."""
 
     target_epoch: int
     event_seq: int

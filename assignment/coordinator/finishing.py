@@ -71,9 +71,7 @@ def _gap(tenures: Tenures, since_ms: int) -> int:
 
 
 def note_first_effects(view: GroupRead) -> effects.Steps[None]:
-    """The first commit after the last acquire, seen by a tick: exact while commits are a second
-    apart.
-    """
+    """The first commit after the last acquire; exact while commits are a tick (1 s) apart."""
     waiting = yield from effects.ReadFinished(view.now_ms - FIRST_EFFECT_WITHIN_MS)
     for row in waiting:
         after_ms = _first_effect_ms(row, view)

@@ -1,6 +1,4 @@
-"""Makes Redis hold what the database says of a group: settings, an incarnation, and after a wipe
-what can be put back.
-"""
+"""Gives Redis what the database has of a group: settings, an incarnation, what a wipe took."""
 
 from contextlib import suppress
 from dataclasses import replace

@@ -15,9 +15,7 @@ HOST_MAX, VERSION_MAX, APPLICATION_MAX = 255, 50, 100
 
 
 class Went(NamedTuple):
-    """`signalled`: it said so before, on SIGTERM. Whom a scale-down forced went by itself: only the
-    record of that one tells.
-    """
+    """`signalled`: it said so, on SIGTERM. Whom a scale-down forced only its record tells."""
 
     at_ms: int
     end: StayEnd

@@ -111,9 +111,7 @@ class BatchesEnded:
 
 @dataclass(frozen=True, slots=True)
 class StoodStill:
-    """A running partition with lag of which nothing was committed for consumer_stall_ms, although
-    batches were finished.
-    """
+    """Batches finished, but nothing of this partition for consumer_stall_ms despite its lag."""
 
     partition: Partition
 

@@ -166,9 +166,7 @@ def _lock_event(
 def _without(
     member: MemberState, gone: Iterable[Claim], reason: str, now_ms: int
 ) -> tuple[MemberState, list[messages.Effect]]:
-    """The member without those of its claims, a drop for each; what the target still gives is
-    waited for.
-    """
+    """Without those of its claims, a drop for each; what the target still gives is waited for."""
     dropped = [claim for claim in gone if holds(member, claim)]
     if dropped:
         partitions = {claim.partition for claim in dropped}

@@ -49,9 +49,7 @@ class LearnerSettings:
 
 @dataclass(frozen=True, slots=True)
 class Learner:
-    """A replica that catches up. `lag_records` None: not known yet; `ready`: the member's own
-    flag.
-    """
+    """A replica that catches up. `lag_records` None: not known yet. `ready`: as its member says."""
 
     lag_records: int | None = None
     ready: bool = False

@@ -131,9 +131,7 @@ class ReportResult(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportAnswer:
-    """`target` only when it differs from the agent's. `rebalance_due`: a plan depends on what
-    changed.
-    """
+    """`target`: where the agent has another. `rebalance_due`: a plan depends on what changed."""
 
     result: ReportResult
     incarnation: int = 0
