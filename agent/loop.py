@@ -20,8 +20,7 @@ from agent.dashboard_session.requests import Answer
 from agent.dashboard_session.session import DashboardSession
 from agent.hints import Hinted
 from agent.membership import ForTheLoop, Membership, Note
-from agent.replicas.news import ReplicaNews
-from agent.state.restoring import RestoreResult
+from agent.replicas.news import ReplicaNews, RestoreResult
 from agent.store.door import StoreUnavailable
 from assignment.member import messages
 from assignment.member.state import ConsumerState, MemberState, next_due_ms

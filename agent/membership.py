@@ -9,8 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol, assert_never
 
 from agent.consumer.in_hand import BatchInHand
-from agent.replicas.news import ReplicaNews
-from agent.state.restoring import RETRY_MS, RestoreResult
+from agent.replicas.news import RETRY_MS, ReplicaNews, RestoreResult
 from agent.store.events import EventStore
 from agent.store.group import GroupStore, MemberTarget
 from assignment.errors import Fenced

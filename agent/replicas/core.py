@@ -10,10 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
-from agent.replicas.news import ReplicaNews
+from agent.replicas.news import ReplicaNews, RestoreResult
 from agent.replicas.replica import Place, Replica
 from agent.state.restore import Progress
-from agent.state.restoring import RestoreResult
 from assignment.member.replicas import Wanted, ready_learners
 from assignment.types import Claim, Offset, Partition, ReplicaReport, Role
 

@@ -11,11 +11,10 @@ from pathlib import Path
 
 from agent.replicas import core
 from agent.replicas.core import Deed, Failure, News, Replicas, Turn
-from agent.replicas.news import ReplicaNews
+from agent.replicas.news import ReplicaNews, RestoreResult
 from agent.replicas.work import Work
 from agent.state.errors import StateError, StateLost
 from agent.state.files import replicas_in
-from agent.state.restoring import RestoreResult
 from agent.store.door import StoreUnavailable
 from agent.store.group import GroupStore
 from assignment.member.replicas import Wanted

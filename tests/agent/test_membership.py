@@ -8,7 +8,7 @@ import pytest
 
 from agent.loop import Agent
 from agent.membership import Membership
-from agent.state.restoring import RestoreResult
+from agent.replicas.news import RestoreResult
 from agent.store.door import ScriptCall
 from agent.store.group import GroupStore
 from assignment.member.messages import ConsumerSeen, IdentityHeard, IdentityRead, Joined, TargetSeen

@@ -7,9 +7,8 @@ from typing import Any
 
 from agent.replicas import manager, replica
 from agent.replicas.manager import ReplicaManager
-from agent.replicas.news import ReplicaNews
+from agent.replicas.news import ReplicaNews, RestoreResult
 from agent.state.partition import PartitionState
-from agent.state.restoring import RestoreResult
 from assignment.member.replicas import Wanted
 from assignment.types import Claim, Partition, ReplicaReport
 from tests.agent.replicas_scene import (

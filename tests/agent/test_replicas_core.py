@@ -7,10 +7,9 @@ import pytest
 
 from agent.replicas import core
 from agent.replicas.core import Deed, Failure, Replicas, Turn
-from agent.replicas.news import ReplicaNews
+from agent.replicas.news import ReplicaNews, RestoreResult
 from agent.replicas.replica import Place, Replica
 from agent.state.restore import Progress
-from agent.state.restoring import RestoreResult
 from assignment.member.replicas import Wanted
 from assignment.types import Claim, Offset, Partition, Role
 

@@ -4,10 +4,9 @@ import time
 from typing import Any
 
 from agent.replicas import core, manager, replica
-from agent.replicas.news import ReplicaNews
+from agent.replicas.news import ReplicaNews, RestoreResult
 from agent.state.partition import PartitionState
 from agent.state.restore import restore as bring_up
-from agent.state.restoring import RestoreResult
 from assignment.member.replicas import Wanted
 from assignment.types import Claim
 from tests.agent.replicas_scene import (

@@ -16,8 +16,8 @@ from agent.dashboard_session.session import DashboardSession
 from agent.hints import Hinted
 from agent.loop import Agent, Inbox, Places, Signalled
 from agent.membership import Membership
+from agent.replicas.news import RestoreResult
 from agent.state.errors import StateLost
-from agent.state.restoring import RestoreResult
 from agent.store.door import StoreUnavailable
 from agent.store.group import GroupStore
 from assignment.member.replicas import Wanted
