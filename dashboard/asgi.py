@@ -1,7 +1,6 @@
 """The one web process: agents' routes first, then Channels' sockets, then Django's pages."""
 
 import os
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
@@ -15,12 +14,9 @@ from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
 from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402
 
 from assignment.wire import API_PREFIX  # noqa: E402
-from dashboard.agents.routes import AgentApi  # noqa: E402
+from dashboard.agents.routes import AgentApi, Receive, Send  # noqa: E402
 from dashboard.live.connection import close_async_client  # noqa: E402
 from dashboard.push.sockets import websocket_urlpatterns  # noqa: E402
-
-Receive = Callable[[], Awaitable[dict[str, Any]]]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 agents = AgentApi()
 people = ProtocolTypeRouter(

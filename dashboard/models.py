@@ -9,7 +9,6 @@ from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 
-from assignment import wire
 from assignment.coordinator.facts import State, StayEnd
 from assignment.types import GroupSettings
 from dashboard.records import maps
@@ -47,10 +46,6 @@ class Group(models.Model):
         """The same for ever, also after a wiped Redis; another dashboard's group has another."""
         made = f"{self.name} {self.pk} {self.created_at.isoformat()}"
         return hashlib.sha256(made.encode()).hexdigest()[:32]
-
-    @property
-    def settings_text(self) -> str:
-        return wire.settings_text(self.values)
 
     @property
     def running_scale_down(self) -> "ScaleDown | None":

@@ -5,6 +5,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from asgiref.sync import async_to_sync
@@ -83,19 +84,14 @@ def _redis(warnings: list[str], checks: dict[str, Any]) -> dict[str, Any]:
         found = live_health.look()
     except StoreUnavailable as error:
         raise NotReady(str(error)) from error
-    if not found.new_enough:
+    if not found.is_new_enough:
         oldest = ".".join(map(str, live_health.OLDEST))
         raise NotReady(f"Redis {found.version} is too old: {oldest} or later is needed")
     if not found.appendonly:
         warnings.append(
             "Redis runs without appendonly: a restart of it can lose ownership and offsets"
         )
-    return {
-        "version": found.version,
-        "appendonly": found.appendonly,
-        "ages_ms": found.ages_ms,
-        "late_groups": found.late_groups,
-    }
+    return asdict(found)
 
 
 def _channel_layer(warnings: list[str], checks: dict[str, Any]) -> dict[str, Any]:

@@ -58,10 +58,6 @@ class _Clock:
         return self.ticker
 
 
-def tick_group(group: Group) -> None:
-    carry_out(rules.tick(record_of(group)), Here(group.name, group))
-
-
 def _groups() -> list[tuple[GroupRecord, Group | None]]:
     """While the database is away, those that it had; Redis knows their settings."""
     try:

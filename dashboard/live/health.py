@@ -14,10 +14,13 @@ OLDEST = (6, 2)  # XTRIM MINID, GETDEL, SET PXAT
 @dataclass(frozen=True, slots=True)
 class RedisHealth:
     version: str
-    new_enough: bool
     appendonly: bool
     ages_ms: dict[str, int | None]  # of each sign of life; None: never given
     late_groups: int  # that wait for a tick which takes too long; 0: it is in time
+
+    @property
+    def is_new_enough(self) -> bool:
+        return tuple(int(part) for part in self.version.split(".")[:2]) >= OLDEST
 
 
 class Sign(StrEnum):
@@ -58,10 +61,9 @@ def look() -> RedisHealth:
         pipe.info("server").info("persistence").time()
         pipe.mget([_late(), *(_key(sign) for sign in Sign)])
         _, server, persistence, now, (late, *stamps) = pipe.execute()
-    version, now_ms = str(server["redis_version"]), _ms(*now)
+    now_ms = _ms(*now)
     return RedisHealth(
-        version=version,
-        new_enough=tuple(int(part) for part in version.split(".")[:2]) >= OLDEST,
+        version=str(server["redis_version"]),
         appendonly=bool(persistence.get("aof_enabled")),
         ages_ms={
             str(sign): now_ms - int(at_ms) if at_ms else None

@@ -15,8 +15,14 @@ from assignment.scripts.group_read import GroupRead, Lock, Report
 from assignment.troubles import Halted
 from assignment.types import Drain, GroupSettings, Held, HeldState, Partition, UnableReason
 from dashboard.live.group_state import STUCK_MS
-from dashboard.live.replicas import NO_REPLICAS, LiveReplica, LiveReplicas, replicas_of
-from dashboard.live.troubles import LiveUnserved, Troubles
+from dashboard.live.reported import (
+    NO_REPLICAS,
+    LiveReplica,
+    LiveReplicas,
+    LiveUnserved,
+    Troubles,
+    replicas_of,
+)
 
 PARTITION_STATES = (
     *("owned", "acquiring", "releasing", "unowned", "conflict", "unknown", "restoring"),

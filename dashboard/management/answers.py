@@ -6,6 +6,7 @@ import sys
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings
@@ -91,11 +92,7 @@ class AnswerCommand(BaseCommand):
 def read_json(path: str) -> Any:
     """The document in a file, `-` is standard input. InvalidInput says what is wrong with it."""
     try:
-        if path == "-":
-            content = sys.stdin.buffer.read()
-        else:
-            with open(path, "rb") as file:
-                content = file.read()
+        content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     except OSError as error:
         raise InvalidInput(f"{path!r} cannot be read: {error.strerror}") from error
     return strict_json.read(repr(path), content)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dashboard.live.group_state import GroupState
-from dashboard.live.replicas import LiveReplica
+from dashboard.live.reported import LiveReplica
 from dashboard.live.snapshot import (
     PARTITION_STATES,
     LiveMember,

@@ -17,7 +17,8 @@ from assignment.scripts.group_read import Purpose
 from assignment.types import Drain
 from dashboard import coordinator
 from dashboard.actions import scale_down
-from dashboard.coordinator.ticking import tick_group
+from assignment.coordinator import tick as rules
+from dashboard.coordinator.carrying import Here, carry_out, record_of
 from dashboard.live import groups as live_groups
 from dashboard.models import AuditEntry, AuditSource, Group, ScaleDown, ScaleDownState
 from dashboard.records.audit import By
@@ -81,7 +82,8 @@ def some_deed(group: Group, dice: Random) -> None:
                 limit = dice.choice((None, None, 0, 60_000))
                 scale_down.start(group, members=members, timeout_ms=limit, by=BY_ANN)
             case "tick":
-                tick_group(Group.objects.get(pk=group.pk))
+                there = Group.objects.get(pk=group.pk)
+                carry_out(rules.tick(record_of(there)), Here(there.name, there))
             case "force" if running:
                 scale_down.force(running, dice.choice(sorted(running.members)), by=BY_ANN)
             case "abort" if running:

@@ -19,7 +19,7 @@ from assignment.types import (
     TargetRow,
 )
 from dashboard.live.group_state import STUCK_MS
-from dashboard.live.replicas import LiveReplica
+from dashboard.live.reported import LiveReplica
 from dashboard.live.snapshot import Backlog, LiveMember, LivePartition, build
 
 NOW = 1_000_000

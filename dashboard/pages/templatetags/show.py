@@ -48,12 +48,10 @@ def state(word: str, why: str = "") -> dict[str, str]:
     return {"word": word, "icon": icon, "tone": tone, "why": why}
 
 
-HALTS = {
+REASONS = {  # why a partition is halted, or not served by a member
     "malformed": "a malformed event; the group's policy is to halt",
     "crash": "an event that ends its consumer each time",
     "sink": "Redis is ahead of the sink",
-}
-UNSERVED = {
     "restore": "its state cannot be restored there",
     "batch": "its batches fail there",
     "stall": "it has lag and commits nothing there",
@@ -61,13 +59,8 @@ UNSERVED = {
 
 
 @register.filter
-def halt_text(reason: str) -> str:
-    return HALTS.get(reason, reason)
-
-
-@register.filter
-def unserved_text(reason: str) -> str:
-    return UNSERVED.get(reason, reason)
+def reason_text(reason: str) -> str:
+    return REASONS.get(reason, reason)
 
 
 def unknown(why: str) -> SafeString:

@@ -9,7 +9,7 @@ from assignment.coordinator.reading import claims
 from assignment.scripts.group_read import GroupRead, Purpose
 from assignment.types import Partition
 from dashboard.live import groups as live_groups
-from dashboard.live.replicas import LiveReplica, replica_of
+from dashboard.live.reported import LiveReplica, replica_of
 from dashboard.models import Group, Rebalance, ScaleDown, ScaleDownState
 from dashboard.records.queries.pages import CSV_MAX, Page, narrowed, page_of
 from dashboard.records.queries.rebalances import PACKED
