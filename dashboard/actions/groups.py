@@ -191,9 +191,7 @@ def revoke_token(token: AgentToken, by: By) -> AgentToken:
 
 
 def rotate_token(token: AgentToken, by: By) -> MadeToken:
-    """A new one of the same name and expiry; the old one is revoked. Raises Refused for a revoked
-    one.
-    """
+    """One of the same name and expiry; the old one is revoked. Raises Refused: it was before."""
     with transaction.atomic():
         if AgentToken.objects.select_for_update().get(pk=token.pk).revoked_at is not None:
             raise Refused(f"token {token.name!r} is revoked: create a new one")

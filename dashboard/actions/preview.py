@@ -21,9 +21,7 @@ class Conflict(EvenkeelError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A live member. `covered`: how many of its partitions have a replica on a member that
-    stays.
-    """
+    """`covered`: how many of its partitions have a replica on a member that stays."""
 
     member_id: str
     owned: int

@@ -150,9 +150,7 @@ def force(row: ScaleDown, member: str, by: By) -> ScaleDown:
 
 
 def abort(row: ScaleDown, by: By) -> ScaleDown:
-    """S7: whoever is still here stays, learners are dropped. Again: nothing changes. Raises
-    Conflict when it is done.
-    """
+    """S7: who is here stays, learners are dropped; again: nothing. Raises Conflict when done."""
 
     def cancel() -> ScaleDown | None:
         now = _found(row)

@@ -120,9 +120,7 @@ async def _round_trip() -> float:
 
 
 def _celery(warnings: list[str], checks: dict[str, Any]) -> dict[str, Any]:
-    """Beat asks for the tick, a worker begins it, and it is done: the first that stays away is what
-    is wrong.
-    """
+    """Beat asks for the tick, a worker begins it, it is done: the first that fails is named."""
     if checks["redis"] is None:
         raise NotReady("the age of the Celery tick is not known without Redis")
     ages = checks["redis"]["ages_ms"]

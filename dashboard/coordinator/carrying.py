@@ -82,7 +82,8 @@ def _configure(here: Here, effect: effects.Configure) -> None:
     settings, due = effect.settings, effect.rebalance_due
     identity = here.row.identity if here.row else ""
     live_groups.configure(here.name, settings, effect.reason, rebalance_due=due, identity=identity)
-    live_groups.add_reader(settings.stream, settings.partitions, here.name)
+    # Stream and readers may have been wiped with the group.
+    live_groups.make_stream(settings.stream, settings.partitions, here.name)
 
 
 def _raise_incarnation(here: Here, effect: effects.RaiseIncarnation) -> bool:

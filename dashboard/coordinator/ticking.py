@@ -20,9 +20,7 @@ log = logging.getLogger(__name__)
 
 
 def tick() -> int:
-    """How many groups were looked at; 0 also when another process is at it. Raises
-    StoreUnavailable.
-    """
+    """How many groups were looked at; 0 while another process is at it. Raises StoreUnavailable."""
     with queue.ticking() as mine:
         if not mine:
             return 0

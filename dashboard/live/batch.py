@@ -50,9 +50,7 @@ class Batch:
     async def call(
         self, script: Script, group: str, arguments: Arguments, counter: str = ""
     ) -> tuple[Any, int]:
-        """The script's answer, and how often `counter` was counted in this second, by every
-        process.
-        """
+        """The script's answer; how often `counter` was counted this second, by all processes."""
         if len(self._waiting) >= WAITING_MAX:
             raise Overloaded(f"{len(self._waiting)} calls wait for Redis")
         loop = asyncio.get_running_loop()

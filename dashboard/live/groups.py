@@ -136,9 +136,7 @@ def events_after(group: str, cursor: str, count: int = EVENTS_AT_ONCE) -> list[L
 
 
 def trim_events(group: str, stored: str, kept: int) -> None:
-    """When more than `kept` are there: forgets those below the entry `stored`, which the history
-    holds.
-    """
+    """Above `kept` it forgets those below the entry `stored`, which the history holds."""
     key = GroupKeys(group).events
     with reaching_redis():
         if sync_client().xlen(key) > kept:
@@ -209,9 +207,7 @@ def _index() -> str:
 
 
 def make_stream(stream: str, partitions: int, group: str) -> int:
-    """The stream's partition count, set to `partitions` when it had none; `group` is noted as its
-    reader.
-    """
+    """The stream's partition count, `partitions` if it had none; `group` becomes its reader."""
     keys = StreamKeys(stream)
     with reaching_redis():
         client = sync_client()
@@ -220,13 +216,6 @@ def make_stream(stream: str, partitions: int, group: str) -> int:
         if found == partitions:
             client.sadd(keys.groups, group)
     return found
-
-
-def add_reader(stream: str, partitions: int, group: str) -> None:
-    """Notes the group at its stream, and the stream's count where it is missing: both may have been
-    wiped.
-    """
-    make_stream(stream, partitions, group)
 
 
 def readers(stream: str) -> frozenset[str]:

@@ -11,9 +11,7 @@ EPOCHS = ("incarnation", "mode_epoch", "group_epoch", "target_epoch", "settings_
 
 
 async def settings_of(group: str) -> dict[str, Any]:
-    """Fields of wire.Reply: identity, epochs, and the settings as Redis holds them. Raises
-    StoreUnavailable.
-    """
+    """Fields of wire.Reply: identity, epochs and settings. Raises StoreUnavailable."""
     names = *EPOCHS, "identity", "settings"
     with reaching_redis():
         *epochs, identity, settings = await async_client().hmget(GroupKeys(group).meta, *names)

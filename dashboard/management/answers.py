@@ -64,9 +64,7 @@ def how_to_run(made: groups.MadeToken) -> str:
 
 
 class AnswerCommand(BaseCommand):
-    """Text for people, or with --json one object; what is refused is one sentence, or {"error"},
-    exit 2.
-    """
+    """Text, or with --json one object. Refused: one sentence, or {"error"}, and exit code 2."""
 
     requires_system_checks: list[str] = []
 

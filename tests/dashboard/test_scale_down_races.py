@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from django.db import OperationalError, connection
 
+from assignment.coordinator import tick as rules
 from assignment.errors import EvenkeelError
 from assignment.scripts.group_read import Purpose
 from assignment.types import Drain
 from dashboard import coordinator
 from dashboard.actions import scale_down
-from assignment.coordinator import tick as rules
 from dashboard.coordinator.carrying import Here, carry_out, record_of
 from dashboard.live import groups as live_groups
 from dashboard.models import AuditEntry, AuditSource, Group, ScaleDown, ScaleDownState

@@ -46,9 +46,7 @@ TEXT_MAX = 200  # of a filter
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """A group as a page sees it now. `problem` says why it cannot be seen; the snapshot is then the
-    last one, if there is any.
-    """
+    """A group as it is now; with a `problem`, as this process saw it last, if it ever did."""
 
     group: Any  # the row of models.Group
     snapshot: LiveSnapshot | None

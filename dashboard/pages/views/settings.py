@@ -24,9 +24,7 @@ def group_settings(request: HttpRequest, name: str) -> HttpResponse:
 
 
 def rebalance_preview(request: HttpRequest, name: str) -> HttpResponse:
-    """GET looks, so does POST with `preview`; else POST runs. What runs is computed anew by the
-    coordinator, from the same rule.
-    """
+    """GET and POST with `preview` look, else POST runs: by the same rule, computed anew then."""
     seen, previewing = base.see(name), "preview" in request.POST
     form = RebalanceForm(base.sent(request), settings=seen.group.values, previewing=previewing)
     strategy, parameters = form.chosen
