@@ -14,15 +14,8 @@ from assignment.coordinator.reading import settings_of
 from assignment.scripts.group_read import GroupRead, Lock, Report
 from assignment.troubles import Halted
 from assignment.types import Drain, GroupSettings, Held, HeldState, Partition, UnableReason
+from dashboard.live import reported
 from dashboard.live.group_state import STUCK_MS
-from dashboard.live.reported import (
-    NO_REPLICAS,
-    LiveReplica,
-    LiveReplicas,
-    LiveUnserved,
-    Troubles,
-    replicas_of,
-)
 
 PARTITION_STATES = (
     *("owned", "acquiring", "releasing", "unowned", "conflict", "unknown", "restoring"),
@@ -62,10 +55,10 @@ class LivePartition:
     committed_at_ms: int | None  # its last commit
     lag_records: int | None
     waiting_ms: int | None = None  # so long an event waits, and its owner has committed nothing
-    standbys: tuple[LiveReplica, ...] = ()
-    learner: LiveReplica | None = None
+    standbys: tuple[reported.LiveReplica, ...] = ()
+    learner: reported.LiveReplica | None = None
     halt: Halted | None = None  # it stands still there until a person does something
-    unserved: tuple[LiveUnserved, ...] = ()  # by these members for now
+    unserved: tuple[reported.LiveUnserved, ...] = ()  # by these members for now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,8 +140,8 @@ class Seen:
     backlog: Sequence[Backlog]  # by partition number
     targets: Mapping[Partition, str]
     claims: Mapping[Partition, Mapping[str, Held]]  # who says to hold what, by reports
-    replicas: Mapping[Partition, LiveReplicas]
-    troubles: Troubles
+    replicas: Mapping[Partition, reported.LiveReplicas]
+    troubles: reported.Troubles
     committed: Mapping[str, int]  # owner -> when its partitions were committed last
 
     def silent_ms(self, member: str) -> int:
@@ -167,8 +160,8 @@ def build(
         backlog=backlog,
         targets={p: member for member, row in read.target.items() for p in row.active},
         claims=_claims(read),
-        replicas=replicas_of(read),
-        troubles=Troubles.of(read),
+        replicas=reported.replicas_of(read),
+        troubles=reported.Troubles.of(read),
         committed=_last_commits(read),
     )
     partitions = tuple(_partition(seen, p) for p in settings.all_partitions())
@@ -200,11 +193,11 @@ def _claims(read: GroupRead) -> dict[Partition, dict[str, Held]]:
 
 
 def _replicas_by_member(
-    replicas: Mapping[Partition, LiveReplicas],
-) -> tuple[Counter[str], dict[str, list[LiveReplica]]]:
+    replicas: Mapping[Partition, reported.LiveReplicas],
+) -> tuple[Counter[str], dict[str, list[reported.LiveReplica]]]:
     """(standbys, learners) of each member."""
     kept = Counter(replica.member for of_it in replicas.values() for replica in of_it.standbys)
-    learned: dict[str, list[LiveReplica]] = {}
+    learned: dict[str, list[reported.LiveReplica]] = {}
     for of_it in replicas.values():
         if of_it.learner is not None:
             learned.setdefault(of_it.learner.member, []).append(of_it.learner)
@@ -217,7 +210,8 @@ def _partition(seen: Seen, partition: Partition) -> LivePartition:
     fence, _, at_ms = seen.since.get(str(partition).encode(), b"").partition(b" ")
     since_ms = int(at_ms) if lock and fence and int(fence) == lock.fence else None
     applied, offset = read.applied.get(partition), read.offsets.get(partition)
-    done, replicas = applied.total if applied else 0, seen.replicas.get(partition, NO_REPLICAS)
+    done, committed_at_ms = (applied.total, applied.at_ms) if applied else (0, None)
+    replicas = seen.replicas.get(partition, reported.NO_REPLICAS)
     return LivePartition(
         partition=str(partition),
         number=partition.number,
@@ -227,11 +221,9 @@ def _partition(seen: Seen, partition: Partition) -> LivePartition:
         since_ms=since_ms,
         target=seen.targets.get(partition),
         offset=str(offset) if offset else None,
-        committed_at_ms=applied.at_ms if applied else None,
+        committed_at_ms=committed_at_ms,
         lag_records=None if backlog.events is None else max(0, backlog.events - done),
-        waiting_ms=_waiting_ms(
-            read.now_ms, backlog.first_ms, since_ms, applied.at_ms if applied else 0
-        ),
+        waiting_ms=_waiting_ms(read.now_ms, backlog.first_ms, since_ms, committed_at_ms),
         standbys=replicas.standbys,
         learner=replicas.learner,
         halt=seen.troubles.halt(partition, lock),
@@ -240,11 +232,11 @@ def _partition(seen: Seen, partition: Partition) -> LivePartition:
 
 
 def _waiting_ms(
-    now_ms: int, first_ms: int | None, since_ms: int | None, committed_at_ms: int
+    now_ms: int, first_ms: int | None, since_ms: int | None, committed_at_ms: int | None
 ) -> int | None:
     if first_ms is None or since_ms is None:
         return None
-    return max(0, now_ms - max(first_ms, since_ms, committed_at_ms))
+    return max(0, now_ms - max(first_ms, since_ms, committed_at_ms or 0))
 
 
 def _state(seen: Seen, partition: Partition, lock: Lock | None, since_ms: int | None) -> str:
@@ -270,7 +262,7 @@ def _still_claims(seen: Seen, member: str, held: Held, since_ms: int | None) -> 
 
 
 def _member(
-    seen: Seen, member: str, owned: int, kept: int, learned: Sequence[LiveReplica]
+    seen: Seen, member: str, owned: int, kept: int, learned: Sequence[reported.LiveReplica]
 ) -> LiveMember:
     row, report = seen.read.members[member], seen.read.reports.get(member)
     consumer = report.consumer if report else {}

@@ -5,17 +5,8 @@ from typing import Any
 
 from django import forms
 
-from assignment import strategies
+from assignment import strategies, types
 from assignment.errors import InvalidInput
-from assignment.types import (
-    DEAD_LETTER_POLICIES,
-    PARTITIONS_MAX,
-    REPLICA_LIMITS,
-    TIMING_MAX_MS,
-    TIMING_MIN_MS,
-    GroupSettings,
-    valid_name,
-)
 from dashboard.pages import parameters
 
 Fields = list[forms.BoundField]
@@ -55,7 +46,11 @@ class StrategyForm(forms.Form):
 
 def _up_to(name: str, help_text: str, **more: Any) -> forms.IntegerField:
     return forms.IntegerField(
-        min_value=0, max_value=REPLICA_LIMITS[name], required=False, help_text=help_text, **more
+        min_value=0,
+        max_value=types.REPLICA_LIMITS[name],
+        required=False,
+        help_text=help_text,
+        **more,
     )
 
 
@@ -118,7 +113,7 @@ class NewGroupForm(StateForm, StrategyForm):
     )
     partitions = forms.IntegerField(
         min_value=1,
-        max_value=PARTITIONS_MAX,
+        max_value=types.PARTITIONS_MAX,
         initial=12,
         help_text="Fixed from then on: keys are hashed over it.",
     )
@@ -138,13 +133,15 @@ class NewGroupForm(StateForm, StrategyForm):
 
 def _valid(kind: str, text: str) -> str:
     try:
-        return valid_name(kind, text)
+        return types.valid_name(kind, text)
     except InvalidInput as error:
         raise forms.ValidationError(str(error)) from error
 
 
 def _timing(help_text: str) -> forms.IntegerField:
-    return forms.IntegerField(min_value=TIMING_MIN_MS, max_value=TIMING_MAX_MS, help_text=help_text)
+    return forms.IntegerField(
+        min_value=types.TIMING_MIN_MS, max_value=types.TIMING_MAX_MS, help_text=help_text
+    )
 
 
 class SettingsForm(StateForm, StrategyForm):
@@ -158,7 +155,7 @@ class SettingsForm(StateForm, StrategyForm):
     grace_ms = _timing("How long a revoked partition may finish its batch in hand.")
     consumer_stall_ms = _timing("No batch for so long while there is lag: stalled, and restarted.")
     dead_letters = forms.ChoiceField(
-        choices=[(name, name) for name in DEAD_LETTER_POLICIES],
+        choices=[(name, name) for name in types.DEAD_LETTER_POLICIES],
         help_text="Keep: a malformed entry rides in the commit. Halt: the partition stops at it.",
     )
     trimming = forms.BooleanField(
@@ -168,7 +165,7 @@ class SettingsForm(StateForm, StrategyForm):
         max_length=REASON_MAX, required=False, help_text="Kept in the audit list."
     )
 
-    def __init__(self, data: Any, *, settings: GroupSettings) -> None:
+    def __init__(self, data: Any, *, settings: types.GroupSettings) -> None:
         initial = {name: getattr(settings, name) for name in self.base_fields if name != "reason"}
         initial["strategy_parameters"] = parameters.shown(settings.strategy_parameters)
         super().__init__(data, initial=initial)
@@ -193,7 +190,9 @@ class RebalanceForm(StrategyForm):
 
     reason = forms.CharField(max_length=REASON_MAX)
 
-    def __init__(self, data: Any, *, settings: GroupSettings, previewing: bool = False) -> None:
+    def __init__(
+        self, data: Any, *, settings: types.GroupSettings, previewing: bool = False
+    ) -> None:
         super().__init__(data, initial={"strategy": settings.strategy})
         self._settings = settings
         self.fields["reason"].required = not previewing
@@ -218,7 +217,7 @@ DEADLINE_MIN = 10  # what the page proposes (dashboard.md 2.9)
 def _minutes(help_text: str, **more: Any) -> forms.FloatField:
     return forms.FloatField(
         min_value=0,
-        max_value=REPLICA_LIMITS["scale_down_timeout_ms"] / MINUTE_MS,
+        max_value=types.REPLICA_LIMITS["scale_down_timeout_ms"] / MINUTE_MS,
         required=False,
         help_text=help_text,
         **more,
@@ -257,7 +256,7 @@ class ScaleDownForm(forms.Form):
         max_length=REASON_MAX, help_text="Kept in the record, the history and the audit."
     )
 
-    def __init__(self, data: Any, *, settings: GroupSettings, previewing: bool) -> None:
+    def __init__(self, data: Any, *, settings: types.GroupSettings, previewing: bool) -> None:
         super().__init__(data, initial={"eager": settings.learn_partial_rebalance})
         self.fields["eager"].label = "Learners take over"
         self.fields["reason"].required = not previewing
