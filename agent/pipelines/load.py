@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from agent.producer.acknowledging import acknowledging
 from agent.producer.library import Producer
+from agent.producer.lines import acknowledging
 from agent.producer.stopping import Stop, Stopped
 from assignment.errors import EvenkeelError
 

@@ -20,10 +20,9 @@ from pathlib import Path
 from typing import IO
 
 from agent.producer import flights
-from agent.producer.acknowledging import acknowledging
 from agent.producer.entries import FORMS
 from agent.producer.library import BATCH_EVENTS, GIVE_UP_S, LINGER_MS, Acknowledged, Producer
-from agent.producer.lines import DeadLines, event_of, read_lines
+from agent.producer.lines import DeadLines, acknowledging, event_of, read_lines
 from agent.producer.stopping import Stop, Stopped
 from agent.store.door import StoreUnavailable
 from assignment.errors import EvenkeelError, InvalidInput

@@ -1,12 +1,15 @@
-"""Lines of JSON -> events: what a line must be, and what becomes of one that is not."""
+"""Lines of JSON -> events, what becomes of malformed ones, and the ids of those that are stored."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Any, NamedTuple, TextIO
 
 import msgspec
 
+from agent.producer.library import Acknowledged
 from assignment.errors import InvalidInput
 
 LINE_BYTES_MAX = 2**20
@@ -80,3 +83,18 @@ def event_of(line: Line, key: str, event_id: str | None) -> Keyed:
     if isinstance(number, bool) or not isinstance(number, int):
         raise InvalidInput(f"its id, field {event_id!r}, is {number!r}, not a whole number")
     return Keyed(str(value), event, number)
+
+
+@contextmanager
+def acknowledging(path: Path | None) -> Iterator[Acknowledged]:
+    """Appends to the file, flushed with every batch; None: nothing is written. Raises OSError."""
+    if path is None:
+        yield lambda ids: None
+        return
+    with path.open("a") as file:
+
+        def write(ids: Sequence[int]) -> None:
+            file.write("".join(f"{event_id}\n" for event_id in ids))
+            file.flush()
+
+        yield write

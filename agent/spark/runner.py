@@ -376,13 +376,12 @@ class Consumer:
         shutil.rmtree(self._folder, ignore_errors=True)
         os._exit(EXIT_LEASE)
 
-    def close(self, *, session: bool = True) -> None:
+    def close(self) -> None:
         self._ended.set()
         self._progress.end("ended")
         self._effects.close()
-        if session:
-            with contextlib.suppress(Exception):  # Spark may be gone already
-                self._session.stop()
+        with contextlib.suppress(Exception):  # Spark may be gone already
+            self._session.stop()
         shutil.rmtree(self._folder, ignore_errors=True)
 
 

@@ -14,8 +14,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from agent.spark.home import spark_home
-from agent.spark.java import java_home
+from agent.spark.java import java_home, spark_home
 from assignment.errors import InvalidInput
 
 MASTER_VARIABLE = "EVENKEEL_SPARK_MASTER"

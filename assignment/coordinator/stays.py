@@ -1,11 +1,12 @@
-"""Who came and who went, and how: each member's stay, from what one reading says."""
+"""Who came, who went and how, whose session is over: what one reading says of members."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from assignment.coordinator.effects import KeepStays, ReadHints, ReadStays, Steps
+from assignment.coordinator.effects import Evict, KeepStays, ReadHints, ReadStays, Steps
 from assignment.coordinator.facts import Hint, Stay, StayEnd
+from assignment.coordinator.reading import known_ms, settings_of
 from assignment.scripts.group_read import GroupRead
 from assignment.types import Reason
 
@@ -86,3 +87,15 @@ def _application(view: GroupRead, member: str) -> str:
     report = view.reports.get(member)
     said = report.consumer.get("spark_application_id", "") if report else ""
     return str(said)[:APPLICATION_MAX]
+
+
+def expired_members(view: GroupRead) -> tuple[Evict, ...]:
+    """Members without heartbeat and renew for session_timeout_ms, not counting the time in which
+    nobody could know. A tick that is only late knows: beats are read as they are now.
+    """
+    timeout = settings_of(view).session_timeout_ms
+    return tuple(
+        Evict(member=member, beat=beat, reason=Reason.LOST)
+        for member, beat in sorted(view.beats.items())
+        if member in view.members and known_ms(view, beat) > timeout
+    )

@@ -11,9 +11,8 @@ from assignment.coordinator.draining import advance
 from assignment.coordinator.facts import GroupRecord
 from assignment.coordinator.finishing import finish, is_cut_short, note_first_effects
 from assignment.coordinator.reading import without_lock
-from assignment.coordinator.sessions import expired_members
 from assignment.coordinator.setting_up import raise_incarnation, tell
-from assignment.coordinator.stays import note_stays
+from assignment.coordinator.stays import expired_members, note_stays
 from assignment.scripts.group_read import GroupRead, Purpose
 from assignment.types import Reason
 

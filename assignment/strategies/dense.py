@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from assignment.errors import InvalidInput
+from assignment.strategies.deal import stable_order
 from assignment.strategies.given import Assigned, StrategyInput
-from assignment.strategies.trim import stable_order
 from assignment.types import Member, Partition
 
 Owners = npt.NDArray[np.int32]  # [partitions] -> index of the member, NOBODY where there is none

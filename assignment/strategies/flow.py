@@ -11,11 +11,10 @@ from itertools import pairwise
 import numpy as np
 
 from assignment.errors import InvalidInput
-from assignment.strategies.deal import fill
+from assignment.strategies.deal import fill, stable_order, surplus
 from assignment.strategies.dense import NOBODY, Owners
 from assignment.strategies.exchange import Flow, Mask, Matrix, Vector, exchange
 from assignment.strategies.levels import level
-from assignment.strategies.trim import stable_order, surplus
 
 
 def owners(previous: Owners, starts: Vector, subscribed: Mask) -> Owners:

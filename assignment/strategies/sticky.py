@@ -7,11 +7,10 @@ import numpy as np
 import numpy.typing as npt
 
 from assignment.errors import InvalidInput
-from assignment.strategies.deal import Counts, deal, quotas
+from assignment.strategies.deal import Counts, deal, quotas, surplus
 from assignment.strategies.dense import NOBODY, Dense, Owners
 from assignment.strategies.flow import owners as owners_by_flow
 from assignment.strategies.given import Assigned, StrategyInput
-from assignment.strategies.trim import surplus
 
 _PIECE = 2**17  # partitions
 Starts = npt.NDArray[np.int64]

@@ -10,7 +10,7 @@ from hypothesis import given as over
 from hypothesis import strategies as st
 
 from assignment.errors import InvalidInput
-from assignment.strategies import flow, levels, sticky, trim
+from assignment.strategies import deal, flow, levels, sticky
 from assignment.strategies.dense import NOBODY, Owners
 from assignment.strategies.exchange import Flow, exchange
 
@@ -160,7 +160,7 @@ def test_the_highest_are_given_up_by_number_then_topic(
     from_top = np.lexsort((topic, number))[::-1]
     expected = {int(p) for h, n in enumerate(excess) for p in from_top[holder[from_top] == h][:n]}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trim, "_PIECE_MAX", piece_max)
-        found = trim.surplus(holder, excess, starts).tolist()
+        patch.setattr(deal, "_PIECE_MAX", piece_max)
+        found = deal.surplus(holder, excess, starts).tolist()
     assert len(found) == len(expected)
     assert set(found) == expected

@@ -7,7 +7,7 @@ import pytest
 from assignment.coordinator.effects import Evict
 from assignment.coordinator.incarnation import Known, needs_incarnation
 from assignment.coordinator.reading import ticker_away, unable_members, without_lock
-from assignment.coordinator.sessions import expired_members
+from assignment.coordinator.stays import expired_members
 from assignment.scripts.group_read import Gap, GroupRead
 from assignment.types import Reason
 from tests.builders import GRACE_MS, LEASE_MS, NOW, SESSION_MS, grant, group, live, partition
