@@ -6,16 +6,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
+from django import http
 from django.contrib import messages
 from django.forms import Form
-from django.http import (
-    Http404,
-    HttpRequest,
-    HttpResponse,
-    HttpResponseRedirect,
-    QueryDict,
-    StreamingHttpResponse,
-)
 from django.shortcuts import redirect, render
 from django.utils import timezone
 
@@ -70,7 +63,7 @@ def now_ms() -> int:
 def see(name: str) -> Seen:
     group = group_queries.find(name)
     if group is None:
-        raise Http404(f"There is no group {name}.")
+        raise http.Http404(f"There is no group {name}.")
     snapshot, problem = None, ""
     try:
         snapshot = watching.snapshot(name)
@@ -128,8 +121,8 @@ READY = "ready"  # a learner
 
 
 def show(
-    request: HttpRequest, template: str, context: Context, fragments: Sequence[str] = ()
-) -> HttpResponse:
+    request: http.HttpRequest, template: str, context: Context, fragments: Sequence[str] = ()
+) -> http.HttpResponse:
     """The page, or only the fragment that it asks for again: the same template for both.
 
     Every page of a group has the fragment of its buttons.
@@ -140,7 +133,7 @@ def show(
     return render(request, f"dashboard/{template}.html", context)
 
 
-def by(request: HttpRequest, reason: str = "") -> By:
+def by(request: http.HttpRequest, reason: str = "") -> By:
     return By(request.user.get_username(), AuditSource.PAGE, reason)
 
 
@@ -153,13 +146,15 @@ def attempt(form: Form, action: Callable[[], T]) -> T | None:
         return None
 
 
-def done(request: HttpRequest, said: str, page: str, *arguments: Any) -> HttpResponseRedirect:
+def done(
+    request: http.HttpRequest, said: str, page: str, *arguments: Any
+) -> http.HttpResponseRedirect:
     """To the page that shows it, with the sentence on it."""
     messages.success(request, said)
     return redirect(page, *arguments)
 
 
-def sent(request: HttpRequest) -> QueryDict | None:
+def sent(request: http.HttpRequest) -> http.QueryDict | None:
     """What a form was sent with; None when the page is only looked at."""
     return request.POST if request.method == "POST" else None
 
@@ -170,7 +165,7 @@ def sent(request: HttpRequest) -> QueryDict | None:
 class Asked:
     """Reads a query string; what cannot be read is left out and said in `errors`."""
 
-    def __init__(self, query: QueryDict) -> None:
+    def __init__(self, query: http.QueryDict) -> None:
         self._query = query
         self.errors: list[str] = []
 
@@ -227,7 +222,7 @@ class _Line:
 
 def csv_file(
     name: str, columns: Iterable[str], rows: Iterable[Any], made: Mapping[str, Made]
-) -> StreamingHttpResponse:
+) -> http.StreamingHttpResponse:
     """A column is a row's field of that name; `made` has the others: a path, or how it is made."""
     writer, chosen = csv.writer(_Line()), {column: made.get(column, column) for column in columns}
 
@@ -237,7 +232,7 @@ def csv_file(
             yield writer.writerow([_csv_value(_made(row, how)) for how in chosen.values()])
 
     day = datetime.now(UTC).strftime("%Y-%m-%d")
-    return StreamingHttpResponse(
+    return http.StreamingHttpResponse(
         lines(),
         content_type="text/csv; charset=utf-8",
         headers={"Content-Disposition": f'attachment; filename="{name}-{day}.csv"'},
