@@ -1,6 +1,7 @@
 """Agents as the coordinator sees them: what the agents' routes write, without HTTP."""
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from assignment.wire import Heartbeat
 from dashboard import coordinator
 from dashboard.actions import groups
 from dashboard.live.scripts import run
-from dashboard.models import AuditSource, Group
+from dashboard.models import AuditSource, Group, Tenure
 from dashboard.records.audit import By
 
 SECRET = "a secret of sixteen letters or more"
@@ -135,3 +136,15 @@ class FakeAgent:
         self.held.clear()
         self.replicas.clear()
         run("leave", self.group.name, dashboard_side.leave_args(self.member, SECRET))
+
+
+def until(condition: Callable[[], Any], seconds: float = 10.0) -> Any:
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+    return found
+
+
+def owners(group: Group) -> dict[int, str]:
+    return {t.number: t.member_id for t in Tenure.objects.filter(group=group, ended_ms=None)}

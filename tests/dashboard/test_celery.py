@@ -19,9 +19,8 @@ from dashboard.demo.embedded_redis import EmbeddedRedis
 from dashboard.live import groups as live_groups
 from dashboard.models import AuditSource, Group, Rebalance
 from dashboard.records.audit import By
-from tests.dashboard.agents import FakeAgent
+from tests.dashboard.agents import FakeAgent, until
 from tests.dashboard.conftest import Point
-from tests.dashboard.test_coordinator import until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 STOP_TIMEOUT_S = 20

@@ -10,8 +10,7 @@ from dashboard import coordinator
 from dashboard.live import groups as live_groups
 from dashboard.live import queue
 from dashboard.models import Group, Rebalance
-from tests.dashboard.agents import FakeAgent
-from tests.dashboard.test_coordinator import until
+from tests.dashboard.agents import FakeAgent, until
 
 pytestmark = pytest.mark.django_db
 BRIEF_S = 1.5
