@@ -58,7 +58,8 @@ def keep_loss(group: models.Group, effect: effects.KeepLoss) -> None:
             after={"destroyed": destroyed, "came_too_early": early, "partitions": found},
             result=result,
         )
-    log.error("%s group=%s: %s, came too early: %d", action, group.name, result, early)
+    level = logging.ERROR if found else logging.WARNING
+    log.log(level, "%s group=%s: %s, came too early: %d", action, group.name, result, early)
 
 
 def _behind(
