@@ -6,17 +6,14 @@ from dataclasses import dataclass, replace
 from assignment.coordinator import scale_down as rules
 from assignment.coordinator.learners import view_of
 from assignment.coordinator.reading import settings_of, unable_members
-from assignment.errors import EvenkeelError, InvalidInput
+from assignment.errors import InvalidInput
 from assignment.planner.values import GroupView
 from assignment.scripts.group_read import GroupRead, Purpose
 from assignment.types import Partition
+from dashboard.actions.groups import Refused
 from dashboard.live import groups as live_groups
 from dashboard.live.watching import GroupNotThere
 from dashboard.models import Group
-
-
-class Conflict(EvenkeelError):
-    """Right in form, but not as things stand (409). Nothing was changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +72,7 @@ class Asked:
     members: tuple[str, ...] | None
 
 
-class NotNow(Conflict):
+class NotNow(Refused):
     """Refused, with those whom it would have told."""
 
     def __init__(self, text: str, leave: tuple[str, ...]) -> None:

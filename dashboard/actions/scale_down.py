@@ -67,7 +67,7 @@ def start(
     `eager`: sets the group's learn_partial_rebalance, from now on; None leaves it as it is.
 
     While one runs the same command is answered with it and changes nothing. Raises InvalidInput,
-    Conflict (another one runs, not stateful, all would leave), StoreUnavailable.
+    Refused (another one runs, not stateful, all would leave), StoreUnavailable.
     """
     asked = preview.asked_of(percent, members)
     limit = limit_of(group, timeout_ms, at_deadline)
@@ -76,7 +76,7 @@ def start(
         return _same(running, asked, how)
     view = preview.read(group)
     if refused := preview.refusal(group):
-        raise preview.Conflict(refused)
+        raise groups.Refused(refused)
     leave = preview.leavers(view, asked, force_all=force_all)
 
     def begin() -> ScaleDown:
@@ -109,7 +109,7 @@ def start(
 
 def extend(row: ScaleDown, timeout_ms: int | None, by: By) -> ScaleDown:
     """A longer limit, from the moment the members were told; None: no limit. Raises InvalidInput,
-    Conflict (it ended, or its time is up).
+    Refused (it ended, or its time is up).
     """
     _check_timeout(timeout_ms)
 
@@ -117,7 +117,7 @@ def extend(row: ScaleDown, timeout_ms: int | None, by: By) -> ScaleDown:
         now = _running(row)
         before = now.timeout_ms
         if all(now.members[m]["forced"] for m in now.remaining()):
-            raise preview.Conflict("every member that is left is forced out already")
+            raise groups.Refused("every member that is left is forced out already")
         if before is None or (timeout_ms is not None and timeout_ms <= before):
             raise InvalidInput(
                 f"the limit is {_ms(before)} already, {_ms(timeout_ms)} is no longer"
@@ -132,7 +132,7 @@ def extend(row: ScaleDown, timeout_ms: int | None, by: By) -> ScaleDown:
 
 
 def force(row: ScaleDown, member: str, by: By) -> ScaleDown:
-    """This one goes at once (S5). Again: nothing changes. Raises InvalidInput, Conflict (ended)."""
+    """This one goes at once (S5). Again: nothing changes. Raises InvalidInput, Refused (ended)."""
 
     def hurry() -> ScaleDown:
         now = _running(row)
@@ -140,7 +140,7 @@ def force(row: ScaleDown, member: str, by: By) -> ScaleDown:
             raise InvalidInput(f"{member!r} was not told to leave in this scale-down")
         entry = now.members[member]
         if entry["outcome"]:
-            raise preview.Conflict(f"{member} is gone already ({entry['outcome']})")
+            raise groups.Refused(f"{member} is gone already ({entry['outcome']})")
         if not entry["forced"]:
             records.store_fact(draining.forced(records.fact_of(now), [member]))
             _audit(now, "force members", by, after={"members": [member]})
@@ -150,14 +150,14 @@ def force(row: ScaleDown, member: str, by: By) -> ScaleDown:
 
 
 def abort(row: ScaleDown, by: By) -> ScaleDown:
-    """S7: who is here stays, learners are dropped; again: nothing. Raises Conflict when done."""
+    """S7: who is here stays, learners are dropped; again: nothing. Raises Refused when done."""
 
     def cancel() -> ScaleDown | None:
         now = _found(row)
         if now.state == ScaleDownState.CANCELLED:
             return None
         if now.state == ScaleDownState.DONE:
-            raise preview.Conflict("it is done: every member is gone")
+            raise groups.Refused("it is done: every member is gone")
         records.store_fact(draining.cancelled(records.fact_of(now), _now_ms(now)))
         _audit(now, "abort scale down", by, after={"kept": now.remaining()})
         return now
@@ -181,7 +181,7 @@ def _racing(group_pk: int, change: Callable[[], T]) -> T:
             if not records.take_version(group_pk, known, known + 1):
                 raise _Overtaken
             return result
-    raise preview.Conflict("others change this group's scale-downs all the time: try again")
+    raise groups.Refused("others change this group's scale-downs all the time: try again")
 
 
 class _Overtaken(Exception):
@@ -193,10 +193,10 @@ def _found(row: ScaleDown) -> ScaleDown:
 
 
 def _running(row: ScaleDown) -> ScaleDown:
-    """The record as it is now. Raises Conflict when it ended."""
+    """The record as it is now. Raises Refused when it ended."""
     row = _found(row)
     if row.state != ScaleDownState.RUNNING:
-        raise preview.Conflict(f"this scale-down is {row.state}: there is nothing to change")
+        raise groups.Refused(f"this scale-down is {row.state}: there is nothing to change")
     return row
 
 
@@ -207,14 +207,14 @@ class _How(NamedTuple):
 
 
 def _same(running: ScaleDown, asked: preview.Asked, how: _How) -> ScaleDown:
-    """The running one, when it is what is asked for. Raises Conflict."""
+    """The running one, when it is what is asked for. Raises Refused."""
     by_name = asked.members is not None
     goes_on = _How(running.timeout_ms, AtDeadline(running.at_deadline), how.eager)
     eager = running.group.values.learn_partial_rebalance
     same = running.percent == asked.percent and how == goes_on and how.eager in (None, eager)
     if same and (not by_name or set(asked.members or ()) == set(running.members)):
         return running
-    raise preview.Conflict(
+    raise groups.Refused(
         f"another scale-down runs (of {', '.join(sorted(running.members))}): cancel it first"
     )
 

@@ -6,7 +6,8 @@ import pytest
 
 from assignment.errors import InvalidInput
 from dashboard import coordinator
-from dashboard.actions.preview import Conflict, preview
+from dashboard.actions.groups import Refused
+from dashboard.actions.preview import preview
 from dashboard.models import AuditEntry, MemberEnd, MemberRecord, Rebalance, ScaleDown
 from tests.dashboard.scaling import Scene, epoch, start, told
 
@@ -62,7 +63,7 @@ def test_what_cannot_be_right_is_refused(scene: Scene, asked: Any, text: str) ->
 def test_all_members_leave_only_when_that_is_forced(scene: Scene) -> None:
     everybody = ["S1", "S2", "S3"]
     assert "must be forced" in preview(scene.group, members=everybody).refused
-    with pytest.raises(Conflict, match="must be forced"):
+    with pytest.raises(Refused, match="must be forced"):
         start(scene, members=everybody)
     row = start(scene, members=everybody, force_all=True)
     assert sorted(row.members) == everybody
@@ -71,12 +72,12 @@ def test_all_members_leave_only_when_that_is_forced(scene: Scene) -> None:
 def test_a_group_that_is_not_stateful_is_refused(store: Any, group_name: str) -> None:
     scene = Scene(group_name, stateful=False)
     assert "is not stateful" in preview(scene.group, percent=66).refused
-    with pytest.raises(Conflict, match="is not stateful"):
+    with pytest.raises(Refused, match="is not stateful"):
         start(scene, percent=66)
 
 
 def test_a_group_without_members_is_refused(store: Any, group_name: str) -> None:
-    with pytest.raises(Conflict, match="no live member"):
+    with pytest.raises(Refused, match="no live member"):
         start(Scene(group_name, members=()), percent=50)
 
 
@@ -165,7 +166,7 @@ def test_the_same_command_is_answered_with_the_running_one(scene: Scene, asked: 
 def test_another_one_is_refused_while_one_runs(scene: Scene, asked: Any) -> None:
     start(scene, percent=66)
     assert "runs" in preview(scene.group, percent=33).refused
-    with pytest.raises(Conflict, match="another scale-down runs"):
+    with pytest.raises(Refused, match="another scale-down runs"):
         start(scene, **asked)
     assert told(scene) == {"S3": "leaving"}
 

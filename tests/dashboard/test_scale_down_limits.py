@@ -8,7 +8,7 @@ import pytest
 from assignment.errors import InvalidInput
 from dashboard import coordinator
 from dashboard.actions import scale_down
-from dashboard.actions.preview import Conflict
+from dashboard.actions.groups import Refused
 from dashboard.live import groups as live_groups
 from dashboard.models import AuditEntry, MemberEnd, MemberRecord
 from tests.dashboard.scaling import BY_ANN, Scene, start, told
@@ -99,14 +99,14 @@ def test_one_member_can_be_forced(scene: Scene) -> None:
     assert scene.outcomes() == {"S2": "", "S3": "forced"}
     with pytest.raises(InvalidInput, match="'S1' was not told"):
         scale_down.force(row, "S1", by=BY_ANN)
-    with pytest.raises(Conflict, match="gone already"):
+    with pytest.raises(Refused, match="gone already"):
         scale_down.force(row, "S3", by=BY_ANN)
 
 
 def test_nothing_is_extended_once_all_are_forced(scene: Scene) -> None:
     row = start(scene, members=["S2"], timeout_ms=A_MINUTE_MS)
     scale_down.force(row, "S2", by=BY_ANN)
-    with pytest.raises(Conflict, match="forced out already"):
+    with pytest.raises(Refused, match="forced out already"):
         scale_down.extend(row, 90_000, by=BY_ANN)
 
 
@@ -159,5 +159,5 @@ def test_what_is_done_cannot_be_changed(scene: Scene) -> None:
         lambda: scale_down.force(row, "S2", by=BY_ANN),
         lambda: scale_down.extend(row, 1_000, by=BY_ANN),
     ):
-        with pytest.raises(Conflict):
+        with pytest.raises(Refused):
             deed()

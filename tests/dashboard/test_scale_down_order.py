@@ -11,7 +11,7 @@ from assignment.types import Reason
 from dashboard import coordinator
 from dashboard.actions import scale_down
 from dashboard.actions import scale_down as actions
-from dashboard.actions.preview import Conflict
+from dashboard.actions.groups import Refused
 from dashboard.live import groups as live_groups
 from dashboard.models import AuditEntry, Rebalance
 from tests.dashboard.scaling import BY_ANN, Scene, start, told
@@ -89,7 +89,7 @@ def test_whoever_comes_second_changes_nothing_not_even_a_setting(
         return leave
 
     monkeypatch.setattr(actions, "leavers", leavers)
-    with pytest.raises(Conflict, match="another scale-down runs"):
+    with pytest.raises(Refused, match="another scale-down runs"):
         start(scene, members=["S2"], eager=False)
     scene.group.refresh_from_db()
     assert scene.group.values.learn_partial_rebalance
@@ -104,7 +104,7 @@ def test_to_go_about_it_in_another_way_is_another_command(
     asked: dict[str, Any] = {"members": ["S2"], "timeout_ms": 60_000, "eager": True}
     row = start(scene, **asked)
     assert start(scene, **asked).pk == row.pk
-    with pytest.raises(Conflict, match="another scale-down runs"):
+    with pytest.raises(Refused, match="another scale-down runs"):
         start(scene, **(asked | more))
 
 
