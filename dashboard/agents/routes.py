@@ -29,8 +29,7 @@ from dashboard.agents import tokens
 from dashboard.agents.doorbell import Doorbell
 from dashboard.live import deadline
 from dashboard.live.batch import Batch
-from dashboard.live.connection import StoreUnavailable
-from dashboard.live.reading import settings_of
+from dashboard.live.connection import StoreUnavailable, async_client, reaching_redis
 from dashboard.live.scripts import script
 
 Scope = dict[str, Any]
@@ -42,6 +41,7 @@ BODY_MAX = 8 * 2**20  # a complete report of 100,000 partitions is about 5 MiB
 OTHER_BODY_MAX = 2**14
 PATH = re.compile(re.escape(wire.API_PREFIX) + r"/([^/]{1,100})/(join|heartbeat|leave)")
 SECRET_MIN = 16
+EPOCHS = ("incarnation", "mode_epoch", "group_epoch", "target_epoch", "settings_epoch")
 
 
 log = logging.getLogger(__name__)
@@ -186,7 +186,7 @@ class AgentApi:
         if joined.result is JoinResult.NO_GROUP:
             raise StoreUnavailable(f"group {group!r} is not yet set up in Redis; try again")
         self.doorbell.ring(group)
-        return wire.Reply(status="ok", want_complete=True, **await settings_of(group))
+        return wire.Reply(status="ok", want_complete=True, **await _settings_of(group))
 
     async def _leave(self, group: str, leave: wire.Leave, counter: str) -> wire.Reply:
         _checked_member(leave.member, leave.secret)
@@ -216,7 +216,7 @@ class AgentApi:
             identity=answer.identity,
         )
         if (answer.incarnation, answer.settings_epoch) != (beat.incarnation, beat.settings_epoch):
-            return replace(reply, **await settings_of(group))
+            return replace(reply, **await _settings_of(group))
         return reply
 
 
@@ -286,3 +286,17 @@ async def _reply(send: Send, status: int, content_type: bytes, body: bytes) -> N
         headers.append((b"retry-after", b"1"))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+async def _settings_of(group: str) -> dict[str, Any]:
+    """Fields of wire.Reply: identity, epochs and settings. Raises StoreUnavailable."""
+    names = *EPOCHS, "identity", "settings"
+    with reaching_redis():
+        *epochs, identity, settings = await async_client().hmget(wire.GroupKeys(group).meta, *names)
+    if settings is None:
+        raise StoreUnavailable(f"group {group!r} is not set up in Redis yet; try again")
+    reply: dict[str, Any] = {
+        name: int(value or 0) for name, value in zip(EPOCHS, epochs, strict=True)
+    }
+    reply |= {"identity": (identity or b"").decode(), "settings": msgspec.Raw(settings)}
+    return reply

@@ -17,6 +17,7 @@ from dashboard.models import Group, Sample
 SAMPLES_KEPT_MS = 7 * 86_400_000
 PRUNE_EVERY = 100  # samples of a group between two prunings
 
+AS_SEEN = ("lag_records", "applied_total", "members", "owned", "conflicts", "stalled")
 SILENT = ("suspect", "unreachable", "lost")
 
 log = logging.getLogger(__name__)
@@ -48,14 +49,9 @@ def _sample(group: Group) -> None:
     row = Sample.objects.create(
         group=group,
         at_ms=snapshot.at_ms,
-        lag_records=numbers.lag_records,
         events_per_second=_rate(before, snapshot.at_ms, numbers.applied_total),
-        applied_total=numbers.applied_total,
-        members=numbers.members,
-        owned=numbers.owned,
-        conflicts=numbers.conflicts,
         suspect=sum(m.state in SILENT for m in snapshot.members),
-        stalled=numbers.stalled,
+        **{name: getattr(numbers, name) for name in AS_SEEN},
     )
     if row.pk % PRUNE_EVERY == 0:
         group.samples.filter(at_ms__lt=snapshot.at_ms - SAMPLES_KEPT_MS).delete()
