@@ -9,8 +9,7 @@ import pytest
 from assignment.scripts.group_read import Purpose
 from assignment.types import Reason
 from dashboard import coordinator
-from dashboard.actions import scale_down
-from dashboard.actions import scale_down as actions
+from dashboard.actions import preview, scale_down
 from dashboard.actions.groups import Refused
 from dashboard.live import groups as live_groups
 from dashboard.models import AuditEntry, Rebalance
@@ -80,15 +79,15 @@ def test_whoever_is_told_to_leave_gets_nothing_by_a_plan_from_before(
 def test_whoever_comes_second_changes_nothing_not_even_a_setting(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest = actions.leavers
+    honest = preview.leavers
 
     def leavers(*asked: Any, **more: Any) -> Any:
-        monkeypatch.setattr(actions, "leavers", honest)
+        monkeypatch.setattr(preview, "leavers", honest)
         leave = honest(*asked, **more)
         start(scene, members=["S3"])
         return leave
 
-    monkeypatch.setattr(actions, "leavers", leavers)
+    monkeypatch.setattr(preview, "leavers", leavers)
     with pytest.raises(Refused, match="another scale-down runs"):
         start(scene, members=["S2"], eager=False)
     scene.group.refresh_from_db()
