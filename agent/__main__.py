@@ -25,7 +25,7 @@ from agent.consumer.supervisor import ConsumerUnstartable, Supervisor
 from agent.dashboard_session.requests import Courier, Dashboards
 from agent.dashboard_session.session import DashboardSession
 from agent.hints import HintListener
-from agent.loop import Agent, Inbox, Places, Signalled
+from agent.loop import Agent, Inbox, Signalled
 from agent.membership import Membership, Note
 from agent.replicas.manager import ReplicaManager
 from agent.state.errors import StateError
@@ -34,7 +34,7 @@ from agent.store.door import StoreUnavailable, Timeouts
 from agent.store.group import GroupStore
 from assignment.errors import InvalidInput
 from assignment.types import GroupSettings
-from assignment.wire import SOCKET_VARIABLE, Join
+from assignment.wire import SOCKET_VARIABLE, ControlMessage, Join
 
 REDIS_TIMEOUTS = Timeouts(connect_s=1.0, answer_s=1.0)
 REPLICAS_TIMEOUTS = Timeouts(connect_s=1.0, answer_s=10.0)  # pages of a changelog may be large
@@ -90,11 +90,14 @@ def _run(config: Config, note: Note) -> ExitCode:
         note=note,
     )
     agent = Agent(
-        places=Places(
+        control=ControlMessage(
             group=config.group,
+            member=config.member_id,
             redis_url=config.redis_url,
             state_dir=str(state_dir),
             snapshot_url=config.snapshot_url,
+            settings={},
+            lease_end_ms=0,
         ),
         membership=membership,
         session=DashboardSession(_identity(config), membership, courier, monotonic_ms, note),

@@ -6,7 +6,7 @@ and only put events into the inbox. The clock is monotonic; renewing comes befor
 
 import queue
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import assert_never
 
@@ -57,21 +57,11 @@ Inbox = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
-    """What a consumer is told of where things are."""
-
-    group: str
-    redis_url: str
-    state_dir: str
-    snapshot_url: str
-
-
 class Agent:
     def __init__(
         self,
         *,
-        places: Places,
+        control: ControlMessage,
         membership: Membership,
         session: DashboardSession,
         consumer: Consumer,
@@ -79,7 +69,7 @@ class Agent:
         clock: Callable[[], int],
         note: Note,
     ) -> None:
-        self._places = places
+        self._control = control  # but for its settings and lease end
         self._membership = membership
         self._session = session
         self._consumer = consumer
@@ -177,7 +167,7 @@ class Agent:
         code = self._consumer.take_crash()
         if code is None:
             return
-        folder = Path(self._places.state_dir)
+        folder = Path(self._control.state_dir)
         batch = in_hand.read(folder, self._consumer.connected_pid)
         in_hand.remove(folder)
         if batch is not None:
@@ -225,7 +215,7 @@ class Agent:
         """Its progress, and whether it stalls; one that just connected gets its control first."""
         now_ms, consumer, settings = self._clock(), self._consumer, self._state.settings
         if consumer.wants_control() and self._membership.forget_progress():
-            consumer.send_control(self._control())
+            consumer.send_control(self._control_now())
         ready = consumer.state() is ConsumerState.READY
         self._next_look_ms = now_ms + (settings.heartbeat_ms if ready else START_POLL_MS)
         consumer.says(self._membership.progress())
@@ -246,18 +236,10 @@ class Agent:
         if stall.is_whole:
             self._consumer.has_stalled(f"no batch finished for {settings.consumer_stall_ms} ms")
 
-    def _control(self) -> ControlMessage:
-        settings, places = self._state.settings, self._places
-        self._settings_told = settings
-        return ControlMessage(
-            group=places.group,
-            member=self._membership.member_id,
-            redis_url=places.redis_url,
-            state_dir=places.state_dir,
-            snapshot_url=places.snapshot_url,
-            settings=asdict(settings),
-            lease_end_ms=self._lease_end_ms,
-        )
+    def _control_now(self) -> ControlMessage:
+        self._settings_told = self._state.settings
+        told = asdict(self._settings_told)
+        return replace(self._control, settings=told, lease_end_ms=self._lease_end_ms)
 
     # --- Redis
 

@@ -14,7 +14,7 @@ from agent.consumer.consumer import Consumer
 from agent.dashboard_session.requests import Request
 from agent.dashboard_session.session import DashboardSession
 from agent.hints import Hinted
-from agent.loop import Agent, Inbox, Places, Signalled
+from agent.loop import Agent, Inbox, Signalled
 from agent.membership import Membership
 from agent.replicas.news import RestoreResult
 from agent.state.errors import StateLost
@@ -22,7 +22,7 @@ from agent.store.door import StoreUnavailable
 from agent.store.group import GroupStore
 from assignment.member.replicas import Wanted
 from assignment.types import Claim, GroupSettings, Partition, ReplicaReport
-from assignment.wire import Heartbeat, Join
+from assignment.wire import ControlMessage, Heartbeat, Join
 from tests.fakes import FakeRedis
 from tests.simulation.agenda import Alarm
 from tests.simulation.consumer import SimConsumer
@@ -104,7 +104,10 @@ class SimAgent:
             member=self.member_id, secret=f"{self.name}-secret-of-sixteen", host=self.name
         )
         self.agent = Agent(
-            places=Places(group=world.name, redis_url="", state_dir="", snapshot_url=""),
+            control=ControlMessage(
+                group=world.name, member=self.member_id, redis_url="", state_dir="",
+                snapshot_url="", settings={}, lease_end_ms=0,
+            ),
             membership=self.membership,
             session=DashboardSession(
                 identity, self.membership, SimCourier(self), self.clock, self.note
