@@ -183,19 +183,14 @@ class FakeRedis(Keyspace):
         found = self.live(key.encode())
         return found.entries if isinstance(found, Stream) else []
 
+    def entries_after(self, key: str, after: Id) -> list[Entry]:
+        found = self.live(key.encode())
+        return between(found, b"(" + id_text(after), b"+") if isinstance(found, Stream) else []
+
     def rows(self, key: str, after: Id = (0, 0)) -> list[Hash]:
         """The entries of a stream above that id, by name."""
-        found = self.live(key.encode())
-        entries = between(found, b"(" + id_text(after), b"+") if isinstance(found, Stream) else ()
+        entries = self.entries_after(key, after)
         return [dict(zip(fields[::2], fields[1::2], strict=True)) for _, fields in entries]
-
-    def ids_after(self, key: str, low: Id, high: Id | None = None) -> list[Id]:
-        """Ids of entries in (low, high], or of all above low."""
-        found = self.live(key.encode())
-        if not isinstance(found, Stream):
-            return []
-        last = b"+" if high is None else id_text(high)
-        return [entry_id for entry_id, _ in between(found, b"(" + id_text(low), last)]
 
 
 @reads

@@ -131,8 +131,8 @@ class SimAgent:
     def replica_of(self, partition: Partition) -> DiskState:
         return self._replicas.setdefault(partition, DiskState())
 
-    def on_disk(self) -> list[Partition]:
-        return sorted(self._replicas)
+    def on_disk(self) -> Mapping[Partition, DiskState]:
+        return self._replicas
 
     def forget(self, partition: Partition) -> None:
         self._replicas.pop(partition, None)

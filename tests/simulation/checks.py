@@ -226,8 +226,25 @@ def lag(world: "World") -> int:
     behind = 0
     for number in range(world.settings.partitions):
         book = world.ledger.book(f"{world.settings.stream}:{number}")
-        behind += len(world.server.ids_after(world.entries(number), book.committed))
+        behind += len(world.server.entries_after(world.entries(number), book.committed))
     return behind
+
+
+def replicas_are_right(world: "World") -> None:
+    """Whoever stands at the committed offset has what all commits before made of the state."""
+    for book in world.ledger.books.values():
+        for agent in world.living():
+            replica = agent.on_disk().get(Partition.parse(book.partition))
+            if replica is not None and tuple(replica.offset) == book.committed:
+                has, should = (replica.total, replica.values), (book.total, book.values)
+                demand(has == should, f"{agent.member_id} has {has} of {book}")
+
+
+def destroyed(world: "World") -> int:
+    """Events without an effect although nothing is behind; none where Redis lost nothing."""
+    found = world.ledger.destroyed
+    demand(not found or world.ledger.losses > 0, f"{found} events have no effect")
+    return found
 
 
 def history_is_whole(world: "World") -> None:

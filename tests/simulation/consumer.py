@@ -16,6 +16,7 @@ from assignment.errors import Fenced
 from assignment.scripts.agent_side import BatchStart, CommitAnswer, CommitRequest, CommitResult
 from assignment.types import Offset, Partition
 from assignment.wire import ConsumerHealth, ControlMessage, StreamKeys
+from tests.fakes.values import Entry
 from tests.simulation.agenda import Alarm
 from tests.simulation.network import SimDoor
 from tests.simulation.replicas import bring_up, effects, packed, write_snapshot
@@ -39,11 +40,15 @@ class Ranged:
     """What a batch has of one partition."""
 
     plan: BatchStart
-    ids: list[tuple[int, int]]
+    entries: list[Entry]
 
     @property
     def end(self) -> Offset:
-        return Offset(*self.ids[-1])
+        return Offset(*self.entries[-1][0])
+
+    @property
+    def events(self) -> list[int]:
+        return [int(fields[1]) for _, fields in self.entries]
 
 
 @dataclass(slots=True)
@@ -183,15 +188,15 @@ class SimConsumer:
     def _plan_batch(self) -> int:
         planned = self.store.next_batch(self._agent.member_id)
         free = [p for p in planned if (p.partition, p.fence) not in self._held_back]
-        ranges = [Ranged(p, ids) for p in free if (ids := self._ids_after(p))]
+        ranges = [Ranged(p, entries) for p in free if (entries := self._entries_after(p))]
         if not ranges:
             return self._world.random.randint(*IDLE_MS)
         self.batch = Batch(ranges)
         return self._world.random.randint(*BATCH_MS) * self.slow
 
-    def _ids_after(self, planned: BatchStart) -> list[tuple[int, int]]:
+    def _entries_after(self, planned: BatchStart) -> list[Entry]:
         key = StreamKeys(planned.partition.stream).entries(planned.partition.number)
-        return self._world.server.ids_after(key, planned.committed)[:EVENTS_MAX]
+        return self._world.server.entries_after(key, planned.committed)[:EVENTS_MAX]
 
     # --- commit
 
@@ -220,10 +225,10 @@ class SimConsumer:
         plan, replica = ranged.plan, self._agent.replica_of(ranged.plan.partition)
         if plan.committed != committed or not self._stands_at(plan.partition, committed):
             return None
-        total, changed = effects(replica.total, replica.values, ranged.ids)
+        total, changed = effects(replica.total, replica.values, ranged.events)
         return CommitRequest(
             partition=plan.partition, member_id=self._agent.member_id, fence=plan.fence,
-            from_offset=plan.committed, to_offset=ranged.end, events=len(ranged.ids),
+            from_offset=plan.committed, to_offset=ranged.end, events=len(ranged.entries),
             base_total=replica.total, changes=packed(total, changed),
             replication_id=plan.replication_id,
         )  # fmt: skip

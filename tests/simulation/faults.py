@@ -218,13 +218,17 @@ FAULTS: dict[str, Fault] = {
 
 
 def heal(world: "World") -> None:
-    """Every fault ends; at least one member and one coordinator are there."""
+    """Every fault ends; at least one member and one coordinator are there. A database that refuses
+    now does so until everything is owned: no failover waits for a record. Only what a wipe
+    destroyed is recorded before the group is put back.
+    """
     world.healed = True
     world.network = Network()
     world.restore_failures = 0.0
     world.slow_steps = 0.0
     world.redis_returns()
-    world.database.refuses = False
+    if world.struck["redis wiped"]:
+        world.database.refuses = False
     for coordinator in world.coordinators:
         coordinator.crash_chance = 0.0
         coordinator.paused_until_ms = 0

@@ -4,7 +4,7 @@ Sees every script as it is answered, whoever asked, and raises Broken at the fir
 invariants of evaluation.md do not allow. Knows fences, leases and events; no target and no agent.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -48,6 +48,7 @@ class Book:
     total: int = 0
     values: Values = field(default_factory=dict)
     events: list[Id] = field(default_factory=list)  # every one there ever was
+    numbers: dict[Id, int] = field(default_factory=dict)  # of these
     lost: set[Id] = field(default_factory=set)
 
     def between(self, low: Id, high: Id) -> list[Id]:
@@ -91,8 +92,9 @@ class Ledger:
         self.books: dict[str, Book] = {}
         self.signs: dict[str, int] = {}  # member -> Redis time of its last sign of life
         self.ended_early: set[str] = set()  # members whose batch a late `plan` declared ended
+        self.events = 0  # appended, ever
         self._target = (0, "")
-        self._losses = 0
+        self.losses = 0
         self._latest_ms = 0  # of the Redis clock, which may be set back
         self._sees: dict[str, Callable[[Sequence[Any], Any], None]] = {
             "acquire": self._acquire, "renew": self._renew, "release": self._release,
@@ -122,21 +124,42 @@ class Ledger:
     def rolled_back(self, kept: Kept) -> None:
         """Redis runs anew with what it had then; fences that were granted since stay granted."""
         books, self.signs = kept
-        self._losses += 1
+        self.losses += 1
         for name, book in self.books.items():
             old = books.get(name, Book(name))
             partition = Partition.parse(name)
             key = StreamKeys(partition.stream).entries(partition.number)
-            there = set(self._server.ids_after(key, (0, 0)))
+            there = {entry_id for entry_id, _ in self._server.entries_after(key, (0, 0))}
             lost = {i for i in book.events if i not in there}
             self.books[name] = replace(
                 old, owners=book.owners, highest=book.highest, events=book.events,
-                lost=lost | book.lost,
+                numbers=book.numbers, lost=lost | book.lost,
             )  # fmt: skip
         self._target = (0, "")
 
-    def appended(self, partition: str, entry_id: str) -> None:
-        self.book(partition).events.append(id_of(entry_id))
+    def appended(self, partition: str, entry_id: Id) -> None:
+        """Where grants are possible it is above what was committed, or nobody would plan it. A
+        Redis that forgot an id, and whose clock is behind, gives it again.
+        """
+        book = self.book(partition)
+        planned = entry_id > book.committed or not self._grants_are_possible()
+        demand(planned, f"{partition}: {entry_id} was appended below {book.committed}")
+        book.numbers[entry_id], self.events = self.events, self.events + 1
+        book.lost.discard(entry_id)
+        at = bisect_left(book.events, entry_id)
+        if book.events[at : at + 1] != [entry_id]:
+            book.events.insert(at, entry_id)
+
+    def _grants_are_possible(self) -> bool:
+        server, set_under = self._server, self._server.hash(self._keys.meta).get(b"run_id", b"")
+        return t(set_under) == f"{server.run_id}/{server.replication_id}"
+
+    @property
+    def destroyed(self) -> int:
+        """Events without an effect when nothing is behind any more: Redis lost them, or they came
+        before it had its offsets again.
+        """
+        return self.events - sum(book.total for book in self.books.values())
 
     # --- locks
 
@@ -169,7 +192,9 @@ class Ledger:
         """A tick caps what lies in the future since the clock was set back."""
         if args[0] != "tick" or self._server.now_ms >= self._latest_ms:
             return
-        most = self._server.now_ms + self._group.settings.lease_ms
+        now_ms = self._server.now_ms
+        self.signs = {member: min(sign_ms, now_ms) for member, sign_ms in self.signs.items()}
+        most = now_ms + self._group.settings.lease_ms
         for book in self.books.values():
             if book.live and book.live.until_ms > most:
                 book.live = replace(book.live, until_ms=most)
@@ -268,7 +293,7 @@ class Ledger:
         also by what an old primary answered: its offset tells, and no batch begins with it.
         """
         replica = self._group.replica_of(member, Partition.parse(book.partition))
-        if replica is None or (self._losses and replica.offset != book.committed):
+        if replica is None or (self.losses and replica.offset != book.committed):
             return
         has = (tuple(replica.offset), replica.total, replica.values)
         should = (tuple(book.committed), book.total, book.values)
@@ -302,7 +327,7 @@ class Ledger:
         ids = book.between(book.committed, high)
         demand(bool(ids) and ids[-1] == high, f"{book.partition}: no event {high}")
         demand(
-            changes == packed(*effects(book.total, book.values, ids)),
+            changes == packed(*effects(book.total, book.values, [book.numbers[i] for i in ids])),
             f"{book.partition}: {changes!r} are the effects of other events than {ids}",
         )
         book.total, changed = unpacked(changes)

@@ -123,7 +123,7 @@ class SimReplicaManager(ReplicaManager):
         self.slow = self._world.random.random() < 0.3
 
     def find_left_over(self) -> None:
-        found = self._agent.on_disk()
+        found = sorted(self._agent.on_disk())
         self._do(lambda replicas: core.find(replicas, found, self._clock()))
 
     def waits_ms(self) -> int:

@@ -1,6 +1,7 @@
 """Many seeds, one after the other or over some processes, until the first that fails."""
 
 import multiprocessing
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -28,11 +29,21 @@ class Summary:
     cpu_ms: float = 0.0
     members_max: int = 0
     settled_ms_max: int = 0
+    destroyed: int = 0
+    wall_s: float = 0.0
     faults: Counter[str] = field(default_factory=Counter)
     idle: Counter[str] = field(default_factory=Counter)
     struck: Counter[str] = field(default_factory=Counter)
     reached: Counter[str] = field(default_factory=Counter)
     broken: Outcome | None = None
+
+    @property
+    def runs_per_s(self) -> float:
+        return self.runs / self.wall_s if self.wall_s else 0.0
+
+    @property
+    def runs_per_cpu_s(self) -> float:
+        return 1_000 * self.runs / self.cpu_ms if self.cpu_ms else 0.0
 
     def add(self, outcome: Outcome) -> None:
         self.runs += 1
@@ -40,6 +51,7 @@ class Summary:
         self.vacuous += outcome.vacuous
         self.steps += outcome.steps
         self.cpu_ms += outcome.cpu_ms
+        self.destroyed += outcome.destroyed
         self.members_max = max(self.members_max, outcome.members)
         self.settled_ms_max = max(self.settled_ms_max, outcome.settled_ms)
         self.faults.update(outcome.faults)
@@ -62,10 +74,11 @@ def run_many(
     progress: Progress = lambda summary: None,
 ) -> Summary:
     """In the order of the seeds, whatever `jobs` is, so that the first failure is the same."""
-    summary = Summary()
+    summary, began_s = Summary(), time.monotonic()
     for outcomes in _outcomes(kinds, chosen, jobs):
         for outcome in outcomes:
             summary.add(outcome)
+            summary.wall_s = time.monotonic() - began_s
             if summary.broken:
                 return summary
         progress(summary)

@@ -27,6 +27,7 @@ class Outcome:
     reached: Counter[str] = field(default_factory=Counter)  # what a stateful group came to
     owned_ms: int = 0  # after healing, until everything was owned
     settled_ms: int = 0
+    destroyed: int = 0  # events without an effect, which Redis lost
     cpu_ms: float = 0.0
     broken: str = ""
     trace: str = ""

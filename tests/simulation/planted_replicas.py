@@ -77,6 +77,6 @@ PLANTED: dict[str, Callable[[Patch], None]] = {
 
 # By which fault a bug is shown that needs a rare one: only seeds that have it are tried.
 SHOWN_BY = {
-    "an_abort_leaves_learners_in_the_target": "scale_down_aborted_at_learning",
-    "a_target_from_before_an_abort_is_stored": "scale_down_aborted_at_planning",
+    "an_abort_leaves_learners_in_the_target": ("scale_down_aborted_at_learning",),
+    "a_target_from_before_an_abort_is_stored": ("scale_down_aborted_at_planning",),
 }

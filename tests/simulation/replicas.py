@@ -17,21 +17,20 @@ from assignment.scripts.agent_side import SnapshotRecord
 from assignment.types import START, Offset, Partition
 from assignment.wire import ChangelogEntry
 
-Ids = Iterable[tuple[int, int]]
 Values = Mapping[int, int]  # key -> digest of its events, which only the same in that order give
 KEYS = 3
 PRIME = 2**61 - 1
 SNAPSHOT_PARTS = 3  # in so many steps one is read
 
 
-def effects(total: int, values: Values, ids: Ids) -> tuple[int, dict[int, int]]:
-    """After the events with these ids: how many there were, and the keys that they changed."""
+def effects(total: int, values: Values, events: Iterable[int]) -> tuple[int, dict[int, int]]:
+    """After the events with these numbers: how many there were, and the keys that they changed."""
     changed: dict[int, int] = {}
-    for ms, seq in ids:
+    for number in events:
         total += 1
-        key = (ms + seq) % KEYS
+        key = number % KEYS
         before = changed.get(key, values.get(key, 0))
-        changed[key] = (before * 1_000_003 + ms * 31 + seq + 1) % PRIME
+        changed[key] = (before * 1_000_003 + number + 1) % PRIME
     return total, changed
 
 

@@ -199,6 +199,7 @@ def _demand_after_heal(world: World, outcome: Outcome) -> None:
     learning_ms = _learning_ms(world)
     outcome.owned_ms = world.run_until(checks.all_owned, bound_ms, "every partition is owned")
     world.end_misfits()
+    world.database.refuses = False
     while True:
         left_ms = began_ms + bound_ms + RETURN_MS + learning_ms - world.now_ms
         world.run_until(checks.settled, max(left_ms, 0), "held = target")
@@ -214,7 +215,9 @@ def _demand_after_heal(world: World, outcome: Outcome) -> None:
         world.run_until(checks.target_is_recorded, ASKED_MS, "the target has a record")
     world.producing = False
     world.run_until(lambda w: checks.lag(w) == 0, LAG_MS, "lag returns to 0")
+    outcome.destroyed = checks.destroyed(world)
     checks.history_is_whole(world)
+    checks.replicas_are_right(world)
 
 
 def _demand_fixed_point(world: World) -> None:

@@ -19,7 +19,7 @@ from assignment.types import GroupSettings, Partition
 from assignment.wire import GroupKeys, Join, Reply, StreamKeys
 from tests.agent.coordinator import answer_to
 from tests.fakes import FakeDoor, FakeRedis
-from tests.fakes.values import Id, t
+from tests.fakes.values import Id, id_of, t
 from tests.simulation import checks
 from tests.simulation.agenda import Agenda
 from tests.simulation.agents import SimAgent
@@ -67,7 +67,6 @@ class World:
         self.restore_failures = 0.05
         self.steps_are_quick()
         self.redis_ahead_ms = 0  # of true time
-        self._furthest_ahead_ms = 0
         self.name_switches_ms = 0  # until then a new connection reaches the old primary
         self.files: Files = {}
         self.agents: list[SimAgent] = []
@@ -216,8 +215,9 @@ class World:
     def _produce(self) -> None:
         if self.producing and not self.server.away:
             number = self.random.randrange(self.settings.partitions)
-            entry_id = self.server.ask("XADD", self.entries(number), "*", "event", "1")
-            self.ledger.appended(f"{self.settings.stream}:{number}", t(entry_id))
+            event = self.ledger.events
+            entry_id = self.server.ask("XADD", self.entries(number), "*", "event", event)
+            self.ledger.appended(f"{self.settings.stream}:{number}", id_of(entry_id))
         self.agenda.after(self.random.randint(*EVENT_MS), self._produce)
 
     # --- Redis
@@ -318,18 +318,11 @@ class World:
         self.ledger.rolled_back(books)
         self.scale_downs.rolled_back()
         self._hints_told = self._last_hint()
-        self._keep_ids_growing()
         self.struck[how] += 1
-
-    def _keep_ids_growing(self) -> None:
-        """Redis takes them from its clock; one that lost entries must not be set back as well."""
-        self.redis_ahead_ms = max(self.redis_ahead_ms, self._furthest_ahead_ms)
 
     def redis_clock_jumps(self, ms: int) -> None:
         self.struck["redis clock was set"] += 1
-        self._furthest_ahead_ms = max(self._furthest_ahead_ms, self.redis_ahead_ms)
-        lost = self.struck["redis lost writes"] + self.struck["redis wiped"]
-        self.redis_ahead_ms += abs(ms) if lost else ms
+        self.redis_ahead_ms += ms
 
     # --- the dashboard
 

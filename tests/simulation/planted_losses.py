@@ -1,0 +1,103 @@
+"""Bugs to be planted into what holds when Redis forgets, when its clock lies, when a step stands
+still, and when a member misbehaves; see planted.py.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from assignment.coordinator import effects, planning, reading, setting_up, stays
+from assignment.coordinator.effects import RecordsAway
+from assignment.types import Epoch
+from tests.fakes.script_bugs import plant
+from tests.simulation import coordinator
+from tests.simulation.coordinator import SimCoordinator
+
+Patch = pytest.MonkeyPatch
+SOON_LATE_MS = 500  # below the pause between two ticks
+
+
+def epochs_are_compared_without_incarnation(patch: Patch) -> None:
+    patch.setattr(Epoch, "__lt__", lambda one, other: one.number < other.number)
+    patch.setattr(Epoch, "__le__", lambda one, other: one.number <= other.number)
+    patch.setattr(Epoch, "__gt__", lambda one, other: one.number > other.number)
+
+
+def incarnation_is_set_and_not_raised(patch: Patch) -> None:
+    """After lost writes it is the same again, so that fences are given twice."""
+    needs = setting_up.needs_incarnation
+
+    def same(*known: Any) -> Any:
+        wanted = needs(*known)
+        return wanted and replace(wanted, incarnation=max(1, wanted.incarnation - 1))
+
+    patch.setattr(setting_up, "needs_incarnation", same)
+    plant(patch, "set_incarnation", ("tonumber(ARGV[1]) <= stored", "tonumber(ARGV[1]) < stored"))
+
+
+def asked_is_renewed_at_each_join(patch: Patch) -> None:
+    """And the wait has no bound over the group."""
+    waiting_for = reading.waiting_for
+    line = "redis.call('HSETNX', key('asked'), member, text(now)) --"
+    plant(patch, "join", (line, line.replace("HSETNX", "HSET")))
+
+    def without_bound(view: Any) -> Any:
+        return waiting_for(replace(view, meta=replace(view.meta, due_since_ms=0)))
+
+    patch.setattr(planning, "waiting_for", without_bound)
+
+
+def a_late_tick_moves_the_quiet_on(patch: Patch) -> None:
+    patch.setattr(reading, "TICKER_AWAY_MS", SOON_LATE_MS)
+
+
+def the_record_comes_before_the_target(patch: Patch) -> None:
+    set_target = SimCoordinator._set_target
+
+    def recorded_first(self: SimCoordinator, *asked: Any) -> Any:
+        if self.world.database.refuses:
+            raise RecordsAway("the record was not taken")
+        return set_target(self, *asked)
+
+    patch.setitem(coordinator.IN_REDIS, effects.SetTarget, recorded_first)  # type: ignore[arg-type]
+
+
+def ids_of_streams_are_not_lifted(patch: Patch) -> None:
+    plant(patch, "lift", ("if lifts then redis.call('XSETID', stream, id) end", ""))
+
+
+def a_tick_from_before_marks_a_member_lost(patch: Patch) -> None:
+    patch.setattr(stays, "is_from_before", lambda view, at_ms: False)
+
+
+def a_pair_that_cannot_be_served_is_given_again(patch: Patch) -> None:
+    patch.setattr(planning, "exchanged", lambda assigned, members, **how: assigned)
+
+
+LOSSES = (
+    "redis_loses_writes",
+    "redis_loses_grants",
+    "redis_fails_over",
+    "redis_fails_over_under_its_old_run",
+    "redis_wiped",
+)
+# Each with the faults by which it is shown (only seeds that have one are tried; none: any), and
+# with what is said of it.
+PLANTED: dict[Callable[[Patch], None], tuple[tuple[str, ...], str]] = {
+    epochs_are_compared_without_incarnation: (LOSSES, "held = target"),
+    incarnation_is_set_and_not_raised: (LOSSES, "was granted under before"),
+    asked_is_renewed_at_each_join: (("dies_at_each_join",), "has no target"),
+    a_late_tick_moves_the_quiet_on: ((), "are members and gone"),
+    the_record_comes_before_the_target: (("database_refuses",), "has no target"),
+    ids_of_streams_are_not_lifted: (
+        ("redis_clock_is_set", "redis_clock_jumps"),
+        "was appended below",
+    ),
+    a_tick_from_before_marks_a_member_lost: (
+        ("steps_are_suspended", "coordinator_pauses", "database_slow"),
+        "is noted as gone",
+    ),
+    a_pair_that_cannot_be_served_is_given_again: (("restores_fail",), "what it cannot serve"),
+}
