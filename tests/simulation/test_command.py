@@ -1,12 +1,14 @@
 """`manage.py simulate` as a person calls it."""
 
 import json
+from dataclasses import replace
 from io import StringIO
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
 
+from tests.simulation import planting
 from tests.simulation.planted import PLANTED
 
 
@@ -17,7 +19,22 @@ def said(**options: Any) -> str:
 
 
 def test_it_counts_what_passed() -> None:
-    assert "3 runs: 3 passed, 0 vacuous, 0 failed" in said(seeds=3, only="agents")
+    text = said(seeds=3, only="agents")
+    assert "3 runs: 3 passed, 0 vacuous, 0 failed" in text
+    assert "coordinator pauses 2, " in text
+    assert " per second of CPU" in text
+
+
+def test_it_counts_the_planted_bugs_that_it_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    bugs = {
+        name: planting.BUGS[name] for name in ("incarnation_is_set_and_not_raised", "never_departs")
+    }
+    missed = replace(bugs["never_departs"], seeds=())
+    monkeypatch.setattr(planting, "BUGS", bugs | {"never_departs": missed})
+    out = StringIO()
+    with pytest.raises(SystemExit):
+        call_command("simulate", seeds=1, only="agents", planted=True, stdout=out)
+    assert "planted bugs found: 1 of 2 never_departs" in out.getvalue()
 
 
 def test_it_answers_in_json() -> None:
@@ -50,7 +67,9 @@ def test_one_seed_is_replayed_with_every_call() -> None:
 
 def test_seeds_over_two_processes_give_the_same_sums() -> None:
     one, two = (json.loads(said(seeds=4, only="agents", jobs=n, json=True)) for n in (1, 2))
-    del one["cpu_ms"], two["cpu_ms"]
+    for found in (one, two):
+        for name in ("cpu_ms", "wall_s", "runs_per_s", "runs_per_cpu_s"):
+            assert found.pop(name) > 0
     assert one == two
 
 

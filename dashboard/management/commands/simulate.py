@@ -14,6 +14,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 SIMULATION = "tests.simulation.many"
+PLANTING = "tests.simulation.planting"
 SEEDS, SEEDS_MAX = 500, 10_000_000
 PROGRESS_EVERY_S = 5.0
 EXIT_BROKEN = 1
@@ -29,6 +30,7 @@ class Command(BaseCommand):
         parser.add_argument("--seed", type=int, help="replay this one, with every call of Redis")
         parser.add_argument("--only", help="one simulation: agents or planner")
         parser.add_argument("--jobs", type=int, default=1, help="processes (default 1)")
+        parser.add_argument("--planted", action="store_true", help="find the planted bugs as well")
         parser.add_argument("--json", action="store_true", help="one JSON object")
 
     def handle(self, *_: Any, **options: Any) -> None:
@@ -42,8 +44,9 @@ class Command(BaseCommand):
             summary = many.run_many(
                 kinds, seeds_of(options), jobs=jobs_of(options["jobs"]), progress=Progress()
             )
-            self._say_all(summary, as_json=options["json"])
-            broken = summary.broken is not None
+            found = planted_found() if options["planted"] else {}
+            self._say_all(summary, found, as_json=options["json"])
+            broken = summary.broken is not None or not all(found.values())
         if broken:
             sys.exit(EXIT_BROKEN)
 
@@ -56,13 +59,19 @@ class Command(BaseCommand):
             self.stdout.write(f"its last steps (ms, who, what):\n{outcome.trace}\n")
             self.stdout.write(verdict(outcome))
 
-    def _say_all(self, summary: Any, *, as_json: bool) -> None:
+    def _say_all(self, summary: Any, planted: dict[str, str], *, as_json: bool) -> None:
         broken = summary.broken
         if as_json:
-            found = vars(summary) | {"broken": broken and as_values(broken)}
-            self.stdout.write(json.dumps(found))
+            speed = {name: getattr(summary, name) for name in ("runs_per_s", "runs_per_cpu_s")}
+            more = {"broken": broken and as_values(broken), "planted": planted}
+            self.stdout.write(json.dumps(vars(summary) | speed | more))
             return
         self.stdout.write(in_words(summary))
+        self.stdout.write(f"faults drawn: {drawn(summary)}")
+        if planted:
+            missed = [name for name, reason in planted.items() if not reason]
+            found = f"{len(planted) - len(missed)} of {len(planted)}"
+            self.stdout.write(f"planted bugs found: {found} {'; '.join(missed)}".rstrip())
         if broken:
             self._say_one([broken], as_json=False)
             replay = f"python3 manage.py simulate --only {broken.kind} --seed {broken.seed}"
@@ -120,5 +129,21 @@ def in_words(summary: Any) -> str:
         f"{summary.runs} runs: {summary.passed} passed, {summary.vacuous} vacuous,"
         f" {int(summary.broken is not None)} failed; {summary.faults.total()} faults,"
         f" up to {summary.members_max} members, {summary.steps} steps,"
-        f" {summary.cpu_ms / 1_000:.0f} s of CPU"
+        f" {summary.destroyed} events that Redis lost, {summary.cpu_ms / 1_000:.0f} s of CPU;"
+        f" {summary.runs_per_s:.1f} runs/s, {summary.runs_per_cpu_s:.1f} per second of CPU"
     )
+
+
+def drawn(summary: Any) -> str:
+    """How often each fault was, the most frequent first."""
+    return ", ".join(f"{name.replace('_', ' ')} {n}" for name, n in summary.faults.most_common())
+
+
+def planted_found() -> dict[str, str]:
+    """Planted bug -> what the simulation says of it, "" where it finds nothing."""
+    bugs, found = importlib.import_module(PLANTING).BUGS, {}
+    for name, bug in bugs.items():
+        outcome = bug.outcome()
+        found[name] = f"seed {outcome.seed}: {outcome.broken}" if outcome else ""
+        print(f"planted {len(found)}/{len(bugs)}: {name}", file=sys.stderr, flush=True)
+    return found
