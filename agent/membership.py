@@ -88,8 +88,7 @@ class Membership:
         # A Redis that lost its last writes may know another state of what is held here.
         self._owned_doubtful |= self.state.incarnation != incarnation
         for drop in drops:
-            if isinstance(drop, messages.Drop):
-                self._note("lost", why=drop.reason, **_fields(drop.claim))
+            self._note("lost", why=drop.reason, **_fields(drop.claim))
 
     def restored(self, result: RestoreResult) -> None:
         retry_ms = self._clock() + RETRY_MS
@@ -284,8 +283,6 @@ class Membership:
                     | messages.Leave()
                 ):
                     rest.append(effect)
-                case messages.Drop():
-                    pass  # noted when it was fed
                 case _:
                     assert_never(effect)
         self._set_states(changes)

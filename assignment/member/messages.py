@@ -182,6 +182,14 @@ Event = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drop:
+    """No longer ours by an event, nothing to give back: stop restoring it, say so."""
+
+    claim: Claim
+    reason: str
+
+
 # --- effects --------------------------------------------------------------------------------------
 
 
@@ -219,14 +227,6 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drop:
-    """No longer ours, nothing to give back: stop restoring it, say so."""
-
-    claim: Claim
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RestartConsumer:
     reason: str
 
@@ -243,4 +243,4 @@ class Leave:
     reason: str
 
 
-Effect = Join | Acquire | Restore | SetState | Release | Drop | RestartConsumer | Depart | Leave
+Effect = Join | Acquire | Restore | SetState | Release | RestartConsumer | Depart | Leave

@@ -1,10 +1,11 @@
 """One member's decisions, from joining to losing: a sentence for each transition."""
 
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 
-from assignment.member import messages
+from assignment.member import messages, transitions
 from assignment.member.decisions import decide
 from assignment.member.state import (
     ConsumerState,
@@ -326,3 +327,7 @@ def test_waiting_for_an_owner_never_makes_unable() -> None:
 
 def test_processing_ends_at_four_fifths_of_the_lease() -> None:
     assert processing_end_ms(settings(lease_ms=10_000), NOW) == NOW + 8_000
+
+
+def test_every_event_has_its_transition() -> None:
+    assert transitions._AFTER.keys() == set(get_args(messages.Event))
