@@ -6,7 +6,7 @@ import pytest
 
 from agent.store.door import Door, RedisDoor, Timeouts
 from dashboard.demo.embedded_redis import EmbeddedRedis
-from tests.contract.world import World
+from tests.contract.world import P0, World
 from tests.fakes import FakeDoor, FakeRedis
 
 KINDS = ("fake", "valkey", "redis62")
@@ -41,3 +41,10 @@ def world(request: pytest.FixtureRequest, group_name: str) -> World:
 @pytest.fixture(params=KINDS[1:])
 def real_world(request: pytest.FixtureRequest, group_name: str) -> World:
     return World(request.getfixturevalue(request.param), group_name)
+
+
+@pytest.fixture
+def fence(world: World) -> int:
+    """Under which member `a`, alone in its group, runs P0."""
+    world.stand(a={P0})
+    return world.running("a", P0)

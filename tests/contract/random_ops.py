@@ -108,7 +108,8 @@ class Generator:
         return "request_rebalance", {}
 
     def make_resume(self) -> Operation:
-        return "resume", {"epoch": self.rng.randint(0, 20), "seq": self.rng.randint(0, 20)}
+        epoch, event_seq = self.rng.randint(0, 20), self.rng.randint(0, 20)
+        return "resume", {"epoch": epoch, "event_seq": event_seq, "target": {}}
 
     def set_target(self) -> Operation:
         rows: dict[str, list[Partition]] = {m: [] for m in MEMBERS}

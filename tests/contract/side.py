@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from assignment.errors import Fenced
-from assignment.scripts import agent_side, dashboard_side
+from assignment.scripts import agent_side
 from assignment.scripts.agent_side import CommitRequest, SnapshotRecord, StateChange
 from assignment.scripts.group_read import Purpose
 from assignment.types import Claim, Drain, Offset, Partition, TargetRow
@@ -18,6 +18,8 @@ Operation = tuple[str, dict[str, Any]]
 
 
 class Side:
+    """An operation is the world's of that name, unless it takes or answers something else here."""
+
     def __init__(self, world: World) -> None:
         self.world = world
         self.changelog_ids: list[tuple[Partition, str]] = []
@@ -25,40 +27,17 @@ class Side:
     def do(self, operation: Operation) -> Any:
         name, values = operation
         try:
-            return getattr(self, f"do_{name}")(**values)
+            own = getattr(self, f"do_{name}", None)
+            return (own or getattr(self.world, name))(**values)
         except Fenced:
             return "fenced"
-
-    def do_configure(self, **values: Any) -> Any:
-        return self.world.configure(**values)
-
-    def do_join(self, **values: Any) -> Any:
-        return self.world.join(**values)
-
-    def do_leave(self, **values: Any) -> Any:
-        return self.world.leave(**values)
 
     def do_evict(self, member_id: str, before_ms: int) -> Any:
         beat = self.world.read().beats.get(member_id, 0)
         return self.world.evict(member_id, beat - before_ms)
 
-    def do_report(self, **values: Any) -> Any:
-        return self.world.report(**values)
-
     def do_set_drain(self, drain: Drain, members: list[str]) -> Any:
         return self.world.set_drain(drain, *members)
-
-    def do_set_incarnation(self, incarnation: int) -> Any:
-        return self.world.set_incarnation(incarnation)
-
-    def do_another_run(self) -> None:
-        self.world.another_run()
-
-    def do_request_rebalance(self) -> Any:
-        return self.world.run("request_rebalance", dashboard_side.request_rebalance_args("asked"))
-
-    def do_resume(self, epoch: int, seq: int) -> Any:
-        return self.world.run("resume", dashboard_side.resume_args(epoch, seq, {}))
 
     def do_set_target(
         self,
@@ -86,8 +65,7 @@ class Side:
             mode_epoch=max(0, meta.mode_epoch + mode),
             group_epoch=made_for,
         )
-        args = dashboard_side.set_target_args(replace(view, meta=read), wanted)
-        return dashboard_side.set_target_answer(self.world.run("set_target", args))
+        return self.world.set_rows(replace(view, meta=read), wanted)
 
     def do_acquire(self, incarnation: int, partitions: list[Partition], **values: Any) -> Any:
         now = max(0, self.world.read().meta.incarnation + incarnation)
@@ -143,11 +121,7 @@ class Side:
 
     def do_restore(self, partition: Partition, at: Offset) -> Any:
         record = SnapshotRecord(url="f", offset=at, changelog_id="0-0", total=9, fence=1)
-        args = dashboard_side.restore_args(1, {partition: record})
-        return dashboard_side.restore_answer(self.world.run("restore", args))
-
-    def do_sweep(self) -> Any:
-        return self.world.sweep()
+        return self.world.restore(1, {partition: record})
 
     def do_tick(self) -> None:
         self.world.read(Purpose.TICK)

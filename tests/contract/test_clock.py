@@ -62,7 +62,7 @@ def test_a_stream_that_is_above_is_left_alone(world: World) -> None:
 def test_a_restored_partitions_changelog_goes_on_above_its_record(world: World) -> None:
     """A copy on disk stands at an entry of the old one."""
     record = SnapshotRecord(url="f", offset=Offset(3, 0), changelog_id=str(HIGH), total=9, fence=1)
-    world.run("restore", dashboard_side.restore_args(1, {P0: record}))
+    world.restore(1, {P0: record})
     changelog = world.keys.changelog(P0)
     assert Offset.parse(world.door.ask("XADD", changelog, "*", "a", "b").decode()) > HIGH
 

@@ -78,9 +78,7 @@ def test_a_plan_of_one_that_is_no_member_is_fenced(world: World) -> None:
 # --- commits --------------------------------------------------------------------------------------
 
 
-def test_a_commit_moves_offset_changelog_and_total_together(world: World) -> None:
-    world.stand(a={P0})
-    fence = world.running("a", P0)
+def test_a_commit_moves_offset_changelog_and_total_together(world: World, fence: int) -> None:
     changes, ids = pack_changes({"k": {"n": 1}, "gone": None}), pack_ids([5, 6, 2**40])
     answer = world.commit(P0, fence, START, Offset(9, 3), events=3, changes=changes, ids=ids)
     assert (answer.result, answer.committed) == (DONE, Offset(9, 3))
@@ -97,17 +95,13 @@ def test_a_commit_moves_offset_changelog_and_total_together(world: World) -> Non
     assert world.store.committed([P0, P1]) == {P0: Offset(9, 3), P1: START}
 
 
-def test_totals_add_up_from_the_base_of_the_first_commit(world: World) -> None:
-    world.stand(a={P0})
-    fence = world.running("a", P0)
+def test_totals_add_up_from_the_base_of_the_first_commit(world: World, fence: int) -> None:
     world.commit(P0, fence, START, offset(1), events=2, base_total=2**40)
     world.commit(P0, fence, offset(1), offset(2), events=3, base_total=999)
     assert world.read().applied[P0].total == 2**40 + 5
 
 
-def test_a_commit_repeated_after_a_lost_reply_is_answered_already(world: World) -> None:
-    world.stand(a={P0})
-    fence = world.running("a", P0)
+def test_a_commit_repeated_after_a_lost_reply_is_answered_already(world: World, fence: int) -> None:
     done = world.commit(P0, fence, START, offset(5))
     again = world.commit(P0, fence, START, offset(5))
     assert (again.result, again.committed) == (ALREADY, offset(5))
@@ -116,9 +110,9 @@ def test_a_commit_repeated_after_a_lost_reply_is_answered_already(world: World) 
     assert len(world.store.read_changelog(P0, "0-0", 10).entries) == 1
 
 
-def test_a_commit_that_another_server_planned_is_moved_unless_it_is_there(world: World) -> None:
-    world.stand(a={P0})
-    fence = world.running("a", P0)
+def test_a_commit_that_another_server_planned_is_moved_unless_it_is_there(
+    world: World, fence: int
+) -> None:
     (planned,) = world.store.next_batch("a")
     other = world.commit(P0, fence, START, offset(5), replication_id="e" * 40)
     assert (other.result, other.committed) == (MOVED, START)
@@ -127,9 +121,9 @@ def test_a_commit_that_another_server_planned_is_moved_unless_it_is_there(world:
     assert (own.result, again.result) == (DONE, ALREADY)
 
 
-def test_a_commit_from_another_offset_is_moved_and_changes_nothing(world: World) -> None:
-    world.stand(a={P0})
-    fence = world.running("a", P0)
+def test_a_commit_from_another_offset_is_moved_and_changes_nothing(
+    world: World, fence: int
+) -> None:
     world.commit(P0, fence, START, offset(5))
     for low, high in ((START, offset(4)), (START, offset(6)), (offset(6), offset(7))):
         assert world.commit(P0, fence, low, high) == CommitAnswer(MOVED, offset(5))
@@ -181,9 +175,8 @@ def test_a_fence_that_was_never_granted_is_refused(world: World) -> None:
 
 def test_a_commit_after_the_lease_ended_is_taken_while_nobody_else_was_granted(
     world: World,
+    fence: int,
 ) -> None:
-    world.stand(a={P0})
-    fence = world.running("a", P0)
     world.let_expire("a", Claim(P0, fence))
     world.sweep()
     assert world.commit(P0, fence, START, offset(1)).result is DONE
@@ -211,9 +204,9 @@ def test_fences_next_to_each_other_are_told_apart_at_the_highest_incarnation(wor
     assert world.store.read_changelog(P0, "0-0", 1).entries[0].fence == fence
 
 
-def test_dead_letters_ride_in_the_commit_and_only_in_one_that_is_done(world: World) -> None:
-    world.stand(a={P0})
-    fence = world.running("a", P0)
+def test_dead_letters_ride_in_the_commit_and_only_in_one_that_is_done(
+    world: World, fence: int
+) -> None:
     dead = (DeadLetter("no JSON", "5-0", 0, b"\xff{"), DeadLetter("no key", "5-0", 3, b""))
     for _ in range(2):
         world.commit(P0, fence, START, offset(5), events=4, dead=dead)
@@ -227,9 +220,7 @@ def test_dead_letters_ride_in_the_commit_and_only_in_one_that_is_done(world: Wor
     assert {x[b"fence"] for x in letters} == {str(fence).encode()}
 
 
-def test_a_commit_without_changelog_moves_only_the_offset(world: World) -> None:
-    world.stand(a={P0})
-    fence = world.running("a", P0)
+def test_a_commit_without_changelog_moves_only_the_offset(world: World, fence: int) -> None:
     answer = world.commit(P0, fence, START, offset(5), changelog=False)
     assert answer == CommitAnswer(DONE, offset(5))
     again = world.commit(P0, fence, START, offset(5), changelog=False)
@@ -264,9 +255,7 @@ def test_a_commit_that_does_not_go_forward_is_refused(world: World, low: int, hi
         world.commit(P0, 1, offset(low), offset(high))
 
 
-def test_a_commit_of_nothing_only_asks_whether_the_fence_holds(world: World) -> None:
-    world.stand(a={P0})
-    fence = world.running("a", P0)
+def test_a_commit_of_nothing_only_asks_whether_the_fence_holds(world: World, fence: int) -> None:
     world.commit(P0, fence, START, offset(5))
     before = world.read()
     for at in (START, offset(5)):
@@ -280,9 +269,9 @@ def test_a_commit_of_nothing_only_asks_whether_the_fence_holds(world: World) -> 
 # --- reading the changelog ------------------------------------------------------------------------
 
 
-def test_a_changelog_is_read_in_pages_each_with_the_committed_offset(world: World) -> None:
-    world.stand(a={P0})
-    fence = world.running("a", P0)
+def test_a_changelog_is_read_in_pages_each_with_the_committed_offset(
+    world: World, fence: int
+) -> None:
     for n in range(5):
         world.commit(P0, fence, offset(n), offset(n + 1))
     first = world.store.read_changelog(P0, "0-0", 3)
@@ -315,9 +304,7 @@ def commits(world: World, fence: int, count: int) -> list[str]:
     return ["0-0", *(a.changelog_id for a in answers)]
 
 
-def test_a_snapshot_is_recorded_beside_the_one_before_it(world: World) -> None:
-    world.stand(a={P0})
-    fence = world.running("a", P0)
+def test_a_snapshot_is_recorded_beside_the_one_before_it(world: World, fence: int) -> None:
     ids = commits(world, fence, 3)
     assert world.store.read_snapshots(P0) == ()
     for n in (1, 2, 3):
@@ -332,9 +319,7 @@ def test_a_snapshot_is_recorded_beside_the_one_before_it(world: World) -> None:
     assert world.read().snapshots[P0] == (newest, before)
 
 
-def test_a_snapshot_trims_the_changelog_only_up_to_the_one_before(world: World) -> None:
-    world.stand(a={P0})
-    fence = world.running("a", P0)
+def test_a_snapshot_trims_the_changelog_only_up_to_the_one_before(world: World, fence: int) -> None:
     ids = commits(world, fence, 4)
     world.snapshot(P0, fence, offset(2), ids[2])
     assert len(world.store.read_changelog(P0, "0-0", 9).entries) == 4
@@ -343,18 +328,14 @@ def test_a_snapshot_trims_the_changelog_only_up_to_the_one_before(world: World) 
     assert [e.to_offset for e in left] == [offset(2), offset(3), offset(4)]
 
 
-def test_a_snapshot_trims_nothing_when_told_so(world: World) -> None:
-    world.stand(a={P0})
-    fence = world.running("a", P0)
+def test_a_snapshot_trims_nothing_when_told_so(world: World, fence: int) -> None:
     ids = commits(world, fence, 3)
     for n in (1, 2, 3):
         world.snapshot(P0, fence, offset(n), ids[n], trim=False)
     assert len(world.store.read_changelog(P0, "0-0", 9).entries) == 3
 
 
-def test_a_snapshot_under_an_older_fence_is_refused(world: World) -> None:
-    world.stand(a={P0})
-    fence = world.running("a", P0)
+def test_a_snapshot_under_an_older_fence_is_refused(world: World, fence: int) -> None:
     ids = commits(world, fence, 1)
     world.let_expire("a", Claim(P0, fence))
     world.fence("a", P0)
@@ -362,9 +343,9 @@ def test_a_snapshot_under_an_older_fence_is_refused(world: World) -> None:
     assert world.store.read_snapshots(P0) == ()
 
 
-def test_a_snapshot_not_above_the_recorded_or_above_the_committed_is_old(world: World) -> None:
-    world.stand(a={P0})
-    fence = world.running("a", P0)
+def test_a_snapshot_not_above_the_recorded_or_above_the_committed_is_old(
+    world: World, fence: int
+) -> None:
     ids = commits(world, fence, 3)
     world.snapshot(P0, fence, offset(2), ids[2])
     assert world.snapshot(P0, fence, offset(2), ids[2]) is SnapshotResult.OLD
@@ -373,9 +354,7 @@ def test_a_snapshot_not_above_the_recorded_or_above_the_committed_is_old(world: 
     assert [r.offset for r in world.store.read_snapshots(P0)] == [offset(2)]
 
 
-def test_offsets_of_snapshots_are_ordered_as_numbers(world: World) -> None:
-    world.stand(a={P0})
-    fence = world.running("a", P0)
+def test_offsets_of_snapshots_are_ordered_as_numbers(world: World, fence: int) -> None:
     answer = world.commit(P0, fence, START, Offset(9, 10))
     last = world.commit(P0, fence, Offset(9, 10), Offset(10, 0))
     assert world.snapshot(P0, fence, Offset(9, 9), answer.changelog_id) is SnapshotResult.DONE

@@ -38,9 +38,7 @@ def test_acquire_answers_every_partition_in_order(world: World) -> None:
     assert third == Granted(P0, FIRST, RESTORING)
 
 
-def test_acquire_repeated_after_a_lost_reply_gives_the_same_fence(world: World) -> None:
-    world.stand(a={P0})
-    fence = world.running("a", P0)
+def test_acquire_repeated_after_a_lost_reply_gives_the_same_fence(world: World, fence: int) -> None:
     assert world.acquire("a", P0) == (Granted(P0, fence, RUNNING),)
     assert world.kinds() == ["acquired"]
 
@@ -163,9 +161,7 @@ def test_fences_are_exact_at_the_highest_incarnation(world: World) -> None:
     assert world.read().grants[P0].fence == fence + 1
 
 
-def test_a_lost_lock_is_expired_in_history_before_the_next_grant(world: World) -> None:
-    world.stand(a={P0})
-    fence = world.fence("a", P0)
+def test_a_lost_lock_is_expired_in_history_before_the_next_grant(world: World, fence: int) -> None:
     world.let_expire("a", Claim(P0, fence))
     until_ms = world.read().grants[P0].until_ms
     world.assign(b=set(), a={P0})
@@ -188,9 +184,7 @@ def test_a_lost_lock_goes_to_the_one_that_the_target_names(world: World) -> None
     assert list(world.store.owned("b")) == [P0]
 
 
-def test_renew_moves_the_end_of_lock_and_grant(world: World) -> None:
-    world.stand(a={P0})
-    fence = world.fence("a", P0)
+def test_renew_moves_the_end_of_lock_and_grant(world: World, fence: int) -> None:
     before = world.read().grants[P0].until_ms
     world.pass_ms(2)
     renewed = world.store.renew("a", LONG_MS, [Claim(P0, fence)])
@@ -232,26 +226,20 @@ def test_renew_with_another_fence_or_of_anothers_lock_is_refused(world: World) -
     assert world.store.renew("a", LONG_MS, claims).held == (False,) * 4
 
 
-def test_renew_of_one_that_is_no_member_touches_nothing(world: World) -> None:
-    world.stand(a={P0})
-    fence = world.fence("a", P0)
+def test_renew_of_one_that_is_no_member_touches_nothing(world: World, fence: int) -> None:
     world.evict("a", world.read().now_ms)
     with pytest.raises(Fenced):
         world.store.renew("a", LONG_MS, [Claim(P0, fence)])
     assert "a" not in world.read().beats
 
 
-def test_renew_after_evict_and_joining_anew_holds_nothing(world: World) -> None:
-    world.stand(a={P0})
-    fence = world.fence("a", P0)
+def test_renew_after_evict_and_joining_anew_holds_nothing(world: World, fence: int) -> None:
     world.evict("a", world.read().now_ms)
     world.join("a")
     assert world.store.renew("a", LONG_MS, [Claim(P0, fence)]).held == (False,)
 
 
-def test_a_member_that_joins_anew_keeps_its_live_locks(world: World) -> None:
-    world.stand(a={P0})
-    fence = world.fence("a", P0)
+def test_a_member_that_joins_anew_keeps_its_live_locks(world: World, fence: int) -> None:
     world.join("a")
     assert world.store.renew("a", LONG_MS, [Claim(P0, fence)]).held == (True,)
     assert world.fence("a", P0) == fence
@@ -282,9 +270,7 @@ def test_release_compares_member_and_fence(world: World) -> None:
     assert world.kinds() == ["acquired"]
 
 
-def test_release_of_an_expired_lock_leaves_its_end_in_history(world: World) -> None:
-    world.stand(a={P0})
-    fence = world.fence("a", P0)
+def test_release_of_an_expired_lock_leaves_its_end_in_history(world: World, fence: int) -> None:
     world.let_expire("a", Claim(P0, fence))
     assert world.store.release("a", [Claim(P0, fence)]) == (False,)
     assert world.sweep() == 1
@@ -303,9 +289,9 @@ def test_sweep_ends_only_what_ran_out_and_only_once(world: World) -> None:
     assert list(world.store.owned("a")) == [P2]
 
 
-def test_a_swept_partition_is_granted_without_a_second_expired_event(world: World) -> None:
-    world.stand(a={P0})
-    fence = world.fence("a", P0)
+def test_a_swept_partition_is_granted_without_a_second_expired_event(
+    world: World, fence: int
+) -> None:
     world.let_expire("a", Claim(P0, fence))
     world.sweep()
     assert world.fence("a", P0) == fence + 1

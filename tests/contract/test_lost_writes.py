@@ -79,8 +79,7 @@ def test_numbers_that_are_known_to_be_lower_change_nothing(world: World) -> None
 def test_a_target_made_before_the_incarnation_was_raised_is_stale(world: World) -> None:
     """Also when coordinator_epoch is counted anew and comes to the same number."""
     world.stand(a={P0})
-    world.run("request_rebalance", dashboard_side.request_rebalance_args("test"))
-    group = world.read(Purpose.REBALANCE)
+    group = world.due()
     world.set_incarnation(2)
     epoch = str(group.meta.coordinator_epoch)
     world.door.ask("HSET", world.keys.meta, "coordinator_epoch", epoch)
@@ -90,8 +89,7 @@ def test_a_target_made_before_the_incarnation_was_raised_is_stale(world: World) 
 def test_no_target_is_stored_while_redis_may_have_lost_writes(world: World) -> None:
     """Its group_epoch may be one that another target had already."""
     world.stand(a={P0})
-    world.run("request_rebalance", dashboard_side.request_rebalance_args("test"))
-    before = world.read(Purpose.REBALANCE)
+    before = world.due()
     world.another_run()
     read_anew = world.read(Purpose.REBALANCE)
     assert not world.set_target(before, a={P1}).done

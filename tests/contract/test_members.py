@@ -99,9 +99,9 @@ def test_leave_releases_every_live_lock_and_removes_every_row(world: World) -> N
     assert live
 
 
-def test_leave_under_another_secret_or_of_a_stranger_touches_nothing(world: World) -> None:
-    world.stand(a={P0})
-    fence = world.fence("a", P0)
+def test_leave_under_another_secret_or_of_a_stranger_touches_nothing(
+    world: World, fence: int
+) -> None:
     before = world.group_epoch()
     assert not world.leave("a", "other")
     assert not world.leave("stranger")
@@ -112,9 +112,7 @@ def test_leave_under_another_secret_or_of_a_stranger_touches_nothing(world: Worl
 # --- evict ----------------------------------------------------------------------------------------
 
 
-def test_evict_ends_locks_as_expired_and_removes_the_member(world: World) -> None:
-    world.stand(a={P0})
-    fence = world.running("a", P0)
+def test_evict_ends_locks_as_expired_and_removes_the_member(world: World, fence: int) -> None:
     before = world.group_epoch()
     assert world.evict("a", world.read().beats["a"]) is EvictResult.OK
     group = world.read()

@@ -13,7 +13,6 @@ from agent.store.door import RedisDoor, StoreUnavailable, Timeouts, shown
 from agent.store.events import EventStore
 from agent.store.group import GroupStore
 from assignment.errors import InvalidInput, InvariantBroken
-from assignment.scripts import dashboard_side
 from assignment.scripts.agent_side import CommitRequest, CommitResult, Granted, Refusal
 from assignment.types import INCARNATION_STEP, START, Claim, Offset, Partition
 from assignment.wire import ConsumerHealth, StreamKeys
@@ -306,9 +305,7 @@ def test_waiting_for_hints_ends_with_the_first_one(real_world: World) -> None:
     world = real_world
     world.configure()
     after = world.store.last_hint_id()
-    timer = threading.Timer(
-        0.05, lambda: world.run("request_rebalance", dashboard_side.request_rebalance_args("now"))
-    )
+    timer = threading.Timer(0.05, lambda: world.request_rebalance("now"))
     timer.start()
     hints = world.store.wait_hints(after, 20_000)
     timer.join()

@@ -53,8 +53,7 @@ def test_one_that_joined_after_the_read_gets_an_empty_row(world: World) -> None:
 
 def test_a_target_of_another_coordinator_run_is_stale(world: World) -> None:
     world.stand(a={P0})
-    world.run("request_rebalance", dashboard_side.request_rebalance_args("test"))
-    mine = world.read(Purpose.REBALANCE)
+    mine = world.due()
     other = world.read(Purpose.REBALANCE)
     before = world.read().target
     assert not world.set_target(mine, a={P1}).done
@@ -64,8 +63,7 @@ def test_a_target_of_another_coordinator_run_is_stale(world: World) -> None:
 
 def test_a_target_of_another_mode_epoch_is_stale(world: World) -> None:
     world.stand(a={P0})
-    world.run("request_rebalance", dashboard_side.request_rebalance_args("test"))
-    group = world.read(Purpose.REBALANCE)
+    group = world.due()
     other = replace(group, meta=replace(group.meta, mode_epoch=2))
     assert not world.set_target(other, a={P1}).done
     assert world.set_target(group, a={P1}).done
@@ -81,8 +79,7 @@ def test_a_target_not_above_the_stored_one_is_stale(world: World) -> None:
 
 def test_a_target_repeated_after_a_lost_reply_is_done_and_written_once(world: World) -> None:
     world.stand(a={P0})
-    world.run("request_rebalance", dashboard_side.request_rebalance_args("test"))
-    group = world.read(Purpose.REBALANCE)
+    group = world.due()
     first = world.set_target(group, a={P1})
     hints = world.store.last_hint_id()
     assert world.set_target(group, a={P1}) == first
@@ -124,8 +121,7 @@ def test_a_partition_in_two_roles_of_a_member_never_reaches_redis(twice: tuple[s
 
 def learn(world: World, *learned: Partition) -> None:
     """A target in which a learns these."""
-    world.run("request_rebalance", dashboard_side.request_rebalance_args("test"))
-    group = world.read(Purpose.REBALANCE)
+    group = world.due()
     row = TargetRow(target_epoch=group.meta.group_epoch, learning=frozenset(learned))
     assert world.set_rows(group, {"a": row}).done
 
@@ -149,8 +145,7 @@ def test_a_learner_that_was_dropped_and_is_placed_again_says_ready_anew(world: W
 
 def test_standbys_and_learners_are_kept_with_the_target(world: World) -> None:
     world.stand(a={P0})
-    world.run("request_rebalance", dashboard_side.request_rebalance_args("test"))
-    group = world.read(Purpose.REBALANCE)
+    group = world.due()
     row = TargetRow(
         target_epoch=group.meta.group_epoch,
         incarnation=1,
@@ -210,10 +205,7 @@ def test_what_locks_and_commits_do_makes_no_plan_outdated(world: World) -> None:
 
 def test_a_person_who_asks_makes_a_plan_outdated(world: World) -> None:
     first = world.configure()
-    answer = world.run(
-        "request_rebalance", dashboard_side.request_rebalance_args("asked by a person", "a")
-    )
-    assert dashboard_side.number_answer(answer) == first + 1
+    assert world.request_rebalance("asked by a person", "a") == first + 1
     assert world.store.wait_hints("0-0", 1).hints[-1].member_id == "a"
 
 
@@ -227,9 +219,8 @@ def record(number: int, **more: Any) -> SnapshotRecord:
 
 def test_offsets_come_back_from_snapshots_before_anything_is_granted(world: World) -> None:
     world.configure()
-    args = dashboard_side.restore_args(2, {P0: record(9), P1: record(3)})
-    assert dashboard_side.restore_answer(world.run("restore", args)) == 2
-    assert dashboard_side.restore_answer(world.run("restore", args)) == 0
+    records = {P0: record(9), P1: record(3)}
+    assert (world.restore(2, records), world.restore(2, records)) == (2, 0)
     group = world.read()
     assert group.offsets == {P0: offset(9), P1: offset(3)}
     assert group.snapshots[P0] == (record(9),)
@@ -250,12 +241,7 @@ def test_an_older_offset_is_moved_forward_to_a_whole_newer_snapshot(world: World
     """With its count and the fence of its history; read on from where the changelog ends now."""
     last = committed_under_one_run(world, 5)
     newer = record(9, fence=2**32 + 7)
-    assert (
-        dashboard_side.restore_answer(
-            world.run("restore", dashboard_side.restore_args(2, {P0: newer}))
-        )
-        == 1
-    )
+    assert world.restore(2, {P0: newer}) == 1
     group = world.read()
     assert (group.offsets[P0], group.applied[P0].total) == (offset(9), 40)
     assert [(r.offset, r.changelog_id, r.fence) for r in group.snapshots[P0]] == [
@@ -268,8 +254,7 @@ def test_an_older_offset_is_moved_forward_to_a_whole_newer_snapshot(world: World
 def test_no_offset_is_moved_to_a_snapshot_that_is_not_newer(world: World, number: int) -> None:
     committed_under_one_run(world, 5)
     before = world.read()
-    args = dashboard_side.restore_args(2, {P0: record(number)})
-    assert dashboard_side.restore_answer(world.run("restore", args)) == 0
+    assert world.restore(2, {P0: record(number)}) == 0
     after = world.read()
     assert (after.offsets, after.applied, after.snapshots) == (
         before.offsets,
@@ -281,20 +266,18 @@ def test_no_offset_is_moved_to_a_snapshot_that_is_not_newer(world: World, number
 def test_a_server_that_was_put_back_with_its_identity_is_moved_forward_too(world: World) -> None:
     """Its grants are of an incarnation below the one that is about to be set."""
     world.stand(a={P0})
-    args = dashboard_side.restore_args(2, {P0: record(9)})
-    assert dashboard_side.restore_answer(world.run("restore", args)) == 1
+    assert world.restore(2, {P0: record(9)}) == 1
 
 
 def test_nothing_comes_back_once_grants_are_possible(world: World) -> None:
     world.stand(a={P0})
-    args = dashboard_side.restore_args(1, {P0: record(9)})
-    assert dashboard_side.restore_answer(world.run("restore", args)) is None
+    assert world.restore(1, {P0: record(9)}) is None
     assert world.read().offsets == {}
 
 
 def test_a_commit_goes_on_from_what_came_back(world: World) -> None:
     world.configure()
-    world.run("restore", dashboard_side.restore_args(2, {P0: record(9)}))
+    world.restore(2, {P0: record(9)})
     world.join("a")
     world.set_incarnation(2)
     world.assign(a={P0})
@@ -306,9 +289,8 @@ def test_a_commit_goes_on_from_what_came_back(world: World) -> None:
 
 
 def test_epochs_and_event_numbers_go_on_above_the_history(world: World) -> None:
-    answer = world.run("resume", dashboard_side.resume_args(50, 900, {}))
-    assert dashboard_side.number_answer(answer) == 50
-    world.run("resume", dashboard_side.resume_args(40, 800, {}))
+    assert world.resume(50, 900, {}) == 50
+    world.resume(40, 800, {})
     world.configure(rebalance_due=False)
     meta = world.read().meta
     assert (meta.group_epoch, meta.target_epoch, meta.event_seq) == (50, 50, 900)
@@ -321,7 +303,7 @@ def test_epochs_and_event_numbers_go_on_above_the_history(world: World) -> None:
 
 def test_a_wiped_group_has_its_last_target_again(world: World) -> None:
     row = TargetRow(target_epoch=48, incarnation=3, active=frozenset({P0}))
-    world.run("resume", dashboard_side.resume_args(50, 900, {"a": row}))
+    world.resume(50, 900, {"a": row})
     world.configure()
     group = world.read()
     assert group.target == {"a": replace(row, target_epoch=50)}
@@ -332,6 +314,5 @@ def test_a_group_that_is_there_is_not_resumed(world: World) -> None:
     """Whoever saw it wiped and comes late would call its stored target newer than it is."""
     world.stand(a={P0})
     before = world.read().meta
-    answer = world.run("resume", dashboard_side.resume_args(50, 900, {}))
-    assert dashboard_side.number_answer(answer) == before.group_epoch
+    assert world.resume(50, 900, {}) == before.group_epoch
     assert world.read().meta == before

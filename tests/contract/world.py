@@ -64,13 +64,18 @@ class World:
 
     def assign(self, **rows: set[Partition]) -> int:
         """Gives these members these partitions, as a rebalance does; the target_epoch."""
-        dashboard_side.number_answer(
-            self.run("request_rebalance", dashboard_side.request_rebalance_args("test"))
-        )
-        group = self.read(Purpose.REBALANCE)
-        answer = self.set_target(group, **rows)
+        answer = self.set_target(self.due(), **rows)
         assert answer.done, answer
         return answer.target_epoch
+
+    def request_rebalance(self, reason: str = "test", member_id: str = "") -> int:
+        args = dashboard_side.request_rebalance_args(reason, member_id)
+        return dashboard_side.number_answer(self.run("request_rebalance", args))
+
+    def due(self) -> GroupRead:
+        """The group as a coordinator reads it that has to make a target."""
+        self.request_rebalance()
+        return self.read(Purpose.REBALANCE)
 
     def set_target(self, group: GroupRead, **rows: set[Partition]) -> dashboard_side.TargetAnswer:
         epoch = group.meta.group_epoch
@@ -84,6 +89,14 @@ class World:
     ) -> dashboard_side.TargetAnswer:
         args = dashboard_side.set_target_args(group, rows)
         return dashboard_side.set_target_answer(self.run("set_target", args))
+
+    def restore(self, incarnation: int, records: Mapping[Partition, SnapshotRecord]) -> int | None:
+        args = dashboard_side.restore_args(incarnation, records)
+        return dashboard_side.restore_answer(self.run("restore", args))
+
+    def resume(self, epoch: int, event_seq: int, target: Mapping[str, TargetRow]) -> int:
+        args = dashboard_side.resume_args(epoch, event_seq, target)
+        return dashboard_side.number_answer(self.run("resume", args))
 
     def stand(self, **rows: set[Partition]) -> None:
         """A configured group under incarnation 1 whose members may acquire what is given."""
