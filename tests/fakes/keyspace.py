@@ -4,14 +4,16 @@ import inspect
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from redis.exceptions import ResponseError
 
-from tests.fakes import sets, streams
+from tests.fakes import scores, streams
 from tests.fakes.commands import COMMANDS
-from tests.fakes.values import Reply, Value, copied
+from tests.fakes.values import WRONG_TYPE, Reply, Scores, Stream, Value, copied
 
-assert sets and streams  # their commands are in COMMANDS by now
+assert scores and streams  # their commands are in COMMANDS by now
+V = TypeVar("V", bytes, Scores, Stream)
 Call = Sequence[bytes]  # name and arguments
 Data = tuple[dict[bytes, Value], dict[bytes, int]]
 STATE_EVERY = 2_000  # transactions: copying a whole state is dear, playing commands again is slow
@@ -39,6 +41,13 @@ class Keyspace:
             self.expired(key)
             return None
         return self.keys.get(key)
+
+    def of_kind(self, key: bytes, kind: type[V]) -> V | None:
+        """Refuses what is of another kind."""
+        value = self.live(key)
+        if value is None or type(value) is kind:
+            return value
+        raise ResponseError(WRONG_TYPE)
 
     def remove(self, key: bytes) -> bool:
         there = self.live(key) is not None

@@ -204,11 +204,6 @@ def eval_(db: FakeRedis, text: bytes, count: bytes, *rest: bytes) -> Reply:
 
 
 @reads
-def ping(db: FakeRedis) -> bytes:
-    return b"PONG"
-
-
-@reads
 def time(db: FakeRedis) -> list[bytes]:
     return [b"%d" % (db.now_ms // 1_000), b"%d" % (db.now_ms % 1_000 * 1_000)]
 

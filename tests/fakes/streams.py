@@ -13,7 +13,6 @@ from tests.fakes.commands import SYNTAX, reads, writes
 from tests.fakes.values import (
     ID_MAX,
     OK,
-    WRONG_TYPE,
     Entry,
     Id,
     Nested,
@@ -36,10 +35,7 @@ NEEDS_KEY = (
 
 
 def found(db: "Keyspace", key: bytes) -> Stream | None:
-    value = db.live(key)
-    if value is not None and type(value) is not Stream:
-        raise ResponseError(WRONG_TYPE)
-    return value
+    return db.of_kind(key, Stream)
 
 
 def shown(entry: Entry) -> list[Any]:
@@ -50,29 +46,19 @@ def shown(entry: Entry) -> list[Any]:
 
 
 @writes
-def xadd(db: "Keyspace", key: bytes, *rest: bytes) -> bytes | None:
-    args, makes, trim = list(rest), True, None
-    while args and args[0].upper() in (b"NOMKSTREAM", b"MAXLEN", b"MINID"):
-        if args[0].upper() == b"NOMKSTREAM":
-            makes = False
-            del args[0]
-        else:
-            trim = _trim_options(args)
+def xadd(db: "Keyspace", key: bytes, *rest: bytes) -> bytes:
+    args = list(rest)
+    trim = _trim_options(args) if args[0].upper() == b"MAXLEN" else None
     if len(args) < 3 or len(args) % 2 == 0:
         raise ResponseError("ERR wrong number of arguments for 'xadd' command")
-    asked = _asked(args[0])
-    stream = found(db, key)
-    if stream is None and not makes:
-        return None
-    entry_id = _next_id(stream or Stream(), asked, db.now_ms)
-    if stream is None:
-        stream = db.keys[key] = Stream()
-    stream.entries.append((entry_id, tuple(args[1:])))
-    stream.last_id = entry_id
+    stream = found(db, key) or Stream()
+    stream.last_id = _next_id(stream, _asked(args[0]), db.now_ms)
+    stream.entries.append((stream.last_id, tuple(args[1:])))
     stream.added += 1
+    db.keys[key] = stream
     if trim:
         _trim(stream, *trim)
-    return id_text(entry_id)
+    return id_text(stream.last_id)
 
 
 def _asked(text: bytes) -> tuple[int | None, int | None]:
@@ -110,12 +96,6 @@ def _trim_options(args: list[bytes]) -> tuple[bytes, bool, bytes]:
     if not args:
         raise ResponseError(SYNTAX)
     least = args.pop(0)
-    if args and args[0].upper() == b"LIMIT":
-        if exact:
-            raise ResponseError(
-                "ERR syntax error, LIMIT cannot be used without the special ~ option"
-            )
-        del args[:2]
     if how == b"MAXLEN":
         if number(least) < 0:
             raise ResponseError("ERR The MAXLEN argument must be >= 0.")
@@ -159,7 +139,7 @@ def xdel(db: "Keyspace", key: bytes, *ids: bytes) -> int:
 
 
 @writes
-def xsetid(db: "Keyspace", key: bytes, last: bytes, *rest: bytes) -> bytes:
+def xsetid(db: "Keyspace", key: bytes, last: bytes) -> bytes:
     stream, last_id = found(db, key), id_of(last)
     if stream is None:
         raise ResponseError("ERR no such key")
@@ -167,12 +147,7 @@ def xsetid(db: "Keyspace", key: bytes, last: bytes, *rest: bytes) -> bytes:
         raise ResponseError(
             "ERR The ID specified in XSETID is smaller than the target stream top item"
         )
-    options = dict(zip(map(bytes.upper, rest[::2]), rest[1::2], strict=True))
     stream.last_id = last_id
-    stream.added = number(options.pop(b"ENTRIESADDED", b"%d" % stream.added))
-    stream.deleted_id = id_of(options.pop(b"MAXDELETEDID", id_text(stream.deleted_id)))
-    if options:
-        raise ResponseError(SYNTAX)
     return OK
 
 

@@ -31,10 +31,6 @@ class Nested(list[Any]):
     """A reply with lists, or numbers, in it."""
 
 
-class Members(set[bytes]):
-    """A set."""
-
-
 @dataclass(slots=True)
 class Stream:
     entries: list[Entry] = field(default_factory=list)
@@ -50,7 +46,7 @@ class Stream:
 
 
 Hash = dict[bytes, bytes]
-Value = bytes | Hash | Scores | Members | Stream
+Value = bytes | Hash | Scores | Stream
 
 
 def copied(value: Value) -> Value:
