@@ -13,7 +13,6 @@ from agent.hints import Hinted, HintListener
 from agent.store.door import RedisDoor, ScriptCall, StoreUnavailable
 from agent.store.events import EventStore
 from agent.store.group import GroupStore
-from assignment import errors
 from assignment.errors import Fenced, Trouble, trouble_of
 from assignment.scripts.agent_side import BatchStart, CommitAnswer, CommitResult
 from assignment.types import START, Offset, Partition
@@ -21,9 +20,7 @@ from assignment.wire import StreamKeys
 from dashboard.demo.embedded_redis import wheel_binary
 from tests.conftest import redis_62_binary
 from tests.contract.world import P0, World
-from tests.failover import PATIENCE_S, Pair, pair_of, until
-from tests.fakes import FakeDoor, FakeRedis
-from tests.fakes.server import LOADING, MASTERDOWN
+from tests.failover import Pair, pair_of, until
 
 LPOP = "return redis.call('LPOP', KEYS[1])"
 
@@ -217,49 +214,6 @@ def test_hints_are_heard_again_after_a_demotion(
 
 
 # --- what answers mean ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("text", [LOADING, MASTERDOWN, "ODD what nobody has heard of", "ERR odd"])
-def test_no_state_of_a_server_ends_whoever_listens(
-    text: str, group_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("agent.hints.AWAY_S", 0.01)
-    server = FakeRedis()
-    server.refuse(text, for_ms=1_000)
-    asked: list[object] = []
-    door = FakeDoor(server)
-    monkeypatch.setattr(door, "wait", lambda *_: threading.Event().wait(PATIENCE_S))
-    monkeypatch.setattr(server, "_demand_ready", watched(server._demand_ready, asked))
-    heard: list[Hinted | BaseException] = []
-    listener = HintListener(GroupStore(door, group_name), "a", heard.append)
-    listener.start()
-    until(lambda: len(asked) >= 3)
-    assert heard == []
-    server.advance(1_000)
-    until(lambda: heard)
-    listener.close()
-    assert isinstance(heard[0], Hinted)
-
-
-def watched(function: Callable[..., None], asked: list[object]) -> Callable[..., None]:
-    def call(*arguments: Any) -> None:
-        asked.append(arguments)
-        function(*arguments)
-
-    return call
-
-
-@pytest.mark.parametrize("word", sorted(errors.ELSEWHERE))
-def test_a_word_means_the_same_wherever_the_client_leaves_it(word: str) -> None:
-    inside = f"ERR Error running script (call to f_0): @user_script:3: @user_script: 3: -{word} x"
-    told = f"Command # 1 (HGET h f) of pipeline caused error: {word} x"
-    for text, code in ((f"{word} x", None), ("x", word), (inside, None), (told, None)):
-        assert trouble_of(text, code) is Trouble.ELSEWHERE
-
-
-def test_a_server_that_is_full_or_busy_keeps_its_connections() -> None:
-    for text in ("OOM command not allowed", "MISCONF x", "BUSY x", "UNKILLABLE x", "ERR odd"):
-        assert trouble_of(text) is Trouble.PASSING
 
 
 @pytest.mark.parametrize(

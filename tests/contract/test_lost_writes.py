@@ -2,10 +2,7 @@
 
 from dataclasses import replace
 
-import pytest
-
-from assignment.errors import InvalidInput
-from assignment.scripts import agent_side, dashboard_side
+from assignment.scripts import agent_side
 from assignment.scripts.agent_side import Granted, Refusal
 from assignment.scripts.group_read import Purpose
 from assignment.types import INCARNATION_STEP, Claim, Epoch, HeldState
@@ -122,9 +119,3 @@ def test_a_rebalance_is_due_since_the_first_change_after_the_last_target(world: 
     world.pass_ms(3)
     world.join("b")
     assert world.read().meta.due_since_ms == due
-
-
-@pytest.mark.parametrize("incarnation", [2**21, -1])
-def test_a_join_that_claims_an_impossible_incarnation_is_refused(incarnation: int) -> None:
-    with pytest.raises(InvalidInput):
-        dashboard_side.join_args("a", "secret", {"incarnation": incarnation})

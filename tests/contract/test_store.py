@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from agent.store.door import RedisDoor, StoreUnavailable, Timeouts, shown
+from agent.store.door import RedisDoor, StoreUnavailable, Timeouts
 from agent.store.events import EventStore
 from agent.store.group import GroupStore
 from assignment.errors import InvalidInput, InvariantBroken
@@ -127,18 +127,6 @@ def test_a_key_of_another_kind_is_a_bug_not_an_outage(own_world: World) -> None:
 # --- the connection -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("url", "why"),
-    [
-        ("http://127.0.0.1:1/0", "not the URL of a Redis"),
-        ("nonsense", "not the URL of a Redis"),
-    ],
-)
-def test_what_is_no_url_of_a_redis_is_refused_at_once(url: str, why: str) -> None:
-    with pytest.raises(InvalidInput, match=why):
-        GroupStore.connect(url, "g")
-
-
 def test_a_wrong_password_is_named_and_never_shown(own_redis: EmbeddedRedis) -> None:
     url = own_redis.url.replace(own_redis.password, "guessed")
     with pytest.raises(InvalidInput, match="refuses the login") as caught:
@@ -177,19 +165,6 @@ def test_a_password_is_in_no_error(own_redis: EmbeddedRedis) -> None:
         store.last_hint_id()
     assert own_redis.password not in str(caught.value)
     assert str(own_redis.port) in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("url", "address"),
-    [
-        ("redis://:pw@h:1/0", "h:1/0"),
-        ("rediss://user:p%40w@h:1/0?password=pw", "h:1/0"),
-        ("redis://h:1/0?password=pw&username=me@x", "h:1/0"),
-        ("unix://user:pw@/run/redis.sock?db=1", "/run/redis.sock"),
-    ],
-)
-def test_an_address_is_shown_without_what_logs_in(url: str, address: str) -> None:
-    assert shown(url) == address
 
 
 def test_the_servers_facts(valkey_server: EmbeddedRedis, redis_62_server: EmbeddedRedis) -> None:

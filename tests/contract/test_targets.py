@@ -5,12 +5,10 @@ from typing import Any
 
 import pytest
 
-from assignment.errors import InvalidInput
 from assignment.scripts import dashboard_side
 from assignment.scripts.agent_side import SnapshotRecord, SnapshotResult
 from assignment.scripts.group_read import Purpose
 from assignment.types import START, Claim, Partition, TargetRow
-from tests.builders import group as view
 from tests.contract.world import P0, P1, P2, World, offset
 
 
@@ -100,23 +98,6 @@ def test_a_target_of_a_group_that_was_never_configured_is_stale(world: World) ->
         world.run("set_target", dashboard_side.set_target_args(world.read(), {}))
     )
     assert not answer.done
-
-
-def test_a_partition_with_two_owners_never_reaches_redis() -> None:
-    row = TargetRow(target_epoch=3, active=frozenset({P0}))
-    with pytest.raises(InvalidInput, match="two owners"):
-        dashboard_side.set_target_args(view(group_epoch=3), {"a": row, "b": row})
-    with pytest.raises(InvalidInput, match="epoch 3, not 4"):
-        dashboard_side.set_target_args(view(group_epoch=4), {"a": row})
-
-
-@pytest.mark.parametrize(
-    "twice", [("active", "standby"), ("active", "learning"), ("standby", "learning")]
-)
-def test_a_partition_in_two_roles_of_a_member_never_reaches_redis(twice: tuple[str, str]) -> None:
-    row = TargetRow(target_epoch=3, **dict.fromkeys(twice, frozenset({P0})))
-    with pytest.raises(InvalidInput, match="two roles"):
-        dashboard_side.set_target_args(view(group_epoch=3), {"a": row})
 
 
 def learn(world: World, *learned: Partition) -> None:
