@@ -3,17 +3,18 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from agent.store.door import Door, RedisDoor, ScriptCall, ServerFacts, Timeouts, pairs
 from assignment import wire
 from assignment.scripts import agent_side, crashes, dashboard_side, group_read
 from assignment.scripts.crashes import InHand
 from assignment.scripts.group_read import Meta
-from assignment.scripts.values import Arguments, Raw
+from assignment.scripts.values import Call
 from assignment.types import START, Claim, Drain, Held, Offset, Partition, TargetRow
 
 ACQUIRE_AT_ONCE = 1_000  # one call blocks Redis for about 10 ms
+T = TypeVar("T")
 HINTS_MAX = 1_000  # the control stream keeps about as many
 
 
@@ -87,8 +88,8 @@ class GroupStore:
         answers: list[agent_side.PartitionAnswer] = []
         for first in range(0, len(partitions), ACQUIRE_AT_ONCE):
             chunk = partitions[first : first + ACQUIRE_AT_ONCE]
-            args = agent_side.acquire_args(member_id, ttl_ms, mode_epoch, incarnation, chunk)
-            answer = agent_side.acquire_answer(self._run("acquire", args))
+            call = agent_side.acquire(member_id, ttl_ms, mode_epoch, incarnation, chunk)
+            answer = self.run(call)
             if isinstance(answer, agent_side.Refusal):
                 return tuple(answers) or answer
             answers += answer
@@ -96,20 +97,17 @@ class GroupStore:
 
     def renew(self, member_id: str, ttl_ms: int, claims: Iterable[Claim]) -> agent_side.Renewed:
         """All in one call; also a sign of life when there are none. Raises Fenced."""
-        args = agent_side.renew_args(member_id, ttl_ms, claims)
-        return agent_side.renew_answer(self._run("renew", args))
+        return self.run(agent_side.renew(member_id, ttl_ms, claims))
 
     def release(self, member_id: str, claims: Iterable[Claim]) -> tuple[bool, ...]:
         """False: it was not ours any more."""
-        args = agent_side.release_args(member_id, claims)
-        return agent_side.flags_answer(self._run("release", args))
+        return self.run(agent_side.release(member_id, claims))
 
     def set_state(
         self, member_id: str, changes: Iterable[agent_side.StateChange]
     ) -> tuple[bool, ...]:
         """False: its fence or state in Redis is another than expected."""
-        args = agent_side.set_state_args(member_id, changes)
-        return agent_side.flags_answer(self._run("set_state", args))
+        return self.run(agent_side.set_state(member_id, changes))
 
     def owned(self, member_id: str) -> dict[Partition, Held]:
         """What Redis keeps as held by this member; a lock that ran out stays in it until swept."""
@@ -133,9 +131,7 @@ class GroupStore:
 
     def leave(self, member_id: str, secret: str) -> bool:
         """False: it was no member under that secret (any more)."""
-        return dashboard_side.leave_answer(
-            self._run("leave", dashboard_side.leave_args(member_id, secret))
-        )
+        return self.run(dashboard_side.leave(member_id, secret))
 
     # --- batches ----------------------------------------------------------------------------------
 
@@ -145,24 +141,22 @@ class GroupStore:
 
         Raises Fenced.
         """
-        return agent_side.next_batch_answer(
-            self._run("next_batch", agent_side.next_batch_args(member_id))
-        )
+        return self.run(agent_side.next_batch(member_id))
 
     def commit(self, request: agent_side.CommitRequest) -> agent_side.CommitAnswer:
-        return agent_side.commit_answer(self._run("commit", agent_side.commit_args(request)))
+        return self.run(agent_side.commit(request))
 
     def commit_many(
         self, requests: Sequence[agent_side.CommitRequest]
     ) -> tuple[agent_side.CommitAnswer, ...]:
         """In one trip. Each stands for itself: one that is fenced does not hinder the others."""
-        calls = [self._call("commit", agent_side.commit_args(r)) for r in requests]
-        return tuple(map(agent_side.commit_answer, self.door.run_many(calls)))
+        calls = [agent_side.commit(request) for request in requests]
+        answers = self.door.run_many([self._on_group(call) for call in calls])
+        return tuple(call.read(raw) for call, raw in zip(calls, answers, strict=True))
 
     def note_crash(self, why: str, entries_alone: int, in_hand: Iterable[InHand]) -> int:
         """A batch in hand ended its consumer; how many partitions it counts for."""
-        args = crashes.crash_args(why, entries_alone, in_hand)
-        return dashboard_side.number_answer(self._run("crash", args))
+        return self.run(crashes.crash(why, entries_alone, in_hand))
 
     def committed(self, partitions: Sequence[Partition]) -> dict[Partition, Offset]:
         """START where nothing was committed yet."""
@@ -177,8 +171,7 @@ class GroupStore:
     def write_progress(self, member_id: str, health: wire.ConsumerHealth) -> bool:
         """False: it is no member (any more); nothing was written."""
         values = ((f.name, _health_text(getattr(health, f.name))) for f in fields(health))
-        args = agent_side.progress_args(member_id, values)
-        return dashboard_side.number_answer(self._run("progress", args)) == 1
+        return self.run(agent_side.progress(member_id, values)) == 1
 
     def progress(self, member_id: str) -> wire.ConsumerHealth | None:
         """None: its consumer said nothing yet."""
@@ -224,8 +217,7 @@ class GroupStore:
         self, partition: Partition, record: agent_side.SnapshotRecord, *, trim: bool
     ) -> agent_side.SnapshotResult:
         """Records a written file. Trims the changelog only up to the record before it."""
-        args = agent_side.snapshot_args(partition, record, trim=trim)
-        return agent_side.snapshot_answer(self._run("snapshot", args))
+        return self.run(agent_side.snapshot(partition, record, trim=trim))
 
     # --- hints ------------------------------------------------------------------------------------
 
@@ -239,11 +231,11 @@ class GroupStore:
         hints = tuple(_hint(dict(pairs(flat))) for _, flat in entries)
         return Hints(entries[-1][0].decode() if entries else after, hints)
 
-    def _run(self, name: str, args: Arguments) -> Raw:
-        return self.door.run(self._call(name, args))
+    def run(self, call: Call[T]) -> T:
+        return call.read(self.door.run(self._on_group(call)))
 
-    def _call(self, name: str, args: Arguments) -> ScriptCall:
-        return ScriptCall(name, (self.keys.meta,), args)
+    def _on_group(self, call: Call[Any]) -> ScriptCall:
+        return ScriptCall(call.script, (self.keys.meta,), call.args)
 
 
 def _hint(values: Mapping[bytes, bytes]) -> Hint:

@@ -22,6 +22,7 @@ from assignment.coordinator.facts import (
 from assignment.coordinator.reading import came_back_lately
 from assignment.coordinator.scale_down import time_is_up
 from assignment.coordinator.stays import Went, how_they_went, is_from_before
+from assignment.scripts.dashboard_side import set_drain
 from assignment.scripts.group_read import GroupRead
 from assignment.types import Drain
 
@@ -86,7 +87,7 @@ def _tell(known: ScaleDowns, view: GroupRead) -> effects.Steps[bool]:
             if row.drain is not drain and wanted.get(m, Drain.NONE) is drain
         )
         if members:
-            answer = yield from effects.SetDrain(drain, members, known.version)
+            answer = yield from effects.Run(set_drain(drain, members, known.version))
             changed = changed or bool(answer.members)
     if running and running.told_at_ms is None and wanted.keys() & view.members.keys():
         now_ms = yield from effects.ReadNow()

@@ -13,10 +13,10 @@ from assignment.coordinator import facts
 from assignment.coordinator.planning import Target
 from assignment.errors import EvenkeelError
 from assignment.scripts.agent_side import SnapshotRecord
-from assignment.scripts.dashboard_side import DrainsSet, EvictResult
 from assignment.scripts.dashboard_side import TargetAnswer as Stored
 from assignment.scripts.group_read import Applied, GroupRead, Purpose
-from assignment.types import Drain, GroupSettings, Offset, Partition, Reason, TargetRow
+from assignment.scripts.values import Call
+from assignment.types import GroupSettings, Offset, Partition, Reason
 
 T = TypeVar("T")
 
@@ -77,6 +77,13 @@ class ReadNow(Effect[int]):
 
 
 @dataclass(frozen=True, slots=True)
+class Run(Effect[T]):
+    """A script, which needs nothing of whoever carries it out."""
+
+    call: Call[T]
+
+
+@dataclass(frozen=True, slots=True)
 class Configure(Effect[None]):
     """Also notes the group as a reader of its stream."""
 
@@ -98,23 +105,6 @@ class ReadHeld(Effect[bool]):
 
 
 @dataclass(frozen=True, slots=True)
-class Resume(Effect[None]):
-    """A group that Redis forgot counts on above these, and has its target again."""
-
-    target_epoch: int
-    event_seq: int
-    target: Mapping[str, TargetRow]
-
-
-@dataclass(frozen=True, slots=True)
-class Restore(Effect[int | None]):
-    """How many were moved; None: too late, grants are possible under that incarnation."""
-
-    incarnation: int  # that will be set after it
-    records: Mapping[Partition, SnapshotRecord]
-
-
-@dataclass(frozen=True, slots=True)
 class LiftStreams(Effect[Mapping[Partition, facts.Lifted]]):
     """Entries' ids go on above these offsets. Too early came what lies at or below the offset from
     which the group goes on.
@@ -131,34 +121,6 @@ class RaiseIncarnation(Effect[bool]):
     incarnation: int
     run_id: str
     known: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Sweep(Effect[None]):
-    """Grants whose lock ran out end in the history."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evict(Effect[EvictResult]):
-    """Take the member out, unless it gave a sign of life after `beat`."""
-
-    member: str
-    beat: int
-    reason: Reason
-
-
-@dataclass(frozen=True, slots=True)
-class SetDrain(Effect[DrainsSet]):
-    """Refused when Redis was told by a later version of the scale-downs' records."""
-
-    drain: Drain
-    members: tuple[str, ...]
-    version: int
-
-
-@dataclass(frozen=True, slots=True)
-class RequestRebalance(Effect[None]):
-    reason: Reason
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from assignment.coordinator import effects
 from assignment.coordinator.facts import GroupRecord, Mirror
 from assignment.coordinator.incarnation import Known, needs_incarnation
 from assignment.scripts.agent_side import SnapshotRecord
+from assignment.scripts.dashboard_side import restore, resume
 from assignment.scripts.group_read import GroupRead
 from assignment.types import INCARNATION_STEP, START, GroupSettings, Partition, Reason
 
@@ -51,10 +52,10 @@ def _put_back(settings: GroupSettings, incarnation: int) -> effects.Steps[None]:
     """
     yield from effects.Hold(settings.lease_ms)
     mirror = yield from effects.ReadMirror()
-    yield from effects.Resume(mirror.target_epoch, mirror.event_seq, mirror.target)
+    yield from effects.Run(resume(mirror.target_epoch, mirror.event_seq, mirror.target))
     offsets = {partition: record.offset for partition, record in mirror.snapshots.items()}
     lifted = yield from effects.LiftStreams(mirror.offsets, offsets)
-    restored = yield from effects.Restore(incarnation, mirror.snapshots)
+    restored = yield from effects.Run(restore(incarnation, mirror.snapshots))
     moved = mirror.snapshots if restored else {}
     yield from effects.KeepLoss(wiped=True, offsets={}, applied={}, moved=moved, lifted=lifted)
     yield from effects.Configure(settings, Reason.WIPED, rebalance_due=False)
@@ -87,7 +88,7 @@ def raise_incarnation(record: GroupRecord, view: GroupRead) -> effects.Steps[Non
         )
         wanted = needs_incarnation(view, database) or wanted
         lifted = yield from effects.LiftStreams(mirror.offsets, {})
-        moved = bool(newer) and (yield from effects.Restore(wanted.incarnation, newer))
+        moved = bool(newer) and (yield from effects.Run(restore(wanted.incarnation, newer)))
         loss = effects.KeepLoss(
             wiped=False,
             offsets=view.offsets,

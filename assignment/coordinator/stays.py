@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from assignment.coordinator.effects import Evict, KeepStays, ReadHints, ReadStays, Steps
+from assignment.coordinator.effects import KeepStays, ReadHints, ReadStays, Steps
 from assignment.coordinator.facts import Hint, Stay, StayEnd
 from assignment.coordinator.reading import known_ms, settings_of
 from assignment.scripts.group_read import GroupRead
@@ -89,13 +89,13 @@ def _application(view: GroupRead, member: str) -> str:
     return str(said)[:APPLICATION_MAX]
 
 
-def expired_members(view: GroupRead) -> tuple[Evict, ...]:
-    """Members without heartbeat and renew for session_timeout_ms, not counting the time in which
-    nobody could know. A tick that is only late knows: beats are read as they are now.
+def expired_members(view: GroupRead) -> dict[str, int]:
+    """Member without heartbeat and renew for session_timeout_ms -> its last beat; the time in which
+    nobody could know does not count. A tick that is only late knows: beats are read anew.
     """
     timeout = settings_of(view).session_timeout_ms
-    return tuple(
-        Evict(member=member, beat=beat, reason=Reason.LOST)
+    return {
+        member: beat
         for member, beat in sorted(view.beats.items())
         if member in view.members and known_ms(view, beat) > timeout
-    )
+    }

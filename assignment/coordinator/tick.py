@@ -13,6 +13,7 @@ from assignment.coordinator.finishing import finish, is_cut_short, note_first_ef
 from assignment.coordinator.reading import without_lock
 from assignment.coordinator.setting_up import raise_incarnation, tell
 from assignment.coordinator.stays import expired_members, note_stays
+from assignment.scripts.dashboard_side import evict, request_rebalance, sweep
 from assignment.scripts.group_read import GroupRead, Purpose
 from assignment.types import Reason
 
@@ -36,16 +37,16 @@ def tick(record: GroupRecord) -> effects.Steps[None]:
 def _end_what_ended(view: GroupRead) -> effects.Steps[None]:
     """Locks that ran out, and sessions of members that gave no sign of life."""
     if any(g.ended is None and p not in view.locks for p, g in view.grants.items()):
-        yield from effects.Sweep()
-    for gone in expired_members(view):
-        yield from gone
+        yield from effects.Run(sweep())
+    for member, beat in expired_members(view).items():
+        yield from effects.Run(evict(member, beat, Reason.LOST))
 
 
 def _ask(view: GroupRead) -> effects.Steps[bool]:
     """Whether a rebalance is due: something changed, or an assignment is not taken up."""
     due = view.meta.group_epoch > view.meta.target_epoch
     if not due and without_lock(view):
-        yield from effects.RequestRebalance(Reason.UNABLE)
+        yield from effects.Run(request_rebalance(Reason.UNABLE))
         due = True
     if due:
         yield from effects.WantRebalance()
@@ -63,7 +64,7 @@ def _keep_records(view: GroupRead, *, due: bool) -> effects.Steps[None]:
         tuple((fault.kind.value, fault.text) for fault in invariants.faults(view))
     )
     if not due and (why := (yield from _wish(view))):
-        yield from effects.RequestRebalance(why)
+        yield from effects.Run(request_rebalance(why))
         yield from effects.WantRebalance()
     if stored or moved or done:
         yield from effects.Push("history" if stored or done else "members")

@@ -11,11 +11,13 @@ from assignment.scripts.values import (
     FENCE_MAX,
     INCARNATION_MAX,
     Arguments,
+    Call,
     Raw,
     bytes_of,
     epoch_text,
     fence_text,
     flag,
+    number_of,
     text_of,
     texts_of,
     ttl_text,
@@ -71,24 +73,25 @@ PartitionAnswer = Granted | HeldBy | NotTarget
 AcquireAnswer = tuple[PartitionAnswer, ...] | Refusal
 
 
-def acquire_args(
+def acquire(
     member_id: str,
     ttl_ms: int,
     mode_epoch: int,
     incarnation: int,
     partitions: Iterable[Partition],
-) -> Arguments:
-    return [
+) -> Call[AcquireAnswer]:
+    """One answer per partition, in their order. Raises Fenced: not a member."""
+    arguments: Arguments = [
         valid_name("member", member_id),
         ttl_text(ttl_ms),
         epoch_text("mode_epoch", mode_epoch),
         within("incarnation", incarnation, 0, INCARNATION_MAX),
         *(str(p) for p in partitions),
     ]
+    return Call("acquire", arguments, _acquired)
 
 
-def acquire_answer(raw: Raw) -> AcquireAnswer:
-    """One answer per partition, in their order. Raises Fenced: not a member."""
+def _acquired(raw: Raw) -> AcquireAnswer:
     kind = text_of(raw[0])
     if kind == "fenced":
         raise Fenced("acquire: Redis knows no such member")
@@ -119,24 +122,25 @@ class Renewed:
     held: tuple[bool, ...]
 
 
-def renew_args(member_id: str, ttl_ms: int, claims: Iterable[Claim]) -> Arguments:
-    return [valid_name("member", member_id), ttl_text(ttl_ms), *_claim_texts(claims)]
-
-
-def renew_answer(raw: Raw) -> Renewed:
+def renew(member_id: str, ttl_ms: int, claims: Iterable[Claim]) -> Call[Renewed]:
     """Raises Fenced: not a member; nothing was renewed."""
+    member = valid_name("member", member_id)
+    return Call("renew", [member, ttl_text(ttl_ms), *_claim_texts(claims)], _renewed)
+
+
+def _renewed(raw: Raw) -> Renewed:
     if text_of(raw[0]) == "fenced":
         raise Fenced("renew: Redis knows no such member")
     target = Epoch(int(raw[2]), int(raw[3]))
-    return Renewed(int(raw[1]), target, int(raw[4]), flags_answer(raw[5:]))
+    return Renewed(int(raw[1]), target, int(raw[4]), _flags(raw[5:]))
 
 
-def release_args(member_id: str, claims: Iterable[Claim]) -> Arguments:
-    return [valid_name("member", member_id), *_claim_texts(claims)]
+def release(member_id: str, claims: Iterable[Claim]) -> Call[tuple[bool, ...]]:
+    """Whether it was done, per claim, in their order."""
+    return Call("release", [valid_name("member", member_id), *_claim_texts(claims)], _flags)
 
 
-def flags_answer(raw: Raw) -> tuple[bool, ...]:
-    """Of release and set_state: whether it was done, per partition, in their order."""
+def _flags(raw: Raw) -> tuple[bool, ...]:
     return tuple(int(value) == 1 for value in raw)
 
 
@@ -159,12 +163,13 @@ class StateChange:
     new: HeldState
 
 
-def set_state_args(member_id: str, changes: Iterable[StateChange]) -> Arguments:
+def set_state(member_id: str, changes: Iterable[StateChange]) -> Call[tuple[bool, ...]]:
+    """Whether it was done, per change, in their order."""
     arguments: Arguments = [valid_name("member", member_id)]
     for change in changes:
         arguments += [str(change.partition), fence_text(change.fence)]
         arguments += [change.expected.value, change.new.value]
-    return arguments
+    return Call("set_state", arguments, _flags)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,12 +188,12 @@ class BatchStart:
     replication_id: str = ""
 
 
-def next_batch_args(member_id: str) -> Arguments:
-    return [valid_name("member", member_id)]
-
-
-def next_batch_answer(raw: Raw) -> tuple[BatchStart, ...]:
+def next_batch(member_id: str) -> Call[tuple[BatchStart, ...]]:
     """Raises Fenced: not a member."""
+    return Call("next_batch", [valid_name("member", member_id)], _batch_starts)
+
+
+def _batch_starts(raw: Raw) -> tuple[BatchStart, ...]:
     if text_of(raw[0]) == "fenced":
         raise Fenced("next_batch: Redis knows no such member")
     return tuple(
@@ -205,11 +210,12 @@ def next_batch_answer(raw: Raw) -> tuple[BatchStart, ...]:
     )
 
 
-def progress_args(member_id: str, values: Iterable[tuple[str, str | int | float]]) -> Arguments:
+def progress(member_id: str, values: Iterable[tuple[str, str | int | float]]) -> Call[int]:
+    """0: it is no member."""
     arguments: Arguments = [valid_name("member", member_id)]
     for name, value in values:
         arguments += [name, str(value)]
-    return arguments
+    return Call("progress", arguments, number_of)
 
 
 # --- commit ---------------------------------------------------------------------------------------
@@ -270,7 +276,7 @@ class CommitAnswer:
         return self.result in (CommitResult.DONE, CommitResult.ALREADY)
 
 
-def commit_args(request: CommitRequest) -> Arguments:
+def commit(request: CommitRequest) -> Call[CommitAnswer]:
     asks = request.to_offset == request.from_offset and not request.events
     if request.to_offset <= request.from_offset and not asks:
         raise InvalidInput(
@@ -292,10 +298,10 @@ def commit_args(request: CommitRequest) -> Arguments:
     ]
     for letter in request.dead:
         arguments += [letter.reason, letter.entry_id, str(letter.index), letter.raw]
-    return arguments
+    return Call("commit", arguments, _committed)
 
 
-def commit_answer(raw: Raw) -> CommitAnswer:
+def _committed(raw: Raw) -> CommitAnswer:
     match texts_of(raw):
         case ["done" | "already" as result, committed, changelog_id]:
             return CommitAnswer(
@@ -348,10 +354,10 @@ class SnapshotResult(StrEnum):
     OLD = "old"  # not above the recorded one, or above what is committed
 
 
-def snapshot_args(partition: Partition, record: SnapshotRecord, *, trim: bool) -> Arguments:
+def snapshot(partition: Partition, record: SnapshotRecord, *, trim: bool) -> Call[SnapshotResult]:
     if record.offset <= START:
         raise InvalidInput(f"snapshot of {partition} at {record.offset} holds nothing")
-    return [
+    arguments: Arguments = [
         str(partition),
         fence_text(record.fence),
         record.url,
@@ -360,10 +366,7 @@ def snapshot_args(partition: Partition, record: SnapshotRecord, *, trim: bool) -
         within("total", record.total, 0, FENCE_MAX),
         flag(trim),
     ]
-
-
-def snapshot_answer(raw: Raw) -> SnapshotResult:
-    return SnapshotResult(text_of(raw))
+    return Call("snapshot", arguments, lambda raw: SnapshotResult(text_of(raw)))
 
 
 def read_snapshots(raw: Raw) -> tuple[SnapshotRecord, ...]:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from assignment.scripts.values import Arguments, Raw, fence_text, text_of
+from assignment.scripts.values import Arguments, Call, fence_text, number_of, text_of
 from assignment.types import Offset, Partition
 
 SUSPECT_CRASHES = 3  # in a row with a partition in hand; before, it may have been any other
@@ -46,12 +46,13 @@ class InHand:
     to_offset: Offset
 
 
-def crash_args(why: str, entries_alone: int, in_hand: Iterable[InHand]) -> Arguments:
+def crash(why: str, entries_alone: int, in_hand: Iterable[InHand]) -> Call[int]:
+    """For how many partitions it counts."""
     arguments: Arguments = [why[:WHY_MAX], str(entries_alone)]
     for one in in_hand:
         arguments += [str(one.partition), fence_text(one.fence)]
         arguments += [str(one.from_offset), str(one.to_offset)]
-    return arguments
+    return Call("crash", arguments, number_of)
 
 
 def read_suspect(text: str) -> Suspect | None:
@@ -68,14 +69,11 @@ def read_suspect(text: str) -> Suspect | None:
     )
 
 
-def skip_args(partition: Partition, skip: Skip) -> Arguments:
-    who = {"actor": skip.actor, "reason": skip.reason[:REASON_MAX]}
-    return [str(partition), str(skip.entry), json.dumps(who)]
-
-
-def skip_answer(raw: Raw) -> bool:
+def skip(partition: Partition, what: Skip) -> Call[bool]:
     """False: the partition is past that entry already."""
-    return text_of(raw[0]) == "done"
+    who = {"actor": what.actor, "reason": what.reason[:REASON_MAX]}
+    arguments: Arguments = [str(partition), str(what.entry), json.dumps(who)]
+    return Call("skip", arguments, lambda raw: text_of(raw[0]) == "done")
 
 
 def read_skip(text: str) -> Skip | None:

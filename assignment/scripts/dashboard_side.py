@@ -14,10 +14,12 @@ from assignment.scripts.group_read import REPORTED_EPOCHS, GroupRead
 from assignment.scripts.values import (
     INCARNATION_MAX,
     Arguments,
+    Call,
     Raw,
     epoch_text,
     fence_text,
     flag,
+    number_of,
     text_of,
     texts_of,
     within,
@@ -63,28 +65,26 @@ class Joined:
     group_epoch: int = 0
 
 
-def join_args(member_id: str, secret: str, row: Mapping[str, Scalar]) -> Arguments:
+def join(member_id: str, secret: str, row: Mapping[str, Scalar]) -> Call[Joined]:
     """`row`: facts of a join as wire.Join has them. Lists would not survive Lua's JSON."""
     within("incarnation", int(row.get("incarnation") or 0), 0, INCARNATION_MAX)
     for name, value in row.items():
         if not isinstance(value, str | int | float | bool | None):
             raise InvalidInput(f"{name} of a member is not one text or number: {value!r}")
     row_text = json.dumps(dict(row), separators=(",", ":"), allow_nan=False)
-    return [valid_name("member", member_id), secret_digest(secret), row_text]
+    arguments: Arguments = [valid_name("member", member_id), secret_digest(secret), row_text]
+    return Call("join", arguments, _joined)
 
 
-def join_answer(raw: Raw) -> Joined:
+def _joined(raw: Raw) -> Joined:
     result = JoinResult(text_of(raw[0]))
     return Joined(result, int(raw[1]) if result is JoinResult.OK else 0)
 
 
-def leave_args(member_id: str, secret: str) -> Arguments:
-    return [valid_name("member", member_id), secret_digest(secret)]
-
-
-def leave_answer(raw: Raw) -> bool:
+def leave(member_id: str, secret: str) -> Call[bool]:
     """False: it was no member under that secret; nothing was touched."""
-    return text_of(raw) == "ok"
+    arguments: Arguments = [valid_name("member", member_id), secret_digest(secret)]
+    return Call("leave", arguments, lambda raw: text_of(raw) == "ok")
 
 
 class EvictResult(StrEnum):
@@ -93,12 +93,10 @@ class EvictResult(StrEnum):
     GONE = "gone"
 
 
-def evict_args(member_id: str, judged_beat_ms: int, reason: str) -> Arguments:
-    return [valid_name("member", member_id), str(judged_beat_ms), _reason(reason)]
-
-
-def evict_answer(raw: Raw) -> EvictResult:
-    return EvictResult(text_of(raw))
+def evict(member_id: str, judged_beat_ms: int, reason: str) -> Call[EvictResult]:
+    """Takes the member out, unless it gave a sign of life after that beat."""
+    arguments: Arguments = [valid_name("member", member_id), str(judged_beat_ms), _reason(reason)]
+    return Call("evict", arguments, lambda raw: EvictResult(text_of(raw)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +105,16 @@ class DrainsSet:
     members: tuple[str, ...]  # that were there and had another one
 
 
-def set_drain_args(drain: Drain, member_ids: Iterable[str], version: int = 0) -> Arguments:
+def set_drain(drain: Drain, member_ids: Iterable[str], version: int = 0) -> Call[DrainsSet]:
     """Tells members to leave, at once when forced, or (NONE) takes it back. Refused when a later
     version of the records has told them.
     """
     names = (valid_name("member", member) for member in member_ids)
-    return [Drain(drain).value, epoch_text("version", version), *names]
+    arguments: Arguments = [Drain(drain).value, epoch_text("version", version), *names]
+    return Call("set_drain", arguments, _drains_set)
 
 
-def set_drain_answer(raw: Raw) -> DrainsSet:
+def _drains_set(raw: Raw) -> DrainsSet:
     epoch, *members = texts_of(raw)
     return DrainsSet(int(epoch), tuple(members))
 
@@ -150,7 +149,7 @@ class ReportAnswer:
         return wire.parse_target(self.target_json) if self.target_json else None
 
 
-def report_args(beat: wire.Heartbeat) -> Arguments:
+def report(beat: wire.Heartbeat) -> Call[ReportAnswer]:
     """InvalidInput for a wrong part of it."""
     within("incarnation", beat.incarnation, 0, INCARNATION_MAX)
     within("target_incarnation", beat.target_incarnation, 0, INCARNATION_MAX)
@@ -168,7 +167,7 @@ def report_args(beat: wire.Heartbeat) -> Arguments:
         "replicas": dict(beat.replicas),
         "unserved": dict(beat.unserved),
     }
-    return [
+    arguments: Arguments = [
         valid_name("member", beat.member),
         secret_digest(beat.secret),
         epoch_text("report", beat.report),
@@ -182,6 +181,7 @@ def report_args(beat: wire.Heartbeat) -> Arguments:
         " ".join(_ready_learners(beat)),
         " ".join(_unserved(beat)),
     ]
+    return Call("report", arguments, _reported)
 
 
 def _unserved(beat: wire.Heartbeat) -> list[str]:
@@ -207,7 +207,7 @@ def _ready_learners(beat: wire.Heartbeat) -> list[str]:
     return wire.sorted_texts(learners)
 
 
-def report_answer(raw: Raw) -> ReportAnswer:
+def _reported(raw: Raw) -> ReportAnswer:
     result = ReportResult(text_of(raw[0]))
     if result is not ReportResult.OK:
         return ReportAnswer(result=result)
@@ -230,36 +230,34 @@ def report_answer(raw: Raw) -> ReportAnswer:
 # --- settings, incarnation, targets ---------------------------------------------------------------
 
 
-def configure_args(
+def configure(
     settings: GroupSettings, reason: str, *, rebalance_due: bool, identity: str = ""
-) -> Arguments:
-    """`rebalance_due` when a plan depends on what changed. Answers the group_epoch
-    (number_answer). `identity` of the group in its database; "": as it is in Redis.
+) -> Call[int]:
+    """`rebalance_due` when a plan depends on what changed. Answers the group_epoch.
+    `identity` of the group in its database; "": as it is in Redis.
     """
-    return [wire.settings_text(settings), flag(rebalance_due), _reason(reason), identity]
+    due, text = flag(rebalance_due), wire.settings_text(settings)
+    return Call("configure", [text, due, _reason(reason), identity], number_of)
 
 
-def request_rebalance_args(reason: str, member_id: str = "") -> Arguments:
-    """A person asked for a plan. The answer is the group_epoch (number_answer)."""
-    return [_reason(reason), member_id]
+def request_rebalance(reason: str, member_id: str = "") -> Call[int]:
+    """Answers the group_epoch."""
+    return Call("request_rebalance", [_reason(reason), member_id], number_of)
 
 
-def sweep_args() -> Arguments:
-    """The answer is how many grants were ended (number_answer)."""
-    return []
+def sweep() -> Call[int]:
+    """Grants whose lock ran out end in the history. How many."""
+    return Call("sweep", [], number_of)
 
 
-def number_answer(raw: Raw) -> int:
-    return int(raw or 0)
-
-
-def incarnation_args(
+def set_incarnation(
     incarnation: int,
     run_id: str = "",
     known: Mapping[str, int] | None = None,
     last_event: Offset = START,
-) -> Arguments:
-    """`run_id` of the Redis that was read when it was chosen; "" = whatever runs now.
+) -> Call[tuple[bool, int]]:
+    """Whether it was set, and the incarnation that is stored now. `run_id` of the Redis that was
+    read when it was chosen: one that was started since refuses; "" = whatever runs now.
 
     `known`: the highest that anybody knows of LIFTED numbers; they go on above them, as ids of the
     locks' events above `last_event`.
@@ -268,11 +266,10 @@ def incarnation_args(
     arguments.append(str(last_event))
     for name in LIFTED & (known or {}).keys():
         arguments += [name, epoch_text(name, (known or {})[name])]
-    return arguments
+    return Call("set_incarnation", arguments, _incarnation_set)
 
 
-def incarnation_answer(raw: Raw) -> tuple[bool, int]:
-    """Whether it was set, and the incarnation that is stored now."""
+def _incarnation_set(raw: Raw) -> tuple[bool, int]:
     result, stored = texts_of(raw)
     return result == "done", int(stored)
 
@@ -284,7 +281,9 @@ class TargetAnswer:
     why: str = ""  # when it was refused
 
 
-def set_target_args(view: GroupRead, rows: Mapping[str, TargetRow], record: str = "") -> Arguments:
+def set_target(
+    view: GroupRead, rows: Mapping[str, TargetRow], record: str = ""
+) -> Call[TargetAnswer]:
     """Compare-and-set on what was read with Purpose.REBALANCE; the rows are written with
     target_epoch = the group_epoch of then.
 
@@ -312,18 +311,20 @@ def set_target_args(view: GroupRead, rows: Mapping[str, TargetRow], record: str 
             raise InvalidInput(f"{min(twice)} has two roles at {member_id}")
         stamped = replace(row, incarnation=meta.incarnation)
         arguments += [valid_name("member", member_id), wire.target_text(stamped)]
-    return arguments
+    return Call("set_target", arguments, _target_set)
 
 
-def set_target_answer(raw: Raw) -> TargetAnswer:
+def _target_set(raw: Raw) -> TargetAnswer:
     result, value = texts_of(raw)
     if result == "done":
         return TargetAnswer(True, int(value))
     return TargetAnswer(False, why=value)
 
 
-def resume_args(target_epoch: int, event_seq: int, rows: Mapping[str, TargetRow]) -> Arguments:
-    """Answers the group_epoch (number_answer). `rows`: the last target, of one incarnation."""
+def resume(target_epoch: int, event_seq: int, rows: Mapping[str, TargetRow]) -> Call[int]:
+    """A group that Redis forgot counts on above these, and has its target again. Answers the
+    group_epoch. `rows`: the last target, of one incarnation.
+    """
     incarnation = max((row.incarnation for row in rows.values()), default=0)
     arguments: Arguments = [
         epoch_text("target_epoch", target_epoch),
@@ -333,22 +334,21 @@ def resume_args(target_epoch: int, event_seq: int, rows: Mapping[str, TargetRow]
     for member_id, row in rows.items():
         row_text = wire.target_text(replace(row, target_epoch=target_epoch))
         arguments += [valid_name("member", member_id), row_text]
-    return arguments
+    return Call("resume", arguments, number_of)
 
 
-def restore_args(incarnation: int, records: Mapping[Partition, SnapshotRecord]) -> Arguments:
+def restore(incarnation: int, records: Mapping[Partition, SnapshotRecord]) -> Call[int | None]:
     """Before that incarnation is set: partitions go on from snapshots that are newer than what
-    Redis has.
+    Redis has. How many were moved (forward only); None: too late, grants are possible.
     """
     arguments: Arguments = [within("incarnation", incarnation, 1, INCARNATION_MAX)]
     for partition, record in records.items():
         values = json.dumps(record_values(record), separators=(",", ":"))
         arguments += [str(partition), values]
-    return arguments
+    return Call("restore", arguments, _moved)
 
 
-def restore_answer(raw: Raw) -> int | None:
-    """How many were moved (forward only); None: too late, grants are possible."""
+def _moved(raw: Raw) -> int | None:
     return int(raw[1]) if text_of(raw[0]) == "done" else None
 
 

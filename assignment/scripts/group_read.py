@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 from assignment import wire
 from assignment.replicas import parse_replica
 from assignment.scripts.agent_side import SnapshotRecord, read_snapshots
-from assignment.scripts.values import Arguments, Raw, pairs_of, text_of
+from assignment.scripts.values import Call, Raw, pairs_of, text_of
 from assignment.troubles import Unserved, parse_unserved
 from assignment.types import (
     Drain,
@@ -178,12 +178,13 @@ class Ticker(NamedTuple):
 NO_TICK = Ticker()
 
 
-def read_group_args(purpose: Purpose, ticker: Ticker = NO_TICK) -> Arguments:
+def read_group(purpose: Purpose, ticker: Ticker = NO_TICK) -> Call[GroupRead]:
     since = ticker.seen_ms and ticker.seen_ms + TICKER_AWAY_MS
-    return [purpose.value, *map(str, (*ticker.away, ticker.seen_ms, since))]
+    numbers = map(str, (*ticker.away, ticker.seen_ms, since))
+    return Call("read_group", [purpose.value, *numbers], _group_read)
 
 
-def read_group_answer(raw: Raw) -> GroupRead:
+def _group_read(raw: Raw) -> GroupRead:
     now_ms = int(raw[0])
     grants = {Partition.parse(p): wire.parse_grant(v.decode()) for p, v in pairs_of(raw[8])}
     return GroupRead(

@@ -1,7 +1,8 @@
-"""Small readers and checks that the arguments and answers share."""
+"""A call of a script, and the small readers and checks that arguments and answers share."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from assignment.errors import InvalidInput
 
@@ -11,6 +12,16 @@ Raw = Any  # what a Redis client gave: bytes, text, whole numbers, None, and lis
 FENCE_MAX = 2**53 - 1  # Lua's numbers are exact up to here
 INCARNATION_MAX = 2**21 - 1
 TTL_MAX_MS = 3_600_000
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """One run of a text of assignment/lua on a group; `read` makes a value of what it answers."""
+
+    script: str
+    args: Arguments
+    read: Callable[[Raw], T]
 
 
 def text_of(value: Raw) -> str:
@@ -19,6 +30,10 @@ def text_of(value: Raw) -> str:
 
 def texts_of(values: Sequence[Raw]) -> list[str]:
     return [text_of(v) for v in values]
+
+
+def number_of(value: Raw) -> int:
+    return int(value or 0)
 
 
 def pairs_of(values: Raw) -> list[tuple[str, bytes]]:

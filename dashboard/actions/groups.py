@@ -16,12 +16,14 @@ from django.utils import timezone
 
 from assignment import strategies
 from assignment.errors import EvenkeelError, InvalidInput
+from assignment.scripts import crashes, dashboard_side
 from assignment.scripts.crashes import Skip
 from assignment.types import SETTING_NAMES, GroupSettings, Offset, Partition, Reason, valid_name
 from dashboard import coordinator
 from dashboard.agents import tokens
 from dashboard.live import groups as live_groups
 from dashboard.live.connection import StoreUnavailable
+from dashboard.live.scripts import run
 from dashboard.models import AgentToken, Group, RebalanceRequest
 from dashboard.records import audit
 from dashboard.records.audit import By
@@ -137,7 +139,7 @@ def request_rebalance(
         asked = {"strategy": strategy, "parameters": chosen, "request": request.pk}
         audit.record(by, "request rebalance", group, after=asked)
     try:
-        live_groups.request_rebalance(group.name, Reason.MANUAL)
+        run(dashboard_side.request_rebalance(Reason.MANUAL), group.name)
         coordinator.want_rebalance(group.name)
     except StoreUnavailable as error:
         log.warning("rebalance of group=%s waits for Redis: %s", group.name, error)
@@ -153,7 +155,7 @@ def skip_event(group: Group, number: int, entry: str, by: By) -> Skip:
     skip = Skip(entry=Offset.parse(entry), actor=by.actor, reason=by.reason)
     with transaction.atomic():  # undone when Redis refuses: nothing is skipped unaudited
         audit.record(by, "skip event", group, object=str(partition), after={"entry": entry})
-        if not live_groups.skip(group.name, partition, skip):
+        if not run(crashes.skip(partition, skip), group.name):
             raise Refused(f"{partition} is past entry {entry} already")
     return skip
 

@@ -23,7 +23,7 @@ from assignment import wire
 from assignment.errors import InvalidInput
 from assignment.scripts import dashboard_side
 from assignment.scripts.dashboard_side import JoinResult, ReportResult
-from assignment.scripts.values import Arguments
+from assignment.scripts.values import Call
 from assignment.types import valid_name
 from dashboard.agents import tokens
 from dashboard.agents.doorbell import Doorbell
@@ -167,18 +167,17 @@ class AgentApi:
         self.remembered.put(known)
         return known
 
-    async def _call(self, name: str, group: str, arguments: Arguments, counter: str) -> Any:
+    async def _call(self, call: Call[T], group: str, counter: str) -> T:
         second = self.rate.admitted(counter)
-        answer, count = await self.batch.call(script(name), group, arguments, second)
+        answer, count = await self.batch.call(script(call.script), group, call.args, second)
         self.rate.counted(second, count)
-        return answer
+        return call.read(answer)
 
     async def _join(self, group: str, join: wire.Join, counter: str) -> wire.Reply:
         _checked_member(join.member, join.secret)
-        arguments = dashboard_side.join_args(
-            join.member, join.secret, {name: getattr(join, name) for name in ROW}
-        )
-        joined = dashboard_side.join_answer(await self._call("join", group, arguments, counter))
+        row = {name: getattr(join, name) for name in ROW}
+        call = dashboard_side.join(join.member, join.secret, row)
+        joined = await self._call(call, group, counter)
         if joined.result is JoinResult.IN_USE:
             raise Problem(
                 409, "Member id in use", f"a live member {join.member!r} has another secret"
@@ -190,15 +189,14 @@ class AgentApi:
 
     async def _leave(self, group: str, leave: wire.Leave, counter: str) -> wire.Reply:
         _checked_member(leave.member, leave.secret)
-        arguments = dashboard_side.leave_args(leave.member, leave.secret)
-        left = dashboard_side.leave_answer(await self._call("leave", group, arguments, counter))
+        call = dashboard_side.leave(leave.member, leave.secret)
+        left = await self._call(call, group, counter)
         if left:
             self.doorbell.ring(group)
         return wire.Reply(status="ok" if left else "fenced")
 
     async def _heartbeat(self, group: str, beat: wire.Heartbeat, counter: str) -> wire.Reply:
-        arguments = _report_arguments(beat)
-        answer = dashboard_side.report_answer(await self._call("report", group, arguments, counter))
+        answer = await self._call(_report(beat), group, counter)
         if answer.result is not ReportResult.OK:
             return wire.Reply(status=answer.result)
         if answer.rebalance_due or (beat.complete and answer.group_epoch > answer.target_epoch):
@@ -241,12 +239,12 @@ def _checked_member(member: str, secret: str) -> None:
         raise Problem(400, "Invalid message", f"secret is shorter than {SECRET_MIN} characters")
 
 
-def _report_arguments(beat: wire.Heartbeat) -> Arguments:
+def _report(beat: wire.Heartbeat) -> Call[dashboard_side.ReportAnswer]:
     _checked_member(beat.member, beat.secret)
     lost = [partition for partition, held in beat.owned.items() if held is None]
     if beat.complete and lost:
         raise Problem(400, "Invalid message", f"owned: a complete report cannot lose {lost[0]}")
-    return dashboard_side.report_args(beat)
+    return dashboard_side.report(beat)
 
 
 async def _body(receive: Receive, most: int) -> bytes:

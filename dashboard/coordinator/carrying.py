@@ -10,20 +10,23 @@ from django.db import InterfaceError, InternalError, OperationalError
 from assignment.coordinator import effects
 from assignment.coordinator.effects import Effect, RecordsAway, Steps
 from assignment.coordinator.facts import GroupRecord
-from assignment.scripts.dashboard_side import EvictResult
+from assignment.scripts.dashboard_side import configure, set_incarnation, set_target
 from assignment.scripts.group_read import NO_TICK, GroupRead, Ticker
+from assignment.types import Offset
 from assignment.wire import parse_settings
 from dashboard.coordinator import mirror, outbox, records
 from dashboard.coordinator.asking import want_rebalance
 from dashboard.coordinator.history import store_events
 from dashboard.live import groups as live_groups
 from dashboard.live import push
+from dashboard.live.scripts import run
 from dashboard.models import Group
 
 RAISED: dict[tuple[int, str], int] = {}  # group -> incarnation that this process set: the
 # database may refuse to keep it
 NOBODY = outbox.Run()
 AWAY = (OperationalError, InterfaceError, InternalError)  # it does not answer, or refuses to write
+SHOWN_MAX = 3  # arguments of a script that the log tells
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
@@ -78,10 +81,16 @@ def _read_settings(here: Here, effect: effects.ReadSettings) -> Any:
     return None if text is None else parse_settings(text)
 
 
+def _run(here: Here, effect: effects.Run[Any]) -> Any:
+    call, answer = effect.call, run(effect.call, here.name)
+    log.info("%s group=%s %s: %s", call.script, here.name, call.args[:SHOWN_MAX], answer)
+    return answer
+
+
 def _configure(here: Here, effect: effects.Configure) -> None:
     settings, due = effect.settings, effect.rebalance_due
     identity = here.row.identity if here.row else ""
-    live_groups.configure(here.name, settings, effect.reason, rebalance_due=due, identity=identity)
+    run(configure(settings, effect.reason, rebalance_due=due, identity=identity), here.name)
     # Stream and readers may have been wiped with the group.
     live_groups.make_stream(settings.stream, settings.partitions, here.name)
 
@@ -89,41 +98,17 @@ def _configure(here: Here, effect: effects.Configure) -> None:
 def _raise_incarnation(here: Here, effect: effects.RaiseIncarnation) -> bool:
     value = effect.incarnation
     last_event = here.row.events_cursor if here.row else live_groups.FIRST_ENTRY
-    done, stored = live_groups.set_incarnation(
-        here.name, value, effect.run_id, effect.known, last_event
-    )
+    call = set_incarnation(value, effect.run_id, effect.known, Offset.parse(last_event))
+    done, stored = run(call, here.name)
     if done and here.row is not None:
         RAISED[here.row.pk, here.name] = value
     log.info("incarnation group=%s value=%d done=%s stored=%d", here.name, value, done, stored)
     return done
 
 
-def _evict(here: Here, effect: effects.Evict) -> EvictResult:
-    result = live_groups.evict(here.name, effect.member, effect.beat, effect.reason)
-    log.info(
-        "evict group=%s member=%s last_beat_ms=%d: %s",
-        here.name, effect.member, effect.beat, result,
-    )  # fmt: skip
-    return result
-
-
-def _restore(here: Here, effect: effects.Restore) -> int | None:
-    moved = live_groups.restore(here.name, effect.incarnation, effect.records)
-    log.warning("restore group=%s moved=%s of=%d", here.name, moved, len(effect.records))
-    return moved
-
-
-def _set_drain(here: Here, effect: effects.SetDrain) -> Any:
-    answer = live_groups.set_drain(here.name, effect.drain, effect.members, effect.version)
-    log.info(
-        "set_drain group=%s drain=%r members=%s", here.name, effect.drain.value, answer.members
-    )
-    return answer
-
-
 def _set_target(here: Here, effect: effects.SetTarget) -> Any:
     text = outbox.text_of(effect.record, here.by)
-    answer = live_groups.set_target(here.name, effect.view, effect.target, text)
+    answer = run(set_target(effect.view, effect.target.rows, text), here.name)
     if answer.done:
         log.info(
             "rebalance group=%s epoch=%d cause=%s moved=%d kept=%d members=%d",
@@ -139,21 +124,14 @@ IN_REDIS: Mapping[type[Effect[Any]], Callable[[Here, Any], Any]] = {
     effects.ReadSettings: _read_settings,
     effects.ReadHints: lambda here, effect: tuple(live_groups.hints(here.name)),
     effects.ReadNow: lambda here, effect: live_groups.redis_now_ms(),
+    effects.Run: _run,
     effects.Configure: _configure,
     effects.Hold: lambda here, effect: live_groups.wait(here.name, effect.lease_ms),
     effects.ReadHeld: lambda here, effect: live_groups.is_waiting(here.name),
-    effects.Resume: lambda here, e: live_groups.resume(
-        here.name, e.target_epoch, e.event_seq, e.target
-    ),
-    effects.Restore: _restore,
     effects.LiftStreams: lambda here, effect: live_groups.lift_streams(
         effect.offsets, effect.restored
     ),
     effects.RaiseIncarnation: _raise_incarnation,
-    effects.Sweep: lambda here, effect: live_groups.sweep(here.name),
-    effects.Evict: _evict,
-    effects.SetDrain: _set_drain,
-    effects.RequestRebalance: lambda here, e: live_groups.request_rebalance(here.name, e.reason),
     effects.WantRebalance: lambda here, effect: want_rebalance(here.name),
     effects.SetTarget: _set_target,
     effects.Push: lambda here, effect: push.push(here.name, effect.what),

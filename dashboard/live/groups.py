@@ -1,20 +1,17 @@
-"""A group's shared state, for coordinator and commands: one sync function per script or key.
+"""A group's shared state, for coordinator and commands: a sync function per key; scripts by `run`.
 
 All raise StoreUnavailable when Redis cannot be asked.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from django.conf import settings as django_settings
 
 from assignment.coordinator.facts import Hint, Lifted
-from assignment.coordinator.planning import Target
-from assignment.scripts import crashes, dashboard_side, group_read
-from assignment.scripts.agent_side import SnapshotRecord
-from assignment.scripts.dashboard_side import EvictResult, LockEvent
-from assignment.scripts.group_read import NO_TICK, GroupRead, Purpose, Ticker
-from assignment.types import START, Drain, GroupSettings, Offset, Partition, Reason, TargetRow
+from assignment.scripts.dashboard_side import LockEvent, read_event
+from assignment.scripts.group_read import NO_TICK, GroupRead, Purpose, Ticker, read_group
+from assignment.types import START, Offset, Partition, Reason
 from assignment.wire import GroupKeys, StreamKeys
 from dashboard.live.connection import keep_within, reaching_redis, sync_client
 from dashboard.live.scripts import run, script
@@ -34,82 +31,7 @@ class OutboxEntry(NamedTuple):
 
 
 def read(group: str, purpose: Purpose, ticker: Ticker = NO_TICK) -> GroupRead:
-    arguments = group_read.read_group_args(purpose, ticker)
-    return group_read.read_group_answer(run("read_group", group, arguments))
-
-
-def configure(
-    group: str, settings: GroupSettings, reason: str, *, rebalance_due: bool, identity: str = ""
-) -> int:
-    """The group_epoch after it."""
-    arguments = dashboard_side.configure_args(
-        settings, reason, rebalance_due=rebalance_due, identity=identity
-    )
-    return dashboard_side.number_answer(run("configure", group, arguments))
-
-
-def resume(group: str, target_epoch: int, event_seq: int, target: Mapping[str, TargetRow]) -> int:
-    arguments = dashboard_side.resume_args(target_epoch, event_seq, target)
-    return dashboard_side.number_answer(run("resume", group, arguments))
-
-
-def request_rebalance(group: str, reason: str) -> int:
-    return dashboard_side.number_answer(
-        run("request_rebalance", group, dashboard_side.request_rebalance_args(reason))
-    )
-
-
-def skip(group: str, partition: Partition, what: crashes.Skip) -> bool:
-    """False: the partition is past that entry already."""
-    return crashes.skip_answer(run("skip", group, crashes.skip_args(partition, what)))
-
-
-def sweep(group: str) -> int:
-    return dashboard_side.number_answer(run("sweep", group, dashboard_side.sweep_args()))
-
-
-def evict(group: str, member_id: str, judged_beat_ms: int, reason: str) -> EvictResult:
-    arguments = dashboard_side.evict_args(member_id, judged_beat_ms, reason)
-    return dashboard_side.evict_answer(run("evict", group, arguments))
-
-
-def set_drain(
-    group: str, drain: Drain, member_ids: Iterable[str], version: int
-) -> dashboard_side.DrainsSet:
-    """Tells members to leave, or takes it back; those that are not there are left out."""
-    arguments = dashboard_side.set_drain_args(drain, member_ids, version)
-    return dashboard_side.set_drain_answer(run("set_drain", group, arguments))
-
-
-def set_incarnation(
-    group: str,
-    incarnation: int,
-    run_id: str,
-    known: Mapping[str, int],
-    last_event: str = FIRST_ENTRY,
-) -> tuple[bool, int]:
-    """Refused by a Redis that was started since `run_id` was read; numbers go on above `known`,
-    events above the last one that history has.
-    """
-    last = Offset.parse(last_event)
-    arguments = dashboard_side.incarnation_args(incarnation, run_id, known, last)
-    return dashboard_side.incarnation_answer(run("set_incarnation", group, arguments))
-
-
-def set_target(
-    group: str, view: GroupRead, target: Target, record: str
-) -> dashboard_side.TargetAnswer:
-    """Compare-and-set on the epochs that were read; the record goes into the outbox with it."""
-    arguments = dashboard_side.set_target_args(view, target.rows, record)
-    return dashboard_side.set_target_answer(run("set_target", group, arguments))
-
-
-def restore(
-    group: str, incarnation: int, records: Mapping[Partition, SnapshotRecord]
-) -> int | None:
-    return dashboard_side.restore_answer(
-        run("restore", group, dashboard_side.restore_args(incarnation, records))
-    )
+    return run(read_group(purpose, ticker), group)
 
 
 def redis_now_ms() -> int:
@@ -132,7 +54,7 @@ def events_after(group: str, cursor: str, count: int = EVENTS_AT_ONCE) -> list[L
     """At most `count` events of the locks after the entry `cursor`, in order."""
     with reaching_redis():
         entries = sync_client().xrange(GroupKeys(group).events, min=f"({cursor}", count=count)
-    return [dashboard_side.read_event(entry_id, fields) for entry_id, fields in entries]
+    return [read_event(entry_id, fields) for entry_id, fields in entries]
 
 
 def trim_events(group: str, stored: str, kept: int) -> None:

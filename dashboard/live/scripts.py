@@ -1,16 +1,18 @@
 """Runs the texts of assignment/lua on Redis."""
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TypeVar
 
 import redis
 
 from assignment import lua
+from assignment.scripts.values import Call
 from assignment.wire import GroupKeys
 from dashboard.live.connection import reaching_redis, sync_client
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +28,13 @@ def script(name: str) -> Script:
     return Script(name, text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 
-def run(name: str, group: str, arguments: Sequence[Any] = ()) -> Any:
-    """The script's answer, as Redis gave it. Raises StoreUnavailable."""
-    wanted, meta = script(name), GroupKeys(group).meta
+def run(call: Call[T], group: str) -> T:
+    """Raises StoreUnavailable."""
+    wanted, meta = script(call.script), GroupKeys(group).meta
     with reaching_redis():
         client = sync_client()
         try:
-            return client.execute_command("EVALSHA", wanted.sha, 1, meta, *arguments)
+            raw = client.execute_command("EVALSHA", wanted.sha, 1, meta, *call.args)
         except redis.exceptions.NoScriptError:
-            return client.execute_command("EVAL", wanted.text, 1, meta, *arguments)
+            raw = client.execute_command("EVAL", wanted.text, 1, meta, *call.args)
+    return call.read(raw)

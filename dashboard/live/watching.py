@@ -8,8 +8,7 @@ from typing import Any
 import redis
 from django.conf import settings
 
-from assignment.scripts import group_read
-from assignment.scripts.group_read import GroupRead, Purpose
+from assignment.scripts.group_read import Purpose, read_group
 from assignment.types import GroupSettings, Offset, Partition
 from assignment.wire import GroupKeys, StreamKeys
 from dashboard.live.connection import StoreUnavailable, reaching_redis, sync_client
@@ -58,15 +57,11 @@ def snapshot(group: str) -> LiveSnapshot:
 def _read(group: str) -> LiveSnapshot:
     with reaching_redis():
         pipe = sync_client().pipeline(transaction=False)
-        pipe.eval(
-            script("read_group").text,
-            1,
-            GroupKeys(group).meta,
-            *group_read.read_group_args(Purpose.LOOK),
-        )
+        call = read_group(Purpose.LOOK)
+        pipe.eval(script(call.script).text, 1, GroupKeys(group).meta, *call.args)
         pipe.hgetall(GroupKeys(group).since)
         raw, since = pipe.execute()
-    read: GroupRead = group_read.read_group_answer(raw)
+    read = call.read(raw)
     if read.meta.settings is None:
         raise GroupNotThere(f"group {group!r} is not set up in Redis yet")
     return build(group, read, since, _backlog(read.meta.settings, read.offsets))

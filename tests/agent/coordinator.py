@@ -11,34 +11,30 @@ from assignment.scripts.dashboard_side import JoinResult
 from assignment.types import GroupSettings
 from assignment.wire import Heartbeat, Join, Leave, Reply, target_text
 
-Run = Callable[[str, values.Arguments], Any]
+Run = Callable[[values.Call[Any]], Any]
 
 
 def answer_to(run: Run, settings: GroupSettings, message: Request) -> Reply | None:
-    """None: it cannot answer now. `run(name, arguments)` runs a script of the group."""
+    """None: it cannot answer now. `run` runs a script of the group."""
     match message:
         case Join():
             return _joined(run, settings, message)
         case Heartbeat():
             return _reported(run, settings, message)
         case Leave(member=member, secret=secret):
-            run("leave", dashboard_side.leave_args(member, secret))
+            run(dashboard_side.leave(member, secret))
             return Reply(status="ok")
 
 
 def _joined(run: Run, settings: GroupSettings, join: Join) -> Reply | None:
-    answer = dashboard_side.join_answer(
-        run(
-            "join",
-            dashboard_side.join_args(
-                join.member, join.secret, {"host": join.host, "incarnation": join.incarnation}
-            ),
+    answer = run(
+        dashboard_side.join(
+            join.member, join.secret, {"host": join.host, "incarnation": join.incarnation}
         )
     )
     if answer.result is not JoinResult.OK:
         return None
-    look = group_read.read_group_args(group_read.Purpose.LOOK)
-    meta = group_read.read_group_answer(run("read_group", look)).meta
+    meta = run(group_read.read_group(group_read.Purpose.LOOK)).meta
     return Reply(
         status="ok",
         settings=asdict(settings),
@@ -50,7 +46,7 @@ def _joined(run: Run, settings: GroupSettings, join: Join) -> Reply | None:
 
 
 def _reported(run: Run, settings: GroupSettings, beat: Heartbeat) -> Reply:
-    answer = dashboard_side.report_answer(run("report", dashboard_side.report_args(beat)))
+    answer = run(dashboard_side.report(beat))
     told = beat.incarnation, beat.settings_epoch
     changed = (answer.incarnation, answer.settings_epoch) != told
     return Reply(

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from agent.store.door import ScriptCall
 from agent.store.group import GroupStore
-from assignment.scripts.group_read import GroupRead, Purpose, read_group_answer, read_group_args
+from assignment.scripts.group_read import GroupRead, Purpose, read_group
 from dashboard.demo.demo import Demo
 from dashboard.demo.options import GROUP
 from dashboard.demo.tree import Process
@@ -35,8 +34,7 @@ def store(demo: Demo) -> GroupStore:
 
 
 def read(store: GroupStore) -> GroupRead:
-    call = ScriptCall("read_group", (store.keys.meta,), read_group_args(Purpose.LOOK))
-    return read_group_answer(store.door.run(call))
+    return store.run(read_group(Purpose.LOOK))
 
 
 def owners(store: GroupStore) -> dict[str, dict[int, int]]:

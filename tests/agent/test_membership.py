@@ -9,7 +9,6 @@ import pytest
 from agent.loop import Agent
 from agent.membership import Membership
 from agent.replicas.news import RestoreResult
-from agent.store.door import ScriptCall
 from agent.store.group import GroupStore
 from assignment.member.messages import ConsumerSeen, IdentityHeard, IdentityRead, Joined, TargetSeen
 from assignment.member.replicas import Wanted
@@ -40,15 +39,15 @@ class Scene:
         self.store = GroupStore(FakeDoor(self.server), "g")
         self.log: list[tuple[str, dict[str, Any]]] = []
         self.ordered: list[Claim] = []
-        self.run("configure", dashboard_side.configure_args(SETTINGS, "test", rebalance_due=False))
-        self.run("set_incarnation", dashboard_side.incarnation_args(1))
+        self.run(dashboard_side.configure(SETTINGS, "test", rebalance_due=False))
+        self.run(dashboard_side.set_incarnation(1))
         self.member = self.membership("a")
 
-    def run(self, name: str, args: values.Arguments) -> Any:
-        return self.store.door.run(ScriptCall(name, (self.store.keys.meta,), args))
+    def run(self, call: values.Call[Any]) -> Any:
+        return self.store.run(call)
 
     def membership(self, name: str) -> Membership:
-        self.run("join", dashboard_side.join_args(name, "a secret of sixteen letters", {}))
+        self.run(dashboard_side.join(name, "a secret of sixteen letters", {}))
         member = Membership(
             store=self.store,
             member_id=name,
@@ -72,9 +71,8 @@ class Scene:
         return {}
 
     def assign(self, **numbers: set[int]) -> None:
-        self.run("request_rebalance", dashboard_side.request_rebalance_args("test"))
-        raw = self.run("read_group", group_read.read_group_args(group_read.Purpose.REBALANCE))
-        view = group_read.read_group_answer(raw)
+        self.run(dashboard_side.request_rebalance("test"))
+        view = self.run(group_read.read_group(group_read.Purpose.REBALANCE))
         rows = {
             member: TargetRow(
                 target_epoch=view.meta.group_epoch,
@@ -82,7 +80,7 @@ class Scene:
             )
             for member, owned in numbers.items()
         }
-        self.run("set_target", dashboard_side.set_target_args(view, rows))
+        self.run(dashboard_side.set_target(view, rows))
 
     def events(self, name: str) -> list[dict[str, Any]]:
         return [fields for event, fields in self.log if event == name]
@@ -130,7 +128,7 @@ def test_after_a_redis_restart_nothing_is_granted_until_the_incarnation_is_raise
     scene.member.renew()
     scene.member.reconcile()
     assert scene.events("waiting")[0]["why"] == "no_incarnation"
-    scene.run("set_incarnation", dashboard_side.incarnation_args(2))
+    scene.run(dashboard_side.set_incarnation(2))
     scene.member.renew()
     scene.member.reconcile()
     assert scene.member.state.held[ZERO].fence == 2 * 2**32 + 1
@@ -146,7 +144,7 @@ def test_a_state_that_a_restarted_redis_lost_is_written_again(scene: Scene) -> N
     scene.server.restart()
     owned = scene.server.hash(scene.store.keys.owned("a"))
     owned[str(ZERO).encode()] = b"%d restoring" % running[ZERO].fence  # its last write is lost
-    scene.run("set_incarnation", dashboard_side.incarnation_args(2))
+    scene.run(dashboard_side.set_incarnation(2))
     scene.member.renew()
     scene.member.reconcile()
     scene.store.next_batch("a")
@@ -223,10 +221,10 @@ def reason(of: Membership, scene: Scene) -> UnableReason | None:
 
 
 def test_whoever_reads_another_group_of_that_name_is_unable_and_joins_no_more(scene: Scene) -> None:
-    configure = dashboard_side.configure_args(
+    configure = dashboard_side.configure(
         SETTINGS, "test", rebalance_due=False, identity="another's"
     )
-    scene.run("configure", configure)
+    scene.run(configure)
     lost = stranger(scene, "the dashboard's")
     assert lost.renew() is None
     assert reason(lost, scene) is UnableReason.WRONG_REDIS
@@ -236,14 +234,14 @@ def test_whoever_reads_another_group_of_that_name_is_unable_and_joins_no_more(sc
 
 def test_nothing_of_another_groups_settings_and_epochs_is_taken(scene: Scene) -> None:
     """Its incarnation would never be forgotten again."""
-    configure = dashboard_side.configure_args(
+    configure = dashboard_side.configure(
         SETTINGS, "test", rebalance_due=False, identity="another's"
     )
-    scene.run("configure", configure)
+    scene.run(configure)
     lost = stranger(scene, "the dashboard's")
     lost.read_target()
     settings_epoch = lost.settings_epoch.number
-    scene.run("set_incarnation", dashboard_side.incarnation_args(9))
+    scene.run(dashboard_side.set_incarnation(9))
     lost.read_target()
     assert (lost.state.incarnation, lost.settings_epoch.number) == (0, settings_epoch)
 
@@ -266,7 +264,7 @@ def test_once_it_reads_the_right_redis_again_it_goes_on(scene: Scene) -> None:
     scene.server.advance(SETTINGS.lease_ms + 1)
     lost.feed(IdentityRead("another's"))
     assert reason(lost, scene) is UnableReason.WRONG_REDIS
-    scene.run("join", dashboard_side.join_args("nobody", "a secret of sixteen letters", {}))
+    scene.run(dashboard_side.join("nobody", "a secret of sixteen letters", {}))
     assert lost.renew() is not None
     assert reason(lost, scene) is None
 
@@ -284,7 +282,7 @@ def test_a_renew_that_brings_a_longer_lease_counts_by_the_one_it_asked_for(scene
     )
     agent._renew()
     longer = replace(SETTINGS, lease_ms=60_000, renew_ms=20_000)
-    scene.run("configure", dashboard_side.configure_args(longer, "test", rebalance_due=False))
+    scene.run(dashboard_side.configure(longer, "test", rebalance_due=False))
     scene.assign(a={0})
     agent._renew()
     assert scene.member.state.settings == longer

@@ -15,7 +15,8 @@ from agent.spark.source import (
 )
 from agent.spark.warm_up import BATCHES_MAX, ENTRIES, WarmUp, tasks_of
 from agent.store.events import EventStore, Packed
-from assignment.scripts.crashes import InHand, Skip, skip_answer, skip_args
+from assignment.scripts import crashes
+from assignment.scripts.crashes import InHand, Skip
 from assignment.troubles import HaltReason
 from assignment.types import START, Claim, Offset
 from assignment.wire import GroupKeys
@@ -257,6 +258,6 @@ def test_a_malformed_event_that_a_partition_halts_at_can_be_skipped(world, plann
     shared.hold_back([(str(first), world.fences[first])], "halt")
     assert planner.next_batch(1) is None
     skip = Skip(entry=end, actor="ann", reason="no use")
-    assert skip_answer(world.world.run("skip", skip_args(first, skip)))
+    assert world.world.run(crashes.skip(first, skip))
     plan = planner.next_batch(2)
     assert (ranges(plan), plan["skip"]) == ({"0": ("0-0", str(end))}, "skipped by ann: no use")

@@ -22,12 +22,12 @@ def until(fact: Callable[[], bool]) -> None:
 def group_with_member() -> GroupStore:
     store = GroupStore(FakeDoor(FakeRedis()), "g")
     settings = GroupSettings(stream="s", partitions=1)
-    store._run("configure", dashboard_side.configure_args(settings, "new", rebalance_due=True))
+    store.run(dashboard_side.configure(settings, "new", rebalance_due=True))
     return store
 
 
 def join(store: GroupStore) -> None:
-    store._run("join", dashboard_side.join_args("a", "secret", {}))
+    store.run(dashboard_side.join("a", "secret", {}))
 
 
 def said(store: GroupStore) -> str:
@@ -51,7 +51,7 @@ def test_ready_that_redis_forgot_is_said_again() -> None:
     progress = Progress(store, "a", say_again_s=0.02)
     progress.say(state="ready")
     until(lambda: said(store) == "ready")
-    store._run("leave", dashboard_side.leave_args("a", "secret"))
+    store.run(dashboard_side.leave("a", "secret"))
     assert said(store) == ""
     join(store)
     until(lambda: said(store) == "ready")

@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from agent.store.door import ScriptCall
 from agent.store.group import GroupStore
 from assignment.scripts import dashboard_side, group_read, values
 from assignment.scripts.group_read import GroupRead, Purpose
@@ -67,20 +66,18 @@ class TinyDashboard:
 
     # --- what a coordinator would do
 
-    def run(self, name: str, args: values.Arguments) -> Any:
-        return self.store.door.run(ScriptCall(name, (self.store.keys.meta,), args))
+    def run(self, call: values.Call[Any]) -> Any:
+        return self.store.run(call)
 
     def configure(self, settings: GroupSettings) -> None:
         self.settings = settings
-        self.run("configure", dashboard_side.configure_args(settings, "test", rebalance_due=False))
+        self.run(dashboard_side.configure(settings, "test", rebalance_due=False))
 
     def set_incarnation(self, incarnation: int) -> None:
-        self.run("set_incarnation", dashboard_side.incarnation_args(incarnation))
+        self.run(dashboard_side.set_incarnation(incarnation))
 
     def read(self, purpose: Purpose = Purpose.LOOK) -> GroupRead:
-        return group_read.read_group_answer(
-            self.run("read_group", group_read.read_group_args(purpose))
-        )
+        return self.run(group_read.read_group(purpose))
 
     def assign(
         self,
@@ -89,7 +86,7 @@ class TinyDashboard:
         learning: Mapping[str, Iterable[int]] | None = None,
     ) -> None:
         """The target: member id -> partition numbers, by role."""
-        self.run("request_rebalance", dashboard_side.request_rebalance_args("test"))
+        self.run(dashboard_side.request_rebalance("test"))
         read = self.read(Purpose.REBALANCE)
         epoch = read.meta.group_epoch
         standby, learning = standby or {}, learning or {}
@@ -102,27 +99,24 @@ class TinyDashboard:
             )
             for member in {*rows, *standby, *learning}
         }
-        answer = self.run(
-            "set_target",
-            dashboard_side.set_target_args(read, targets),
-        )
-        assert dashboard_side.set_target_answer(answer).done
+        answer = self.run(dashboard_side.set_target(read, targets))
+        assert answer.done
 
     def _partitions(self, numbers: Iterable[int]) -> frozenset[Partition]:
         return frozenset(Partition(self.settings.stream, n) for n in numbers)
 
     def mark(self, drain: Drain, *members: str) -> None:
         """What a scale-down tells these members."""
-        answer = self.run("set_drain", dashboard_side.set_drain_args(drain, members))
-        assert dashboard_side.set_drain_answer(answer).members == members
+        answer = self.run(dashboard_side.set_drain(drain, members))
+        assert answer.members == members
 
     def join(self, member: str) -> None:
         """A member without an agent."""
-        self.run("join", dashboard_side.join_args(member, "a secret of sixteen letters", {}))
+        self.run(dashboard_side.join(member, "a secret of sixteen letters", {}))
 
     def evict(self, member: str) -> None:
         beat = self.read().beats[member]
-        self.run("evict", dashboard_side.evict_args(member, beat, "test"))
+        self.run(dashboard_side.evict(member, beat, "test"))
 
     # --- what agents ask
 

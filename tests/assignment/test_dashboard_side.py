@@ -15,9 +15,9 @@ P0 = Partition("flights", 0)
 READY = {"role": "learner", "lag": 0, "percent": 100, "ready": True}
 
 
-def report_args(**changes: Any) -> None:
+def reported(**changes: Any) -> None:
     beat = {"member": "a", "secret": "s", "sequence": 1, "report": 1, "complete": True}
-    dashboard_side.report_args(Heartbeat(**beat | changes))
+    dashboard_side.report(Heartbeat(**beat | changes))
 
 
 # --- members and reports --------------------------------------------------------------------------
@@ -26,13 +26,13 @@ def report_args(**changes: Any) -> None:
 @pytest.mark.parametrize("member_id", ["", "a b", "a/b", "-a", "x" * 101, "a:1\n"])
 def test_a_name_that_is_none_is_refused(member_id: str) -> None:
     with pytest.raises(InvalidInput, match="member"):
-        dashboard_side.join_args(member_id, "secret", {})
+        dashboard_side.join(member_id, "secret", {})
 
 
 @pytest.mark.parametrize("incarnation", [2**21, -1])
 def test_a_join_that_claims_an_impossible_incarnation_is_refused(incarnation: int) -> None:
     with pytest.raises(InvalidInput):
-        dashboard_side.join_args("a", "secret", {"incarnation": incarnation})
+        dashboard_side.join("a", "secret", {"incarnation": incarnation})
 
 
 @pytest.mark.parametrize(
@@ -41,19 +41,19 @@ def test_a_join_that_claims_an_impossible_incarnation_is_refused(incarnation: in
 )
 def test_a_trouble_that_cannot_be_read_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match=r"unserved|trouble"):
-        report_args(unserved={"s:0": wrong})
+        reported(unserved={"s:0": wrong})
 
 
 def test_no_more_unserved_partitions_than_a_bound_are_told() -> None:
     values = unserved_values(Unserved(reason=UnservedReason.BATCH, left_ms=1))
     with pytest.raises(InvalidInput, match="above"):
-        report_args(unserved={f"s:{n}": values for n in range(UNSERVED_MAX + 1)})
+        reported(unserved={f"s:{n}": values for n in range(UNSERVED_MAX + 1)})
 
 
 @pytest.mark.parametrize("held", ["running", "5", "5 sleeping", "x running", "-5 running"])
 def test_a_report_of_something_that_cannot_be_held_is_refused(held: str) -> None:
     with pytest.raises(InvalidInput):
-        report_args(owned={str(P0): held})
+        reported(owned={str(P0): held})
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_report_of_something_that_cannot_be_held_is_refused(held: str) -> None
 )
 def test_a_replica_that_cannot_be_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
-        report_args(**changes)
+        reported(**changes)
 
 
 # --- targets --------------------------------------------------------------------------------------
@@ -82,9 +82,9 @@ def test_a_replica_that_cannot_be_is_refused(changes: dict[str, Any]) -> None:
 def test_a_partition_with_two_owners_is_refused() -> None:
     row = TargetRow(target_epoch=3, active=frozenset({P0}))
     with pytest.raises(InvalidInput, match="two owners"):
-        dashboard_side.set_target_args(view(group_epoch=3), {"a": row, "b": row})
+        dashboard_side.set_target(view(group_epoch=3), {"a": row, "b": row})
     with pytest.raises(InvalidInput, match="epoch 3, not 4"):
-        dashboard_side.set_target_args(view(group_epoch=4), {"a": row})
+        dashboard_side.set_target(view(group_epoch=4), {"a": row})
 
 
 @pytest.mark.parametrize(
@@ -93,4 +93,4 @@ def test_a_partition_with_two_owners_is_refused() -> None:
 def test_a_partition_in_two_roles_of_a_member_is_refused(twice: tuple[str, str]) -> None:
     row = TargetRow(target_epoch=3, **dict.fromkeys(twice, frozenset({P0})))
     with pytest.raises(InvalidInput, match="two roles"):
-        dashboard_side.set_target_args(view(group_epoch=3), {"a": row})
+        dashboard_side.set_target(view(group_epoch=3), {"a": row})

@@ -69,8 +69,8 @@ def test_a_restored_partitions_changelog_goes_on_above_its_record(world: World) 
 
 def test_events_of_the_locks_go_on_above_the_last_one_that_history_has(world: World) -> None:
     world.stand(a={P0})
-    args = dashboard_side.incarnation_args(2, last_event=HIGH)
-    assert dashboard_side.incarnation_answer(world.run("set_incarnation", args)) == (True, 2)
+    call = dashboard_side.set_incarnation(2, last_event=HIGH)
+    assert world.run(call) == (True, 2)
     world.fence("a", P0, incarnation=2)
     assert [Offset.parse(event.entry_id) > HIGH for event in world.events()] == [True]
 

@@ -8,7 +8,7 @@ from agent.spark import isolation
 from agent.spark.isolation import Alone
 from agent.spark.ranges import Range
 from assignment.scripts.agent_side import BatchStart
-from assignment.scripts.crashes import InHand, Skip, skip_answer, skip_args
+from assignment.scripts.crashes import InHand, Skip, skip
 from assignment.troubles import HaltReason
 from assignment.types import START, Offset, Partition
 from tests.contract.world import P0, P1, P2, World, offset
@@ -103,8 +103,8 @@ def test_what_is_halted_goes_on_behind_the_entry_that_is_skipped(
 
 
 def ask(world: World, partition: Partition, entry: Offset, *, wanted: bool = True) -> None:
-    args = skip_args(partition, Skip(entry=entry, actor="operator", reason="it is broken"))
-    assert skip_answer(world.run("skip", args)) is wanted
+    call = skip(partition, Skip(entry=entry, actor="operator", reason="it is broken"))
+    assert world.run(call) is wanted
 
 
 def test_only_the_very_next_entry_is_skipped(world: World, consumer: SimpleConsumer) -> None:

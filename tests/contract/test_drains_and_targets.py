@@ -4,6 +4,7 @@ from collections.abc import Set
 
 import pytest
 
+from assignment.scripts import dashboard_side
 from assignment.scripts.group_read import Purpose
 from assignment.types import Drain, Partition, TargetRow
 from tests.contract.world import P0, P1, World
@@ -29,7 +30,7 @@ def promoted(epoch: int) -> dict[str, TargetRow]:
 
 @pytest.mark.parametrize("drain", [Drain.NONE, Drain.FORCED])
 def test_what_was_planned_before_members_were_told_is_refused(leaving: World, drain: Drain) -> None:
-    leaving.run("request_rebalance", ["ready", "b"])
+    leaving.run(dashboard_side.request_rebalance("ready", "b"))
     before = leaving.read(Purpose.REBALANCE)
     leaving.set_drain(drain, "a")
     target = leaving.read().target
@@ -40,7 +41,7 @@ def test_what_was_planned_before_members_were_told_is_refused(leaving: World, dr
 
 
 def test_what_tells_nobody_anything_new_refuses_no_plan(leaving: World) -> None:
-    leaving.run("request_rebalance", ["ready", "b"])
+    leaving.run(dashboard_side.request_rebalance("ready", "b"))
     before = leaving.read(Purpose.REBALANCE)
     leaving.set_drain(Drain.LEAVING, "a")
     leaving.set_drain(Drain.NONE, "b", "stranger")

@@ -1,6 +1,6 @@
 """Members come, show that they live, and go (coordination.md sections 2 and 3)."""
 
-from assignment.scripts.agent_side import progress_args
+from assignment.scripts.agent_side import progress
 from assignment.scripts.dashboard_side import EvictResult, JoinResult
 from assignment.scripts.group_read import TICKER_AWAY_MS, Gap, Purpose, Ticker
 from assignment.types import START, Claim
@@ -140,7 +140,7 @@ def test_progress_is_kept_for_members_only(world: World) -> None:
 def test_progress_in_parts_lies_over_what_was_written(world: World) -> None:
     world.stand(a={P0})
     world.store.write_progress("a", ConsumerHealth(state="ready", rows=5))
-    world.run("progress", progress_args("a", [("rows", 6)]))
+    world.run(progress("a", [("rows", 6)]))
     assert world.store.progress("a") == ConsumerHealth(state="ready", rows=6)
 
 

@@ -94,9 +94,7 @@ def test_a_target_above_the_groups_epoch_is_of_a_group_that_is_no_more(world: Wo
 
 
 def test_a_target_of_a_group_that_was_never_configured_is_stale(world: World) -> None:
-    answer = dashboard_side.set_target_answer(
-        world.run("set_target", dashboard_side.set_target_args(world.read(), {}))
-    )
+    answer = world.run(dashboard_side.set_target(world.read(), {}))
     assert not answer.done
 
 

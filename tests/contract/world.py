@@ -2,9 +2,9 @@
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
-from agent.store.door import Door, RedisDoor, ScriptCall
+from agent.store.door import Door, RedisDoor
 from agent.store.group import GroupStore
 from assignment.scripts import agent_side, dashboard_side, group_read
 from assignment.scripts.agent_side import (
@@ -17,7 +17,7 @@ from assignment.scripts.agent_side import (
 )
 from assignment.scripts.dashboard_side import LockEvent, ReportAnswer
 from assignment.scripts.group_read import NO_TICK, GroupRead, Purpose, Ticker
-from assignment.scripts.values import Arguments
+from assignment.scripts.values import Call
 from assignment.types import (
     START,
     Claim,
@@ -31,6 +31,7 @@ from assignment.types import (
 from assignment.wire import Heartbeat
 from tests.fakes import FakeDoor
 
+T = TypeVar("T")
 LONG_MS = 60_000  # no lock ends by chance while a test runs
 DEADLINE_S = 10.0
 ANOTHER_RUN = "f" * 40
@@ -43,24 +44,20 @@ class World:
         self.store = GroupStore(door, group)
         self.keys = self.store.keys
 
-    def run(self, name: str, args: Arguments) -> Any:
-        return self.door.run(ScriptCall(name, (self.keys.meta,), args))
+    def run(self, call: Call[T]) -> T:
+        return self.store.run(call)
 
     # --- a group that stands ----------------------------------------------------------------------
 
     def configure(self, *, rebalance_due: bool = True, **settings: Any) -> int:
         chosen = GroupSettings(**{"stream": "flights", "partitions": 3, **settings})
-        args = dashboard_side.configure_args(chosen, "settings", rebalance_due=rebalance_due)
-        return dashboard_side.number_answer(self.run("configure", args))
+        return self.run(dashboard_side.configure(chosen, "settings", rebalance_due=rebalance_due))
 
     def join(self, member_id: str, secret: str = "secret", **row: Any) -> dashboard_side.Joined:
-        return dashboard_side.join_answer(
-            self.run("join", dashboard_side.join_args(member_id, secret, row))
-        )
+        return self.run(dashboard_side.join(member_id, secret, row))
 
     def set_incarnation(self, incarnation: int, run_id: str = "", **known: int) -> tuple[bool, int]:
-        args = dashboard_side.incarnation_args(incarnation, run_id, known)
-        return dashboard_side.incarnation_answer(self.run("set_incarnation", args))
+        return self.run(dashboard_side.set_incarnation(incarnation, run_id, known))
 
     def assign(self, **rows: set[Partition]) -> int:
         """Gives these members these partitions, as a rebalance does; the target_epoch."""
@@ -69,8 +66,7 @@ class World:
         return answer.target_epoch
 
     def request_rebalance(self, reason: str = "test", member_id: str = "") -> int:
-        args = dashboard_side.request_rebalance_args(reason, member_id)
-        return dashboard_side.number_answer(self.run("request_rebalance", args))
+        return self.run(dashboard_side.request_rebalance(reason, member_id))
 
     def due(self) -> GroupRead:
         """The group as a coordinator reads it that has to make a target."""
@@ -87,16 +83,13 @@ class World:
     def set_rows(
         self, group: GroupRead, rows: Mapping[str, TargetRow]
     ) -> dashboard_side.TargetAnswer:
-        args = dashboard_side.set_target_args(group, rows)
-        return dashboard_side.set_target_answer(self.run("set_target", args))
+        return self.run(dashboard_side.set_target(group, rows))
 
     def restore(self, incarnation: int, records: Mapping[Partition, SnapshotRecord]) -> int | None:
-        args = dashboard_side.restore_args(incarnation, records)
-        return dashboard_side.restore_answer(self.run("restore", args))
+        return self.run(dashboard_side.restore(incarnation, records))
 
     def resume(self, epoch: int, event_seq: int, target: Mapping[str, TargetRow]) -> int:
-        args = dashboard_side.resume_args(epoch, event_seq, target)
-        return dashboard_side.number_answer(self.run("resume", args))
+        return self.run(dashboard_side.resume(epoch, event_seq, target))
 
     def stand(self, **rows: set[Partition]) -> None:
         """A configured group under incarnation 1 whose members may acquire what is given."""
@@ -174,32 +167,26 @@ class World:
             "incarnation": 1,
             "target_incarnation": 1,
         } | changes
-        args = dashboard_side.report_args(Heartbeat(member=member_id, sequence=sequence, **values))
-        return dashboard_side.report_answer(self.run("report", args))
+        return self.run(
+            dashboard_side.report(Heartbeat(member=member_id, sequence=sequence, **values))
+        )
 
     def leave(self, member_id: str, secret: str = "secret") -> bool:
-        return dashboard_side.leave_answer(
-            self.run("leave", dashboard_side.leave_args(member_id, secret))
-        )
+        return self.run(dashboard_side.leave(member_id, secret))
 
     def set_drain(self, drain: Drain, *member_ids: str) -> dashboard_side.DrainsSet:
-        return dashboard_side.set_drain_answer(
-            self.run("set_drain", dashboard_side.set_drain_args(drain, member_ids))
-        )
+        return self.run(dashboard_side.set_drain(drain, member_ids))
 
     def evict(self, member_id: str, judged_ms: int) -> dashboard_side.EvictResult:
-        args = dashboard_side.evict_args(member_id, judged_ms, "session ended")
-        return dashboard_side.evict_answer(self.run("evict", args))
+        return self.run(dashboard_side.evict(member_id, judged_ms, "session ended"))
 
     def sweep(self) -> int:
-        return dashboard_side.number_answer(self.run("sweep", dashboard_side.sweep_args()))
+        return self.run(dashboard_side.sweep())
 
     # --- seeing -----------------------------------------------------------------------------------
 
     def read(self, purpose: Purpose = Purpose.LOOK, ticker: Ticker = NO_TICK) -> GroupRead:
-        return group_read.read_group_answer(
-            self.run("read_group", group_read.read_group_args(purpose, ticker))
-        )
+        return self.run(group_read.read_group(purpose, ticker))
 
     def group_epoch(self) -> int:
         return self.read().meta.group_epoch

@@ -47,8 +47,8 @@ class FakeAgent:
         self.ended = False
 
     def join(self) -> None:
-        arguments = dashboard_side.join_args(self.member, SECRET, {"host": "here", "version": "1"})
-        run("join", self.group.name, arguments)
+        arguments = dashboard_side.join(self.member, SECRET, {"host": "here", "version": "1"})
+        run(arguments, self.group.name)
 
     def beat(
         self, *, able: bool = True, leaving: bool = False, epoch: int = 0, **consumer: Any
@@ -70,9 +70,7 @@ class FakeAgent:
             unserved={str(p): unserved_values(one) for p, one in self.unserved.items()},
             ready=[str(p) for p, c in self.replicas.items() if c.ready and c.role is Role.LEARNER],
         )
-        return dashboard_side.report_answer(
-            run("report", self.group.name, dashboard_side.report_args(beat))
-        )
+        return run(dashboard_side.report(beat), self.group.name)
 
     def start(self) -> None:
         self.join()
@@ -117,25 +115,23 @@ class FakeAgent:
         self.beat()
 
     def acquire(self, partitions: Iterable[Partition]) -> agent_side.AcquireAnswer:
-        meta = group_read.read_group_answer(
-            run("read_group", self.group.name, group_read.read_group_args(group_read.Purpose.LOOK))
-        ).meta
-        arguments = agent_side.acquire_args(
+        meta = run(group_read.read_group(group_read.Purpose.LOOK), self.group.name).meta
+        arguments = agent_side.acquire(
             self.member, self.group.values.lease_ms, meta.mode_epoch, meta.incarnation, partitions
         )
-        answer = agent_side.acquire_answer(run("acquire", self.group.name, arguments))
+        answer = run(arguments, self.group.name)
         if isinstance(answer, tuple):
             self.held |= {a.partition: a.fence for a in answer if isinstance(a, Granted)}
         return answer
 
     def release(self, partitions: Iterable[Partition]) -> None:
         claims = [Claim(p, self.held.pop(p)) for p in tuple(partitions)]
-        run("release", self.group.name, agent_side.release_args(self.member, claims))
+        run(agent_side.release(self.member, claims), self.group.name)
 
     def leave(self) -> None:
         self.held.clear()
         self.replicas.clear()
-        run("leave", self.group.name, dashboard_side.leave_args(self.member, SECRET))
+        run(dashboard_side.leave(self.member, SECRET), self.group.name)
 
 
 def until(condition: Callable[[], Any], seconds: float = 10.0) -> Any:

@@ -9,13 +9,15 @@ from pytest_django.fixtures import Settings
 from assignment.coordinator import effects
 from assignment.coordinator.tick import tick
 from assignment.scripts.group_read import Purpose
+from assignment.scripts.values import Call
 from assignment.wire import GroupKeys, StreamKeys
 from dashboard import coordinator
 from dashboard.actions import groups
-from dashboard.coordinator import ticking
+from dashboard.coordinator import carrying, ticking
 from dashboard.coordinator.carrying import Here, perform, record_of
 from dashboard.live import groups as live_groups
 from dashboard.live import health, watching
+from dashboard.live.scripts import run
 from dashboard.models import (
     AuditEntry,
     AuditSource,
@@ -196,13 +198,13 @@ def test_a_refused_target_leaves_no_record(
     group: Group, agent: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent.start()
-    honest = live_groups.set_target
 
-    def late(name: str, *more: Any) -> Any:
-        live_groups.read(name, Purpose.REBALANCE)  # another coordinator comes in between
-        return honest(name, *more)
+    def late(call: Call[Any], name: str) -> Any:
+        if call.script == "set_target":
+            live_groups.read(name, Purpose.REBALANCE)  # another coordinator comes in between
+        return run(call, name)
 
-    monkeypatch.setattr(live_groups, "set_target", late)
+    monkeypatch.setattr(carrying, "run", late)
     assert coordinator.rebalance(group.name) == "another coordinator runs"
     assert not Rebalance.objects.exists()
 

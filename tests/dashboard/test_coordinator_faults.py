@@ -9,7 +9,8 @@ import pytest
 from django.db import OperationalError, connection
 from redis import ResponseError
 
-from assignment.scripts.agent_side import SnapshotRecord, snapshot_args
+from assignment.scripts.agent_side import SnapshotRecord, snapshot
+from assignment.scripts.dashboard_side import set_incarnation
 from assignment.scripts.group_read import Purpose
 from assignment.types import Offset, Partition
 from assignment.wire import GroupKeys, StreamKeys
@@ -140,7 +141,7 @@ def test_an_epoch_that_comes_again_after_lost_writes_is_another_record(
 
 def test_the_database_learns_of_a_higher_incarnation(group: Group, store: Any) -> None:
     """It was restored from a copy, or was away when Redis' was raised."""
-    live_groups.set_incarnation(group.name, 7, "", {})
+    run(set_incarnation(7), group.name)
     coordinator.tick()
     group.refresh_from_db()
     assert group.incarnation == 7
@@ -187,7 +188,7 @@ def test_a_wiped_redis_gets_back_what_is_known_and_the_rest_is_said(
         total=40,
         fence=agent.held[partition],
     )
-    run("snapshot", group.name, snapshot_args(partition, record, trim=False))
+    run(snapshot(partition, record, trim=False), group.name)
     coordinator.sample()
     seq = live_groups.read(group.name, Purpose.LOOK).meta.event_seq
     own_redis.stop()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from assignment.scripts.agent_side import SnapshotRecord, record_values, snapshot_args
+from assignment.scripts.agent_side import SnapshotRecord, record_values, snapshot
 from assignment.scripts.group_read import Purpose
 from assignment.types import Offset, Partition
 from assignment.wire import MANIFEST, GroupKeys, StreamKeys
@@ -36,7 +36,7 @@ def a_backup_of(
     sync_client().hset(offsets, str(partition), "9-0")
     sync_client().hset(applied, str(partition), "50 1000")
     newer = replace(newer, fence=agent.held[partition])
-    run("snapshot", group.name, snapshot_args(partition, newer, trim=False))
+    run(snapshot(partition, newer, trim=False), group.name)
     coordinator.sample()
     sync_client().hset(offsets, str(partition), "5-0")
     sync_client().hset(applied, str(partition), "30 1000")

@@ -5,12 +5,14 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, transaction
 
+from assignment.scripts.dashboard_side import evict
 from assignment.scripts.group_read import Purpose
 from assignment.types import Reason
 from dashboard import coordinator
 from dashboard.actions import groups, scale_down
 from dashboard.live import groups as live_groups
 from dashboard.live.connection import StoreUnavailable
+from dashboard.live.scripts import run
 from dashboard.models import AuditEntry, AuditSource, Rebalance, ScaleDown
 from dashboard.records.audit import By
 from tests.dashboard.scaling import BY_ANN, Scene, epoch, start, told
@@ -22,7 +24,7 @@ def lose(scene: Scene, member: str) -> None:
     """Its session ends."""
     scene.agents.pop(member)
     view = live_groups.read(scene.group.name, Purpose.LOOK)
-    live_groups.evict(scene.group.name, member, view.beats[member], Reason.LOST)
+    run(evict(member, view.beats[member], Reason.LOST), scene.group.name)
 
 
 def test_a_leaving_member_that_dies_is_not_waited_for(scene: Scene) -> None:

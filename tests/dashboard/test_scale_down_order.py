@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
+from assignment.scripts.dashboard_side import evict
 from assignment.scripts.group_read import Purpose
 from assignment.types import Reason
 from dashboard import coordinator
 from dashboard.actions import preview, scale_down
 from dashboard.actions.groups import Refused
 from dashboard.live import groups as live_groups
+from dashboard.live.scripts import run
 from dashboard.models import AuditEntry, Rebalance
 from tests.dashboard.scaling import BY_ANN, Scene, start, told
 
@@ -112,7 +114,7 @@ def test_a_view_from_before_a_member_was_lost_does_not_bring_it_back(scene: Scen
     old = live_groups.read(scene.group.name, Purpose.LOOK)
     scene.agents.pop("S2")
     beat = old.beats["S2"]
-    live_groups.evict(scene.group.name, "S2", beat, Reason.LOST)
+    run(evict("S2", beat, Reason.LOST), scene.group.name)
     coordinator.tick()
     assert (scene.scale_down().state, scene.outcomes()) == ("done", {"S2": "died"})
     coordinator.advance(scene.group, old)

@@ -14,23 +14,26 @@ from django.db import OperationalError, connection
 
 from assignment.coordinator import tick as rules
 from assignment.errors import EvenkeelError
+from assignment.scripts.dashboard_side import request_rebalance, set_drain
 from assignment.scripts.group_read import Purpose
 from assignment.types import Drain
 from dashboard import coordinator
 from dashboard.actions import scale_down
+from dashboard.coordinator import carrying
 from dashboard.coordinator.carrying import Here, carry_out, record_of
 from dashboard.live import groups as live_groups
+from dashboard.live.scripts import run
 from dashboard.models import AuditEntry, AuditSource, Group, ScaleDown, ScaleDownState
 from dashboard.records.audit import By
 from tests.dashboard.scaling import Scene
 
 MEMBERS = ("S1", "S2", "S3", "S4")
 BY_ANN = By("ann", AuditSource.PAGE)
-STEPS = (
-    "set_drain",
-    "redis_now_ms",
-    "read",
-)  # of dashboard.live.groups: a kill before or after each
+STEPS = (  # a kill before or after each
+    (carrying, "run"),
+    (live_groups, "redis_now_ms"),
+    (live_groups, "read"),
+)
 
 
 class Killed(BaseException):
@@ -40,8 +43,8 @@ class Killed(BaseException):
 @contextmanager
 def killed_at(dice: Random, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Before or after one of its calls to Redis, chosen at random; or not at all."""
-    step, after, left = dice.choice(STEPS), dice.random() < 0.5, dice.randrange(4)
-    honest: Callable[..., Any] = getattr(live_groups, step)
+    (module, step), after, left = dice.choice(STEPS), dice.random() < 0.5, dice.randrange(4)
+    honest: Callable[..., Any] = getattr(module, step)
 
     def deadly(*arguments: Any) -> Any:
         nonlocal left
@@ -54,7 +57,7 @@ def killed_at(dice: Random, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         return answer
 
     with monkeypatch.context() as patch, suppress(Killed):
-        patch.setattr(live_groups, step, deadly)
+        patch.setattr(module, step, deadly)
         yield
 
 
@@ -145,7 +148,7 @@ def test_an_old_view_never_undoes_an_abort(store: Any, group_name: str) -> None:
     scene = Scene(group_name, MEMBERS)
     row = scale_down.start(scene.group, members=["S2"], by=BY_ANN)
     version = Group.objects.get(pk=scene.group.pk).scale_downs_version
-    live_groups.set_drain(group_name, Drain.NONE, ["S2"], version)  # it is to be told again
+    run(set_drain(Drain.NONE, ["S2"], version), group_name)  # it is to be told again
     old = live_groups.read(group_name, Purpose.LOOK)
     scale_down.abort(row, by=BY_ANN)
     coordinator.advance(scene.group, old)
@@ -161,7 +164,7 @@ def test_nothing_moves_when_everything_restarts(store: Any, group_name: str) -> 
     before = scene.owned, scene.learning()
     for _ in range(3):
         scene.group = Group.objects.get(pk=scene.group.pk)
-        live_groups.request_rebalance(group_name, "manual")
+        run(request_rebalance("manual"), group_name)
         scene.round()
     assert (scene.owned, scene.learning()) == before
     assert scene.last.moved == 0

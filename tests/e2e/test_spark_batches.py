@@ -14,7 +14,8 @@ from agent.spark.pipeline import Pipeline
 from agent.spark.runner import Consumer
 from agent.store.door import StoreUnavailable
 from assignment.errors import InvalidInput
-from assignment.scripts.crashes import Skip, skip_answer, skip_args
+from assignment.scripts import crashes
+from assignment.scripts.crashes import Skip
 from assignment.troubles import parse_halted
 from tests.e2e.spark_world import SparkWorld, arrow, fields, lines, one, raw, until
 
@@ -269,7 +270,7 @@ def test_event_that_ends_its_process_halts_its_partition_and_is_skipped(
         world.append(second, one(key="c", amount=1))
         until(lambda: world.committed()[1] == world.end(second), "the other partition goes on")
         skip = Skip(entry=poison, actor="operator", reason="worker dies")
-        assert skip_answer(world.world.run("skip", skip_args(first, skip)))
+        assert world.world.run(crashes.skip(first, skip))
         until(world.all_committed, "it goes on behind the event")
         until(lambda: not world.health().halted, "it is said")
     assert world.state(first) == {"a": 11, "b": 1}

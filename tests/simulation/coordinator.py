@@ -147,29 +147,28 @@ class SimCoordinator:
     def _blocked(self, ms: int) -> None:
         self.paused_until_ms = max(self.paused_until_ms, self.world.now_ms + ms)
 
-    def _run(self, name: str, args: values.Arguments) -> Any:
-        return self._door.run(ScriptCall(name, (GroupKeys(self.world.name).meta,), args))
+    def _run(self, call: values.Call[Any]) -> Any:
+        keys = (GroupKeys(self.world.name).meta,)
+        return call.read(self._door.run(ScriptCall(call.script, keys, call.args)))
 
     # --- effects
 
     def _read(self, job: Job, effect: effects.Read) -> GroupRead:
-        args = group_read.read_group_args(effect.purpose, self.world.ticker)
-        job.view = group_read.read_group_answer(self._run("read_group", args))
+        job.view = self._run(group_read.read_group(effect.purpose, self.world.ticker))
         return job.view
 
     def _read_settings(self, job: Job, effect: effects.ReadSettings) -> Any:
-        args = group_read.read_group_args(Purpose.LOOK)
-        return group_read.read_group_answer(self._run("read_group", args)).meta.settings
+        return self._run(group_read.read_group(Purpose.LOOK)).meta.settings
 
     def _read_hints(self, job: Job, effect: effects.ReadHints) -> Any:
         return database.hints(self.world)
 
     def _configure(self, job: Job, effect: effects.Configure) -> None:
         due = effect.rebalance_due
-        args = dashboard_side.configure_args(
+        args = dashboard_side.configure(
             effect.settings, effect.reason, rebalance_due=due, identity=IDENTITY
         )
-        self._run("configure", args)
+        self._run(args)
 
     def _hold(self, job: Job, effect: effects.Hold) -> None:
         self.world.held_until_ms = self.world.now_ms + effect.lease_ms
@@ -182,31 +181,21 @@ class SimCoordinator:
             self._door.run(ScriptCall("lift", keys, [str(offset), str(restored)]))
         return {p: Lifted(0, None) for p in effect.offsets}
 
-    def _restore(self, job: Job, effect: effects.Restore) -> Any:
-        args = dashboard_side.restore_args(effect.incarnation, effect.records)
-        return dashboard_side.restore_answer(self._run("restore", args))
-
     def _raise_incarnation(self, job: Job, effect: effects.RaiseIncarnation) -> bool:
-        args = dashboard_side.incarnation_args(effect.incarnation, effect.run_id, effect.known)
-        done, _ = dashboard_side.incarnation_answer(self._run("set_incarnation", args))
+        done, _ = self._run(
+            dashboard_side.set_incarnation(effect.incarnation, effect.run_id, effect.known)
+        )
         if done:
             self._raised = max(self._raised, effect.incarnation)
         return done
-
-    def _evict(self, job: Job, effect: effects.Evict) -> Any:
-        args = dashboard_side.evict_args(effect.member, effect.beat, effect.reason)
-        return dashboard_side.evict_answer(self._run("evict", args))
-
-    def _set_drain(self, job: Job, effect: effects.SetDrain) -> Any:
-        args = dashboard_side.set_drain_args(effect.drain, effect.members, effect.version)
-        return dashboard_side.set_drain_answer(self._run("set_drain", args))
 
     def _set_target(self, job: Job, effect: effects.SetTarget) -> Any:
         target = effect.target
         assert job.view is not None
         checks.target_is_right(job.view, target, self.world)
-        args = dashboard_side.set_target_args(effect.view, target.rows, effect.record.cause or "?")
-        answer = dashboard_side.set_target_answer(self._run("set_target", args))
+        answer = self._run(
+            dashboard_side.set_target(effect.view, target.rows, effect.record.cause or "?")
+        )
         self.world.note(self.name, "target", epoch=target.group_epoch, answer=answer.why or "done")
         return answer
 
@@ -214,31 +203,17 @@ class SimCoordinator:
         self.ask_rebalance()
 
 
-def _script(name: str, *fields: str) -> Callable[[SimCoordinator, Job, Any], Any]:
-    """A script whose arguments are an effect's fields."""
-    return lambda self, job, e: self._run(name, [str(getattr(e, field)) for field in fields])
-
-
 IN_REDIS: Mapping[type[Effect[Any]], Callable[[SimCoordinator, Job, Any], Any]] = {
     effects.Read: SimCoordinator._read,
     effects.ReadSettings: SimCoordinator._read_settings,
     effects.ReadHints: SimCoordinator._read_hints,
     effects.ReadNow: lambda self, job, effect: self.world.server.now_ms,
+    effects.Run: lambda self, job, effect: self._run(effect.call),
     effects.Configure: SimCoordinator._configure,
     effects.Hold: SimCoordinator._hold,
     effects.ReadHeld: lambda self, job, effect: self.world.now_ms < self.world.held_until_ms,
-    effects.Resume: lambda self, job, e: self._run(
-        "resume", dashboard_side.resume_args(e.target_epoch, e.event_seq, e.target)
-    ),
-    effects.Restore: SimCoordinator._restore,
     effects.LiftStreams: SimCoordinator._lift,
     effects.RaiseIncarnation: SimCoordinator._raise_incarnation,
-    effects.Sweep: _script("sweep"),
-    effects.Evict: SimCoordinator._evict,
-    effects.SetDrain: SimCoordinator._set_drain,
-    effects.RequestRebalance: lambda self, job, effect: self._run(
-        "request_rebalance", dashboard_side.request_rebalance_args(effect.reason)
-    ),
     effects.WantRebalance: SimCoordinator._want,
     effects.SetTarget: SimCoordinator._set_target,
     effects.Push: lambda self, job, effect: None,

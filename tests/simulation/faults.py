@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from assignment.scripts import dashboard_side
 from tests.simulation.agents import SimAgent
 from tests.simulation.network import LIES, Network
 
@@ -187,7 +188,7 @@ def rolling_restart(world: "World", victims: Victims) -> None:
 def touch(world: "World", victims: Victims) -> None:
     """A person asks for a rebalance."""
     if not world.server.away and world.read().meta.settings is not None:
-        world.run("request_rebalance", ["manual", ""])
+        world.run(dashboard_side.request_rebalance("manual"))
 
 
 def change_strategy(world: "World", victims: Victims) -> None:

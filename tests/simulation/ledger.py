@@ -204,7 +204,7 @@ class Ledger:
             return
         member, now_ms = t(args[0]), self._server.now_ms
         self.signs[member] = now_ms
-        renewed = agent_side.renew_answer(answer).held
+        renewed = agent_side._renewed(answer).held
         for partition, fence, held in zip(args[2::2], args[3::2], renewed, strict=True):
             if held:
                 self._live(partition, member, int(fence), "renewed")

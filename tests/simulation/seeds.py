@@ -7,6 +7,7 @@ from typing import Any
 
 from agent.replicas.replica import RETRY_MS
 from assignment import strategies
+from assignment.scripts import dashboard_side
 from assignment.types import TargetRow
 from tests.simulation import checks
 from tests.simulation.agents import SimAgent
@@ -223,7 +224,7 @@ def _demand_after_heal(world: World, outcome: Outcome) -> None:
 def _demand_fixed_point(world: World) -> None:
     """Asked again without a cause, nothing is different (L8)."""
     before = _target(world)
-    world.run("request_rebalance", ["manual", ""])
+    world.run(dashboard_side.request_rebalance("manual"))
     world.run_until(_is_planned, ASKED_MS, "a target for who asked")
     after = _target(world)
     demand(after == before, f"asked again, {before} became {after}")

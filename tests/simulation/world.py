@@ -126,10 +126,10 @@ class World:
         """With another Redis, which may have a group of that name."""
         redis = FakeRedis(self.redis_ms)
         if has_group:
-            args = dashboard_side.configure_args(
+            call = dashboard_side.configure(
                 self.settings, "another", rebalance_due=False, identity="another"
             )
-            redis.run_script("configure", [self.keys.meta], args)
+            redis.run_script(call.script, [self.keys.meta], call.args)
         self._named += 1
         self.agents.append(SimAgent(self, f"m{self._named}", None, redis))
 
@@ -243,17 +243,18 @@ class World:
                 self.ledger.ended_early.add(t(call.args[0]))
             self.execute(call)
 
-    def run(self, name: str, args: values.Arguments) -> Any:
-        return self.execute(ScriptCall(name, (self.keys.meta,), args))
+    def run(self, call: values.Call[Any]) -> Any:
+        return self._answered(call, self.execute)
+
+    def _answered(self, call: values.Call[Any], execute: Callable[[ScriptCall], Any]) -> Any:
+        return call.read(execute(ScriptCall(call.script, (self.keys.meta,), call.args)))
 
     def read(self) -> GroupRead:
         """The group as it is; whoever looks at the same moment gets the same."""
         server = self.server
         moment = server.replication_id, server.offset, server.now_ms
         if moment != self._read_at or server.away:
-            args = group_read.read_group_args(Purpose.LOOK)
-            call = ScriptCall("read_group", (self.keys.meta,), args)
-            self._read = group_read.read_group_answer(self.door.run(call))
+            self._read = self._answered(group_read.read_group(Purpose.LOOK), self.door.run)
             self._read_at = server.replication_id, server.offset, server.now_ms
         return self._read
 

@@ -69,8 +69,8 @@ class Stage:
         for agent in tuple(self.agents):
             agent.follow()
             claims = [Claim(p, f) for p, f in agent.held.items()]
-            arguments = agent_side.renew_args(agent.member, self.group.values.lease_ms, claims)
-            run("renew", self.group.name, arguments)
+            arguments = agent_side.renew(agent.member, self.group.values.lease_ms, claims)
+            run(arguments, self.group.name)
         coordinator.tick()
         coordinator.sample()
 
