@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from agent.store.door import ScriptCall, StoreUnavailable
+from agent.store.group import GroupStore
 from assignment.coordinator import draining, effects, rebalance, tick
 from assignment.coordinator.effects import Effect, RecordsAway, Steps
 from assignment.coordinator.facts import GroupRecord, Lifted
 from assignment.errors import GroupMissing
-from assignment.scripts import dashboard_side, group_read, values
+from assignment.scripts import dashboard_side, group_read
 from assignment.scripts.group_read import GroupRead, Purpose
 from assignment.types import START
-from assignment.wire import GroupKeys
 from tests.simulation import checks, database
 from tests.simulation.agenda import Alarm
 from tests.simulation.network import SimDoor
@@ -56,6 +56,7 @@ class SimCoordinator:
         self._asked = False
         self._raised = 0  # the incarnation that this process set
         self._door = SimDoor(world, self._blocked)
+        self._run = GroupStore(self._door, world.name).run
         self._alarm = Alarm(world.agenda, self._tick_due)
         self.start()
 
@@ -147,28 +148,15 @@ class SimCoordinator:
     def _blocked(self, ms: int) -> None:
         self.paused_until_ms = max(self.paused_until_ms, self.world.now_ms + ms)
 
-    def _run(self, call: values.Call[Any]) -> Any:
-        keys = (GroupKeys(self.world.name).meta,)
-        return call.read(self._door.run(ScriptCall(call.script, keys, call.args)))
-
     # --- effects
 
     def _read(self, job: Job, effect: effects.Read) -> GroupRead:
         job.view = self._run(group_read.read_group(effect.purpose, self.world.ticker))
         return job.view
 
-    def _read_settings(self, job: Job, effect: effects.ReadSettings) -> Any:
-        return self._run(group_read.read_group(Purpose.LOOK)).meta.settings
-
-    def _read_hints(self, job: Job, effect: effects.ReadHints) -> Any:
-        return database.hints(self.world)
-
     def _configure(self, job: Job, effect: effects.Configure) -> None:
-        due = effect.rebalance_due
-        args = dashboard_side.configure(
-            effect.settings, effect.reason, rebalance_due=due, identity=IDENTITY
-        )
-        self._run(args)
+        settings, reason, due = effect.settings, effect.reason, effect.rebalance_due
+        self._run(dashboard_side.configure(settings, reason, rebalance_due=due, identity=IDENTITY))
 
     def _hold(self, job: Job, effect: effects.Hold) -> None:
         self.world.held_until_ms = self.world.now_ms + effect.lease_ms
@@ -199,14 +187,13 @@ class SimCoordinator:
         self.world.note(self.name, "target", epoch=target.group_epoch, answer=answer.why or "done")
         return answer
 
-    def _want(self, job: Job, effect: effects.WantRebalance) -> None:
-        self.ask_rebalance()
-
 
 IN_REDIS: Mapping[type[Effect[Any]], Callable[[SimCoordinator, Job, Any], Any]] = {
     effects.Read: SimCoordinator._read,
-    effects.ReadSettings: SimCoordinator._read_settings,
-    effects.ReadHints: SimCoordinator._read_hints,
+    effects.ReadSettings: lambda self, job, effect: (
+        self._run(group_read.read_group(Purpose.LOOK)).meta.settings
+    ),
+    effects.ReadHints: lambda self, job, effect: database.hints(self.world),
     effects.ReadNow: lambda self, job, effect: self.world.server.now_ms,
     effects.Run: lambda self, job, effect: self._run(effect.call),
     effects.Configure: SimCoordinator._configure,
@@ -214,7 +201,7 @@ IN_REDIS: Mapping[type[Effect[Any]], Callable[[SimCoordinator, Job, Any], Any]] 
     effects.ReadHeld: lambda self, job, effect: self.world.now_ms < self.world.held_until_ms,
     effects.LiftStreams: SimCoordinator._lift,
     effects.RaiseIncarnation: SimCoordinator._raise_incarnation,
-    effects.WantRebalance: SimCoordinator._want,
+    effects.WantRebalance: lambda self, job, effect: self.ask_rebalance(),
     effects.SetTarget: SimCoordinator._set_target,
     effects.Push: lambda self, job, effect: None,
 }

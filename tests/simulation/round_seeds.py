@@ -10,6 +10,7 @@ from assignment.coordinator.reading import unable_members
 from assignment.errors import InvalidInput
 from assignment.types import Drain, GroupSettings, Partition
 from tests.simulation import round_checks
+from tests.simulation.actors import Actor
 from tests.simulation.ledger import Broken, demand
 from tests.simulation.outcome import Outcome
 from tests.simulation.rounds import STREAM, Rounds
@@ -93,29 +94,9 @@ def _somebody(world: Rounds) -> str | None:
     return world.random.choice(sorted(world.actors)) if world.actors else None
 
 
-def _hear(world: Rounds, scenario: RoundScenario) -> None:
-    for member in _some(world):
-        world.hear(world.actors[member])
-
-
 def _some(world: Rounds) -> list[str]:
     there = sorted(world.actors)
     return world.random.sample(there, world.random.randint(0, len(there)))
-
-
-def _act(world: Rounds, scenario: RoundScenario) -> None:
-    for member in _some(world):
-        world.act(world.actors[member])
-
-
-def _learn(world: Rounds, scenario: RoundScenario) -> None:
-    for member in _some(world):
-        world.actors[member].learn(world.random, world.locks)
-
-
-def _send(world: Rounds, scenario: RoundScenario) -> None:
-    for member in _some(world):
-        world.send(world.actors[member])
 
 
 def _arrive(world: Rounds, scenario: RoundScenario) -> None:
@@ -124,23 +105,10 @@ def _arrive(world: Rounds, scenario: RoundScenario) -> None:
         world.arrive(member)
 
 
-def _lose_reports(world: Rounds, scenario: RoundScenario) -> None:
-    world.in_flight.clear()
-
-
-def _compute(world: Rounds, scenario: RoundScenario) -> None:
-    world.compute()
-
-
 def _store(world: Rounds, scenario: RoundScenario) -> None:
     """Of several coordinators one comes first, whichever."""
     if world.pending:
         world.store(world.random.choice(world.pending))
-
-
-def _coordinator_dies(world: Rounds, scenario: RoundScenario) -> None:
-    """Between compute and store."""
-    world.pending.clear()
 
 
 def _join(world: Rounds, scenario: RoundScenario) -> None:
@@ -184,10 +152,6 @@ def _scale_down(world: Rounds, scenario: RoundScenario) -> None:
     world.tell(Drain.LEAVING, list(leavers))
 
 
-def _time_is_up(world: Rounds, scenario: RoundScenario) -> None:
-    world.tell(Drain.FORCED, sorted(world.record.leavers))
-
-
 def _cancel(world: Rounds, scenario: RoundScenario) -> None:
     world.tell(Drain.NONE, sorted(world.record.leavers))
     world.record.leavers.clear()
@@ -207,32 +171,39 @@ def _settings(world: Rounds, scenario: RoundScenario) -> None:
     world.changed(f"settings {change}")
 
 
-def _touch(world: Rounds, scenario: RoundScenario) -> None:
-    world.changed("a person asked")
+def _to_some(happens: Callable[[Rounds, Actor], None]) -> "Happening":
+    def happening(world: Rounds, scenario: RoundScenario) -> None:
+        for member in _some(world):
+            happens(world, world.actors[member])
+
+    return happening
 
 
 Happening = Callable[[Rounds, RoundScenario], None]
 USUAL = ("hear", "act", "learn", "send", "arrive", "compute", "store")
 EVENTS_BY_NAME: dict[str, tuple[float, Happening]] = {
-    "hear": (8, _hear),
-    "act": (8, _act),
-    "learn": (6, _learn),
-    "send": (8, _send),
+    "hear": (8, _to_some(Rounds.hear)),
+    "act": (8, _to_some(Rounds.act)),
+    "learn": (6, _to_some(lambda world, actor: actor.learn(world.random, world.locks))),
+    "send": (8, _to_some(Rounds.send)),
     "arrive": (8, _arrive),
-    "compute": (8, _compute),
+    "compute": (8, lambda world, scenario: world.compute()),
     "store": (8, _store),
-    "lose reports": (1, _lose_reports),
-    "coordinator dies": (2, _coordinator_dies),
+    "lose reports": (1, lambda world, scenario: world.in_flight.clear()),
+    "coordinator dies": (2, lambda world, scenario: world.pending.clear()),
     "join": (2, _join),
     "crash": (1, _crash),
     "session ends": (1.5, _session_ends),
     "able or not": (1, _able),
     "terminate": (0.5, _terminate),
     "scale down": (1.5, _scale_down),
-    "time is up": (0.5, _time_is_up),
+    "time is up": (
+        0.5,
+        lambda world, scenario: world.tell(Drain.FORCED, sorted(world.record.leavers)),
+    ),
     "cancel": (0.5, _cancel),
     "settings": (1, _settings),
-    "request_rebalance": (1, _touch),
+    "request_rebalance": (1, lambda world, scenario: world.changed("a person asked")),
 }
 
 
