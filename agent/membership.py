@@ -6,9 +6,10 @@ decided again from the state that is then. Knows no HTTP and no process.
 
 import random
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Protocol, assert_never
+from typing import assert_never
 
 from agent.consumer.in_hand import BatchInHand
+from agent.replicas.manager import ReplicaManager
 from agent.replicas.news import RETRY_MS, ReplicaNews, RestoreResult
 from agent.store.events import EventStore
 from agent.store.group import GroupStore, MemberTarget
@@ -47,14 +48,6 @@ Note = Callable[..., None]
 ForTheLoop = messages.Join | messages.RestartConsumer | messages.Depart | messages.Leave
 
 
-class Replicas(Protocol):
-    """What is needed of who restores what is acquired and keeps replicas of what is not."""
-
-    def order(self, claim: Claim) -> None: ...
-    def want(self, wanted: Wanted) -> None: ...
-    def reports(self) -> Mapping[Partition, ReplicaReport]: ...
-
-
 class Membership:
     def __init__(
         self,
@@ -62,7 +55,7 @@ class Membership:
         store: GroupStore,
         member_id: str,
         settings: GroupSettings,
-        replicas: Replicas,
+        replicas: ReplicaManager,
         clock: Callable[[], int],
         note: Note,
         unserved_for_ms: int = UNSERVED_FOR_MS,

@@ -7,11 +7,11 @@ in time. Used by the loop's thread only; `now_ms` is the loop's monotonic clock.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 from agent.consumer.in_hand import is_crash
-from agent.consumer.socket import Disconnected, Hello, Message, SocketEvent
-from agent.consumer.supervisor import Exited, restart_pause_ms
+from agent.consumer.socket import ConsumerSocket, Disconnected, Hello, Message, SocketEvent
+from agent.consumer.supervisor import Exited, Supervisor, restart_pause_ms
 from assignment.member.state import ConsumerState
 from assignment.types import GroupSettings, Offset, Partition
 from assignment.wire import ConsumerHealth, ControlMessage
@@ -20,27 +20,6 @@ START_TIMEOUT_MS = 300_000  # Spark takes 10 to 20 s, on a loaded machine a few 
 LETTING_GO_MS = 10_000  # a consumer that hung up ends by itself within a lease, else it is killed
 ENDING_PART = 0.8  # of the grace: the last fifth is for releasing and leaving
 LOOKS_PER_STALL = 4  # how often lag is looked at within consumer_stall_ms
-
-
-class Process(Protocol):
-    """What is needed of the supervisor."""
-
-    run: int
-
-    @property
-    def pid(self) -> int | None: ...
-    def start(self) -> None: ...
-    def ask_to_end(self) -> None: ...
-    def kill(self) -> None: ...
-
-
-class Line(Protocol):
-    """What is needed of the consumer socket."""
-
-    def send_control(self, number: int, control: ControlMessage) -> None: ...
-    def send_lease_end(self, lease_end_ms: int) -> None: ...
-    def send_settings(self, settings: Mapping[str, Any]) -> None: ...
-    def hang_up(self) -> None: ...
 
 
 class Stall(NamedTuple):
@@ -93,8 +72,8 @@ class StallWatch:
 class Consumer:
     """`process` None: attached to a consumer that somebody else starts."""
 
-    line: Line
-    process: Process | None
+    line: ConsumerSocket
+    process: Supervisor | None
     note: Callable[..., None]  # one log event: name and fields
     connection: int | None = None  # number of the newest connection, while it lasts
     controlled: bool = False
@@ -185,7 +164,7 @@ class Consumer:
         if self.health.state == "ready" and self.connection is not None and not self.ending:
             self.kill_at_ms = None
 
-    def _start(self, process: Process, now_ms: int) -> None:
+    def _start(self, process: Supervisor, now_ms: int) -> None:
         self.failures += 1
         self.start_at_ms = now_ms + restart_pause_ms(self.failures)  # unless it starts
         process.start()

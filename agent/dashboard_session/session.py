@@ -8,9 +8,8 @@ import json
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Protocol
 
-from agent.dashboard_session.requests import Answer, Refusal, Request
+from agent.dashboard_session.requests import Answer, Courier, Refusal
 from agent.membership import Membership, Note
 from assignment import wire
 from assignment.errors import InvalidInput
@@ -76,21 +75,13 @@ LEAVE_HEARD_WITHIN_MS = 1_000  # then the member leaves by itself, well before i
 PROGRESS_MS = 1_000  # people watch a learner: told so often until it is ready
 
 
-class Post(Protocol):
-    """What is needed of the courier."""
-
-    @property
-    def busy(self) -> bool: ...
-    def send(self, message: Request) -> None: ...
-
-
 @dataclass(slots=True)
 class DashboardSession:
     """`identity` carries the member id and the secret, kept for the life of the process."""
 
     identity: wire.Join
     membership: Membership
-    courier: Post
+    courier: Courier
     clock: Callable[[], int]
     note: Note
     reporter: Reporter = field(default_factory=Reporter)

@@ -7,7 +7,7 @@ answered fenced drops its partition, the others of the batch commit (pipeline.md
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -52,18 +52,20 @@ class Outcome:
     dead_letters: int = 0
 
 
-class Effects(Protocol):
+class Effects:
     """Where the effects of a commit live: a partition's state, or a sink of its own."""
 
     def prepare(
         self, one: Range, count: Counted, committed: Offset, changes: PartitionChanges
     ) -> "Prepared | None":
         """What to commit; None when this range must not be committed from here (moved)."""
-        ...
+        raise NotImplementedError
 
-    def applied(self, prepared: "Prepared", answer: CommitAnswer) -> None: ...
+    def applied(self, prepared: "Prepared", answer: CommitAnswer) -> None:
+        """Nothing, where nothing is kept here."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Nothing, where nothing is open."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,15 @@
 """Effects that live in a partition's state: merged with LMDB, packed for the changelog."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
-from agent.spark.commit import PartitionChanges, Prepared
+from agent.spark.commit import Effects, PartitionChanges, Prepared
 from agent.spark.ranges import Range
 from agent.spark.source import Counted
 from agent.state.errors import StateError
 from agent.state.partition import PartitionState
-from agent.state.restore import ChangelogReader, restore
+from agent.state.restore import restore
+from agent.store.group import GroupStore
 from assignment.scripts.agent_side import CommitAnswer
 from assignment.types import Offset, Partition
 from assignment.wire import pack_changes
@@ -16,19 +17,10 @@ from assignment.wire import pack_changes
 OPEN_MAX = 1_024  # LMDB files at once; more partitions than this in one consumer reopen theirs
 
 Merge = Callable[[Any, Mapping[str, Any]], Any]
+Committed = Callable[[PartitionState, int, int], None]  # state, fence, bytes: decides on snapshots
 
 
-class Committed(Protocol):
-    """Told after each commit, with the state as it stands: decides about snapshots."""
-
-    def __call__(self, state: PartitionState, fence: int, size: int) -> None: ...
-
-
-class Fences(ChangelogReader, Protocol):
-    def last_fence(self, partition: Partition) -> int: ...
-
-
-class StateEffects:
+class StateEffects(Effects):
     """Partition state of one consumer: opened when first needed, written under a fence that holds.
 
     Who was paused and goes on when its fence is outdated takes nothing over: the agent may be
@@ -37,7 +29,7 @@ class StateEffects:
 
     def __init__(
         self,
-        store: Fences,
+        store: GroupStore,
         state_dir: str,
         group: str,
         merge: Merge,

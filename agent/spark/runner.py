@@ -167,8 +167,7 @@ class Consumer:
         if pipeline.sink is not None:
             hand_over(pipeline.sink, self._folder)
             _log.info("sink", guarantee=pipeline.sink.guarantee)
-            effects: commit.Effects = sink_effects(pipeline.sink, self._group, self._may_process)
-            return effects
+            return sink_effects(pipeline.sink, self._group, self._may_process)
         assert pipeline.merge is not None
         snapshots = Snapshotter(
             self._groups,

@@ -8,17 +8,16 @@ import time
 from collections.abc import Callable
 
 from agent.spark import sql_sink
-from agent.spark.commit import LeaseOver, PartitionChanges, Prepared
+from agent.spark.commit import Effects, LeaseOver, PartitionChanges, Prepared
 from agent.spark.ranges import Range
 from agent.spark.source import Counted
-from assignment.scripts.agent_side import CommitAnswer
 from assignment.types import Offset
 
 TRY_AGAIN_S = 0.2
 PATIENCE_S = 30.0  # for a database that is away; then the consumer ends and is started anew
 
 
-class SqlEffects:
+class SqlEffects(Effects):
     """Exactly once. What the sink refuses is planned again from where the sink stands."""
 
     def __init__(
@@ -44,9 +43,6 @@ class SqlEffects:
             case sql_sink.SinkResult.MOVED | sql_sink.SinkResult.FENCED:
                 return None
 
-    def applied(self, prepared: Prepared, answer: CommitAnswer) -> None:
-        pass  # nothing is kept here
-
     def close(self) -> None:
         self._door.close()
 
@@ -64,7 +60,7 @@ class SqlEffects:
                 time.sleep(TRY_AGAIN_S)
 
 
-class DeliveredEffects:
+class DeliveredEffects(Effects):
     """At least once: delivered before the commit in Redis, which alone knows how far it got."""
 
     def __init__(self, sink: sql_sink.AtLeastOnceSink) -> None:
@@ -78,16 +74,8 @@ class DeliveredEffects:
         self._sink.deliver(_delivery(one, count, changes))
         return Prepared(one, count.end, count.events, changelog=False)
 
-    def applied(self, prepared: Prepared, answer: CommitAnswer) -> None:
-        pass
 
-    def close(self) -> None:
-        pass
-
-
-def sink_effects(
-    sink: sql_sink.Sink, group: str, may_process: Callable[[], bool]
-) -> SqlEffects | DeliveredEffects:
+def sink_effects(sink: sql_sink.Sink, group: str, may_process: Callable[[], bool]) -> Effects:
     if isinstance(sink, sql_sink.SqlSink):
         return SqlEffects(sql_sink.SinkDoor(sink, group), may_process)
     return DeliveredEffects(sink)

@@ -10,24 +10,19 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Self
 
 from pyspark import cloudpickle
 
 from agent.spark.sql_sink import Position, Sink, SinkDoor, SinkUnavailable, SqlSink
+from agent.store.group import GroupStore
 from assignment.errors import Fenced
-from assignment.scripts.agent_side import BatchStart, CommitAnswer, CommitRequest
+from assignment.scripts.agent_side import BatchStart, CommitRequest
 from assignment.troubles import Halted, HaltReason, halted_values, parse_halted
 from assignment.types import Partition
 
 SINK_FILE, TROUBLES_FILE = "sink", "sink_troubles.json"
 LOOK_AGAIN_S = 2.0  # while something is wrong with the sink; a look is one query
-
-
-class Groups(Protocol):
-    """What is needed of the group's store."""
-
-    def commit(self, request: CommitRequest) -> CommitAnswer: ...
 
 
 def hand_over(sink: Sink | None, folder: Path) -> None:
@@ -55,7 +50,7 @@ class SinkStart:
     def __init__(
         self,
         door: SinkDoor,
-        groups: Groups,
+        groups: GroupStore,
         member_id: str,
         folder: Path,
         clock: Callable[[], float] = time.monotonic,
@@ -71,12 +66,13 @@ class SinkStart:
         self._look_again = 0.0
 
     @classmethod
-    def handed_over(cls, folder: Path, groups: Groups, group: str, member_id: str) -> Self | None:
+    def handed_over(cls, folder: Path, groups: GroupStore, member_id: str) -> Self | None:
         """None: this pipeline has no SQL sink."""
         file = folder / SINK_FILE
         if not file.exists():
             return None
-        return cls(SinkDoor(cloudpickle.loads(file.read_bytes()), group), groups, member_id, folder)
+        door = SinkDoor(cloudpickle.loads(file.read_bytes()), groups.group)
+        return cls(door, groups, member_id, folder)
 
     def begin(self, planned: Sequence[BatchStart], finished: int) -> list[BatchStart]:
         """Those that may be read, from the sink's offset on. The sink is asked once after each

@@ -155,7 +155,7 @@ class Planner:
         self._events = EventStore.connect(options["redis_url"])
         folder = Path(options["folder"])
         self._shared = Shared(folder)
-        self._sink = SinkStart.handed_over(folder, self._groups, options["group"], self._member)
+        self._sink = SinkStart.handed_over(folder, self._groups, self._member)
         self._halt = False
         self._turns = isolation.Turns()
         self._totals: dict[Partition, tuple[Offset, int]] = {}  # events up to the last bound

@@ -28,7 +28,6 @@ from assignment.scripts.agent_side import CommitResult
 from assignment.troubles import HaltReason
 from assignment.types import START
 from tests.agent.sinks.sink_world import (
-    GROUP,
     NOBODY_LISTENS,
     Consumer,
     Database,
@@ -223,9 +222,9 @@ def test_planner_process_gets_the_sink_through_the_folder(
     world: World, database: Database, tmp_path: Path
 ) -> None:
     world.running("a", P0)
-    assert SinkStart.handed_over(tmp_path, world.store, GROUP, "a") is None
+    assert SinkStart.handed_over(tmp_path, world.store, "a") is None
     hand_over(database.sink, tmp_path)
-    start = SinkStart.handed_over(tmp_path, world.store, GROUP, "a")
+    start = SinkStart.handed_over(tmp_path, world.store, "a")
     assert start is not None
     assert [p.committed for p in start.begin(world.store.next_batch("a"), 0)] == [START]
 
