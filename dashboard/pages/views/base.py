@@ -69,9 +69,7 @@ def see(name: str) -> Seen:
         snapshot = watching.snapshot(name)
     except StoreUnavailable as error:
         snapshot, problem = watching.last_snapshot(name), str(error)
-    hues = colours.of_group(group.pk)
-    if snapshot:
-        hues = colours.with_present(hues, snapshot.members)
+    hues = colours.of_group(group.pk, snapshot.members if snapshot else ())
     return Seen(group=group, snapshot=snapshot, problem=problem, hues=hues)
 
 
