@@ -42,6 +42,7 @@ OTHER_BODY_MAX = 2**14
 PATH = re.compile(re.escape(wire.API_PREFIX) + r"/([^/]{1,100})/(join|heartbeat|leave)")
 SECRET_MIN = 16
 EPOCHS = ("incarnation", "mode_epoch", "group_epoch", "target_epoch", "settings_epoch")
+PASSED_ON = (*EPOCHS, "want_complete", "drain", "identity")  # from the script's answer
 
 
 log = logging.getLogger(__name__)
@@ -203,15 +204,8 @@ class AgentApi:
             self.doorbell.ring(group)
         reply = wire.Reply(
             status="ok",
-            incarnation=answer.incarnation,
-            mode_epoch=answer.mode_epoch,
-            group_epoch=answer.group_epoch,
-            target_epoch=answer.target_epoch,
-            settings_epoch=answer.settings_epoch,
-            want_complete=answer.want_complete,
             target=_as_written(answer.target_json) if answer.target_json else None,
-            drain=answer.drain,
-            identity=answer.identity,
+            **{name: getattr(answer, name) for name in PASSED_ON},
         )
         if (answer.incarnation, answer.settings_epoch) != (beat.incarnation, beat.settings_epoch):
             return replace(reply, **await _settings_of(group))

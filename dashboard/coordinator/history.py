@@ -74,9 +74,8 @@ def _write(group: Group, events: Sequence[LockEvent]) -> None:
         tenure = made.get(key) or known.get(key)
         if event.kind == "acquired" and tenure is None:
             if before := open_by_number.get(event.partition.number):
-                _end(
-                    before, event.at_ms, None
-                )  # its own end was lost: this is the latest it can be
+                # Its own end was lost: this is the latest it can be.
+                _end(before, event.at_ms, None)
                 changed[before.number, before.fence] = before
             tenure = made[key] = _begun(group, event)
             open_by_number[event.partition.number] = tenure

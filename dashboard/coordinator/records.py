@@ -123,38 +123,23 @@ def keep_faults(group: models.Group, effect: effects.KeepFaults) -> None:
 
 
 def read_stays(group: models.Group, effect: effects.ReadStays) -> tuple[facts.Stay, ...]:
-    return tuple(
-        facts.Stay(
-            member_id=row.member_id,
-            joined_at_ms=row.joined_at_ms,
-            host=row.host,
-            version=row.version,
-            application=row.spark_application_id,
-        )
-        for row in group.member_records.filter(left_at_ms=None)
+    rows = group.member_records.filter(left_at_ms=None).values(
+        "member_id", "joined_at_ms", "host", "version", application=F("spark_application_id")
     )
+    return tuple(facts.Stay(**row) for row in rows)
 
 
 def keep_stays(group: models.Group, effect: effects.KeepStays) -> None:
-    rows = [
-        models.MemberRecord(
-            group=group,
-            member_id=stay.member_id,
-            host=stay.host,
-            version=stay.version,
-            joined_at_ms=stay.joined_at_ms,
-            left_at_ms=stay.left_at_ms,
-            end=stay.end and stay.end.value,
-            spark_application_id=stay.application,
-        )
-        for stay in effect.stays
-    ]
     models.MemberRecord.objects.bulk_create(
-        rows,
+        [_row_of(group, **asdict(stay)) for stay in effect.stays],
         update_conflicts=True,
         unique_fields=["group", "member_id", "joined_at_ms"],
         update_fields=["left_at_ms", "end", "spark_application_id"],
     )
+
+
+def _row_of(group: models.Group, application: str, **columns: Any) -> models.MemberRecord:
+    return models.MemberRecord(group=group, spark_application_id=application, **columns)
 
 
 def keep_forced(group: models.Group, effect: effects.KeepForced) -> None:
@@ -184,10 +169,8 @@ def fact_of(row: models.ScaleDown) -> facts.ScaleDown:
         state=facts.State(row.state),
         ended_at_ms=row.ended_at_ms,
         members={
-            m: facts.Leaver(
-                outcome=facts.Outcome(e["outcome"]), at_ms=e["at_ms"], forced=e["forced"]
-            )
-            for m, e in row.members.items()
+            member: facts.Leaver(**entry | {"outcome": facts.Outcome(entry["outcome"])})
+            for member, entry in row.members.items()
         },
     )
 

@@ -102,16 +102,15 @@ class _Async(_Following):
             raise _lost(error) from error
 
 
-SYNC: dict[str, Any] = {
-    "redis": type("Connection", (_Sync, redis.Connection), {}),
-    "rediss": type("SSLConnection", (_Sync, redis.SSLConnection), {}),
-    "unix": type("UnixConnection", (_Sync, redis.UnixDomainSocketConnection), {}),
-}
-ASYNC: dict[str, Any] = {
-    "redis": type("Connection", (_Async, redis.asyncio.Connection), {}),
-    "rediss": type("SSLConnection", (_Async, redis.asyncio.SSLConnection), {}),
-    "unix": type("UnixConnection", (_Async, redis.asyncio.UnixDomainSocketConnection), {}),
-}
+def _by_scheme(kind: type, of: Any) -> dict[str, Any]:
+    return {
+        "redis": type("Connection", (kind, of.Connection), {}),
+        "rediss": type("SSLConnection", (kind, of.SSLConnection), {}),
+        "unix": type("UnixConnection", (kind, of.UnixDomainSocketConnection), {}),
+    }
+
+
+SYNC, ASYNC = _by_scheme(_Sync, redis), _by_scheme(_Async, redis.asyncio)
 
 
 def connection_class(url: str) -> Any:

@@ -2,7 +2,7 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import redis
@@ -60,7 +60,8 @@ def _read(group: str) -> LiveSnapshot:
         call = read_group(Purpose.LOOK)
         pipe.eval(script(call.script).text, 1, GroupKeys(group).meta, *call.args)
         pipe.hgetall(GroupKeys(group).since)
-        raw, since = pipe.execute()
+        pipe.script_load(script("appended").text)  # the second trip calls it for each partition
+        raw, since, _ = pipe.execute()
     read = call.read(raw)
     if read.meta.settings is None:
         raise GroupNotThere(f"group {group!r} is not set up in Redis yet")
@@ -68,22 +69,14 @@ def _read(group: str) -> LiveSnapshot:
 
 
 def _backlog(of: GroupSettings, committed: Mapping[Partition, Offset]) -> list[Backlog]:
-    with reaching_redis():
-        answers = _asked(of, committed)
-        if any(isinstance(answer, redis.exceptions.NoScriptError) for answer in answers):
-            sync_client().script_load(script("appended").text)
-            answers = _asked(of, committed)
-    return [_read_backlog(answer) for answer in answers]
-
-
-def _asked(of: GroupSettings, committed: Mapping[Partition, Offset]) -> Sequence[Any]:
     keys, sha = StreamKeys(of.stream), script("appended").sha
-    pipe = sync_client().pipeline(transaction=False)
-    for number in range(of.partitions):
-        offset = str(committed.get(Partition(of.stream, number), FIRST))
-        pipe.evalsha(sha, 2, keys.entries(number), keys.producers(number), offset)
-    answers: Sequence[Any] = pipe.execute(raise_on_error=False)
-    return answers
+    with reaching_redis():
+        pipe = sync_client().pipeline(transaction=False)
+        for number in range(of.partitions):
+            offset = str(committed.get(Partition(of.stream, number), FIRST))
+            pipe.evalsha(sha, 2, keys.entries(number), keys.producers(number), offset)
+        answers = pipe.execute(raise_on_error=False)
+    return [_read_backlog(answer) for answer in answers]
 
 
 def _read_backlog(answer: Any) -> Backlog:

@@ -17,9 +17,8 @@ from dashboard.pages import texts
 
 FRAME_BYTES_MAX = 32 * 1024  # dashboard.md section 3
 HEAD_BYTES = 2_048  # of a frame, beside cells and members: strip, numbers, epochs
-RESYNC_CELLS = (
-    2_000  # above it a browser is told to fetch a snapshot: less work than frame after frame
-)
+# Above it a browser is told to fetch a snapshot: less work than frame after frame.
+RESYNC_CELLS = 2_000
 CHECK_MODULO = 1_000_003
 STATE_INDEX = {state: i for i, state in enumerate(PARTITION_STATES)}
 ETA_STEP_MS = 1_000  # what is told of a time that is guessed
@@ -65,13 +64,7 @@ def check_of(cells: Iterable[Cell]) -> int:
 
 
 def member_of(row: LiveMember) -> Json:
-    return {
-        "id": row.id,
-        "state": row.state,
-        "why": row.why,
-        "owned": row.owned,
-        "leaving": row.leaving,
-    }
+    return {name: getattr(row, name) for name in ("id", "state", "why", "owned", "leaving")}
 
 
 def numbers_of(snapshot: LiveSnapshot) -> Json:

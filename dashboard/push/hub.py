@@ -110,9 +110,7 @@ class Hub:
                 while True:
                     await layer.receive(channel)
                     self._changed.set()
-            except (
-                Exception
-            ) as error:  # of whatever layer is configured; reading goes on without it
+            except Exception as error:  # of whatever layer it is; reading goes on without it
                 log.info("channel layer of group=%s away: %s", self.group, error)
                 await asyncio.sleep(LISTEN_AGAIN_S)
 
