@@ -28,11 +28,9 @@ class Generator:
             yield "join", {"member_id": member_id}
         yield "set_incarnation", {"incarnation": 1}
         yield self.set_target()
-        names = [n for n in dir(self) if n.startswith("make_")]
-        weights = [WEIGHTS.get(n.removeprefix("make_"), 1) for n in names]
-        for _ in range(OPERATIONS_PER_SEQUENCE):
-            operation = getattr(self, self.rng.choices(names, weights)[0])()
-            if operation:
+        for name in self.rng.choices(list(WEIGHTS), [*WEIGHTS.values()], k=OPERATIONS_PER_SEQUENCE):
+            make = getattr(self, f"make_{name}", None)
+            if operation := make() if make else (name, {}):
                 yield operation
 
     def _often(self, usual: Any, *rare: Any) -> Any:
@@ -100,12 +98,6 @@ class Generator:
     def make_set_incarnation(self) -> Operation:
         now = self.model.read().meta.incarnation
         return "set_incarnation", {"incarnation": max(1, now + self._often(1, 0, -1, 100_000))}
-
-    def make_another_run(self) -> Operation:
-        return "another_run", {}
-
-    def make_request_rebalance(self) -> Operation:
-        return "request_rebalance", {}
 
     def make_resume(self) -> Operation:
         epoch, event_seq = self.rng.randint(0, 20), self.rng.randint(0, 20)
@@ -201,14 +193,9 @@ class Generator:
     def make_restore(self) -> Operation:
         return "restore", {"partition": self.rng.choice(PARTITIONS), "at": offset(3)}
 
-    def make_sweep(self) -> Operation:
-        return "sweep", {}
 
-    def make_tick(self) -> Operation:
-        return "tick", {}
-
-
-# What ends many things at once is rare, else there is nothing to end.
+# Of every operation; one without a `make_` takes nothing. What ends many things at once is rare,
+# else there is nothing to end.
 WEIGHTS = {
     "acquire": 10,
     "another_run": 0.3,
@@ -219,14 +206,18 @@ WEIGHTS = {
     "join": 2,
     "leave": 0.4,
     "next_batch": 4,
+    "progress": 1,
     "release": 4,
     "renew": 3,
     "report": 6,
+    "request_rebalance": 3,
     "restore": 0.3,
     "resume": 0.3,
+    "set_drain": 1,
     "set_incarnation": 0.7,
     "set_state": 8,
     "set_target": 5,
     "snapshot": 5,
-    "request_rebalance": 3,
+    "sweep": 1,
+    "tick": 1,
 }

@@ -6,14 +6,13 @@ from assignment.errors import Fenced, InvalidInput
 from assignment.scripts.agent_side import (
     BatchStart,
     CommitAnswer,
-    CommitRequest,
     CommitResult,
     DeadLetter,
     SnapshotResult,
 )
-from assignment.types import INCARNATION_STEP, START, Claim, HeldState, Offset
+from assignment.types import START, Claim, HeldState, Offset
 from assignment.wire import pack_changes, pack_ids, unpack_changes, unpack_ids
-from tests.contract.world import P0, P1, P2, World, offset
+from tests.contract.world import P0, P1, P2, World, commit_of, offset
 
 RESTORING, RUNNING = HeldState.RESTORING, HeldState.RUNNING
 REVOKING, REVOKED = HeldState.REVOKING, HeldState.REVOKED
@@ -192,13 +191,7 @@ def test_no_clock_decides_a_commit_when_the_partition_moved_and_came_back(world:
 
 
 def test_fences_next_to_each_other_are_told_apart_at_the_highest_incarnation(world: World) -> None:
-    highest = 2**21 - 1
-    world.configure()
-    world.join("a")
-    world.set_incarnation(highest)
-    world.assign(a={P0})
-    fence = world.fence("a", P0, incarnation=highest)
-    assert fence == highest * INCARNATION_STEP + 1
+    fence = world.highest_fence()
     assert world.commit(P0, fence - 1, START, offset(1)).result is FENCED
     assert world.commit(P0, fence, START, offset(1)).result is DONE
     assert world.store.read_changelog(P0, "0-0", 1).entries[0].fence == fence
@@ -234,14 +227,7 @@ def test_commits_of_a_batch_stand_each_for_itself(world: World) -> None:
     world.let_expire("a", Claim(P1, fences[1]))
     world.fence("a", P1)
     requests = [
-        CommitRequest(
-            partition=partition,
-            member_id="a",
-            fence=fence,
-            from_offset=START,
-            to_offset=offset(1),
-            events=1,
-        )
+        commit_of(partition, fence, START, offset(1))
         for partition, fence in zip((P0, P1, P2), fences, strict=True)
     ]
     results = [answer.result for answer in world.store.commit_many(requests)]

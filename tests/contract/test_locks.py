@@ -4,6 +4,7 @@ import pytest
 
 from assignment.errors import Fenced, InvalidInput
 from assignment.scripts.agent_side import Granted, HeldBy, NotTarget, Refusal
+from assignment.scripts.values import INCARNATION_MAX
 from assignment.types import INCARNATION_STEP, Claim, Epoch, HeldState, Partition
 from tests.contract.world import ANOTHER_RUN, LONG_MS, P0, P1, P2, World
 
@@ -149,15 +150,10 @@ def test_fences_grow_by_one_per_grant_within_an_incarnation(world: World) -> Non
 
 
 def test_fences_are_exact_at_the_highest_incarnation(world: World) -> None:
-    highest = 2**21 - 1
-    world.configure()
-    world.join("a")
-    world.set_incarnation(highest)
-    world.assign(a={P0})
-    fence = world.fence("a", P0, incarnation=highest)
-    assert fence == highest * INCARNATION_STEP + 1
+    fence = world.highest_fence()
+    assert fence == INCARNATION_MAX * INCARNATION_STEP + 1
     world.store.release("a", [Claim(P0, fence)])
-    assert world.fence("a", P0, incarnation=highest) == fence + 1
+    assert world.fence("a", P0, incarnation=INCARNATION_MAX) == fence + 1
     assert world.read().grants[P0].fence == fence + 1
 
 

@@ -13,11 +13,11 @@ from agent.store.door import RedisDoor, StoreUnavailable, Timeouts
 from agent.store.events import EventStore
 from agent.store.group import GroupStore
 from assignment.errors import InvalidInput, InvariantBroken
-from assignment.scripts.agent_side import CommitRequest, CommitResult, Granted, Refusal
+from assignment.scripts.agent_side import CommitResult, Granted, Refusal
 from assignment.types import INCARNATION_STEP, START, Claim, Offset, Partition
 from assignment.wire import ConsumerHealth, StreamKeys
 from dashboard.demo.embedded_redis import EmbeddedRedis
-from tests.contract.world import LONG_MS, P0, P1, World, offset
+from tests.contract.world import LONG_MS, P0, P1, World, commit_of, offset
 
 SHORT = Timeouts(connect_s=0.3, answer_s=0.3)
 
@@ -35,11 +35,12 @@ def test_a_redis_that_is_away_is_said_so_and_the_store_goes_on_when_it_is_back(
     world = own_world
     world.stand(a={P0})
     fence = world.running("a", P0)
+    request = commit_of(P0, fence, START, offset(1))
     own_redis.kill()
     for ask in (
         lambda: world.store.renew("a", LONG_MS, [Claim(P0, fence)]),
         lambda: world.store.next_batch("a"),
-        lambda: world.store.commit_many([request(P0, fence)]),
+        lambda: world.store.commit_many([request]),
         lambda: world.store.target("a"),
         lambda: world.store.wait_hints("0-0", 10),
         lambda: world.store.owned("a"),
@@ -49,7 +50,7 @@ def test_a_redis_that_is_away_is_said_so_and_the_store_goes_on_when_it_is_back(
     own_redis.start()
     assert world.store.renew("a", LONG_MS, [Claim(P0, fence)]).held == (True,)
     assert world.store.next_batch("a")[0].fence == fence
-    assert world.store.commit_many([request(P0, fence)])[0].result is CommitResult.DONE
+    assert world.store.commit_many([request])[0].result is CommitResult.DONE
 
 
 def test_after_a_restart_nothing_is_granted_until_the_incarnation_is_raised(
@@ -85,9 +86,9 @@ def test_a_redis_that_hangs_is_given_up_within_the_timeout(
 def test_scripts_that_redis_has_forgotten_are_sent_again(own_world: World) -> None:
     world = own_world
     world.stand(a={P0, P1})
-    fences = [world.running("a", p) for p in (P0, P1)]
+    requests = [commit_of(p, world.running("a", p), START, offset(1)) for p in (P0, P1)]
     world.door.ask("SCRIPT", "FLUSH")
-    answers = world.store.commit_many([request(P0, fences[0]), request(P1, fences[1])])
+    answers = world.store.commit_many(requests)
     assert [a.result for a in answers] == [CommitResult.DONE] * 2
     world.door.ask("SCRIPT", "FLUSH")
     assert len(world.store.next_batch("a")) == 2
@@ -101,7 +102,7 @@ def test_a_redis_that_is_full_changes_nothing_and_is_asked_again(own_world: Worl
     with pytest.raises(StoreUnavailable, match="maxmemory"):
         world.commit(P0, fence, START, offset(1))
     with pytest.raises(StoreUnavailable, match="maxmemory"):
-        world.store.commit_many([request(P0, fence)])
+        world.store.commit_many([commit_of(P0, fence, START, offset(1))])
     world.door.ask("CONFIG", "SET", "maxmemory", "0")
     group = world.read()
     assert (group.offsets, group.applied) == ({}, {})
@@ -295,17 +296,6 @@ def test_progress_comes_back_as_it_was_written(real_world: World) -> None:
     )
     real_world.store.write_progress("a", health)
     assert real_world.store.progress("a") == health
-
-
-def request(partition: Partition, fence: int) -> CommitRequest:
-    return CommitRequest(
-        partition=partition,
-        member_id="a",
-        fence=fence,
-        from_offset=START,
-        to_offset=Offset(1, 0),
-        events=1,
-    )
 
 
 # --- a Redis that lost its last writes ------------------------------------------------------------

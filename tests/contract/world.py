@@ -17,7 +17,7 @@ from assignment.scripts.agent_side import (
 )
 from assignment.scripts.dashboard_side import LockEvent, ReportAnswer
 from assignment.scripts.group_read import NO_TICK, GroupRead, Purpose, Ticker
-from assignment.scripts.values import Call
+from assignment.scripts.values import INCARNATION_MAX, Call
 from assignment.types import (
     START,
     Claim,
@@ -117,6 +117,14 @@ class World:
         assert isinstance(answer, tuple) and isinstance(answer[0], Granted), answer
         return answer[0].fence
 
+    def highest_fence(self) -> int:
+        """Of P0, which `a` alone has under the last incarnation that there can be."""
+        self.configure()
+        self.join("a")
+        self.set_incarnation(INCARNATION_MAX)
+        self.assign(a={P0})
+        return self.fence("a", P0, INCARNATION_MAX)
+
     def running(self, member_id: str, partition: Partition) -> int:
         fence = self.fence(member_id, partition)
         assert self.move(member_id, partition, fence, HeldState.RESTORING, HeldState.RUNNING)
@@ -126,24 +134,9 @@ class World:
         change = StateChange(partition, fence, *states)
         return self.store.set_state(member_id, (change,))[0]
 
-    def commit(
-        self,
-        partition: Partition,
-        fence: int,
-        low: Offset,
-        high: Offset,
-        member_id: str = "a",
-        **more: Any,
-    ) -> CommitAnswer:
-        request = CommitRequest(
-            partition=partition,
-            member_id=member_id,
-            fence=fence,
-            from_offset=low,
-            to_offset=high,
-            **{"events": 1, **more},
-        )
-        return self.store.commit(request)
+    def commit(self, *claim_and_range: Any, **more: Any) -> CommitAnswer:
+        """Of a `commit_of`."""
+        return self.store.commit(commit_of(*claim_and_range, **more))
 
     def snapshot(
         self,
@@ -228,6 +221,24 @@ class World:
             assert isinstance(self.door, RedisDoor)
             run_ids = ("run_id", ANOTHER_RUN, "tick_run", ANOTHER_RUN)
             self.door.ask("HSET", self.keys.meta, *run_ids)
+
+
+def commit_of(
+    partition: Partition,
+    fence: int,
+    low: Offset,
+    high: Offset,
+    member_id: str = "a",
+    **more: Any,
+) -> CommitRequest:
+    return CommitRequest(
+        partition=partition,
+        member_id=member_id,
+        fence=fence,
+        from_offset=low,
+        to_offset=high,
+        **{"events": 1, **more},
+    )
 
 
 def claim(partition: Partition, fence: int) -> Claim:

@@ -1,17 +1,17 @@
-"""Commands of Redis on keys, strings and hashes, by name, with its replies: those that are asked.
+"""The commands on keys, strings, hashes and sorted sets that somebody asks, by name.
 
 A command takes the server's keyspace and its arguments as bytes; `WRITES` names those that a
 replica refuses and a journal keeps.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fnmatch import translate
 from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import ResponseError
 
-from tests.fakes.values import OK, WRONG_TYPE, Hash, Reply, number
+from tests.fakes.values import OK, WRONG_TYPE, Hash, Reply, Scores, number, score_text
 
 if TYPE_CHECKING:
     from tests.fakes.keyspace import Keyspace
@@ -203,3 +203,71 @@ def kept_or_gone(db: "Keyspace", key: bytes, value: Any, done: int) -> int:
     if not value:
         db.remove(key)
     return done
+
+
+# --- sorted sets ---------------------------------------------------------------------------------
+
+
+def _scores(db: "Keyspace", key: bytes) -> Scores:
+    return db.of_kind(key, Scores) or Scores()
+
+
+@writes
+def zadd(db: "Keyspace", key: bytes, first: bytes, second: bytes, *more: bytes) -> int:
+    if len(more) % 2:
+        raise ResponseError(SYNTAX)
+    scores = list(map(_score, (first, *more[::2])))
+    found = db.keys[key] = _scores(db, key)
+    before = len(found)
+    found.update(zip((second, *more[1::2]), scores, strict=True))
+    return len(found) - before
+
+
+def _score(text: bytes) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ResponseError("ERR value is not a valid float") from None
+
+
+@reads
+def zscore(db: "Keyspace", key: bytes, member: bytes) -> bytes | None:
+    score = _scores(db, key).get(member)
+    return None if score is None else score_text(score)
+
+
+@writes
+def zrem(db: "Keyspace", key: bytes, member: bytes, *members: bytes) -> int:
+    found = _scores(db, key)
+    done = sum([found.pop(each, None) is not None for each in (member, *members)])
+    return kept_or_gone(db, key, found, done)
+
+
+@reads
+def zrange(db: "Keyspace", key: bytes, first: bytes, last: bytes, *options: bytes) -> list[bytes]:
+    """By rank only."""
+    ordered, low, high = _scores(db, key).ordered(), number(first), number(last)
+    size = len(ordered)
+    high = max(-1, high + size) if high < 0 else high
+    return _members(ordered[max(0, low + size if low < 0 else low) : high + 1], options)
+
+
+@reads
+def zrangebyscore(
+    db: "Keyspace", key: bytes, low: bytes, high: bytes, *options: bytes
+) -> list[bytes]:
+    ordered = _scores(db, key).ordered()
+    return _members([item for item in ordered if _within(item[1], low, high)], options)
+
+
+def _within(score: float, low: bytes, high: bytes) -> bool:
+    above = score > _score(low[1:]) if low[:1] == b"(" else score >= _score(low)
+    return above and (score < _score(high[1:]) if high[:1] == b"(" else score <= _score(high))
+
+
+def _members(items: Iterable[tuple[bytes, float]], options: tuple[bytes, ...]) -> list[bytes]:
+    if not options:
+        return [member for member, _ in items]
+    if {*map(bytes.upper, options)} != {b"WITHSCORES"}:
+        raise ResponseError(SYNTAX)
+    return [part for member, score in items for part in (member, score_text(score))]

@@ -8,11 +8,11 @@ from typing import TypeVar
 
 from redis.exceptions import ResponseError
 
-from tests.fakes import scores, streams
+from tests.fakes import streams
 from tests.fakes.commands import COMMANDS
 from tests.fakes.values import WRONG_TYPE, Reply, Scores, Stream, Value, copied
 
-assert scores and streams  # their commands are in COMMANDS by now
+assert streams  # their commands are in COMMANDS by now
 V = TypeVar("V", bytes, Scores, Stream)
 Call = Sequence[bytes]  # name and arguments
 Data = tuple[dict[bytes, Value], dict[bytes, int]]

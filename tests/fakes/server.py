@@ -13,7 +13,7 @@ from tests.fakes.commands import COMMANDS, WRITES, reads
 from tests.fakes.keyspace import Call, Journal, Keyspace, demand_count, known_name
 from tests.fakes.lua import INTERPRETER, text_of
 from tests.fakes.streams import between
-from tests.fakes.values import Entry, Hash, Id, Reply, Stream, Value, as_bytes, id_text, number
+from tests.fakes.values import Entry, Hash, Id, Reply, Stream, as_bytes, id_text, number
 
 START_MS = 1_700_000_000_000
 LOADING = "LOADING Redis is loading the dataset in memory"
@@ -175,9 +175,6 @@ class FakeRedis(Keyspace):
         """As it lies there, to be read or changed behind everybody's back; empty: none."""
         found = self.live(key.encode())
         return found if isinstance(found, dict) else {}
-
-    def lock(self, key: str) -> Value | None:
-        return self.live(key.encode())
 
     def entries(self, key: str) -> list[Entry]:
         found = self.live(key.encode())

@@ -27,9 +27,6 @@ class Agenda:
     def after(self, ms: int, what: What) -> None:
         self.at(self.now_ms + ms, what)
 
-    def next_ms(self) -> int:
-        return self._due[0][0]
-
     def step(self) -> None:
         """Time goes on to the next thing, and it happens."""
         self.now_ms, _, _, what = heapq.heappop(self._due)

@@ -248,7 +248,7 @@ class Ledger:
         for book in self.books.values():
             live = book.live_at(self._latest_ms)
             if live and live.member == member:
-                lock = self._server.lock(self._keys.lock(Partition.parse(book.partition)))
+                lock = self._server.live(self._keys.lock(Partition.parse(book.partition)).encode())
                 demand(lock is not None, f"{book.partition}: taken from {member} by its own join")
 
     def _report(self, args: Sequence[Any], answer: Any) -> None:

@@ -15,7 +15,7 @@ from agent.replicas.work import Work
 from agent.state.errors import StateError
 from agent.state.restore import Progress
 from agent.store.group import GroupStore
-from assignment.types import Claim, Offset, Partition, Role
+from assignment.types import Claim, Offset, Partition
 from tests.simulation.agenda import Alarm
 from tests.simulation.network import SimDoor
 from tests.simulation.replicas import DiskState, Steps, bring_up_steps
@@ -130,10 +130,6 @@ class SimReplicaManager(ReplicaManager):
         """Until the last replica that failed is tried again."""
         due = [s.retry_ms for s in self._replicas.of.values() if s.retry_ms is not None]
         return max(0, max(due, default=0) - self._agent.clock())
-
-    def role_of(self, partition: Partition) -> Role | None:
-        replica = self._replicas.of.get(partition)
-        return replica.role if replica else None
 
     # --- instead of threads
 
