@@ -78,12 +78,11 @@ def tail_steps(
     Answers the committed offset, at which the replica now stands, or None for a gap: then this
     replica does not lead there and must be restored.
     """
-    after, count = _just_before(state.changelog_id), PAGE_FIRST
-    page = store.read_changelog(partition, after, count)
-    if not _shares_history(store, state, partition, page.entries):
-        return None
-    while True:
+    after, count = state.changelog_id, PAGE_FIRST
+    page = _page_from(store, state, partition, after, count)
+    if page is not None:
         yield Progress(None, page.total, exact=True)
+    while page is not None:
         for entry in page.entries:
             if state.apply(entry) is Applied.GAP:
                 return None
@@ -91,8 +90,20 @@ def tail_steps(
             yield Progress(state.total, page.total, exact=True)
         if len(page.entries) < count:
             return page.committed if state.offset == page.committed else None
-        count = _entries_of_next_page(page.entries)
-        page = store.read_changelog(partition, after, count)
+        count = 1 + _entries_of_next_page(page.entries)
+        page = _page_from(store, state, partition, after, count)
+    return None
+
+
+def _page_from(
+    store: ChangelogReader, state: PartitionState, partition: Partition, entry_id: str, count: int
+) -> ChangelogPage | None:
+    """With the entry of that id, up to which the replica has it; None: of another history.
+
+    The server may have changed since the page before.
+    """
+    page = store.read_changelog(partition, _just_before(entry_id), count)
+    return page if _shares_history(store, state, partition, page.entries) else None
 
 
 def _shares_history(
@@ -101,16 +112,17 @@ def _shares_history(
     partition: Partition,
     entries: Sequence[ChangelogEntry],
 ) -> bool:
-    """Whether this Redis knows the last commit that the replica holds, by offset and fence.
+    """Whether this Redis knows the last commit that the replica holds: its offset, fence, and id.
 
-    An offset alone may be of a history that Redis lost, and reached since by other commits. Where
-    it has neither changelog nor snapshots, nothing speaks against the replica.
+    An offset alone may be of a history that Redis lost, and reached since by other commits, also
+    under the same fence; the id names the server that gave it (commit.lua). Where Redis has neither
+    changelog nor snapshots, nothing speaks against the replica.
     """
-    last = (state.offset, state.fence)
-    if state.offset == START or any((e.to_offset, e.fence) == last for e in entries):
+    last = (state.offset, state.fence, state.changelog_id)
+    if state.offset == START or any((e.to_offset, e.fence, e.entry_id) == last for e in entries):
         return True
     snapshots = store.read_snapshots(partition)
-    return any((s.offset, s.fence) == last for s in snapshots) or not (
+    return any((s.offset, s.fence, s.changelog_id) == last for s in snapshots) or not (
         snapshots or store.read_changelog(partition, "0-0", 1).entries
     )
 

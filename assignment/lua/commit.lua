@@ -22,14 +22,26 @@ if (committed or '0-0') ~= from then
   local last = redis.call('XREVRANGE', changelog, '+', '-', 'COUNT', 1)[1]
   return {'already', committed, ARGV[8] == '1' and last and last[1] or ''}
 end
-if ARGV[11] ~= '' and ARGV[11] ~= replication_id() then return {'moved', committed or '0-0'} end
+local server = replication_id()
+if ARGV[11] ~= '' and ARGV[11] ~= server then return {'moved', committed or '0-0'} end
 local applied = committed and redis.call('HGET', key('applied'), partition)
 local base = applied and string.match(applied, '^(%d+) ') or ARGV[7]
 local total = text(tonumber(base) + tonumber(ARGV[6]))
+
+-- An entry's id is its time and, as its sequence number, whose writes these data are: a server that was promoted
+-- gives no id again that a commit had which it lacks, whatever its clock says.
+local function add_entry(call, ms)
+  return call('XADD', changelog, text(ms) .. '-' .. text(tonumber(string.sub(server, -8), 16)), 'from', from,
+    'to', to, 'fence', fence, 'total', total, 'events', ARGV[6], 'changes', ARGV[9], 'ids', ARGV[10])
+end
+
 local entry = ''
 if ARGV[8] == '1' then
-  entry = redis.call('XADD', changelog, '*', 'from', from, 'to', to, 'fence', fence,
-    'total', total, 'events', ARGV[6], 'changes', ARGV[9], 'ids', ARGV[10])
+  entry = add_entry(redis.pcall, now_ms())
+  if type(entry) == 'table' then -- refused: the clock is not above the last one
+    local last = redis.call('EXISTS', changelog) == 1 and stream_facts(changelog)['last-generated-id'] or '0-0'
+    entry = add_entry(redis.call, tonumber(string.match(last, '^%d+')) + 1)
+  end
 end
 redis.call('HSET', key('offsets'), partition, to)
 redis.call('HSET', key('applied'), partition, total .. ' ' .. text(now_ms()))

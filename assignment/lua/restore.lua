@@ -1,8 +1,8 @@
 -- Before anything is granted by a Redis that may have lost writes. ARGV: the incarnation to be set
 -- after it; partition, snapshot record (JSON), ...
 -- Each partition below its record is moved forward to it: offset, count and the record, whose fence says whose
--- history it is, in one step; none goes back. The record is read together with the changelog from where that
--- ends now: what comes next follows the snapshot.
+-- history it is, in one step; none goes back. The changelog's ids go on above the record's, which copies on disk
+-- have; where they are there already, the record is read together with it from its end: what comes next follows.
 -- Answers {'done', how many were moved}, or {'late'} when grants are possible under it already.
 local meta = redis.call('HMGET', KEYS[1], 'incarnation', 'run_id')
 if meta[1] and meta[2] == run_id() and tonumber(meta[1]) >= tonumber(ARGV[1]) then return {'late'} end
@@ -13,9 +13,9 @@ for i = 2, #ARGV, 2 do
     redis.call('HSET', key('offsets'), partition, snapshot['offset'])
     redis.call('HSET', key('applied'), partition, snapshot['total'] .. ' ' .. text(now_ms()))
     local changelog = key('changelog:' .. partition)
-    lift(changelog, snapshot['changelog_id']) -- copies on disk stand there
+    lift(changelog, snapshot['changelog_id'])
     local last = redis.call('XREVRANGE', changelog, '+', '-', 'COUNT', 1)[1]
-    snapshot['changelog_id'] = last and last[1] or '0-0'
+    if last and above(last[1], snapshot['changelog_id']) then snapshot['changelog_id'] = last[1] end
     local stored = redis.call('HGET', key('snapshots'), partition)
     local records = {snapshot, stored and cjson.decode(stored)[1] or nil}
     redis.call('HSET', key('snapshots'), partition, cjson.encode(records))

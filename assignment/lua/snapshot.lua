@@ -1,10 +1,12 @@
 -- ARGV: partition, fence, url, offset, changelog id, events applied in total, trim ('1'/'0').
--- Answers 'done', 'fenced' or 'old' (not above the recorded one, or above what is committed).
+-- Answers 'done', 'fenced' or 'old' (not above the recorded one, above what is committed, or of a commit that
+-- Redis lost since).
 -- Keeps the record before it, and trims the changelog only up to that one's changelog id.
 local partition, fence, offset = ARGV[1], ARGV[2], ARGV[4]
 local grant = grant_of(partition)
 if not grant or grant.fence ~= fence then return 'fenced' end
 local stored = redis.call('HGET', key('snapshots'), partition)
+if #redis.call('XRANGE', key('changelog:' .. partition), ARGV[5], ARGV[5]) == 0 then return 'old' end
 local before = stored and cjson.decode(stored)[1] or nil
 if before and not above(offset, before['offset']) then return 'old' end
 if above(offset, redis.call('HGET', key('offsets'), partition) or '0-0') then return 'old' end

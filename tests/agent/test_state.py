@@ -14,7 +14,7 @@ from agent.state import files
 from agent.state.errors import SnapshotBroken, StateError, StateLost, WriterReplaced
 from agent.state.files import remove_replica, replicas_in
 from agent.state.partition import Applied, PartitionState
-from agent.state.restore import restore, tail_steps
+from agent.state.restore import PAGE_FIRST, restore, tail_steps
 from agent.state.snapshots import snapshot_steps, write_snapshot
 from assignment.scripts.agent_side import SnapshotRecord
 from assignment.types import START, Offset, Partition
@@ -403,6 +403,29 @@ def test_replica_of_another_history_is_thrown_away_though_its_offset_is_equal(st
     assert (state.fence, content(state)) == (2**32 + 1, {"a": 3})
 
 
+def test_replica_of_another_server_is_thrown_away_though_its_fence_is_equal_too(state):
+    """The holder went on under its fence where Redis had lost its commit; ids were given again."""
+    state.apply(entry(0, 5, a=1))
+    state.apply(entry(5, 9, a=2, lost=True))
+    log = Changelog(entry(0, 5, a=1), replace(entry(5, 9, a=3), entry_id="9-8"))
+    assert restore(log, state, PARTITION) == Offset(9, 0)
+    assert content(state) == {"a": 3}
+
+
+def test_replica_that_began_on_another_server_is_thrown_away_half_way(state):
+    """A page comes from before a failover, the next one from after it."""
+    before = [entry(n, n + 1, a=n, lost=True) for n in range(PAGE_FIRST)]
+    after = [replace(entry(n, n + 1, a=n), entry_id=f"{n + 1}-8") for n in range(PAGE_FIRST + 1)]
+    log = Changelog(*before, committed=PAGE_FIRST + 1)
+    steps = tail_steps(log, state, PARTITION)
+    next(steps)
+    log.entries = after
+    with pytest.raises(StopIteration) as end:
+        while True:
+            next(steps)
+    assert (end.value.value, state.offset) == (None, Offset(PAGE_FIRST, 0))
+
+
 def test_replica_that_a_commit_of_another_history_goes_on_from_is_thrown_away(state):
     state.apply(entry(0, 9, a=2, lost=True))
     later = 2**32 + 1
@@ -415,7 +438,7 @@ def test_replica_is_believed_at_a_recorded_snapshot_when_the_changelog_is_gone(s
     state.apply(entry(0, 5, a=1))
     log = Changelog(committed=5)
     log.snapshots = [
-        SnapshotRecord(url="gone", offset=Offset(5, 0), changelog_id="0-0", total=5, fence=5)
+        SnapshotRecord(url="gone", offset=Offset(5, 0), changelog_id="5-7", total=5, fence=5)
     ]
     assert restore(log, state, PARTITION) == Offset(5, 0)
 

@@ -120,6 +120,21 @@ def test_a_commit_that_another_server_planned_is_moved_unless_it_is_there(
     assert (own.result, again.result) == (DONE, ALREADY)
 
 
+def test_the_id_of_a_changelog_entry_names_the_server_whatever_its_clock_says(
+    world: World,
+) -> None:
+    world.stand(a={P0})
+    fence = world.running("a", P0)
+    (planned,) = world.store.next_batch("a")
+    ids = [world.commit(P0, fence, START, offset(1)).changelog_id]
+    ahead_ms = Offset.parse(ids[0]).ms + 3_600_000
+    world.door.ask("XSETID", world.keys.changelog(P0), f"{ahead_ms}-7")
+    ids += [world.commit(P0, fence, offset(n), offset(n + 1)).changelog_id for n in (1, 2)]
+    first, *later = map(Offset.parse, ids)
+    assert {one.seq for one in (first, *later)} == {int(planned.replication_id[-8:], 16)}
+    assert [one.ms for one in later] == [ahead_ms + 1, ahead_ms + 2]
+
+
 def test_a_commit_from_another_offset_is_moved_and_changes_nothing(
     world: World, fence: int
 ) -> None:
@@ -338,6 +353,19 @@ def test_a_snapshot_not_above_the_recorded_or_above_the_committed_is_old(
     assert world.snapshot(P0, fence, offset(1), ids[1]) is SnapshotResult.OLD
     assert world.snapshot(P0, fence, offset(4), ids[3]) is SnapshotResult.OLD
     assert [r.offset for r in world.store.read_snapshots(P0)] == [offset(2)]
+
+
+def test_a_snapshot_of_a_commit_that_redis_lost_since_is_old(world: World) -> None:
+    """The offset is there again, by another commit."""
+    world.stand(a={P0})
+    fence = world.running("a", P0)
+    (lost,) = commits(world, fence, 1)[1:]
+    world.door.ask("DEL", world.keys.changelog(P0))
+    world.door.ask("HDEL", world.keys.offsets, str(P0))
+    other = str(Offset(Offset.parse(lost).ms + 1, 0))
+    world.door.ask("XADD", world.keys.changelog(P0), other, "another", "commit")
+    commits(world, fence, 1)
+    assert world.snapshot(P0, fence, offset(1), lost) is SnapshotResult.OLD
 
 
 def test_offsets_of_snapshots_are_ordered_as_numbers(world: World, fence: int) -> None:

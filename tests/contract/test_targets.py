@@ -8,7 +8,7 @@ import pytest
 from assignment.scripts import dashboard_side
 from assignment.scripts.agent_side import SnapshotRecord, SnapshotResult
 from assignment.scripts.group_read import Purpose
-from assignment.types import START, Claim, Partition, TargetRow
+from assignment.types import START, Claim, Offset, Partition, TargetRow
 from tests.contract.world import P0, P1, P2, World, offset
 
 
@@ -227,6 +227,14 @@ def test_an_older_offset_is_moved_forward_to_a_whole_newer_snapshot(world: World
         (offset(9), last, 2**32 + 7),
         (offset(5), last, group.snapshots[P0][1].fence),
     ]
+
+
+def test_a_record_keeps_its_changelog_id_where_the_changelog_is_below(world: World) -> None:
+    """A replica on disk that stands at the snapshot is known by it."""
+    last = Offset.parse(committed_under_one_run(world, 5))
+    newer = record(9, changelog_id=str(Offset(last.ms + 9, 3)))
+    world.restore(2, {P0: newer})
+    assert world.read().snapshots[P0][0] == newer
 
 
 @pytest.mark.parametrize("number", [4, 5])

@@ -188,6 +188,7 @@ def test_a_wiped_redis_gets_back_what_is_known_and_the_rest_is_said(
         total=40,
         fence=agent.held[partition],
     )
+    sync_client().xadd(GroupKeys(group.name).changelog(partition), {"a": "commit"}, id="3-0")
     run(snapshot(partition, record, trim=False), group.name)
     coordinator.sample()
     seq = live_groups.read(group.name, Purpose.LOOK).meta.event_seq

@@ -36,6 +36,7 @@ def a_backup_of(
     sync_client().hset(offsets, str(partition), "9-0")
     sync_client().hset(applied, str(partition), "50 1000")
     newer = replace(newer, fence=agent.held[partition])
+    sync_client().xadd(GroupKeys(group.name).changelog(partition), {"a": "commit"}, id="3-0")
     run(snapshot(partition, newer, trim=False), group.name)
     coordinator.sample()
     sync_client().hset(offsets, str(partition), "5-0")

@@ -114,7 +114,7 @@ def _start_again(
         return
     for part in range(SNAPSHOT_PARTS):
         yield Progress(usable[0].total * part // SNAPSHOT_PARTS, -1, exact=False)
-    replica.become(files[usable[0].url])
+    replica.become(replace(files[usable[0].url], changelog_id=usable[0].changelog_id))
 
 
 def write_snapshot(
