@@ -47,7 +47,6 @@ def readyz(request: HttpRequest) -> JsonResponse:
 def look() -> dict[str, Any]:
     """{"ready", "why": [...], "warnings": [...], "checks": {name: facts or null}}."""
     warnings: list[str] = []
-    checks: dict[str, Any] = {}
     why: list[str] = []
     named: dict[str, Callable[[list[str], dict[str, Any]], Any]] = {
         "database": _database,
@@ -55,15 +54,14 @@ def look() -> dict[str, Any]:
         "channel_layer": _channel_layer,
         "celery": _celery,
     }
+    checks: dict[str, Any] = dict.fromkeys(named)
     for name, check in named.items():
         try:
             checks[name] = check(warnings, checks)
         except NotReady as error:
-            checks[name] = None
             why.append(str(error))
         except Exception as error:  # the top: whatever fails is the answer
             log.exception("check of %s failed", name)
-            checks[name] = None
             why.append(f"the check of {name} failed: {type(error).__name__}: {error}")
     return {"ready": not why, "why": why, "warnings": warnings, "checks": checks}
 

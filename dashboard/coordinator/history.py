@@ -24,9 +24,7 @@ def store_events(group: Group) -> int:
     """How many events were stored. Moves the group's cursor."""
     stored = 0
     for _ in range(BATCHES_MAX):
-        events = live_groups.events_after(
-            group.name, group.events_cursor, live_groups.EVENTS_AT_ONCE
-        )
+        events = live_groups.events_after(group.name, group.events_cursor)
         if not events:
             break
         stored += len(events) if store(group, events) else 0

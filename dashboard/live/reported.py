@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from assignment.coordinator.reading import is_leaving
-from assignment.scripts.group_read import GroupRead, Lock
-from assignment.troubles import Halted, Unserved, parse_halted
+from assignment.scripts.group_read import GroupRead, Lock, Report
+from assignment.troubles import Halted, parse_halted
 from assignment.types import Partition, ReplicaReport
 
 
@@ -113,10 +113,8 @@ class Troubles:
         }
         unserved: dict[Partition, dict[str, LiveUnserved]] = {}
         for member, row in read.members.items():
-            told = read.reports[member].unserved if member in read.reports else {}
-            at_ms = read.reports[member].at_ms if member in read.reports else 0
             for partition in row.unserved:
-                said = _unserved(member, told.get(partition), at_ms)
+                said = _unserved(member, partition, read.reports.get(member))
                 unserved.setdefault(partition, {})[member] = said
         may_own = (m for m, row in read.members.items() if row.able and not is_leaving(row))
         return cls(halted=halted, unserved=unserved, may_own=frozenset(may_own))
@@ -133,9 +131,9 @@ class Troubles:
         return bool(self.may_own) and self.may_own <= self.unserved.get(partition, {}).keys()
 
 
-def _unserved(member: str, said: Unserved | None, at_ms: int) -> LiveUnserved:
-    if said is None:
+def _unserved(member: str, partition: Partition, report: Report | None) -> LiveUnserved:
+    if report is None or partition not in report.unserved:
         return LiveUnserved(member=member)
-    return LiveUnserved(
-        member=member, reason=said.reason.value, why=said.why, until_ms=at_ms + said.left_ms
-    )
+    said = report.unserved[partition]
+    until_ms = report.at_ms + said.left_ms
+    return LiveUnserved(member=member, reason=said.reason.value, why=said.why, until_ms=until_ms)

@@ -178,21 +178,18 @@ class Asked:
         return default
 
     def whole(self, name: str) -> int | None:
-        text = self.text(name)
-        if not text:
-            return None
-        if text.isdecimal() and len(text) < 17:
-            return int(text)
-        self.errors.append(f"{name} {text!r} is not a whole number")
-        return None
+        return self._number(name, self.text(name), 16, "a whole number")
 
     def partition(self, name: str) -> int | None:
         """A number, or stream:number."""
-        text = self.text(name).rpartition(":")[2]
-        if text and not (text.isdecimal() and len(text) < 7):
-            self.errors.append(f"{name} {text!r} is not a partition")
-            return None
-        return int(text) if text else None
+        return self._number(name, self.text(name).rpartition(":")[2], 6, "a partition")
+
+    def _number(self, name: str, text: str, digits: int, kind: str) -> int | None:
+        if text.isdecimal() and len(text) <= digits:
+            return int(text)
+        if text:
+            self.errors.append(f"{name} {text!r} is not {kind}")
+        return None
 
     def moment(self, name: str) -> int | None:
         text = self.text(name)

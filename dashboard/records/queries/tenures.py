@@ -33,17 +33,20 @@ class Stretch:
 
 def found(group: Group, filters: Filters) -> QuerySet[Tenure]:
     """Tenures that touch the time asked for; newest first."""
-    rows = Tenure.objects.filter(group=group).order_by("-id")
     rows = narrowed(
-        rows,
+        _until(group, filters.from_ms).order_by("-id"),
         member_id=filters.member,
         number=filters.partition,
         started_ms__lt=filters.to_ms,
         id__lt=filters.before,
     )
-    if filters.from_ms is not None:
-        rows = rows.filter(Q(ended_ms=None) | Q(ended_ms__gte=filters.from_ms))
     return rows
+
+
+def _until(group: Group, from_ms: int | None) -> QuerySet[Tenure]:
+    """Those that had not ended by then; with None all."""
+    rows = group.tenures.all()
+    return rows if from_ms is None else rows.filter(Q(ended_ms=None) | Q(ended_ms__gte=from_ms))
 
 
 def page(group: Group, filters: Filters, size: int = PAGE) -> Page[Tenure]:
@@ -114,9 +117,7 @@ def before_now(group: Group, owners: Mapping[int, str | None]) -> dict[int, str]
 
 def moves(group: Group, now_ms: int, numbers: Sequence[int] | None = None) -> dict[int, int]:
     """Partition -> how often it went from one member to another within 24 h; 0 is left out."""
-    rows = Tenure.objects.filter(group=group).filter(
-        Q(ended_ms=None) | Q(ended_ms__gte=now_ms - DAY_MS)
-    )
+    rows = _until(group, now_ms - DAY_MS)
     if numbers is not None:
         rows = rows.filter(number__in=numbers)
     result: dict[int, int] = {}
@@ -131,13 +132,12 @@ def moves(group: Group, now_ms: int, numbers: Sequence[int] | None = None) -> di
 
 def of_partition(group: Group, number: int, from_ms: int, to_ms: int) -> list[Tenure]:
     """The newest TIMELINE_MAX that touch [from, to), oldest first."""
-    rows = Tenure.objects.filter(group=group, number=number, started_ms__lt=to_ms)
-    rows = rows.filter(Q(ended_ms=None) | Q(ended_ms__gte=from_ms)).order_by("-fence")
-    return list(rows[:TIMELINE_MAX])[::-1]
+    rows = _until(group, from_ms).filter(number=number, started_ms__lt=to_ms)
+    return list(rows.order_by("-fence")[:TIMELINE_MAX])[::-1]
 
 
 def first_start(group: Group, number: int) -> int | None:
-    rows = Tenure.objects.filter(group=group, number=number).order_by("started_ms")
+    rows = group.tenures.filter(number=number).order_by("started_ms")
     return rows.values_list("started_ms", flat=True).first()
 
 
