@@ -20,7 +20,7 @@ from agent.dashboard_session.requests import Answer
 from agent.dashboard_session.session import DashboardSession
 from agent.hints import Hinted
 from agent.membership import ForTheLoop, Membership, Note
-from agent.replicas.news import ReplicaNews, RestoreResult
+from agent.replicas.replica import ReplicaNews
 from agent.store.door import StoreUnavailable
 from assignment.member import messages
 from assignment.member.state import ConsumerState, MemberState, next_due_ms
@@ -49,7 +49,7 @@ Inbox = (
     | Message
     | Disconnected
     | Exited
-    | RestoreResult
+    | messages.RestoreEnded
     | ReplicaNews
     | Hinted
     | Signalled
@@ -149,7 +149,7 @@ class Agent:
                 self._consumer.take(event, self._clock())
                 self._take_crash()
                 self._next_look_ms = 0
-            case RestoreResult():
+            case messages.RestoreEnded():
                 self._membership.restored(event)
             case ReplicaNews():
                 self._membership.replica_news(event)

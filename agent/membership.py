@@ -10,7 +10,7 @@ from typing import assert_never
 
 from agent.consumer.in_hand import BatchInHand
 from agent.replicas.manager import ReplicaManager
-from agent.replicas.news import RETRY_MS, ReplicaNews, RestoreResult
+from agent.replicas.replica import ReplicaNews
 from agent.store.events import EventStore
 from agent.store.group import GroupStore, MemberTarget
 from assignment.errors import Fenced
@@ -83,11 +83,9 @@ class Membership:
         for drop in drops:
             self._note("lost", why=drop.reason, **_fields(drop.claim))
 
-    def restored(self, result: RestoreResult) -> None:
-        retry_ms = self._clock() + RETRY_MS
-        ended = messages.RestoreEnded(result.claim, result.failure, retry_ms, result.is_of_here)
-        if result.failure:
-            self._note("restore failed", why=result.failure, **_fields(result.claim))
+    def restored(self, ended: messages.RestoreEnded) -> None:
+        if ended.failure:
+            self._note("restore failed", why=ended.failure, **_fields(ended.claim))
         self.feed_trouble(ended)
 
     def feed_trouble(self, event: messages.Event) -> None:

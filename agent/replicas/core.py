@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
-from agent.replicas.news import ReplicaNews, RestoreResult
-from agent.replicas.replica import Place, Replica
+from agent.replicas.replica import Place, Replica, ReplicaNews
 from agent.state.restore import Progress
+from assignment.member.messages import RestoreEnded
 from assignment.member.replicas import Wanted, ready_learners
 from assignment.types import Claim, Offset, Partition, ReplicaReport, Role
 
-News = tuple[RestoreResult | ReplicaNews, ...]
+News = tuple[RestoreEnded | ReplicaNews, ...]
 OPEN_MAX = 256  # files at once, two each for LMDB; of more replicas each is open for its turns
 
 
@@ -155,7 +155,7 @@ def arrive(
     if claim is None or serves != claim:
         return all_, news
     handed_over = replace(all_.of[partition].handed_over(), held=True)
-    return _with(all_, handed_over), (*news, RestoreResult(claim))
+    return _with(all_, handed_over), (*news, RestoreEnded(claim))
 
 
 def fail(
@@ -169,7 +169,8 @@ def fail(
     replica = before.failed(failure.why, now_ms)
     replica = replica.behind() if failure.state else replica
     if claim := replica.claim:
-        return _with(all_, replace(replica, claim=None)), (RestoreResult(claim, failure.why),)
+        ended = RestoreEnded(claim, failure.why, is_of_here=failure.state)
+        return _with(all_, replace(replica, claim=None)), (ended,)
     all_ = _with(all_, replica)
     if replica.role is None or before.why == failure.why:
         return all_, ()

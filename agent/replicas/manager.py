@@ -11,12 +11,13 @@ from pathlib import Path
 
 from agent.replicas import core
 from agent.replicas.core import Deed, Failure, News, Replicas, Turn
-from agent.replicas.news import ReplicaNews, RestoreResult
+from agent.replicas.replica import ReplicaNews
 from agent.replicas.work import Work
 from agent.state.errors import StateError, StateLost
 from agent.state.files import replicas_in
 from agent.store.door import StoreUnavailable
 from agent.store.group import GroupStore
+from assignment.member.messages import RestoreEnded
 from assignment.member.replicas import Wanted
 from assignment.types import Claim, Partition, ReplicaReport
 
@@ -28,7 +29,7 @@ GATHER_MS = 50  # commits that come one after the other are read together
 CHECK_EVERY_MS = 5_000  # whether a Redis that lost writes committed other things than the replicas
 CLOSE_S = 0.5  # for each thread; what is left half done is found and thrown away
 
-Deliver = Callable[[RestoreResult | ReplicaNews | BaseException], None]
+Deliver = Callable[[RestoreEnded | ReplicaNews | BaseException], None]
 
 
 class ReplicaManager:
@@ -56,7 +57,7 @@ class ReplicaManager:
     # --- what the loop says
 
     def order(self, claim: Claim) -> None:
-        """Bring it to what is committed from now on, and deliver a RestoreResult."""
+        """Bring it to what is committed from now on, and deliver a RestoreEnded."""
         self._do(partial(core.order, claim=claim))
 
     def want(self, wanted: Wanted) -> None:
@@ -170,7 +171,7 @@ class ReplicaManager:
                 replicas, turn.partition, place, work.serves, self._clock()
             )
         )
-        handed_over = any(isinstance(one, RestoreResult) for one in news)
+        handed_over = any(isinstance(one, RestoreEnded) for one in news)
         if handed_over or len(self._replicas.of) > core.OPEN_MAX:
             work.rest()
         return news

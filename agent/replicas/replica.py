@@ -53,6 +53,15 @@ class Pace:
 RETRY_MS = (1_000, 60_000)  # after a failure; doubled from one to the other
 
 
+@dataclass(frozen=True, slots=True)
+class ReplicaNews:
+    """A replica caught up, or (`why`) cannot go on for now. The dashboard should hear of it."""
+
+    partition: Partition
+    role: str
+    why: str = ""
+
+
 class Place(NamedTuple):
     """Where a replica stands that has reached the committed offset."""
 

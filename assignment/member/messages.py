@@ -98,7 +98,6 @@ class RestoreEnded:
 
     claim: Claim
     failure: str = ""
-    retry_ms: int = 0
     is_of_here: bool = True  # False: Redis was away, which is no fault of this member's
 
 

@@ -27,6 +27,8 @@ from assignment.member.troubles import (
 from assignment.troubles import UnservedReason
 from assignment.types import NO_EPOCH, Claim, Drain, Epoch, HeldState, Partition
 
+RESTORE_RETRY_MS = 1_000  # before a failed restore is tried again
+
 
 def handle(
     member: MemberState, event: messages.Event, now_ms: int
@@ -155,7 +157,7 @@ def _restore_ended(member: MemberState, event: messages.RestoreEnded, now_ms: in
         member.held[partition],
         restored=not event.failure,
         restore_ordered=False,
-        retry_ms=event.retry_ms,
+        retry_ms=now_ms + RESTORE_RETRY_MS if event.failure else 0,
     )
     troubles, reason = member.troubles, UnservedReason.RESTORE
     if not event.failure:

@@ -1,5 +1,5 @@
-"""Arguments and answers of every script in assignment/lua: no caller builds or reads them itself.
+"""Every script of assignment/lua: no caller builds its arguments or reads its answers itself.
 
-For a script `name`: `name_args(...)` gives its ARGV (KEYS is always `[GroupKeys(group).meta]`), and
-`name_answer(raw)` turns what Redis answered (bytes or text, RESP2 shapes) into values. Pure.
+A function of the script's name gives a Call: its ARGV (KEYS is always `[GroupKeys(group).meta]`),
+and what turns Redis' answer (bytes or text, RESP2 shapes) into values. Pure.
 """

@@ -8,9 +8,15 @@ import pytest
 
 from agent.loop import Agent
 from agent.membership import Membership
-from agent.replicas.news import RestoreResult
 from agent.store.group import GroupStore
-from assignment.member.messages import ConsumerSeen, IdentityHeard, IdentityRead, Joined, TargetSeen
+from assignment.member.messages import (
+    ConsumerSeen,
+    IdentityHeard,
+    IdentityRead,
+    Joined,
+    RestoreEnded,
+    TargetSeen,
+)
 from assignment.member.replicas import Wanted
 from assignment.member.state import ConsumerState, unable_because
 from assignment.scripts import dashboard_side, group_read, values
@@ -170,11 +176,11 @@ def test_what_cannot_be_restored_here_is_released_and_its_member_goes_on(scene: 
     scene.member.renew()
     scene.member.reconcile()
     one = Partition("s", 1)
-    scene.member.restored(RestoreResult(Claim(one, scene.member.state.held[one].fence)))
+    scene.member.restored(RestoreEnded(Claim(one, scene.member.state.held[one].fence)))
     broken = Claim(ZERO, scene.member.state.held[ZERO].fence)
     for _ in range(3):
         scene.member.reconcile()
-        scene.member.restored(RestoreResult(broken, "disk full"))
+        scene.member.restored(RestoreEnded(broken, "disk full"))
         scene.server.advance(2_000)
     scene.member.renew()
     scene.member.reconcile()

@@ -7,8 +7,9 @@ from typing import Any
 
 from agent.replicas import manager, replica
 from agent.replicas.manager import ReplicaManager
-from agent.replicas.news import ReplicaNews, RestoreResult
+from agent.replicas.replica import ReplicaNews
 from agent.state.partition import PartitionState
+from assignment.member.messages import RestoreEnded
 from assignment.member.replicas import Wanted
 from assignment.types import Claim, Partition, ReplicaReport
 from tests.agent.replicas_scene import (
@@ -199,8 +200,8 @@ def test_a_warm_learner_is_handed_over_by_its_last_entries_alone(scene: Scene) -
     claim = Claim(P0, 7)
     replicas.order(claim)
     replicas.want(Wanted(held=frozenset({P0})))
-    until(lambda: scene.news(RestoreResult), "handed over")
-    assert scene.news(RestoreResult) == [RestoreResult(claim)]
+    until(lambda: scene.news(RestoreEnded), "handed over")
+    assert scene.news(RestoreEnded) == [RestoreEnded(claim)]
     assert scene.store.asked["read_snapshots"] == before
     assert replicas.reports() == {}
     assert scene.content() == {"a": 1, "b": 2}  # nobody has it open any more
@@ -235,8 +236,8 @@ def test_an_unready_learner_goes_on_where_it_was_when_it_is_acquired(
     replicas.order(claim)
     replicas.want(Wanted(held=frozenset({P0})))
     blocks.release(100)
-    until(lambda: scene.news(RestoreResult), "restored")
-    assert scene.news(RestoreResult) == [RestoreResult(claim)]
+    until(lambda: scene.news(RestoreEnded), "restored")
+    assert scene.news(RestoreEnded) == [RestoreEnded(claim)]
     assert begun == [P0]
     assert len(scene.content()) == 30_004
 
@@ -265,7 +266,7 @@ def test_what_was_committed_before_the_order_is_in_the_replica_that_is_handed_ov
     scene.commit(b=2)
     replicas.order(Claim(P0, 7))
     scene.store.goes_on.set()
-    until(lambda: scene.news(RestoreResult), "handed over")
+    until(lambda: scene.news(RestoreEnded), "handed over")
     assert scene.content() == {"a": 1, "b": 2}
 
 
@@ -278,8 +279,8 @@ def test_acquired_anew_meanwhile_only_the_last_claim_is_answered(scene: Scene) -
     until(lambda: scene.store.asked["read_changelog"], "it reads")
     replicas.order(Claim(P0, 8))
     scene.store.goes_on.set()
-    until(lambda: scene.news(RestoreResult), "restored")
-    assert scene.news(RestoreResult) == [RestoreResult(Claim(P0, 8))]
+    until(lambda: scene.news(RestoreEnded), "restored")
+    assert scene.news(RestoreEnded) == [RestoreEnded(Claim(P0, 8))]
 
 
 def test_released_it_goes_on_as_a_standby_without_a_restore(scene: Scene) -> None:
@@ -289,7 +290,7 @@ def test_released_it_goes_on_as_a_standby_without_a_restore(scene: Scene) -> Non
     replicas = scene.replicas()
     replicas.order(Claim(P0, 7))
     replicas.want(Wanted(held=frozenset({P0})))
-    until(lambda: scene.news(RestoreResult), "restored")
+    until(lambda: scene.news(RestoreEnded), "restored")
     before = scene.store.asked["read_snapshots"]
     scene.commit(b=2)
     replicas.want(wanted(STANDBY))
@@ -308,8 +309,8 @@ def test_acquired_partitions_go_before_all_replicas(scene: Scene, monkeypatch: A
     until(lambda: scene.store.asked["read_changelog"], "the first is at work")
     replicas.order(Claim(MANY[-1], 7))
     scene.store.goes_on.set()
-    until(lambda: scene.news(RestoreResult), "restored")
-    arrived = [one for one in scene.delivered if isinstance(one, RestoreResult | ReplicaNews)]
-    assert arrived.index(RestoreResult(Claim(MANY[-1], 7))) <= 1
+    until(lambda: scene.news(RestoreEnded), "restored")
+    arrived = [one for one in scene.delivered if isinstance(one, RestoreEnded | ReplicaNews)]
+    assert arrived.index(RestoreEnded(Claim(MANY[-1], 7))) <= 1
     for partition in MANY[:-1]:
         caught_up(replicas, partition)

@@ -7,9 +7,9 @@ import pytest
 
 from agent.replicas import core
 from agent.replicas.core import Deed, Failure, Replicas, Turn
-from agent.replicas.news import ReplicaNews, RestoreResult
-from agent.replicas.replica import Place, Replica
+from agent.replicas.replica import Place, Replica, ReplicaNews
 from agent.state.restore import Progress
+from assignment.member.messages import RestoreEnded
 from assignment.member.replicas import Wanted
 from assignment.types import Claim, Offset, Partition, Role
 
@@ -95,7 +95,7 @@ def test_an_acquired_replica_is_handed_over_when_its_way_served_the_claim() -> N
     assert news == (), "what was committed before the claim may be missing"
     assert turns(core.end_turn(early, A)) == [Turn(A, Deed.GO_ON, claim)]
     done, news = core.arrive(ordered, A, HERE, claim, NOW)
-    assert news == (RestoreResult(claim),)
+    assert news == (RestoreEnded(claim),)
     assert core.end_turn(done, A).of[A] == replace(
         Replica(partition=A, held=True), pace=_pace(done)
     )
@@ -137,8 +137,15 @@ def test_a_claim_that_failed_is_answered_and_not_tried_again_by_itself() -> None
     claim = Claim(A, 7)
     replicas = running(core.order(Replicas(keep_unwanted_ms=KEEP_MS), claim))
     replicas, news = core.fail(replicas, A, FULL, NOW)
-    assert news == (RestoreResult(claim, "no space left"),)
+    assert news == (RestoreEnded(claim, "no space left"),)
     assert not replicas.of[A].is_needed
+
+
+def test_a_claim_that_failed_while_redis_was_away_is_no_fault_of_this_member() -> None:
+    replicas = running(core.order(Replicas(keep_unwanted_ms=KEEP_MS), Claim(A, 7)))
+    away = Failure(why="Redis away", state=False, full=False)
+    _, news = core.fail(replicas, A, away, NOW)
+    assert news == (RestoreEnded(Claim(A, 7), "Redis away", is_of_here=False),)
 
 
 def test_what_is_unwanted_is_closed_kept_for_a_while_and_removed() -> None:

@@ -4,9 +4,10 @@ import time
 from typing import Any
 
 from agent.replicas import core, manager, replica
-from agent.replicas.news import ReplicaNews, RestoreResult
+from agent.replicas.replica import ReplicaNews
 from agent.state.partition import PartitionState
 from agent.state.restore import restore as bring_up
+from assignment.member.messages import RestoreEnded
 from assignment.member.replicas import Wanted
 from assignment.types import Claim
 from tests.agent.replicas_scene import (
@@ -43,7 +44,7 @@ def test_a_changelog_trimmed_below_a_replica_starts_it_again_from_the_snapshot(
     assert caught_up(replicas).ready
     assert scene.store.asked["read_snapshots"] >= 1
     replicas.order(Claim(P0, 7))
-    until(lambda: scene.news(RestoreResult), "restored")
+    until(lambda: scene.news(RestoreEnded), "restored")
     assert scene.content() == {"a": 1, "b0": 0, "b1": 1, "b2": 2}
 
 
@@ -59,7 +60,7 @@ def test_a_broken_snapshot_is_passed_over_for_the_one_before(scene: Scene) -> No
     replicas.want(wanted(LEARNER))
     assert caught_up(replicas).ready
     replicas.order(Claim(P0, 7))
-    until(lambda: scene.news(RestoreResult), "restored")
+    until(lambda: scene.news(RestoreEnded), "restored")
     assert scene.content() == {"a": 1, "b": 2, "c": 3}
 
 
@@ -97,13 +98,13 @@ def test_what_was_acquired_and_cannot_be_restored_is_answered_with_the_reason(
     replicas = scene.replicas()
     replicas.order(Claim(P0, 7))
     replicas.want(Wanted(held=frozenset({P0})))
-    until(lambda: scene.news(RestoreResult), "answered")
-    assert "neither changelog nor snapshots" in scene.news(RestoreResult)[0].failure
+    until(lambda: scene.news(RestoreEnded), "answered")
+    assert "neither changelog nor snapshots" in scene.news(RestoreEnded)[0].failure
     scene.commit()
     scene.snapshot()
     replicas.order(Claim(P0, 7))
-    until(lambda: len(scene.news(RestoreResult)) == 2, "asked again")
-    assert scene.news(RestoreResult)[1] == RestoreResult(Claim(P0, 7))
+    until(lambda: len(scene.news(RestoreEnded)) == 2, "asked again")
+    assert scene.news(RestoreEnded)[1] == RestoreEnded(Claim(P0, 7))
 
 
 def test_a_full_disk_is_said_tried_again_and_what_nobody_wants_goes(
@@ -208,7 +209,7 @@ def test_what_is_held_is_never_removed(scene: Scene) -> None:
     replicas = scene.replicas(keep_unwanted_ms=100)
     replicas.order(Claim(P0, 7))
     replicas.want(Wanted(held=frozenset({P0})))
-    until(lambda: scene.news(RestoreResult), "restored")
+    until(lambda: scene.news(RestoreEnded), "restored")
     time.sleep(0.4)
     assert scene.file()
     replicas.want(Wanted())

@@ -17,7 +17,7 @@ from assignment.member.state import (
     unable_because,
     wanted_partitions,
 )
-from assignment.member.transitions import handle, restore_ordered
+from assignment.member.transitions import RESTORE_RETRY_MS, handle, restore_ordered
 from assignment.types import Held, HeldState
 from tests.assignment.member_states import (
     NOW,
@@ -97,10 +97,12 @@ def test_without_state_a_partition_runs_at_once() -> None:
 
 def test_a_failed_restore_is_ordered_again_later() -> None:
     ordered = restore_ordered(member({0: holding(RESTORING)}, [0]), claim(0))
-    state = after(ordered, messages.RestoreEnded(claim(0), "disk full", NOW + 500))
-    assert decide(state, NOW + 499) == []
-    assert decide(state, NOW + 500) == [messages.Restore(claim=claim(0), reason="acquired")]
-    assert next_due_ms(state) == NOW + 500
+    state = after(ordered, messages.RestoreEnded(claim(0), "disk full"))
+    assert decide(state, NOW + RESTORE_RETRY_MS - 1) == []
+    assert decide(state, NOW + RESTORE_RETRY_MS) == [
+        messages.Restore(claim=claim(0), reason="acquired")
+    ]
+    assert next_due_ms(state) == NOW + RESTORE_RETRY_MS
 
 
 def test_granted_again_after_a_lost_reply_it_runs_on() -> None:

@@ -11,7 +11,7 @@ from assignment.types import HeldState
 from tests.assignment.member_states import NOW, RESTORING, after, claim, holding, member
 from tests.builders import fence, partition, partitions, settings
 
-BROKEN = RestoreEnded(claim(0), "disk full", NOW)
+BROKEN = RestoreEnded(claim(0), "disk full")
 GIVEN_UP = NOW + UNSERVED_FOR_MS
 
 
@@ -65,7 +65,7 @@ def test_only_failures_in_a_row_of_what_is_held_count(between: RestoreEnded) -> 
 
 
 def test_a_redis_that_was_away_is_no_fault_of_this_member() -> None:
-    away = RestoreEnded(claim(0), "Redis away", NOW, is_of_here=False)
+    away = RestoreEnded(claim(0), "Redis away", is_of_here=False)
     assert not after(restoring(), *[away] * 5).troubles
 
 

@@ -16,10 +16,10 @@ from agent.dashboard_session.session import DashboardSession
 from agent.hints import Hinted
 from agent.loop import Agent, Inbox, Signalled
 from agent.membership import Membership
-from agent.replicas.news import RestoreResult
 from agent.state.errors import StateLost
 from agent.store.door import StoreUnavailable
 from agent.store.group import GroupStore
+from assignment.member.messages import RestoreEnded
 from assignment.member.replicas import Wanted
 from assignment.types import Claim, GroupSettings, Partition, ReplicaReport
 from assignment.wire import ControlMessage, Heartbeat, Join
@@ -206,16 +206,16 @@ class SimAgent:
             world.agenda.after(PAUSED_LOOK_MS, lambda: self._restore(claim))
             return
         broken = world.random.random() < world.restore_failures
-        self.inbox.put(RestoreResult(claim, "broken") if broken else self.bring_up(claim))
+        self.inbox.put(RestoreEnded(claim, "broken") if broken else self.bring_up(claim))
 
-    def bring_up(self, claim: Claim) -> RestoreResult:
+    def bring_up(self, claim: Claim) -> RestoreEnded:
         """To the committed offset."""
         store = GroupStore(self.restore_door, self.world.name)
         try:
             bring_up(store, self.replica_of(claim.partition), claim.partition, self.world.files)
         except (StoreUnavailable, StateLost) as error:
-            return RestoreResult(claim, str(error), isinstance(error, StateLost))
-        return RestoreResult(claim)
+            return RestoreEnded(claim, str(error), isinstance(error, StateLost))
+        return RestoreEnded(claim)
 
     # --- faults
 
