@@ -6,9 +6,10 @@ none is lost in between and no database stands in the way of a failover.
 
 import base64
 import json
+import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 from django.db import transaction
 
@@ -26,10 +27,11 @@ BY_SCALE_DOWN = (Reason.SCALE_DOWN, Reason.FORCED, Reason.CANCELLED)
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Who carries a rebalance out."""
+    """Who carries a rebalance out, and since when (monotonic)."""
 
     task_id: str = ""
     worker: str = ""
+    began_s: float = field(default_factory=time.monotonic)
 
 
 def text_of(record: TargetRecord, run: Run) -> str:
@@ -60,6 +62,7 @@ def text_of(record: TargetRecord, run: Run) -> str:
         "stickiness": movement.stickiness,
         "stickiness_best": movement.stickiness_best,
         "detect_ms": record.detect_ms,
+        "compute_ms": round((time.monotonic() - run.began_s) * 1000),
         "celery_task_id": run.task_id,
         "celery_worker": run.worker,
         "learning": len(change.learning),
@@ -133,7 +136,4 @@ def _answer(group: models.Group, row: models.Rebalance, request: models.Rebalanc
 
 def _counts(owners: Sequence[str | None]) -> dict[str, int]:
     """Partitions per member; nobody's are under "" ."""
-    counts: dict[str, Any] = {}
-    for owner in owners:
-        counts[owner or ""] = counts.get(owner or "", 0) + 1
-    return counts
+    return Counter(owner or "" for owner in owners)

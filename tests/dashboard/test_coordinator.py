@@ -181,6 +181,14 @@ def test_a_manual_rebalance_keeps_who_why_and_by_what(group: Group, agent: FakeA
     assert entry.after["target_epoch"] == row.target_epoch
 
 
+def test_how_long_a_target_took_to_compute_is_recorded(group: Group, agent: FakeAgent) -> None:
+    agent.start()
+    coordinator.rebalance(group.name)
+    row = Rebalance.objects.get()
+    assert row.compute_ms is not None
+    assert row.compute_ms >= 0
+
+
 def test_a_wish_made_while_redis_was_away_is_found_by_the_tick(
     group: Group, agent: FakeAgent, settings: Settings
 ) -> None:
