@@ -61,12 +61,9 @@ def _moves_are_least(view: GroupRead, owners: dict[Partition, str], may_own: lis
     before = {p: m for p, m in _held(view).items() if m in may_own and p in owners}
     if not may_own:
         return
-    loads = Counter(before.values())
-    smaller, larger = divmod(len(owners), len(may_own))
-    kept = sum(min(loads[m], smaller) for m in may_own)
-    kept += min(larger, sum(loads[m] > smaller for m in may_own))
     moved = sum(owners[p] != m for p, m in before.items())
-    demand(moved == len(before) - kept, f"{moved} moved, {len(before) - kept} suffice")
+    least = round_checks.least_moves(before, may_own, len(owners))
+    demand(moved == least, f"{moved} moved, {least} suffice")
 
 
 def _held(view: GroupRead) -> dict[Partition, str]:

@@ -17,7 +17,7 @@ from tests.simulation.network import Network
 from tests.simulation.outcome import Outcome
 from tests.simulation.replica_faults import REPLICA_FAULTS
 from tests.simulation.server_faults import SERVER_FAULTS
-from tests.simulation.world import FAST, World
+from tests.simulation.world import FAST, World, rows_are_kept
 
 SLOW = {
     "lease_ms": 10_000, "renew_ms": 3_333, "session_timeout_ms": 10_000, "heartbeat_ms": 3_000,
@@ -123,7 +123,7 @@ def run(seed: int, *, trace: bool = False) -> Outcome:
         strategy=scenario.strategy, **scenario.timings, **(scenario.replicas or {}),
     )  # fmt: skip
     outcome = Outcome(kind="agents", seed=seed, scenario=scenario)
-    with outcome.watched(lambda: world.story(TRACE_LINES), always=trace):
+    with rows_are_kept(), outcome.watched(lambda: world.story(TRACE_LINES), always=trace):
         _play(world, scenario, outcome)
     outcome.steps, outcome.members = world.agenda.steps, len(world.agents)
     outcome.struck, outcome.reached = world.struck, world.reached

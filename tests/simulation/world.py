@@ -2,9 +2,12 @@
 
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
+
+import pytest
 
 from agent.dashboard_session.requests import Request
 from agent.hints import concerns
@@ -32,12 +35,7 @@ from tests.simulation.scale_downs import ScaleDowns
 
 TRACE_KEPT = 300
 ROWS_KEPT = 4_096  # of members, reports and targets: most are read again as they were
-for _module, _name in (
-    (group_read, "read_member"),
-    (group_read, "read_report"),
-    (wire, "parse_target"),
-):
-    setattr(_module, _name, lru_cache(ROWS_KEPT)(getattr(_module, _name)))
+ROWS_READ_BY = ((group_read, "read_member"), (group_read, "read_report"), (wire, "parse_target"))
 FIELD_MAX = 200  # characters
 SLOW_STEP_MS = (100, 2_000)  # of a coordinator whose database is busy
 EVENT_MS = (30, 250)  # between two events
@@ -50,6 +48,15 @@ FAST = {
 }  # fmt: skip
 Disk = Mapping[Partition, DiskState]
 Noted = tuple[int, str, str, dict[str, Any]]  # ms, who, what, fields
+
+
+@contextmanager
+def rows_are_kept() -> Iterator[None]:
+    """A large group's would take most of the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name in ROWS_READ_BY:
+            patch.setattr(module, name, lru_cache(ROWS_KEPT)(getattr(module, name)))
+        yield
 
 
 class World:
