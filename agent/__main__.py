@@ -145,7 +145,7 @@ def _redis(config: Config, note: Note, stop: Callable[[], bool]) -> GroupStore:
     noted = False
     while True:
         try:
-            facts = store.server_facts()
+            is_appendonly = store.is_appendonly()
         except InvalidInput as error:
             raise Ended(ExitCode.REDIS_UNUSABLE, str(error)) from error
         except StoreUnavailable as error:
@@ -158,7 +158,7 @@ def _redis(config: Config, note: Note, stop: Callable[[], bool]) -> GroupStore:
             if stop():
                 raise Ended(ExitCode.LEFT, "asked to end before Redis answered") from error
             continue
-        if facts.appendonly is False:
+        if is_appendonly is False:
             note("Redis keeps nothing on disk: appendonly is off")
         return store
 

@@ -1,6 +1,7 @@
 """The one way to Redis: scripts and reads, raw answers, errors by what can be done about them."""
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -78,13 +79,6 @@ class Timeouts:
 
     connect_s: float = 1.0
     answer_s: float = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class ServerFacts:
-    version: tuple[int, ...]
-    run_id: str
-    appendonly: bool | None  # None: this Redis does not tell (CONFIG is not allowed)
 
 
 class RedisDoor:
@@ -172,23 +166,20 @@ class RedisDoor:
             )
         return [name.decode() for name, _ in answer or ()]
 
-    def server_facts(self) -> ServerFacts:
-        """Raises InvalidInput: older than 6.2."""
-        info = self.ask("INFO", "server")
-        fields = dict(line.split(":", 1) for line in info.decode().splitlines() if ":" in line)
-        version = fields.get("redis_version", "0")
-        numbers = tuple(int(part) for part in version.split(".") if part.isdecimal())
-        if numbers < OLDEST:
+    def is_appendonly(self) -> bool | None:
+        """Whether it keeps its writes on disk; None: this Redis does not tell (a managed one hides
+        its configuration). Raises InvalidInput: older than 6.2.
+        """
+        version = re.search(rb"redis_version:([\d.]*\d)", self.ask("INFO", "server"))
+        shown_version = version[1].decode() if version else "0"
+        if tuple(map(int, shown_version.split("."))) < OLDEST:
             raise InvalidInput(
-                f"Redis at {self.address} is version {version}; Evenkeel needs 6.2 or later"
+                f"Redis at {self.address} is version {shown_version}; Evenkeel needs 6.2 or later"
             )
-        return ServerFacts(numbers, fields["run_id"], self._appendonly())
-
-    def _appendonly(self) -> bool | None:
         try:
             answer = self.ask("CONFIG", "GET", "appendonly")
         except EvenkeelError:
-            return None  # a managed Redis hides its configuration
+            return None
         return bool(answer[1] == b"yes") if len(answer) == 2 else None
 
     def close(self) -> None:

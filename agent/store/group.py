@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Self, TypeVar
 
-from agent.store.door import Door, RedisDoor, ScriptCall, ServerFacts, Timeouts, pairs
+from agent.store.door import Door, RedisDoor, ScriptCall, Timeouts, pairs
 from assignment import wire
 from assignment.scripts import agent_side, crashes, dashboard_side, group_read
 from assignment.scripts.crashes import InHand
@@ -63,10 +63,10 @@ class GroupStore:
         """Raises InvalidInput: not a URL of Redis. Connects with the first call."""
         return cls(RedisDoor(url, timeouts), group)
 
-    def server_facts(self) -> ServerFacts:
-        """Raises InvalidInput: a Redis older than 6.2, or a wrong password."""
+    def is_appendonly(self) -> bool | None:
+        """None: it does not tell. Raises InvalidInput: older than 6.2, or a wrong password."""
         assert isinstance(self.door, RedisDoor)
-        return self.door.server_facts()
+        return self.door.is_appendonly()
 
     def close(self) -> None:
         self.door.close()

@@ -347,4 +347,7 @@ def test_redis_goes_away_and_comes_back(
 
 
 def ready(world: World) -> Any:
-    return until(lambda: GroupStore.connect(world.redis_url, world.group).server_facts(), "Redis")
+    return until(
+        lambda: GroupStore.connect(world.redis_url, world.group).is_appendonly() is not None,
+        "Redis",
+    )
