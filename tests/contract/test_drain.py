@@ -1,11 +1,18 @@
-"""Members that a scale-down tells to leave, and how they hear of it."""
+"""Members that a scale-down tells to leave, how they hear of it, and what was planned before."""
 
+from collections.abc import Set
 from dataclasses import replace
+
+import pytest
 
 from assignment.scripts.dashboard_side import DrainsSet
 from assignment.scripts.group_read import Purpose
-from assignment.types import Drain, TargetRow
+from assignment.types import Drain, Partition, TargetRow
 from tests.contract.world import P0, P1, P2, World
+
+
+def row(epoch: int, active: set[Partition], learning: Set[Partition] = frozenset()) -> TargetRow:
+    return TargetRow(target_epoch=epoch, active=frozenset(active), learning=frozenset(learning))
 
 
 def test_members_are_told_to_leave_and_hear_it_both_ways(world: World) -> None:
@@ -44,16 +51,9 @@ def test_taken_back_the_targets_learners_are_dropped_with_it(world: World) -> No
     world.set_drain(Drain.LEAVING, "a")
     view = world.read(Purpose.REBALANCE)
     epoch = view.meta.group_epoch
-    placed = {
-        "a": TargetRow(target_epoch=epoch, incarnation=1, active=frozenset({P0})),
-        "b": TargetRow(
-            target_epoch=epoch,
-            incarnation=1,
-            active=frozenset({P1}),
-            learning=frozenset({P0}),
-            standby=frozenset({P2}),
-        ),
-    }
+    learns = replace(row(epoch, {P1}, {P0}), standby=frozenset({P2}))
+    rows = {"a": row(epoch, {P0}), "b": learns}
+    placed = {member: replace(one, incarnation=1) for member, one in rows.items()}
     world.set_rows(view, placed)
     world.set_drain(Drain.LEAVING, "b")
     assert world.read().target == placed, "another one is told: they learn on"
@@ -79,3 +79,38 @@ def test_what_was_told_outlives_reports(world: World) -> None:
     world.report("a", 1, able=True, leaving=True)
     row = world.read().members["a"]
     assert (row.able, row.leaving, row.drain) == (True, True, Drain.LEAVING)
+
+
+# --- a target that was planned before -------------------------------------------------------------
+
+
+@pytest.fixture
+def leaving(world: World) -> World:
+    """`a` owns, is told to leave, and `b` learns what it has."""
+    world.stand(a={P0, P1}, b=set())
+    epoch = world.set_drain(Drain.LEAVING, "a").group_epoch
+    rows = {"a": row(epoch, {P0, P1}), "b": row(epoch, set(), {P0, P1})}
+    assert world.set_rows(world.read(Purpose.REBALANCE), rows).done
+    return world
+
+
+def promoted(epoch: int) -> dict[str, TargetRow]:
+    return {"a": row(epoch, {P1}), "b": row(epoch, {P0}, {P1})}
+
+
+@pytest.mark.parametrize("drain", [Drain.NONE, Drain.FORCED])
+def test_what_was_planned_before_members_were_told_is_refused(leaving: World, drain: Drain) -> None:
+    before = leaving.due()
+    leaving.set_drain(drain, "a")
+    target = leaving.read().target
+    assert not leaving.set_rows(before, promoted(before.meta.group_epoch)).done
+    assert leaving.read().target == target
+    later = leaving.read(Purpose.REBALANCE)
+    assert leaving.set_rows(later, promoted(later.meta.group_epoch)).done
+
+
+def test_what_tells_nobody_anything_new_refuses_no_plan(leaving: World) -> None:
+    before = leaving.due()
+    leaving.set_drain(Drain.LEAVING, "a")
+    leaving.set_drain(Drain.NONE, "b", "stranger")
+    assert leaving.set_rows(before, promoted(before.meta.group_epoch)).done
