@@ -179,19 +179,14 @@ def whole(
     snapshot: LiveSnapshot, hues: Mapping[str, int] | None = None, *, cells: bool = True
 ) -> Json:
     """Everything a page needs to begin with, or to begin anew. `hues`: member id -> hue, by SQL."""
-    members = [member_of(m) for m in snapshot.members]
-    for member in members:
-        member["colour"] = None if hues is None else hues.get(member["id"])
+    colours, partitions = hues or {}, snapshot.partitions if cells else ()
     return {
         "group": snapshot.group,
         "at_ms": snapshot.at_ms,
         **_head(snapshot),
         "numbers": numbers_of(snapshot),
-        "members": members,
-        **packed(
-            (cell_of(p) for p in (snapshot.partitions if cells else ())),
-            filter(has_replicas, (replicas_of(p) for p in (snapshot.partitions if cells else ()))),
-        ),
+        "members": [member_of(m) | {"colour": colours.get(m.id)} for m in snapshot.members],
+        **packed(map(cell_of, partitions), filter(has_replicas, map(replicas_of, partitions))),
     }
 
 
