@@ -55,7 +55,7 @@ def commit_without_offset_check(patch: Patch) -> None:
 
 def commit_of_what_another_server_had(patch: Patch) -> None:
     """A batch that was planned before a failover, with events that are lost."""
-    plant(patch, "commit", ("ARGV[11] ~= replication_id()", "false"))
+    plant(patch, "commit", ("ARGV[11] ~= server", "false"))
 
 
 def commit_never_says_already(patch: Patch) -> None:
