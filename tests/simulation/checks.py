@@ -17,6 +17,7 @@ from tests.simulation import round_checks
 from tests.simulation.ledger import Broken, demand
 
 if TYPE_CHECKING:
+    from tests.simulation.agents import SimAgent
     from tests.simulation.world import World
 
 BALANCED = ("averagely", "circle", "join_order", "range", "round_robin", "sticky")
@@ -228,13 +229,17 @@ def lag(world: "World") -> int:
 
 
 def replicas_are_right(world: "World") -> None:
+    for agent in world.living():
+        for partition in agent.on_disk():
+            replica_is_right(world, agent, partition)
+
+
+def replica_is_right(world: "World", agent: "SimAgent", partition: Partition) -> None:
     """Whoever stands at the committed offset has what all commits before made of the state."""
-    for book in world.ledger.books.values():
-        for agent in world.living():
-            replica = agent.on_disk().get(Partition.parse(book.partition))
-            if replica is not None and tuple(replica.offset) == book.committed:
-                has, should = (replica.total, replica.values), (book.total, book.values)
-                demand(has == should, f"{agent.member_id} has {has} of {book}")
+    replica, book = agent.replica_of(partition), world.ledger.book(str(partition))
+    if tuple(replica.offset) == book.committed:
+        has, should = (replica.total, replica.values), (book.total, book.values)
+        demand(has == should, f"{agent.member_id} has {has} of {book}")
 
 
 def destroyed(world: "World") -> int:

@@ -17,6 +17,7 @@ from agent.state.restore import Progress
 from agent.store.group import GroupStore
 from assignment.types import Claim, Offset, Partition
 from tests.simulation.agenda import Alarm
+from tests.simulation.checks import replica_is_right
 from tests.simulation.network import SimDoor
 from tests.simulation.replicas import DiskState, Steps, bring_up_steps
 
@@ -79,11 +80,14 @@ class SimWork(Work):
 
     def _judged(self, replica: DiskState) -> Steps:
         steps = bring_up_steps(self._store, replica, self._partition, self._world.files)
+        old_one, losses = self._world.server.former, self._world.ledger.losses
         while True:
             try:
                 progress = next(steps)
             except StopIteration as end:
                 self._compare(replica, replica.total)
+                if old_one is None and self._world.ledger.losses == losses:
+                    replica_is_right(self._world, self._agent, self._partition)
                 reached: Offset = end.value
                 return reached
             if progress.have is None:

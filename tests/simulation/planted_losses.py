@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from agent.state import restore
 from assignment.coordinator import effects, planning, reading, setting_up, stays
 from assignment.coordinator.effects import RecordsAway
 from assignment.types import Epoch
@@ -76,6 +77,18 @@ def a_pair_that_cannot_be_served_is_given_again(patch: Patch) -> None:
     patch.setattr(planning, "exchanged", lambda assigned, members, **how: assigned)
 
 
+def a_replica_of_another_history_is_believed(patch: Patch) -> None:
+    """An equal offset under an equal fence may be another commit's, of which the id tells."""
+
+    def known(store: Any, state: Any, partition: Any, entries: Any) -> bool:
+        one = [e for e in entries if (e.to_offset, e.fence) == (state.offset, state.fence)]
+        as_if = replace(state, changelog_id=one[0].entry_id) if one else state
+        return shares_history(store, as_if, partition, entries)
+
+    shares_history = restore._shares_history
+    patch.setattr(restore, "_shares_history", known)
+
+
 LOSSES = (
     "redis_loses_writes",
     "redis_loses_grants",
@@ -86,7 +99,7 @@ LOSSES = (
 # Each with the faults by which it is shown (only seeds that have one are tried; none: any), and
 # with what is said of it.
 PLANTED: dict[Callable[[Patch], None], tuple[tuple[str, ...], str]] = {
-    epochs_are_compared_without_incarnation: (LOSSES, "held = target"),
+    epochs_are_compared_without_incarnation: (LOSSES, "runs set() of"),
     incarnation_is_set_and_not_raised: (LOSSES, "was granted under before"),
     asked_is_renewed_at_each_join: (("dies_at_each_join",), "has no target"),
     a_late_tick_moves_the_quiet_on: ((), "are members and gone"),
@@ -99,5 +112,6 @@ PLANTED: dict[Callable[[Patch], None], tuple[tuple[str, ...], str]] = {
         ("steps_are_suspended", "coordinator_pauses", "database_slow"),
         "is noted as gone",
     ),
+    a_replica_of_another_history_is_believed: (("lost_events_come_again",), " has ("),
     a_pair_that_cannot_be_served_is_given_again: (("restores_fail",), "what it cannot serve"),
 }

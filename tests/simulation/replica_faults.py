@@ -18,6 +18,7 @@ LIMITS_MS = (None, None, 0, 500, 3_000)
 ABORT_MS = (0, 2_500)  # after it was asked for: before, while and after learners are ready
 PLANNINGS, PLANNED_MS = 10, (0, 60)  # some come between a target's making and storing
 AWAITED_MS, LOOK_MS = 2_500, 5  # what a fault waits for
+STANDBYS_MS = 1_500  # in which they come
 LEARNERS_MS = (100, 1_500)  # from a change of the group to the death of one who learns by it
 
 
@@ -141,12 +142,37 @@ def change_of_replicas(world: "World", victims: Victims) -> None:
     world.database.settings = replace(world.settings, **draw.choice(changes))  # type: ignore[arg-type]
 
 
+def lost_events_come_again(world: "World", victims: Victims) -> None:
+    """Redis loses what a standby has, and its clock is behind: owners, under the fences that they
+    have while no coordinator lives, commit other events up to the same ids.
+    """
+    if world.server.away:
+        return
+    world.database.settings = replace(world.settings, standby_replicas=1)
+    world.run_for(STANDBYS_MS)
+    if world.server.away:
+        return
+    strike, began_ms = world.losing_writes(behind=True), world.redis_ms
+    _run_until(world, lambda: _a_standby_is_above(world, began_ms))
+    for coordinator in world.coordinators:
+        coordinator.paused_until_ms = world.now_ms + AWAITED_MS
+    strike()
+
+
+def _a_standby_is_above(world: "World", ms: int) -> bool:
+    return any(
+        replica.offset.ms > ms and partition not in agent.membership.state.held
+        for agent in world.living()
+        for partition, replica in agent.on_disk().items()
+    )
+
+
 REPLICA_FAULTS: dict[str, Fault] = {
     fault.__name__: fault
     for fault in (
         scale_down_by_name, scale_down_by_percent, scale_down_aborted,
         scale_down_aborted_at_planning, scale_down_aborted_at_learning, scale_down_forced,
         swap_by_scale_down, newcomer, learner_dies, owner_in_handover_dies,
-        replicas_are_slow, change_of_replicas,
+        replicas_are_slow, change_of_replicas, lost_events_come_again,
     )
 }  # fmt: skip

@@ -4,7 +4,7 @@ import random
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import pytest
@@ -220,12 +220,14 @@ class World:
         return self.now_ms - began_ms
 
     def _produce(self) -> None:
+        self._append(self.random.randrange(self.settings.partitions))
+        self.agenda.after(self.random.randint(*EVENT_MS), self._produce)
+
+    def _append(self, number: int) -> None:
         if self.producing and not self.server.away:
-            number = self.random.randrange(self.settings.partitions)
             event = self.ledger.events
             entry_id = self.server.ask("XADD", self.entries(number), "*", "event", event)
             self.ledger.appended(f"{self.settings.stream}:{number}", id_of(entry_id))
-        self.agenda.after(self.random.randint(*EVENT_MS), self._produce)
 
     # --- Redis
 
@@ -280,24 +282,42 @@ class World:
         return hints[-1][0] if hints else (0, 0)
 
     def lose_writes_after(self, ms: int, happens: Callable[[int], None] | None = None) -> None:
-        """Redis goes on then with what it has now, by a restart or as `happens` has it; unless it
-        is away, or its history has branched before.
+        """Unless it is away."""
+        if not self.server.away:
+            self.later(ms, self.losing_writes(happens))
+
+    def losing_writes(
+        self, happens: Callable[[int], None] | None = None, *, behind: bool = False
+    ) -> Callable[[], None]:
+        """What makes Redis go on with what it has now, by a restart or as `happens` has it; unless
+        its history has branched before. `behind`: its clock goes on from now, too.
         """
-        if self.server.away:
-            return
         position, books, history = (
             self.server.position,
             self.ledger.kept(),
             self.server.replication_id,
         )
+        began_ms = self.redis_ms
 
         def strike() -> None:
             if self.server.replication_id == history:
                 self.server.down = False
                 (happens or self.server.restart)(position)
                 self._redis_forgot(books, "redis lost writes")
+                if behind:
+                    self._ids_come_again(began_ms)
 
-        self.later(ms, strike)
+        return strike
+
+    def _ids_come_again(self, from_ms: int) -> None:
+        """The clock is put back to there: where it gave an id to an event that was lost since, it
+        gives that to another one.
+        """
+        self.redis_clock_jumps(min(0, from_ms - self.redis_ms))
+        for name, book in self.ledger.books.items():
+            number = Partition.parse(name).number
+            for in_ms in (at_ms - from_ms for at_ms, _ in sorted(book.lost) if at_ms > from_ms):
+                self.agenda.after(in_ms, partial(self._append, number))
 
     def fail_over(self, position: int, *, same_run: bool = False) -> None:
         """The old primary is gone or answers for a while; perhaps the name still leads to it."""
