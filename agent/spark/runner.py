@@ -96,6 +96,9 @@ def run(pipeline: Pipeline) -> None:
     finally:
         if consumer is not None:
             consumer.close()
+        if session is not None:
+            with contextlib.suppress(Exception):  # Spark may be gone already
+                session.stop()
         link.close()
 
 
@@ -376,11 +379,10 @@ class Consumer:
         os._exit(EXIT_LEASE)
 
     def close(self) -> None:
+        """The session is left to who made it."""
         self._ended.set()
         self._progress.end("ended")
         self._effects.close()
-        with contextlib.suppress(Exception):  # Spark may be gone already
-            self._session.stop()
         shutil.rmtree(self._folder, ignore_errors=True)
 
 

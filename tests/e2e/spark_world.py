@@ -182,7 +182,7 @@ class SparkWorld:
         finally:
             stop.set()
             thread.join(timeout=DEADLINE_S)
-            consumer.close(session=False)
+            consumer.close()
         assert not thread.is_alive()
         assert not errors, errors
 

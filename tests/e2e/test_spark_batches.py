@@ -295,5 +295,5 @@ def test_pipeline_without_keyed_changes_is_refused_at_its_start(
         with pytest.raises(InvalidInput, match="the pipeline's changes have no column 'partition'"):
             consumer.process()
     finally:
-        consumer.close(session=False)
+        consumer.close()
     assert world.health().state == "dead"
