@@ -1,6 +1,7 @@
 """`manage.py simulate` as a person calls it."""
 
 import json
+import re
 from dataclasses import replace
 from io import StringIO
 from typing import Any
@@ -21,7 +22,9 @@ def said(**options: Any) -> str:
 def test_it_counts_what_passed() -> None:
     text = said(seeds=3, only="agents")
     assert "3 runs: 3 passed, 0 vacuous, 0 failed" in text
-    assert "coordinator pauses 2, " in text
+    total = re.search(r"; (\d+) faults, ", text)
+    drawn = re.findall(r"[a-z ]+ (\d+)", text.partition("faults drawn: ")[2])
+    assert total and sum(map(int, drawn)) == int(total[1]) > 0
     assert " per second of CPU" in text
 
 
