@@ -3,7 +3,6 @@
 import os
 import signal
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,13 +19,6 @@ from dashboard.demo.embedded_redis import EmbeddedRedis
 from tests.contract.world import LONG_MS, P0, P1, World, commit_of, offset
 
 SHORT = Timeouts(connect_s=0.3, answer_s=0.3)
-
-
-@pytest.fixture
-def own_world(own_redis: EmbeddedRedis, group_name: str) -> Iterator[World]:
-    door = RedisDoor(own_redis.url, Timeouts(10.0, 10.0))
-    yield World(door, group_name)
-    door.close()
 
 
 def test_a_redis_that_is_away_is_said_so_and_the_store_goes_on_when_it_is_back(
