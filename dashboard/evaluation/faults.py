@@ -25,6 +25,7 @@ WARM_BATCHES = 8
 WARM_S = 180.0
 AWAY_S = 60.0
 RECOVER_S = 120.0  # deadline of a wait, far above every bound: the bound is judged afterwards
+MAY_LOSE_WRITES = ("redis_restart",)  # the only steps that may raise the incarnation
 SUSPEND_TRIES = 3  # a consumer that had no batch in hand when it was stopped proves nothing
 
 
@@ -116,7 +117,10 @@ class Faults:
             note.recovered_ms = now_ms() - note.over_ms
 
     def redis_restart(self) -> None:
-        """Recovered: the group is read from the new server, with every partition in its hands."""
+        """Recovered: the group is read from the new server, with every partition in its hands.
+
+        It may raise the incarnation, of which each holder hears within a lease.
+        """
         demo = self.run.demo
         if demo.redis is None:
             raise TreeFailed("redis_restart needs the embedded Redis: unset REDIS_URL")
@@ -127,6 +131,8 @@ class Faults:
             demo.status_file.unlink(missing_ok=True)
             self.run.wait(demo.is_settled, RECOVER_S, "the group did not return")
             note.recovered_ms = now_ms() - note.began_ms
+            self.run.pass_time(LEASE_S)
+            note.over_ms = now_ms()
 
     @contextmanager
     def step(self, name: str, bound_ms: int, victim: Process | None) -> Iterator["Note"]:
@@ -209,7 +215,10 @@ def each(
 
 
 def faults_of(step: dict[str, object]) -> list[str]:
-    """What is wrong with a step's numbers; empty when all is right."""
+    """What is wrong with a step's numbers; empty when all is right.
+
+    A raised incarnation gives every partition a new fence, but no new owner (coordination.md 8).
+    """
     wrong = []
     recovered, bound = step["recovered_ms"], step["bound_ms"]
     if not isinstance(recovered, int) or not isinstance(bound, int) or recovered > bound:
@@ -219,9 +228,13 @@ def faults_of(step: dict[str, object]) -> list[str]:
         wrong.append(f"others_commit_gap_during_ms {gap} is not below the lease")
     wrong.extend(
         f"{name} is {step[name]}"
-        for name in ("others_fences_changed", "lost", "doubled")
+        for name in ("others_owners_changed", "lost", "doubled")
         if step[name] != 0
     )
+    if step["incarnation_raised"] and step["name"] not in MAY_LOSE_WRITES:
+        wrong.append("the incarnation was raised")
+    if step["others_fences_changed"] != 0 and not step["incarnation_raised"]:
+        wrong.append(f"others_fences_changed is {step['others_fences_changed']}")
     if step["name"] in ("term", "dashboard_away", "redis_restart") and step["expired_leases"] != 0:
         wrong.append(f"expired_leases is {step['expired_leases']}")
     if step["name"] == "suspend" and step["refused_commits"] == 0:

@@ -6,6 +6,7 @@ Pure. All times are milliseconds of the Redis server's clock.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from assignment.types import INCARNATION_STEP
 from dashboard.evaluation.coverage import Coverage, Tenure, coverage
 
 
@@ -38,7 +39,7 @@ class Window:
     """A fault at `began_ms`; `before_ms` is where its quiet comparison begins, `ended_ms` its end.
 
     `recovered_ms` was measured by whoever caused it; None = from the locks. `over_ms` is until
-    when the others are looked at; None = until it was recovered.
+    when the others' commits are looked at; None = until it was recovered.
     """
 
     name: str
@@ -90,14 +91,29 @@ def lost_by_victim(interval: Interval, window: Window) -> bool:
     return interval.member in window.victims and interval.holds_at(window.began_ms)
 
 
-def others_fences_changed(intervals: Sequence[Interval], window: Window, over_ms: int) -> int:
-    """Partitions of the others whose owner changed before the fault was over."""
+def of_the_others(intervals: Iterable[Interval], window: Window) -> list[Interval]:
+    """The tenures of who was not hurt, as they were when the fault began."""
+    return [i for i in intervals if i.member not in window.victims and i.holds_at(window.began_ms)]
+
+
+def others_owners_changed(intervals: Sequence[Interval], window: Window, until_ms: int) -> int:
+    """Partitions of the others that another member got by then, or that nobody has."""
+    held = by_partition(i for i in intervals if i.started_ms <= until_ms)
     return sum(
-        interval.member not in window.victims
-        and interval.holds_at(window.began_ms)
-        and not interval.holds_at(over_ms)
-        for interval in intervals
+        any(i.fence > own.fence and i.member != own.member for i in held[own.partition])
+        or not held[own.partition][-1].holds_at(until_ms)
+        for own in of_the_others(intervals, window)
     )
+
+
+def others_fences_changed(intervals: Sequence[Interval], window: Window, until_ms: int) -> int:
+    """Partitions of the others whose tenure ended by then, whoever has them now."""
+    return sum(not own.holds_at(until_ms) for own in of_the_others(intervals, window))
+
+
+def incarnation_at(intervals: Iterable[Interval], at_ms: int) -> int:
+    """The highest of any fence granted by then."""
+    return max((i.fence // INCARNATION_STEP for i in intervals if i.started_ms <= at_ms), default=0)
 
 
 def longest_gap_ms(
@@ -109,12 +125,12 @@ def longest_gap_ms(
 ) -> int:
     """The longest time that one of the others did not commit, within [from_ms, to_ms].
 
-    A member's commits on all its partitions count: that it goes on working is the question.
+    A member's commits on all partitions that it had count, under whatever fence: that it goes on
+    working is the question.
     """
+    theirs = {(i.partition, i.member) for i in of_the_others(intervals, window)}
     owners = {
-        (i.partition, i.fence): i.member
-        for i in intervals
-        if i.member not in window.victims and i.holds_at(window.began_ms)
+        (i.partition, i.fence): i.member for i in intervals if (i.partition, i.member) in theirs
     }
     times: dict[str, list[int]] = {member: [from_ms] for member in owners.values()}
     for commit in sorted(commits, key=lambda c: c.at_ms):
@@ -149,18 +165,25 @@ def in_window(at_ms: int, window: Window) -> bool:
 def of_step(
     intervals: Sequence[Interval], commits: Sequence[Commit], window: Window
 ) -> Mapping[str, object]:
-    """The step's numbers but lost and doubled."""
+    """The step's numbers but lost and doubled.
+
+    Where nobody was hurt nobody comes back, so nothing may move until the step ends.
+    """
     recovered = (
         window.recovered_ms if window.recovered_ms is not None else recovery_ms(intervals, window)
     )
     over_ms = window.over_ms
     if over_ms is None:
         over_ms = window.ended_ms if recovered is None else window.began_ms + recovered
+    until_ms = over_ms if window.victims else window.ended_ms
+    before, after = (incarnation_at(intervals, at) for at in (window.began_ms, window.ended_ms))
     return {
         "name": window.name,
         "recovered_ms": recovered,
         "bound_ms": window.bound_ms,
-        "others_fences_changed": others_fences_changed(intervals, window, over_ms),
+        "incarnation_raised": after > before,
+        "others_owners_changed": others_owners_changed(intervals, window, until_ms),
+        "others_fences_changed": others_fences_changed(intervals, window, until_ms),
         "others_commit_gap_before_ms": longest_gap_ms(
             commits, intervals, window, window.before_ms, window.began_ms
         ),

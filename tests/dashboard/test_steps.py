@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from assignment.types import INCARNATION_STEP
 from dashboard.evaluation import steps
 from dashboard.evaluation.steps import Commit, Interval, Window
 
@@ -24,6 +25,8 @@ LOST = interval("s:0", "a", 1, 0, ended_ms=2_500, end="expired")
 TAKEN = interval("s:0", "b", 2, 2_700)
 OTHER = interval("s:1", "b", 1, 0)
 HISTORY = [TAKEN, OTHER, LOST]  # in no order: fences order them
+ENDED = replace(OTHER, ended_ms=2_000, end="released")
+RESTART = replace(STEP, name="redis_restart", victims=(), recovered_ms=700, over_ms=8_000)
 
 
 def test_recovery_ends_when_the_last_lost_partition_is_owned_again() -> None:
@@ -53,12 +56,47 @@ def test_unowned_counts_from_when_every_partition_had_its_first_owner() -> None:
     assert steps.run_coverage([LOST, ended, later], until_ms=6_000).unowned_ms == 100 + 1_000
 
 
-def test_change_of_anothers_fence_during_the_fault_is_counted() -> None:
-    moved = replace(OTHER, ended_ms=2_000)
-    assert steps.others_fences_changed(HISTORY, STEP, 2_700) == 0
-    assert steps.others_fences_changed([LOST, TAKEN, moved], STEP, 2_700) == 1
+def changed(history: list[Interval], window: Window = STEP) -> tuple[object, object, object]:
+    found = steps.of_step(history, [], window)
+    names = ("others_owners_changed", "others_fences_changed", "incarnation_raised")
+    return tuple(found[name] for name in names)
+
+
+def test_partition_of_another_that_changed_hands_changed_its_owner_and_its_fence() -> None:
+    assert changed(HISTORY) == (0, 0, False)
+    assert changed([LOST, TAKEN, ENDED, interval("s:1", "c", 2, 2_000)]) == (1, 1, False)
+
+
+def test_partition_of_another_that_nobody_has_changed_its_owner() -> None:
+    assert changed([LOST, TAKEN, ENDED]) == (1, 1, False)
     late = replace(OTHER, ended_ms=5_000)
-    assert steps.others_fences_changed([LOST, TAKEN, late], STEP, 2_700) == 0
+    assert changed([LOST, TAKEN, late]) == (0, 0, False), "the fault was over"
+
+
+def test_partition_that_went_and_came_back_changed_its_owner() -> None:
+    away = interval("s:1", "c", 2, 2_000, ended_ms=2_400, end="released")
+    assert changed([LOST, TAKEN, ENDED, away, interval("s:1", "b", 3, 2_400)]) == (1, 1, False)
+
+
+def test_owner_that_acquires_anew_changes_its_fence_alone() -> None:
+    assert changed([LOST, TAKEN, ENDED, interval("s:1", "b", 2, 2_000)]) == (0, 1, False)
+    higher = interval("s:1", "b", INCARNATION_STEP + 1, 2_000)
+    assert changed([LOST, TAKEN, ENDED, higher]) == (0, 1, True)
+
+
+def test_where_nobody_was_hurt_nothing_moves_until_the_step_ends() -> None:
+    """Recovered at 1,700, the others' commits looked at until 8,000, ended at 9,000."""
+    late = replace(OTHER, ended_ms=8_500)
+    higher = interval("s:1", "c", INCARNATION_STEP + 1, 8_500)
+    assert changed([late, higher], RESTART) == (1, 1, True)
+
+
+def test_commits_under_the_owners_next_fence_are_no_gap() -> None:
+    history = [ENDED, interval("s:1", "b", INCARNATION_STEP + 1, 2_000)]
+    commits = [Commit(1_900, "s:1", 1), Commit(2_700, "s:1", INCARNATION_STEP + 1)]
+    assert steps.longest_gap_ms(commits, history, RESTART, 1_000, 3_500) == 900
+    stolen = [ENDED, interval("s:1", "c", INCARNATION_STEP + 1, 2_000)]
+    assert steps.longest_gap_ms(commits, stolen, RESTART, 1_000, 3_500) == 1_600
 
 
 def test_longest_gap_is_of_the_others_only_and_reaches_to_the_end() -> None:

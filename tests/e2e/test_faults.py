@@ -1,4 +1,4 @@
-"""Two steps of fault_check on a real tree, with tiny consumers in Spark's place.
+"""Three steps of fault_check on a real tree, with tiny consumers in Spark's place.
 
 Everything else is real: agents, dashboard, Celery, Redis, signals, history.
 """
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dashboard.evaluation import faults
-from tests.agent.tiny_demo import flowing, tiny_run
+from tests.agent.tiny_demo import PARTITIONS, flowing, tiny_run
 
 
 @pytest.fixture(scope="module")
@@ -22,6 +22,7 @@ def judged() -> dict[str, Any]:
             steps = faults.Faults(run)
             steps.kill_consumer()
             steps.term()
+            steps.redis_restart()
         run.acknowledged.write_text("")
         windows = run.demo.options.data / "steps.json"
         windows.write_text(json.dumps([asdict(window) for window in steps.windows]))
@@ -37,8 +38,46 @@ def test_step_recovers_and_leaves_the_others_alone(judged: dict[str, Any], name:
     step = judged[name]
     assert faults.faults_of(step) == []
     assert 0 < step["recovered_ms"] <= step["bound_ms"]
-    assert (step["others_fences_changed"], step["expired_leases"]) == (0, 0)
+    assert (step["others_owners_changed"], step["others_fences_changed"]) == (0, 0)
+    assert (step["incarnation_raised"], step["expired_leases"]) == (False, 0)
     assert 0 < step["others_commit_gap_during_ms"] < faults.TIMINGS.lease_ms
+
+
+@pytest.mark.slow
+def test_redis_that_was_restarted_changes_every_fence_and_no_owner(judged: dict[str, Any]) -> None:
+    step = judged["redis_restart"]
+    assert faults.faults_of(step) == []
+    assert step["incarnation_raised"]
+    assert (step["others_owners_changed"], step["others_fences_changed"]) == (0, PARTITIONS)
+
+
+RIGHT = {
+    "name": "kill",
+    "recovered_ms": 10_000,
+    "bound_ms": 12_000,
+    "incarnation_raised": False,
+    "others_owners_changed": 0,
+    "others_fences_changed": 0,
+    "others_commit_gap_before_ms": 300,
+    "others_commit_gap_during_ms": 400,
+    "expired_leases": 4,
+    "refused_commits": 1,
+    "lost": 0,
+    "doubled": 0,
+}
+RESTARTED = {
+    "name": "redis_restart",
+    "incarnation_raised": True,
+    "others_fences_changed": 12,
+    "expired_leases": 0,
+}
+
+
+@pytest.mark.parametrize("change", [{}, RESTARTED, {**RESTARTED, "others_fences_changed": 0}])
+def test_step_is_right_whose_fences_changed_by_a_raised_incarnation_alone(
+    change: dict[str, Any],
+) -> None:
+    assert faults.faults_of({**RIGHT, **change}) == []
 
 
 @pytest.mark.parametrize(
@@ -47,6 +86,9 @@ def test_step_recovers_and_leaves_the_others_alone(judged: dict[str, Any], name:
         ({"recovered_ms": None}, "recovered_ms None"),
         ({"recovered_ms": 12_001, "bound_ms": 12_000}, "recovered_ms 12001 is not within 12000"),
         ({"others_fences_changed": 1}, "others_fences_changed is 1"),
+        ({**RESTARTED, "incarnation_raised": False}, "others_fences_changed is 12"),
+        ({**RESTARTED, "others_owners_changed": 1}, "others_owners_changed is 1"),
+        ({"incarnation_raised": True}, "the incarnation was raised"),
         ({"others_commit_gap_during_ms": 10_000}, "is not below the lease"),
         ({"lost": 1}, "lost is 1"),
         ({"doubled": 2}, "doubled is 2"),
@@ -55,18 +97,5 @@ def test_step_recovers_and_leaves_the_others_alone(judged: dict[str, Any], name:
     ],
 )
 def test_step_with_a_wrong_number_is_named(change: dict[str, Any], said: str) -> None:
-    right = {
-        "name": "kill",
-        "recovered_ms": 10_000,
-        "bound_ms": 12_000,
-        "others_fences_changed": 0,
-        "others_commit_gap_before_ms": 300,
-        "others_commit_gap_during_ms": 400,
-        "expired_leases": 4,
-        "refused_commits": 1,
-        "lost": 0,
-        "doubled": 0,
-    }
-    assert faults.faults_of(right) == []
-    (wrong,) = faults.faults_of({**right, **change})
+    (wrong,) = faults.faults_of({**RIGHT, **change})
     assert said in wrong

@@ -56,7 +56,10 @@ def check(seed: int) -> tuple[list[dict[str, Any]], list[str]]:
         windows = run.demo.options.data / "steps.json"
         windows.write_text(json.dumps([asdict(window) for window in faults.windows]))
         found = run.evaluate("--acknowledged", str(run.acknowledged), "--steps", str(windows))
-        return found["steps"], faults.problems
+    problems = [*faults.problems, *found["faults"]]
+    if found["overlap_ms"]:
+        problems.append(f"two members owned a partition: overlap_ms is {found['overlap_ms']}")
+    return found["steps"], problems
 
 
 def as_text(found: dict[str, Any]) -> str:
