@@ -38,8 +38,8 @@ def plan(view: GroupView[P]) -> Assignment[P]:
     loads = Loads(given.weights)
     owner = ownership.settled(given, loads)
     goal = handover.goals(given, owner, loads)
-    ownership.deal(given, owner, loads, goal)
-    due = handover.due(given, owner, loads, goal, settings.tolerance)
+    agreed = ownership.deal(given, owner, loads, goal)
+    due = handover.due(given, owner, loads, goal, agreed=agreed, tolerance=settings.tolerance)
     learner: dict[int, int] = {}
     if view.stateful:
         learner = dict(due[: settings.learners_max or None])

@@ -84,17 +84,24 @@ def _hints(
 
 
 def due(
-    given: Indexed[P], owner: Sequence[int], loads: Loads, goal: Sequence[int], tolerance: float
+    given: Indexed[P],
+    owner: Sequence[int],
+    loads: Loads,
+    goal: Sequence[int],
+    *,
+    agreed: Mapping[int, int],
+    tolerance: float,
 ) -> list[Due]:
-    """All that has to move, in the order in which it should start."""
+    """All that has to move, in the order in which it should start; `agreed`: see ownership.deal."""
     exchange = _Exchange(given, owner, loads, goal, tolerance)
+    exchange.agreed.update(agreed)
     _learners(given, exchange)
-    begun = exchange.agreed.copy()
     _standbys(given, exchange)
     _lowest(exchange, loads)
     if given.unserved:
         _what_fits(given, exchange, loads)
-    fresh = {p: taker for p, taker in exchange.agreed.items() if p not in begun}
+    begun = {p: m for p, m in exchange.agreed.items() if m in given.learners.get(p, ())}
+    fresh = {p: m for p, m in exchange.agreed.items() if p not in begun}
     started = [Due(partition, taker) for partition, taker in begun.items()]
     return started + _in_turn(given, owner, loads, begun, fresh)
 

@@ -1,7 +1,8 @@
 """Who owns what from this round on, before anything is handed over for balance (L2, L5, L6)."""
 
 import heapq
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 
 from assignment.planner.indexed import NOBODY, Indexed, lag_order
 from assignment.planner.loads import Loads
@@ -58,17 +59,24 @@ def _nearest(lags: Mapping[int, float]) -> list[int]:
     return [m for m, lag in lags.items() if lag == least]
 
 
-def deal(given: Indexed[P], owner: list[int], loads: Loads, goal: Sequence[int]) -> None:
+def deal(given: Indexed[P], owner: list[int], loads: Loads, goal: Sequence[int]) -> dict[int, int]:
     """Partitions still without owner, ascending, each to the lightest member below its goal.
 
-    Those that some cannot serve go first, if need be above a goal: they have the fewest places.
+    Those that some cannot serve go first, if need be above a goal: they have the fewest places. So
+    do those of them whose owner leaves; they stay with it until then: partition -> taker.
     """
+    agreed: dict[int, int] = {}
     for partition in given.unserved:
+        holder = owner[partition]
         able = [m for m in given.staying if given.can_serve(m, partition)]
-        if owner[partition] == NOBODY and able:
-            below = [m for m in able if loads.counts[m] < goal[m]]
-            owner[partition] = loads.lightest(below or able)
-            loads.add(owner[partition])
+        if able and (holder == NOBODY or not given.members[holder].stays):
+            taker = min(able, key=_first_choice(given, partition, loads, goal))
+            loads.add(taker)
+            if holder == NOBODY:
+                owner[partition] = taker
+            else:
+                loads.counts[holder] -= 1
+                agreed[partition] = taker
     open_to = [(loads.with_more(m), m) for m, want in enumerate(goal) if loads.counts[m] < want]
     heapq.heapify(open_to)
     for partition, member in enumerate(owner):
@@ -80,3 +88,19 @@ def deal(given: Indexed[P], owner: list[int], loads: Loads, goal: Sequence[int])
                 heapq.heapreplace(open_to, (loads.with_more(taker), taker))
             else:
                 heapq.heappop(open_to)
+    return agreed
+
+
+def _first_choice(
+    given: Indexed[P], partition: int, loads: Loads, goal: Sequence[int]
+) -> Callable[[int], tuple[float, ...]]:
+    """Who learns it already; else below its goal, with the least lag as a standby, the lightest."""
+    learners, lags = given.learners.get(partition, {}), given.standbys.get(partition, {})
+    return lambda m: (
+        m not in learners,
+        lag_order(learners[m].lag_records) if m in learners else 0,
+        loads.counts[m] >= goal[m],
+        lags.get(m, math.inf),
+        loads.with_more(m),
+        m,
+    )

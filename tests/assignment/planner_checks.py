@@ -79,10 +79,16 @@ def _check_parts(members: Members, assignment: Assignment[str]) -> None:
 def _check_learners(
     view: GroupView[str], members: Members, assignment: Assignment[str], owner: dict[str, str]
 ) -> None:
-    """L3, L9, L10: one learner for each partition in handover, and none besides."""
+    """L3, L9, L10: one learner for each partition in handover, and none besides.
+
+    What a member that leaves has is in handover as soon as one that stays can serve it.
+    """
     learning = {p: m for m, part in assignment.members.items() for p in part.learning}
     assert len(learning) == sum(len(part.learning) for part in assignment.members.values())
     assert all(owner[p] != m for p, m in learning.items())
+    can_stay = {p for p in owner for row in members.values() if row.stays and p not in row.unserved}
+    left = {p for p in can_stay - learning.keys() if not members[owner[p]].stays}
+    assert len(left) <= assignment.waiting
     assert view.stateful or not learning
     if limit := view.settings.learners_max:
         assert len(learning) <= limit

@@ -84,6 +84,18 @@ def test_the_order_of_what_is_reported_does_not_matter(
     assert plan(shuffled) == plan(view)
 
 
+def test_a_member_leaves_though_only_one_above_its_share_can_serve_what_it_has() -> None:
+    view = GroupView(
+        partitions="12",
+        members=[
+            MemberView(member_id="S0", capacity=0.5, unserved={"1"}),
+            MemberView(member_id="S1", leaving=True, owned={"1"}),
+            MemberView(member_id="S2"),
+        ],
+    )
+    assert handovers(plan(view)) == [("1", "S1", "S2")]
+
+
 def obeyed(view: GroupView[str], assignment: Assignment[str]) -> GroupView[str]:
     """The view after all have done as told, while no learner has become ready."""
     done = []

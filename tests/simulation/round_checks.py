@@ -51,8 +51,12 @@ def rules_are_kept(view: GroupRead, rows: Rows) -> dict[Partition, str]:
 def _nobody_waits_who_could_own(
     view: GroupRead, owners: Mapping[Partition, str], partition: Partition, unable: Unable
 ) -> None:
-    """L5: without a live owner it is given at once."""
-    there = [m for m, row in view.members.items() if m not in unable and not is_leaving(row)]
+    """L5: without a live owner it is given at once, to one that can serve it."""
+    there = [
+        m
+        for m, row in view.members.items()
+        if m not in unable and not is_leaving(row) and partition not in row.unserved
+    ]
     demand(not there or partition in owners, f"{partition} is given to nobody")
 
 
