@@ -3,6 +3,7 @@
 Only processes of the run's own tree are hurt, each named by pid and start time.
 """
 
+import argparse
 import json
 import os
 import random
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,6 +43,22 @@ def speed_for(flights: int, seconds: float) -> float:
 def now_ms() -> int:
     """Redis runs on this machine, so this is its clock too."""
     return time.time_ns() // 1_000_000
+
+
+def add_steps(parser: argparse.ArgumentParser, known: Collection[str]) -> None:
+    """`--steps a,b`: some of a check's steps, in the order in which it runs them; never none."""
+
+    def names(text: str) -> list[str]:
+        asked = [name.strip() for name in text.split(",") if name.strip()]
+        if unknown := [name for name in asked if name not in known]:
+            raise argparse.ArgumentTypeError(
+                f"there is no step {', '.join(unknown)}: choose from {', '.join(known)}"
+            )
+        if not asked:
+            raise argparse.ArgumentTypeError(f"choose from {', '.join(known)}")
+        return [name for name in known if name in asked]
+
+    parser.add_argument("--steps", type=names, default=list(known), help=f"of {', '.join(known)}")
 
 
 @dataclass(slots=True)

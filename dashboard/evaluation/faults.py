@@ -36,18 +36,6 @@ class Faults:
     problems: list[str] = field(default_factory=list)
     turns: int = 0
 
-    def all(self) -> None:
-        for fault in (
-            self.kill,
-            self.kill_agent,
-            self.kill_consumer,
-            self.term,
-            self.suspend,
-            self.dashboard_away,
-            self.redis_restart,
-        ):
-            fault()
-
     def kill(self) -> None:
         victim = self.next_victim()
         with self.step("kill", TAKEOVER_MS, victim) as note:
@@ -184,6 +172,20 @@ class Faults:
 
     def history_is_complete(self) -> bool:
         return bool(self.run.demo.status().get("history_behind") == 0)
+
+
+STEPS: dict[str, Callable[[Faults], None]] = {
+    step.__name__: step
+    for step in (
+        Faults.kill,
+        Faults.kill_agent,
+        Faults.kill_consumer,
+        Faults.term,
+        Faults.suspend,
+        Faults.dashboard_away,
+        Faults.redis_restart,
+    )
+}
 
 
 @dataclass(slots=True)

@@ -1,18 +1,19 @@
 """The judge of redis_check can fail: each way in which a step does not hold is named."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import pytest
+from django.core.management.base import BaseCommand, CommandError
 
 from assignment.scripts.dashboard_side import LockEvent
 from assignment.types import START, GroupSettings, Offset, Partition
 from assignment.wire import ChangelogEntry, pack_changes, pack_ids
-from dashboard.evaluation import redis_judge
+from dashboard.evaluation import faults, redis_judge, redis_trees, scaling
 from dashboard.evaluation.effects import Appended
 from dashboard.evaluation.pages import Answer, judge
 from dashboard.evaluation.redis_judge import Content, Step, Tenure
-from dashboard.management.commands.redis_check import step_names
+from dashboard.management.commands import fault_check, redis_check, scaling_check
 
 P = Partition("flights", 0)
 NOTHING = Content(stream={}, commits={})
@@ -265,7 +266,22 @@ def test_pages_that_are_slow_or_silent_are_named() -> None:
     )
 
 
-def test_steps_run_in_their_own_order() -> None:
-    assert step_names("wipe, redis_hung") == ["redis_hung", "wipe"]
-    with pytest.raises(Exception, match="there is no step run: choose from redis_hung"):
-        step_names("run")
+@pytest.mark.parametrize(
+    ("command", "known"),
+    [
+        (fault_check.Command(), faults.STEPS),
+        (redis_check.Command(), redis_trees.STEPS),
+        (scaling_check.Command(), scaling.STEPS),
+    ],
+)
+def test_steps_of_every_check_are_chosen_by_name_and_run_in_their_own_order(
+    command: BaseCommand, known: Collection[str]
+) -> None:
+    parser = command.create_parser("manage.py", "check")
+    first, second, *_ = known
+    assert parser.parse_args([]).steps == list(known)
+    assert parser.parse_args(["--steps", f"{second}, {first},"]).steps == [first, second]
+    with pytest.raises(CommandError, match=f"there is no step run: choose from {first}, "):
+        parser.parse_args(["--steps", "run"])
+    with pytest.raises(CommandError, match=f"choose from {first}, "):
+        parser.parse_args(["--steps", ","])

@@ -5,7 +5,6 @@ Runs of its own with flights flowing all the time. Exit 0: every step held; 1: o
 check itself could not judge one.
 """
 
-import argparse
 import json
 import secrets
 import sys
@@ -18,19 +17,10 @@ from django.core.management.base import BaseCommand, CommandParser
 from dashboard.demo.options import Refused
 from dashboard.demo.tree import Stopped, TreeFailed
 from dashboard.evaluation import redis_judge
+from dashboard.evaluation.checks import add_steps
 from dashboard.evaluation.redis_judge import Step
 from dashboard.evaluation.redis_trees import STEPS, steps_of
 from dashboard.management.commands.up import say, whole
-
-
-def step_names(text: str) -> list[str]:
-    """In the order in which they are run."""
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    if unknown := [name for name in names if name not in STEPS]:
-        raise argparse.ArgumentTypeError(
-            f"there is no step {', '.join(unknown)}: choose from {', '.join(STEPS)}"
-        )
-    return [name for name in STEPS if name in names]
 
 
 class Command(BaseCommand):
@@ -39,9 +29,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--json", action="store_true", help="one JSON object")
-        parser.add_argument(
-            "--steps", type=step_names, default=list(STEPS), help=f"of {', '.join(STEPS)}"
-        )
+        add_steps(parser, STEPS)
         parser.add_argument("--out", type=Path, help="folder for steps.json and the logs")
         parser.add_argument("--seed", type=whole(0, 2**31), help="of who is hurt")
 

@@ -5,7 +5,6 @@ A run of its own with learners and one without, with events flowing all the time
 every step was right.
 """
 
-import argparse
 import json
 import secrets
 import sys
@@ -17,7 +16,7 @@ from django.core.management.base import BaseCommand, CommandParser
 
 from dashboard.demo.options import COUNTERS, Refused
 from dashboard.demo.tree import Stopped, TreeFailed
-from dashboard.evaluation.checks import own_run
+from dashboard.evaluation.checks import add_steps, own_run
 from dashboard.evaluation.scaling import CONSUMERS, STEPS, Scaling
 from dashboard.management.commands.up import say, whole
 
@@ -26,15 +25,6 @@ KEYS_JUDGED = 100_000  # in a partition: below, the fixed costs of an acquire ar
 WARM_OVER_COLD_MAX = 0.1
 # A learner takes over from an owner that lives: the others wait for a lease or for a time limit.
 HANDED_OVER = ("add", "drain_named", "drain_half", "kill_celery", "kill_web")
-
-
-def step_names(text: str) -> list[str]:
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    if unknown := [name for name in names if name not in STEPS]:
-        raise argparse.ArgumentTypeError(
-            f"there is no step {', '.join(unknown)}: choose from {', '.join(STEPS)}"
-        )
-    return names
 
 
 class Command(BaseCommand):
@@ -47,9 +37,7 @@ class Command(BaseCommand):
             "--keys", type=whole(1, 10_000_000), help="at least so many in each partition"
         )
         parser.add_argument("--partitions", type=whole(2, 1_000), default=12)
-        parser.add_argument(
-            "--steps", type=step_names, default=list(STEPS), help=f"of {', '.join(STEPS)}"
-        )
+        add_steps(parser, STEPS)
         parser.add_argument("--seed", type=whole(0, 2**31), help="of who is hurt")
 
     def handle(self, *_: Any, **options: Any) -> None:
