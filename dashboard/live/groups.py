@@ -171,7 +171,7 @@ def lift_streams(
     return dict(zip(offsets, found, strict=True))
 
 
-def trim_entries(stream: str, lowest: Mapping[int, str]) -> int:
+def trim_entries(stream: str, lowest: Mapping[int, Offset]) -> int:
     """Drops entries that every group has committed, `lowest[number]` too. How many went.
 
     Of the index the last point at or below stays: counting starts from it.
@@ -180,11 +180,11 @@ def trim_entries(stream: str, lowest: Mapping[int, str]) -> int:
     with reaching_redis():
         pipe = sync_client().pipeline(transaction=False)
         for number, offset in lowest.items():
-            ms, _, seq = offset.partition("-")
-            pipe.xtrim(keys.entries(number), minid=f"{ms}-{int(seq) + 1}", approximate=True)
+            above = offset._replace(seq=offset.seq + 1)
+            pipe.xtrim(keys.entries(number), minid=str(above), approximate=True)
         dropped: int = sum(pipe.execute())
         for number, offset in lowest.items():
-            pipe.xrevrange(keys.index(number), max=offset, min="-", count=1)
+            pipe.xrevrange(keys.index(number), max=str(offset), min="-", count=1)
         points = pipe.execute()
         for number, point in zip(lowest, points, strict=True):
             if point:
