@@ -70,9 +70,10 @@ def trim() -> int:
     groups = list(Group.objects.all())
     dropped = 0
     for stream, partitions in sorted({(g.stream, g.partitions) for g in groups}):
+        history = live_groups.history()  # read first: whoever trims later finds it changed
         known = {g.name: g.values.trimming for g in groups if g.stream == stream}
         readers = trimming.readers(known, live_groups.readers(stream))
         all_partitions = [Partition(stream, number) for number in range(partitions)]
         committed = (live_groups.committed(name, all_partitions) for name in readers)
-        dropped += live_groups.trim_entries(stream, trimming.lowest(committed))
+        dropped += live_groups.trim_entries(stream, trimming.lowest(committed), history)
     return dropped
