@@ -24,7 +24,7 @@ from agent.replicas.replica import ReplicaNews
 from agent.store.door import StoreUnavailable
 from assignment.member import messages
 from assignment.member.state import ConsumerState, MemberState, next_due_ms
-from assignment.troubles import parse_failing, parse_halted
+from assignment.troubles import Failing, Halted, read_trouble
 from assignment.types import GroupSettings, Reason
 from assignment.wire import ControlMessage
 
@@ -225,9 +225,9 @@ class Agent:
 
     def _judge_batches(self, now_ms: int) -> None:
         health, settings = self._consumer.health, self._state.settings
-        failing = tuple(map(parse_failing, health.failing))
+        failing = tuple(read_trouble(Failing, one) for one in health.failing)
         self._membership.feed_trouble(messages.BatchesEnded(failing))
-        halted = {parse_halted(one).partition for one in health.halted}
+        halted = {read_trouble(Halted, one).partition for one in health.halted}
         stall = self._consumer.watch.look(
             health, settings, now_ms, lambda: self._membership.lagging(halted)
         )

@@ -4,17 +4,20 @@
 tells the coordinator, `Halted` what only a person can resolve. Decides nothing.
 """
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
-from assignment.errors import InvalidInput
-from assignment.types import Offset, Partition
+import msgspec
+
+from assignment.types import Offset, Partition, read_as
 
 UNSERVED_MAX = 100  # a member that cannot serve more partitions is unable as a whole
 TROUBLES_MAX = 100  # of each kind that one consumer tells; the next ones follow when these are gone
 WHY_MAX = 160  # characters of what is said of one partition
+Why = Annotated[str, msgspec.Meta(max_length=WHY_MAX)]  # for people
+Whole = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
+T = TypeVar("T")
 
 
 class UnservedReason(StrEnum):
@@ -38,8 +41,8 @@ class Unserved:
     """A partition that this member cannot serve; it is tried again after `left_ms`."""
 
     reason: UnservedReason
-    left_ms: int
-    why: str = ""  # for people
+    left_ms: Whole
+    why: Why = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +52,11 @@ class Halted:
     partition: Partition
     reason: HaltReason
     entry: str = ""
-    why: str = ""  # for people
+    why: Why = ""
+
+    def __post_init__(self) -> None:
+        if self.entry:
+            Offset.parse(self.entry)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,69 +64,18 @@ class Failing:
     """A partition whose part of the last `failures` batches failed, while others' did not."""
 
     partition: Partition
-    fence: int
-    failures: int
-    why: str = ""
+    fence: Whole
+    failures: Whole
+    why: Why = ""
 
 
-def unserved_values(unserved: Unserved) -> dict[str, Any]:
-    """As heartbeats and stored reports have it."""
-    return asdict(unserved) | {"reason": unserved.reason.value, "why": unserved.why[:WHY_MAX]}
-
-
-def parse_unserved(values: Mapping[str, Any]) -> Unserved:
-    """Raises InvalidInput that names what is wrong."""
-    left_ms, why = _whole(values, "left_ms"), values.get("why", "")
-    if values.get("reason") not in UNSERVED_REASONS or not isinstance(why, str):
-        raise InvalidInput(f"reason {values.get('reason')!r} of an unserved partition is unknown")
-    return Unserved(reason=UnservedReason(values["reason"]), left_ms=left_ms, why=why[:WHY_MAX])
-
-
-def halted_values(halted: Halted) -> dict[str, Any]:
+def trouble_values(trouble: Halted | Failing) -> dict[str, Any]:
     """As a consumer's progress and heartbeats have it."""
-    return {
-        "partition": str(halted.partition),
-        "reason": halted.reason.value,
-        "entry": halted.entry,
-        "why": halted.why[:WHY_MAX],
-    }
+    told = {"partition": str(trouble.partition), "why": trouble.why[:WHY_MAX]}
+    return asdict(trouble) | told
 
 
-def parse_halted(values: Mapping[str, Any]) -> Halted:
-    """Raises InvalidInput that names what is wrong."""
-    if not isinstance(values, Mapping):
-        raise InvalidInput(f"a halted partition is {values!r}, not an object")
-    reason, entry = values.get("reason"), values.get("entry", "")
-    if reason not in HALT_REASONS or not isinstance(entry, str):
-        raise InvalidInput(f"reason {reason!r} or entry {entry!r} of a halted partition is wrong")
-    return Halted(
-        partition=Partition.parse(str(values.get("partition"))),
-        reason=HaltReason(reason),
-        entry=str(Offset.parse(entry)) if entry else "",
-        why=str(values.get("why", ""))[:WHY_MAX],
-    )
-
-
-def failing_values(failing: Failing) -> dict[str, Any]:
-    return asdict(failing) | {"partition": str(failing.partition), "why": failing.why[:WHY_MAX]}
-
-
-def parse_failing(values: Mapping[str, Any]) -> Failing:
-    """Raises InvalidInput that names what is wrong."""
-    return Failing(
-        partition=Partition.parse(str(values.get("partition"))),
-        fence=_whole(values, "fence"),
-        failures=_whole(values, "failures"),
-        why=str(values.get("why", ""))[:WHY_MAX],
-    )
-
-
-def _whole(values: Mapping[str, Any], name: str) -> int:
-    value = values.get(name)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**53:
-        raise InvalidInput(f"{name} {value!r} of a partition's trouble is no whole number")
-    return value
-
-
-UNSERVED_REASONS = frozenset(UnservedReason)
-HALT_REASONS = frozenset(HaltReason)
+def read_trouble(kind: type[T], values: Any) -> T:
+    """A Halted or a Failing. Raises InvalidInput that names what is wrong."""
+    named = read_as(dict[str, Any], values)
+    return read_as(kind, named | {"partition": Partition.parse(str(named.get("partition")))})

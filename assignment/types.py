@@ -10,14 +10,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self, TypeVar
+
+import msgspec
 
 from assignment.errors import InvalidInput
 
 INCARNATION_STEP = 2**32  # a fence is incarnation * 2^32 + counter (coordination.md section 2)
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 PARSED_KEPT = 4_096  # names of partitions, which are read again and again
+REPLICA_RATE_MAX = 1e12  # events a second; what is above is no rate
 PARTITIONS_MAX = 100_000  # one group in the dashboard's dense mode (dashboard.md section 7)
+T = TypeVar("T")
+
+
+def read_as(kind: type[T], values: Any) -> T:
+    """What JSON gave, as that type. Unknown names are left out.
+
+    Raises InvalidInput that names what is wrong.
+    """
+    try:
+        return msgspec.convert(values, kind)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"{kind.__name__}: {error}") from error
 
 
 def valid_name(kind: str, name: str) -> str:
@@ -268,7 +283,7 @@ class TargetRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaReport:
-    """What a member says of a replica of state that it keeps and does not own.
+    """What a member says of a replica of state that it keeps and does not own, also on the wire.
 
     `ready`: a standby that has caught up; a learner for which its member calls for a rebalance
     (learners.md L11, L12: under "stable" not before all of the member's learners are).
@@ -276,11 +291,15 @@ class ReplicaReport:
 
     role: Role  # standby or learner
     lag: int = -1  # events behind the committed offset; -1: not known yet
-    percent: float = 0.0  # restored, 0 to 100
-    rate: float = 0.0  # events a second while it catches up
+    percent: Annotated[float, msgspec.Meta(ge=0, le=100)] = 0.0  # restored
+    rate: Annotated[float, msgspec.Meta(ge=0, le=REPLICA_RATE_MAX)] = 0.0  # events a second
     eta_ms: int | None = None  # until it has caught up, as far as can be told
     ready: bool = False
     why: str = ""  # a trouble in one sentence, "" = none
+
+    def __post_init__(self) -> None:
+        if self.role is Role.OWNER:
+            raise InvalidInput("role 'owner' of a replica is neither standby nor learner")
 
 
 class UnableReason(StrEnum):

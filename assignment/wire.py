@@ -1,7 +1,7 @@
 """Key names and message forms: the contract of agent and dashboard (coordination.md section 1).
 
-Pure: makes and reads texts and bytes; sends nothing. Message classes are plain dataclasses, so that
-both sides may decode them with a validating library of their own.
+Pure: makes and reads texts and bytes; sends nothing. Message classes are plain dataclasses, whose
+types say all that msgspec checks where they are read.
 """
 
 import json
@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from assignment.errors import InvalidInput
+from assignment.troubles import Unserved
 from assignment.types import (
     SETTING_NAMES,
     Grant,
@@ -21,6 +22,7 @@ from assignment.types import (
     HeldState,
     Offset,
     Partition,
+    ReplicaReport,
     TargetRow,
 )
 
@@ -231,9 +233,9 @@ class Heartbeat:
     target_incarnation: int = 0
     target_epoch: int = 0
     consumer: Mapping[str, Any] = field(default_factory=dict)  # see ConsumerHealth
-    replicas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # see replica_values
+    replicas: Mapping[str, ReplicaReport] = field(default_factory=dict)  # by partition
     ready: Sequence[str] = ()  # learners for which this member calls for a rebalance
-    unserved: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # partition -> Unserved
+    unserved: Mapping[str, Unserved] = field(default_factory=dict)  # by partition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,6 @@ from assignment.errors import InvalidInput
 from assignment.member import messages
 from assignment.member.state import Unable, unable_because
 from assignment.member.troubles import unserved_of
-from assignment.replicas import replica_values
-from assignment.troubles import unserved_values
 from assignment.types import Drain, Epoch, Role
 
 Owned = Mapping[str, str]  # partition -> "fence state"
@@ -158,13 +156,11 @@ class DashboardSession:
             target_incarnation=self.membership.target.incarnation,
             target_epoch=self.membership.target.number,
             consumer=asdict(health),
-            replicas={
-                str(partition): replica_values(replica) for partition, replica in replicas.items()
-            },
+            replicas={str(p): replica for p, replica in replicas.items()},
             ready=wire.sorted_texts(
                 p for p, c in replicas.items() if c.role is Role.LEARNER and c.ready
             ),
-            unserved={str(p): unserved_values(one) for p, one in unserved.items()},
+            unserved={str(p): one for p, one in unserved.items()},
         )
         self.courier.send(beat)
 

@@ -44,6 +44,6 @@ class PartitionHealth:
         halted = sorted([*self.halted.values(), *others], key=lambda one: one.partition)
         failing = [self.failing[p] for p in sorted(self.failing)]
         return {
-            "halted": [troubles.halted_values(one) for one in halted[: troubles.TROUBLES_MAX]],
-            "failing": [troubles.failing_values(one) for one in failing[: troubles.TROUBLES_MAX]],
+            "halted": [troubles.trouble_values(one) for one in halted[: troubles.TROUBLES_MAX]],
+            "failing": [troubles.trouble_values(one) for one in failing[: troubles.TROUBLES_MAX]],
         }

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from assignment.troubles import Halted, halted_values, parse_halted
+from assignment.troubles import Halted, read_trouble, trouble_values
 
 _NAMES = ("lease_end_ms", "stopping", "planned", "finished", "polls", "events_max", "warm_up")
 _SIZE = 8 * len(_NAMES)
@@ -66,13 +66,13 @@ class Shared:
         if halted == self._halted_told:
             return
         fresh = self._halted.with_suffix(".fresh")
-        fresh.write_text(json.dumps([halted_values(one) for one in halted]))
+        fresh.write_text(json.dumps([trouble_values(one) for one in halted]))
         fresh.rename(self._halted)
         self._halted_told = halted
 
     def halted(self) -> list[Halted]:
         try:
-            return list(map(parse_halted, json.loads(self._halted.read_text())))
+            return [read_trouble(Halted, one) for one in json.loads(self._halted.read_text())]
         except FileNotFoundError:
             return []
 

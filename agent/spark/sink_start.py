@@ -18,7 +18,7 @@ from agent.spark.sql_sink import Position, Sink, SinkDoor, SinkUnavailable, SqlS
 from agent.store.group import GroupStore
 from assignment.errors import Fenced
 from assignment.scripts.agent_side import BatchStart, CommitRequest
-from assignment.troubles import Halted, HaltReason, halted_values, parse_halted
+from assignment.troubles import Halted, HaltReason, read_trouble, trouble_values
 from assignment.types import Partition
 
 SINK_FILE, TROUBLES_FILE = "sink", "sink_troubles.json"
@@ -43,7 +43,7 @@ def troubles(folder: Path) -> Troubles:
         said = json.loads((folder / TROUBLES_FILE).read_text())
     except FileNotFoundError:
         return Troubles()
-    return Troubles(tuple(said["why"]), tuple(map(parse_halted, said["halted"])))
+    return Troubles(tuple(said["why"]), tuple(read_trouble(Halted, one) for one in said["halted"]))
 
 
 class SinkStart:
@@ -139,6 +139,6 @@ class SinkStart:
         self._troubles = said
         fresh = self._folder / f"{TROUBLES_FILE}.fresh"
         fresh.write_text(
-            json.dumps({"why": said.why, "halted": [halted_values(one) for one in halted]})
+            json.dumps({"why": said.why, "halted": [trouble_values(one) for one in halted]})
         )
         fresh.rename(self._folder / TROUBLES_FILE)

@@ -7,7 +7,7 @@ more, so that it is released, and told, so that another member gets it (coordina
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from assignment.troubles import UNSERVED_MAX, Failing, Unserved, UnservedReason
+from assignment.troubles import UNSERVED_MAX, WHY_MAX, Failing, Unserved, UnservedReason
 from assignment.types import Partition
 
 FAILURES_MAX = 3
@@ -87,6 +87,10 @@ def unserved_of(troubles: Troubles, now_ms: int) -> dict[Partition, Unserved]:
     """As it is told: at most UNSERVED_MAX, with more this member is unable as a whole."""
     told = {p: troubles[p] for p in sorted(given_up(troubles))[:UNSERVED_MAX]}
     return {
-        p: Unserved(reason=one.reason, left_ms=max(0, (one.until_ms or 0) - now_ms), why=one.why)
+        p: Unserved(
+            reason=one.reason,
+            left_ms=max(0, (one.until_ms or 0) - now_ms),
+            why=one.why[:WHY_MAX],
+        )
         for p, one in told.items()
     }

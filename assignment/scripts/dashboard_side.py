@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+import msgspec
+
 from assignment import wire
 from assignment.errors import InvalidInput
-from assignment.replicas import parse_replica
 from assignment.scripts.agent_side import SnapshotRecord, record_values
 from assignment.scripts.group_read import REPORTED_EPOCHS, GroupRead
 from assignment.scripts.values import (
@@ -24,7 +25,7 @@ from assignment.scripts.values import (
     texts_of,
     within,
 )
-from assignment.troubles import TROUBLES_MAX, UNSERVED_MAX, parse_halted, parse_unserved
+from assignment.troubles import TROUBLES_MAX, UNSERVED_MAX, Halted, read_trouble
 from assignment.types import (
     START,
     Drain,
@@ -160,12 +161,12 @@ def report(beat: wire.Heartbeat) -> Call[ReportAnswer]:
         if held is not None:
             fence_text(wire.parse_held(held).fence)
     payload = {
-        "owned": dict(beat.owned),
-        "consumer": dict(beat.consumer),
+        "owned": beat.owned,
+        "consumer": beat.consumer,
         **{name: getattr(beat, name) for name in REPORTED_EPOCHS},
         "unable": beat.unable[:REASON_MAX],
-        "replicas": dict(beat.replicas),
-        "unserved": dict(beat.unserved),
+        "replicas": beat.replicas,
+        "unserved": beat.unserved,
     }
     arguments: Arguments = [
         valid_name("member", beat.member),
@@ -173,7 +174,7 @@ def report(beat: wire.Heartbeat) -> Call[ReportAnswer]:
         epoch_text("report", beat.report),
         epoch_text("sequence", beat.sequence),
         "complete" if beat.complete else "changes",
-        json.dumps(payload, separators=(",", ":")),
+        msgspec.json.encode(payload),
         flag(beat.able),
         flag(beat.leaving),
         str(beat.target_incarnation),
@@ -190,16 +191,14 @@ def _unserved(beat: wire.Heartbeat) -> list[str]:
     if not isinstance(halted, list | tuple) or len(halted) > TROUBLES_MAX:
         raise InvalidInput(f"halted is no list of at most {TROUBLES_MAX} partitions")
     for one in halted:
-        parse_halted(one)
+        read_trouble(Halted, one)
     if len(beat.unserved) > UNSERVED_MAX:
         raise InvalidInput(f"unserved: {len(beat.unserved)} partitions, above {UNSERVED_MAX}")
-    for values in beat.unserved.values():
-        parse_unserved(values)
     return wire.sorted_texts(Partition.parse(text) for text in beat.unserved)
 
 
 def _ready_learners(beat: wire.Heartbeat) -> list[str]:
-    roles = {Partition.parse(p): parse_replica(values).role for p, values in beat.replicas.items()}
+    roles = {Partition.parse(p): replica.role for p, replica in beat.replicas.items()}
     learners = {Partition.parse(text) for text in beat.ready}
     for partition in sorted(learners):
         if roles.get(partition) is not Role.LEARNER:

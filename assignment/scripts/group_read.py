@@ -7,10 +7,9 @@ from enum import StrEnum
 from typing import Any, NamedTuple, Self
 
 from assignment import wire
-from assignment.replicas import parse_replica
 from assignment.scripts.agent_side import SnapshotRecord, read_snapshots
 from assignment.scripts.values import Call, Raw, pairs_of, text_of
-from assignment.troubles import Unserved, parse_unserved
+from assignment.troubles import Unserved
 from assignment.types import (
     Drain,
     Epoch,
@@ -21,6 +20,7 @@ from assignment.types import (
     Partition,
     ReplicaReport,
     TargetRow,
+    read_as,
 )
 
 
@@ -245,11 +245,11 @@ def read_report(raw: bytes) -> Report:
         unable=str(changes.get("unable", complete.get("unable", ""))),
         **{name: changes.get(name, complete.get(name, 0)) for name in REPORTED_EPOCHS},
         replicas={
-            Partition.parse(p): parse_replica(values)
+            Partition.parse(p): read_as(ReplicaReport, values)
             for p, values in changes.get("replicas", complete.get("replicas", {})).items()
         },
         unserved={
-            Partition.parse(p): parse_unserved(values)
+            Partition.parse(p): read_as(Unserved, values)
             for p, values in changes.get("unserved", complete.get("unserved", {})).items()
         },
     )

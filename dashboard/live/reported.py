@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from assignment.coordinator.reading import is_leaving
 from assignment.scripts.group_read import GroupRead, Lock, Report
-from assignment.troubles import Halted, parse_halted
+from assignment.troubles import Halted, read_trouble
 from assignment.types import Partition, ReplicaReport
 
 
@@ -109,7 +109,8 @@ class Troubles:
         halted = {
             (one.partition, member): one
             for member, report in read.reports.items()
-            for one in map(parse_halted, report.consumer.get("halted", ()))
+            for said in report.consumer.get("halted", ())
+            for one in (read_trouble(Halted, said),)
         }
         unserved: dict[Partition, dict[str, LiveUnserved]] = {}
         for member, row in read.members.items():

@@ -6,8 +6,8 @@ import pytest
 
 from assignment.errors import InvalidInput
 from assignment.scripts import dashboard_side
-from assignment.troubles import UNSERVED_MAX, Unserved, UnservedReason, unserved_values
-from assignment.types import Partition, TargetRow
+from assignment.troubles import UNSERVED_MAX
+from assignment.types import Partition, TargetRow, read_as
 from assignment.wire import Heartbeat
 from tests.builders import group as view
 
@@ -17,7 +17,7 @@ READY = {"role": "learner", "lag": 0, "percent": 100, "ready": True}
 
 def reported(**changes: Any) -> None:
     beat = {"member": "a", "secret": "s", "sequence": 1, "report": 1, "complete": True}
-    dashboard_side.report(Heartbeat(**beat | changes))
+    dashboard_side.report(read_as(Heartbeat, beat | changes))
 
 
 # --- members and reports --------------------------------------------------------------------------
@@ -45,7 +45,7 @@ def test_a_trouble_that_cannot_be_read_is_refused(wrong: dict[str, Any]) -> None
 
 
 def test_no_more_unserved_partitions_than_a_bound_are_told() -> None:
-    values = unserved_values(Unserved(reason=UnservedReason.BATCH, left_ms=1))
+    values = {"reason": "batch", "left_ms": 1}
     with pytest.raises(InvalidInput, match="above"):
         reported(unserved={f"s:{n}": values for n in range(UNSERVED_MAX + 1)})
 

@@ -3,12 +3,7 @@
 import pytest
 
 from assignment.scripts.dashboard_side import ReportResult
-from assignment.troubles import (
-    Unserved,
-    UnservedReason,
-    parse_unserved,
-    unserved_values,
-)
+from assignment.troubles import Unserved, UnservedReason
 from assignment.types import Held, HeldState, ReplicaReport, Role
 from tests.contract.world import P0, P1, P2, World
 
@@ -123,11 +118,12 @@ def test_ability_and_leaving_make_a_plan_outdated_only_when_they_change(world: W
 def test_what_a_member_cannot_serve_makes_a_plan_outdated_when_it_changes(world: World) -> None:
     world.stand(a={P0})
     before = world.group_epoch()
-    values = unserved_values(Unserved(reason=UnservedReason.RESTORE, left_ms=9_000, why="disk"))
+    disk = Unserved(reason=UnservedReason.RESTORE, left_ms=9_000, why="disk")
+    values = {"reason": "restore", "left_ms": 9_000, "why": "disk"}
     assert world.report("a", 1, unserved={str(P1): values, str(P0): values}).rebalance_due
     group = world.read()
     assert group.members["a"].unserved == {P0, P1}
-    assert group.reports["a"].unserved[P0] == parse_unserved(values)
+    assert group.reports["a"].unserved[P0] == disk
     assert not world.report("a", 2, unserved={str(P0): values, str(P1): values}).rebalance_due
     assert world.report("a", 3, complete=False).rebalance_due
     assert not world.read().members["a"].unserved

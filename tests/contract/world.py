@@ -27,6 +27,7 @@ from assignment.types import (
     Offset,
     Partition,
     TargetRow,
+    read_as,
 )
 from assignment.wire import Heartbeat
 from tests.fakes import FakeDoor
@@ -160,9 +161,8 @@ class World:
             "incarnation": 1,
             "target_incarnation": 1,
         } | changes
-        return self.run(
-            dashboard_side.report(Heartbeat(member=member_id, sequence=sequence, **values))
-        )
+        beat = read_as(Heartbeat, {"member": member_id, "sequence": sequence, **values})
+        return self.run(dashboard_side.report(beat))
 
     def leave(self, member_id: str, secret: str = "secret") -> bool:
         return self.run(dashboard_side.leave(member_id, secret))

@@ -5,11 +5,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from assignment.replicas import replica_values
 from assignment.scripts import agent_side, dashboard_side, group_read
 from assignment.scripts.agent_side import Granted
 from assignment.scripts.dashboard_side import ReportResult
-from assignment.troubles import Halted, Unserved, halted_values, unserved_values
+from assignment.troubles import Halted, Unserved, trouble_values
 from assignment.types import Claim, Drain, HeldState, Partition, ReplicaReport, Role, TargetRow
 from assignment.wire import Heartbeat
 from dashboard import coordinator
@@ -62,12 +61,12 @@ class FakeAgent:
             sequence=self.sequence,
             complete=True,
             owned=owned,
-            consumer={"halted": list(map(halted_values, self.halted)), **consumer},
+            consumer={"halted": list(map(trouble_values, self.halted)), **consumer},
             able=able,
             leaving=leaving,
             target_epoch=epoch,
-            replicas={str(p): replica_values(replica) for p, replica in self.replicas.items()},
-            unserved={str(p): unserved_values(one) for p, one in self.unserved.items()},
+            replicas={str(p): replica for p, replica in self.replicas.items()},
+            unserved={str(p): one for p, one in self.unserved.items()},
             ready=[str(p) for p, c in self.replicas.items() if c.ready and c.role is Role.LEARNER],
         )
         return run(dashboard_side.report(beat), self.group.name)

@@ -16,7 +16,7 @@ from agent.store.door import StoreUnavailable
 from assignment.errors import InvalidInput
 from assignment.scripts import crashes
 from assignment.scripts.crashes import Skip
-from assignment.troubles import parse_halted
+from assignment.troubles import Halted, read_trouble
 from tests.e2e.spark_world import SparkWorld, arrow, fields, lines, one, raw, until
 
 pytestmark = pytest.mark.spark
@@ -264,7 +264,7 @@ def test_event_that_ends_its_process_halts_its_partition_and_is_skipped(
     world.append(second, one(key="c", amount=1))
     with world.consuming(replace(SUMS, changes=ends_at_poison), session):
         (halted,) = until(lambda: (h := world.health()) and h.halted, "the event is found")
-        assert parse_halted(halted).partition == first
+        assert read_trouble(Halted, halted).partition == first
         assert (halted["reason"], halted["entry"]) == ("crash", str(poison))
         assert world.committed() == [before, world.end(second)]
         world.append(second, one(key="c", amount=1))
