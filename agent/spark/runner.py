@@ -31,7 +31,7 @@ from agent.spark.ranges import NOTHING, batch_name, plan_of
 from agent.spark.session import fresh_folder, make_session
 from agent.spark.shared import Shared
 from agent.spark.sink_effects import sink_effects
-from agent.spark.sink_start import hand_over, troubles
+from agent.spark.sink_start import hand_over
 from agent.spark.snapshotter import Snapshotter
 from agent.spark.source import FORMAT, EvenkeelSource
 from agent.spark.warm_up import WarmUp
@@ -334,10 +334,9 @@ class Consumer:
 
     def _troubles(self) -> Mapping[str, Any]:
         """What is not told of as halted counts as lag of this consumer."""
-        of_sink = troubles(self._folder)
-        why = "; ".join(why[:WHY_MAX] for why in of_sink.why)
-        halted = [*of_sink.halted, *self._shared.halted()]
-        return {"why": why, **self._partitions.facts(halted)}
+        planned = self._shared.troubles()
+        why = "; ".join(why[:WHY_MAX] for why in planned.why)
+        return {"why": why, **self._partitions.facts(planned.halted)}
 
     def _say_trouble(self) -> None:
         """Also when there is no batch that could say it."""

@@ -9,12 +9,19 @@ import mmap
 import struct
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from assignment.troubles import Halted, read_trouble, trouble_values
 
 _NAMES = ("lease_end_ms", "stopping", "planned", "finished", "polls", "events_max", "warm_up")
 _SIZE = 8 * len(_NAMES)
+
+
+class Troubles(NamedTuple):
+    """What keeps partitions from being planned: passing trouble as text, and what is halted."""
+
+    why: tuple[str, ...] = ()
+    halted: tuple[Halted, ...] = ()
 
 
 class Shared:
@@ -26,8 +33,8 @@ class Shared:
     def __init__(self, folder: Path) -> None:
         self._plan = folder / "plan.json"
         self._held_back = folder / "held_back.json"
-        self._halted = folder / "halted.json"
-        self._halted_told: list[Halted] = []
+        self._troubles = folder / "troubles.json"
+        self._told = Troubles()
         self._seen: tuple[int, frozenset[tuple[str, int]], str] = (0, frozenset(), "keep")
         with (folder / "numbers").open("r+b") as file:
             self._words = mmap.mmap(file.fileno(), _SIZE)
@@ -46,9 +53,7 @@ class Shared:
 
     def write_plan(self, number: int, plan: Mapping[str, Any]) -> None:
         """The plan that Spark gets now; of no use unless the tasks that read it say its number."""
-        fresh = self._plan.with_suffix(".fresh")
-        fresh.write_text(json.dumps(plan))
-        fresh.rename(self._plan)
+        _replace(self._plan, plan)
         self.set("planned", number)
 
     def read_plan(self) -> dict[str, Any]:
@@ -57,24 +62,22 @@ class Shared:
 
     def hold_back(self, claims: Iterable[tuple[str, int]], dead_letters: str) -> None:
         """(partition, fence) pairs that must not be planned, and what a malformed entry does."""
-        fresh = self._held_back.with_suffix(".fresh")
-        fresh.write_text(json.dumps({"claims": sorted(claims), "dead_letters": dead_letters}))
-        fresh.rename(self._held_back)
+        _replace(self._held_back, {"claims": sorted(claims), "dead_letters": dead_letters})
 
-    def tell_halted(self, halted: list[Halted]) -> None:
+    def tell(self, troubles: Troubles) -> None:
         """The planner's word to the driver, which says it to others."""
-        if halted == self._halted_told:
-            return
-        fresh = self._halted.with_suffix(".fresh")
-        fresh.write_text(json.dumps([trouble_values(one) for one in halted]))
-        fresh.rename(self._halted)
-        self._halted_told = halted
+        if troubles != self._told:
+            halted = [trouble_values(one) for one in troubles.halted]
+            _replace(self._troubles, {"why": troubles.why, "halted": halted})
+            self._told = troubles
 
-    def halted(self) -> list[Halted]:
+    def troubles(self) -> Troubles:
         try:
-            return [read_trouble(Halted, one) for one in json.loads(self._halted.read_text())]
+            told = json.loads(self._troubles.read_text())
         except FileNotFoundError:
-            return []
+            return Troubles()
+        halted = tuple(read_trouble(Halted, one) for one in told["halted"])
+        return Troubles(tuple(told["why"]), halted)
 
     def held_back(self) -> tuple[frozenset[tuple[str, int]], str]:
         try:
@@ -86,3 +89,9 @@ class Shared:
             claims = frozenset((p, f) for p, f in values["claims"])
             self._seen = (changed, claims, values["dead_letters"])
         return self._seen[1], self._seen[2]
+
+
+def _replace(file: Path, content: Any) -> None:
+    fresh = file.with_suffix(".fresh")
+    fresh.write_text(json.dumps(content))
+    fresh.rename(file)

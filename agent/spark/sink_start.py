@@ -2,26 +2,26 @@
 
 Runs in the planner process: opens the sink under each new fence, begins at the sink's offset, and
 brings Redis there by a commit without changes. A partition of which Redis is ahead of the sink is
-left out, and so is everything while the database is away; `troubles` says so to the driver.
+left out, and so is everything while the database is away; `troubles` says so.
 """
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
 
 from pyspark import cloudpickle
 
+from agent.spark.shared import Troubles
 from agent.spark.sql_sink import Position, Sink, SinkDoor, SinkUnavailable, SqlSink
 from agent.store.group import GroupStore
 from assignment.errors import Fenced
 from assignment.scripts.agent_side import BatchStart, CommitRequest
-from assignment.troubles import Halted, HaltReason, read_trouble, trouble_values
+from assignment.troubles import Halted, HaltReason
 from assignment.types import Partition
 
-SINK_FILE, TROUBLES_FILE = "sink", "sink_troubles.json"
+SINK_FILE = "sink"
 LOOK_AGAIN_S = 2.0  # while something is wrong with the sink; a look is one query
 
 
@@ -31,38 +31,23 @@ def hand_over(sink: Sink | None, folder: Path) -> None:
         (folder / SINK_FILE).write_bytes(cloudpickle.dumps(sink))  # type: ignore[no-untyped-call]
 
 
-class Troubles(NamedTuple):
-    """What keeps partitions from being planned: passing trouble as text, and what is halted."""
-
-    why: tuple[str, ...] = ()
-    halted: tuple[Halted, ...] = ()
-
-
-def troubles(folder: Path) -> Troubles:
-    try:
-        said = json.loads((folder / TROUBLES_FILE).read_text())
-    except FileNotFoundError:
-        return Troubles()
-    return Troubles(tuple(said["why"]), tuple(read_trouble(Halted, one) for one in said["halted"]))
-
-
 class SinkStart:
+    """`troubles`: what the last look found."""
+
     def __init__(
         self,
         door: SinkDoor,
         groups: GroupStore,
         member_id: str,
-        folder: Path,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._door = door
         self._groups = groups
         self._member_id = member_id
-        self._folder = folder
         self._clock = clock
         self._asked: tuple[int, frozenset[BatchStart]] | None = None
         self._begun: list[BatchStart] = []
-        self._troubles = Troubles()
+        self.troubles = Troubles()
         self._look_again = 0.0
 
     @classmethod
@@ -72,14 +57,14 @@ class SinkStart:
         if not file.exists():
             return None
         door = SinkDoor(cloudpickle.loads(file.read_bytes()), groups.group)
-        return cls(door, groups, member_id, folder)
+        return cls(door, groups, member_id)
 
     def begin(self, planned: Sequence[BatchStart], finished: int) -> list[BatchStart]:
         """Those that may be read, from the sink's offset on. The sink is asked once after each
         finished batch, not while nothing happens. Raises StoreUnavailable.
         """
         asked = (finished, frozenset(planned))
-        if asked == self._asked and not (any(self._troubles) and self._clock() >= self._look_again):
+        if asked == self._asked and not (any(self.troubles) and self._clock() >= self._look_again):
             return self._begun
         self._asked = None  # until this look is over
         found: list[str | Halted] = []
@@ -88,7 +73,10 @@ class SinkStart:
             begun = [b for p in planned if (b := self._begin(p, positions, found)) is not None]
         except SinkUnavailable as error:
             begun, found = [], [str(error)]
-        self._say(found)
+        self.troubles = Troubles(
+            tuple(one for one in found if isinstance(one, str)),
+            tuple(one for one in found if isinstance(one, Halted)),
+        )
         self._asked, self._begun = asked, begun
         self._look_again = self._clock() + LOOK_AGAIN_S
         return begun
@@ -130,15 +118,3 @@ class SinkStart:
             )
         )
         return answer.applied
-
-    def _say(self, found: Sequence[str | Halted]) -> None:
-        halted = tuple(one for one in found if isinstance(one, Halted))
-        said = Troubles(tuple(one for one in found if isinstance(one, str)), halted)
-        if said == self._troubles:
-            return
-        self._troubles = said
-        fresh = self._folder / f"{TROUBLES_FILE}.fresh"
-        fresh.write_text(
-            json.dumps({"why": said.why, "halted": [trouble_values(one) for one in halted]})
-        )
-        fresh.rename(self._folder / TROUBLES_FILE)

@@ -26,7 +26,7 @@ from agent.spark.decode import RAW_BYTES_MAX, Decoder, RawEntry, batches
 from agent.spark.isolation import Alone
 from agent.spark.pipeline import PARTITION_COLUMN
 from agent.spark.ranges import Range, batch_name, plan_from, plan_of, range_of
-from agent.spark.shared import Shared
+from agent.spark.shared import Shared, Troubles
 from agent.spark.sink_start import SinkStart
 from agent.spark.warm_up import latest_ranges, tasks_of
 from agent.store.door import StoreUnavailable, Timeouts
@@ -227,10 +227,16 @@ class Planner:
         """What may be read, and what is held back and to be skipped. Raises Fenced."""
         planned = self._groups.next_batch(self._member)
         self._events.demand(planned[0].replication_id if planned else "")
-        self._shared.tell_halted(isolation.halted_of(planned))
         skips = [p for p in planned if p.skip is not None]
         free = [*self._not_held_back(p for p in planned if p.skip is None), *skips]
-        return self._sink.begin(free, self._shared.get("finished")) if self._sink else free
+        halted = tuple(isolation.halted_of(planned))
+        if self._sink is None:
+            self._shared.tell(Troubles(halted=halted))
+            return free
+        begun = self._sink.begin(free, self._shared.get("finished"))
+        of_sink = self._sink.troubles
+        self._shared.tell(Troubles(of_sink.why, (*of_sink.halted, *halted)))
+        return begun
 
     def _not_held_back(self, planned: Iterable[BatchStart]) -> list[BatchStart]:
         held_back, dead_letters = self._shared.held_back()

@@ -248,7 +248,7 @@ def test_what_is_halted_is_told_to_the_driver(world, planner, shared) -> None:
     for alone in (0, 0, 0, 1):
         suspect(world, end, alone)
     assert planner.next_batch(1) is None
-    (halted,) = shared.halted()
+    (halted,) = shared.troubles().halted
     assert (halted.partition, halted.reason, halted.entry) == (first, HaltReason.CRASH, str(end))
 
 

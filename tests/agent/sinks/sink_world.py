@@ -85,7 +85,7 @@ class Consumer:
         self.member_id = member_id
         self.folder = folder / member_id
         self.folder.mkdir(exist_ok=True)
-        self.start = SinkStart(database.door(), world.store, member_id, self.folder)
+        self.start = SinkStart(database.door(), world.store, member_id)
         self.door = database.door()
         self.committer = Committer(
             world.store, member_id, SqlEffects(self.door, lambda: True), lambda: True

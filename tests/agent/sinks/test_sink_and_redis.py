@@ -12,7 +12,7 @@ from agent.spark.commit import Committer, LeaseOver, PartitionChanges
 from agent.spark.ranges import Range
 from agent.spark.shared import Shared
 from agent.spark.sink_effects import DeliveredEffects, SqlEffects
-from agent.spark.sink_start import SinkStart, hand_over, troubles
+from agent.spark.sink_start import SinkStart, hand_over
 from agent.spark.source import Counted, Planner
 from agent.spark.sql_sink import (
     AtLeastOnceSink,
@@ -130,7 +130,7 @@ def test_outdated_owner_plans_nothing_more(
     a = Consumer(world, database, "a", tmp_path)
     database.door().open(P0, fence + 1)
     assert a.next_batch() == []
-    assert troubles(a.folder).why == (f"flights:0: the sink was opened under fence {fence + 1}",)
+    assert a.start.troubles.why == (f"flights:0: the sink was opened under fence {fence + 1}",)
 
 
 def test_redis_ahead_of_the_sink_halts_that_partition_and_says_so(
@@ -140,7 +140,7 @@ def test_redis_ahead_of_the_sink_halts_that_partition_and_says_so(
     world.commit(P0, fence, START, offset(6), changelog=False)
     a = Consumer(world, database, "a", tmp_path)
     assert a.next_batch() == [planned(other, 0, partition=P1)]
-    (halted,) = troubles(a.folder).halted
+    (halted,) = a.start.troubles.halted
     assert (halted.partition, halted.reason, halted.entry) == (P0, HaltReason.SINK, "")
     assert halted.why == "Redis is at 6-0, ahead of its sink at 0-0"
     assert (committed(world), database.events()) == (offset(6), [])
@@ -187,16 +187,16 @@ def test_plan_is_empty_while_the_database_is_away(world: World, tmp_path: Path) 
     now = [100.0]
     world.running("a", P0)
     door = door_to_nobody()
-    start = SinkStart(door, world.store, "a", tmp_path, clock=lambda: now[0])
+    start = SinkStart(door, world.store, "a", clock=lambda: now[0])
     assert start.begin(world.store.next_batch("a"), 0) == []
-    assert troubles(tmp_path).why == (f"the sink's database refuses: {NOBODY_LISTENS}",)
+    assert start.troubles.why == (f"the sink's database refuses: {NOBODY_LISTENS}",)
 
     back = Database(sqlite_sink(str(tmp_path / "sink.sqlite3"), write_rows))
     start._door = back.door()
     assert start.begin(world.store.next_batch("a"), 0) == []  # not asked again at once
     now[0] += 10
     assert [p.committed for p in start.begin(world.store.next_batch("a"), 0)] == [START]
-    assert not any(troubles(tmp_path))
+    assert not any(start.troubles)
 
 
 def test_lease_that_ends_while_the_database_is_away_gives_the_batch_up(database: Database) -> None:
