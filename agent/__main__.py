@@ -81,10 +81,11 @@ def _run(config: Config, note: Note) -> ExitCode:
     consumer = Consumer(consumer_socket, supervisor, note)
     courier = Courier(Dashboards(config.dashboards, config.group, config.current_token), inbox.put)
     replicas = _replicas(config, state_dir, inbox, note)
+    settings = GroupSettings(stream="unknown", partitions=1)  # until the dashboard tells
     membership = Membership(
         store=store,
         member_id=config.member_id,
-        settings=GroupSettings(stream="unknown", partitions=1),  # until the dashboard tells
+        settings=settings,
         replicas=replicas,
         clock=monotonic_ms,
         note=note,
@@ -96,7 +97,7 @@ def _run(config: Config, note: Note) -> ExitCode:
             redis_url=config.redis_url,
             state_dir=str(state_dir),
             snapshot_url=config.snapshot_url,
-            settings={},
+            settings=settings,
             lease_end_ms=0,
         ),
         membership=membership,

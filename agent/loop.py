@@ -6,7 +6,7 @@ and only put events into the inbox. The clock is monotonic; renewing comes befor
 
 import queue
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import assert_never
 
@@ -237,9 +237,8 @@ class Agent:
             self._consumer.has_stalled(f"no batch finished for {settings.consumer_stall_ms} ms")
 
     def _control_now(self) -> ControlMessage:
-        self._settings_told = self._state.settings
-        told = asdict(self._settings_told)
-        return replace(self._control, settings=told, lease_end_ms=self._lease_end_ms)
+        self._settings_told = settings = self._state.settings
+        return replace(self._control, settings=settings, lease_end_ms=self._lease_end_ms)
 
     # --- Redis
 
@@ -293,7 +292,7 @@ class Agent:
         self._membership.say_when_idle()
         if self._settings_told not in (None, self._state.settings):
             self._settings_told = self._state.settings
-            self._consumer.line.send_settings(asdict(self._state.settings))
+            self._consumer.line.send_settings(self._state.settings)
 
     def _do(self, effect: ForTheLoop) -> None:
         match effect:

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 from assignment.errors import InvalidInput
 from assignment.troubles import Unserved
 from assignment.types import (
-    SETTING_NAMES,
     Grant,
     GroupSettings,
     Held,
@@ -24,6 +23,7 @@ from assignment.types import (
     Partition,
     ReplicaReport,
     TargetRow,
+    read_as,
 )
 
 SETTINGS_KEPT = 256  # texts, of as many groups that are read again and again
@@ -124,9 +124,8 @@ def settings_text(settings: GroupSettings) -> str:
 
 @lru_cache(SETTINGS_KEPT)
 def parse_settings(text: str) -> GroupSettings:
-    """Unknown names are left out, so that an older agent reads a newer dashboard's settings."""
-    values = json.loads(text)
-    return GroupSettings(**{k: v for k, v in values.items() if k in SETTING_NAMES})
+    """An older agent reads a newer dashboard's settings."""
+    return read_as(GroupSettings, json.loads(text))
 
 
 def target_text(row: TargetRow) -> str:
@@ -143,7 +142,10 @@ def target_text(row: TargetRow) -> str:
 
 
 def parse_target(text: str) -> TargetRow:
-    values = json.loads(text)
+    return read_target(json.loads(text))
+
+
+def read_target(values: Mapping[str, Any]) -> TargetRow:
     return TargetRow(
         target_epoch=int(values["target_epoch"]),
         incarnation=int(values.get("incarnation", 0)),
@@ -268,7 +270,7 @@ class Reply:
     target_epoch: int = 0
     settings_epoch: int = 0
     target: Mapping[str, Any] | None = None
-    settings: Mapping[str, Any] | None = None
+    settings: GroupSettings | None = None
     want_complete: bool = False
     drain: str = ""  # types.Drain; of a heartbeat only, a join says nothing of it
     identity: str = ""  # of the group in the dashboard's Redis: the agent's own must have the same
@@ -366,5 +368,5 @@ class ControlMessage:
     redis_url: str
     state_dir: str  # one LMDB file per partition
     snapshot_url: str  # folder or fsspec URL
-    settings: Mapping[str, Any]
+    settings: GroupSettings
     lease_end_ms: int

@@ -1,25 +1,22 @@
 """The consumer's side of the socket between an agent and its consumer (assignment/wire.py).
 
 For a consumer of any kind: connect, say who you are, and know from then on what you may do and for
-how long. Knows nothing of Spark, Redis or partitions; uses the standard library only.
+how long. Knows nothing of Spark, Redis or partitions.
 """
 
 import contextlib
-import json
 import os
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields
 from typing import Any, Self
 
 from agent.consumer.lines import line_of, messages_from
-from assignment.types import GroupSettings
-from assignment.wire import SOCKET_VARIABLE, ControlMessage, parse_settings
+from assignment.types import GroupSettings, read_as
+from assignment.wire import SOCKET_VARIABLE, ControlMessage
 
 ANSWER_TIMEOUT_S = 600.0  # an agent answers when it is a member: its dashboard may be away
-CONTROL_NAMES = frozenset(f.name for f in fields(ControlMessage))
 
 
 class AgentUnreachable(ConnectionError):
@@ -48,7 +45,7 @@ class AgentLink:
         on_gone: Callable[[], None],
     ) -> None:
         self.control = control
-        self.settings: GroupSettings = parse_settings(json.dumps(control.settings))
+        self.settings = control.settings
         self.gone = threading.Event()
         self._lease_end_ms = control.lease_end_ms
         self._connection = connection
@@ -120,16 +117,13 @@ class AgentLink:
 
     def _take(self, message: Mapping[str, Any]) -> None:
         if "settings" in message:
-            self.settings = parse_settings(json.dumps(message["settings"]))
+            self.settings = read_as(GroupSettings, message["settings"])
         if "lease_end_ms" in message:
             self._lease_end_ms = int(message["lease_end_ms"])
 
 
 def _control_of(values: Mapping[str, Any] | None) -> ControlMessage:
-    """ValueError when they are no ControlMessage; names of a newer agent are left out."""
+    """ValueError when they are no ControlMessage."""
     if values is None:
         raise ConnectionResetError("the other end closed")
-    try:
-        return ControlMessage(**{k: v for k, v in values.items() if k in CONTROL_NAMES})
-    except TypeError as error:
-        raise ValueError(f"the agent's answer is not a control message: {error}") from error
+    return read_as(ControlMessage, values)

@@ -2,14 +2,16 @@
 
 import json
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
+
+import msgspec
 
 LINE_BYTES_MAX = 65_536  # the longest line is ControlMessage: some settings and a few paths
 
 
-def line_of(message: Mapping[str, Any]) -> bytes:
-    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
+def line_of(message: Any) -> bytes:
+    return msgspec.json.encode(message) + b"\n"
 
 
 def messages_from(connection: socket.socket) -> Iterator[dict[str, Any]]:

@@ -12,11 +12,12 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from agent.consumer.lines import line_of, messages_from
+from assignment.types import GroupSettings
 from assignment.wire import ControlMessage
 
 HELLO_TIMEOUT_S = 10.0  # who connects and says nothing is no consumer
@@ -73,14 +74,14 @@ class ConsumerSocket:
         threading.Thread(target=self._accept, name="consumer-socket", daemon=True).start()
 
     def send_control(self, number: int, control: ControlMessage) -> None:
-        self._send(number, asdict(control))
+        self._send(number, control)
         self._controlled = number
 
     def send_lease_end(self, lease_end_ms: int) -> None:
         """Nothing is sent to a consumer before its control message."""
         self._send(self._controlled, {"lease_end_ms": lease_end_ms})
 
-    def send_settings(self, settings: Mapping[str, Any]) -> None:
+    def send_settings(self, settings: GroupSettings) -> None:
         self._send(self._controlled, {"settings": settings})
 
     def hang_up(self) -> None:
@@ -95,7 +96,7 @@ class ConsumerSocket:
         self._listener.close()
         self.path.unlink(missing_ok=True)
 
-    def _send(self, number: int, message: Mapping[str, Any]) -> None:
+    def _send(self, number: int, message: Any) -> None:
         line = line_of(message)
         with self._lock:
             if self._connection is None or number != self._number:

@@ -4,7 +4,6 @@ Used by the loop's thread only. Joins, beats and leaves through the courier; han
 the membership. Never waits.
 """
 
-import json
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -222,20 +221,17 @@ class DashboardSession:
     def _take(self, reply: wire.Reply, *, joined: bool) -> bool:
         """False when the reply cannot be read: then nothing of it was taken."""
         try:
-            row = (
-                None if reply.target is None else wire.parse_target(json.dumps(dict(reply.target)))
-            )
-            drain, told = Drain(reply.drain), reply.settings
-            settings = None if told is None else wire.parse_settings(json.dumps(dict(told)))
+            row = None if reply.target is None else wire.read_target(reply.target)
+            drain = Drain(reply.drain)
         except (InvalidInput, KeyError, TypeError, ValueError) as error:
             self.note("reply not understood", why=repr(error))
             return False
         self.membership.feed(messages.IdentityHeard(reply.identity))
         if joined:
             self.membership.feed(messages.Joined())
-        if settings is not None:
+        if reply.settings is not None:
             settings_epoch = Epoch(reply.incarnation, reply.settings_epoch)
-            self.membership.settings_seen(settings, settings_epoch)
+            self.membership.settings_seen(reply.settings, settings_epoch)
         if reply.mode_epoch:
             self.membership.feed(messages.EpochsSeen(reply.incarnation, reply.mode_epoch))
         if row is not None:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any
 
 from agent.dashboard_session.requests import Request
@@ -37,7 +36,7 @@ def _joined(run: Run, settings: GroupSettings, join: Join) -> Reply | None:
     meta = run(group_read.read_group(group_read.Purpose.LOOK)).meta
     return Reply(
         status="ok",
-        settings=asdict(settings),
+        settings=settings,
         incarnation=meta.incarnation,
         settings_epoch=meta.settings_epoch,
         group_epoch=answer.group_epoch,
@@ -58,7 +57,7 @@ def _reported(run: Run, settings: GroupSettings, beat: Heartbeat) -> Reply:
         settings_epoch=answer.settings_epoch,
         want_complete=answer.want_complete,
         target=json.loads(target_text(answer.target)) if answer.target else None,
-        settings=asdict(settings) if changed else None,
+        settings=settings if changed else None,
         drain=answer.drain,
         identity=answer.identity,
     )

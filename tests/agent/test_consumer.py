@@ -13,7 +13,13 @@ from assignment.wire import ConsumerHealth, ControlMessage
 from tests.builders import settings
 
 CONTROL = ControlMessage(
-    group="g", member="a", redis_url="", state_dir="", snapshot_url="", settings={}, lease_end_ms=0
+    group="g",
+    member="a",
+    redis_url="",
+    state_dir="",
+    snapshot_url="",
+    settings=settings(),
+    lease_end_ms=0,
 )
 ZERO, ONE = Partition("s", 0), Partition("s", 1)
 READY = ConsumerHealth(state="ready", batch=1)

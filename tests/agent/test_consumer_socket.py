@@ -4,7 +4,6 @@ import queue
 import socket
 import threading
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -29,7 +28,7 @@ CONTROL = ControlMessage(
     redis_url="redis://127.0.0.1",
     state_dir="/tmp/state",
     snapshot_url="/tmp/snapshots",
-    settings=asdict(SETTINGS),
+    settings=SETTINGS,
     lease_end_ms=1_000,
 )
 
@@ -84,7 +83,7 @@ def test_nothing_is_said_to_a_consumer_before_it_is_steered(agent: Agent) -> Non
     hello = agent.next()
     assert isinstance(hello, Hello)
     consumer_socket.send_lease_end(7_000)
-    consumer_socket.send_settings(asdict(SETTINGS))
+    consumer_socket.send_settings(SETTINGS)
     consumer_socket.send_control(hello.number, CONTROL)
     consumer_socket.send_lease_end(9_000)
     asking.join(10)
@@ -100,7 +99,7 @@ def test_the_end_of_the_lease_moves_and_what_is_said_later_arrives(agent: Agent)
     agent.consumer_socket.send_lease_end(5_000)
     until(lambda: link.lease_end_ms == 5_000)
     agent.consumer_socket.send_settings(
-        asdict(GroupSettings(stream="flights", partitions=12, lease_ms=20_000))
+        GroupSettings(stream="flights", partitions=12, lease_ms=20_000)
     )
     until(lambda: link.settings.lease_ms == 20_000)
     agent.next()

@@ -153,7 +153,7 @@ class SparkWorld:
             redis_url=self.url,
             state_dir=str(self.folder / "state"),
             snapshot_url=str(self.folder / "snapshots"),
-            settings=asdict(self.settings),
+            settings=self.settings,
             lease_end_ms=2**62,
         )
 
