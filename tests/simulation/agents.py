@@ -106,7 +106,7 @@ class SimAgent:
         self.agent = Agent(
             control=ControlMessage(
                 group=world.name, member=self.member_id, redis_url="", state_dir="",
-                snapshot_url="", settings=GroupSettings(stream="unknown", partitions=1), lease_end_ms=0,
+                snapshot_url="", settings=self.membership.state.settings, lease_end_ms=0,
             ),
             membership=self.membership,
             session=DashboardSession(
