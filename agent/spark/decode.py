@@ -31,6 +31,15 @@ class Decoded:
     events: int = 0
     dead: list[DeadLetter] = field(default_factory=list)
 
+    def add(self, table: pa.Table) -> None:
+        self.tables.append(table)
+        self.events += table.num_rows
+
+    def add_dead(self, reason: str, entry_id: bytes, index: int, raw: bytes) -> None:
+        reason, raw = reason[:REASON_CHARACTERS_MAX], raw[:RAW_BYTES_MAX]
+        self.dead.append(DeadLetter(reason, entry_id.decode(), index, raw))
+        self.events += 1
+
 
 class Decoder:
     """For events of one schema; holds nothing between calls."""
@@ -68,16 +77,12 @@ class Decoder:
         """One JSON object each; halves what does not parse until it is one. `place` of number
         `first` + n is where payload n was found.
         """
-        if not payloads:
-            return
         try:
-            decoded.tables.append(self._parsed(payloads))
-            decoded.events += len(payloads)
+            if payloads:
+                decoded.add(self._parsed(payloads))
         except (pa.ArrowException, ValueError) as error:
             if len(payloads) == 1:
-                letter = _dead(f"not an event: {error}", *place(first), payloads[0])
-                decoded.dead.append(letter)
-                decoded.events += 1
+                decoded.add_dead(f"not an event: {error}", *place(first), payloads[0])
                 return
             middle = len(payloads) // 2
             self._objects(payloads[:middle], first, place, decoded)
@@ -110,13 +115,9 @@ class Decoder:
                 table = self.fitted(reader.read_all())
             table.validate(full=True)
         except (pa.ArrowException, OSError, ValueError) as error:
-            decoded.dead.append(
-                _dead(f"not an Arrow stream of events: {error}", entry_id, 0, payload)
-            )
-            decoded.events += 1
-            return
-        decoded.tables.append(table)
-        decoded.events += table.num_rows
+            decoded.add_dead(f"not an Arrow stream of events: {error}", entry_id, 0, payload)
+        else:
+            decoded.add(table)
 
     def fitted(self, table: pa.Table) -> pa.Table:
         """The columns of the schema, missing ones null. pa.ArrowInvalid: a value does not fit."""
@@ -138,13 +139,11 @@ class Decoder:
                 pa.array([row.get(column.name) for row in rows], pa.string()).cast(column.type)
                 for column in self.schema
             ]
-            decoded.tables.append(pa.table(columns, schema=self.schema))
-            decoded.events += len(entries)
+            decoded.add(pa.table(columns, schema=self.schema))
         except (pa.ArrowException, ValueError) as error:
             if len(entries) == 1:
-                raw = b" ".join(entries[0][1])
-                decoded.dead.append(_dead(f"not an event: {error}", entries[0][0], 0, raw))
-                decoded.events += 1
+                entry_id, fields = entries[0]
+                decoded.add_dead(f"not an event: {error}", entry_id, 0, b" ".join(fields))
                 return
             middle = len(entries) // 2
             self._fields(entries[:middle], decoded)
@@ -190,7 +189,3 @@ def _form(entry: RawEntry) -> bytes:
 def _texts(fields: Sequence[bytes]) -> dict[str, str]:
     names = (name.decode() for name in fields[::2])
     return dict(zip(names, (value.decode() for value in fields[1::2]), strict=True))
-
-
-def _dead(reason: str, entry_id: bytes, index: int, raw: bytes) -> DeadLetter:
-    return DeadLetter(reason[:REASON_CHARACTERS_MAX], entry_id.decode(), index, raw[:RAW_BYTES_MAX])
