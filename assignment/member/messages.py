@@ -19,13 +19,19 @@ from assignment.types import (
 # --- events ---------------------------------------------------------------------------------------
 
 
+class Event:
+    """Something that happened; transitions.py says what it changes."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
-class Joined:
+class Joined(Event):
     """The dashboard took this member in."""
 
 
 @dataclass(frozen=True, slots=True)
-class EpochsSeen:
+class EpochsSeen(Event):
     """From a reply or a renew: under what an acquire must be asked."""
 
     incarnation: int
@@ -33,33 +39,33 @@ class EpochsSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class IdentityHeard:
+class IdentityHeard(Event):
     """Of the group, from the dashboard."""
 
     identity: str
 
 
 @dataclass(frozen=True, slots=True)
-class IdentityRead:
+class IdentityRead(Event):
     """Of the group, in the Redis that this agent reads; "": it has none."""
 
     identity: str
 
 
 @dataclass(frozen=True, slots=True)
-class TargetSeen:
+class TargetSeen(Event):
     """This member's row of the target, by heartbeat or read in Redis."""
 
     row: TargetRow
 
 
 @dataclass(frozen=True, slots=True)
-class SettingsSeen:
+class SettingsSeen(Event):
     settings: GroupSettings
 
 
 @dataclass(frozen=True, slots=True)
-class Renewed:
+class Renewed(Event):
     """A renew sent at `sent_ms` succeeded; these claims were no longer locked by this member."""
 
     sent_ms: int
@@ -67,18 +73,18 @@ class Renewed:
 
 
 @dataclass(frozen=True, slots=True)
-class Fenced:
+class Fenced(Event):
     """This member is not a member any more: drop everything, join anew."""
 
 
 @dataclass(frozen=True, slots=True)
-class Granted:
+class Granted(Event):
     claim: Claim
     state: HeldState
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Event):
     """An acquire was not granted; asked again from `retry_ms` on."""
 
     partition: Partition
@@ -88,12 +94,12 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class TryAgain:
+class TryAgain(Event):
     """A lock was given up somewhere, or an incarnation was set: ask for what is waited for now."""
 
 
 @dataclass(frozen=True, slots=True)
-class RestoreEnded:
+class RestoreEnded(Event):
     """The partition's state stands at the committed offset, or `failure` says why it does not."""
 
     claim: Claim
@@ -102,41 +108,41 @@ class RestoreEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class BatchesEnded:
+class BatchesEnded(Event):
     """What the consumer says failed in its last batches; whatever else runs did not."""
 
     failing: tuple[Failing, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class StoodStill:
+class StoodStill(Event):
     """Batches finished, but nothing of this partition for consumer_stall_ms despite its lag."""
 
     partition: Partition
 
 
 @dataclass(frozen=True, slots=True)
-class OwnedSeen:
+class OwnedSeen(Event):
     """All of this member's `owned` in Redis: the truth about states."""
 
     owned: Mapping[Partition, Held]
 
 
 @dataclass(frozen=True, slots=True)
-class Released:
+class Released(Event):
     """Released now, or found not ours: either way no longer held."""
 
     claim: Claim
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerSeen:
+class ConsumerSeen(Event):
     state: ConsumerState
     stateful: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class DrainSeen:
+class DrainSeen(Event):
     """What a scale-down asks of this member, as of that group_epoch, by heartbeat or in Redis."""
 
     drain: Drain
@@ -144,7 +150,7 @@ class DrainSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class LeaveAsked:
+class LeaveAsked(Event):
     """This member goes, whoever takes its partitions. `signalled`: by SIGTERM, so that it says of
     itself that it is leaving and forced; a scale-down said it before.
     """
@@ -153,32 +159,8 @@ class LeaveAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Event):
     """Time passed."""
-
-
-Event = (
-    Joined
-    | EpochsSeen
-    | IdentityHeard
-    | IdentityRead
-    | TargetSeen
-    | SettingsSeen
-    | Renewed
-    | Fenced
-    | Granted
-    | Refused
-    | TryAgain
-    | RestoreEnded
-    | BatchesEnded
-    | StoodStill
-    | OwnedSeen
-    | Released
-    | ConsumerSeen
-    | DrainSeen
-    | LeaveAsked
-    | Tick
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
