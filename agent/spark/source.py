@@ -25,7 +25,7 @@ from agent.spark import isolation
 from agent.spark.decode import RAW_BYTES_MAX, Decoder, RawEntry, batches
 from agent.spark.isolation import Alone
 from agent.spark.pipeline import PARTITION_COLUMN
-from agent.spark.ranges import Range, batch_name, plan_from, plan_of, range_of
+from agent.spark.ranges import batch_name, plan_from, plan_of, range_of
 from agent.spark.shared import Shared, Troubles
 from agent.spark.sink_start import SinkStart
 from agent.spark.warm_up import latest_ranges, tasks_of
@@ -34,7 +34,7 @@ from agent.store.events import Bound, EventStore
 from agent.store.group import GroupStore
 from assignment.errors import Fenced, InvalidInput
 from assignment.scripts.agent_side import BatchStart, DeadLetter
-from assignment.types import Offset, Partition
+from assignment.types import Offset, Partition, Range
 
 FORMAT = "evenkeel"
 EVENTS_PER_RANGE_MIN = 1_000  # one point of a stream's index
@@ -274,9 +274,10 @@ class Planner:
         """A few steps over entries that are in no index, as one event each."""
         end = start
         for _ in range(max(1, min(PROBE_STEPS_MAX, events_max // PROBE_ENTRIES))):
-            before, end = end, self._events.probe(partition, end, PROBE_ENTRIES)
-            if end == before:
+            ids = self._events.ids(partition, end, PROBE_ENTRIES)
+            if not ids:
                 break
+            end = ids[-1]
         return end
 
 

@@ -137,11 +137,6 @@ class EventStore:
             for to, total, how in answers
         ]
 
-    def probe(self, partition: Partition, after: Offset, entries_max: int) -> Offset:
-        """Id of the last of the next `entries_max` entries; `after` when there is none."""
-        raw = self.door.ask("XRANGE", _keys(partition)[0], f"({after}", "+", "COUNT", entries_max)
-        return _last(raw) if raw else after
-
     def ids(self, partition: Partition, after: Offset, entries_max: int) -> list[Offset]:
         """Of the next `entries_max` entries."""
         raw = self.door.ask("XRANGE", _keys(partition)[0], f"({after}", "+", "COUNT", entries_max)
