@@ -13,7 +13,6 @@ import msgspec
 import pyarrow as pa
 
 from agent.spark.pipeline import IDS_COLUMN, KEY_COLUMN, PARTITION_COLUMN
-from agent.spark.ranges import Range
 from agent.spark.source import Counted
 from agent.state.errors import StateError
 from agent.store.door import StoreUnavailable
@@ -21,7 +20,7 @@ from agent.store.group import GroupStore
 from assignment.errors import EvenkeelError, InvalidInput
 from assignment.scripts.agent_side import CommitAnswer, CommitRequest, CommitResult
 from assignment.troubles import Halted, HaltReason
-from assignment.types import Offset, Partition
+from assignment.types import Offset, Partition, Range
 from assignment.wire import pack_ids
 
 Answer = TypeVar("Answer")
@@ -153,6 +152,7 @@ class Committer:
         partitions = [one.partition for one, _ in counted]
         committed = self.asked(lambda: self._groups.committed(partitions))
         ready: list[tuple[Prepared, Counted]] = []
+        requests: list[CommitRequest] = []
         left: list[Range] = []
         for one, count in counted:
             if count.halted_at:
@@ -174,12 +174,14 @@ class Committer:
                 left.append(one)
             else:
                 ready.append((prepared, count))
-        requests = [self._request(p, c, changed) for p, c in ready]
-        answers = self.asked(lambda: self._groups.commit_many(requests)) if requests else ()
-        for (prepared, count), answer in zip(ready, answers, strict=True):
+                requests.append(self._request(prepared, count, changes.ids))
+        for (prepared, count), answer in zip(ready, self._answers(requests), strict=True):
             self._take(outcome, prepared, count, answer)
         self._judge(outcome, left)
         return outcome
+
+    def _answers(self, requests: Sequence[CommitRequest]) -> Sequence[CommitAnswer]:
+        return self.asked(lambda: self._groups.commit_many(requests)) if requests else ()
 
     def _judge(self, outcome: Outcome, left: Sequence[Range]) -> None:
         """Ranges that are not committed from here: those of a lost partition count as refused.
@@ -194,23 +196,18 @@ class Committer:
                 from_offset=one.from_offset,
                 to_offset=one.from_offset,
                 events=0,
-                base_total=0,
                 changelog=False,
             )
             for one in left
         ]
-        answers = self.asked(lambda: self._groups.commit_many(requests)) if requests else ()
-        for one, answer in zip(left, answers, strict=True):
+        for one, answer in zip(left, self._answers(requests), strict=True):
             if answer.result is CommitResult.FENCED:
                 outcome.fenced.append(one)
             else:
                 outcome.moved.append(one.partition)
 
-    def _request(
-        self, prepared: Prepared, count: Counted, changed: Mapping[int, PartitionChanges]
-    ) -> CommitRequest:
+    def _request(self, prepared: Prepared, count: Counted, ids: bytes) -> CommitRequest:
         one = prepared.one
-        changes = changed.get(one.partition.number, PartitionChanges())
         return CommitRequest(
             partition=one.partition,
             member_id=self._member_id,
@@ -221,7 +218,7 @@ class Committer:
             base_total=prepared.base_total,
             changelog=prepared.changelog,
             changes=prepared.packed,
-            ids=changes.ids,
+            ids=ids,
             replication_id=one.replication_id,
             dead=count.dead_letters(),
         )
