@@ -153,6 +153,23 @@ class Claim(NamedTuple):
     fence: int
 
 
+class Range(NamedTuple):
+    """What one batch has of one partition: the entries in (from, to], owned under the fence.
+
+    `replication_id`: of the server that they were planned from.
+    """
+
+    partition: Partition
+    from_offset: Offset
+    to_offset: Offset
+    fence: int
+    replication_id: str = ""
+
+    def name(self, batch: str) -> str:
+        """Under which its counts are stored: no other batch ever has it."""
+        return f"{batch} {self.partition} {self.fence} {self.from_offset} {self.to_offset}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
     """Per-group configuration; defaults of coordination.md section 2. All times in ms."""

@@ -11,15 +11,14 @@ a partition is halted takes many such ends, each with nothing else in hand.) Kno
 """
 
 import contextlib
-import json
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from assignment.errors import InvalidInput
-from assignment.scripts.crashes import InHand
-from assignment.types import Offset, Partition
+import msgspec
+
+from assignment.types import Range
 
 EXIT_ENDED, EXIT_FAILED, EXIT_NO_AGENT, EXIT_LEASE, EXIT_JVM_KILLED = 0, 1, 3, 4, 5
 NO_CRASH = frozenset((EXIT_ENDED, EXIT_NO_AGENT, EXIT_LEASE, EXIT_JVM_KILLED))
@@ -35,7 +34,7 @@ class BatchInHand:
     """`pid` of its consumer; `alone`: entries of its only partition, if processed for suspicion."""
 
     pid: int
-    parts: tuple[InHand, ...]
+    parts: tuple[Range, ...]
     alone: int = 0
 
 
@@ -47,14 +46,13 @@ def is_crash(code: int) -> bool:
     return code not in NO_CRASH
 
 
-def write(folder: Path, pid: int, parts: Sequence[InHand], alone: int) -> None:
+def write(folder: Path, pid: int, parts: Sequence[Range], alone: int) -> None:
     """Where the disk refuses (full), this batch's end is not counted: nothing else is lost."""
-    rows = [[str(p.partition), p.fence, str(p.from_offset), str(p.to_offset)] for p in parts]
     fresh = folder / f"{FILE}.fresh"
     remove(folder)
     with contextlib.suppress(OSError):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fresh.write_text(json.dumps({"pid": pid, "parts": rows, "alone": alone}))
+        fresh.write_bytes(msgspec.json.encode(BatchInHand(pid, tuple(parts), alone)))
         fresh.rename(folder / FILE)
 
 
@@ -66,12 +64,7 @@ def remove(folder: Path) -> None:
 def read(folder: Path, pid: int) -> BatchInHand | None:
     """None: that consumer had none, or what is there cannot be read."""
     try:
-        said = json.loads((folder / FILE).read_text())
-        parts = tuple(
-            InHand(Partition.parse(p), int(fence), Offset.parse(low), Offset.parse(high))
-            for p, fence, low, high in said["parts"]
-        )
-        found = BatchInHand(int(said["pid"]), parts, int(said["alone"]))
-    except (OSError, ValueError, KeyError, TypeError, InvalidInput):
+        found = msgspec.json.decode((folder / FILE).read_bytes(), type=BatchInHand)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
     return found if found.pid == pid else None

@@ -4,14 +4,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from agent.spark.commit import Effects, PartitionChanges, Prepared
-from agent.spark.ranges import Range
 from agent.spark.source import Counted
 from agent.state.errors import StateError
 from agent.state.partition import PartitionState
 from agent.state.restore import restore
 from agent.store.group import GroupStore
 from assignment.scripts.agent_side import CommitAnswer
-from assignment.types import Offset, Partition
+from assignment.types import Offset, Partition, Range
 from assignment.wire import pack_changes
 
 OPEN_MAX = 1_024  # LMDB files at once; more partitions than this in one consumer reopen theirs

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.consumer import in_hand
-from agent.spark.ranges import Range
 from agent.store.door import StoreUnavailable
 from agent.store.group import GroupStore
-from assignment.scripts.crashes import InHand
+from assignment.types import Range
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,8 +28,7 @@ class Crashes:
         self.done()  # of a consumer before this one
 
     def begin(self, ranges: Sequence[Range], alone: int) -> None:
-        parts = [InHand(r.partition, r.fence, r.from_offset, r.to_offset) for r in ranges]
-        in_hand.write(self._folder, os.getpid(), parts, alone)
+        in_hand.write(self._folder, os.getpid(), ranges, alone)
 
     def done(self) -> None:
         in_hand.remove(self._folder)

@@ -9,11 +9,11 @@ entries it looks up; decided anew from what Redis says, so it outlives its proce
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from agent.spark.ranges import Range, range_of
+from agent.spark.ranges import range_of
 from assignment.scripts.agent_side import BatchStart
 from assignment.scripts.crashes import Skip
 from assignment.troubles import Halted, HaltReason
-from assignment.types import Offset, Partition
+from assignment.types import Offset, Partition, Range
 
 LOOK_ENTRIES = 1_000  # of a suspect at once at most
 

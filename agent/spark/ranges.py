@@ -1,29 +1,12 @@
 """What one batch reads of its partitions, as it stands in Spark's offset."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from assignment.scripts.agent_side import BatchStart
-from assignment.types import Offset, Partition
+from assignment.types import Offset, Partition, Range
 
 NOTHING: Mapping[str, Any] = {"n": 0, "p": {}, "of": "", "halt": False, "tasks": 1}  # to read
-
-
-class Range(NamedTuple):
-    """What one batch does of one partition: the entries in (from, to], owned under the fence.
-
-    `replication_id`: of the server that they were planned from.
-    """
-
-    partition: Partition
-    from_offset: Offset
-    to_offset: Offset
-    fence: int
-    replication_id: str = ""
-
-    def name(self, batch: str) -> str:
-        """Under which its counts are stored: no other batch ever has it."""
-        return f"{batch} {self.partition} {self.fence} {self.from_offset} {self.to_offset}"
 
 
 def range_of(start: BatchStart, end: Offset) -> Range:

@@ -9,9 +9,8 @@ from collections.abc import Callable
 
 from agent.spark import sql_sink
 from agent.spark.commit import Effects, LeaseOver, PartitionChanges, Prepared
-from agent.spark.ranges import Range
 from agent.spark.source import Counted
-from assignment.types import Offset
+from assignment.types import Offset, Range
 
 TRY_AGAIN_S = 0.2
 PATIENCE_S = 30.0  # for a database that is away; then the consumer ends and is started anew

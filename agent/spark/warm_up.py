@@ -8,9 +8,8 @@ again, until that gets no quicker. Nothing is written: neither counts nor dead l
 
 from dataclasses import dataclass, field
 
-from agent.spark.ranges import Range
 from agent.store.events import EventStore
-from assignment.types import Partition
+from assignment.types import Partition, Range
 
 BATCHES_MAX = 12
 ENTRIES, PARTITIONS_MAX = 16, 4  # of one batch

@@ -8,10 +8,9 @@ from typing import Any, Self, TypeVar
 from agent.store.door import Door, RedisDoor, ScriptCall, Timeouts, pairs
 from assignment import wire
 from assignment.scripts import agent_side, crashes, dashboard_side, group_read
-from assignment.scripts.crashes import InHand
 from assignment.scripts.group_read import Meta
 from assignment.scripts.values import Call
-from assignment.types import START, Claim, Drain, Held, Offset, Partition, TargetRow
+from assignment.types import START, Claim, Drain, Held, Offset, Partition, Range, TargetRow
 
 ACQUIRE_AT_ONCE = 1_000  # one call blocks Redis for about 10 ms
 T = TypeVar("T")
@@ -154,7 +153,7 @@ class GroupStore:
         answers = self.door.run_many([self._on_group(call) for call in calls])
         return tuple(call.read(raw) for call, raw in zip(calls, answers, strict=True))
 
-    def note_crash(self, why: str, entries_alone: int, in_hand: Iterable[InHand]) -> int:
+    def note_crash(self, why: str, entries_alone: int, in_hand: Iterable[Range]) -> int:
         """A batch in hand ended its consumer; how many partitions it counts for."""
         return self.run(crashes.crash(why, entries_alone, in_hand))
 

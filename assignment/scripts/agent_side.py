@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 
 from assignment.errors import Fenced, InvalidInput
@@ -339,13 +339,7 @@ class SnapshotRecord:
 
 def record_values(record: SnapshotRecord) -> dict[str, str]:
     """As they lie in the hash `snapshots`, in a manifest and in the database."""
-    return {
-        "url": record.url,
-        "offset": str(record.offset),
-        "changelog_id": record.changelog_id,
-        "total": str(record.total),
-        "fence": str(record.fence),
-    }
+    return {f.name: str(getattr(record, f.name)) for f in fields(record)}
 
 
 class SnapshotResult(StrEnum):

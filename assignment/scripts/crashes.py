@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from assignment.scripts.values import Arguments, Call, fence_text, number_of, text_of
-from assignment.types import Offset, Partition
+from assignment.types import Offset, Partition, Range
 
 SUSPECT_CRASHES = 3  # in a row with a partition in hand; before, it may have been any other
 WHY_MAX = 160
@@ -36,17 +36,7 @@ class Skip:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class InHand:
-    """What a batch in hand has of one partition."""
-
-    partition: Partition
-    fence: int
-    from_offset: Offset
-    to_offset: Offset
-
-
-def crash(why: str, entries_alone: int, in_hand: Iterable[InHand]) -> Call[int]:
+def crash(why: str, entries_alone: int, in_hand: Iterable[Range]) -> Call[int]:
     """For how many partitions it counts."""
     arguments: Arguments = [why[:WHY_MAX], str(entries_alone)]
     for one in in_hand:

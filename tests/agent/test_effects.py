@@ -8,14 +8,13 @@ import pytest
 
 from agent.spark.commit import Committer, PartitionChanges
 from agent.spark.effects import StateEffects
-from agent.spark.ranges import Range
 from agent.spark.source import Counted
 from agent.state.errors import StateError
 from agent.state.files import remove_replica
 from agent.state.partition import PartitionState
 from agent.state.restore import restore
 from assignment.troubles import Halted, HaltReason
-from assignment.types import START, Claim
+from assignment.types import START, Claim, Range
 from tests.contract.world import P0, P1, World, offset
 from tests.fakes import FakeDoor, FakeRedis
 

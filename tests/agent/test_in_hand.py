@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from agent.consumer import in_hand
-from assignment.scripts.crashes import InHand
-from assignment.types import START, Offset, Partition
+from assignment.types import START, Offset, Partition, Range
 
-PART = InHand(Partition("s", 3), 7, START, Offset(5, 1))
+PART = Range(Partition("s", 3), START, Offset(5, 1), 7)
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,9 @@ from agent.spark.source import (
 from agent.spark.warm_up import BATCHES_MAX, ENTRIES, WarmUp, tasks_of
 from agent.store.events import EventStore, Packed
 from assignment.scripts import crashes
-from assignment.scripts.crashes import InHand, Skip
+from assignment.scripts.crashes import Skip
 from assignment.troubles import HaltReason
-from assignment.types import START, Claim, Offset
+from assignment.types import START, Claim, Offset, Range
 from assignment.wire import GroupKeys
 from tests.e2e.spark_world import SparkWorld, one, raw
 
@@ -221,7 +221,7 @@ def test_warm_up_of_a_single_core_has_one_kind_of_batch() -> None:
 
 def suspect(world: SparkWorld, end: Offset, alone: int = 0) -> None:
     first = world.partitions[0]
-    part = InHand(first, world.fences[first], START, end)
+    part = Range(first, START, end, world.fences[first])
     assert world.store.note_crash("it ended", alone, [part]) == 1
 
 

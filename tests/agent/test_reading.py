@@ -5,9 +5,8 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from agent.spark import source
-from agent.spark.ranges import Range
 from agent.store.door import StoreUnavailable
-from assignment.types import Offset, Partition
+from assignment.types import Offset, Partition, Range
 
 ENTRIES = [[f"{n}-0".encode(), []] for n in range(1, 5)]
 OUTAGE_S = 50.0  # of a Redis that reads a large file: no task may end its query by then

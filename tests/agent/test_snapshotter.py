@@ -8,7 +8,6 @@ import pytest
 from agent.spark import snapshotter
 from agent.spark.commit import PartitionChanges
 from agent.spark.effects import StateEffects
-from agent.spark.ranges import Range
 from agent.spark.snapshotter import Snapshotter
 from agent.spark.source import Counted
 from agent.state.keeping import read_manifest, removable, write_manifest
@@ -16,7 +15,7 @@ from agent.state.partition import PartitionState
 from agent.state.restore import restore
 from agent.state.snapshots import write_snapshot
 from assignment.scripts.agent_side import CommitRequest, SnapshotRecord
-from assignment.types import Offset, Partition
+from assignment.types import Offset, Partition, Range
 from tests.e2e.spark_world import SparkWorld, until
 
 

@@ -21,7 +21,7 @@ from agent.store.events import EventStore
 from agent.store.group import GroupStore
 from assignment.errors import Fenced
 from assignment.scripts.agent_side import BatchStart, CommitRequest, CommitResult
-from assignment.scripts.crashes import InHand
+from assignment.types import Range
 from assignment.wire import ConsumerHealth
 
 BATCH_S = float(os.environ.get("TINY_BATCH_MS", "20")) / 1_000
@@ -61,7 +61,7 @@ def turn(link: AgentLink, store: GroupStore, health: ConsumerHealth) -> Consumer
     if planned and os.environ.get("TINY_CRASHES"):
         events = EventStore(store.door)
         parts = [
-            InHand(p.partition, p.fence, p.committed, events.last_offset(p.partition))
+            Range(p.partition, p.committed, events.last_offset(p.partition), p.fence)
             for p in planned
         ]
         in_hand.write(Path(link.control.state_dir), os.getpid(), parts, 0)

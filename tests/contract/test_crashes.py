@@ -6,11 +6,10 @@ import pytest
 
 from agent.spark import isolation
 from agent.spark.isolation import Alone
-from agent.spark.ranges import Range
 from assignment.scripts.agent_side import BatchStart
-from assignment.scripts.crashes import InHand, Skip, skip
+from assignment.scripts.crashes import Skip, skip
 from assignment.troubles import HaltReason
-from assignment.types import START, Offset, Partition
+from assignment.types import START, Offset, Partition, Range
 from tests.contract.world import P0, P1, P2, World, offset
 
 POISON = offset(37)
@@ -58,8 +57,7 @@ class SimpleConsumer:
         elif any(
             r.from_offset < self.poison.get(r.partition, START) <= r.to_offset for r in ranges
         ):
-            parts = [InHand(r.partition, r.fence, r.from_offset, r.to_offset) for r in ranges]
-            self.world.store.note_crash("it ended", alone, parts)
+            self.world.store.note_crash("it ended", alone, ranges)
             self.crashes.append([r.partition for r in ranges])
             self.alone.append(alone)
             return
@@ -141,9 +139,9 @@ def test_a_crash_counts_only_for_what_is_not_committed_under_the_last_fence(
     world: World, consumer: SimpleConsumer
 ) -> None:
     starts = {s.partition: s for s in world.store.next_batch("a")}
-    parts = [InHand(p, s.fence, START, offset(5)) for p, s in starts.items()]
+    parts = [Range(p, START, offset(5), s.fence) for p, s in starts.items()]
     world.commit(P0, starts[P0].fence, START, offset(5))
-    parts[2] = InHand(P2, starts[P2].fence - 1, START, offset(5))
+    parts[2] = Range(P2, START, offset(5), starts[P2].fence - 1)
     assert world.store.note_crash("x", 0, parts) == 1
     suspects = {s.partition: s.suspect for s in world.store.next_batch("a")}
     assert [p for p, suspect in suspects.items() if suspect] == [P1]

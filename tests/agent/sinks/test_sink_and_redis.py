@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from agent.spark.commit import Committer, LeaseOver, PartitionChanges
-from agent.spark.ranges import Range
 from agent.spark.shared import Shared
 from agent.spark.sink_effects import DeliveredEffects, SqlEffects
 from agent.spark.sink_start import SinkStart, hand_over
@@ -26,7 +25,7 @@ from agent.spark.sql_sink import (
 from agent.store.events import Packed
 from assignment.scripts.agent_side import CommitResult
 from assignment.troubles import HaltReason
-from assignment.types import START
+from assignment.types import START, Range
 from tests.agent.sinks.sink_world import (
     NOBODY_LISTENS,
     Consumer,
