@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from assignment import strategies
 from assignment.errors import InvalidInput
 from assignment.strategies.given import StrategyInput
-from assignment.strategies.parameters import spans
+from assignment.strategies.parameters import items, mapping, number, spans, text, whole
 from assignment.types import Member, Partition
 
 PARTITIONS_MAX = 4_000_000  # of all topics; a case is answered with names, about 200 bytes each
@@ -88,7 +88,7 @@ def _strategy(said: Mapping[str, Any]) -> str:
 
 
 def _peers(said: Mapping[str, Any]) -> list[str]:
-    return [_text("applies_to", name) for name in _list("applies_to", said.get("applies_to") or [])]
+    return [text("applies_to", name) for name in items("applies_to", said.get("applies_to") or [])]
 
 
 # --- members and topics ---------------------------------------------------------------------------
@@ -98,7 +98,7 @@ def _topics(said: Mapping[str, Any]) -> dict[str, int]:
     topics = dict(_object("topics", said.get("topics")))
     StrategyInput(members=(), topics=topics)  # refuses counts that are none
     for topic in topics:
-        _text("topic", topic)
+        text("topic", topic)
     if sum(topics.values()) > PARTITIONS_MAX:
         raise InvalidInput(f"{sum(topics.values())} partitions are more than {PARTITIONS_MAX}")
     return topics
@@ -107,9 +107,9 @@ def _topics(said: Mapping[str, Any]) -> dict[str, int]:
 def _subscriptions(said: Mapping[str, Any], topics: Mapping[str, int]) -> dict[str, frozenset[str]]:
     found = {}
     for member, names in _object("members", said.get("members")).items():
-        _text("member id", member)
-        wanted = [_text(f"topic of {member!r}", t) for t in _list(f"members.{member}", names)]
-        found[member] = frozenset(wanted)
+        text("member id", member)
+        wanted = items(f"members.{member}", names)
+        found[member] = frozenset(text(f"topic of {member!r}", topic) for topic in wanted)
     if _unknown_are_ignored(said, topics):
         return {member: names & topics.keys() for member, names in found.items()}
     for member, names in found.items():
@@ -165,7 +165,9 @@ def _member(
         joined_at_ms=_whole(f"joined_at_ms of {member!r}", meta.get("joined_at_ms"), 0),
         instance_id=_optional_text(f"instance of {member!r}", meta.get("instance")),
         zone=zone or "",
-        capacity=_number(f"capacity of {member!r}", meta.get("capacity", 1.0)),
+        capacity=number(
+            f"capacity of {member!r}", meta.get("capacity", 1.0), -_FENCE_MAX, _FENCE_MAX
+        ),
         subscription=topics,
         owned=owned,
     )
@@ -179,7 +181,7 @@ def _claims(said: Mapping[str, Any]) -> Iterator[_Claim]:
     for member, own in _object("previous", said.get("previous") or {}).items():
         generation = _meta(metas, member).get("generation")
         fence = _whole(f"generation of {member!r}", generation, _NO_GENERATION)
-        pairs = _list(f"previous.{member}", own)
+        pairs = items(f"previous.{member}", own)
         for partition in dict.fromkeys(_partition(member, pair) for pair in pairs):
             yield _Claim(member, partition, fence)
 
@@ -234,7 +236,7 @@ def _rooms(said: Mapping[str, Any], strategy: str, topics: Mapping[str, int]) ->
     zones: dict[str, list[Any]] = {}
     if "queue_brokers" in said:
         for key, broker in _object("queue_brokers", said["queue_brokers"]).items():
-            room = _room(_text(f"broker of {key}", broker), strategy)
+            room = _room(text(f"broker of {key}", broker), strategy)
             if room is not None:
                 zones.setdefault(room, []).extend(_queues(key, topics))
     elif "queues_per_room" in said:
@@ -274,45 +276,16 @@ def _queues(key: str, topics: Mapping[str, int]) -> list[Any]:
 def _object(name: str, value: Any) -> Mapping[str, Any]:
     if value is None:
         raise InvalidInput(f"{name} is missing")
-    if not isinstance(value, dict):
-        raise InvalidInput(f"{name} is {value!r:.80}, not an object")
-    return value
+    return mapping(name, value)
 
 
 def _meta(metas: Mapping[str, Any], member: str) -> Mapping[str, Any]:
     return _object(f"member_meta.{member}", metas.get(member) or {})
 
 
-def _list(name: str, value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        raise InvalidInput(f"{name} is {value!r:.80}, not a list")
-    return value
-
-
-def _text(name: str, value: Any) -> str:
-    """Not empty, and fit to be written out: half a character is not."""
-    if not isinstance(value, str) or not value:
-        raise InvalidInput(f"{name} is {value!r:.80}, not a text")
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidInput(f"{name} {value!r:.80} is not Unicode") from error
-    return value
-
-
 def _optional_text(name: str, value: Any) -> str | None:
-    return None if value is None or value == "" else _text(name, value)
+    return None if value is None or value == "" else text(name, value)
 
 
 def _whole(name: str, value: Any, default: int) -> int:
-    if value is None:
-        return default
-    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _FENCE_MAX:
-        raise InvalidInput(f"{name} is {value!r:.80}, not a whole number below {_FENCE_MAX}")
-    return value
-
-
-def _number(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > _FENCE_MAX:
-        raise InvalidInput(f"{name} is {value!r:.80}, not a number")
-    return float(value)
+    return default if value is None else whole(name, value, -_FENCE_MAX, _FENCE_MAX)

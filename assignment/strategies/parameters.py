@@ -5,14 +5,14 @@ Partitions are named compactly, so that a person can type them: 3, "0-5", "fligh
 or ["flights", 3]; without a topic it is the only topic there is.
 """
 
-import math
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 from assignment.errors import InvalidInput
 
+N = TypeVar("N", int, float)
 NUMBER_MAX = 2**31 - 1  # partitions are numbered by 32-bit integers inside
 _RANGE = re.compile(r"(?:(?P<topic>.+):)?(?P<first>\d{1,10})(?:-(?P<last>\d{1,10}))?", re.DOTALL)
 
@@ -52,18 +52,24 @@ def only(values: Mapping[str, Any], names: Collection[str], required: Iterable[s
 def whole(name: str, value: Any, least: int, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidInput(f"{name} is {value!r:.80}, not a whole number")
-    if not least <= value <= most:
-        raise InvalidInput(f"{name} {value} is not within {least} and {most}")
+    return _within(name, value, least, most)
+
+
+def number(name: str, value: Any, least: float, most: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidInput(f"{name} is {value!r:.80}, not a number")
+    return float(_within(name, value, least, most))
+
+
+def _within(name: str, value: N, least: float, most: float) -> N:
+    if not least <= value <= most:  # nor is what is no number at all
+        raise InvalidInput(f"{name} {value!r:.80} is not within {least} and {most}")
     return value
 
 
 def weight(name: str, value: Any) -> float:
     """A finite number of at least 0."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidInput(f"{name} is {value!r:.80}, not a number")
-    if not 0 <= value <= WEIGHT_MAX or math.isnan(value):
-        raise InvalidInput(f"{name} {value!r:.80} is not within 0 and {WEIGHT_MAX:g}")
-    return float(value)
+    return number(name, value, 0, WEIGHT_MAX)
 
 
 WEIGHT_MAX = 1e15  # floats count whole numbers exactly up to here
@@ -75,17 +81,30 @@ def mapping(name: str, value: Any) -> Mapping[str, Any]:
     return value
 
 
+def items(name: str, value: Any) -> Sequence[Any]:
+    if not isinstance(value, list | tuple):
+        raise InvalidInput(f"{name} is {value!r:.80}, not a list")
+    return value
+
+
+def text(name: str, value: Any) -> str:
+    """Not empty, and fit to be written out: half a character is not."""
+    if not isinstance(value, str) or not value:
+        raise InvalidInput(f"{name} is {value!r:.80}, not a text")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"{name} {value!r:.80} is not Unicode") from error
+    return value
+
+
 def texts(name: str, value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list | tuple) or not all(isinstance(v, str) for v in value):
-        raise InvalidInput(f"{name} is {value!r:.80}, not a list of texts")
-    return tuple(value)
+    return tuple(text(f"one of {name}", one) for one in items(name, value))
 
 
 def spans(name: str, value: Any) -> tuple[Span, ...]:
     """A list of partitions in any of the forms above."""
-    if not isinstance(value, list | tuple):
-        raise InvalidInput(f"{name} is {value!r:.80}, not a list of partitions")
-    return tuple(span(name, item) for item in value)
+    return tuple(span(name, item) for item in items(name, value))
 
 
 def span(name: str, value: Any) -> Span:
