@@ -10,7 +10,7 @@ from typing import NamedTuple
 from assignment.coordinator.reading import is_leaving, is_possible, settings_of
 from assignment.errors import InvariantBroken
 from assignment.scripts.group_read import GroupRead
-from assignment.types import INCARNATION_STEP, Partition, TargetRow
+from assignment.types import INCARNATION_STEP, Partition
 
 
 def check(view: GroupRead) -> None:
@@ -93,7 +93,7 @@ def _target_faults(view: GroupRead) -> Iterator[str]:
             if partition in owners:
                 yield f"the target gives {partition} to {owners[partition]} and {member}"
             owners[partition] = member
-        yield from (f"{p} has two roles at {member}" for p in sorted(_twice(row)))
+        yield from (f"{p} has two roles at {member}" for p in sorted(row.twice))
     yield from _learner_faults(view)
     if owners and meta.target_epoch == meta.group_epoch:
         existing = set(settings_of(view).all_partitions())
@@ -102,10 +102,6 @@ def _target_faults(view: GroupRead) -> Iterator[str]:
             served = existing.difference(frozenset.intersection(*(row.unserved for row in stay)))
             yield from (f"the target leaves {p} out" for p in sorted(served - owners.keys()))
         yield from (f"the target gives {p}, which is not" for p in sorted(owners.keys() - existing))
-
-
-def _twice(row: TargetRow) -> frozenset[Partition]:
-    return (row.active & row.standby) | ((row.active | row.standby) & row.learning)
 
 
 def _learner_faults(view: GroupRead) -> Iterator[str]:

@@ -297,6 +297,11 @@ class TargetRow:
     def epoch(self) -> Epoch:
         return Epoch(self.incarnation, self.target_epoch)
 
+    @property
+    def twice(self) -> frozenset[Partition]:
+        """Those with two roles, which none may have."""
+        return (self.active & self.standby) | ((self.active | self.standby) & self.learning)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaReport:

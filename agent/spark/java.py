@@ -94,11 +94,8 @@ def wrapped(home: Path) -> Path:
     made = cache_folder() / f"java-{_digest(text)}"
     if (made / "bin" / "java").exists():
         return made
-    fresh = Path(tempfile.mkdtemp(prefix="java-", dir=made.parent))
+    fresh = _linked("java-", home, without="bin")
     (fresh / "bin").mkdir()
-    for entry in home.iterdir():
-        if entry.name != "bin":
-            (fresh / entry.name).symlink_to(entry)
     java = fresh / "bin" / "java"
     java.write_text(text)
     java.chmod(0o755)
@@ -138,15 +135,21 @@ def spark_home() -> Path:
     package = Path(pyspark.__file__).parent
     made = cache_folder() / f"spark-{_digest(str(package))}"
     if not (made / "jars").exists():
-        fresh = Path(tempfile.mkdtemp(prefix="spark-", dir=made.parent))
-        for entry in package.iterdir():
-            if entry.name != "python":
-                (fresh / entry.name).symlink_to(entry)
+        fresh = _linked("spark-", package, without="python")
         try:
             fresh.rename(made)
         except OSError:  # another process made it meanwhile
             return made if (made / "jars").exists() else package
     return made
+
+
+def _linked(prefix: str, folder: Path, without: str) -> Path:
+    """A fresh folder in the cache that leads to all that is in the other one, but for that name."""
+    fresh = Path(tempfile.mkdtemp(prefix=prefix, dir=cache_folder()))
+    for entry in folder.iterdir():
+        if entry.name != without:
+            (fresh / entry.name).symlink_to(entry)
+    return fresh
 
 
 def _digest(text: str) -> str:

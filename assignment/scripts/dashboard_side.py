@@ -306,8 +306,8 @@ def set_target(
         for partition in row.active:
             if seen.setdefault(partition, member_id) != member_id:
                 raise InvalidInput(f"{partition} has two owners: {seen[partition]}, {member_id}")
-        if twice := (row.active & row.standby) | ((row.active | row.standby) & row.learning):
-            raise InvalidInput(f"{min(twice)} has two roles at {member_id}")
+        if row.twice:
+            raise InvalidInput(f"{min(row.twice)} has two roles at {member_id}")
         stamped = replace(row, incarnation=meta.incarnation)
         arguments += [valid_name("member", member_id), wire.target_text(stamped)]
     return Call("set_target", arguments, _target_set)

@@ -34,7 +34,7 @@ STRATEGY_OF = {
 _KAFKA_CLIENT = frozenset(("kafka-sticky", "kafka-coop", "kafka-range", "kafka-roundrobin"))
 _IGNORED = "ignored"  # in the name or note of a case: unknown topics are
 _NO_GENERATION = -1  # below every real one
-_FENCE_MAX = 2**62
+_LIMITS = -(2**62), 2**62  # of fences and other numbers
 _TAKEN_BY = {  # fields of a case that are parameters as they stand
     "consistent_hash": ("virtual_nodes",),
     "config": ("config_map",),
@@ -165,9 +165,7 @@ def _member(
         joined_at_ms=_whole(f"joined_at_ms of {member!r}", meta.get("joined_at_ms"), 0),
         instance_id=_optional_text(f"instance of {member!r}", meta.get("instance")),
         zone=zone or "",
-        capacity=number(
-            f"capacity of {member!r}", meta.get("capacity", 1.0), -_FENCE_MAX, _FENCE_MAX
-        ),
+        capacity=number(f"capacity of {member!r}", meta.get("capacity", 1.0), *_LIMITS),
         subscription=topics,
         owned=owned,
     )
@@ -288,4 +286,4 @@ def _optional_text(name: str, value: Any) -> str | None:
 
 
 def _whole(name: str, value: Any, default: int) -> int:
-    return default if value is None else whole(name, value, -_FENCE_MAX, _FENCE_MAX)
+    return default if value is None else whole(name, value, *_LIMITS)
