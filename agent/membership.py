@@ -26,7 +26,7 @@ from assignment.member.state import (
 )
 from assignment.member.transitions import handle, restore_ordered
 from assignment.member.troubles import UNSERVED_FOR_MS, unserved_of
-from assignment.scripts import agent_side
+from assignment.scripts import agent_side, crashes, dashboard_side
 from assignment.types import (
     NO_EPOCH,
     Claim,
@@ -147,7 +147,7 @@ class Membership:
         claims = claims_of(self.state)
         sent_ms, settings = self._clock(), self.state.settings
         try:
-            answer = self.store.renew(self.member_id, settings.lease_ms, claims)
+            answer = self.store.run(agent_side.renew(self.member_id, settings.lease_ms, claims))
         except Fenced as error:
             if not self._reads_foreign_redis():
                 self.fenced(str(error))
@@ -193,7 +193,7 @@ class Membership:
 
     def leave(self, secret: str) -> None:
         """When no dashboard hears of it: else its session would have to end, and it be lost."""
-        if self.store.leave(self.member_id, secret):
+        if self.store.run(dashboard_side.leave(self.member_id, secret)):
             self._note("left in Redis, no dashboard answered")
 
     def lagging(self, halted: Collection[Partition]) -> dict[Partition, Offset]:
@@ -214,7 +214,7 @@ class Membership:
 
     def note_crash(self, why: str, batch: BatchInHand) -> None:
         """With the batch that the consumer had in hand (agent/consumer/in_hand.py)."""
-        counted = self.store.note_crash(why, batch.alone, batch.parts)
+        counted = self.store.run(crashes.crash(why, batch.alone, batch.parts))
         self._note("crash with a batch in hand", why=why, partitions=counted, alone=batch.alone)
 
     def progress(self) -> ConsumerHealth | None:
@@ -289,7 +289,7 @@ class Membership:
             )
             for change in changes
         ]
-        done = self.store.set_state(self.member_id, asked)
+        done = self.store.run(agent_side.set_state(self.member_id, asked))
         for change, was_done in zip(changes, done, strict=True):
             if was_done:
                 self._note(str(change.state), why=change.reason, **_fields(change.claim))
@@ -299,7 +299,7 @@ class Membership:
         if not releases:
             return
         claims = [release.claim for release in releases]
-        done = self.store.release(self.member_id, claims)
+        done = self.store.run(agent_side.release(self.member_id, claims))
         for release, was_done in zip(releases, done, strict=True):
             self.feed(messages.Released(release.claim))
             if was_done:

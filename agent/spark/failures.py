@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from agent.consumer import in_hand
 from agent.store.door import StoreUnavailable
 from agent.store.group import GroupStore
+from assignment.scripts import crashes
 from assignment.types import Range
 
 if TYPE_CHECKING:
@@ -42,7 +43,10 @@ class Crashes:
         if batch is None:
             return False
         try:
-            return self._groups.note_crash(why, batch.alone, batch.parts) > 0 and batch.alone > 0
+            return (
+                self._groups.run(crashes.crash(why, batch.alone, batch.parts)) > 0
+                and batch.alone > 0
+            )
         except StoreUnavailable:
             return False
 

@@ -17,6 +17,7 @@ from agent.spark.shared import Troubles
 from agent.spark.sql_sink import Position, Sink, SinkDoor, SinkUnavailable, SqlSink
 from agent.store.group import GroupStore
 from assignment.errors import Fenced
+from assignment.scripts import agent_side
 from assignment.scripts.agent_side import BatchStart, CommitRequest
 from assignment.troubles import Halted, HaltReason
 from assignment.types import Partition
@@ -105,16 +106,18 @@ class SinkStart:
 
     def _bring_redis(self, planned: BatchStart, position: Position) -> bool:
         """Effects are in the sink and Redis does not know: a crash, or a Redis that lost writes."""
-        answer = self._groups.commit(
-            CommitRequest(
-                partition=planned.partition,
-                member_id=self._member_id,
-                fence=planned.fence,
-                from_offset=planned.committed,
-                to_offset=position.offset,
-                events=max(0, position.events - planned.total),
-                changelog=False,
-                replication_id=planned.replication_id,
+        answer = self._groups.run(
+            agent_side.commit(
+                CommitRequest(
+                    partition=planned.partition,
+                    member_id=self._member_id,
+                    fence=planned.fence,
+                    from_offset=planned.committed,
+                    to_offset=position.offset,
+                    events=max(0, position.events - planned.total),
+                    changelog=False,
+                    replication_id=planned.replication_id,
+                )
             )
         )
         return answer.applied

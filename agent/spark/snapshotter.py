@@ -18,6 +18,7 @@ from agent.state.snapshots import remove_snapshot, write_snapshot
 from agent.store.door import StoreUnavailable
 from agent.store.group import GroupStore
 from assignment.errors import EvenkeelError
+from assignment.scripts import agent_side
 from assignment.scripts.agent_side import SnapshotRecord, SnapshotResult
 from assignment.types import Partition
 
@@ -79,7 +80,9 @@ class Snapshotter:
         """Writes, records, and removes what is old and named by no record. Raises StateError."""
         record = write_snapshot(state, self._folder, self._store.group, fence)
         try:
-            result = self._store.snapshot(state.partition, record, trim=self._trim())
+            result = self._store.run(
+                agent_side.snapshot(state.partition, record, trim=self._trim())
+            )
         except StoreUnavailable:
             return  # it may be recorded: the file must stay
         if result is not SnapshotResult.DONE:

@@ -33,6 +33,7 @@ from agent.store.door import StoreUnavailable, Timeouts
 from agent.store.events import Bound, EventStore
 from agent.store.group import GroupStore
 from assignment.errors import Fenced, InvalidInput
+from assignment.scripts import agent_side
 from assignment.scripts.agent_side import BatchStart, DeadLetter
 from assignment.types import Offset, Partition, Range
 
@@ -225,7 +226,7 @@ class Planner:
 
     def _free(self) -> list[BatchStart]:
         """What may be read, and what is held back and to be skipped. Raises Fenced."""
-        planned = self._groups.next_batch(self._member)
+        planned = self._groups.run(agent_side.next_batch(self._member))
         self._events.demand(planned[0].replication_id if planned else "")
         skips = [p for p in planned if p.skip is not None]
         free = [*self._not_held_back(p for p in planned if p.skip is None), *skips]

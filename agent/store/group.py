@@ -1,16 +1,16 @@
 """A group in Redis as agents and consumers use it: locks, fenced commits, targets, changelogs."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Self, TypeVar
 
 from agent.store.door import Door, RedisDoor, ScriptCall, Timeouts, pairs
 from assignment import wire
-from assignment.scripts import agent_side, crashes, dashboard_side, group_read
+from assignment.scripts import agent_side, group_read
 from assignment.scripts.group_read import Meta
 from assignment.scripts.values import Call
-from assignment.types import START, Claim, Drain, Held, Offset, Partition, Range, TargetRow
+from assignment.types import START, Drain, Held, Offset, Partition, TargetRow
 
 ACQUIRE_AT_ONCE = 1_000  # one call blocks Redis for about 10 ms
 T = TypeVar("T")
@@ -48,8 +48,9 @@ class GroupStore:
     """Every method raises StoreUnavailable (ask again) and InvariantBroken (a bug); no exception of
     the client leaves it.
 
-    A write whose reply was lost may be asked again with the same arguments: acquire, renew and
-    commit answer as before; release, set_state and snapshot answer "not done": read what is.
+    Any script of a group may be `run`. A write whose reply was lost may be asked again with the
+    same arguments: acquire, renew and commit answer as before; release, set_state and snapshot
+    answer "not done": read what is.
     """
 
     def __init__(self, door: Door, group: str) -> None:
@@ -94,20 +95,6 @@ class GroupStore:
             answers += answer
         return tuple(answers)
 
-    def renew(self, member_id: str, ttl_ms: int, claims: Iterable[Claim]) -> agent_side.Renewed:
-        """All in one call; also a sign of life when there are none. Raises Fenced."""
-        return self.run(agent_side.renew(member_id, ttl_ms, claims))
-
-    def release(self, member_id: str, claims: Iterable[Claim]) -> tuple[bool, ...]:
-        """False: it was not ours any more."""
-        return self.run(agent_side.release(member_id, claims))
-
-    def set_state(
-        self, member_id: str, changes: Iterable[agent_side.StateChange]
-    ) -> tuple[bool, ...]:
-        """False: its fence or state in Redis is another than expected."""
-        return self.run(agent_side.set_state(member_id, changes))
-
     def owned(self, member_id: str) -> dict[Partition, Held]:
         """What Redis keeps as held by this member; a lock that ran out stays in it until swept."""
         flat = self.door.ask("HGETALL", self.keys.owned(member_id))
@@ -128,22 +115,7 @@ class GroupStore:
             group_read.read_member(member_id, member).drain if member else None,
         )
 
-    def leave(self, member_id: str, secret: str) -> bool:
-        """False: it was no member under that secret (any more)."""
-        return self.run(dashboard_side.leave(member_id, secret))
-
     # --- batches ----------------------------------------------------------------------------------
-
-    def next_batch(self, member_id: str) -> tuple[agent_side.BatchStart, ...]:
-        """What may be read now. Only when the batch before is finished: what is being revoked is
-        revoked.
-
-        Raises Fenced.
-        """
-        return self.run(agent_side.next_batch(member_id))
-
-    def commit(self, request: agent_side.CommitRequest) -> agent_side.CommitAnswer:
-        return self.run(agent_side.commit(request))
 
     def commit_many(
         self, requests: Sequence[agent_side.CommitRequest]
@@ -152,10 +124,6 @@ class GroupStore:
         calls = [agent_side.commit(request) for request in requests]
         answers = self.door.run_many([self._on_group(call) for call in calls])
         return tuple(call.read(raw) for call, raw in zip(calls, answers, strict=True))
-
-    def note_crash(self, why: str, entries_alone: int, in_hand: Iterable[Range]) -> int:
-        """A batch in hand ended its consumer; how many partitions it counts for."""
-        return self.run(crashes.crash(why, entries_alone, in_hand))
 
     def committed(self, partitions: Sequence[Partition]) -> dict[Partition, Offset]:
         """START where nothing was committed yet."""
@@ -211,12 +179,6 @@ class GroupStore:
     def read_snapshots(self, partition: Partition) -> tuple[agent_side.SnapshotRecord, ...]:
         """The newest first, at most two."""
         return agent_side.read_snapshots(self.door.ask("HGET", self.keys.snapshots, str(partition)))
-
-    def snapshot(
-        self, partition: Partition, record: agent_side.SnapshotRecord, *, trim: bool
-    ) -> agent_side.SnapshotResult:
-        """Records a written file. Trims the changelog only up to the record before it."""
-        return self.run(agent_side.snapshot(partition, record, trim=trim))
 
     # --- hints ------------------------------------------------------------------------------------
 

@@ -123,7 +123,7 @@ class Renewed:
 
 
 def renew(member_id: str, ttl_ms: int, claims: Iterable[Claim]) -> Call[Renewed]:
-    """Raises Fenced: not a member; nothing was renewed."""
+    """Also a sign of life when there are none. Raises Fenced: not a member; nothing was renewed."""
     member = valid_name("member", member_id)
     return Call("renew", [member, ttl_text(ttl_ms), *_claim_texts(claims)], _renewed)
 
@@ -189,7 +189,9 @@ class BatchStart:
 
 
 def next_batch(member_id: str) -> Call[tuple[BatchStart, ...]]:
-    """Raises Fenced: not a member."""
+    """What may be read now. Only when the batch before is finished: what is being revoked is
+    revoked. Raises Fenced: not a member.
+    """
     return Call("next_batch", [valid_name("member", member_id)], _batch_starts)
 
 
@@ -349,6 +351,7 @@ class SnapshotResult(StrEnum):
 
 
 def snapshot(partition: Partition, record: SnapshotRecord, *, trim: bool) -> Call[SnapshotResult]:
+    """Records a written file. Trims the changelog only up to the record before it."""
     if record.offset <= START:
         raise InvalidInput(f"snapshot of {partition} at {record.offset} holds nothing")
     arguments: Arguments = [

@@ -18,6 +18,7 @@ from agent.state.restore import restore as bring_up
 from agent.state.snapshots import write_snapshot
 from agent.store.group import GroupStore
 from assignment.member.replicas import Wanted
+from assignment.scripts import agent_side
 from assignment.types import Offset, Partition, ReplicaReport, Role
 from assignment.wire import pack_changes
 from tests.contract.world import P0, World, offset
@@ -90,7 +91,7 @@ class Scene:
         bring_up(self.world.store, state, partition)
         record = write_snapshot(state, str(self.folder / "snapshots"), "g", self.fences[partition])
         state.close()
-        self.world.store.snapshot(partition, record, trim=trim)
+        self.world.store.run(agent_side.snapshot(partition, record, trim=trim))
         return Path(record.url)
 
     def content(self, partition: Partition = P0) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pytest
 from agent.state.partition import PartitionState
 from agent.state.restore import restore
 from agent.state.snapshots import write_snapshot
+from assignment.scripts import agent_side
 from assignment.scripts.agent_side import SnapshotResult
 from assignment.types import Drain, HeldState, Partition, ReplicaReport, Role
 from tests.agent.conftest import AgentProcess, World, until
@@ -105,7 +106,7 @@ def only_a_snapshot_leads_there(world: World, owner: str, of: Partition, folder:
     fence = world.store.owned(owner)[of].fence
     record = write_snapshot(state, str(folder / "snapshots"), world.group, fence)
     state.close()
-    assert world.store.snapshot(of, record, trim=False) is SnapshotResult.DONE
+    assert world.store.run(agent_side.snapshot(of, record, trim=False)) is SnapshotResult.DONE
     world.store.door.ask("XTRIM", world.store.keys.changelog(of), "MAXLEN", 0)
     return Path(record.url)
 

@@ -19,7 +19,7 @@ from assignment.member.messages import (
 )
 from assignment.member.replicas import Wanted
 from assignment.member.state import ConsumerState, unable_because
-from assignment.scripts import dashboard_side, group_read, values
+from assignment.scripts import agent_side, dashboard_side, group_read, values
 from assignment.types import (
     START,
     Claim,
@@ -153,7 +153,7 @@ def test_a_state_that_a_restarted_redis_lost_is_written_again(scene: Scene) -> N
     scene.run(dashboard_side.set_incarnation(2))
     scene.member.renew()
     scene.member.reconcile()
-    scene.store.next_batch("a")
+    scene.store.run(agent_side.next_batch("a"))
     scene.member.read_owned()
     scene.member.reconcile()
     assert scene.store.owned("a")[ZERO].state is HeldState.RUNNING

@@ -15,7 +15,7 @@ from agent.spark.source import (
 )
 from agent.spark.warm_up import BATCHES_MAX, ENTRIES, WarmUp, tasks_of
 from agent.store.events import EventStore, Packed
-from assignment.scripts import crashes
+from assignment.scripts import agent_side, crashes
 from assignment.scripts.crashes import Skip
 from assignment.troubles import HaltReason
 from assignment.types import START, Claim, Offset, Range
@@ -91,7 +91,7 @@ def test_what_was_answered_fenced_is_planned_under_a_higher_fence_only(
     world.append(first, one(a=1))
     shared.hold_back([(str(first), world.fences[first])], "keep")
     assert planner.next_batch(1) is None
-    world.store.release("m1", [Claim(first, world.fences[first])])
+    world.store.run(agent_side.release("m1", [Claim(first, world.fences[first])]))
     world.give("m1", [first])
     assert list(ranges(planner.next_batch(1))) == ["0"]
 
@@ -222,7 +222,7 @@ def test_warm_up_of_a_single_core_has_one_kind_of_batch() -> None:
 def suspect(world: SparkWorld, end: Offset, alone: int = 0) -> None:
     first = world.partitions[0]
     part = Range(first, START, end, world.fences[first])
-    assert world.store.note_crash("it ended", alone, [part]) == 1
+    assert world.store.run(crashes.crash("it ended", alone, [part])) == 1
 
 
 def test_a_suspect_is_planned_alone_and_half_as_far_after_each_crash(world, planner) -> None:

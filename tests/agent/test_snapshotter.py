@@ -14,6 +14,7 @@ from agent.state.keeping import read_manifest, removable, write_manifest
 from agent.state.partition import PartitionState
 from agent.state.restore import restore
 from agent.state.snapshots import write_snapshot
+from assignment.scripts import agent_side
 from assignment.scripts.agent_side import CommitRequest, SnapshotRecord
 from assignment.types import Offset, Partition, Range
 from tests.e2e.spark_world import SparkWorld, until
@@ -55,7 +56,7 @@ def commit(world: SparkWorld, effects: StateEffects, start: int, end: int) -> No
         events=1,
         changes=prepared.packed,
     )
-    effects.applied(prepared, world.store.commit(request))
+    effects.applied(prepared, world.store.run(agent_side.commit(request)))
 
 
 def files(world: SparkWorld) -> list[str]:

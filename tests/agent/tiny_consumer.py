@@ -20,6 +20,7 @@ from agent.store.door import StoreUnavailable
 from agent.store.events import EventStore
 from agent.store.group import GroupStore
 from assignment.errors import Fenced
+from assignment.scripts import agent_side
 from assignment.scripts.agent_side import BatchStart, CommitRequest, CommitResult
 from assignment.types import Range
 from assignment.wire import ConsumerHealth
@@ -55,7 +56,7 @@ def main() -> int:
 
 def turn(link: AgentLink, store: GroupStore, health: ConsumerHealth) -> ConsumerHealth:
     member = link.control.member
-    planned = store.next_batch(member) if link.may_process() else ()
+    planned = store.run(agent_side.next_batch(member)) if link.may_process() else ()
     done = 0
     time.sleep(BATCH_S)
     if planned and os.environ.get("TINY_CRASHES"):
@@ -94,7 +95,7 @@ def process(store: GroupStore, member: str, plan: BatchStart) -> int:
         to_offset=end,
         events=events,
     )
-    return events if store.commit(request).result is CommitResult.DONE else 0
+    return events if store.run(agent_side.commit(request)).result is CommitResult.DONE else 0
 
 
 if __name__ == "__main__":

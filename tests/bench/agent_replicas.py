@@ -10,6 +10,7 @@ from typing import Any
 
 import psutil
 
+from assignment.scripts import agent_side
 from assignment.scripts.agent_side import CommitRequest, Granted, StateChange
 from assignment.types import START, GroupSettings, HeldState, Offset, Partition
 from assignment.wire import pack_changes
@@ -43,12 +44,14 @@ class Owner:
         answer = self.store.acquire("owner", 600_000, 1, 1, partitions())
         assert isinstance(answer, tuple)
         self.fences = {a.partition: a.fence for a in answer if isinstance(a, Granted)}
-        self.store.set_state(
-            "owner",
-            [
-                StateChange(p, f, HeldState.RESTORING, HeldState.RUNNING)
-                for p, f in self.fences.items()
-            ],
+        self.store.run(
+            agent_side.set_state(
+                "owner",
+                [
+                    StateChange(p, f, HeldState.RESTORING, HeldState.RUNNING)
+                    for p, f in self.fences.items()
+                ],
+            )
         )
         self.offsets = dict.fromkeys(self.fences, START)
 
@@ -57,15 +60,17 @@ class Owner:
         low = self.offsets[partition]
         self.offsets[partition] = high = Offset(low.ms + 1, 0)
         changes = {f"key-{number}-{n}": {"seen": n, "flights": number} for n in range(KEYS)}
-        self.store.commit(
-            CommitRequest(
-                partition=partition,
-                member_id="owner",
-                fence=self.fences[partition],
-                from_offset=low,
-                to_offset=high,
-                events=KEYS,
-                changes=pack_changes(changes),
+        self.store.run(
+            agent_side.commit(
+                CommitRequest(
+                    partition=partition,
+                    member_id="owner",
+                    fence=self.fences[partition],
+                    from_offset=low,
+                    to_offset=high,
+                    events=KEYS,
+                    changes=pack_changes(changes),
+                )
             )
         )
 

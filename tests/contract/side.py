@@ -78,30 +78,30 @@ class Side:
         ]
 
     def do_renew(self, member_id: str, claims: list[Claim]) -> Any:
-        return self.world.store.renew(member_id, LONG_MS, claims)
+        return self.world.store.run(agent_side.renew(member_id, LONG_MS, claims))
 
     def do_release(self, member_id: str, claims: list[Claim]) -> Any:
-        return self.world.store.release(member_id, claims)
+        return self.world.store.run(agent_side.release(member_id, claims))
 
     def do_expire(self, member_id: str, claim: Claim) -> Any:
         """The lock runs out: its last renew is for one millisecond."""
-        renewed = self.world.store.renew(member_id, 1, [claim])
+        renewed = self.world.store.run(agent_side.renew(member_id, 1, [claim]))
         if renewed.held[0]:
             self.world.until(lambda: claim.partition not in self.world.read().locks)
         return renewed
 
     def do_set_state(self, member_id: str, changes: list[StateChange]) -> Any:
-        return self.world.store.set_state(member_id, changes)
+        return self.world.store.run(agent_side.set_state(member_id, changes))
 
     def do_next_batch(self, member_id: str) -> Any:
-        planned = self.world.store.next_batch(member_id)
+        planned = self.world.store.run(agent_side.next_batch(member_id))
         return sorted((replace(one, replication_id="") for one in planned), key=str)
 
     def do_progress(self, member_id: str, rows: int) -> Any:
         return self.world.store.write_progress(member_id, ConsumerHealth(rows=rows))
 
     def do_commit(self, request: CommitRequest) -> Any:
-        answer = self.world.store.commit(request)
+        answer = self.world.store.run(agent_side.commit(request))
         entry = (request.partition, answer.changelog_id)
         if answer.changelog_id and entry not in self.changelog_ids:
             self.changelog_ids.append(entry)
@@ -117,7 +117,7 @@ class Side:
             total=1,
             fence=fence,
         )
-        return self.world.store.snapshot(partition, record, trim=trim)
+        return self.world.store.run(agent_side.snapshot(partition, record, trim=trim))
 
     def do_restore(self, partition: Partition, at: Offset) -> Any:
         record = SnapshotRecord(url="f", offset=at, changelog_id="0-0", total=9, fence=1)

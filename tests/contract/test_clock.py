@@ -3,7 +3,7 @@
 from typing import Any
 
 from agent.store.door import ScriptCall
-from assignment.scripts import dashboard_side
+from assignment.scripts import agent_side, dashboard_side
 from assignment.scripts.agent_side import SnapshotRecord
 from assignment.scripts.group_read import Purpose
 from assignment.types import Claim, Offset
@@ -113,7 +113,7 @@ def test_a_lock_that_was_capped_is_still_its_holders(world: World) -> None:
     world.running("a", P0)
     fence = in_the_future(world)["fence"]
     world.read(Purpose.TICK)
-    assert world.store.renew("a", LONG_MS, [Claim(P0, fence)]).held == (True,)
+    assert world.store.run(agent_side.renew("a", LONG_MS, [Claim(P0, fence)])).held == (True,)
     assert world.evict("a", world.read().beats["a"]).value == "ok"
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from assignment.errors import Fenced, InvalidInput
+from assignment.scripts import agent_side
 from assignment.scripts.agent_side import (
     BatchStart,
     CommitAnswer,
@@ -40,7 +41,7 @@ def test_a_plan_holds_what_is_running_with_its_offset_and_total(world: World) ->
     world.fence("a", P2)  # still restoring
     world.commit(P1, second, START, offset(7), events=5)
     of = world.read().run_id.partition("/")[2]
-    assert set(world.store.next_batch("a")) == {
+    assert set(world.store.run(agent_side.next_batch("a"))) == {
         BatchStart(P0, first, START, 0, replication_id=of),
         BatchStart(P1, second, offset(7), 5, replication_id=of),
     }
@@ -50,9 +51,9 @@ def test_a_plan_leaves_out_what_has_no_live_lock(world: World) -> None:
     world.stand(a={P0, P1})
     fence, other = world.running("a", P0), world.running("a", P1)
     world.let_expire("a", Claim(P0, fence))
-    assert [p.partition for p in world.store.next_batch("a")] == [P1]
+    assert [p.partition for p in world.store.run(agent_side.next_batch("a"))] == [P1]
     world.assign(a={P1}, b=set())
-    assert world.store.next_batch("a")[0].fence == other
+    assert world.store.run(agent_side.next_batch("a"))[0].fence == other
 
 
 def test_a_plan_turns_draining_into_drained_and_hints_so(world: World) -> None:
@@ -61,7 +62,7 @@ def test_a_plan_turns_draining_into_drained_and_hints_so(world: World) -> None:
     world.move("a", P0, fence, RUNNING, REVOKING)
     assert world.store.owned("a")[P0].state is REVOKING
     after = world.store.last_hint_id()
-    assert [p.fence for p in world.store.next_batch("a")] == [other]
+    assert [p.fence for p in world.store.run(agent_side.next_batch("a"))] == [other]
     assert world.store.owned("a")[P0].state is REVOKED
     assert [h.reason for h in world.store.wait_hints(after, 1).hints] == ["revoked"]
     assert not world.move("a", P0, fence, REVOKING, RUNNING)
@@ -71,7 +72,7 @@ def test_a_plan_of_one_that_is_no_member_is_fenced(world: World) -> None:
     world.stand(a={P0})
     world.evict("a", world.read().now_ms)
     with pytest.raises(Fenced):
-        world.store.next_batch("a")
+        world.store.run(agent_side.next_batch("a"))
 
 
 # --- commits --------------------------------------------------------------------------------------
@@ -112,7 +113,7 @@ def test_a_commit_repeated_after_a_lost_reply_is_answered_already(world: World, 
 def test_a_commit_that_another_server_planned_is_moved_unless_it_is_there(
     world: World, fence: int
 ) -> None:
-    (planned,) = world.store.next_batch("a")
+    (planned,) = world.store.run(agent_side.next_batch("a"))
     other = world.commit(P0, fence, START, offset(5), replication_id="e" * 40)
     assert (other.result, other.committed) == (MOVED, START)
     own = world.commit(P0, fence, START, offset(5), replication_id=planned.replication_id)
@@ -125,7 +126,7 @@ def test_the_id_of_a_changelog_entry_names_the_server_whatever_its_clock_says(
 ) -> None:
     world.stand(a={P0})
     fence = world.running("a", P0)
-    (planned,) = world.store.next_batch("a")
+    (planned,) = world.store.run(agent_side.next_batch("a"))
     ids = [world.commit(P0, fence, START, offset(1)).changelog_id]
     ahead_ms = Offset.parse(ids[0]).ms + 3_600_000
     world.door.ask("XSETID", world.keys.changelog(P0), f"{ahead_ms}-7")

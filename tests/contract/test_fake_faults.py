@@ -4,6 +4,7 @@ import pytest
 
 from agent.store.door import StoreUnavailable
 from assignment.errors import InvariantBroken
+from assignment.scripts import agent_side
 from assignment.scripts.agent_side import Granted, Refusal
 from tests.contract.world import LONG_MS, P0, P1, World, offset
 from tests.fakes import FakeDoor, FakeRedis
@@ -114,7 +115,7 @@ def test_the_old_primary_answers_readonly_until_the_connection_is_dropped(
     server.fail_over()
     assert world.read().locks[P0].fence == fence  # it may be read
     with pytest.raises(StoreUnavailable, match="READONLY You can't write against a read only"):
-        world.store.renew("a", LONG_MS, ())
+        world.store.run(agent_side.renew("a", LONG_MS, ()))
     server.ask("SET", "since", 1)
     assert world.door.ask("GET", "since") == b"1"  # the new one
 

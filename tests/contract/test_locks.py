@@ -3,6 +3,7 @@
 import pytest
 
 from assignment.errors import Fenced, InvalidInput
+from assignment.scripts import agent_side
 from assignment.scripts.agent_side import Granted, HeldBy, NotTarget, Refusal
 from assignment.scripts.values import INCARNATION_MAX
 from assignment.types import INCARNATION_STEP, Claim, Epoch, HeldState, Partition
@@ -68,7 +69,7 @@ def test_acquire_mends_a_lost_grant(real_world: World) -> None:
     assert world.fence("a", P0) == fence
     assert world.read().grants[P0].fence == fence
     world.door.ask("HDEL", world.keys.grants, str(P0))
-    assert world.store.release("a", [Claim(P0, fence)]) == (True,)
+    assert world.store.run(agent_side.release("a", [Claim(P0, fence)])) == (True,)
     assert world.kinds() == ["acquired", "released"]
 
 
@@ -107,7 +108,9 @@ def test_acquire_is_refused_after_the_run_of_redis_changed(world: World) -> None
     assert not world.read().grants_are_possible
     assert world.acquire("a", P0) is Refusal.NO_INCARNATION
     assert world.acquire("a", P1) is Refusal.NO_INCARNATION
-    assert world.store.renew("a", LONG_MS, [Claim(P0, fence)]).held == (True,)  # held ones go on
+    assert world.store.run(agent_side.renew("a", LONG_MS, [Claim(P0, fence)])).held == (
+        True,
+    )  # held ones go on
 
     world.set_incarnation(2)
     assert world.fence("a", P1, incarnation=2) == 2 * INCARNATION_STEP + 1
@@ -146,13 +149,13 @@ def test_fences_grow_by_one_per_grant_within_an_incarnation(world: World) -> Non
     for expected in (FIRST, FIRST + 1, FIRST + 2):
         fence = world.fence("a", P0)
         assert fence == expected
-        world.store.release("a", [Claim(P0, fence)])
+        world.store.run(agent_side.release("a", [Claim(P0, fence)]))
 
 
 def test_fences_are_exact_at_the_highest_incarnation(world: World) -> None:
     fence = world.highest_fence()
     assert fence == INCARNATION_MAX * INCARNATION_STEP + 1
-    world.store.release("a", [Claim(P0, fence)])
+    world.store.run(agent_side.release("a", [Claim(P0, fence)]))
     assert world.fence("a", P0, incarnation=INCARNATION_MAX) == fence + 1
     assert world.read().grants[P0].fence == fence + 1
 
@@ -183,7 +186,7 @@ def test_a_lost_lock_goes_to_the_one_that_the_target_names(world: World) -> None
 def test_renew_moves_the_end_of_lock_and_grant(world: World, fence: int) -> None:
     before = world.read().grants[P0].until_ms
     world.pass_ms(2)
-    renewed = world.store.renew("a", LONG_MS, [Claim(P0, fence)])
+    renewed = world.store.run(agent_side.renew("a", LONG_MS, [Claim(P0, fence)]))
     assert renewed.held == (True,)
     after = world.read()
     assert after.grants[P0].until_ms > before
@@ -192,7 +195,7 @@ def test_renew_moves_the_end_of_lock_and_grant(world: World, fence: int) -> None
 
 def test_renew_answers_the_epochs(world: World) -> None:
     world.stand(a={P0})
-    renewed = world.store.renew("a", LONG_MS, [])
+    renewed = world.store.run(agent_side.renew("a", LONG_MS, []))
     assert (renewed.incarnation, renewed.mode_epoch) == (1, 1)
     assert renewed.target == world.read().meta.target == Epoch(1, world.read().meta.target_epoch)
     assert renewed.held == ()
@@ -202,7 +205,7 @@ def test_renew_of_nothing_is_a_sign_of_life(world: World) -> None:
     world.stand(a=set())
     before = world.read().beats["a"]
     world.pass_ms(2)
-    world.store.renew("a", LONG_MS, [])
+    world.store.run(agent_side.renew("a", LONG_MS, []))
     assert world.read().beats["a"] > before
 
 
@@ -211,7 +214,7 @@ def test_renew_never_takes_an_expired_lock_again(world: World) -> None:
     first, second = world.fence("a", P0), world.fence("a", P1)
     world.let_expire("a", Claim(P0, first))
     claims = [Claim(P0, first), Claim(P1, second)]
-    assert world.store.renew("a", LONG_MS, claims).held == (False, True)
+    assert world.store.run(agent_side.renew("a", LONG_MS, claims)).held == (False, True)
     assert world.lock(P0) is None
 
 
@@ -219,25 +222,25 @@ def test_renew_with_another_fence_or_of_anothers_lock_is_refused(world: World) -
     world.stand(a={P0}, b={P1})
     fence, other = world.fence("a", P0), world.fence("b", P1)
     claims = [Claim(P0, fence - 1), Claim(P0, fence + 1), Claim(P1, other), Claim(P2, 7)]
-    assert world.store.renew("a", LONG_MS, claims).held == (False,) * 4
+    assert world.store.run(agent_side.renew("a", LONG_MS, claims)).held == (False,) * 4
 
 
 def test_renew_of_one_that_is_no_member_touches_nothing(world: World, fence: int) -> None:
     world.evict("a", world.read().now_ms)
     with pytest.raises(Fenced):
-        world.store.renew("a", LONG_MS, [Claim(P0, fence)])
+        world.store.run(agent_side.renew("a", LONG_MS, [Claim(P0, fence)]))
     assert "a" not in world.read().beats
 
 
 def test_renew_after_evict_and_joining_anew_holds_nothing(world: World, fence: int) -> None:
     world.evict("a", world.read().now_ms)
     world.join("a")
-    assert world.store.renew("a", LONG_MS, [Claim(P0, fence)]).held == (False,)
+    assert world.store.run(agent_side.renew("a", LONG_MS, [Claim(P0, fence)])).held == (False,)
 
 
 def test_a_member_that_joins_anew_keeps_its_live_locks(world: World, fence: int) -> None:
     world.join("a")
-    assert world.store.renew("a", LONG_MS, [Claim(P0, fence)]).held == (True,)
+    assert world.store.run(agent_side.renew("a", LONG_MS, [Claim(P0, fence)])).held == (True,)
     assert world.fence("a", P0) == fence
 
 
@@ -245,7 +248,7 @@ def test_release_frees_the_lock_ends_the_grant_and_says_so(world: World) -> None
     world.stand(a={P0}, b=set())
     fence = world.running("a", P0)
     after = world.store.last_hint_id()
-    assert world.store.release("a", [Claim(P0, fence)]) == (True,)
+    assert world.store.run(agent_side.release("a", [Claim(P0, fence)])) == (True,)
     grant = world.read().grants[P0]
     event = world.events()[-1]
     assert (event.kind, event.fence, event.at_ms) == ("released", fence, grant.until_ms)
@@ -260,15 +263,18 @@ def test_release_frees_the_lock_ends_the_grant_and_says_so(world: World) -> None
 def test_release_compares_member_and_fence(world: World) -> None:
     world.stand(a={P0}, b=set())
     fence = world.fence("a", P0)
-    assert world.store.release("b", [Claim(P0, fence)]) == (False,)
-    assert world.store.release("a", [Claim(P0, fence + 1), Claim(P1, 1)]) == (False, False)
+    assert world.store.run(agent_side.release("b", [Claim(P0, fence)])) == (False,)
+    assert world.store.run(agent_side.release("a", [Claim(P0, fence + 1), Claim(P1, 1)])) == (
+        False,
+        False,
+    )
     assert world.lock(P0) is not None
     assert world.kinds() == ["acquired"]
 
 
 def test_release_of_an_expired_lock_leaves_its_end_in_history(world: World, fence: int) -> None:
     world.let_expire("a", Claim(P0, fence))
-    assert world.store.release("a", [Claim(P0, fence)]) == (False,)
+    assert world.store.run(agent_side.release("a", [Claim(P0, fence)])) == (False,)
     assert world.sweep() == 1
     assert world.kinds() == ["acquired", "expired"]
 
@@ -276,7 +282,7 @@ def test_release_of_an_expired_lock_leaves_its_end_in_history(world: World, fenc
 def test_sweep_ends_only_what_ran_out_and_only_once(world: World) -> None:
     world.stand(a={P0, P1, P2})
     fences = {p: world.fence("a", p) for p in (P0, P1, P2)}
-    world.store.release("a", [Claim(P1, fences[P1])])
+    world.store.run(agent_side.release("a", [Claim(P1, fences[P1])]))
     world.let_expire("a", Claim(P0, fences[P0]))
     until_ms = world.read().grants[P0].until_ms
     assert (world.sweep(), world.sweep()) == (1, 0)
@@ -297,7 +303,7 @@ def test_a_swept_partition_is_granted_without_a_second_expired_event(
 def test_events_are_numbered_without_gaps(world: World) -> None:
     world.stand(a={P0, P1})
     for partition in (P0, P1, P0):
-        world.store.release("a", [Claim(partition, world.fence("a", partition))])
+        world.store.run(agent_side.release("a", [Claim(partition, world.fence("a", partition))]))
     assert [e.seq for e in world.events()] == [1, 2, 3, 4, 5, 6]
 
 
@@ -310,9 +316,9 @@ def test_many_partitions_are_acquired_and_renewed_at_once(world: World) -> None:
     answer = world.acquire("a", *many)
     assert isinstance(answer, tuple) and len(answer) == 2_500
     claims = [Claim(a.partition, a.fence) for a in answer if isinstance(a, Granted)]
-    assert world.store.renew("a", LONG_MS, claims).held == (True,) * 2_500
+    assert world.store.run(agent_side.renew("a", LONG_MS, claims)).held == (True,) * 2_500
     assert len(world.read().locks) == 2_500
-    assert world.store.release("a", claims) == (True,) * 2_500
+    assert world.store.run(agent_side.release("a", claims)) == (True,) * 2_500
 
 
 @pytest.mark.parametrize("ttl_ms", [0, -1, 10**9])

@@ -38,7 +38,7 @@ def test_a_holder_gets_a_new_fence_once_the_incarnation_was_raised(world: World)
     (answer,) = world.acquire("a", P0, incarnation=2)  # type: ignore[misc]
     assert answer == Granted(P0, 2 * INCARNATION_STEP + 1, HeldState.RESTORING)
     assert world.kinds() == ["acquired", "released", "acquired"]
-    assert world.store.renew("a", LONG_MS, [Claim(P0, before)]).held == (False,)
+    assert world.store.run(agent_side.renew("a", LONG_MS, [Claim(P0, before)])).held == (False,)
     again = world.acquire("a", P0, incarnation=2)
     assert again == (answer,), "asked again after a lost reply"
 

@@ -1,5 +1,6 @@
 """Members come, show that they live, and go (coordination.md sections 2 and 3)."""
 
+from assignment.scripts import agent_side
 from assignment.scripts.agent_side import progress
 from assignment.scripts.dashboard_side import EvictResult, JoinResult
 from assignment.scripts.group_read import TICKER_AWAY_MS, Gap, Purpose, Ticker
@@ -96,7 +97,7 @@ def test_leave_under_another_secret_or_of_a_stranger_touches_nothing(
     assert not world.leave("a", "other")
     assert not world.leave("stranger")
     assert world.group_epoch() == before
-    assert world.store.renew("a", LONG_MS, [Claim(P0, fence)]).held == (True,)
+    assert world.store.run(agent_side.renew("a", LONG_MS, [Claim(P0, fence)])).held == (True,)
 
 
 # --- evict ----------------------------------------------------------------------------------------
@@ -117,7 +118,7 @@ def test_evict_is_refused_when_the_member_gave_a_newer_sign_of_life(world: World
     world.stand(a={P0})
     judged_ms = world.read().beats["a"]
     world.pass_ms(2)
-    world.store.renew("a", LONG_MS, [])
+    world.store.run(agent_side.renew("a", LONG_MS, []))
     before = world.group_epoch()
     assert world.evict("a", judged_ms) is EvictResult.NEWER
     assert "a" in world.read().members

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from assignment.scripts import dashboard_side
+from assignment.scripts import agent_side, dashboard_side
 from assignment.scripts.agent_side import SnapshotRecord, SnapshotResult
 from assignment.scripts.group_read import Purpose
 from assignment.types import START, Claim, Offset, Partition, TargetRow
@@ -176,8 +176,8 @@ def test_what_locks_and_commits_do_makes_no_plan_outdated(world: World) -> None:
     fence = world.running("a", P0)
     world.commit(P0, fence, START, offset(1))
     world.commit(P0, fence + 1, START, offset(1))
-    world.store.next_batch("a")
-    world.store.release("a", [Claim(P0, fence)])
+    world.store.run(agent_side.next_batch("a"))
+    world.store.run(agent_side.release("a", [Claim(P0, fence)]))
     world.sweep()
     assert world.group_epoch() == before
 

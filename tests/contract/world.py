@@ -133,11 +133,11 @@ class World:
 
     def move(self, member_id: str, partition: Partition, fence: int, *states: HeldState) -> bool:
         change = StateChange(partition, fence, *states)
-        return self.store.set_state(member_id, (change,))[0]
+        return self.store.run(agent_side.set_state(member_id, (change,)))[0]
 
     def commit(self, *claim_and_range: Any, **more: Any) -> CommitAnswer:
         """Of a `commit_of`."""
-        return self.store.commit(commit_of(*claim_and_range, **more))
+        return self.store.run(agent_side.commit(commit_of(*claim_and_range, **more)))
 
     def snapshot(
         self,
@@ -151,7 +151,7 @@ class World:
         record = SnapshotRecord(
             url=f"file:///{offset}", offset=offset, changelog_id=changelog_id, total=1, fence=fence
         )
-        return self.store.snapshot(partition, record, trim=trim)
+        return self.store.run(agent_side.snapshot(partition, record, trim=trim))
 
     def report(self, member_id: str, sequence: int, **changes: Any) -> ReportAnswer:
         values: dict[str, Any] = {
@@ -198,7 +198,7 @@ class World:
 
     def let_expire(self, member_id: str, *claims: Claim) -> None:
         """Their locks run out: the last renew was for one millisecond."""
-        assert all(self.store.renew(member_id, 1, claims).held)
+        assert all(self.store.run(agent_side.renew(member_id, 1, claims)).held)
         partitions = {claim.partition for claim in claims}
         self.until(lambda: not partitions & self.read().locks.keys())
 

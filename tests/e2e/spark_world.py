@@ -18,6 +18,7 @@ from agent.spark.runner import Consumer
 from agent.state.partition import PartitionState
 from agent.store.door import RedisDoor
 from agent.store.events import Append, AppendResult, EventStore, Packed
+from assignment.scripts import agent_side
 from assignment.scripts.agent_side import DeadLetter, Granted, StateChange
 from assignment.types import Claim, GroupSettings, HeldState, Offset, Partition
 from assignment.wire import (
@@ -91,11 +92,13 @@ class SparkWorld:
             change = StateChange(
                 answer.partition, answer.fence, HeldState.RESTORING, HeldState.RUNNING
             )
-            assert self.store.set_state(member, [change]) == (True,)
+            assert self.store.run(agent_side.set_state(member, [change])) == (True,)
 
     def take_over(self, partition: Partition) -> None:
         """m1's lock is lost without its knowing, as after a long pause; m2 has a new fence."""
-        assert self.store.release("m1", [Claim(partition, self.fences[partition])]) == (True,)
+        assert self.store.run(
+            agent_side.release("m1", [Claim(partition, self.fences[partition])])
+        ) == (True,)
         del self.fences[partition]
         self.give("m2", [partition])
 

@@ -24,6 +24,7 @@ from agent.state.partition import PartitionState
 from agent.state.restore import restore
 from agent.state.snapshots import write_snapshot
 from agent.store.group import GroupStore
+from assignment.scripts import agent_side
 from assignment.scripts.agent_side import SnapshotResult
 from assignment.scripts.group_read import GroupRead, Purpose
 from assignment.types import HeldState, Partition
@@ -255,7 +256,9 @@ class Fleet:
             fence = self.read().grants[of].fence
             record = write_snapshot(state, str(self.folder / "snapshots"), self.name, fence)
             state.close()
-            assert self.store.snapshot(of, record, trim=False) is SnapshotResult.DONE
+            assert (
+                self.store.run(agent_side.snapshot(of, record, trim=False)) is SnapshotResult.DONE
+            )
             self.store.door.ask("XTRIM", self.store.keys.changelog(of), "MAXLEN", 0)
             self.snapshots[name] = Path(record.url)
             Path(record.url).rename(f"{record.url}.away")

@@ -14,7 +14,7 @@ from agent.spark.pipeline import Pipeline
 from agent.spark.runner import Consumer
 from agent.store.door import StoreUnavailable
 from assignment.errors import InvalidInput
-from assignment.scripts import crashes
+from assignment.scripts import agent_side, crashes
 from assignment.scripts.crashes import Skip
 from assignment.troubles import Halted, read_trouble
 from tests.e2e.spark_world import SparkWorld, arrow, fields, lines, one, raw, until
@@ -234,7 +234,7 @@ def test_draining_partition_is_left_out_and_said_drained(
         world.append(first, one(key="a", amount=1))
         until(world.all_committed, "the first batch")
         change = StateChange(first, world.fences[first], HeldState.RUNNING, HeldState.REVOKING)
-        assert world.store.set_state("m1", [change]) == (True,)
+        assert world.store.run(agent_side.set_state("m1", [change])) == (True,)
         until(
             lambda: world.store.owned("m1")[first].state is HeldState.REVOKED, "revoked while idle"
         )

@@ -13,6 +13,7 @@ from agent.state.errors import StateLost
 from agent.store.door import StoreUnavailable
 from agent.store.group import GroupStore
 from assignment.errors import Fenced
+from assignment.scripts import agent_side
 from assignment.scripts.agent_side import BatchStart, CommitAnswer, CommitRequest, CommitResult
 from assignment.types import Offset, Partition
 from assignment.wire import ConsumerHealth, ControlMessage, StreamKeys
@@ -186,7 +187,7 @@ class SimConsumer:
         return 1
 
     def _plan_batch(self) -> int:
-        planned = self.store.next_batch(self._agent.member_id)
+        planned = self.store.run(agent_side.next_batch(self._agent.member_id))
         free = [p for p in planned if (p.partition, p.fence) not in self._held_back]
         ranges = [Ranged(p, entries) for p in free if (entries := self._entries_after(p))]
         if not ranges:

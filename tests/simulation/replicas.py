@@ -13,6 +13,7 @@ from agent.state.errors import StateLost
 from agent.state.partition import Applied
 from agent.state.restore import PASSED_OVER, Progress, tail_steps
 from agent.store.group import GroupStore
+from assignment.scripts import agent_side
 from assignment.scripts.agent_side import SnapshotRecord
 from assignment.types import START, Offset, Partition
 from assignment.wire import ChangelogEntry
@@ -129,4 +130,4 @@ def write_snapshot(
         total=replica.total,
         fence=fence,
     )
-    store.snapshot(partition, record, trim=True)
+    store.run(agent_side.snapshot(partition, record, trim=True))

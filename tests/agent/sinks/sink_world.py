@@ -14,6 +14,7 @@ from agent.spark.sink_effects import SqlEffects
 from agent.spark.sink_start import SinkStart
 from agent.spark.source import Counted
 from agent.spark.sql_sink import Cursor, Delivery, SinkDoor, SqlSink
+from assignment.scripts import agent_side
 from assignment.scripts.agent_side import BatchStart
 from assignment.types import Claim, Offset, Partition
 from tests.contract.world import P0, P1, World, offset
@@ -94,7 +95,9 @@ class Consumer:
 
     def next_batch(self) -> list[BatchStart]:
         """Without the id of the server, which only a commit asks for."""
-        begun = self.start.begin(self.world.store.next_batch(self.member_id), self.batches)
+        begun = self.start.begin(
+            self.world.store.run(agent_side.next_batch(self.member_id)), self.batches
+        )
         return [replace(one, replication_id="") for one in begun]
 
     def commit(self, planned: BatchStart, to: int) -> Outcome:

@@ -23,6 +23,7 @@ from agent.spark.sql_sink import (
     sqlite_sink,
 )
 from agent.store.events import Packed
+from assignment.scripts import agent_side
 from assignment.scripts.agent_side import CommitResult
 from assignment.troubles import HaltReason
 from assignment.types import START, Range
@@ -187,14 +188,18 @@ def test_plan_is_empty_while_the_database_is_away(world: World, tmp_path: Path) 
     world.running("a", P0)
     door = door_to_nobody()
     start = SinkStart(door, world.store, "a", clock=lambda: now[0])
-    assert start.begin(world.store.next_batch("a"), 0) == []
+    assert start.begin(world.store.run(agent_side.next_batch("a")), 0) == []
     assert start.troubles.why == (f"the sink's database refuses: {NOBODY_LISTENS}",)
 
     back = Database(sqlite_sink(str(tmp_path / "sink.sqlite3"), write_rows))
     start._door = back.door()
-    assert start.begin(world.store.next_batch("a"), 0) == []  # not asked again at once
+    assert (
+        start.begin(world.store.run(agent_side.next_batch("a")), 0) == []
+    )  # not asked again at once
     now[0] += 10
-    assert [p.committed for p in start.begin(world.store.next_batch("a"), 0)] == [START]
+    assert [p.committed for p in start.begin(world.store.run(agent_side.next_batch("a")), 0)] == [
+        START
+    ]
     assert not any(start.troubles)
 
 
@@ -225,7 +230,9 @@ def test_planner_process_gets_the_sink_through_the_folder(
     hand_over(database.sink, tmp_path)
     start = SinkStart.handed_over(tmp_path, world.store, "a")
     assert start is not None
-    assert [p.committed for p in start.begin(world.store.next_batch("a"), 0)] == [START]
+    assert [p.committed for p in start.begin(world.store.run(agent_side.next_batch("a")), 0)] == [
+        START
+    ]
 
 
 def test_planner_reads_from_where_the_sink_stands(

@@ -14,6 +14,7 @@ from agent.store.door import RedisDoor, ScriptCall, StoreUnavailable
 from agent.store.events import EventStore
 from agent.store.group import GroupStore
 from assignment.errors import Fenced, Trouble, trouble_of
+from assignment.scripts import agent_side
 from assignment.scripts.agent_side import BatchStart, CommitAnswer, CommitResult
 from assignment.types import START, Offset, Partition
 from assignment.wire import StreamKeys
@@ -166,14 +167,14 @@ def test_a_batch_is_committed_only_where_it_was_planned(
     pair.at_new.replicaof("127.0.0.1", str(pair.old.port))
     until(lambda: pair.at_new.info("replication")["master_link_status"] == "up")
     pair.at_new.replicaof("NO", "ONE")
-    (planned,) = world.store.next_batch("a")
+    (planned,) = world.store.run(agent_side.next_batch("a"))
     pair.at_old.replicaof("127.0.0.1", "1")
     pair.switch()
     with pytest.raises(StoreUnavailable):
         commit(world, planned)
     assert commit(world, planned).result is CommitResult.MOVED
     assert world.store.committed([P0]) == {P0: START}
-    (again,) = world.store.next_batch("a")
+    (again,) = world.store.run(agent_side.next_batch("a"))
     assert replace(again, replication_id="") == replace(planned, replication_id="")
     assert commit(world, again).result is CommitResult.DONE
 
@@ -189,10 +190,10 @@ def test_a_planner_leaves_a_server_that_was_made_a_replica(
     world = World(door, group_name)
     world.stand(a={P0})
     world.running("a", P0)
-    assert world.store.next_batch("a")
+    assert world.store.run(agent_side.next_batch("a"))
     pair.at_old.replicaof("127.0.0.1", "1")
     with pytest.raises(StoreUnavailable, match="refuses"):
-        world.store.next_batch("a")
+        world.store.run(agent_side.next_batch("a"))
 
 
 def test_hints_are_heard_again_after_a_demotion(

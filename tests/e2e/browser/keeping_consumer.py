@@ -4,6 +4,7 @@ import sys
 
 from agent.store.events import EventStore
 from agent.store.group import GroupStore
+from assignment.scripts import agent_side
 from assignment.scripts.agent_side import BatchStart, CommitRequest, CommitResult
 from assignment.wire import pack_changes
 from tests.agent import tiny_consumer
@@ -27,7 +28,7 @@ def process(store: GroupStore, member: str, plan: BatchStart) -> int:
         events=len(found),
         changes=pack_changes(last),
     )
-    return len(found) if store.commit(request).result is CommitResult.DONE else 0
+    return len(found) if store.run(agent_side.commit(request)).result is CommitResult.DONE else 0
 
 
 if __name__ == "__main__":
