@@ -7,16 +7,14 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
-from agent.store.door import StoreUnavailable
+from agent.store.door import Answer, StoreUnavailable, asked
 from agent.store.events import Append, AppendResult, EventStore, Packed, Produced
 from assignment.errors import EvenkeelError
 from assignment.types import Partition
 
 TRY_AGAIN_S = 0.2
 NO_ID = -1
-Answer = TypeVar("Answer")
 
 
 class ProducerIdInUse(EvenkeelError):
@@ -146,19 +144,18 @@ class Sender:
     def _asked(self, question: Callable[[], Answer]) -> Answer:
         """Again and again until Redis answers. Raises StoreUnavailable after `give_up_s`."""
         began = time.monotonic()
-        while True:
-            try:
-                answer = question()
-            except StoreUnavailable as error:
-                if time.monotonic() - began > self.give_up_s:
-                    raise
-                if self.waiting_since is None:
-                    self.waiting_since = began
-                    self.on_trouble(str(error))
-                time.sleep(TRY_AGAIN_S)
-            else:
-                self.waiting_since = None
-                return answer
+
+        def may_wait(error: StoreUnavailable) -> bool:
+            if time.monotonic() - began > self.give_up_s:
+                return False
+            if self.waiting_since is None:
+                self.waiting_since = began
+                self.on_trouble(str(error))
+            return True
+
+        answer = asked(question, TRY_AGAIN_S, may_wait)
+        self.waiting_since = None
+        return answer
 
     def _is_ours(self, append: Append) -> bool:
         there = self._asked(lambda: self._produced(append.partition.number))

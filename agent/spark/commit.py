@@ -4,10 +4,9 @@ Runs on the driver, in foreachBatch. Only the changed keys come here, as Arrow. 
 answered fenced drops its partition, the others of the batch commit (pipeline.md section 3).
 """
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -15,7 +14,7 @@ import pyarrow as pa
 from agent.spark.pipeline import IDS_COLUMN, KEY_COLUMN, PARTITION_COLUMN
 from agent.spark.source import Counted
 from agent.state.errors import StateError
-from agent.store.door import StoreUnavailable
+from agent.store.door import Answer, StoreUnavailable, asked
 from agent.store.group import GroupStore
 from assignment.errors import EvenkeelError, InvalidInput
 from assignment.scripts.agent_side import CommitAnswer, CommitRequest, CommitResult
@@ -23,7 +22,6 @@ from assignment.troubles import Halted, HaltReason
 from assignment.types import Offset, Partition, Range
 from assignment.wire import pack_ids
 
-Answer = TypeVar("Answer")
 TRY_AGAIN_S = 0.1  # a lost reply is asked again so often, for as long as the lease lasts
 
 
@@ -242,10 +240,7 @@ class Committer:
 
     def asked(self, call: Callable[[], Answer]) -> Answer:
         """The answer, asked for again with the same arguments while the lease lasts."""
-        while True:
-            try:
-                return call()
-            except StoreUnavailable as error:
-                if not self._may_process():
-                    raise LeaseOver(f"the lease ended before Redis answered: {error}") from error
-                time.sleep(TRY_AGAIN_S)
+        try:
+            return asked(call, TRY_AGAIN_S, lambda _: self._may_process())
+        except StoreUnavailable as error:
+            raise LeaseOver(f"the lease ended before Redis answered: {error}") from error

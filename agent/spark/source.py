@@ -11,6 +11,8 @@ Runs in three places: the planner process beside the driver, the driver, and Spa
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,7 @@ from agent.spark.ranges import batch_name, plan_from, plan_of, range_of
 from agent.spark.shared import Shared, Troubles
 from agent.spark.sink_start import SinkStart
 from agent.spark.warm_up import latest_ranges, tasks_of
-from agent.store.door import StoreUnavailable, Timeouts
+from agent.store.door import StoreUnavailable, Timeouts, asked
 from agent.store.events import Bound, EventStore
 from agent.store.group import GroupStore
 from assignment.errors import Fenced, InvalidInput
@@ -230,14 +232,11 @@ class Planner:
         self._events.demand(planned[0].replication_id if planned else "")
         skips = [p for p in planned if p.skip is not None]
         free = [*self._not_held_back(p for p in planned if p.skip is None), *skips]
-        halted = tuple(isolation.halted_of(planned))
-        if self._sink is None:
-            self._shared.tell(Troubles(halted=halted))
-            return free
-        begun = self._sink.begin(free, self._shared.get("finished"))
-        of_sink = self._sink.troubles
-        self._shared.tell(Troubles(of_sink.why, (*of_sink.halted, *halted)))
-        return begun
+        if self._sink is not None:
+            free = self._sink.begin(free, self._shared.get("finished"))
+        why, halted = self._sink.troubles if self._sink is not None else Troubles()
+        self._shared.tell(Troubles(why, (*halted, *isolation.halted_of(planned))))
+        return free
 
     def _not_held_back(self, planned: Iterable[BatchStart]) -> list[BatchStart]:
         held_back, dead_letters = self._shared.held_back()
@@ -307,7 +306,9 @@ def read_task(
     if task.warm_up:
         return
     packed = {name: msgspec.msgpack.encode(value) for name, value in counted.items()}
-    _again(lambda: events.store_counts(options["group"], options["member"], packed))
+    tries = count(1)
+    store = partial(events.store_counts, options["group"], options["member"], packed)
+    asked(store, TRY_AGAIN_S, lambda _: next(tries) < READ_TRIES)
 
 
 def _read_range(
@@ -383,16 +384,6 @@ def _read_again(events: EventStore, one: Range) -> Iterator[Sequence[RawEntry]]:
             if tries >= READ_TRIES:
                 raise
             time.sleep(TRY_AGAIN_S)
-
-
-def _again(call: Any) -> None:
-    for _ in range(READ_TRIES - 1):
-        try:
-            call()
-            return
-        except StoreUnavailable:
-            time.sleep(TRY_AGAIN_S)
-    call()
 
 
 _stores: dict[str, EventStore] = {}

@@ -2,11 +2,12 @@
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import redis
 from redis.backoff import NoBackoff
@@ -23,6 +24,7 @@ from assignment.errors import (
 from assignment.lua import script
 from assignment.scripts.values import Arguments, Raw
 
+Answer = TypeVar("Answer")
 OLDEST = (6, 2)  # XTRIM MINID, SET PXAT
 CONNECTIONS_MAX = 32
 REFUSALS = (
@@ -35,6 +37,19 @@ BLOCK_MAX_MS = 30_000  # a wait longer than this is asked again
 
 class StoreUnavailable(EvenkeelError):
     """Redis does not answer now; a write may be done or not: stay safe, ask again, bounded."""
+
+
+def asked(
+    question: Callable[[], Answer], pause_s: float, may_wait: Callable[[StoreUnavailable], bool]
+) -> Answer:
+    """The answer, asked for again after a pause; StoreUnavailable when `may_wait` says no."""
+    while True:
+        try:
+            return question()
+        except StoreUnavailable as error:
+            if not may_wait(error):
+                raise
+            time.sleep(pause_s)
 
 
 @dataclass(frozen=True, slots=True)
