@@ -1,8 +1,8 @@
 """Compacted snapshots of a partition's state: files in a folder or under any fsspec URL.
 
 Form: MAGIC; blocks of (length as 4 bytes big endian, zlib of a MessagePack array of [key, JSON
-value] pairs); a length of 0; a last line of JSON with partition, offset, total, changelog id,
-number of keys and the SHA-256 of all bytes before it.
+value] pairs); a length of 0; a last line of JSON with partition, offset, total, number of keys and
+the SHA-256 of all bytes before it. Each field of that line is compared, so no byte may be wrong.
 """
 
 import errno
@@ -34,7 +34,6 @@ class _Footer(msgspec.Struct):
     partition: str
     offset: str
     total: int
-    changelog_id: str
     keys: int
     sha256: str
 
@@ -59,7 +58,6 @@ def write_snapshot(state: PartitionState, folder: str, group: str, fence: int) -
                     partition=str(state.partition),
                     offset=str(reading.offset),
                     total=reading.total,
-                    changelog_id=reading.changelog_id,
                     keys=keys,
                     sha256=digest,
                 )
@@ -164,7 +162,6 @@ class _Blocks:
         )
         if found != expected:
             raise SnapshotBroken(f"snapshot {recorded.url} holds {found}, recorded is {expected}")
-        # The id that Redis has: after a wipe its changelog has other ids than the file knows.
         return recorded.offset, recorded.total, recorded.changelog_id, recorded.fence
 
     def _take(self, count: int) -> bytes:

@@ -500,6 +500,19 @@ def test_broken_snapshot_is_passed_over_for_the_one_before(state, source, tmp_pa
     assert content(state) == {"a": 2, "c": 3}
 
 
+@pytest.mark.parametrize("changes", [{}, {"a": [1, 2]}], ids=["without-keys", "with-one"])
+def test_no_byte_of_a_snapshot_may_be_wrong(state, source, tmp_path, changes):
+    source.apply(entry(0, 5, **changes))
+    written = write_snapshot(source, str(tmp_path), "demo", fence=5)
+    path = Path(written.url)
+    data = path.read_bytes()
+    for at, byte in enumerate(data):
+        path.write_bytes(data[:at] + bytes([byte ^ 1]) + data[at + 1 :])
+        with pytest.raises(SnapshotBroken):
+            list(snapshot_steps(state, written))
+    assert (state.offset, content(state)) == (START, {})
+
+
 @pytest.mark.parametrize("trimmed", [True, False])
 def test_snapshot_that_leads_nowhere_is_passed_over_too(state, source, tmp_path, trimmed):
     """Written of effects whose commit Redis lost, recorded when it had gone on in another step."""
