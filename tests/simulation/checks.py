@@ -1,90 +1,26 @@
-"""What must hold of a target, of the group after every step, and when faults have ended."""
+"""What must hold of the group after every step, and when faults have ended."""
 
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from assignment import invariants
-from assignment.coordinator import planning, reading
-from assignment.coordinator.reading import is_possible
+from assignment.coordinator import reading
 from assignment.errors import InvariantBroken
 from assignment.member.state import unable_because
 from assignment.scripts.group_read import GroupRead
 from assignment.types import HeldState, Partition
 from tests.fakes.values import b
 from tests.moments import check_step
-from tests.simulation import round_checks
+from tests.simulation import targets
 from tests.simulation.ledger import Broken, demand
 
 if TYPE_CHECKING:
     from tests.simulation.agents import SimAgent
     from tests.simulation.world import World
 
-BALANCED = ("averagely", "circle", "join_order", "range", "round_robin", "sticky")
 LOOK_EVERY_MS = (20, 400)  # at a group of up to SMALL members, at a larger one; a look costs
 SMALL = 16  # milliseconds, and the ledger misses nothing between two
-
-
-# --- a target -------------------------------------------------------------------------------------
-
-
-def target_is_right(view: GroupRead, due: planning.Target, world: "World") -> None:
-    """Each partition once, to a live member; the strategy's promises on load and moves are kept."""
-    settings = reading.settings_of(view)
-    if settings.stateful:
-        taken = round_checks.rules_are_kept(view, due.rows)
-        world.reached["learner made owner"] += len(taken)
-        world.scale_downs.target_is_right(view, due.rows)
-        return
-    may_own = {m for m, row in view.members.items() if row.able and not row.leaving}
-    may_own -= reading.without_lock(view).keys()
-    given = [(p, m) for m, row in due.rows.items() for p in row.active]
-    owners = dict(given)
-    unserved = {m: view.members[m].unserved for m in may_own}
-    wanted = {p for p in settings.all_partitions() if any(p not in u for u in unserved.values())}
-    demand(
-        not any(p in unserved[m] for p, m in given if m in may_own),
-        "the target gives a member what it cannot serve",
-    )
-    demand(len(owners) == len(given), "the target gives a partition twice")
-    demand(set(owners.values()) <= may_own, f"owners {owners} are not among {sorted(may_own)}")
-    demand(due.rows.keys() == view.members.keys(), "a member has no row in the target")
-    if settings.strategy in BALANCED:
-        demand(owners.keys() == wanted, "the target does not cover each partition")
-        loads = Counter(dict.fromkeys(may_own, 0)) + Counter(owners.values())
-        spread = [0] if any(unserved.values()) else [loads[m] for m in may_own] or [0]
-        demand(max(spread) - min(spread) <= 1, f"the target's loads are {spread}")
-    if settings.strategy == "sticky" and not any(unserved.values()):
-        _moves_are_least(view, owners, sorted(may_own))
-
-
-def _moves_are_least(view: GroupRead, owners: dict[Partition, str], may_own: list[str]) -> None:
-    before = {p: m for p, m in _held(view).items() if m in may_own and p in owners}
-    if not may_own:
-        return
-    moved = sum(owners[p] != m for p, m in before.items())
-    least = round_checks.least_moves(before, may_own, len(owners))
-    demand(moved == least, f"{moved} moved, {least} suffice")
-
-
-def _held(view: GroupRead) -> dict[Partition, str]:
-    """By the highest fence that a lock or a report has; by the stored target where no able member
-    has it by either (learners.md, input of the planner).
-    """
-    able = {m for m, row in view.members.items() if row.able} - reading.without_lock(view).keys()
-    found = {p: m for m, row in view.target.items() for p in row.active if m in able}
-    known = [
-        (p, held.fence, m)
-        for m, r in view.reports.items()
-        for p, held in r.owned.items()
-        if is_possible(view, m, p, held.fence)
-    ]
-    known += [(p, lock.fence, lock.member_id) for p, lock in view.locks.items()]
-    best: dict[Partition, tuple[int, str]] = {}
-    for partition, fence, member in known:
-        if member in able:
-            best[partition] = max((fence, member), best.get(partition, (0, "")))
-    return found | {p: member for p, (_, member) in best.items()}
 
 
 # --- after every step -----------------------------------------------------------------------------
@@ -124,6 +60,18 @@ class Watch:
 # --- when faults have ended -----------------------------------------------------------------------
 
 
+def calm_owners(world: "World") -> dict[Partition, str] | None:
+    """Of a stateful group, when nothing is under way that would move more; else None."""
+    view = world.read()
+    owners = {p: m for m, row in view.target.items() for p in row.active}
+    learns = any(row.learning for row in view.target.values())
+    goes = any(row.ready or reading.is_leaving(row) for row in view.members.values())
+    held = {p: lock.member_id for p, lock in view.locks.items()}
+    whole = held == owners and len(held) == world.settings.partitions
+    moves = learns or goes or targets.is_troubled(view, world)
+    return owners if world.settings.stateful and whole and not moves else None
+
+
 def all_owned(world: "World") -> bool:
     """Every partition is locked by a member that lives."""
     living = {a.member_id for a in world.agents if a.lives}
@@ -160,7 +108,7 @@ def _not_held(world: "World", view: GroupRead) -> str:
         return "; ".join(f"{m} runs {running.get(m)} of {target.get(m)}" for m in differ)
     stateful = world.settings.stateful
     even = max(counts) - min(counts) <= 1 or (
-        not stateful and world.settings.strategy not in BALANCED
+        not stateful and world.settings.strategy not in targets.BALANCED
     )
     if not even:
         return f"uneven: {running}"

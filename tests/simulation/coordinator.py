@@ -6,19 +6,19 @@ more than the dashboard's own leases allow.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from agent.store.door import ScriptCall, StoreUnavailable
 from agent.store.group import GroupStore
 from assignment.coordinator import draining, effects, rebalance, tick
 from assignment.coordinator.effects import Effect, RecordsAway, Steps
-from assignment.coordinator.facts import GroupRecord, Lifted
+from assignment.coordinator.facts import GroupRecord, Lifted, ScaleDowns
 from assignment.errors import GroupMissing
 from assignment.scripts import dashboard_side, group_read
 from assignment.scripts.group_read import GroupRead, Purpose
-from assignment.types import START
-from tests.simulation import checks, database
+from assignment.types import START, Partition
+from tests.simulation import database, targets
 from tests.simulation.agenda import Alarm
 from tests.simulation.network import SimDoor
 
@@ -33,10 +33,12 @@ ASKED_MS = (1, 60)  # from a change to the run of its task
 
 @dataclass
 class Job:
-    """A rule that is being carried out, and what it decides by."""
+    """A rule that is being carried out, what it decides by, and what was so when that was read."""
 
     steps: Steps[Any]
     view: GroupRead | None = None
+    near: Mapping[str, frozenset[Partition]] = field(default_factory=dict)
+    advanced: tuple[GroupRead, ScaleDowns] | None = None
     answer: Any = None
     failure: RecordsAway | None = None
 
@@ -98,7 +100,6 @@ class SimCoordinator:
         if self.up:
             self._alarm.ask(self.world.now_ms + self._tick_ms)
             self.world.ticker_lives()
-            self.world.trimming.tick()
             self._carry_out(tick.tick(self._record()))
 
     def _record(self) -> GroupRecord:
@@ -120,7 +121,11 @@ class SimCoordinator:
             return
         try:
             effect = self._perform_next(job)
-        except (StopIteration, StoreUnavailable, GroupMissing, RecordsAway):
+        except StopIteration:
+            if job.advanced:
+                world.scale_downs.advanced(*job.advanced)
+            return
+        except (StoreUnavailable, GroupMissing, RecordsAway):
             return  # what is left undone is done by a later tick
         if world.random.random() < self.crash_chance:
             world.struck["coordinator died at work"] += 1
@@ -143,6 +148,8 @@ class SimCoordinator:
                 job.failure = RecordsAway("simulated")
             else:
                 job.answer = database.PERFORM[kind](self.world, effect)
+            if kind is effects.ReadScaleDowns and job.view is not None:
+                job.advanced = job.view, job.answer
             if kind not in UNSEEN:
                 return effect
 
@@ -153,12 +160,12 @@ class SimCoordinator:
 
     def _read(self, job: Job, effect: effects.Read) -> GroupRead:
         job.view = self._run(group_read.read_group(effect.purpose, self.world.ticker))
+        job.near = {agent.member_id: agent.near() for agent in self.world.living()}
         return job.view
 
     def _configure(self, job: Job, effect: effects.Configure) -> None:
         settings, reason, due = effect.settings, effect.reason, effect.rebalance_due
         self._run(dashboard_side.configure(settings, reason, rebalance_due=due, identity=IDENTITY))
-        self.world.trimming.is_read_by(self.world.name)
 
     def _hold(self, job: Job, effect: effects.Hold) -> None:
         self.world.held_until_ms = self.world.now_ms + effect.lease_ms
@@ -182,10 +189,12 @@ class SimCoordinator:
     def _set_target(self, job: Job, effect: effects.SetTarget) -> Any:
         target = effect.target
         assert job.view is not None
-        checks.target_is_right(job.view, target, self.world)
+        targets.target_is_right(job.view, target, job.near, self.world)
+        before = self.world.learning()
         answer = self._run(
             dashboard_side.set_target(effect.view, target.rows, effect.record.cause or "?")
         )
+        targets.whoever_learns_anew_says_so(before, self.world)
         self.world.note(self.name, "target", epoch=target.group_epoch, answer=answer.why or "done")
         return answer
 

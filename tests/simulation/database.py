@@ -39,7 +39,6 @@ class Database:
     scale_downs: tuple[ScaleDown, ...] = ()  # the newest first
     version: int = 0  # of these
     refuses: bool = False
-    has_second: bool = False  # a group that reads the same stream
 
     def copied(self) -> "Database":
         """As it is now; what stands in it is never changed."""
@@ -47,8 +46,8 @@ class Database:
         return Database(**kept)
 
     @property
-    def running(self) -> ScaleDown | None:
-        return ScaleDowns(version=self.version, records=self.scale_downs).running
+    def known(self) -> ScaleDowns:
+        return ScaleDowns(version=self.version, records=self.scale_downs)
 
     def change(self, *changed: ScaleDown) -> None:
         """In one transaction; who read an older version is refused."""

@@ -3,24 +3,19 @@
 import multiprocessing
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
-from tests.simulation import round_seeds, seeds
+from tests.simulation import seeds
 from tests.simulation.outcome import Outcome
 
-SIMULATIONS: dict[str, Callable[..., Outcome]] = {
-    "agents": seeds.run,
-    "planner": round_seeds.run,
-}
 AT_ONCE = 10  # seeds that a process takes
 Progress = Callable[["Summary"], None]
 
 
 @dataclass(kw_only=True)
 class Summary:
-    """Sums over runs; one run is one seed of one simulation. `broken` is the first that failed."""
+    """Sums over runs, one of each seed. `broken` is the first that failed."""
 
     runs: int = 0
     passed: int = 0
@@ -62,12 +57,7 @@ class Summary:
             self.broken = outcome
 
 
-def run_one(kinds: Sequence[str], seed: int) -> list[Outcome]:
-    return [SIMULATIONS[kind](seed) for kind in kinds]
-
-
 def run_many(
-    kinds: Sequence[str],
     chosen: Sequence[int],
     *,
     jobs: int = 1,
@@ -75,20 +65,18 @@ def run_many(
 ) -> Summary:
     """In the order of the seeds, whatever `jobs` is, so that the first failure is the same."""
     summary, began_s = Summary(), time.monotonic()
-    for outcomes in _outcomes(kinds, chosen, jobs):
-        for outcome in outcomes:
-            summary.add(outcome)
-            summary.wall_s = time.monotonic() - began_s
-            if summary.broken:
-                return summary
+    for outcome in _outcomes(chosen, jobs):
+        summary.add(outcome)
+        summary.wall_s = time.monotonic() - began_s
+        if summary.broken:
+            break
         progress(summary)
     return summary
 
 
-def _outcomes(kinds: Sequence[str], chosen: Iterable[int], jobs: int) -> Iterator[list[Outcome]]:
-    one = partial(run_one, kinds)
+def _outcomes(chosen: Sequence[int], jobs: int) -> Iterator[Outcome]:
     if jobs == 1:
-        yield from map(one, chosen)
+        yield from map(seeds.run, chosen)
         return
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        yield from pool.imap(one, chosen, chunksize=AT_ONCE)
+        yield from pool.imap(seeds.run, chosen, chunksize=AT_ONCE)

@@ -14,9 +14,8 @@ from tests.simulation.ledger import Broken
 
 @dataclass(kw_only=True)
 class Outcome:
-    """`kind`: what was simulated. `scenario`: what was drawn from the seed."""
+    """`scenario`: what was drawn from the seed."""
 
-    kind: str
     seed: int
     scenario: Any = None
     members: int = 0

@@ -1,9 +1,7 @@
-"""Bugs to be planted: a simulation that does not find them proves nothing.
-
-`PLANTED[name](patch)` plants one; `patch` is pytest's MonkeyPatch, which takes it out again.
-"""
+"""Bugs to be planted into locks, batches, members and targets; see planting.py."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +10,7 @@ from agent import membership
 from agent.membership import Membership
 from assignment.coordinator import reading
 from assignment.member import decisions, transitions
-from assignment.member.messages import Effect, Release
+from assignment.member.messages import Effect, Release, RestoreEnded
 from assignment.member.state import Holding, MemberState
 from assignment.types import Claim, HeldState, Partition
 from tests.fakes import script_bugs
@@ -46,9 +44,10 @@ def progress_read_before_the_claim(patch: Patch) -> None:
 
     def acquire_after(self: Any, partitions: Sequence[Partition], reason: str) -> None:
         for partition in partitions:
-            if (self.member_id, partition) not in early:
+            first = (self.member_id, partition) not in early
+            if first and isinstance(self._replicas, SimAgent):
                 early.add((self.member_id, partition))
-                bring_up(self._restorer, partition)
+                bring_up(self._replicas, Claim(partition, 0))
         acquire(self, partitions, reason)
 
     def order_nothing(self: SimAgent, claim: Claim) -> None:
@@ -58,7 +57,7 @@ def progress_read_before_the_claim(patch: Patch) -> None:
     bring_up = SimAgent.bring_up
     patch.setattr(Membership, "_acquire", acquire_after)
     patch.setattr(SimAgent, "order", order_nothing)
-    patch.setattr(SimAgent, "bring_up", lambda self, partition: "")
+    patch.setattr(SimAgent, "bring_up", lambda self, claim: RestoreEnded(claim))
     patch.setattr(SimConsumer, "_stands_at", lambda self, partition, offset: True)
 
 
@@ -70,26 +69,29 @@ def refused_and_never_asked_again(patch: Patch) -> None:
 
 def coordinator_that_forgets_locks(patch: Patch) -> None:
     """It plans from reports alone: who was granted something since is not known to have it."""
-    patch.setattr(reading, "claims", lambda view, unable: {m: {} for m in view.members})
-
-
-PLANTED: dict[str, Callable[[Patch], None]] = {
-    plant.__name__: plant
-    for plant in (
-        script_bugs.commit_without_fence_check,
-        script_bugs.commit_without_offset_check,
-        script_bugs.commit_of_what_another_server_had,
-        script_bugs.acquire_with_fence_reused,
-        script_bugs.acquire_gives_a_stale_own_lock_back,
-        script_bugs.acquire_under_any_run,
-        script_bugs.release_that_resets_the_counter,
-        script_bugs.renew_that_takes_back,
-        script_bugs.join_taken_as_new,
-        script_bugs.evict_without_beat_check,
-        script_bugs.set_target_without_epochs,
-        release_before_the_batch_ended,
-        progress_read_before_the_claim,
-        refused_and_never_asked_again,
-        coordinator_that_forgets_locks,
+    claims = reading.claims
+    patch.setattr(
+        reading,
+        "claims",
+        lambda view, unable, **how: claims(replace(view, locks={}), unable, **how),
     )
+
+
+# As in planting.Planted.
+PLANTED: dict[Callable[[Patch], None], tuple[tuple[str, ...], str]] = {
+    script_bugs.commit_without_fence_check: (("redis_clock_is_set",), ": commit under "),
+    script_bugs.commit_without_offset_check: ((), " is not (1"),
+    script_bugs.commit_of_what_another_server_had: ((), ": no event "),
+    script_bugs.acquire_with_fence_reused: ((), "'s too"),
+    script_bugs.acquire_gives_a_stale_own_lock_back: ((), " runs set() of "),
+    script_bugs.acquire_under_any_run: ((), " is not above "),
+    script_bugs.release_that_resets_the_counter: ((), "last granted is 0"),
+    script_bugs.renew_that_takes_back: ((), ": renewed by "),
+    script_bugs.join_taken_as_new: ((), "by its own join"),
+    script_bugs.evict_without_beat_check: ((), "after a sign of life"),
+    script_bugs.set_target_without_epochs: ((), " by coordinator "),
+    release_before_the_batch_ended: ((), "with a batch in hand"),
+    progress_read_before_the_claim: ((), "the effects of other events"),
+    refused_and_never_asked_again: ((), "held = target"),
+    coordinator_that_forgets_locks: ((), " suffice"),
 }

@@ -1,5 +1,5 @@
 """Bugs to be planted into what holds when Redis forgets, when its clock lies, when a step stands
-still, and when a member misbehaves; see planted.py.
+still, and when a member misbehaves; see planting.py.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agent.state import restore
-from assignment.coordinator import effects, planning, reading, setting_up, stays, trimming
+from assignment.coordinator import effects, planning, reading, setting_up, stays
 from assignment.coordinator.effects import RecordsAway
 from assignment.types import Epoch
 from tests.fakes.script_bugs import plant
@@ -77,15 +77,6 @@ def a_pair_that_cannot_be_served_is_given_again(patch: Patch) -> None:
     patch.setattr(planning, "exchanged", lambda assigned, members, **how: assigned)
 
 
-def events_are_trimmed_by_the_readers_that_redis_knows(patch: Patch) -> None:
-    """Its set of groups alone, without those that only the database knows."""
-    patch.setattr(trimming, "readers", lambda known, in_redis: sorted(in_redis))
-
-
-def events_are_trimmed_by_what_was_read_of_another_history(patch: Patch) -> None:
-    plant(patch, "trim", ("replication_id() ~= ARGV[2]", "false"))
-
-
 def a_replica_of_another_history_is_believed(patch: Patch) -> None:
     """An equal offset under an equal fence may be another commit's, of which the id tells."""
 
@@ -105,8 +96,7 @@ LOSSES = (
     "redis_fails_over_under_its_old_run",
     "redis_wiped",
 )
-# Each with the faults by which it is shown (only seeds that have one are tried; none: any), and
-# with what is said of it.
+# As in planting.Planted.
 PLANTED: dict[Callable[[Patch], None], tuple[tuple[str, ...], str]] = {
     epochs_are_compared_without_incarnation: (LOSSES, "runs set() of"),
     incarnation_is_set_and_not_raised: (LOSSES, "was granted under before"),
@@ -121,8 +111,6 @@ PLANTED: dict[Callable[[Patch], None], tuple[tuple[str, ...], str]] = {
         ("steps_are_suspended", "coordinator_pauses", "database_slow"),
         "is noted as gone",
     ),
-    events_are_trimmed_by_the_readers_that_redis_knows: (LOSSES, "which second has not read"),
-    events_are_trimmed_by_what_was_read_of_another_history: (LOSSES, "were trimmed, which"),
     a_replica_of_another_history_is_believed: (("lost_events_come_again",), " has ("),
     a_pair_that_cannot_be_served_is_given_again: (("restores_fail",), "what it cannot serve"),
 }

@@ -9,12 +9,13 @@ from agent.store.door import ScriptCall
 from assignment.coordinator import draining
 from assignment.coordinator import scale_down as rules
 from assignment.coordinator.facts import Leaver, ScaleDown
+from assignment.coordinator.facts import ScaleDowns as Records
 from assignment.coordinator.learners import view_of
 from assignment.coordinator.reading import is_leaving, unable_members
 from assignment.errors import InvalidInput
 from assignment.planner.values import GroupView
 from assignment.scripts.group_read import GroupRead
-from assignment.types import Partition, TargetRow
+from assignment.types import Drain, Partition, TargetRow
 from tests.fakes.values import t
 from tests.simulation.claimed import Claimed
 from tests.simulation.ledger import demand
@@ -45,7 +46,7 @@ class ScaleDowns:
 
     @property
     def running(self) -> ScaleDown | None:
-        return self.world.database.running
+        return self.world.database.known.running
 
     def start(self, ask: int | Sequence[str], timeout_ms: int | None, *, aborts: bool) -> None:
         """`ask`: the percentage that remains, or who leaves. What would be refused does nothing."""
@@ -149,6 +150,18 @@ class ScaleDowns:
             if stays and lock is not None and lock.member_id == member:
                 kept = partition in rows[member].active
                 demand(kept, f"{partition} is taken from {member} after a scale-down's end")
+
+    def advanced(self, view: GroupRead, known: Records) -> None:
+        """S7: a process that read records and view has told whoever need not leave any more, if
+        these records are the last ones.
+        """
+        if self.world.server.away or known.version != self.world.database.version:
+            return
+        now = self.world.read()
+        told = {m for m, row in view.members.items() if row.drain is not Drain.NONE}
+        still = {m for m, row in now.members.items() if row.drain is not Drain.NONE}
+        stray = sorted((told & still) - draining.wanted_drains(known).keys())
+        demand(now.run_id != view.run_id or not stray, f"{stray} still leave, by no scale-down")
 
     def departs(self, member: str) -> None:
         """S4, S5: by itself only when it was told to, and owns nothing or its time is up. What ran

@@ -8,8 +8,8 @@ from typing import Any
 from agent.replicas.replica import RETRY_MS
 from assignment import strategies
 from assignment.scripts import dashboard_side
-from assignment.types import TargetRow
-from tests.simulation import checks
+from assignment.types import Partition, TargetRow
+from tests.simulation import checks, targets
 from tests.simulation.agents import SimAgent
 from tests.simulation.faults import FAULTS, heal
 from tests.simulation.ledger import demand
@@ -17,7 +17,6 @@ from tests.simulation.network import Network
 from tests.simulation.outcome import Outcome
 from tests.simulation.replica_faults import REPLICA_FAULTS
 from tests.simulation.server_faults import SERVER_FAULTS
-from tests.simulation.trimming import nodes_are_small
 from tests.simulation.world import FAST, World, rows_are_kept
 
 SLOW = {
@@ -113,7 +112,7 @@ def _stateful(seed: int, draw: random.Random) -> Scenario:
 
 def drawn_strategies() -> tuple[str, ...]:
     """Those that need no parameters."""
-    return tuple(n for n in strategies.NAMES if n in checks.BALANCED)
+    return tuple(n for n in strategies.NAMES if n in targets.BALANCED)
 
 
 def run(seed: int, *, trace: bool = False) -> Outcome:
@@ -123,9 +122,8 @@ def run(seed: int, *, trace: bool = False) -> Outcome:
         seed, coordinators=scenario.coordinators, trace=trace, partitions=scenario.partitions,
         strategy=scenario.strategy, **scenario.timings, **(scenario.replicas or {}),
     )  # fmt: skip
-    outcome = Outcome(kind="agents", seed=seed, scenario=scenario)
-    watched = outcome.watched(lambda: world.story(TRACE_LINES), always=trace)
-    with rows_are_kept(), nodes_are_small(), watched:
+    outcome = Outcome(seed=seed, scenario=scenario)
+    with rows_are_kept(), outcome.watched(lambda: world.story(TRACE_LINES), always=trace):
         _play(world, scenario, outcome)
     outcome.steps, outcome.members = world.agenda.steps, len(world.agents)
     outcome.struck, outcome.reached = world.struck, world.reached
@@ -200,6 +198,7 @@ def _learning_ms(world: World) -> int:
 def _demand_after_heal(world: World, outcome: Outcome) -> None:
     began_ms, bound_ms = world.now_ms, heal_ms(world)
     learning_ms = _learning_ms(world)
+    calm, troubled = checks.calm_owners(world), world.reached["planned in trouble"]
     outcome.owned_ms = world.run_until(checks.all_owned, bound_ms, "every partition is owned")
     world.end_misfits()
     world.database.refuses = False
@@ -212,6 +211,8 @@ def _demand_after_heal(world: World, outcome: Outcome) -> None:
         if (world.fences(), _target(world)) == quiet:
             break  # else what the faults began has ended only now: again, within the same bound
         world.note("SEED", "not quiet yet", was=quiet)
+    if calm is not None and world.reached["planned in trouble"] == troubled:
+        _demand_least_moves(world, calm)
     if world.settings.stateful:
         _demand_fixed_point(world)
     if not world.struck["database restored"]:
@@ -221,6 +222,16 @@ def _demand_after_heal(world: World, outcome: Outcome) -> None:
     outcome.destroyed = checks.destroyed(world)
     checks.history_is_whole(world)
     checks.replicas_are_right(world)
+
+
+def _demand_least_moves(world: World, before: Mapping[Partition, str]) -> None:
+    """From owner to owner, since then."""
+    locks, members = world.read().locks, sorted(world.read().members)
+    kept = {p: m for p, m in before.items() if m in members}
+    moved = sum(locks[p].member_id != m for p, m in kept.items())
+    least = targets.least_moves(kept, members, len(locks))
+    world.reached["moves compared after calm"] += 1
+    demand(moved == least, f"{moved} moved from members that stay, {least} suffice")
 
 
 def _demand_fixed_point(world: World) -> None:

@@ -10,7 +10,6 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from tests.simulation import planting
-from tests.simulation.planted import PLANTED
 
 
 def said(**options: Any) -> str:
@@ -20,7 +19,7 @@ def said(**options: Any) -> str:
 
 
 def test_it_counts_what_passed() -> None:
-    text = said(seeds=3, only="agents")
+    text = said(seeds=3)
     assert "3 runs: 3 passed, 0 vacuous, 0 failed" in text
     total = re.search(r"; (\d+) faults, ", text)
     drawn = re.findall(r"[a-z ]+ (\d+)", text.partition("faults drawn: ")[2])
@@ -36,12 +35,12 @@ def test_it_counts_the_planted_bugs_that_it_finds(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(planting, "BUGS", bugs | {"never_departs": missed})
     out = StringIO()
     with pytest.raises(SystemExit):
-        call_command("simulate", seeds=1, only="agents", planted=True, stdout=out)
+        call_command("simulate", seeds=1, planted=True, stdout=out)
     assert "planted bugs found: 1 of 2 never_departs" in out.getvalue()
 
 
 def test_it_answers_in_json() -> None:
-    found = json.loads(said(seeds=2, first=5, only="agents", json=True))
+    found = json.loads(said(seeds=2, first=5, json=True))
     assert (found["runs"], found["passed"], found["broken"]) == (2, 2, None)
     assert sum(found["faults"].values()) > 0
     assert found["steps"] > 0
@@ -50,26 +49,26 @@ def test_it_answers_in_json() -> None:
 def test_the_first_failing_seed_is_told_with_its_last_steps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    PLANTED["commit_without_offset_check"](monkeypatch)
+    planting.BUGS["commit_without_offset_check"].plant(monkeypatch)
     out = StringIO()
     with pytest.raises(SystemExit) as ended:
-        call_command("simulate", seeds=150, only="agents", stdout=out)
+        call_command("simulate", seeds=150, stdout=out)
     assert ended.value.code == 1
     text = out.getvalue()
     assert "1 failed" in text
     assert "acquired why=assigned" in text
-    assert "replay it: python3 manage.py simulate --only agents --seed " in text
+    assert "replay it: python3 manage.py simulate --seed " in text
 
 
 def test_one_seed_is_replayed_with_every_call() -> None:
-    text = said(seed=3, only="agents")
-    assert "agents, seed 3: Scenario(seed=3" in text
+    text = said(seed=3)
+    assert "seed 3: Scenario(seed=3" in text
     assert " redis    renew " in text
     assert text.rstrip().endswith("passed")
 
 
 def test_seeds_over_two_processes_give_the_same_sums() -> None:
-    one, two = (json.loads(said(seeds=4, only="agents", jobs=n, json=True)) for n in (1, 2))
+    one, two = (json.loads(said(seeds=4, jobs=n, json=True)) for n in (1, 2))
     for found in (one, two):
         for name in ("cpu_ms", "wall_s", "runs_per_s", "runs_per_cpu_s"):
             assert found.pop(name) > 0
@@ -82,7 +81,6 @@ def test_seeds_over_two_processes_give_the_same_sums() -> None:
         ({"seeds": 0}, "--seeds 0 is not within 1 and"),
         ({"first": -1}, "--first -1 is below 0"),
         ({"jobs": 0}, "--jobs 0 is not within 1 and"),
-        ({"only": "cats"}, "there is no simulation 'cats'; there are agents, planner"),
     ],
 )
 def test_wrong_arguments_are_named(options: dict[str, Any], why: str) -> None:

@@ -1,4 +1,4 @@
-"""Five hundred seeds of every simulation; the first that fails is told with its last steps."""
+"""Five hundred seeds; the first that fails is told with its last steps."""
 
 import subprocess
 import sys
@@ -14,17 +14,14 @@ from tests.simulation.seeds import scenario_of
 SEEDS, AT_ONCE = 500, 50
 FAST_SEEDS = 100  # with --fast
 VACUOUS_MAX = AT_ONCE // 10
-KINDS = tuple(many.SIMULATIONS)
 ROOT = Path(__file__).resolve().parents[2]
 TRACE_OF_SEEDS = """
-from tests.simulation import many
+from tests.simulation import seeds
 for seed in range(8):
-    for run in many.SIMULATIONS.values():
-        print(run(seed, trace=True).trace)
+    print(seeds.run(seed, trace=True).trace)
 """
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "first",
     [
@@ -32,10 +29,10 @@ for seed in range(8):
         for first in range(0, SEEDS, AT_ONCE)
     ],
 )
-def test_after_any_faults_everything_is_owned_and_nothing_is_lost(first: int, kind: str) -> None:
-    summary = summary_of(kind, first)
+def test_after_any_faults_everything_is_owned_and_nothing_is_lost(first: int) -> None:
+    summary = summary_of(first)
     if broken := summary.broken:
-        replay = f"python3 manage.py simulate --only {kind} --seed {broken.seed}"
+        replay = f"python3 manage.py simulate --seed {broken.seed}"
         pytest.fail(f"{broken.trace}\n{broken.broken}\n{replay}", pytrace=False)
     assert summary.passed + summary.vacuous == AT_ONCE
     assert summary.vacuous <= VACUOUS_MAX
@@ -49,16 +46,16 @@ def test_a_quarter_of_the_seeds_has_learners_and_comes_to_the_ends_of_a_scale_do
     stateful = [seed for seed in range(FAST_SEEDS) if scenario_of(seed).replicas]
     assert len(stateful) == FAST_SEEDS // 4
     firsts = range(0, FAST_SEEDS, AT_ONCE)
-    reached = sum((summary_of("agents", first).reached for first in firsts), Counter())
+    reached = sum((summary_of(first).reached for first in firsts), Counter())
     assert reached["learner made owner"] > FAST_SEEDS
     for end in ("clean", "forced", "cancelled"):  # "died" is rare
         assert reached[f"scale-down: {end}"] > 0, end
 
 
 @cache
-def summary_of(kind: str, first: int) -> many.Summary:
+def summary_of(first: int) -> many.Summary:
     """Of so many seeds from this one on; what more than one test looks at is run once."""
-    return many.run_many([kind], range(first, first + AT_ONCE))
+    return many.run_many(range(first, first + AT_ONCE))
 
 
 def test_a_seed_gives_the_same_run_in_every_process() -> None:

@@ -32,7 +32,6 @@ from tests.simulation.ledger import Broken, Kept, Ledger
 from tests.simulation.network import Network
 from tests.simulation.replicas import DiskState, Files
 from tests.simulation.scale_downs import ScaleDowns
-from tests.simulation.trimming import Trimming
 
 TRACE_KEPT = 300
 ROWS_KEPT = 4_096  # of members, reports and targets: most are read again as they were
@@ -93,7 +92,6 @@ class World:
         self.door = FakeDoor(self.server)
         self.store = GroupStore(self.door, self.name)
         self.scale_downs = ScaleDowns(self)
-        self.trimming = Trimming(self, seed)
         self._watch = checks.Watch()
         self._hints_told: Id = (0, 0)  # id of the last
         self._named = 0
@@ -268,6 +266,12 @@ class World:
             self._read = self._answered(group_read.read_group(Purpose.LOOK), self.door.run)
             self._read_at = server.replication_id, server.offset, server.now_ms
         return self._read
+
+    def learning(self) -> dict[str, frozenset[Partition]]:
+        """By the stored target: member -> what it learns."""
+        if self.server.away or not self.settings.stateful:
+            return {}
+        return {m: row.learning for m, row in self.read().target.items()}
 
     def _spread_hints(self) -> None:
         if (last_id := self._last_hint()) == self._hints_told:

@@ -13,7 +13,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-SIMULATION = "tests.simulation.many"
+SEEDS_RUN, MANY = "tests.simulation.seeds", "tests.simulation.many"
 PLANTING = "tests.simulation.planting"
 SEEDS, SEEDS_MAX = 500, 10_000_000
 PROGRESS_EVERY_S = 5.0
@@ -28,36 +28,32 @@ class Command(BaseCommand):
         parser.add_argument("--seeds", type=int, default=SEEDS, help=f"how many (default {SEEDS})")
         parser.add_argument("--first", type=int, default=0, help="the first of them (default 0)")
         parser.add_argument("--seed", type=int, help="replay this one, with every call of Redis")
-        parser.add_argument("--only", help="one simulation: agents or planner")
         parser.add_argument("--jobs", type=int, default=1, help="processes (default 1)")
         parser.add_argument("--planted", action="store_true", help="find the planted bugs as well")
         parser.add_argument("--json", action="store_true", help="one JSON object")
 
     def handle(self, *_: Any, **options: Any) -> None:
-        many = importlib.import_module(SIMULATION)
-        kinds = kinds_of(options["only"], list(many.SIMULATIONS))
         if options["seed"] is not None:
-            outcomes = [many.SIMULATIONS[kind](options["seed"], trace=True) for kind in kinds]
-            self._say_one(outcomes, as_json=options["json"])
-            broken = any(outcome.broken for outcome in outcomes)
+            outcome = importlib.import_module(SEEDS_RUN).run(options["seed"], trace=True)
+            self._say_one(outcome, as_json=options["json"])
+            broken = bool(outcome.broken)
         else:
-            summary = many.run_many(
-                kinds, seeds_of(options), jobs=jobs_of(options["jobs"]), progress=Progress()
-            )
+            many = importlib.import_module(MANY)
+            jobs = jobs_of(options["jobs"])
+            summary = many.run_many(seeds_of(options), jobs=jobs, progress=Progress())
             found = planted_found() if options["planted"] else {}
             self._say_all(summary, found, as_json=options["json"])
             broken = summary.broken is not None or not all(found.values())
         if broken:
             sys.exit(EXIT_BROKEN)
 
-    def _say_one(self, outcomes: list[Any], *, as_json: bool) -> None:
+    def _say_one(self, outcome: Any, *, as_json: bool) -> None:
         if as_json:
-            self.stdout.write(json.dumps([as_values(outcome) for outcome in outcomes]))
+            self.stdout.write(json.dumps(as_values(outcome)))
             return
-        for outcome in outcomes:
-            self.stdout.write(f"{outcome.kind}, seed {outcome.seed}: {outcome.scenario}")
-            self.stdout.write(f"its last steps (ms, who, what):\n{outcome.trace}\n")
-            self.stdout.write(verdict(outcome))
+        self.stdout.write(f"seed {outcome.seed}: {outcome.scenario}")
+        self.stdout.write(f"its last steps (ms, who, what):\n{outcome.trace}\n")
+        self.stdout.write(verdict(outcome))
 
     def _say_all(self, summary: Any, planted: dict[str, str], *, as_json: bool) -> None:
         broken = summary.broken
@@ -73,9 +69,8 @@ class Command(BaseCommand):
             found = f"{len(planted) - len(missed)} of {len(planted)}"
             self.stdout.write(f"planted bugs found: {found} {'; '.join(missed)}".rstrip())
         if broken:
-            self._say_one([broken], as_json=False)
-            replay = f"python3 manage.py simulate --only {broken.kind} --seed {broken.seed}"
-            self.stdout.write(f"replay it: {replay}")
+            self._say_one(broken, as_json=False)
+            self.stdout.write(f"replay it: python3 manage.py simulate --seed {broken.seed}")
 
 
 class Progress:
@@ -88,12 +83,6 @@ class Progress:
         if time.monotonic() >= self._next_s:
             self._next_s = time.monotonic() + PROGRESS_EVERY_S
             print(in_words(summary), file=sys.stderr, flush=True)
-
-
-def kinds_of(only: str | None, known: list[str]) -> list[str]:
-    if only is not None and only not in known:
-        raise CommandError(f"there is no simulation {only!r}; there are {', '.join(known)}")
-    return known if only is None else [only]
 
 
 def seeds_of(options: dict[str, Any]) -> range:
