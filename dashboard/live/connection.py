@@ -17,6 +17,7 @@ import redis.asyncio
 from django.conf import settings
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
+from redis.client import Pipeline
 from redis.retry import Retry
 
 from assignment.errors import EvenkeelError, Trouble, trouble_of
@@ -78,8 +79,23 @@ class _Pool(redis.ConnectionPool):
         return connection
 
 
+class _Pipeline(Pipeline):
+    def execute(self, *arguments: Any, **options: Any) -> Any:
+        with reaching_redis():
+            return super().execute(*arguments, **options)
+
+
+class _Client(redis.Redis):
+    def execute_command(self, *arguments: Any, **options: Any) -> Any:
+        with reaching_redis():
+            return super().execute_command(*arguments, **options)  # type: ignore[no-untyped-call]
+
+    def pipeline(self, transaction: Any = False, shard_hint: Any = None) -> _Pipeline:
+        return _Pipeline(self.connection_pool, self.response_callbacks, transaction, shard_hint)
+
+
 @cache
-def _sync_client(url: str) -> "redis.Redis":
+def _sync_client(url: str) -> _Client:
     pool = _Pool.from_url(
         url,
         connection_class=connection_class(url),
@@ -88,10 +104,11 @@ def _sync_client(url: str) -> "redis.Redis":
         # Once: a connection that died while idle. Whoever hangs is not asked twice.
         retry=Retry(NoBackoff(), 1, (redis.ConnectionError,)),
     )
-    return redis.Redis(connection_pool=pool)
+    return _Client(connection_pool=pool)
 
 
 def sync_client() -> Any:
+    """Whatever is asked of it raises StoreUnavailable when Redis cannot be asked."""
     return _sync_client(settings.REDIS_URL)
 
 
@@ -104,9 +121,13 @@ def client_of(url: str) -> Any:
 
 def keep_within(name: str, most_ms: int) -> None:
     """Redis keeps the moment when a key expires: far too late once its clock was set back."""
-    with reaching_redis():
-        if sync_client().pttl(name) > most_ms:
-            sync_client().pexpire(name, most_ms)
+    if sync_client().pttl(name) > most_ms:
+        sync_client().pexpire(name, most_ms)
+
+
+def ms_of(seconds: int, microseconds: int) -> int:
+    """Of what Redis answers to TIME."""
+    return seconds * 1000 + microseconds // 1000
 
 
 _async_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[str, Any]] = WeakKeyDictionary()

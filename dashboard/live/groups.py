@@ -13,7 +13,7 @@ from assignment.scripts.dashboard_side import LockEvent, read_event
 from assignment.scripts.group_read import NO_TICK, GroupRead, Purpose, Ticker, read_group
 from assignment.types import START, Offset, Partition, Reason
 from assignment.wire import GroupKeys, StreamKeys
-from dashboard.live.connection import keep_within, reaching_redis, sync_client
+from dashboard.live.connection import keep_within, ms_of, sync_client
 from dashboard.live.scripts import run, script
 
 EVENTS_AT_ONCE = 5_000
@@ -35,14 +35,11 @@ def read(group: str, purpose: Purpose, ticker: Ticker = NO_TICK) -> GroupRead:
 
 
 def redis_now_ms() -> int:
-    with reaching_redis():
-        seconds, microseconds = sync_client().time()
-    return int(seconds) * 1000 + int(microseconds) // 1000
+    return ms_of(*sync_client().time())
 
 
 def stored_settings(group: str) -> str | None:
-    with reaching_redis():
-        value = sync_client().hget(GroupKeys(group).meta, "settings")
+    value = sync_client().hget(GroupKeys(group).meta, "settings")
     return value.decode() if isinstance(value, bytes) else None
 
 
@@ -52,23 +49,20 @@ def stored_settings(group: str) -> str | None:
 
 def events_after(group: str, cursor: str, count: int = EVENTS_AT_ONCE) -> list[LockEvent]:
     """At most `count` events of the locks after the entry `cursor`, in order."""
-    with reaching_redis():
-        entries = sync_client().xrange(GroupKeys(group).events, min=f"({cursor}", count=count)
+    entries = sync_client().xrange(GroupKeys(group).events, min=f"({cursor}", count=count)
     return [read_event(entry_id, fields) for entry_id, fields in entries]
 
 
 def trim_events(group: str, stored: str, kept: int) -> None:
     """Above `kept` it forgets those below the entry `stored`, which the history holds."""
     key = GroupKeys(group).events
-    with reaching_redis():
-        if sync_client().xlen(key) > kept:
-            sync_client().xtrim(key, minid=stored, approximate=True)
+    if sync_client().xlen(key) > kept:
+        sync_client().xtrim(key, minid=stored, approximate=True)
 
 
 def hints(group: str) -> list[Hint]:
     """The newest hints that `control` keeps, oldest first."""
-    with reaching_redis():
-        entries = sync_client().xrevrange(GroupKeys(group).control, count=HINTS_AT_ONCE)
+    entries = sync_client().xrevrange(GroupKeys(group).control, count=HINTS_AT_ONCE)
     found = []
     for entry_id, fields in reversed(entries):
         values = {k.decode(): v.decode() for k, v in fields.items()}
@@ -81,8 +75,7 @@ def hints(group: str) -> list[Hint]:
 
 def outbox(group: str) -> list[OutboxEntry]:
     """The oldest targets whose record waits for the database, in order."""
-    with reaching_redis():
-        entries = sync_client().xrange(GroupKeys(group).outbox, count=OUTBOX_AT_ONCE)
+    entries = sync_client().xrange(GroupKeys(group).outbox, count=OUTBOX_AT_ONCE)
     return [
         OutboxEntry(
             entry_id.decode(),
@@ -95,28 +88,24 @@ def outbox(group: str) -> list[OutboxEntry]:
 
 
 def drop_from_outbox(group: str, entry_id: str) -> None:
-    with reaching_redis():
-        sync_client().xdel(GroupKeys(group).outbox, entry_id)
+    sync_client().xdel(GroupKeys(group).outbox, entry_id)
 
 
 def known_groups() -> dict[str, int]:
     """Group -> incarnation, as a tick with a database noted them last."""
-    with reaching_redis():
-        found = sync_client().hgetall(_index())
+    found = sync_client().hgetall(_index())
     return {name.decode(): int(incarnation) for name, incarnation in found.items()}
 
 
 def note_groups(groups: Mapping[str, int]) -> None:
     """For ticks without a database."""
-    known = known_groups()
-    if known == groups:
+    if known_groups() == groups:
         return
-    with reaching_redis():
-        pipe = sync_client().pipeline()
-        pipe.delete(_index())
-        if groups:
-            pipe.hset(_index(), mapping=dict(groups))
-        pipe.execute()
+    pipe = sync_client().pipeline(transaction=True)
+    pipe.delete(_index())
+    if groups:
+        pipe.hset(_index(), mapping=dict(groups))
+    pipe.execute()
 
 
 def _index() -> str:
@@ -131,27 +120,22 @@ def _index() -> str:
 def make_stream(stream: str, partitions: int, group: str) -> int:
     """The stream's partition count, `partitions` if it had none; `group` becomes its reader."""
     keys = StreamKeys(stream)
-    with reaching_redis():
-        client = sync_client()
-        client.hsetnx(keys.meta, "partitions", str(partitions))
-        found = int(client.hget(keys.meta, "partitions") or 0)
-        if found == partitions:
-            client.sadd(keys.groups, group)
+    client = sync_client()
+    client.hsetnx(keys.meta, "partitions", str(partitions))
+    found = int(client.hget(keys.meta, "partitions") or 0)
+    if found == partitions:
+        client.sadd(keys.groups, group)
     return found
 
 
 def readers(stream: str) -> frozenset[str]:
     """Groups that read the stream."""
-    with reaching_redis():
-        return frozenset(
-            name.decode() for name in sync_client().smembers(StreamKeys(stream).groups)
-        )
+    return frozenset(name.decode() for name in sync_client().smembers(StreamKeys(stream).groups))
 
 
 def committed(group: str, partitions: Sequence[Partition]) -> list[str]:
     """Committed offsets in their order; 0-0 where there is none yet."""
-    with reaching_redis():
-        values = sync_client().hmget(GroupKeys(group).offsets, [str(p) for p in partitions])
+    values = sync_client().hmget(GroupKeys(group).offsets, [str(p) for p in partitions])
     return [FIRST_ENTRY if v is None else v.decode() for v in values]
 
 
@@ -160,13 +144,12 @@ def lift_streams(
 ) -> dict[Partition, Lifted]:
     """Ids of entries go on above `offsets`; what lies at or below `restored` came too early."""
     text = script("lift").text
-    with reaching_redis():
-        pipe = sync_client().pipeline(transaction=False)
-        for partition, offset in offsets.items():
-            of, number = StreamKeys(partition.stream), partition.number
-            keys = (of.entries(number), of.producers(number))
-            pipe.eval(text, 2, *keys, str(offset), str(restored.get(partition, START)))
-        answers = pipe.execute()
+    pipe = sync_client().pipeline()
+    for partition, offset in offsets.items():
+        of, number = StreamKeys(partition.stream), partition.number
+        keys = (of.entries(number), of.producers(number))
+        pipe.eval(text, 2, *keys, str(offset), str(restored.get(partition, START)))
+    answers = pipe.execute()
     found = (Lifted(int(early), int(events) if events else None) for early, events in answers)
     return dict(zip(offsets, found, strict=True))
 
@@ -177,19 +160,18 @@ def trim_entries(stream: str, lowest: Mapping[int, str]) -> int:
     Of the index the last point at or below stays: counting starts from it.
     """
     keys = StreamKeys(stream)
-    with reaching_redis():
-        pipe = sync_client().pipeline(transaction=False)
-        for number, offset in lowest.items():
-            ms, _, seq = offset.partition("-")
-            pipe.xtrim(keys.entries(number), minid=f"{ms}-{int(seq) + 1}", approximate=True)
-        dropped: int = sum(pipe.execute())
-        for number, offset in lowest.items():
-            pipe.xrevrange(keys.index(number), max=offset, min="-", count=1)
-        points = pipe.execute()
-        for number, point in zip(lowest, points, strict=True):
-            if point:
-                pipe.xtrim(keys.index(number), minid=point[0][0], approximate=True)
-        pipe.execute()
+    pipe = sync_client().pipeline()
+    for number, offset in lowest.items():
+        ms, _, seq = offset.partition("-")
+        pipe.xtrim(keys.entries(number), minid=f"{ms}-{int(seq) + 1}", approximate=True)
+    dropped: int = sum(pipe.execute())
+    for number, offset in lowest.items():
+        pipe.xrevrange(keys.index(number), max=offset, min="-", count=1)
+    points = pipe.execute()
+    for number, point in zip(lowest, points, strict=True):
+        if point:
+            pipe.xtrim(keys.index(number), minid=point[0][0], approximate=True)
+    pipe.execute()
     return dropped
 
 
@@ -201,13 +183,11 @@ def _waiting(group: str) -> str:
 
 
 def wait(group: str, lease_ms: int) -> None:
-    with reaching_redis():
-        sync_client().set(_waiting(group), lease_ms, px=lease_ms)
+    sync_client().set(_waiting(group), lease_ms, px=lease_ms)
 
 
 def is_waiting(group: str) -> bool:
-    with reaching_redis():
-        lease_ms = sync_client().get(_waiting(group))
+    lease_ms = sync_client().get(_waiting(group))
     if lease_ms is not None:
         keep_within(_waiting(group), int(lease_ms))
     return lease_ms is not None

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from django.conf import settings
 
-from dashboard.live.connection import reaching_redis, sync_client
+from dashboard.live.connection import ms_of, sync_client
 
 LATE_SHOWN_MS = 10_000
 OLDEST = (6, 2)  # XTRIM MINID, GETDEL, SET PXAT
@@ -36,17 +36,11 @@ def _key(sign: Sign) -> str:
 
 
 def stamp(sign: Sign) -> None:
-    with reaching_redis():
-        sync_client().set(_key(sign), _ms(*sync_client().time()))
-
-
-def _ms(seconds: int, microseconds: int) -> int:
-    return int(seconds) * 1000 + int(microseconds) // 1000
+    sync_client().set(_key(sign), ms_of(*sync_client().time()))
 
 
 def stamp_late(groups: int) -> None:
-    with reaching_redis():
-        sync_client().set(_late(), groups, px=LATE_SHOWN_MS)
+    sync_client().set(_late(), groups, px=LATE_SHOWN_MS)
 
 
 def _late() -> str:
@@ -55,13 +49,12 @@ def _late() -> str:
 
 def look() -> RedisHealth:
     """One trip, with a write: a server that only answers is of no use. Raises StoreUnavailable."""
-    with reaching_redis():
-        pipe = sync_client().pipeline(transaction=False)
-        pipe.set(f"{settings.REDIS_PREFIX}:readyz", 1, px=1_000)
-        pipe.info("server").info("persistence").time()
-        pipe.mget([_late(), *(_key(sign) for sign in Sign)])
-        _, server, persistence, now, (late, *stamps) = pipe.execute()
-    now_ms = _ms(*now)
+    pipe = sync_client().pipeline()
+    pipe.set(f"{settings.REDIS_PREFIX}:readyz", 1, px=1_000)
+    pipe.info("server").info("persistence").time()
+    pipe.mget([_late(), *(_key(sign) for sign in Sign)])
+    _, server, persistence, now, (late, *stamps) = pipe.execute()
+    now_ms = ms_of(*now)
     return RedisHealth(
         version=str(server["redis_version"]),
         appendonly=bool(persistence.get("aof_enabled")),

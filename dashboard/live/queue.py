@@ -8,7 +8,7 @@ one that counts, so the task that found it busy lets one be published again soon
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 import redis
@@ -17,7 +17,7 @@ from django.conf import settings
 from assignment.coordinator.reading import ticker_away
 from assignment.scripts.group_read import Gap, Ticker
 from assignment.wire import GroupKeys
-from dashboard.live.connection import keep_within, reaching_redis, sync_client
+from dashboard.live.connection import StoreUnavailable, keep_within, ms_of, sync_client
 
 QUEUED_MS = 5_000  # a published task that no worker took for so long blocks nothing
 BUSY_MS = 1_000  # after a task found a run at work: as often as the tick asks
@@ -28,11 +28,9 @@ RUN_LEASE_S = 3.0
 
 def want(group: str) -> bool:
     """Whether the caller has to publish a task: nobody has since the last run began."""
-    keys = GroupKeys(group)
-    with reaching_redis():
-        pipe = sync_client().pipeline(transaction=False)
-        pipe.incr(keys.wanted).set(keys.queued, 1, nx=True, px=QUEUED_MS)
-        is_first = bool(pipe.execute()[1])
+    keys, pipe = GroupKeys(group), sync_client().pipeline()
+    pipe.incr(keys.wanted).set(keys.queued, 1, nx=True, px=QUEUED_MS)
+    is_first = bool(pipe.execute()[1])
     if not is_first:
         keep_within(keys.queued, QUEUED_MS)
     return is_first
@@ -40,63 +38,50 @@ def want(group: str) -> bool:
 
 def unpublish(group: str) -> None:
     """The task could not be published: the next trigger tries again at once."""
-    with reaching_redis():
-        sync_client().delete(GroupKeys(group).queued)
+    sync_client().delete(GroupKeys(group).queued)
 
 
 def found_busy(group: str) -> None:
     """Whoever runs may be dead: triggers publish again soon, not only when `queued` ends."""
-    with reaching_redis():
-        sync_client().pexpire(GroupKeys(group).queued, BUSY_MS)
+    sync_client().pexpire(GroupKeys(group).queued, BUSY_MS)
 
 
 def take_wanted(group: str) -> int:
     """How many triggers gathered; from now on a trigger publishes again."""
-    keys = GroupKeys(group)
-    with reaching_redis():
-        pipe = sync_client().pipeline(transaction=False)
-        pipe.delete(keys.queued).getdel(keys.wanted)
-        return int(pipe.execute()[1] or 0)
+    keys, pipe = GroupKeys(group), sync_client().pipeline()
+    return int(pipe.delete(keys.queued).getdel(keys.wanted).execute()[1] or 0)
 
 
 def is_wanted(group: str) -> bool:
-    with reaching_redis():
-        return int(sync_client().get(GroupKeys(group).wanted) or 0) > 0
+    return int(sync_client().get(GroupKeys(group).wanted) or 0) > 0
 
 
-@contextmanager
-def running(group: str) -> Iterator[bool]:
+def running(group: str) -> AbstractContextManager[bool]:
     """Whether this process is the one that runs the group's rebalance."""
-    with _lease(GroupKeys(group).running) as held:
-        yield held
+    return _lease(GroupKeys(group).running)
 
 
-@contextmanager
-def ticking() -> Iterator[bool]:
+def ticking() -> AbstractContextManager[bool]:
     """Whether this process is the one that ticks."""
-    with _lease(f"{settings.REDIS_PREFIX}:ticking") as held:
-        yield held
+    return _lease(f"{settings.REDIS_PREFIX}:ticking")
 
 
 def ticker_lives() -> Ticker:
     """To be said by whoever ticks, every second."""
     key = f"{settings.REDIS_PREFIX}:ticker"
-    with reaching_redis():
-        pipe = sync_client().pipeline(transaction=False)
-        (seconds, microseconds), known = pipe.time().hmget(key, "seen_ms", *Gap._fields).execute()
-        now_ms = int(seconds) * 1000 + int(microseconds) // 1000
-        seen_ms, *before = (None if value is None else int(value) for value in known)
-        away = ticker_away(now_ms, seen_ms, Gap(*(value or 0 for value in before)))
-        sync_client().hset(key, mapping={"seen_ms": now_ms, **away._asdict()})
+    pipe = sync_client().pipeline()
+    now, known = pipe.time().hmget(key, "seen_ms", *Gap._fields).execute()
+    now_ms = ms_of(*now)
+    seen_ms, *before = (None if value is None else int(value) for value in known)
+    away = ticker_away(now_ms, seen_ms, Gap(*(value or 0 for value in before)))
+    sync_client().hset(key, mapping={"seen_ms": now_ms, **away._asdict()})
     return Ticker(now_ms, away)
 
 
 @contextmanager
 def _lease(name: str) -> Iterator[bool]:
     lock = sync_client().lock(name, timeout=RUN_LEASE_S, blocking=False, thread_local=False)
-    with reaching_redis():
-        held = lock.acquire()
-    if not held:
+    if not lock.acquire():
         keep_within(name, round(RUN_LEASE_S * 1000))
         yield False
         return
@@ -109,7 +94,7 @@ def _lease(name: str) -> Iterator[bool]:
         done.set()
         renewer.join()
         # Lost or unreachable: it ends by itself, and epochs guard the result.
-        with suppress(redis.RedisError):
+        with suppress(redis.exceptions.LockError, StoreUnavailable):
             lock.release()
 
 
@@ -119,5 +104,5 @@ def _renew(lock: Any, done: threading.Event) -> None:
             lock.reacquire()
         except redis.exceptions.LockError:
             return  # lost: the run goes on, its result is committed by epoch, not by this lock
-        except redis.RedisError:
+        except StoreUnavailable:
             continue  # away: the next try may come in time

@@ -5,12 +5,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TypeVar
 
-import redis
-
 from assignment import lua
 from assignment.scripts.values import Call
 from assignment.wire import GroupKeys
-from dashboard.live.connection import reaching_redis, sync_client
+from dashboard.live.connection import sync_client
 
 T = TypeVar("T")
 
@@ -30,11 +28,5 @@ def script(name: str) -> Script:
 
 def run(call: Call[T], group: str) -> T:
     """Raises StoreUnavailable."""
-    wanted, meta = script(call.script), GroupKeys(group).meta
-    with reaching_redis():
-        client = sync_client()
-        try:
-            raw = client.execute_command("EVALSHA", wanted.sha, 1, meta, *call.args)
-        except redis.exceptions.NoScriptError:
-            raw = client.execute_command("EVAL", wanted.text, 1, meta, *call.args)
-    return call.read(raw)
+    known = sync_client().register_script(script(call.script).text)
+    return call.read(known(keys=[GroupKeys(group).meta], args=call.args))

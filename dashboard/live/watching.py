@@ -11,7 +11,7 @@ from django.conf import settings
 from assignment.scripts.group_read import Purpose, read_group
 from assignment.types import GroupSettings, Offset, Partition
 from assignment.wire import GroupKeys, StreamKeys
-from dashboard.live.connection import StoreUnavailable, reaching_redis, sync_client
+from dashboard.live.connection import StoreUnavailable, sync_client
 from dashboard.live.scripts import script
 from dashboard.live.snapshot import Backlog, LiveSnapshot, build
 
@@ -55,13 +55,12 @@ def snapshot(group: str) -> LiveSnapshot:
 
 
 def _read(group: str) -> LiveSnapshot:
-    with reaching_redis():
-        pipe = sync_client().pipeline(transaction=False)
-        call = read_group(Purpose.LOOK)
-        pipe.eval(script(call.script).text, 1, GroupKeys(group).meta, *call.args)
-        pipe.hgetall(GroupKeys(group).since)
-        pipe.script_load(script("appended").text)  # the second trip calls it for each partition
-        raw, since, _ = pipe.execute()
+    pipe = sync_client().pipeline()
+    call = read_group(Purpose.LOOK)
+    pipe.eval(script(call.script).text, 1, GroupKeys(group).meta, *call.args)
+    pipe.hgetall(GroupKeys(group).since)
+    pipe.script_load(script("appended").text)  # the second trip calls it for each partition
+    raw, since, _ = pipe.execute()
     read = call.read(raw)
     if read.meta.settings is None:
         raise GroupNotThere(f"group {group!r} is not set up in Redis yet")
@@ -70,12 +69,11 @@ def _read(group: str) -> LiveSnapshot:
 
 def _backlog(of: GroupSettings, committed: Mapping[Partition, Offset]) -> list[Backlog]:
     keys, sha = StreamKeys(of.stream), script("appended").sha
-    with reaching_redis():
-        pipe = sync_client().pipeline(transaction=False)
-        for number in range(of.partitions):
-            offset = str(committed.get(Partition(of.stream, number), FIRST))
-            pipe.evalsha(sha, 2, keys.entries(number), keys.producers(number), offset)
-        answers = pipe.execute(raise_on_error=False)
+    pipe = sync_client().pipeline()
+    for number in range(of.partitions):
+        offset = str(committed.get(Partition(of.stream, number), FIRST))
+        pipe.evalsha(sha, 2, keys.entries(number), keys.producers(number), offset)
+    answers = pipe.execute(raise_on_error=False)
     return [_read_backlog(answer) for answer in answers]
 
 

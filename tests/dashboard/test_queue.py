@@ -9,6 +9,7 @@ from assignment.wire import GroupKeys
 from dashboard import coordinator
 from dashboard.live import groups as live_groups
 from dashboard.live import queue
+from dashboard.live.connection import StoreUnavailable
 from dashboard.models import Group, Rebalance
 from tests.dashboard.agents import FakeAgent, until
 
@@ -82,7 +83,7 @@ def test_a_long_run_keeps_its_lease(
 def test_a_renew_that_failed_is_tried_again_until_the_lease_is_lost(
     store: Any, group_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lock = FlakyLock(redis.ConnectionError("away"), None, redis.TimeoutError("slow"), None)
+    lock = FlakyLock(StoreUnavailable("away"), None, StoreUnavailable("slow"), None)
     monkeypatch.setattr(queue, "RUN_LEASE_S", 0.01)
     monkeypatch.setattr(store, "lock", lambda *_, **__: lock)
     with queue.running(group_name):
