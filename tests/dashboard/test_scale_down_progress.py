@@ -6,6 +6,7 @@ from dashboard import coordinator
 from dashboard.actions import scale_down
 from dashboard.models import ScaleDownState
 from dashboard.records.queries import scale_downs
+from dashboard.records.queries.pages import Filters, for_file, page_of
 from tests.dashboard.scaling import BY_ANN, Scene, start
 
 pytestmark = pytest.mark.django_db
@@ -51,10 +52,11 @@ def test_lists_of_scale_downs(scene: Scene) -> None:
     scale_down.abort(first, by=BY_ANN)
     second = start(scene, members=["S3"])
     assert scene.group.running_scale_down == second
-    page = scale_downs.page(scene.group, size=1)
+    page = page_of(scale_downs.found(scene.group, Filters()), 1)
     assert ([row.pk for row in page.rows], page.older) == ([second.pk], second.pk)
-    assert [r.pk for r in scale_downs.page(scene.group, before=page.older).rows] == [first.pk]
-    assert [row.state for row in scale_downs.every(scene.group)] == [
+    older = page_of(scale_downs.found(scene.group, Filters(before=page.older)), 1)
+    assert [row.pk for row in older.rows] == [first.pk]
+    assert [row.state for row in for_file(scale_downs.found(scene.group, Filters()))] == [
         ScaleDownState.RUNNING, ScaleDownState.CANCELLED,
     ]  # fmt: skip
 

@@ -7,29 +7,19 @@ from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from dashboard.pages import texts
 from dashboard.pages.views import base
 from dashboard.records.queries import audit as audit_queries
-from dashboard.records.queries.audit import AuditFilters
+from dashboard.records.queries.pages import for_file, page_of
 
-
-def _filters(asked: base.Asked) -> AuditFilters:
-    return AuditFilters(
-        actor=asked.text("actor"),
-        action=asked.text("action"),
-        object=asked.text("object"),
-        group=asked.text("group"),
-        from_ms=asked.moment("from"),
-        to_ms=asked.moment("to"),
-        before=asked.whole("before"),
-    )
+PAGE = 50
 
 
 def audit(request: HttpRequest) -> HttpResponse:
     asked = base.Asked(request.GET)
-    filters = _filters(asked)
+    filters = asked.filters()
     context = {
         "section": "audit",
         "asked": asked,
         "filters": filters,
-        "page": audit_queries.page(filters),
+        "page": page_of(audit_queries.found(filters), PAGE),
         "actions": audit_queries.actions(),
     }
     return base.show(request, "audit", context, fragments=("audit",))
@@ -45,6 +35,5 @@ MADE: dict[str, base.Made] = {
 
 
 def audit_csv(request: HttpRequest) -> StreamingHttpResponse:
-    return base.csv_file(
-        "audit", HEAD, audit_queries.every(_filters(base.Asked(request.GET))), MADE
-    )
+    found = audit_queries.found(base.Asked(request.GET).filters())
+    return base.csv_file("audit", HEAD, for_file(found), MADE)

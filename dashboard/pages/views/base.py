@@ -23,6 +23,7 @@ from dashboard.push import frames
 from dashboard.records.audit import By
 from dashboard.records.queries import colours
 from dashboard.records.queries import groups as group_queries
+from dashboard.records.queries.pages import Filters
 
 Context = dict[str, Any]
 T = TypeVar("T")
@@ -35,6 +36,7 @@ TABS = (
     ("group_settings", "Settings"),
 )
 TEXT_MAX = 200  # of a filter
+TEXT_FILTERS = ("member", "cause", "actor", "action", "object", "group")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,6 +202,15 @@ class Asked:
         except InvalidInput as error:
             self.errors.append(str(error))
             return None
+
+    def filters(self) -> Filters:
+        return Filters(
+            **{name: self.text(name) for name in TEXT_FILTERS},
+            partition=self.partition("partition"),
+            from_ms=self.moment("from"),
+            to_ms=self.moment("to"),
+            before=self.whole("before"),
+        )
 
 
 # --- files ----------------------------------------------------------------------------------------

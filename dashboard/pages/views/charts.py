@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from dashboard.pages import charts
 from dashboard.pages.views import base
 from dashboard.records.queries import groups, rebalances
-from dashboard.records.queries.rebalances import Filters
+from dashboard.records.queries.pages import Filters
 
 SPANS = {"1h": 3_600_000, "6h": 21_600_000, "24h": 86_400_000, "7d": 604_800_000}
 REBALANCES_MAX = 500

@@ -12,27 +12,17 @@ from dashboard.pages.views.partition import lookup
 from dashboard.records import maps
 from dashboard.records.audit import losses
 from dashboard.records.queries import rebalances, scale_downs, tenures
-from dashboard.records.queries.pages import Page
-from dashboard.records.queries.rebalances import PHASES, Filters
+from dashboard.records.queries.pages import Filters, Page, for_file, page_of
+from dashboard.records.queries.rebalances import PHASES
 
+PAGE = 50
+TENURES_PAGE = 100
 KINDS = ("rebalances", "ownership", "scale-downs")
-
-
-def filters_of(asked: base.Asked) -> Filters:
-    return Filters(
-        member=asked.text("member"),
-        partition=asked.partition("partition"),
-        cause=asked.text("cause"),
-        actor=asked.text("actor"),
-        from_ms=asked.moment("from"),
-        to_ms=asked.moment("to"),
-        before=asked.whole("before"),
-    )
 
 
 def group_history(request: HttpRequest, name: str) -> HttpResponse:
     seen, asked = base.see(name), base.Asked(request.GET)
-    filters, kind = filters_of(asked), asked.choice("show", KINDS, "rebalances")
+    filters, kind = asked.filters(), asked.choice("show", KINDS, "rebalances")
     context = base.group_context(seen, "group_history") | {
         "asked": asked,
         "filters": filters,
@@ -47,10 +37,11 @@ def group_history(request: HttpRequest, name: str) -> HttpResponse:
 
 
 def _page(group: Group, kind: str, filters: Filters) -> Page[Any]:
-    if kind == "scale-downs":
-        return scale_downs.page(group, filters.before)
-    found: Page[Any] = (tenures if kind == "ownership" else rebalances).page(group, filters)
-    return found
+    if kind == "rebalances":
+        return rebalances.page(group, filters)
+    if kind == "ownership":
+        return page_of(tenures.found(group, filters), TENURES_PAGE)
+    return page_of(scale_downs.found(group, filters), PAGE)
 
 
 def rebalance_details(
@@ -82,7 +73,7 @@ ROLES: dict[str, base.Made] = {  # each a column, `member: numbers; member: numb
 
 
 def rebalances_csv(request: HttpRequest, name: str) -> StreamingHttpResponse:
-    rows = rebalances.every(base.see(name).group, filters_of(base.Asked(request.GET)))
+    rows = rebalances.every(base.see(name).group, base.Asked(request.GET).filters())
     made = {"at": lambda row: texts.exact(row.at_ms), **ROLES}
     return base.csv_file(f"{name}-rebalances", (*REBALANCE_COLUMNS, *ROLES), rows, made)
 
@@ -94,7 +85,7 @@ OWNERSHIP_COLUMNS = (
 
 
 def ownership_csv(request: HttpRequest, name: str) -> StreamingHttpResponse:
-    rows = tenures.every(base.see(name).group, filters_of(base.Asked(request.GET)))
+    rows = for_file(tenures.found(base.see(name).group, base.Asked(request.GET).filters()))
     made: dict[str, base.Made] = {
         "started": lambda row: texts.exact(row.started_ms),
         "ended": lambda row: None if row.ended_ms is None else texts.exact(row.ended_ms),

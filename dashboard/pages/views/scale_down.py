@@ -18,6 +18,7 @@ from dashboard.pages.forms import ExtendForm, ReasonForm, ScaleDownForm, as_ms
 from dashboard.pages.views import base
 from dashboard.records.audit import By
 from dashboard.records.queries import scale_downs
+from dashboard.records.queries.pages import Filters, for_file
 
 ALL = 100  # percent that stay: a list of everybody, nobody marked
 NOBODY = "Nobody is marked: mark who is to leave, or say how many to keep (%)."
@@ -226,5 +227,5 @@ def scale_downs_csv(request: HttpRequest, name: str) -> File:
         "leave": lambda row: len(row.members),
         "outcomes": _outcomes,
     }
-    rows = scale_downs.every(base.see(name).group)
+    rows = for_file(scale_downs.found(base.see(name).group, Filters()))
     return base.csv_file(f"{name}-scale-downs", COLUMNS, rows, made)

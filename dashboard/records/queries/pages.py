@@ -1,6 +1,6 @@
 """Long lists in pieces: by key, so that the millionth row costs what the first does."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -19,9 +19,29 @@ class Page(Generic[Row]):
     older: int | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """What a list is narrowed to, as far as it has such; "" and None let everything through."""
+
+    member: str = ""
+    partition: int | None = None
+    cause: str = ""
+    actor: str = ""
+    action: str = ""
+    object: str = ""
+    group: str = ""
+    from_ms: int | None = None
+    to_ms: int | None = None
+    before: int | None = None
+
+
 def narrowed(found: QuerySet[Row], **wanted: Any) -> QuerySet[Row]:
     """What is "" or None lets everything through."""
     return found.filter(**{n: value for n, value in wanted.items() if value not in ("", None)})
+
+
+def for_file(found: QuerySet[Row]) -> Iterator[Row]:
+    return found[:CSV_MAX].iterator(chunk_size=500)
 
 
 def page_of(

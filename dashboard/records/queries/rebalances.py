@@ -8,25 +8,12 @@ from django.db.models import Q, QuerySet
 
 from dashboard.models import Group, Rebalance
 from dashboard.records.maps import Move, Roles
-from dashboard.records.queries.pages import CSV_MAX, Page, narrowed, page_of
+from dashboard.records.queries.pages import Filters, Page, for_file, narrowed, page_of
 
 PAGE = 50
 ROLES_PARTITIONS_MAX = 2_000  # in a file: its lines stay below what a spreadsheet's cell holds
 PACKED = ("target", "previous", "replicas")  # large, and of no use in a list
 PHASES = ("detect", "compute", "deliver", "revoke", "acquire", "first_effect")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filters:
-    """What a list of rebalances or ownership is narrowed to; "" and None let everything through."""
-
-    member: str = ""
-    partition: int | None = None
-    cause: str = ""
-    actor: str = ""
-    from_ms: int | None = None
-    to_ms: int | None = None
-    before: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +69,7 @@ def page(group: Group, filters: Filters, size: int = PAGE) -> Page[Rebalance]:
 
 def every(group: Group, filters: Filters) -> Iterator[Rebalance]:
     """For a file, with all they hold; newest first."""
-    rows = found(group, filters).defer(None)[:CSV_MAX].iterator(chunk_size=500)
-    return (row for row in rows if touches(row, filters))
+    return (r for r in for_file(found(group, filters).defer(None)) if touches(r, filters))
 
 
 def _looks_inside(filters: Filters) -> bool:

@@ -1,9 +1,8 @@
 """Scale-downs: those of a group, and how far a running one has come."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from assignment.coordinator.reading import claims
 from assignment.scripts.group_read import GroupRead, Purpose
@@ -11,10 +10,9 @@ from assignment.types import Partition
 from dashboard.live import groups as live_groups
 from dashboard.live.reported import LiveReplica, replica_of
 from dashboard.models import Group, Rebalance, ScaleDown, ScaleDownState
-from dashboard.records.queries.pages import CSV_MAX, Page, narrowed, page_of
+from dashboard.records.queries.pages import Filters, narrowed
 from dashboard.records.queries.rebalances import PACKED
 
-PAGE = 50
 PARTITIONS_SHOWN = 200  # of one leaving member
 ROUNDS_SHOWN = 100
 
@@ -67,13 +65,9 @@ def at_moment(group: Group, at_ms: int) -> ScaleDown | None:
     return asked.filter(Q(ended_at_ms__gte=at_ms) | Q(ended_at_ms=None)).first()
 
 
-def page(group: Group, before: int | None = None, size: int = PAGE) -> Page[ScaleDown]:
-    return page_of(narrowed(group.scale_downs.order_by("-id"), id__lt=before), size)
-
-
-def every(group: Group) -> Iterator[ScaleDown]:
-    """For a file; newest first."""
-    return group.scale_downs.order_by("-id")[:CSV_MAX].iterator(chunk_size=500)
+def found(group: Group, filters: Filters) -> QuerySet[ScaleDown]:
+    """Newest first."""
+    return narrowed(group.scale_downs.order_by("-id"), id__lt=filters.before)
 
 
 def rounds(row: ScaleDown) -> list[Rebalance]:

@@ -1,6 +1,6 @@
 """Who owned what, when: intervals as the locks saw them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from django.db.models import F, Q, QuerySet, Window
@@ -8,10 +8,8 @@ from django.db.models.functions import RowNumber
 
 from assignment.types import Partition
 from dashboard.models import Group, HistoryGap, Tenure
-from dashboard.records.queries.pages import CSV_MAX, Page, narrowed, page_of
-from dashboard.records.queries.rebalances import Filters
+from dashboard.records.queries.pages import Filters, narrowed
 
-PAGE = 100
 DAY_MS = 86_400_000
 MOVES_ROWS_MAX = 200_000  # of a day, looked through for the map's overlay
 TIMELINE_MAX = 400  # intervals drawn; more would be thinner than a pixel
@@ -33,28 +31,19 @@ class Stretch:
 
 def found(group: Group, filters: Filters) -> QuerySet[Tenure]:
     """Tenures that touch the time asked for; newest first."""
-    rows = narrowed(
+    return narrowed(
         _until(group, filters.from_ms).order_by("-id"),
         member_id=filters.member,
         number=filters.partition,
         started_ms__lt=filters.to_ms,
         id__lt=filters.before,
     )
-    return rows
 
 
 def _until(group: Group, from_ms: int | None) -> QuerySet[Tenure]:
     """Those that had not ended by then; with None all."""
     rows = group.tenures.all()
     return rows if from_ms is None else rows.filter(Q(ended_ms=None) | Q(ended_ms__gte=from_ms))
-
-
-def page(group: Group, filters: Filters, size: int = PAGE) -> Page[Tenure]:
-    return page_of(found(group, filters), size)
-
-
-def every(group: Group, filters: Filters) -> Iterator[Tenure]:
-    return found(group, filters)[:CSV_MAX].iterator(chunk_size=1_000)
 
 
 def at_moment(group: Group, at_ms: int, number: int | None = None) -> list[Tenure]:

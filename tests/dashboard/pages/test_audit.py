@@ -8,9 +8,9 @@ import pytest
 from django.test import Client
 
 from dashboard.models import AuditEntry, Group
+from dashboard.pages.views import audit as audit_view
 from dashboard.records import audit
 from dashboard.records.audit import By
-from dashboard.records.queries import audit as audit_queries
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_filters(visitor: Client, entries: list[AuditEntry], query: str, count: 
 def test_pages_by_key(
     visitor: Client, entries: list[AuditEntry], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(audit_queries, "PAGE", 1)
+    monkeypatch.setattr(audit_view, "PAGE", 1)
     first = visitor.get("/audit/").content.decode()
     older = re.search(r'href="(\?before=\d+)"', first)
     assert older

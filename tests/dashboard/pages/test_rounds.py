@@ -10,7 +10,7 @@ from dashboard import coordinator
 from dashboard.models import Rebalance
 from dashboard.pages.templatetags import show
 from dashboard.records.queries import groups, rebalances
-from dashboard.records.queries.rebalances import Filters
+from dashboard.records.queries.pages import Filters
 from tests.dashboard.scaling import Scene
 
 
