@@ -15,79 +15,64 @@ for (const [n, moves] of JSON.parse(document.getElementById("moves").textContent
 
 live.addEventListener("change", ({detail}) => {
   map.change(detail);
-  for (const n of detail.changed) showRow(n);
-  for (const n of detail.replicated) showReplicas(n);
   for (const n of detail.moved) map.moves.set(n, (map.moves.get(n) ?? 0) + 1);
-  if (detail.members || detail.moved.length) { showLegend(); for (const n of rows.keys()) { showSwatch(n); showLeaving(n); showReplicas(n); } }
+  const all = detail.members || detail.moved.length > 0; // a member's colour or leaving may be in any row
+  for (const n of all ? rows.keys() : new Set([...detail.changed, ...detail.replicated])) showRow(n, all);
+  if (all) showLegend();
 });
 
-function showRow(n) {
+function showRow(n, anew) {
   const row = rows.get(n);
   if (!row) return;
-  const {cells} = live, owner = cells.ownerOf(n) ?? "", state = STATES[cells.state[n]];
-  const fenceText = cells.fence[n] ? String(cells.fence[n]) : "";
-  if (row.dataset.state !== state) { row.dataset.state = state; showState(row.querySelector(".is-state"), state); }
-  if (row.dataset.owner !== owner || row.dataset.fence !== fenceText) {
-    row.dataset.owner = owner; row.dataset.fence = fenceText;
-    const name = row.querySelector(".is-owner b");
-    name.textContent = owner ? short(owner) : "—"; name.title = owner || "nobody holds the lock";
-    const place = row.querySelector(".is-fence");
-    place.textContent = fence(cells.fence[n]); place.title = fenceText ? `fence ${fenceText}` : "nobody holds the lock";
-    showSwatch(n);
-  }
-  row.querySelector(".is-since").textContent = utc(cells.since[n]);
-  row.querySelector(".is-lag").textContent = number(cells.lag[n]);
+  const {cells} = live, owner = cells.ownerOf(n), learner = cells.learnerOf(n), standbys = cells.standbysOf(n);
+  const cell = (name) => row.querySelector(`.is-${name}`);
+  cell("since").textContent = utc(cells.since[n]);
+  cell("lag").textContent = number(cells.lag[n]);
+  const data = {
+    owner: owner ?? "", fence: cells.fence[n] ? String(cells.fence[n]) : "", state: STATES[cells.state[n]], leaving: live.members.get(owner)?.leaving ?? "",
+    learner: learner ?? "", percent: learner === null || Number.isNaN(cells.percent[n]) ? "" : String(cells.percent[n]),
+    ready: learner !== null && cells.ready[n] === 1 ? "yes" : "", standbys: standbys.join(" "),
+  };
+  const known = Object.entries(data).every(([name, value]) => row.dataset[name] === value);
+  if (cell("learner")) cell("learner").replaceChildren(...(learner === null ? [] : [named(learner), data.ready ? stateOf("ready") : progress(n)]));
+  if (known && !anew) return;
+  Object.assign(row.dataset, data);
+  showState(cell("state"), data.state);
+  cell("owner").querySelector(".swatch").className = swatchOf(owner);
+  cell("owner").querySelector("b").replaceWith(element("b", owner ? short(owner) : "—", {title: owner ?? "nobody holds the lock"}));
+  cell("leaving").replaceChildren(...(data.leaving ? [stateOf("leaving")] : []));
+  cell("fence").replaceChildren(element("span", fence(cells.fence[n]), {title: data.fence ? `fence ${data.fence}` : "nobody holds the lock"}));
+  cell("standbys")?.replaceChildren(...standbys.map(named));
 }
 
-function showSwatch(n) {
-  const owner = live.cells.ownerOf(n), colour = live.members.get(owner)?.colour;
-  rows.get(n).querySelector(".swatch").className = `swatch ${colour === null || colour === undefined ? "" : `o${colour}`}`;
-}
+const element = (tag, text, more = {}) => Object.assign(document.createElement(tag), {textContent: text}, more);
 
-function showLeaving(n) {
-  const row = rows.get(n), leaving = live.members.get(live.cells.ownerOf(n))?.leaving ?? "", place = row.querySelector(".is-leaving");
-  if ((row.dataset.leaving ?? "") === leaving) return;
-  row.dataset.leaving = leaving;
-  if (leaving) showState(place, "leaving"); else place.replaceChildren();
-}
-
-function showReplicas(n) {
-  const row = rows.get(n), place = row?.querySelector(".is-learner");
-  if (!place) return;
-  const {cells} = live, learner = cells.learnerOf(n), ready = learner !== null && cells.ready[n] === 1;
-  row.dataset.learner = learner ?? "";
-  row.dataset.percent = learner === null || Number.isNaN(cells.percent[n]) ? "" : String(cells.percent[n]);
-  row.dataset.ready = ready ? "yes" : "";
-  row.dataset.standbys = cells.standbysOf(n).join(" ");
-  place.replaceChildren(...(learner === null ? [] : [named(learner), ready ? stateOf("ready") : progress(n)]));
-  row.querySelector(".is-standbys").replaceChildren(...cells.standbysOf(n).map(named));
+function swatchOf(id) {
+  const colour = live.members.get(id)?.colour ?? null;
+  return colour === null ? "swatch" : `swatch o${colour}`;
 }
 
 function named(id) {
-  const made = document.createElement("span"), swatch = document.createElement("i"), colour = live.members.get(id)?.colour;
-  swatch.className = `swatch ${colour === null || colour === undefined ? "" : `o${colour}`}`;
-  made.className = "replica"; made.title = id; made.append(swatch, short(id));
+  const made = element("span", "", {className: "replica", title: id});
+  made.append(element("i", "", {className: swatchOf(id)}), short(id));
   return made;
 }
 
-function stateOf(word) { const made = document.createElement("span"); showState(made, word); return made; }
+function stateOf(word) { const made = element("span", ""); showState(made, word); return made; }
 
 function progress(n) {
-  const {cells} = live, made = document.createElement("span");
-  made.className = "muted";
-  made.textContent = Number.isNaN(cells.percent[n]) ? "not reported yet" : `${cells.percent[n]}\u202f%${Number.isNaN(cells.eta[n]) ? "" : `, ${eta(cells.eta[n])} left`}`;
-  return made;
+  const {percent, eta: left} = live.cells;
+  const text = Number.isNaN(percent[n]) ? "not reported yet" : `${percent[n]}\u202f%${Number.isNaN(left[n]) ? "" : `, ${eta(left[n])} left`}`;
+  return element("span", text, {className: "muted"});
 }
 
 function showLegend() {
   const held = new Map();
   for (let n = 0; n < live.cells.size; n++) { const owner = live.cells.ownerOf(n); held.set(owner, (held.get(owner) ?? 0) + 1); }
   legend.replaceChildren(...[...live.members.values()].slice(0, Number(legend.dataset.most)).map((member) => {
-    const item = document.createElement("li"), swatch = document.createElement("i"), name = document.createElement("b"), count = document.createElement("span");
-    item.dataset.member = member.id; item.title = member.id;
-    swatch.className = `swatch ${member.colour === null ? "" : `o${member.colour}`}`;
-    name.textContent = short(member.id); count.textContent = String(held.get(member.id) ?? 0);
-    item.append(swatch, name, count);
+    const item = element("li", "", {title: member.id});
+    item.dataset.member = member.id;
+    item.append(element("i", "", {className: swatchOf(member.id)}), element("b", short(member.id)), element("span", String(held.get(member.id) ?? 0)));
     if (member.leaving && member.state !== "leaving") item.append(stateOf("leaving"));
     if (member.state !== "alive") item.append(stateOf(member.state));
     return item;
@@ -109,11 +94,7 @@ function showCard(n) {
   const learner = cells.learnerOf(n), standbys = cells.standbysOf(n);
   if (learner !== null) facts.Learner = `${learner}: ${cells.ready[n] ? "ready" : progress(n).textContent}`;
   if (standbys.length) facts.Standbys = standbys.join(", ");
-  card.replaceChildren(...Object.entries(facts).flatMap(([term, text]) => {
-    const dt = document.createElement("dt"), dd = document.createElement("dd");
-    dt.textContent = term; dd.textContent = text;
-    return [dt, dd];
-  }));
+  card.replaceChildren(...Object.entries(facts).flatMap(([term, text]) => [element("dt", term), element("dd", text)]));
   card.hidden = false;
   const right = Math.max(0, canvas.clientWidth - card.offsetWidth);
   card.style.left = `${Math.min(at.x, right)}px`; card.style.top = `${at.y + map.height + 4}px`;
