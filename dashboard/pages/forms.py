@@ -106,11 +106,19 @@ class StateForm(forms.Form):
         return [field for field in self if field.name not in apart]
 
 
+def _name_of(kind: str, help_text: str) -> forms.CharField:
+    def check(text: str) -> None:
+        try:
+            types.valid_name(kind, text)
+        except InvalidInput as error:
+            raise forms.ValidationError(str(error)) from error
+
+    return forms.CharField(max_length=100, help_text=help_text, validators=[check])
+
+
 class NewGroupForm(StateForm, StrategyForm):
-    name = forms.CharField(max_length=100, help_text="Letters, digits, “_”, “.”, “-”.")
-    stream = forms.CharField(
-        max_length=100, help_text="The Redis stream it reads; made when it is not there yet."
-    )
+    name = _name_of("group", "Letters, digits, “_”, “.”, “-”.")
+    stream = _name_of("stream", "The Redis stream it reads; made when it is not there yet.")
     partitions = forms.IntegerField(
         min_value=1,
         max_value=types.PARTITIONS_MAX,
@@ -123,19 +131,6 @@ class NewGroupForm(StateForm, StrategyForm):
         help_text="Sticky moves the fewest partitions.",
     )
     field_order = ("name", "stream", "partitions", "strategy", "strategy_parameters")
-
-    def clean_name(self) -> str:
-        return _valid("group", self.cleaned_data["name"])
-
-    def clean_stream(self) -> str:
-        return _valid("stream", self.cleaned_data["stream"])
-
-
-def _valid(kind: str, text: str) -> str:
-    try:
-        return types.valid_name(kind, text)
-    except InvalidInput as error:
-        raise forms.ValidationError(str(error)) from error
 
 
 def _timing(help_text: str) -> forms.IntegerField:

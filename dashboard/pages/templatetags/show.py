@@ -2,13 +2,13 @@
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
 from itertools import chain
 from typing import Any
 
 from django import template
-from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
@@ -135,22 +135,20 @@ def numbers(found: Sequence[int]) -> str:
     return ", ".join(parts[:NUMBERS_SHOWN]) + more
 
 
-@register.filter
-def num(value: float, why: str = "") -> SafeString | str:
-    """A whole number; None is a dash whose title is `why`."""
-    return unknown(why) if is_missing(value) else texts.grouped(value)
+def _if_known(name: str, show: Callable[[Any], str]) -> None:
+    """A filter whose argument says why there is no value: the title of a dash."""
+
+    def shown(value: Any, why: str = "") -> str:
+        return unknown(why) if is_missing(value) else show(value)
+
+    register.filter(name, shown)
 
 
-@register.filter
-def dec(value: float, why: str = "") -> SafeString | str:
-    """Two decimals."""
-    return unknown(why) if is_missing(value) else texts.grouped(value, 2)
-
-
-@register.filter
-def percent(value: float, why: str = "") -> SafeString | str:
-    """A share of 1 as percent; 100 % only when it is exactly 1."""
-    return unknown(why) if is_missing(value) else texts.percent(value)
+_if_known("num", texts.grouped)
+_if_known("dec", partial(texts.grouped, decimals=2))
+_if_known("percent", texts.percent)
+_if_known("duration", texts.span)
+_if_known("at", lambda moment: _time(moment, texts.exact(moment)[:19].replace("T", " ")))
 
 
 @register.filter
@@ -159,11 +157,6 @@ def signed(value: int | None) -> str:
     if not value:
         return texts.DASH if value is None else "0"
     return f"{'+' if value > 0 else '−'}{texts.grouped(abs(value))}"
-
-
-@register.filter
-def duration(value_ms: float | None, why: str = "") -> SafeString | str:
-    return unknown(why) if value_ms is None else texts.span(value_ms)
 
 
 @register.filter
@@ -188,15 +181,8 @@ def whole(percent: float | None) -> str:
     return "" if is_missing(percent) else str(int(percent or 0))
 
 
-@register.filter
-def at(value: int | datetime | None, why: str = "") -> SafeString | str:
-    """A moment in UTC, to the millisecond in its title."""
-    if value is None:
-        return unknown(why)
-    return _time(value, texts.exact(value)[:19].replace("T", " "))
-
-
 def _time(moment: int | datetime, shown: str) -> SafeString:
+    """In UTC, to the millisecond in its title."""
     return format_html('<time datetime="{0}" title="{0}">{1}</time>', texts.exact(moment), shown)
 
 
@@ -237,20 +223,15 @@ def member(value: str | None, why: str = "nobody") -> SafeString | str:
 
 
 @register.filter
-def hundred(share: float | None) -> str:
-    """A share of 1 as SVG takes it, of 100."""
-    return f"{(share or 0) * 100:.3f}"
-
-
-@register.filter
-def thousand(share: float) -> str:
-    return f"{share * 1000:.3f}"
+def times(share: float, most: float) -> str:
+    """A share of 1 as SVG takes it."""
+    return f"{share * most:.3f}"
 
 
 @register.filter
 def share_of(value: float, whole: float) -> str:
-    """As `hundred`."""
-    return hundred(value / whole if whole else 0)
+    """Of 100."""
+    return times(value / whole if whole else 0, 100)
 
 
 @register.simple_tag
@@ -286,23 +267,6 @@ def of(values: dict[str, Any], key: str | None) -> Any:
     return None if key is None else values.get(key)
 
 
-@register.simple_tag(takes_context=True)
-def with_query(context: dict[str, Any], **changes: Any) -> str:
-    """This page's query string with some parameters changed; None takes one out."""
-    request: HttpRequest = context["request"]
-    query = request.GET.copy()
-    for name, value in changes.items():
-        query.pop(name, None)
-        if value not in (None, ""):
-            query[name] = str(value)
-    return f"?{query.urlencode()}" if query else request.path
-
-
-@register.filter
-def as_query(text: str) -> str:
-    return f"?{text}" if text else ""
-
-
 @register.inclusion_tag("dashboard/_sort_head.html", takes_context=True)
 def sort_head(context: dict[str, Any], name: str, label: str, kind: str = "") -> dict[str, Any]:
     """The head of a column that the list can be sorted by; again turns it round."""
@@ -311,9 +275,7 @@ def sort_head(context: dict[str, Any], name: str, label: str, kind: str = "") ->
         "label": label,
         "kind": kind,
         "order": {name: "ascending", f"-{name}": "descending"}.get(chosen, ""),
-        "url": with_query(
-            context, sort=f"-{name}" if chosen == name else name, page=None, fragment=None
-        ),
+        "sort": f"-{name}" if chosen == name else name,
     }
 
 

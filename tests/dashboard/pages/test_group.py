@@ -233,7 +233,8 @@ def test_without_redis_the_last_snapshot_is_shown_and_since_when(
     finally:
         connection._breaker(settings.REDIS_URL).close()
     assert ownership(stale) == ownership(seen) != []
-    assert f"stale since {show.at(at_ms)}" in stale
+    at = show.register.filters["at"]
+    assert f"stale since {at(at_ms)}" in stale
     assert "does not answer in time" in stale
     assert '<span id="group-state"><span class="state "' in stale, "unknown, not what it was"
     assert refused.status_code == 503
