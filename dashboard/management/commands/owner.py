@@ -1,39 +1,36 @@
 """owner GROUP PARTITION --at TIME: who held the lock of a partition at a moment."""
 
-import json
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 
 from assignment.errors import InvalidInput
 from assignment.types import Partition
 from dashboard.coordinator import store_events
 from dashboard.live.connection import StoreUnavailable
-from dashboard.management.answers import asking_or_refused, group_named
+from dashboard.management.answers import AnswerCommand, group_named
 from dashboard.models import Group, Tenure
-from dashboard.pages.texts import parse_moment
+from dashboard.pages.texts import parse_moment, utc
 from dashboard.records.queries import tenures
 
 
-class Command(BaseCommand):
+class Command(AnswerCommand):
     help = "Tells who owned a partition at a moment, with the fence, from the history of its lock."
 
     def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
         parser.add_argument("group")
         parser.add_argument("partition", help="a number, or stream:number")
         parser.add_argument("--at", required=True, help="ISO time (UTC) or ms since 1970")
-        parser.add_argument("--json", action="store_true")
 
-    def handle(self, *args: Any, **options: Any) -> None:
-        with asking_or_refused():
-            group = group_named(options["group"])
-            with suppress(StoreUnavailable):  # the last second may not be stored yet
-                store_events(group)
-            partition = partition_of(group, options["partition"])
-            answer = tenures.owner_at(group, partition, parse_moment(options["at"]))
-        self.stdout.write(json.dumps(as_json(group, answer)) if options["json"] else said(answer))
+    def answer(self, options: dict[str, Any]) -> tuple[dict[str, Any], str]:
+        group = group_named(options["group"])
+        with suppress(StoreUnavailable):  # the last second may not be stored yet
+            store_events(group)
+        partition = partition_of(group, options["partition"])
+        found = tenures.owner_at(group, partition, parse_moment(options["at"]))
+        return as_json(group, found), said(found)
 
 
 def partition_of(group: Group, text: str) -> Partition:
@@ -80,4 +77,4 @@ def tenure(row: Tenure) -> str:
 
 
 def iso(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    return utc(at_ms).isoformat(timespec="milliseconds")
