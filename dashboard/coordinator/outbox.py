@@ -21,6 +21,9 @@ from dashboard.live import groups as live_groups
 from dashboard.records import audit, maps
 from dashboard.records.audit import By
 
+OF_RECORD = ("at_ms", "cause", "partitions", "detect_ms")
+OF_CHANGE = ("strategy", "balance_degree", "max_minus_min", "score")
+OF_MOVEMENT = ("kept", "stickiness", "stickiness_best")
 MAPS = ("target", "previous", "replicas")  # packed
 BY_SCALE_DOWN = (Reason.SCALE_DOWN, Reason.FORCED, Reason.CANCELLED)
 
@@ -44,24 +47,16 @@ def text_of(record: TargetRecord, run: Run) -> str:
         "replicas": maps.pack_replicas(record.rows) if record.stateful else None,
     }
     columns = {
-        "at_ms": record.at_ms,
-        "cause": record.cause,
+        **{name: getattr(record, name) for name in OF_RECORD},
+        **{name: getattr(change, name) for name in OF_CHANGE},
+        **{name: getattr(movement, name) for name in OF_MOVEMENT},
         "causes": [
             {name: v for name, v in trigger._asdict().items() if v is not None}
             for trigger in record.triggers
         ],
-        "strategy": change.strategy,
         "members": len(change.loads),
-        "partitions": record.partitions,
-        "kept": movement.kept,
         "moved": movement.moves,
         "avoidable": movement.avoidable_moves,
-        "balance_degree": change.balance_degree,
-        "max_minus_min": change.max_minus_min,
-        "score": change.score,
-        "stickiness": movement.stickiness,
-        "stickiness_best": movement.stickiness_best,
-        "detect_ms": record.detect_ms,
         "compute_ms": round((time.monotonic() - run.began_s) * 1000),
         "celery_task_id": run.task_id,
         "celery_worker": run.worker,

@@ -102,7 +102,6 @@ class LiveNumbers:
     balance_degree: float | None
     max_minus_min: int | None
     score: float | None
-    refused_commits: int
     leaving: int = 0  # members; balance is that of those who stay
     learning: int = 0  # partitions that change hands when their learners are ready
     stalled: int = 0  # members that make no progress, with all or with one of their partitions
@@ -116,7 +115,6 @@ class LiveSnapshot:
     target_epoch: int
     incarnation: int
     tick_age_ms: int  # since the coordinator looked at the group last
-    event_seq: int  # of the last event of the locks: a cheap number to compare two snapshots by
     numbers: LiveNumbers
     members: tuple[LiveMember, ...]
     partitions: tuple[LivePartition, ...]
@@ -177,7 +175,6 @@ def build(
         target_epoch=read.meta.target_epoch,
         incarnation=read.meta.incarnation,
         tick_age_ms=read.now_ms - read.meta.tick_ms,
-        event_seq=read.meta.event_seq,
         numbers=_numbers(read, partitions, members),
         members=members,
         partitions=partitions,
@@ -360,7 +357,6 @@ def _numbers(
         balance_degree=metrics.balance_degree(loads),
         max_minus_min=metrics.max_minus_min(loads),
         score=metrics.score(loads),
-        refused_commits=read.meta.refused_commits,
         leaving=sum(bool(m.leaving) for m in members),
         learning=sum(row.learner is not None for row in partitions),
         stalled=sum(m.state == "stalled" or m.id in stuck for m in members),

@@ -77,7 +77,6 @@ def snapshot(
         balance_degree=0.0 if members else None,
         max_minus_min=0 if members else None,
         score=100.0 if members else None,
-        refused_commits=0,
     )
     return LiveSnapshot(
         group="g",
@@ -86,7 +85,6 @@ def snapshot(
         target_epoch=1,
         incarnation=1,
         tick_age_ms=100,
-        event_seq=0,
         numbers=numbers,
         members=members,
         partitions=rows,

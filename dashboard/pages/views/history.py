@@ -48,15 +48,21 @@ def rebalance_details(
     request: HttpRequest, name: str, incarnation: int, target_epoch: int
 ) -> HttpResponse:
     seen = base.see(name)
-    details = rebalances.details(seen.group, incarnation, target_epoch)
-    if details is None:
+    rows = seen.group.rebalances.filter(incarnation=incarnation, target_epoch=target_epoch)
+    row = rows.first()
+    if row is None:
         raise Http404(f"Group {name} has no rebalance with epoch {target_epoch}.")
-    known = [ms for _, ms in details.phases if ms is not None]
+    phases, (earlier, later) = rebalances.phases(row), rebalances.neighbours(row)
     context = base.group_context(seen, "group_history") | {
-        "details": details,
-        "row": details.rebalance,
-        "scale_down": scale_downs.at_moment(seen.group, details.rebalance.at_ms),
-        "longest": max(known, default=0) or 1,
+        "row": row,
+        "moves": row.moves(),
+        "loads": rebalances.loads(row),
+        "roles": row.roles,
+        "phases": phases,
+        "longest": max(ms or 0 for ms in phases.values()) or 1,
+        "earlier": earlier,
+        "later": later,
+        "scale_down": scale_downs.at_moment(seen.group, row.at_ms),
     }
     return base.show(request, "rebalance", context, fragments=("rebalance",))
 

@@ -29,7 +29,6 @@ class Preview:
 class Previews:
     """Of a stateful group there is one only: the planner's, which has no strategy to choose."""
 
-    group_epoch: int
     stateful: bool
     every: list[Preview]
 
@@ -47,7 +46,6 @@ def of_group(
     found = [_of_strategy(view, n, parameters if n == strategy else None) for n in names]
     best = min(found, key=_order)
     return Previews(
-        group_epoch=view.meta.group_epoch,
         stateful=stateful,
         every=[replace(p, recommended=p is best) for p in sorted(found, key=_order)],
     )

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from django.db.models import Q, QuerySet
 
 from dashboard.models import Group, Rebalance
-from dashboard.records.maps import Move, Roles
 from dashboard.records.queries.pages import Filters, Page, for_file, narrowed, page_of
 
 PAGE = 50
@@ -25,17 +24,6 @@ class Load:
     @property
     def change(self) -> int:
         return (self.after or 0) - (self.before or 0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Details:
-    rebalance: Rebalance
-    moves: list[Move]
-    loads: list[Load]
-    roles: Roles
-    phases: list[tuple[str, int | None]]
-    earlier: Rebalance | None
-    later: Rebalance | None
 
 
 def recent(limit: int) -> list[Rebalance]:
@@ -99,23 +87,16 @@ def causes(group: Group) -> list[str]:
     )
 
 
-def details(group: Group, incarnation: int, target_epoch: int) -> Details | None:
-    rows = Rebalance.objects.filter(group=group)
-    row = rows.filter(incarnation=incarnation, target_epoch=target_epoch).first()
-    if row is None:
-        return None
-    above = Q(incarnation=incarnation, target_epoch__gt=target_epoch)
-    above |= Q(incarnation__gt=incarnation)
-    others = rows.defer(*PACKED).exclude(pk=row.pk)
-    return Details(
-        rebalance=row,
-        moves=row.moves(),
-        loads=loads_of(row.owners_before(), row.owners()),
-        roles=row.roles,
-        phases=[(name.replace("_", " "), getattr(row, f"{name}_ms")) for name in PHASES],
-        earlier=others.exclude(above).first(),
-        later=others.filter(above).last(),
-    )
+def neighbours(row: Rebalance) -> tuple[Rebalance | None, Rebalance | None]:
+    """The one before it, the one after it."""
+    above = Q(incarnation=row.incarnation, target_epoch__gt=row.target_epoch)
+    above |= Q(incarnation__gt=row.incarnation)
+    others = Rebalance.objects.filter(group=row.group_id).defer(*PACKED).exclude(pk=row.pk)
+    return others.exclude(above).first(), others.filter(above).last()
+
+
+def phases(row: Rebalance) -> dict[str, int | None]:
+    return {name.replace("_", " "): getattr(row, f"{name}_ms") for name in PHASES}
 
 
 def roles_text(row: Rebalance, kind: str) -> str:
@@ -126,7 +107,7 @@ def roles_text(row: Rebalance, kind: str) -> str:
     return "; ".join(f"{m}: {' '.join(map(str, found))}" for m, found in said if found)
 
 
-def loads_of(before: list[str | None], after: list[str | None]) -> list[Load]:
-    first, then = Counter(before), Counter(after)
+def loads(row: Rebalance) -> list[Load]:
+    first, then = Counter(row.owners_before()), Counter(row.owners())
     members = sorted(member for member in {*first, *then} if member is not None)
     return [Load(member_id=m, before=first.get(m), after=then.get(m)) for m in members]
