@@ -6,24 +6,14 @@ worker or an absent Redis left undone.
 
 from assignment.coordinator import draining, setting_up
 from assignment.scripts.group_read import GroupRead
-from dashboard.coordinator.asking import want_rebalance
+from dashboard.coordinator.asking import want_rebalance as want_rebalance
 from dashboard.coordinator.carrying import Here, carry_out, record_of
-from dashboard.coordinator.history import store_events
-from dashboard.coordinator.rebalancing import rebalance
-from dashboard.coordinator.sampling import sample, trim
-from dashboard.coordinator.ticking import tick
+from dashboard.coordinator.history import store_events as store_events
+from dashboard.coordinator.rebalancing import rebalance as rebalance
+from dashboard.coordinator.sampling import sample as sample
+from dashboard.coordinator.sampling import trim as trim
+from dashboard.coordinator.ticking import tick as tick
 from dashboard.models import Group
-
-__all__ = [
-    "advance",
-    "rebalance",
-    "sample",
-    "store_events",
-    "tell",
-    "tick",
-    "trim",
-    "want_rebalance",
-]
 
 
 def tell(group: Group) -> bool:

@@ -21,9 +21,11 @@ _until: ContextVar[float | None] = ContextVar("until", default=None)  # monotoni
 
 
 @contextmanager
-def within(seconds: float) -> Iterator[None]:
-    """Everything that is asked of Redis in here is answered or given up within that time."""
-    token = _until.set(time.monotonic() + seconds)
+def within() -> Iterator[None]:
+    """What is asked of Redis in here, or in a function that it wraps, is answered or given up
+    within REQUEST_S.
+    """
+    token = _until.set(time.monotonic() + REQUEST_S)
     try:
         yield
     finally:
@@ -44,11 +46,7 @@ def left_s(otherwise: float) -> float:
 def one_deadline(
     get_response: Callable[[HttpRequest], HttpResponse],
 ) -> Callable[[HttpRequest], HttpResponse]:
-    def answer(request: HttpRequest) -> HttpResponse:
-        with within(REQUEST_S):
-            return get_response(request)
-
-    return answer
+    return within()(get_response)
 
 
 class Breaker:

@@ -25,16 +25,14 @@ def channel_group(group: str) -> str:
 
 def push(group: str, what: str) -> None:
     """`what`: ownership, target, members or history."""
-    layer = get_channel_layer()
-    assert layer is not None, "CHANNEL_LAYERS is always configured"
-    message = {"type": CHANGED, "group": group, "what": what}
     try:
         with reaching_redis():
-            async_to_sync(_send)(layer, channel_group(group), message)
+            async_to_sync(_send)(group, {"type": CHANGED, "group": group, "what": what})
     except StoreUnavailable as error:
         log.warning("change of group=%s not pushed: %s", group, error)
 
 
-async def _send(layer: Any, channel: str, message: dict[str, str]) -> None:
-    """The layer itself waits for ever."""
-    await asyncio.wait_for(layer.group_send(channel, message), left_s(ANSWER_TIMEOUT_S))
+async def _send(group: str, message: dict[str, str]) -> None:
+    layer: Any = get_channel_layer()
+    async with asyncio.timeout(left_s(ANSWER_TIMEOUT_S)):  # the layer itself waits for ever
+        await layer.group_send(channel_group(group), message)

@@ -9,15 +9,15 @@ import asyncio
 import contextlib
 import json
 import logging
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from channels.layers import get_channel_layer
 
 from dashboard.live import watching
 from dashboard.live.connection import StoreUnavailable
-from dashboard.live.deadline import REQUEST_S, within
+from dashboard.live.deadline import within
 from dashboard.live.push import channel_group
-from dashboard.live.snapshot import LiveSnapshot
 from dashboard.push.frames import Changes, Json
 
 FRAME_EVERY_S = 0.25  # dashboard.md section 3: four a second
@@ -101,10 +101,9 @@ class Hub:
 
     async def _listen(self) -> None:
         """Notes that the channel layer said something; what it said is read from Redis anyway."""
-        layer = get_channel_layer()
-        assert layer is not None, "CHANNEL_LAYERS is always configured"
         while True:
             try:
+                layer: Any = get_channel_layer()
                 channel = await layer.new_channel()
                 await layer.group_add(channel_group(self.group), channel)
                 while True:
@@ -117,7 +116,7 @@ class Hub:
     async def _read(self) -> None:
         self._changed.clear()
         try:
-            snapshot = await asyncio.to_thread(_snapshot, self.group)
+            snapshot = await asyncio.to_thread(within()(watching.snapshot), self.group)
         except StoreUnavailable as error:
             self._problem = str(error)
             return
@@ -171,11 +170,6 @@ class Hub:
     def _text(self, frame: Json) -> str:
         at_ms = self._changes.at_ms if self._changes else 0
         return json.dumps({"at_ms": at_ms, **frame, "seq": self.sequence}, separators=(",", ":"))
-
-
-def _snapshot(group: str) -> LiveSnapshot:
-    with within(REQUEST_S):
-        return watching.snapshot(group)
 
 
 _hubs: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Hub]] = WeakKeyDictionary()
