@@ -6,22 +6,22 @@ const OFFLINE_MS = 60000;
 const RETRY_MS = [250, 500, 1000, 2000, 3000];
 const CHECK_MODULO = 1000003;
 
+// Of each partition: the array's kind, and what it holds where nothing is known.
+const COLUMNS = {
+  owner: [Int32Array, -1], fence: [Float64Array, 0], state: [Uint8Array, STATES.indexOf("unknown")], since: [Float64Array, 0], lag: [Float64Array, NaN],
+  before: [Int32Array, -1], movedAt: [Float64Array, -1e9],
+  learner: [Int32Array, -1], percent: [Float32Array, NaN], eta: [Float64Array, NaN], ready: [Uint8Array, 0],
+};
+
 export class Cells {
   constructor() { this.size = 0; this.names = []; this.index = new Map(); this.standbys = new Map(); this.grow(16); }
 
   grow(capacity) {
-    const wider = (kind, old, fill) => { const to = new kind(capacity).fill(fill); if (old) to.set(old); return to; };
-    this.owner = wider(Int32Array, this.owner, -1);
-    this.fence = wider(Float64Array, this.fence, 0);
-    this.state = wider(Uint8Array, this.state, STATES.indexOf("unknown"));
-    this.since = wider(Float64Array, this.since, 0);
-    this.lag = wider(Float64Array, this.lag, NaN);
-    this.before = wider(Int32Array, this.before, -1);
-    this.movedAt = wider(Float64Array, this.movedAt, -1e9);
-    this.learner = wider(Int32Array, this.learner, -1);
-    this.percent = wider(Float32Array, this.percent, NaN);
-    this.eta = wider(Float64Array, this.eta, NaN);
-    this.ready = wider(Uint8Array, this.ready, 0);
+    for (const [name, [Kind, fill]] of Object.entries(COLUMNS)) {
+      const wider = new Kind(capacity).fill(fill);
+      if (this[name]) wider.set(this[name]);
+      this[name] = wider;
+    }
   }
 
   room(n) {
