@@ -1,11 +1,13 @@
 """Who did what to what, and why: one row per deed. Rows are only ever added."""
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from django.db.models import QuerySet
 
 from dashboard.models import AuditEntry, AuditSource, Group
+from dashboard.records.queries.pages import Filters, narrowed
 
 REASON_MAX = 500
 AUTOMATIC = "evenkeel"  # the actor when nobody asked
@@ -58,3 +60,29 @@ def record(
 def losses(group: Group) -> QuerySet[AuditEntry]:
     """What its Redis forgot, the newest first."""
     return group.audit.filter(action__in=LOSSES)
+
+
+# --- the list -------------------------------------------------------------------------------------
+
+
+def found(filters: Filters) -> QuerySet[AuditEntry]:
+    return narrowed(
+        AuditEntry.objects.select_related("group").order_by("-id"),
+        actor__icontains=filters.actor,
+        action=filters.action,
+        object__icontains=filters.object,
+        group__name=filters.group,
+        at__gte=_moment(filters.from_ms),
+        at__lt=_moment(filters.to_ms),
+        id__lt=filters.before,
+    )
+
+
+def _moment(at_ms: int | None) -> datetime | None:
+    return None if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC)
+
+
+def actions() -> list[str]:
+    """Those that occurred, for the filter's choice."""
+    names = AuditEntry.objects.order_by().values_list("action", flat=True).distinct()
+    return sorted(names[:100])

@@ -6,7 +6,7 @@ from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 
 from dashboard.pages import texts
 from dashboard.pages.views import base
-from dashboard.records.queries import audit as audit_queries
+from dashboard.records import audit as entries
 from dashboard.records.queries.pages import for_file, page_of
 
 PAGE = 50
@@ -19,8 +19,8 @@ def audit(request: HttpRequest) -> HttpResponse:
         "section": "audit",
         "asked": asked,
         "filters": filters,
-        "page": page_of(audit_queries.found(filters), PAGE),
-        "actions": audit_queries.actions(),
+        "page": page_of(entries.found(filters), PAGE),
+        "actions": entries.actions(),
     }
     return base.show(request, "audit", context, fragments=("audit",))
 
@@ -35,5 +35,5 @@ MADE: dict[str, base.Made] = {
 
 
 def audit_csv(request: HttpRequest) -> StreamingHttpResponse:
-    found = audit_queries.found(base.Asked(request.GET).filters())
+    found = entries.found(base.Asked(request.GET).filters())
     return base.csv_file("audit", HEAD, for_file(found), MADE)
