@@ -383,6 +383,10 @@ class ScaleDown(models.Model):
         return self.told_at_ms + self.timeout_ms
 
     @property
+    def aborts(self) -> bool:
+        return self.at_deadline == AtDeadline.ABORT
+
+    @property
     def stay(self) -> int:
         return self.live - len(self.members)
 

@@ -13,7 +13,6 @@ from assignment.coordinator.facts import GroupRecord
 from assignment.scripts.dashboard_side import configure, set_incarnation, set_target
 from assignment.scripts.group_read import NO_TICK, GroupRead, Ticker
 from assignment.types import Offset
-from assignment.wire import parse_settings
 from dashboard.coordinator import mirror, outbox, records
 from dashboard.coordinator.asking import want_rebalance
 from dashboard.coordinator.history import store_events
@@ -76,11 +75,6 @@ def _read(here: Here, effect: effects.Read) -> GroupRead:
     return live_groups.read(here.name, effect.purpose, here.ticker)
 
 
-def _read_settings(here: Here, effect: effects.ReadSettings) -> Any:
-    text = live_groups.stored_settings(here.name)
-    return None if text is None else parse_settings(text)
-
-
 def _run(here: Here, effect: effects.Run[Any]) -> Any:
     call, answer = effect.call, run(effect.call, here.name)
     log.info("%s group=%s %s: %s", call.script, here.name, call.args[:SHOWN_MAX], answer)
@@ -121,7 +115,7 @@ def _set_target(here: Here, effect: effects.SetTarget) -> Any:
 
 IN_REDIS: Mapping[type[Effect[Any]], Callable[[Here, Any], Any]] = {
     effects.Read: _read,
-    effects.ReadSettings: _read_settings,
+    effects.ReadSettings: lambda here, effect: live_groups.stored_settings(here.name),
     effects.ReadHints: lambda here, effect: tuple(live_groups.hints(here.name)),
     effects.ReadNow: lambda here, effect: live_groups.redis_now_ms(),
     effects.Run: _run,

@@ -7,6 +7,7 @@ import logging
 from dataclasses import asdict
 from typing import Any
 
+import msgspec
 from django.db import transaction
 from django.db.models import F, Max, OuterRef, Q, Subquery
 
@@ -160,19 +161,7 @@ def read_scale_downs(group: models.Group, effect: effects.ReadScaleDowns) -> fac
 
 
 def fact_of(row: models.ScaleDown) -> facts.ScaleDown:
-    return facts.ScaleDown(
-        pk=row.pk,
-        asked_at_ms=row.asked_at_ms,
-        told_at_ms=row.told_at_ms,
-        timeout_ms=row.timeout_ms,
-        aborts=row.at_deadline == models.AtDeadline.ABORT,
-        state=facts.State(row.state),
-        ended_at_ms=row.ended_at_ms,
-        members={
-            member: facts.Leaver(**entry | {"outcome": facts.Outcome(entry["outcome"])})
-            for member, entry in row.members.items()
-        },
-    )
+    return msgspec.convert(row, facts.ScaleDown, from_attributes=True)
 
 
 def keep_scale_downs(group: models.Group, effect: effects.KeepScaleDowns) -> bool:

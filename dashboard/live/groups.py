@@ -11,8 +11,8 @@ from django.conf import settings as django_settings
 from assignment.coordinator.facts import Hint, Lifted
 from assignment.scripts.dashboard_side import LockEvent, read_event
 from assignment.scripts.group_read import NO_TICK, GroupRead, Purpose, Ticker, read_group
-from assignment.types import START, Offset, Partition, Reason
-from assignment.wire import GroupKeys, StreamKeys
+from assignment.types import START, GroupSettings, Offset, Partition, Reason
+from assignment.wire import GroupKeys, StreamKeys, parse_settings
 from dashboard.live.connection import keep_within, ms_of, sync_client
 from dashboard.live.scripts import run, script
 
@@ -38,9 +38,9 @@ def redis_now_ms() -> int:
     return ms_of(*sync_client().time())
 
 
-def stored_settings(group: str) -> str | None:
-    value = sync_client().hget(GroupKeys(group).meta, "settings")
-    return value.decode() if isinstance(value, bytes) else None
+def stored_settings(group: str) -> GroupSettings | None:
+    text = sync_client().hget(GroupKeys(group).meta, "settings")
+    return None if text is None else parse_settings(text.decode())
 
 
 # --- what happened

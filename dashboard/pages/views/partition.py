@@ -87,7 +87,7 @@ def _timeline(seen: base.Seen, number: int, span: str, at_ms: int | None) -> bas
     return {
         "from_ms": from_ms,
         "to_ms": to_ms,
-        "stretches": tenures.timeline(rows, from_ms, to_ms, seen.hues),
+        "stretches": tenures.timeline(rows, from_ms, to_ms),
         "tenures": rows[::-1][:100],
         "ticks": [(i / 6, from_ms + round((to_ms - from_ms) * i / 6)) for i in range(7)],
         "mark": mark if mark is not None and 0 <= mark <= 1 else None,

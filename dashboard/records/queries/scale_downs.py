@@ -100,10 +100,7 @@ def progress_of(row: ScaleDown, view: GroupRead) -> Progress:
 
 def recorded(row: ScaleDown) -> tuple[Leaving, ...]:
     """What the record says of each, where nothing more is known."""
-    return tuple(
-        Leaving(member_id=m, outcome=e["outcome"], at_ms=e["at_ms"], forced=e["forced"])
-        for m, e in sorted(row.members.items())
-    )
+    return tuple(Leaving(member_id=m, **entry) for m, entry in sorted(row.members.items()))
 
 
 def _actions(row: ScaleDown) -> tuple[str, ...]:

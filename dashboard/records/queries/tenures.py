@@ -20,13 +20,11 @@ class Stretch:
     """A piece of a partition's timeline: x and width are shares of what is shown."""
 
     kind: str  # owned, gap, overlap
-    member_id: str | None
-    fence: int | None
+    row: Tenure | None
     started_ms: int
     ended_ms: int | None
     x: float
     width: float
-    hue: int | None
 
 
 def found(group: Group, filters: Filters) -> QuerySet[Tenure]:
@@ -130,9 +128,7 @@ def first_start(group: Group, number: int) -> int | None:
     return rows.values_list("started_ms", flat=True).first()
 
 
-def timeline(
-    tenures: Sequence[Tenure], from_ms: int, to_ms: int, hues: dict[str, int]
-) -> list[Stretch]:
+def timeline(tenures: Sequence[Tenure], from_ms: int, to_ms: int) -> list[Stretch]:
     """Tenures in the order of their fences as stretches, with the gaps and overlaps between."""
     whole = max(1, to_ms - from_ms)
     stretches: list[Stretch] = []
@@ -144,13 +140,11 @@ def timeline(
         stretches.append(
             Stretch(
                 kind=kind,
-                member_id=row.member_id if row else None,
-                fence=row.fence if row else None,
+                row=row,
                 started_ms=start,
                 ended_ms=ended,
                 x=(left - from_ms) / whole,
                 width=(right - left) / whole,
-                hue=hues.get(row.member_id) if row else None,
             )
         )
 

@@ -21,9 +21,7 @@ def tenure(member: str, fence: int, start: int, end: int | None) -> Tenure:
 
 def kinds(*rows: Tenure) -> list[tuple[str, int, int]]:
     """What is drawn of 0 to 100 ms, in percent."""
-    return [
-        (s.kind, round(s.x * 100), round(s.width * 100)) for s in timeline(rows, 0, 100, {"a": 0})
-    ]
+    return [(s.kind, round(s.x * 100), round(s.width * 100)) for s in timeline(rows, 0, 100)]
 
 
 @pytest.mark.parametrize(
