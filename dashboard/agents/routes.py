@@ -18,6 +18,7 @@ import msgspec
 from channels.db import database_sync_to_async
 from django.conf import settings
 from django.db import DatabaseError
+from django.utils import timezone
 
 from assignment import wire
 from assignment.errors import InvalidInput
@@ -144,7 +145,7 @@ class AgentApi:
         known = self.remembered.get(digest)
         if known is None:
             known = await self._read_token(digest)
-        if not known.is_valid(digest, tokens.now_utc()):
+        if not known.is_valid(digest, timezone.now()):
             raise Problem(401, "Token refused", "this token is wrong, expired or revoked")
         if known.group != group:
             if not await in_thread(tokens.group_exists)(group):

@@ -12,7 +12,7 @@ import time
 from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from django.db import DatabaseError
 from django.db.models import Q
@@ -91,7 +91,3 @@ def read(digest: str) -> Known:
 
 def group_exists(name: str) -> bool:
     return Group.objects.filter(name=name).exists()
-
-
-def now_utc() -> datetime:
-    return datetime.now(UTC)

@@ -17,6 +17,7 @@ STRATEGIES = [(name, name) for name in strategies.NAMES]
 class StrategyForm(forms.Form):
     """A strategy with its parameters, checked together."""
 
+    strategy_help = parameters.HELP
     strategy = forms.ChoiceField(choices=STRATEGIES)
     strategy_parameters = forms.CharField(
         required=False,
@@ -38,10 +39,6 @@ class StrategyForm(forms.Form):
     def meant(self, found: dict[str, Any]) -> Mapping[str, Any]:
         """The parameters that will be used for those typed."""
         return found
-
-    @property
-    def strategy_help(self) -> Mapping[str, parameters.Help]:
-        return parameters.HELP
 
 
 def _up_to(name: str, help_text: str, **more: Any) -> forms.IntegerField:

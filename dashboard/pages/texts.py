@@ -42,10 +42,8 @@ def utc(at_ms: int) -> datetime:
 
 def exact(moment: int | datetime) -> str:
     """ISO text in UTC to the millisecond, as `?at=` takes it."""
-    if isinstance(moment, int):
-        moment = utc(moment)
-    moment = moment.astimezone(UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+    at = utc(moment) if isinstance(moment, int) else moment.astimezone(UTC)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def parse_moment(text: str) -> int:

@@ -9,6 +9,8 @@ from dashboard.actions import groups
 from dashboard.management.answers import asking_or_refused, by_command, how_to_run
 from dashboard.pages import parameters
 
+AS_TYPED = ("stream", "partitions", "strategy", "stateful", "standby_replicas")
+
 
 class Command(BaseCommand):
     help = "Makes a group over a stream (the stream too, when it is not there yet)."
@@ -34,12 +36,8 @@ class Command(BaseCommand):
             group = groups.create_group(
                 options["name"],
                 by_command(),
-                stream=options["stream"],
-                partitions=options["partitions"],
-                strategy=options["strategy"],
                 strategy_parameters=parameters.parse(options["strategy_parameters"]),
-                stateful=options["stateful"],
-                standby_replicas=options["standby_replicas"],
+                **{name: options[name] for name in AS_TYPED},
             )
             made = groups.create_token(group, by_command())
         self.stdout.write(

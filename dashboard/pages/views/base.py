@@ -137,10 +137,14 @@ def by(request: http.HttpRequest, reason: str = "") -> By:
     return By(request.user.get_username(), AuditSource.PAGE, reason)
 
 
-def attempt(form: Form, action: Callable[[], T]) -> T | None:
-    """What the action made; None when it was refused, and the form says why."""
+def attempt(request: http.HttpRequest, form: Form, action: Callable[[By], T]) -> T | None:
+    """What the action made of a form that was sent; None when none was, or when it was refused:
+    then the form says why.
+    """
+    if not form.is_valid():
+        return None
     try:
-        return action()
+        return action(by(request, form.cleaned_data.get("reason", "")))
     except EvenkeelError as error:
         form.add_error(None, str(error))
         return None

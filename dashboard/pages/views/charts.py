@@ -1,9 +1,8 @@
 """The Balance tab: figures with the page, and the same figures as JSON when something changed."""
 
-from typing import Any
-
 from django.http import HttpRequest, HttpResponse, JsonResponse
 
+from dashboard.models import Rebalance
 from dashboard.pages import charts
 from dashboard.pages.views import base
 from dashboard.records.queries import groups, rebalances
@@ -16,31 +15,28 @@ REBALANCES_MAX = 500
 def group_balance(request: HttpRequest, name: str) -> HttpResponse:
     seen = base.see(name)
     span = base.Asked(request.GET).choice("span", SPANS, "1h")
-    found = _figures(seen, span)
+    rows, found = _figures(seen, span)
     context = base.group_context(seen, "group_balance") | {
         "span": span,
         "spans": SPANS,
         "figures": found,
-        "rows": found["rows"][-50:][::-1],
+        "rows": rows[-50:][::-1],
     }
-    del found["rows"]
     return base.show(request, "balance", context, fragments=("balance",))
 
 
 def group_charts(request: HttpRequest, name: str) -> JsonResponse:
-    found = _figures(base.see(name), base.Asked(request.GET).choice("span", SPANS, "1h"))
-    del found["rows"]
+    _, found = _figures(base.see(name), base.Asked(request.GET).choice("span", SPANS, "1h"))
     return JsonResponse(found)
 
 
-def _figures(seen: base.Seen, span: str) -> dict[str, Any]:
-    """Figures by name, and the rebalances in `rows`, oldest first."""
+def _figures(seen: base.Seen, span: str) -> tuple[list[Rebalance], dict[str, charts.Figure]]:
+    """(rebalances, oldest first; figures by name)"""
     from_ms = seen.now_ms - SPANS[span]
     page = rebalances.page(seen.group, Filters(from_ms=from_ms), REBALANCES_MAX)
     rows = list(page.rows)[::-1]
     members = seen.snapshot.members if seen.snapshot else ()
-    return {
-        "rows": rows,
+    return rows, {
         "rebalances": charts.rebalances(rows),
         "loads": charts.loads(members, seen.hues),
         "flow": charts.flow(groups.series(seen.group, from_ms)),

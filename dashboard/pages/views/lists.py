@@ -84,10 +84,8 @@ def groups_csv(request: HttpRequest) -> StreamingHttpResponse:
 
 def new_group(request: HttpRequest) -> HttpResponse:
     form = NewGroupForm(base.sent(request))
-    if request.method == "POST" and form.is_valid():
-        values = dict(form.cleaned_data)
-        name, by = values.pop("name"), base.by(request)
-        if base.attempt(form, lambda: actions.create_group(name, by, **values)):
-            said = f"Group {name} is made. Next: a token for its agents."
-            return base.done(request, said, "tokens", name)
+    create = actions.create_group
+    if group := base.attempt(request, form, lambda by: create(by=by, **form.cleaned_data)):
+        said = f"Group {group.name} is made. Next: a token for its agents."
+        return base.done(request, said, "tokens", group.name)
     return base.show(request, "new_group", {"section": "groups", "form": form})

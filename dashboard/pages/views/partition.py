@@ -1,5 +1,7 @@
 """One partition: who owned it when, drawn and as a table, and a lookup by time."""
 
+from functools import partial
+
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 
@@ -34,7 +36,8 @@ def partition(request: HttpRequest, name: str, number: int) -> HttpResponse:
         if request.method == "POST" and context["no_skip"]:
             raise PermissionDenied(context["no_skip"])
         form = SkipForm(base.sent(request), initial={"entry": asked.text("entry")})
-        if request.method == "POST" and form.is_valid() and _skip(request, seen, number, form):
+        skip = partial(actions.skip_event, seen.group, number)
+        if base.attempt(request, form, lambda by: skip(form.cleaned_data["entry"], by)):
             said = "Asked for: its owner passes the event with its next commit."
             return base.done(request, said, "partition", name, number)
         context["skip"] = form
@@ -51,13 +54,6 @@ def why_no_skip(request: HttpRequest, seen: base.Seen, row: LivePartition | None
     if row.halt is None or not row.halt.entry:
         return "The partition does not stand still at an event."
     return ""
-
-
-def _skip(request: HttpRequest, seen: base.Seen, number: int, form: SkipForm) -> bool:
-    """Whether it is asked for; else the form says why not."""
-    by, entry = base.by(request, form.cleaned_data["reason"]), form.cleaned_data["entry"]
-    skip = base.attempt(form, lambda: actions.skip_event(seen.group, number, entry, by))
-    return skip is not None
 
 
 def lookup(seen: base.Seen, asked: base.Asked, number: int | None) -> base.Context:

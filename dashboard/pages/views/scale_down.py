@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http import StreamingHttpResponse as File
@@ -62,9 +63,11 @@ def new_scale_down(request: HttpRequest, name: str) -> HttpResponse:
     begins = request.method == "GET" and not names
     percent = typed.get("percent", _few_leave(seen) if begins else "").strip()
     renewed = percent if percent != typed.get("shown", "").strip() else ""
-    previewed = replace(
-        _look(seen.group, renewed, names, force_all="force_all" in typed), percent=percent
-    )
+    try:
+        previewed = _look(seen.group, renewed, names, force_all="force_all" in typed)
+    except StoreUnavailable as error:
+        previewed = Previewed(found=None, problem=str(error))
+    previewed = replace(previewed, percent=percent)
     if not previewing and form.is_valid() and previewed.is_good and not renewed:
         row = _start(request, seen, form, previewed)
         if row is not None:
@@ -88,31 +91,22 @@ def _few_leave(seen: base.Seen) -> str:
 
 
 def _look(group: Group, percent: str, names: Sequence[str], *, force_all: bool) -> Previewed:
-    """By the percentage when there is a new one, else by the marked names."""
+    """By the percentage when there is a new one, else by the marked names; what is wrong with them
+    is said beside a list of everybody.
+    """
+    asked: dict[str, Any] = {"members": names, "force_all": force_all}
+    if percent:
+        asked = {"percent": percent}
     try:
-        if percent:
-            return _by_percent(group, percent)
-        return _by_names(group, names, force_all=force_all)
-    except StoreUnavailable as error:
-        return Previewed(found=None, problem=str(error))
-
-
-def _by_percent(group: Group, percent: str) -> Previewed:
-    try:
-        found = preview(group, percent=percent)
+        if not percent and not names:
+            return Previewed(found=preview(group, percent=ALL), members_error=NOBODY)
+        found = preview(group, **asked)
     except InvalidInput as error:
-        return Previewed(found=preview(group, percent=ALL), percent_error=str(error))
-    nobody = "" if found.leave or found.refused else f"{percent} % of {found.members} is everybody."
-    return Previewed(found=found, percent_error=nobody)
-
-
-def _by_names(group: Group, names: Sequence[str], *, force_all: bool) -> Previewed:
-    if not names:
-        return Previewed(found=preview(group, percent=ALL), members_error=NOBODY)
-    try:
-        return Previewed(found=preview(group, members=names, force_all=force_all))
-    except InvalidInput as error:
-        return Previewed(found=preview(group, percent=ALL), members_error=str(error))
+        place = "percent_error" if percent else "members_error"
+        return Previewed(found=preview(group, percent=ALL), **{place: str(error)})
+    nobody = percent and not (found.leave or found.refused)
+    is_everybody = f"{percent} % of {found.members} is everybody."
+    return Previewed(found=found, percent_error=is_everybody if nobody else "")
 
 
 def _start(
@@ -130,7 +124,7 @@ def _start(
         eager=values["eager"],
         force_all=values["force_all"],
     )
-    return base.attempt(form, lambda: start(seen.group, base.by(request, values["reason"])))
+    return base.attempt(request, form, lambda by: start(seen.group, by))
 
 
 def _fits(typed: str, found: Preview) -> bool:
@@ -158,17 +152,15 @@ def scale_down(request: HttpRequest, name: str, pk: int) -> HttpResponse:
         raise Http404(f"Group {name} has no scale-down {pk}.")
     do = (base.sent(request) or request.GET).get("do", "")
     form = _form(request, do, row)
-    if request.method == "POST" and form and form.is_valid():
-        member, by = request.POST.get("member", ""), base.by(request, form.cleaned_data["reason"])
-        if base.attempt(form, lambda: _change(row, do, form, member, by)):
-            said = CHANGED[do].format(member=member)
-            return base.done(request, said, "scale_down", name, pk)
+    member = (base.sent(request) or request.GET).get("member", "")
+    if form and base.attempt(request, form, partial(_change, row, do, form, member)):
+        return base.done(request, CHANGED[do].format(member=member), "scale_down", name, pk)
     context = base.group_context(seen, "scale_down") | _progress(row)
     context |= {
         "row": row,
         "do": do if form and (form.is_bound or row.state == ScaleDownState.RUNNING) else "",
         "form": form,
-        "member": (base.sent(request) or request.GET).get("member", ""),
+        "member": member,
         "rounds": scale_downs.rounds(row),
     }
     return base.show(request, "scale_down", context, fragments=("scale_down",))

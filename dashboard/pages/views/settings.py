@@ -15,10 +15,9 @@ from dashboard.records.queries import previews
 def group_settings(request: HttpRequest, name: str) -> HttpResponse:
     seen = base.see(name)
     form = SettingsForm(base.sent(request), settings=seen.group.values)
-    if request.method == "POST" and form.is_valid():
-        by = base.by(request, form.cleaned_data["reason"])
-        if base.attempt(form, lambda: actions.change_settings(seen.group, form.changes, by)):
-            return base.done(request, f"Settings of {name} are saved.", "group_settings", name)
+    change = actions.change_settings
+    if base.attempt(request, form, lambda by: change(seen.group, form.changes, by)):
+        return base.done(request, f"Settings of {name} are saved.", "group_settings", name)
     context = base.group_context(seen, "group_settings") | {"form": form}
     return base.show(request, "settings", context)
 
@@ -28,12 +27,11 @@ def rebalance_preview(request: HttpRequest, name: str) -> HttpResponse:
     seen, previewing = base.see(name), "preview" in request.POST
     form = RebalanceForm(base.sent(request), settings=seen.group.values, previewing=previewing)
     strategy, parameters = form.chosen
-    if request.method == "POST" and not previewing and form.is_valid():
-        ask = partial(actions.request_rebalance, strategy=strategy, parameters=parameters)
-        by = base.by(request, form.cleaned_data["reason"])
-        if base.attempt(form, lambda: ask(seen.group, by)):
-            said = "Rebalance asked for; its line appears here when it ran."
-            return base.done(request, said, "group_history", name)
+    ask = partial(actions.request_rebalance, seen.group, strategy=strategy, parameters=parameters)
+    asked = None if previewing else base.attempt(request, form, ask)
+    if asked:
+        said = "Rebalance asked for; its line appears here when it ran."
+        return base.done(request, said, "group_history", name)
     context = base.group_context(seen, "rebalance_preview") | {
         "form": form,
         "rule": previews.RULE,

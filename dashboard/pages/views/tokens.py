@@ -1,7 +1,6 @@
 """Tokens of a group's agents: create, shown once, rotate, revoke."""
 
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 from django.conf import settings
@@ -13,6 +12,7 @@ from django.utils import timezone
 from dashboard.actions import groups as actions
 from dashboard.pages.forms import NewTokenForm
 from dashboard.pages.views import base
+from dashboard.records.audit import By
 
 SHOWN_MAX = 200
 
@@ -41,13 +41,14 @@ def tokens(request: HttpRequest, name: str) -> HttpResponse:
 
 def _create(request: HttpRequest, seen: base.Seen) -> HttpResponse:
     form = NewTokenForm(request.POST)
-    if form.is_valid():
+
+    def create(by: By) -> actions.MadeToken:
         name, days = form.cleaned_data["name"], form.cleaned_data["days"]
         until = timezone.now() + timedelta(days=days) if days else None
-        create = partial(actions.create_token, name=name, expires_at=until)
-        if made := base.attempt(form, lambda: create(seen.group, base.by(request))):
-            return _shown(request, seen, made)
-    return _page(request, seen, form)
+        return actions.create_token(seen.group, by, name=name, expires_at=until)
+
+    made = base.attempt(request, form, create)
+    return _shown(request, seen, made) if made else _page(request, seen, form)
 
 
 def _shown(request: HttpRequest, seen: base.Seen, made: actions.MadeToken) -> HttpResponse:
