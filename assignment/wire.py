@@ -9,6 +9,7 @@ import zlib
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -258,18 +259,23 @@ class ConsumerHealth:
     failing: Sequence[Mapping[str, Any]] = ()  # see troubles.Failing; at most TROUBLES_MAX
 
 
+class Status(StrEnum):
+    OK = "ok"
+    FENCED = "fenced"  # no such member under that secret, nothing was touched: join anew
+    LATE = "late"  # a newer heartbeat was here: ignore this reply
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
     """To join and heartbeat. `target` comes only when the agent has another one: absent = keep."""
 
-    # ok, fenced (drop everything, join anew), late (a newer heartbeat was here: ignore this reply)
-    status: str
+    status: Status
     incarnation: int = 0
     mode_epoch: int = 0
     group_epoch: int = 0
     target_epoch: int = 0
     settings_epoch: int = 0
-    target: Mapping[str, Any] | None = None
+    target: Any = None  # as target_text has it, and so passed on as it is stored
     settings: GroupSettings | None = None
     want_complete: bool = False
     drain: str = ""  # types.Drain; of a heartbeat only, a join says nothing of it

@@ -207,16 +207,16 @@ class DashboardSession:
 
     def _beat_answered(self, beat: wire.Heartbeat, reply: wire.Reply) -> None:
         match reply.status:
-            case "ok":
+            case wire.Status.OK:
                 self.join_pause_ms, self.next_join_ms = JOIN_RETRY_MS[0], 0
                 self.reporter.answered(beat.report, beat.complete, reply.want_complete)
                 if reply.want_complete:
                     self._said = ()
                 self._take(reply, joined=False)
-            case "fenced":
+            case wire.Status.FENCED:
                 self.membership.fenced("heartbeat: the dashboard knows no such member")
-            case _:
-                pass  # late: a newer heartbeat was answered before
+            case wire.Status.LATE:
+                pass  # a newer heartbeat was answered before
 
     def _take(self, reply: wire.Reply, *, joined: bool) -> bool:
         """False when the reply cannot be read: then nothing of it was taken."""

@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import NamedTuple
 
 import msgspec
 
@@ -123,34 +124,14 @@ def _drains_set(raw: Raw) -> DrainsSet:
 # --- report ---------------------------------------------------------------------------------------
 
 
-class ReportResult(StrEnum):
-    OK = "ok"
-    FENCED = "fenced"  # no such member under that secret; nothing was touched
-    LATE = "late"  # a newer heartbeat was here
+class Reported(NamedTuple):
+    """`rebalance_due`: a plan depends on what changed. The reply has no settings."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportAnswer:
-    """`target`: where the agent has another. `rebalance_due`: a plan depends on what changed."""
-
-    result: ReportResult
-    incarnation: int = 0
-    mode_epoch: int = 0
-    group_epoch: int = 0
-    target_epoch: int = 0
-    settings_epoch: int = 0
-    want_complete: bool = False
-    target_json: str = ""
+    reply: wire.Reply
     rebalance_due: bool = False
-    drain: str = ""  # types.Drain
-    identity: str = ""
-
-    @property
-    def target(self) -> TargetRow | None:
-        return wire.parse_target(self.target_json) if self.target_json else None
 
 
-def report(beat: wire.Heartbeat) -> Call[ReportAnswer]:
+def report(beat: wire.Heartbeat) -> Call[Reported]:
     """InvalidInput for a wrong part of it."""
     within("incarnation", beat.incarnation, 0, INCARNATION_MAX)
     within("target_incarnation", beat.target_incarnation, 0, INCARNATION_MAX)
@@ -206,24 +187,24 @@ def _ready_learners(beat: wire.Heartbeat) -> list[str]:
     return wire.sorted_texts(learners)
 
 
-def _reported(raw: Raw) -> ReportAnswer:
-    result = ReportResult(text_of(raw[0]))
-    if result is not ReportResult.OK:
-        return ReportAnswer(result=result)
+def _reported(raw: Raw) -> Reported:
+    status = wire.Status(text_of(raw[0]))
+    if status is not wire.Status.OK:
+        return Reported(wire.Reply(status=status))
     values = texts_of(raw)
-    return ReportAnswer(
-        result=result,
+    reply = wire.Reply(
+        status=status,
         incarnation=int(values[1]),
         mode_epoch=int(values[2]),
         group_epoch=int(values[3]),
         target_epoch=int(values[4]),
         settings_epoch=int(values[5]),
         want_complete=values[6] == "1",
-        target_json=values[7],
-        rebalance_due=values[8] == "1",
+        target=msgspec.Raw(values[7]) if values[7] else None,
         drain=values[9],
         identity=values[10],
     )
+    return Reported(reply, values[8] == "1")
 
 
 # --- settings, incarnation, targets ---------------------------------------------------------------

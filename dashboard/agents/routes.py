@@ -9,10 +9,10 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import msgspec
 from channels.db import database_sync_to_async
@@ -23,7 +23,7 @@ from django.utils import timezone
 from assignment import wire
 from assignment.errors import InvalidInput
 from assignment.scripts import dashboard_side
-from assignment.scripts.dashboard_side import JoinResult, ReportResult
+from assignment.scripts.dashboard_side import JoinResult
 from assignment.scripts.values import Call
 from assignment.types import valid_name
 from dashboard.agents import tokens
@@ -43,7 +43,6 @@ OTHER_BODY_MAX = 2**14
 PATH = re.compile(re.escape(wire.API_PREFIX) + r"/([^/]{1,100})/(join|heartbeat|leave)")
 SECRET_MIN = 16
 EPOCHS = ("incarnation", "mode_epoch", "group_epoch", "target_epoch", "settings_epoch")
-PASSED_ON = (*EPOCHS, "want_complete", "drain", "identity")  # from the script's answer
 
 
 log = logging.getLogger(__name__)
@@ -187,7 +186,7 @@ class AgentApi:
         if joined.result is JoinResult.NO_GROUP:
             raise StoreUnavailable(f"group {group!r} is not yet set up in Redis; try again")
         self.doorbell.ring(group)
-        return wire.Reply(status="ok", want_complete=True, **await _settings_of(group))
+        return wire.Reply(status=wire.Status.OK, want_complete=True, **await _settings_of(group))
 
     async def _leave(self, group: str, leave: wire.Leave, counter: str) -> wire.Reply:
         _checked_member(leave.member, leave.secret)
@@ -195,20 +194,16 @@ class AgentApi:
         left = await self._call(call, group, counter)
         if left:
             self.doorbell.ring(group)
-        return wire.Reply(status="ok" if left else "fenced")
+        return wire.Reply(status=wire.Status.OK if left else wire.Status.FENCED)
 
     async def _heartbeat(self, group: str, beat: wire.Heartbeat, counter: str) -> wire.Reply:
         answer = await self._call(_report(beat), group, counter)
-        if answer.result is not ReportResult.OK:
-            return wire.Reply(status=answer.result)
-        if answer.rebalance_due or (beat.complete and answer.group_epoch > answer.target_epoch):
+        reply = answer.reply
+        if reply.status is not wire.Status.OK:
+            return reply
+        if answer.rebalance_due or (beat.complete and reply.group_epoch > reply.target_epoch):
             self.doorbell.ring(group)
-        reply = wire.Reply(
-            status="ok",
-            target=_as_written(answer.target_json) if answer.target_json else None,
-            **{name: getattr(answer, name) for name in PASSED_ON},
-        )
-        if (answer.incarnation, answer.settings_epoch) != (beat.incarnation, beat.settings_epoch):
+        if (reply.incarnation, reply.settings_epoch) != (beat.incarnation, beat.settings_epoch):
             return replace(reply, **await _settings_of(group))
         return reply
 
@@ -223,18 +218,13 @@ async def _in_time(work: Awaitable[T]) -> T:
         raise Problem(503, "Not answered in time", why) from error
 
 
-def _as_written(json_text: str) -> Mapping[str, Any]:
-    """Goes into the reply as it is: nobody reads it on the way."""
-    return cast("Mapping[str, Any]", msgspec.Raw(json_text.encode()))
-
-
 def _checked_member(member: str, secret: str) -> None:
     valid_name("member", member)
     if len(secret) < SECRET_MIN:
         raise Problem(400, "Invalid message", f"secret is shorter than {SECRET_MIN} characters")
 
 
-def _report(beat: wire.Heartbeat) -> Call[dashboard_side.ReportAnswer]:
+def _report(beat: wire.Heartbeat) -> Call[dashboard_side.Reported]:
     _checked_member(beat.member, beat.secret)
     lost = [partition for partition, held in beat.owned.items() if held is None]
     if beat.complete and lost:

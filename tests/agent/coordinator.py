@@ -1,14 +1,16 @@
 """What a dashboard answers to agents, by the real scripts: for tests without one."""
 
-import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
+
+import msgspec
 
 from agent.dashboard_session.requests import Request
 from assignment.scripts import dashboard_side, group_read, values
 from assignment.scripts.dashboard_side import JoinResult
 from assignment.types import GroupSettings
-from assignment.wire import Heartbeat, Join, Leave, Reply, target_text
+from assignment.wire import Heartbeat, Join, Leave, Reply, Status
 
 Run = Callable[[values.Call[Any]], Any]
 
@@ -22,7 +24,7 @@ def answer_to(run: Run, settings: GroupSettings, message: Request) -> Reply | No
             return _reported(run, settings, message)
         case Leave(member=member, secret=secret):
             run(dashboard_side.leave(member, secret))
-            return Reply(status="ok")
+            return Reply(status=Status.OK)
 
 
 def _joined(run: Run, settings: GroupSettings, join: Join) -> Reply | None:
@@ -35,7 +37,7 @@ def _joined(run: Run, settings: GroupSettings, join: Join) -> Reply | None:
         return None
     meta = run(group_read.read_group(group_read.Purpose.LOOK)).meta
     return Reply(
-        status="ok",
+        status=Status.OK,
         settings=settings,
         incarnation=meta.incarnation,
         settings_epoch=meta.settings_epoch,
@@ -45,19 +47,8 @@ def _joined(run: Run, settings: GroupSettings, join: Join) -> Reply | None:
 
 
 def _reported(run: Run, settings: GroupSettings, beat: Heartbeat) -> Reply:
-    answer = run(dashboard_side.report(beat))
+    reply = run(dashboard_side.report(beat)).reply
+    target = msgspec.json.decode(reply.target) if reply.target is not None else None
     told = beat.incarnation, beat.settings_epoch
-    changed = (answer.incarnation, answer.settings_epoch) != told
-    return Reply(
-        status=str(answer.result),
-        incarnation=answer.incarnation,
-        mode_epoch=answer.mode_epoch,
-        group_epoch=answer.group_epoch,
-        target_epoch=answer.target_epoch,
-        settings_epoch=answer.settings_epoch,
-        want_complete=answer.want_complete,
-        target=json.loads(target_text(answer.target)) if answer.target else None,
-        settings=settings if changed else None,
-        drain=answer.drain,
-        identity=answer.identity,
-    )
+    changed = (reply.incarnation, reply.settings_epoch) != told
+    return replace(reply, target=target, settings=settings if changed else None)

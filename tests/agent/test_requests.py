@@ -16,7 +16,7 @@ from agent.dashboard_session.requests import (
     Dashboards,
     Refusal,
 )
-from assignment.wire import Heartbeat, Join, Leave, Reply
+from assignment.wire import Heartbeat, Join, Leave, Reply, Status
 from tests.agent.conftest import until
 
 JOIN = Join(member="a-1", secret="s" * 32)
@@ -71,7 +71,7 @@ def dashboards(*urls: str, clock: Any = lambda: 0.0) -> Dashboards:
 
 def test_a_join_carries_the_token_and_is_answered(servers: list[Server]) -> None:
     reply = dashboards(servers[0].url).ask(JOIN)
-    assert reply == Reply(status="ok", group_epoch=4)
+    assert reply == Reply(status=Status.OK, group_epoch=4)
     path, authorization, body = servers[0].requests[0]
     assert (path, authorization) == ("/api/agent/v1/flights/join", "Bearer t0ken")
     assert b'"member":"a-1"' in body

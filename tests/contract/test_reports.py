@@ -2,12 +2,12 @@
 
 import pytest
 
-from assignment.scripts.dashboard_side import ReportResult
 from assignment.troubles import Unserved, UnservedReason
 from assignment.types import Held, HeldState, ReplicaReport, Role
+from assignment.wire import Status
 from tests.contract.world import P0, P1, P2, World
 
-OK, FENCED, LATE = ReportResult.OK, ReportResult.FENCED, ReportResult.LATE
+OK, FENCED, LATE = Status.OK, Status.FENCED, Status.LATE
 RUNNING = HeldState.RUNNING
 
 
@@ -18,8 +18,8 @@ def test_a_report_of_a_stranger_or_under_another_secret_touches_nothing(world: W
     world.stand(a={P0})
     before = world.read()
     world.pass_ms(2)
-    assert world.report("stranger", 1).result is FENCED
-    assert world.report("a", 1, secret="other", able=True).result is FENCED
+    assert world.report("stranger", 1).status is FENCED
+    assert world.report("a", 1, secret="other", able=True).status is FENCED
     after = world.read()
     assert (after.beats, after.reports, after.members) == (
         before.beats,
@@ -33,7 +33,7 @@ def test_a_complete_report_is_stored_and_no_longer_asked_for(world: World) -> No
     world.stand(a={P0})
     owned = {str(P0): "7 running"}
     answer = world.report("a", 3, report=2, owned=owned, consumer={"batch": 4})
-    assert (answer.result, answer.want_complete) == (OK, False)
+    assert (answer.status, answer.want_complete) == (OK, False)
     group = world.read()
     report = group.reports["a"]
     assert (report.number, report.sequence) == (2, 3)
@@ -85,7 +85,7 @@ def test_a_report_that_comes_late_or_twice_changes_nothing(world: World, sequenc
     world.stand(a={P0})
     world.report("a", 5, owned={str(P0): "7 running"}, able=True)
     before = world.group_epoch()
-    assert world.report("a", sequence, owned={}, able=False).result is LATE
+    assert world.report("a", sequence, owned={}, able=False).status is LATE
     group = world.read()
     assert list(group.reports["a"].owned) == [P0]
     assert group.members["a"].able
@@ -160,7 +160,7 @@ def test_a_missing_target_is_never_sent_as_an_empty_one(world: World) -> None:
     world.stand(a={P0})
     world.join("late")
     answer = world.report("late", 1)
-    assert (answer.result, answer.target) == (OK, None)
+    assert (answer.status, answer.target) == (OK, None)
     world.assign(a={P0})
     target = world.report("late", 2).target
     assert target is not None and target.active == frozenset()

@@ -2,6 +2,8 @@
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import fields
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 from agent.store.door import Door, RedisDoor
@@ -15,7 +17,7 @@ from assignment.scripts.agent_side import (
     SnapshotResult,
     StateChange,
 )
-from assignment.scripts.dashboard_side import LockEvent, ReportAnswer
+from assignment.scripts.dashboard_side import LockEvent
 from assignment.scripts.group_read import NO_TICK, GroupRead, Purpose, Ticker
 from assignment.scripts.values import INCARNATION_MAX, Call
 from assignment.types import (
@@ -29,7 +31,7 @@ from assignment.types import (
     TargetRow,
     read_as,
 )
-from assignment.wire import Heartbeat
+from assignment.wire import Heartbeat, parse_target
 from tests.fakes import FakeDoor
 
 T = TypeVar("T")
@@ -153,7 +155,8 @@ class World:
         )
         return self.store.run(agent_side.snapshot(partition, record, trim=trim))
 
-    def report(self, member_id: str, sequence: int, **changes: Any) -> ReportAnswer:
+    def report(self, member_id: str, sequence: int, **changes: Any) -> Any:
+        """What the agent is answered, with its target read, and whether a rebalance is due."""
         values: dict[str, Any] = {
             "secret": "secret",
             "report": 1,
@@ -162,7 +165,12 @@ class World:
             "target_incarnation": 1,
         } | changes
         beat = read_as(Heartbeat, {"member": member_id, "sequence": sequence, **values})
-        return self.run(dashboard_side.report(beat))
+        reply, rebalance_due = self.run(dashboard_side.report(beat))
+        facts = {f.name: getattr(reply, f.name) for f in fields(reply)}
+        facts["target"] = (
+            None if reply.target is None else parse_target(bytes(reply.target).decode())
+        )
+        return SimpleNamespace(**facts, rebalance_due=rebalance_due)
 
     def leave(self, member_id: str, secret: str = "secret") -> bool:
         return self.run(dashboard_side.leave(member_id, secret))

@@ -7,10 +7,9 @@ from typing import Any
 
 from assignment.scripts import agent_side, dashboard_side, group_read
 from assignment.scripts.agent_side import Granted
-from assignment.scripts.dashboard_side import ReportResult
 from assignment.troubles import Halted, Unserved, trouble_values
 from assignment.types import Claim, Drain, HeldState, Partition, ReplicaReport, Role, TargetRow
-from assignment.wire import Heartbeat
+from assignment.wire import Heartbeat, Status, parse_target
 from dashboard import coordinator
 from dashboard.actions import groups
 from dashboard.live.scripts import run
@@ -69,7 +68,7 @@ class FakeAgent:
             unserved={str(p): one for p, one in self.unserved.items()},
             ready=[str(p) for p, c in self.replicas.items() if c.ready and c.role is Role.LEARNER],
         )
-        return run(dashboard_side.report(beat), self.group.name)
+        return run(dashboard_side.report(beat), self.group.name).reply
 
     def start(self) -> None:
         self.join()
@@ -81,10 +80,12 @@ class FakeAgent:
         Replicas begin 100 events behind. Told to leave, it leaves when it has nothing any more.
         """
         answer = self.beat()
-        if answer.result is ReportResult.FENCED:
+        if answer.status is Status.FENCED:
             self.held.clear()
             return
-        target = answer.target or TargetRow(target_epoch=0)
+        target = TargetRow(target_epoch=0)
+        if answer.target is not None:
+            target = parse_target(bytes(answer.target).decode())
         self.release(p for p in tuple(self.held) if p not in target.active)
         self.acquire(target.active)
         self._replica(target)
