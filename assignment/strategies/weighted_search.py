@@ -5,7 +5,7 @@ Ends where no single give or swap helps all that are most loaded; from there it 
 """
 
 import heapq
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,24 +18,15 @@ _LESS = 1 - 1e-9  # ratios closer than this are the same
 _SWAP_GAIN = 1e-3  # two moves for less than this share of the highest load are not worth it
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """Partitions that go from one member to another, at one time: one, or two that swap."""
-
-    partitions: tuple[int, ...]
-    givers: tuple[int, ...]
-    takers: tuple[int, ...]
+# Partitions that go, at one time, each to another member: one, or two that swap.
+_Step = tuple[tuple[int, int], ...]
 
 
 @dataclass(slots=True)
 class _State:
     loads: Loads
-    owners: Owners = field(init=False)
-    sums: Positions = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.owners = self.loads.previous.copy()
-        self.sums = self.loads.sums(self.owners)
+    owners: Owners
+    sums: Positions
 
     @property
     def ratios(self) -> Ratios:
@@ -43,19 +34,16 @@ class _State:
         return ratios
 
     def apply(self, step: _Step) -> None:
-        for partition, giver, taker in zip(step.partitions, step.givers, step.takers, strict=True):
-            self.owners[partition] = taker
-            self.sums[giver] -= self.loads.units[partition]
+        for partition, taker in step:
+            self.sums[self.owners[partition]] -= self.loads.units[partition]
             self.sums[taker] += self.loads.units[partition]
-
-    def undo(self, step: _Step) -> None:
-        self.apply(_Step(step.partitions, step.takers, step.givers))
+            self.owners[partition] = taker
 
 
 def improved(loads: Loads, moves_max: int | None) -> Owners:
     """Owners after one round. `moves_max`: of partitions that have an owner; None: no cap."""
     budget = len(loads.units) * 2 + STEPS_MAX if moves_max is None else moves_max
-    state = _State(loads)
+    state = _State(loads, loads.previous.copy(), loads.sums(loads.previous))
     overflow = _overflow(state)[:budget]
     np.subtract.at(state.sums, state.owners[overflow], loads.units[overflow])
     state.owners[overflow] = NOBODY
@@ -64,10 +52,10 @@ def improved(loads: Loads, moves_max: int | None) -> Owners:
     for _ in range(STEPS_MAX):
         steps = _lower_the_highest(state)
         for step in steps:
-            if len(step.partitions) > budget:
+            if len(step) > budget:
                 return state.owners
             state.apply(step)
-            budget -= len(step.partitions)
+            budget -= len(step)
         if not steps:
             break
     return state.owners
@@ -138,9 +126,10 @@ def _deal_light(state: _State, free: Positions) -> None:
 
 def _lower_the_highest(state: _State) -> list[_Step]:
     """Steps after which every member is below the highest load over capacity of now; none if there
-    are no such. The state is as before.
+    are no such. The state stays as it is.
     """
     highest = float(state.ratios.max())
+    state = _State(state.loads, state.owners.copy(), state.sums.copy())
     steps: list[_Step] = []
     for _ in range(len(state.sums) + 1):
         ratios = state.ratios
@@ -149,17 +138,10 @@ def _lower_the_highest(state: _State) -> list[_Step]:
             break
         step = _give(state, member, highest) or _swap(state, member, highest)
         if step is None:
-            _undo(state, steps)
             return []
         state.apply(step)
         steps.append(step)
-    _undo(state, steps)
     return steps
-
-
-def _undo(state: _State, steps: list[_Step]) -> None:
-    for step in reversed(steps):
-        state.undo(step)
 
 
 def _give(state: _State, member: int, highest: float) -> _Step | None:
@@ -183,7 +165,7 @@ def _give(state: _State, member: int, highest: float) -> _Step | None:
         at = int(cost.argmin())
         if cost.flat[at] < highest * _LESS:
             row, column = divmod(at, len(takers))
-            return _Step((int(own[row]),), (member,), (int(takers[column]),))
+            return ((int(own[row]), int(takers[column])),)
     return None
 
 
@@ -202,8 +184,7 @@ def _swap(state: _State, member: int, highest: float) -> _Step | None:
         at = int(cost.argmin())
         if cost[at] < best:
             taker = int(state.owners[other[at]])
-            best, pair = float(cost[at]), (int(mine[at]), int(other[at]))
-            found = _Step(pair, (member, taker), (taker, member))
+            best, found = float(cost[at]), ((int(mine[at]), taker), (int(other[at]), member))
     return found
 
 
