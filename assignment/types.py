@@ -24,13 +24,13 @@ PARTITIONS_MAX = 100_000  # one group in the dashboard's dense mode (dashboard.m
 T = TypeVar("T")
 
 
-def read_as(kind: type[T], values: Any) -> T:
-    """What JSON gave, as that type. Unknown names are left out.
+def read_as(kind: type[T], values: Any, *, from_texts: bool = False) -> T:
+    """What JSON gave, or a hash of Redis, whose numbers are texts. Unknown names are left out.
 
     Raises InvalidInput that names what is wrong.
     """
     try:
-        return msgspec.convert(values, kind)
+        return msgspec.convert(values, kind, strict=not from_texts)
     except msgspec.ValidationError as error:
         raise InvalidInput(f"{kind.__name__}: {error}") from error
 

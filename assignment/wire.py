@@ -255,8 +255,8 @@ class ConsumerHealth:
     rows_per_second: float = 0.0
     refused_commits: int = 0
     dead_letters: int = 0
-    halted: Sequence[Mapping[str, Any]] = ()  # see troubles.Halted; at most TROUBLES_MAX
-    failing: Sequence[Mapping[str, Any]] = ()  # see troubles.Failing; at most TROUBLES_MAX
+    halted: tuple[Mapping[str, Any], ...] = ()  # see troubles.Halted; at most TROUBLES_MAX
+    failing: tuple[Mapping[str, Any], ...] = ()  # see troubles.Failing; at most TROUBLES_MAX
 
 
 class Status(StrEnum):

@@ -10,7 +10,7 @@ from assignment import wire
 from assignment.scripts import agent_side, group_read
 from assignment.scripts.group_read import Meta
 from assignment.scripts.values import Call
-from assignment.types import START, Drain, Held, Offset, Partition, TargetRow
+from assignment.types import START, Drain, Held, Offset, Partition, TargetRow, read_as
 
 ACQUIRE_AT_ONCE = 1_000  # one call blocks Redis for about 10 ms
 T = TypeVar("T")
@@ -206,12 +206,8 @@ def _hint(values: Mapping[bytes, bytes]) -> Hint:
 def _health(values: Mapping[str, str]) -> wire.ConsumerHealth | None:
     if not values:
         return None
-    known = {f.name: f.type for f in fields(wire.ConsumerHealth) if f.name in values}
-    read: dict[str, Any] = {
-        name: kind(values[name]) if isinstance(kind, type) else tuple(json.loads(values[name]))
-        for name, kind in known.items()
-    }
-    return wire.ConsumerHealth(**read)
+    lists = {name: json.loads(values[name]) for name in ("halted", "failing") if name in values}
+    return read_as(wire.ConsumerHealth, {**values, **lists}, from_texts=True)
 
 
 def _health_text(value: Any) -> str | int | float:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, NamedTuple, Self
 
@@ -206,20 +206,12 @@ def _group_read(raw: Raw) -> GroupRead:
 
 def read_meta(raw: Raw) -> Meta:
     """From HGETALL of the key `meta`."""
-    values: dict[str, Any] = {name: value.decode() for name, value in pairs_of(raw)}
-    settings = values.get("settings")
-    numbers = {
-        name: int(values[name])
-        for name, kind in Meta.__annotations__.items()
-        if kind is int and name in values
-    }
-    return Meta(
-        coordination=values.get("coordination", "server"),
-        identity=values.get("identity", ""),
-        run_id=values.get("run_id", ""),
+    values = {name: value.decode() for name, value in pairs_of(raw)}
+    settings, away = values.pop("settings", ""), values.pop("away", "")
+    return replace(
+        read_as(Meta, values, from_texts=True),
         settings=wire.parse_settings(settings) if settings else None,
-        away=tuple(map(Gap.parse, values.get("away", "").split())),
-        **numbers,
+        away=tuple(map(Gap.parse, away.split())),
     )
 
 
