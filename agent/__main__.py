@@ -30,7 +30,7 @@ from agent.membership import Membership, Note
 from agent.replicas.manager import ReplicaManager
 from agent.state.errors import StateError
 from agent.state.folders import StateDirUnusable, claim_state_dir
-from agent.store.door import StoreUnavailable, Timeouts
+from agent.store.door import RedisDoor, StoreUnavailable, Timeouts, asked
 from agent.store.group import GroupStore
 from assignment.errors import InvalidInput
 from assignment.types import GroupSettings
@@ -141,27 +141,26 @@ def _replicas(
 
 def _redis(config: Config, note: Note, stop: Callable[[], bool]) -> GroupStore:
     """Waits for a Redis that is only starting. Raises Ended for one that will never do."""
-    store = GroupStore.connect(config.redis_url, config.group, REDIS_TIMEOUTS)
+    door = RedisDoor(config.redis_url, REDIS_TIMEOUTS)
     give_up = time.monotonic() + REDIS_PATIENCE_S
     noted = False
-    while True:
-        try:
-            is_appendonly = store.is_appendonly()
-        except InvalidInput as error:
-            raise Ended(ExitCode.REDIS_UNUSABLE, str(error)) from error
-        except StoreUnavailable as error:
-            if time.monotonic() > give_up:
-                raise Ended(ExitCode.REDIS_UNUSABLE, str(error)) from error
-            if not noted:
-                note("waiting for Redis", why=str(error))
-            noted = True
-            time.sleep(REDIS_TRY_S)
-            if stop():
-                raise Ended(ExitCode.LEFT, "asked to end before Redis answered") from error
-            continue
-        if is_appendonly is False:
-            note("Redis keeps nothing on disk: appendonly is off")
-        return store
+
+    def may_wait(error: StoreUnavailable) -> bool:
+        nonlocal noted
+        if stop():
+            raise Ended(ExitCode.LEFT, "asked to end before Redis answered") from error
+        if not noted:
+            note("waiting for Redis", why=str(error))
+        noted = True
+        return time.monotonic() <= give_up
+
+    try:
+        is_appendonly = asked(door.is_appendonly, REDIS_TRY_S, may_wait)
+    except (InvalidInput, StoreUnavailable) as error:
+        raise Ended(ExitCode.REDIS_UNUSABLE, str(error)) from error
+    if is_appendonly is False:
+        note("Redis keeps nothing on disk: appendonly is off")
+    return GroupStore(door, config.group)
 
 
 def _identity(config: Config) -> Join:

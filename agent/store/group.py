@@ -63,11 +63,6 @@ class GroupStore:
         """Raises InvalidInput: not a URL of Redis. Connects with the first call."""
         return cls(RedisDoor(url, timeouts), group)
 
-    def is_appendonly(self) -> bool | None:
-        """None: it does not tell. Raises InvalidInput: older than 6.2, or a wrong password."""
-        assert isinstance(self.door, RedisDoor)
-        return self.door.is_appendonly()
-
     def close(self) -> None:
         self.door.close()
 

@@ -11,8 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from agent.store.door import pairs
-from agent.store.group import GroupStore
+from agent.store.door import RedisDoor, pairs
 from dashboard.demo.embedded_redis import EmbeddedRedis
 from tests.agent.conftest import AgentProcess, World, until
 
@@ -348,6 +347,6 @@ def test_redis_goes_away_and_comes_back(
 
 def ready(world: World) -> Any:
     return until(
-        lambda: GroupStore.connect(world.redis_url, world.group).is_appendonly() is not None,
+        lambda: RedisDoor(world.redis_url).is_appendonly() is not None,
         "Redis",
     )

@@ -124,7 +124,7 @@ def test_a_key_of_another_kind_is_a_bug_not_an_outage(own_world: World) -> None:
 def test_a_wrong_password_is_named_and_never_shown(own_redis: EmbeddedRedis) -> None:
     url = own_redis.url.replace(own_redis.password, "guessed")
     with pytest.raises(InvalidInput, match="refuses the login") as caught:
-        GroupStore.connect(url, "g").is_appendonly()
+        RedisDoor(url).is_appendonly()
     assert "guessed" not in str(caught.value)
 
 
@@ -165,23 +165,23 @@ def test_a_server_tells_that_it_is_new_enough_and_appends(
     valkey_server: EmbeddedRedis, redis_62_server: EmbeddedRedis
 ) -> None:
     for server in (valkey_server, redis_62_server):
-        assert GroupStore.connect(server.url, "g").is_appendonly() is True
+        assert RedisDoor(server.url).is_appendonly() is True
 
 
 def test_appendonly_that_is_off_is_seen(own_redis: EmbeddedRedis) -> None:
-    store = GroupStore.connect(own_redis.url, "g")
-    store.door.ask("CONFIG", "SET", "appendonly", "no")
-    assert store.is_appendonly() is False
+    door = RedisDoor(own_redis.url)
+    door.ask("CONFIG", "SET", "appendonly", "no")
+    assert door.is_appendonly() is False
 
 
 def test_a_redis_that_is_too_old_is_named_with_its_version(
     own_redis: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = GroupStore.connect(own_redis.url, "g")
+    door = RedisDoor(own_redis.url)
     info = b"# Server\r\nredis_version:5.0.14\r\nrun_id:0\r\n"
-    monkeypatch.setattr(store.door, "ask", lambda *command: info)
+    monkeypatch.setattr(door, "ask", lambda *command: info)
     with pytest.raises(InvalidInput, match=r"version 5\.0\.14; Evenkeel needs 6\.2 or later"):
-        store.is_appendonly()
+        door.is_appendonly()
 
 
 def test_a_user_limited_to_the_groups_keys_can_do_everything(
