@@ -30,6 +30,7 @@ from assignment.types import (
 SETTINGS_KEPT = 256  # texts, of as many groups that are read again and again
 CHANGES_MAX = 100  # after so many changes a new complete report is sent (coordination.md section 3)
 HELD_STATES = frozenset(HeldState)
+TARGET_ROLES = ("active", "standby", "learning")
 API_PREFIX = "/api/agent/v1"  # POST {API_PREFIX}/{group}/join | heartbeat | leave, bearer token
 
 
@@ -130,16 +131,9 @@ def parse_settings(text: str) -> GroupSettings:
 
 
 def target_text(row: TargetRow) -> str:
-    return json.dumps(
-        {
-            "target_epoch": row.target_epoch,
-            "incarnation": row.incarnation,
-            "active": sorted_texts(row.active),
-            "standby": sorted_texts(row.standby),
-            "learning": sorted_texts(row.learning),
-        },
-        separators=(",", ":"),
-    )
+    numbers = {"target_epoch": row.target_epoch, "incarnation": row.incarnation}
+    partitions = {name: sorted_texts(getattr(row, name)) for name in TARGET_ROLES}
+    return json.dumps({**numbers, **partitions}, separators=(",", ":"))
 
 
 def parse_target(text: str) -> TargetRow:
@@ -150,9 +144,7 @@ def read_target(values: Mapping[str, Any]) -> TargetRow:
     return TargetRow(
         target_epoch=int(values["target_epoch"]),
         incarnation=int(values.get("incarnation", 0)),
-        active=partitions_of(values["active"]),
-        standby=partitions_of(values["standby"]),
-        learning=partitions_of(values["learning"]),
+        **{name: partitions_of(values[name]) for name in TARGET_ROLES},
     )
 
 

@@ -31,6 +31,7 @@ from assignment.types import (
     HeldState,
     Offset,
     Partition,
+    read_as,
     valid_name,
 )
 
@@ -372,10 +373,5 @@ def read_snapshots(raw: Raw) -> tuple[SnapshotRecord, ...]:
 
 
 def record_of(values: Mapping[str, str]) -> SnapshotRecord:
-    return SnapshotRecord(
-        url=values["url"],
-        offset=Offset.parse(values["offset"]),
-        changelog_id=values["changelog_id"],
-        total=int(values["total"]),
-        fence=int(values["fence"]),
-    )
+    offset = Offset.parse(values["offset"])
+    return read_as(SnapshotRecord, {**values, "offset": offset}, from_texts=True)
