@@ -4,7 +4,7 @@ from functools import cache
 from importlib.resources import files
 
 _OWN_SLOT = frozenset(
-    {"append", "appended", "bound", "lift"}
+    {"append", "appended", "bound", "lift", "trim"}
 )  # a stream's script: its keys lie in the stream's slot, not in the group's
 
 

@@ -12,11 +12,6 @@ local function now_ms()
   return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 end
 
--- Whose writes these data are: whoever is promoted goes on under another one.
-local function replication_id()
-  return string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)')
-end
-
 -- Which run of which server this is: a restarted one has another run_id, and one that was promoted, also
 -- back into the role that it had before, another replication id. What the server says of its offset tells
 -- nothing more: it comes back with the data, and stands still without a replica (Redis 6.2). A data set that

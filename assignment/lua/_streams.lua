@@ -1,4 +1,4 @@
--- Put before every script: numbers as texts, the ids of streams.
+-- Put before every script: numbers as texts, whose data these are, the ids of streams.
 
 local function text(number) return string.format('%.0f', number) end
 
@@ -8,6 +8,11 @@ local function above(left, right)
   local right_ms, right_seq = string.match(right, '^(%d+)-(%d+)$')
   if left_ms ~= right_ms then return tonumber(left_ms) > tonumber(right_ms) end
   return tonumber(left_seq) > tonumber(right_seq)
+end
+
+-- Whose writes these data are: whoever is promoted goes on under another one.
+local function replication_id()
+  return string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)')
 end
 
 -- What XINFO says of a stream that is there, by name.

@@ -3,10 +3,10 @@ have read.
 """
 
 import logging
-from collections.abc import Iterable
 
+from assignment.coordinator import trimming
 from assignment.scripts.group_read import Purpose
-from assignment.types import Offset, Partition
+from assignment.types import Partition
 from dashboard.coordinator import mirror
 from dashboard.live import groups as live_groups
 from dashboard.live import watching
@@ -66,25 +66,14 @@ def _rate(before: Sample | None, at_ms: int, applied_total: int | None) -> float
 
 
 def trim() -> int:
-    """Drops events that every group of their stream has committed; how many entries went.
-
-    A reader without a committed offset, or one that wants nothing trimmed, keeps everything.
-    """
+    """Drops events that every group of their stream has committed; how many entries went."""
     groups = list(Group.objects.all())
-    keepers = {group.name for group in groups if not group.values.trimming}
     dropped = 0
     for stream, partitions in sorted({(g.stream, g.partitions) for g in groups}):
-        # Redis may have forgotten a reader, and have one that the database does not.
-        readers = live_groups.readers(stream) | {g.name for g in groups if g.stream == stream}
-        if readers & keepers:
-            continue
+        history = live_groups.history()  # read first: whoever trims later finds it changed
+        known = {g.name: g.values.trimming for g in groups if g.stream == stream}
+        readers = trimming.readers(known, live_groups.readers(stream))
         all_partitions = [Partition(stream, number) for number in range(partitions)]
-        lowest = _lowest(live_groups.committed(name, all_partitions) for name in sorted(readers))
-        dropped += live_groups.trim_entries(stream, lowest)
+        committed = (live_groups.committed(name, all_partitions) for name in readers)
+        dropped += live_groups.trim_entries(stream, trimming.lowest(committed), history)
     return dropped
-
-
-def _lowest(offsets_of_groups: Iterable[list[str]]) -> dict[int, str]:
-    """Partition number -> the offset that every group has reached; those without are left out."""
-    lowest = [min(map(Offset.parse, offsets)) for offsets in zip(*offsets_of_groups, strict=True)]
-    return {number: str(offset) for number, offset in enumerate(lowest) if offset > Offset(0, 0)}

@@ -154,25 +154,22 @@ def lift_streams(
     return dict(zip(offsets, found, strict=True))
 
 
-def trim_entries(stream: str, lowest: Mapping[int, str]) -> int:
-    """Drops entries that every group has committed, `lowest[number]` too. How many went.
+def history() -> str:
+    """Whose data are read: after a failover, or a restart, it is another."""
+    return str(sync_client().info("replication")["master_replid"])
 
-    Of the index the last point at or below stays: counting starts from it.
+
+def trim_entries(stream: str, lowest: Mapping[int, Offset], read_from: str) -> int:
+    """Drops entries below the offsets, which all groups reached; how many went. None if this is not
+    the history that was `read_from`.
     """
-    keys = StreamKeys(stream)
+    keys, trim = StreamKeys(stream), script("trim")
     pipe = sync_client().pipeline()
+    pipe.script_load(trim.text)
     for number, offset in lowest.items():
-        ms, _, seq = offset.partition("-")
-        pipe.xtrim(keys.entries(number), minid=f"{ms}-{int(seq) + 1}", approximate=True)
-    dropped: int = sum(pipe.execute())
-    for number, offset in lowest.items():
-        pipe.xrevrange(keys.index(number), max=offset, min="-", count=1)
-    points = pipe.execute()
-    for number, point in zip(lowest, points, strict=True):
-        if point:
-            pipe.xtrim(keys.index(number), minid=point[0][0], approximate=True)
-    pipe.execute()
-    return dropped
+        of = keys.entries(number), keys.index(number)
+        pipe.evalsha(trim.sha, 2, *of, str(offset), read_from)
+    return sum(pipe.execute()[1:])
 
 
 # --- after a wiped Redis nothing is granted for one lease: old owners may still be at work --------

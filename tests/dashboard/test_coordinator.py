@@ -292,6 +292,19 @@ def test_a_group_that_redis_forgot_as_a_reader_keeps_its_events(group: Group, st
     assert coordinator.trim() == 0, "the other has read nothing yet"
 
 
+def test_what_was_read_before_a_failover_trims_nothing(
+    group: Group, store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server that goes on may have less committed than the one that was asked."""
+    for n in range(1, 1001):
+        store.xadd(StreamKeys(group.stream).entries(0), {"e": n}, id=f"{n}-0")
+    store.hset(GroupKeys(group.name).offsets, f"{group.stream}:0", "900-0")
+    with monkeypatch.context() as patch:
+        patch.setattr(live_groups, "history", lambda: "of another server")
+        assert coordinator.trim() == 0
+    assert coordinator.trim() > 0
+
+
 def test_a_view_from_before_a_join_says_nothing_of_the_member(
     group: Group, agent: FakeAgent
 ) -> None:

@@ -100,6 +100,7 @@ class SimCoordinator:
         if self.up:
             self._alarm.ask(self.world.now_ms + self._tick_ms)
             self.world.ticker_lives()
+            self.world.trimming.tick()
             self._carry_out(tick.tick(self._record()))
 
     def _record(self) -> GroupRecord:
@@ -166,6 +167,7 @@ class SimCoordinator:
     def _configure(self, job: Job, effect: effects.Configure) -> None:
         settings, reason, due = effect.settings, effect.reason, effect.rebalance_due
         self._run(dashboard_side.configure(settings, reason, rebalance_due=due, identity=IDENTITY))
+        self.world.trimming.is_read_by(self.world.name)
 
     def _hold(self, job: Job, effect: effects.Hold) -> None:
         self.world.held_until_ms = self.world.now_ms + effect.lease_ms

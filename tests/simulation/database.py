@@ -39,6 +39,7 @@ class Database:
     scale_downs: tuple[ScaleDown, ...] = ()  # the newest first
     version: int = 0  # of these
     refuses: bool = False
+    has_second: bool = False  # a group that reads the same stream
 
     def copied(self) -> "Database":
         """As it is now; what stands in it is never changed."""

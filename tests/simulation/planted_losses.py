@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agent.state import restore
-from assignment.coordinator import effects, planning, reading, setting_up, stays
+from assignment.coordinator import effects, planning, reading, setting_up, stays, trimming
 from assignment.coordinator.effects import RecordsAway
 from assignment.types import Epoch
 from tests.fakes.script_bugs import plant
@@ -77,6 +77,15 @@ def a_pair_that_cannot_be_served_is_given_again(patch: Patch) -> None:
     patch.setattr(planning, "exchanged", lambda assigned, members, **how: assigned)
 
 
+def events_are_trimmed_by_the_readers_that_redis_knows(patch: Patch) -> None:
+    """Its set of groups alone, without those that only the database knows."""
+    patch.setattr(trimming, "readers", lambda known, in_redis: sorted(in_redis))
+
+
+def events_are_trimmed_by_what_was_read_of_another_history(patch: Patch) -> None:
+    plant(patch, "trim", ("replication_id() ~= ARGV[2]", "false"))
+
+
 def a_replica_of_another_history_is_believed(patch: Patch) -> None:
     """An equal offset under an equal fence may be another commit's, of which the id tells."""
 
@@ -111,6 +120,8 @@ PLANTED: dict[Callable[[Patch], None], tuple[tuple[str, ...], str]] = {
         ("steps_are_suspended", "coordinator_pauses", "database_slow"),
         "is noted as gone",
     ),
+    events_are_trimmed_by_the_readers_that_redis_knows: (LOSSES, "which second has not read"),
+    events_are_trimmed_by_what_was_read_of_another_history: (LOSSES, "were trimmed, which"),
     a_replica_of_another_history_is_believed: (("lost_events_come_again",), " has ("),
     a_pair_that_cannot_be_served_is_given_again: (("restores_fail",), "what it cannot serve"),
 }

@@ -17,6 +17,7 @@ from tests.simulation.network import Network
 from tests.simulation.outcome import Outcome
 from tests.simulation.replica_faults import REPLICA_FAULTS
 from tests.simulation.server_faults import SERVER_FAULTS
+from tests.simulation.trimming import nodes_are_small
 from tests.simulation.world import FAST, World, rows_are_kept
 
 SLOW = {
@@ -123,7 +124,8 @@ def run(seed: int, *, trace: bool = False) -> Outcome:
         strategy=scenario.strategy, **scenario.timings, **(scenario.replicas or {}),
     )  # fmt: skip
     outcome = Outcome(seed=seed, scenario=scenario)
-    with rows_are_kept(), outcome.watched(lambda: world.story(TRACE_LINES), always=trace):
+    watched = outcome.watched(lambda: world.story(TRACE_LINES), always=trace)
+    with rows_are_kept(), nodes_are_small(), watched:
         _play(world, scenario, outcome)
     outcome.steps, outcome.members = world.agenda.steps, len(world.agents)
     outcome.struck, outcome.reached = world.struck, world.reached

@@ -32,6 +32,7 @@ from tests.simulation.ledger import Broken, Kept, Ledger
 from tests.simulation.network import Network
 from tests.simulation.replicas import DiskState, Files
 from tests.simulation.scale_downs import ScaleDowns
+from tests.simulation.trimming import Trimming
 
 TRACE_KEPT = 300
 ROWS_KEPT = 4_096  # of members, reports and targets: most are read again as they were
@@ -92,6 +93,7 @@ class World:
         self.door = FakeDoor(self.server)
         self.store = GroupStore(self.door, self.name)
         self.scale_downs = ScaleDowns(self)
+        self.trimming = Trimming(self, seed)
         self._watch = checks.Watch()
         self._hints_told: Id = (0, 0)  # id of the last
         self._named = 0
