@@ -38,8 +38,9 @@ def plan(view: GroupView[P]) -> Assignment[P]:
     loads = Loads(given.weights)
     owner = ownership.settled(given, loads)
     goal = handover.goals(given, owner, loads)
-    agreed = ownership.deal(given, owner, loads, goal)
-    due = handover.due(given, owner, loads, goal, agreed=agreed, tolerance=settings.tolerance)
+    exchange = handover.Exchange(given, owner, loads, goal, settings.tolerance)
+    ownership.deal(given, owner, loads, exchange)
+    due = handover.due(exchange, loads)
     learner: dict[int, int] = {}
     if view.stateful:
         learner = dict(due[: settings.learners_max or None])

@@ -83,31 +83,23 @@ def _hints(
 # --- what is due ----------------------------------------------------------------------------------
 
 
-def due(
-    given: Indexed[P],
-    owner: Sequence[int],
-    loads: Loads,
-    goal: Sequence[int],
-    *,
-    agreed: Mapping[int, int],
-    tolerance: float,
-) -> list[Due]:
-    """All that has to move, in the order in which it should start; `agreed`: see ownership.deal."""
-    exchange = _Exchange(given, owner, loads, goal, tolerance)
-    exchange.agreed.update(agreed)
-    _learners(given, exchange)
+def due(exchange: "Exchange[P]", loads: Loads) -> list[Due]:
+    """All that has to move, in the order in which it should start."""
+    given, begun = exchange.given, exchange.agreed.copy()
     _standbys(given, exchange)
     _lowest(exchange, loads)
     if given.unserved:
         _what_fits(given, exchange, loads)
-    begun = {p: m for p, m in exchange.agreed.items() if m in given.learners.get(p, ())}
-    fresh = {p: m for p, m in exchange.agreed.items() if p not in begun}
+    fresh = {p: taker for p, taker in exchange.agreed.items() if p not in begun}
     started = [Due(partition, taker) for partition, taker in begun.items()]
-    return started + _in_turn(given, owner, loads, begun, fresh)
+    return started + _in_turn(given, exchange.owner, loads, begun, fresh)
 
 
-class _Exchange(Generic[P]):
-    """Who may still give and take how many, and what is agreed so far: partition -> taker."""
+class Exchange(Generic[P]):
+    """Who may still give and take how many, and what is agreed so far: partition -> taker.
+
+    To begin with, what is learned already.
+    """
 
     def __init__(
         self,
@@ -124,20 +116,29 @@ class _Exchange(Generic[P]):
         ]
         self.room = [max(0, want - n) for n, want in zip(loads.counts, goal, strict=True)]
         self.agreed: dict[int, int] = {}
+        _learners(given, self)
 
     def can_go(self, partition: int) -> bool:
         giver = self.owner[partition]
         return giver != NOBODY and self.spare[giver] > 0 and partition not in self.agreed
 
+    def must_go(self, partition: int) -> bool:
+        """Its owner leaves, and some cannot serve it: no goal may keep it from those that can."""
+        restricted = partition in self.given.unserved and self.can_go(partition)
+        return restricted and not self.given.members[self.owner[partition]].stays
+
     def agree(self, partition: int, taker: int) -> None:
-        fits = self.room[taker] and self.given.can_serve(taker, partition)
-        if fits and self.can_go(partition):
+        fits = self.room[taker] or self.must_go(partition)
+        if fits and self.given.can_serve(taker, partition) and self.can_go(partition):
             self.agreed[partition] = taker
             self.spare[self.owner[partition]] -= 1
-            self.room[taker] -= 1
+            self.take_place(taker)
+
+    def take_place(self, taker: int) -> None:
+        self.room[taker] = max(0, self.room[taker] - 1)
 
 
-def _learners(given: Indexed[P], exchange: _Exchange[P]) -> None:
+def _learners(given: Indexed[P], exchange: Exchange[P]) -> None:
     """Those that exist stay while still useful, the nearest to ready first."""
     offers = [
         (lag_order(learner.lag_records), partition, m)
@@ -149,7 +150,7 @@ def _learners(given: Indexed[P], exchange: _Exchange[P]) -> None:
         exchange.agree(partition, m)
 
 
-def _standbys(given: Indexed[P], exchange: _Exchange[P]) -> None:
+def _standbys(given: Indexed[P], exchange: Exchange[P]) -> None:
     """Partitions with the fewest takers first, each to its standby with the least lag."""
     offers = []
     for partition, lags in given.standbys.items():
@@ -161,7 +162,7 @@ def _standbys(given: Indexed[P], exchange: _Exchange[P]) -> None:
             exchange.agree(partition, m)
 
 
-def _lowest(exchange: _Exchange[P], loads: Loads) -> None:
+def _lowest(exchange: Exchange[P], loads: Loads) -> None:
     """Every giver's lowest partitions to whoever has room, in turn by member id.
 
     Room for more than is given (with a tolerance) is filled from the lightest on.
@@ -179,13 +180,12 @@ def _lowest(exchange: _Exchange[P], loads: Loads) -> None:
         exchange.agree(partition, taker)
 
 
-def _what_fits(given: Indexed[P], exchange: _Exchange[P], loads: Loads) -> None:
+def _what_fits(given: Indexed[P], exchange: Exchange[P], loads: Loads) -> None:
     """Of what was offered to one that cannot serve it, the next ones: to the lightest that can."""
     for partition in range(len(exchange.owner)):
-        if exchange.can_go(partition):
-            free = [m for m in given.staying if exchange.room[m]]
-            if able := [m for m in free if given.can_serve(m, partition)]:
-                exchange.agree(partition, loads.lightest(able))
+        able = [m for m in given.able(partition) if exchange.room[m]]
+        if able and exchange.can_go(partition):
+            exchange.agree(partition, loads.lightest(able))
 
 
 def _places(room: Sequence[int], loads: Loads, count: int) -> list[int]:

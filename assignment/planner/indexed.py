@@ -57,6 +57,10 @@ class Indexed(Generic[P]):
     def can_serve(self, member: int, partition: int) -> bool:
         return member not in self.unserved.get(partition, ())
 
+    def able(self, partition: int) -> list[int]:
+        """The members that stay and can serve it."""
+        return [m for m in self.staying if self.can_serve(m, partition)]
+
     @property
     def served(self) -> int:
         """How many partitions some member that stays can serve."""

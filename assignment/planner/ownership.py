@@ -2,17 +2,20 @@
 
 import heapq
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
+from assignment.planner.handover import Exchange
 from assignment.planner.indexed import NOBODY, Indexed, lag_order
 from assignment.planner.loads import Loads
 from assignment.planner.values import Learner, P
 
 
 def settled(given: Indexed[P], loads: Loads) -> list[int]:
-    """[partitions] -> owner, NOBODY where none of L6's candidates is left. Counts into `loads`.
+    """[partitions] -> owner, NOBODY where L6 leaves the choice to `deal`. Counts into `loads`.
 
-    Partitions with one candidate first; then the others, ascending, each to its lightest candidate.
+    Partitions with one candidate first; then the others, ascending, each to its lightest candidate;
+    then those that some cannot serve, which have the fewest places, to the lightest that can.
     """
     owner = [NOBODY] * len(given.partitions)
     contested: dict[int, Sequence[int]] = {}
@@ -26,6 +29,10 @@ def settled(given: Indexed[P], loads: Loads) -> list[int]:
     for partition, found in contested.items():
         owner[partition] = loads.lightest(found)
         loads.add(owner[partition])
+    for partition in given.unserved:
+        if owner[partition] == NOBODY and (able := given.able(partition)):
+            owner[partition] = loads.lightest(able)
+            loads.add(owner[partition])
     return owner
 
 
@@ -59,48 +66,37 @@ def _nearest(lags: Mapping[int, float]) -> list[int]:
     return [m for m, lag in lags.items() if lag == least]
 
 
-def deal(given: Indexed[P], owner: list[int], loads: Loads, goal: Sequence[int]) -> dict[int, int]:
-    """Partitions still without owner, ascending, each to the lightest member below its goal.
+def deal(given: Indexed[P], owner: list[int], loads: Loads, exchange: Exchange[P]) -> None:
+    """Partitions still without owner, ascending, each to the lightest member with room.
 
-    Those that some cannot serve go first, if need be above a goal: they have the fewest places. So
-    do those of them whose owner leaves; they stay with it until then: partition -> taker.
+    What only some can serve and has to leave its owner finds its place before these do.
     """
-    agreed: dict[int, int] = {}
-    for partition in given.unserved:
-        holder = owner[partition]
-        able = [m for m in given.staying if given.can_serve(m, partition)]
-        if able and (holder == NOBODY or not given.members[holder].stays):
-            taker = min(able, key=_first_choice(given, partition, loads, goal))
-            loads.add(taker)
-            if holder == NOBODY:
-                owner[partition] = taker
-            else:
-                loads.counts[holder] -= 1
-                agreed[partition] = taker
-    open_to = [(loads.with_more(m), m) for m, want in enumerate(goal) if loads.counts[m] < want]
+    for partition in filter(exchange.must_go, given.unserved):
+        if able := given.able(partition):
+            taker = min(able, key=_first_choice(given, partition, loads, exchange))
+            exchange.agree(partition, taker)
+    open_to = [(loads.with_more(m), m) for m, room in enumerate(exchange.room) if room]
     heapq.heapify(open_to)
     for partition, member in enumerate(owner):
         if member == NOBODY and open_to and partition not in given.unserved:
             taker = open_to[0][1]
             owner[partition] = taker
             loads.add(taker)
-            if loads.counts[taker] < goal[taker]:
+            exchange.take_place(taker)
+            if exchange.room[taker]:
                 heapq.heapreplace(open_to, (loads.with_more(taker), taker))
             else:
                 heapq.heappop(open_to)
-    return agreed
 
 
 def _first_choice(
-    given: Indexed[P], partition: int, loads: Loads, goal: Sequence[int]
+    given: Indexed[P], partition: int, loads: Loads, exchange: Exchange[P]
 ) -> Callable[[int], tuple[float, ...]]:
-    """Who learns it already; else below its goal, with the least lag as a standby, the lightest."""
-    learners, lags = given.learners.get(partition, {}), given.standbys.get(partition, {})
+    """With room, with the least lag as a standby, the lightest with all that is agreed."""
+    lags, ahead = given.standbys.get(partition, {}), Counter(exchange.agreed.values())
     return lambda m: (
-        m not in learners,
-        lag_order(learners[m].lag_records) if m in learners else 0,
-        loads.counts[m] >= goal[m],
+        not exchange.room[m],
         lags.get(m, math.inf),
-        loads.with_more(m),
+        loads.with_more(m, 1 + ahead[m]),
         m,
     )

@@ -113,8 +113,8 @@ def one_more_than_even(patch: Patch) -> None:
         made(self, *given)
         self.spare = [max(0, n - 1) for n in self.spare]
 
-    made = handover._Exchange.__init__
-    patch.setattr(handover._Exchange, "__init__", lenient)
+    made = handover.Exchange.__init__
+    patch.setattr(handover.Exchange, "__init__", lenient)
 
 
 def standby_beside_its_owner(patch: Patch) -> None:
