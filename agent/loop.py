@@ -57,47 +57,37 @@ Inbox = (
 )
 
 
+@dataclass(slots=True, kw_only=True)
 class Agent:
-    def __init__(
-        self,
-        *,
-        control: ControlMessage,
-        membership: Membership,
-        session: DashboardSession,
-        consumer: Consumer,
-        inbox: "queue.SimpleQueue[Inbox]",
-        clock: Callable[[], int],
-        note: Note,
-    ) -> None:
-        self._control = control  # but for its settings and lease end
-        self._membership = membership
-        self._session = session
-        self._consumer = consumer
-        self._inbox = inbox
-        self._clock = clock
-        self._note = note
-        self._settings_told: GroupSettings | None = None
-        self._lease_told = False
-        self._lease_end_ms = 0
-        self._next_renew_ms = 0
-        self._next_look_ms = 0  # at the consumer's progress
-        self._next_revoked_look_ms = 0
-        self._target_wanted = False
-        self._owned_wanted = False
-        self._redis_retry_ms = 0
-        self._redis_trouble = ""
-        self._leaving_since_ms: int | None = None
-        self._signals = 0
-        self._hurried = False
-        self._started_once = False
-        self._crash: tuple[str, BatchInHand] | None = None  # not told to Redis yet
+    control: ControlMessage  # but for its settings and lease end
+    membership: Membership
+    session: DashboardSession
+    consumer: Consumer
+    inbox: "queue.SimpleQueue[Inbox]"
+    clock: Callable[[], int]
+    note: Note
+    _settings_told: GroupSettings | None = None
+    _lease_told: bool = False
+    _lease_end_ms: int = 0
+    _next_renew_ms: int = 0
+    _next_look_ms: int = 0  # at the consumer's progress
+    _next_revoked_look_ms: int = 0
+    _target_wanted: bool = False
+    _owned_wanted: bool = False
+    _redis_retry_ms: int = 0
+    _redis_trouble: str = ""
+    _leaving_since_ms: int | None = None
+    _signals: int = 0
+    _hurried: bool = False
+    _started_once: bool = False
+    _crash: tuple[str, BatchInHand] | None = None  # not told to Redis yet
 
     # --- the loop
 
     def run(self) -> ExitCode:
         while (code := self.step()) is None:
             try:
-                self._take(self._inbox.get(timeout=self.wait_ms() / 1_000))
+                self._take(self.inbox.get(timeout=self.wait_ms() / 1_000))
             except queue.Empty:
                 continue
         return code
@@ -106,29 +96,29 @@ class Agent:
         """One turn; how to end, when it is over."""
         for _ in range(INBOX_AT_ONCE):
             try:
-                self._take(self._inbox.get_nowait())
+                self._take(self.inbox.get_nowait())
             except queue.Empty:
                 break
         self._tend_consumer()
         self._turn_to_redis()
-        self._membership.feed(messages.Tick())
-        self._membership.tell_keeper()
+        self.membership.feed(messages.Tick())
+        self.membership.tell_keeper()
         if self._lease_told and not self._state.joined:
-            self._consumer.line.send_lease_end(0)
+            self.consumer.line.send_lease_end(0)
             self._lease_told = False
         self._speak()
         return self._finished()
 
     def wait_ms(self) -> int:
         """Until something is due although nothing happens."""
-        now_ms, talk = self._clock(), self._session
-        dues = [self._consumer.next_due_ms()]
+        now_ms, talk = self.clock(), self.session
+        dues = [self.consumer.next_due_ms()]
         if self._state.joined:
             dues += [self._next_renew_ms, self._next_look_ms, next_due_ms(self._state)]
             dues.append(None if talk.courier.busy else talk.next_beat_ms)
         elif not talk.joining:
             dues.append(talk.next_join_ms)
-        if self._membership.is_revoking or self._leaving_since_ms is not None:
+        if self.membership.is_revoking or self._leaving_since_ms is not None:
             dues.append(now_ms + REVOKE_POLL_MS)
         soonest = min((ms for ms in dues if ms is not None), default=now_ms + WAIT_MAX_MS)
         if now_ms < self._redis_retry_ms:  # what waits for Redis waits until then
@@ -137,22 +127,22 @@ class Agent:
 
     @property
     def _state(self) -> MemberState:
-        return self._membership.state
+        return self.membership.state
 
     # --- what happened
 
     def _take(self, event: Inbox) -> None:
         match event:
             case Answer():
-                self._session.hear(event)
+                self.session.hear(event)
             case Hello() | Message() | Disconnected() | Exited():
-                self._consumer.take(event, self._clock())
+                self.consumer.take(event, self.clock())
                 self._take_crash()
                 self._next_look_ms = 0
             case messages.RestoreEnded():
-                self._membership.restored(event)
+                self.membership.restored(event)
             case ReplicaNews():
-                self._membership.replica_news(event)
+                self.membership.replica_news(event)
             case Hinted(reasons):
                 self._hinted(reasons)
             case Signalled():
@@ -164,11 +154,11 @@ class Agent:
 
     def _take_crash(self) -> None:
         """Read at once, before another consumer is started; told to Redis when it answers."""
-        code = self._consumer.take_crash()
+        code = self.consumer.take_crash()
         if code is None:
             return
-        folder = Path(self._control.state_dir)
-        batch = in_hand.read(folder, self._consumer.connected_pid)
+        folder = Path(self.control.state_dir)
+        batch = in_hand.read(folder, self.consumer.connected_pid)
         in_hand.remove(folder)
         if batch is not None:
             self._crash = f"the consumer ended with code {code}", batch
@@ -177,7 +167,7 @@ class Agent:
         self._target_wanted |= bool(reasons - OF_LOCKS)
         self._owned_wanted |= Reason.REVOKED in reasons
         if self._state.waiting:
-            self._membership.feed(messages.TryAgain())
+            self.membership.feed(messages.TryAgain())
 
     def _signalled(self) -> None:
         """The first signal waits for the batch in hand, the second for nothing."""
@@ -185,122 +175,122 @@ class Agent:
         if self._signals == 1:
             self._depart("signal", signalled=True)
         else:
-            self._note("leaving at once")
+            self.note("leaving at once")
             self._hurried = True
-            self._consumer.end_now()
+            self.consumer.end_now()
 
     def _depart(self, why: str, *, signalled: bool) -> None:
-        self._membership.feed(messages.LeaveAsked(signalled))
+        self.membership.feed(messages.LeaveAsked(signalled))
         if self._leaving_since_ms is not None:
             return
-        self._note("leaving", partitions=len(self._state.held), why=why)
-        self._leaving_since_ms = self._clock()
-        self._consumer.ask_to_end(self._state.settings.grace_ms, self._clock())
+        self.note("leaving", partitions=len(self._state.held), why=why)
+        self._leaving_since_ms = self.clock()
+        self.consumer.ask_to_end(self._state.settings.grace_ms, self.clock())
 
     # --- the consumer
 
     def _tend_consumer(self) -> None:
         try:
-            self._consumer.tend(self._clock())
+            self.consumer.tend(self.clock())
             self._started_once = True
         except ConsumerUnstartable as error:
             if not self._started_once:
                 raise
-            self._note("consumer cannot be started", why=str(error))
-        state = ConsumerState.DEAD if self._hurried else self._consumer.state()
-        if (state, self._consumer.stateful) != (self._state.consumer, self._state.stateful):
-            self._membership.feed(messages.ConsumerSeen(state, self._consumer.stateful))
+            self.note("consumer cannot be started", why=str(error))
+        state = ConsumerState.DEAD if self._hurried else self.consumer.state()
+        if (state, self.consumer.stateful) != (self._state.consumer, self._state.stateful):
+            self.membership.feed(messages.ConsumerSeen(state, self.consumer.stateful))
 
     def _look_at_consumer(self) -> None:
         """Its progress, and whether it stalls; one that just connected gets its control first."""
-        now_ms, consumer, settings = self._clock(), self._consumer, self._state.settings
-        if consumer.wants_control() and self._membership.forget_progress():
+        now_ms, consumer, settings = self.clock(), self.consumer, self._state.settings
+        if consumer.wants_control() and self.membership.forget_progress():
             consumer.send_control(self._control_now())
         ready = consumer.state() is ConsumerState.READY
         self._next_look_ms = now_ms + (settings.heartbeat_ms if ready else START_POLL_MS)
-        consumer.says(self._membership.progress())
+        consumer.says(self.membership.progress())
         if ready:
             self._judge_batches(now_ms)
         self._tend_consumer()
 
     def _judge_batches(self, now_ms: int) -> None:
-        health, settings = self._consumer.health, self._state.settings
+        health, settings = self.consumer.health, self._state.settings
         failing = tuple(read_trouble(Failing, one) for one in health.failing)
-        self._membership.feed_trouble(messages.BatchesEnded(failing))
+        self.membership.feed_trouble(messages.BatchesEnded(failing))
         halted = {read_trouble(Halted, one).partition for one in health.halted}
-        stall = self._consumer.watch.look(
-            health, settings, now_ms, lambda: self._membership.lagging(halted)
+        stall = self.consumer.watch.look(
+            health, settings, now_ms, lambda: self.membership.lagging(halted)
         )
         for partition in sorted(stall.partitions):
-            self._membership.feed_trouble(messages.StoodStill(partition))
+            self.membership.feed_trouble(messages.StoodStill(partition))
         if stall.is_whole:
-            self._consumer.has_stalled(f"no batch finished for {settings.consumer_stall_ms} ms")
+            self.consumer.has_stalled(f"no batch finished for {settings.consumer_stall_ms} ms")
 
     def _control_now(self) -> ControlMessage:
         self._settings_told = settings = self._state.settings
-        return replace(self._control, settings=settings, lease_end_ms=self._lease_end_ms)
+        return replace(self.control, settings=settings, lease_end_ms=self._lease_end_ms)
 
     # --- Redis
 
     def _turn_to_redis(self) -> None:
-        if not self._state.joined or self._clock() < self._redis_retry_ms:
+        if not self._state.joined or self.clock() < self._redis_retry_ms:
             return
         try:
             self._do_in_redis()
         except StoreUnavailable as error:
             if not self._redis_trouble:
-                self._note("Redis away", why=str(error))
+                self.note("Redis away", why=str(error))
             self._redis_trouble = str(error)
-            self._redis_retry_ms = self._clock() + REDIS_RETRY_MS
+            self._redis_retry_ms = self.clock() + REDIS_RETRY_MS
         else:
             if self._redis_trouble:
-                self._note("Redis back")
+                self.note("Redis back")
             self._redis_trouble = ""
 
     def _do_in_redis(self) -> None:
-        now_ms = self._clock()
+        now_ms = self.clock()
         if now_ms >= self._next_renew_ms or self._state.renewed_ms is None:
             self._renew()
         if self._target_wanted and self._state.joined:
-            self._membership.read_target()
+            self.membership.read_target()
             self._target_wanted = False
         if self._owned_wanted or (
-            self._membership.is_revoking and now_ms >= self._next_revoked_look_ms
+            self.membership.is_revoking and now_ms >= self._next_revoked_look_ms
         ):
-            self._membership.read_owned()
+            self.membership.read_owned()
             self._owned_wanted = False
             self._next_revoked_look_ms = now_ms + REVOKE_POLL_MS
         if self._crash is not None:
-            self._membership.note_crash(*self._crash)
+            self.membership.note_crash(*self._crash)
             self._crash = None
         if now_ms >= self._next_look_ms:
             self._look_at_consumer()
-        for effect in self._membership.reconcile():
+        for effect in self.membership.reconcile():
             self._do(effect)
 
     def _renew(self) -> None:
         """Sent on time by the monotonic clock, whatever else is slow."""
-        started_ms, renew_ms = self._clock(), self._state.settings.renew_ms
-        lease_end_ms = self._membership.renew()
+        started_ms, renew_ms = self.clock(), self._state.settings.renew_ms
+        lease_end_ms = self.membership.renew()
         # A longer pause holds from the next renew on: these locks have the length from before.
         self._next_renew_ms = started_ms + min(renew_ms, self._state.settings.renew_ms)
         self._lease_end_ms = lease_end_ms or 0
         if lease_end_ms is None:
             return
-        self._consumer.line.send_lease_end(lease_end_ms)
+        self.consumer.line.send_lease_end(lease_end_ms)
         self._lease_told = True
-        self._membership.say_when_idle()
+        self.membership.say_when_idle()
         if self._settings_told not in (None, self._state.settings):
             self._settings_told = self._state.settings
-            self._consumer.line.send_settings(self._state.settings)
+            self.consumer.line.send_settings(self._state.settings)
 
     def _do(self, effect: ForTheLoop) -> None:
         match effect:
             case messages.Join():
                 pass  # spoken below: it needs no Redis
             case messages.RestartConsumer(reason=reason):
-                if self._consumer.restart(reason, self._clock()):
-                    self._note("consumer restarted", why=reason)
+                if self.consumer.restart(reason, self.clock()):
+                    self.note("consumer restarted", why=reason)
             case messages.Depart(reason=reason):
                 self._depart(reason, signalled=False)
             case messages.Leave(reason=reason):
@@ -309,42 +299,42 @@ class Agent:
                 assert_never(effect)
 
     def _leave(self, why: str) -> None:
-        talk = self._session
+        talk = self.session
         if talk.leave_sent_ms is None:
-            self._note("leaves", why=why)
+            self.note("leaves", why=why)
         talk.leave()
         if talk.leave_is_unheard:
-            self._membership.leave(talk.identity.secret)
+            self.membership.leave(talk.identity.secret)
             talk.left = True
 
     # --- the dashboard
 
     def _speak(self) -> None:
         if self._state.joined:
-            self._session.beat_when_due(self._consumer.report())
+            self.session.beat_when_due(self.consumer.report())
         elif not self._state.leaving:
-            self._session.join_when_due()
+            self.session.join_when_due()
 
     def _finished(self) -> ExitCode | None:
-        if self._session.refusal:
-            self._note("refused", why=self._session.refusal)
-            self._consumer.end_now()
+        if self.session.refusal:
+            self.note("refused", why=self.session.refusal)
+            self.consumer.end_now()
             return ExitCode.REFUSED
         if self._leaving_since_ms is None:
             return None
-        now_ms = self._clock()
+        now_ms = self.clock()
         patience_over = now_ms >= self._given_up_ms(self._leaving_since_ms)
-        gone = self._session.left or not (self._state.joined or self._session.joining)
-        if gone and self._consumer.ended and not self._state.held:
+        gone = self.session.left or not (self._state.joined or self.session.joining)
+        if gone and self.consumer.ended and not self._state.held:
             return ExitCode.HURRIED if self._hurried else ExitCode.LEFT
         if patience_over:
-            self._note("left without an answer", partitions=len(self._state.held))
-            self._consumer.end_now()
+            self.note("left without an answer", partitions=len(self._state.held))
+            self.consumer.end_now()
             return ExitCode.HURRIED if self._state.held or self._hurried else ExitCode.LEFT
         return None
 
     def _given_up_ms(self, leaving_since_ms: int) -> int:
         """When to go whatever has not answered: what is still locked ends with its lease."""
-        if self._session.leave_sent_ms is not None and self._consumer.ended:
-            return self._session.leave_sent_ms + LEAVE_PATIENCE_MS
+        if self.session.leave_sent_ms is not None and self.consumer.ended:
+            return self.session.leave_sent_ms + LEAVE_PATIENCE_MS
         return leaving_since_ms + self._state.settings.grace_ms + LEAVE_PATIENCE_MS

@@ -122,20 +122,14 @@ def counted_ranges(
     ]
 
 
+@dataclass(frozen=True, slots=True)
 class Committer:
     """Commits batches of one member. `may_process` says whether its lease still lasts."""
 
-    def __init__(
-        self,
-        groups: GroupStore,
-        member_id: str,
-        effects: Effects,
-        may_process: Callable[[], bool],
-    ) -> None:
-        self._groups = groups
-        self._member_id = member_id
-        self._effects = effects
-        self._may_process = may_process
+    groups: GroupStore
+    member_id: str
+    effects: Effects
+    may_process: Callable[[], bool]
 
     def commit(
         self,
@@ -148,7 +142,7 @@ class Committer:
         """
         outcome = Outcome()
         partitions = [one.partition for one, _ in counted]
-        committed = self.asked(lambda: self._groups.committed(partitions))
+        committed = self.asked(lambda: self.groups.committed(partitions))
         ready: list[tuple[Prepared, Counted]] = []
         requests: list[CommitRequest] = []
         left: list[Range] = []
@@ -164,7 +158,7 @@ class Committer:
                 continue  # halted at its first entry
             changes = changed.get(one.partition.number, PartitionChanges())
             try:
-                prepared = self._effects.prepare(one, count, committed[one.partition], changes)
+                prepared = self.effects.prepare(one, count, committed[one.partition], changes)
             except StateError as error:
                 outcome.failed[one] = str(error)
                 continue
@@ -179,7 +173,7 @@ class Committer:
         return outcome
 
     def _answers(self, requests: Sequence[CommitRequest]) -> Sequence[CommitAnswer]:
-        return self.asked(lambda: self._groups.commit_many(requests)) if requests else ()
+        return self.asked(lambda: self.groups.commit_many(requests)) if requests else ()
 
     def _judge(self, outcome: Outcome, left: Sequence[Range]) -> None:
         """Ranges that are not committed from here: those of a lost partition count as refused.
@@ -189,7 +183,7 @@ class Committer:
         requests = [
             CommitRequest(
                 partition=one.partition,
-                member_id=self._member_id,
+                member_id=self.member_id,
                 fence=one.fence,
                 from_offset=one.from_offset,
                 to_offset=one.from_offset,
@@ -208,7 +202,7 @@ class Committer:
         one = prepared.one
         return CommitRequest(
             partition=one.partition,
-            member_id=self._member_id,
+            member_id=self.member_id,
             fence=one.fence,
             from_offset=one.from_offset,
             to_offset=prepared.to_offset,
@@ -230,7 +224,7 @@ class Committer:
                 outcome.applied[one.partition] = count.events
                 outcome.dead_letters += len(count.dead)
                 try:
-                    self._effects.applied(prepared, answer)
+                    self.effects.applied(prepared, answer)
                 except StateError as error:  # the replica is behind, and is brought forward later
                     outcome.failed[one] = str(error)
             case CommitResult.MOVED:
@@ -241,6 +235,6 @@ class Committer:
     def asked(self, call: Callable[[], Answer]) -> Answer:
         """The answer, asked for again with the same arguments while the lease lasts."""
         try:
-            return asked(call, TRY_AGAIN_S, lambda _: self._may_process())
+            return asked(call, TRY_AGAIN_S, lambda _: self.may_process())
         except StoreUnavailable as error:
             raise LeaseOver(f"the lease ended before Redis answered: {error}") from error

@@ -1,6 +1,7 @@
 """Effects that live in a partition's state: merged with LMDB, packed for the changelog."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from agent.spark.commit import Effects, PartitionChanges, Prepared
@@ -19,6 +20,7 @@ Merge = Callable[[Any, Mapping[str, Any]], Any]
 Committed = Callable[[PartitionState, int, int], None]  # state, fence, bytes: decides on snapshots
 
 
+@dataclass(frozen=True)
 class StateEffects(Effects):
     """Partition state of one consumer: opened when first needed, written under a fence that holds.
 
@@ -26,21 +28,14 @@ class StateEffects(Effects):
     restoring the same file for another tenure, or learn.
     """
 
-    def __init__(
-        self,
-        store: GroupStore,
-        state_dir: str,
-        group: str,
-        merge: Merge,
-        committed: Committed = lambda state, fence, size: None,
-    ) -> None:
-        self._store = store
-        self._state_dir = state_dir
-        self._group = group
-        self._merge = merge
-        self._committed = committed
-        self._states: dict[Partition, PartitionState] = {}
-        self._writes: dict[Partition, int] = {}  # under which fence the state was taken over
+    store: GroupStore
+    state_dir: str
+    group: str
+    merge: Merge
+    committed: Committed = lambda state, fence, size: None
+    _states: dict[Partition, PartitionState] = field(init=False, default_factory=dict)
+    # Under which fence a state was taken over.
+    _writes: dict[Partition, int] = field(init=False, default_factory=dict)
 
     def prepare(
         self, one: Range, count: Counted, committed: Offset, changes: PartitionChanges
@@ -48,9 +43,9 @@ class StateEffects(Effects):
         """Merges with the state at `from`. Raises StateError: nothing was committed."""
         state = self._state(one.partition)
         if self._writes.get(one.partition) != one.fence or state.offset != committed:
-            if self._store.last_fence(one.partition) != one.fence:
+            if self.store.last_fence(one.partition) != one.fence:
                 return None
-            restore(self._store, state, one.partition)
+            restore(self.store, state, one.partition)
             self._writes[one.partition] = one.fence
         if committed != one.from_offset:
             return None
@@ -61,7 +56,7 @@ class StateEffects(Effects):
             old = reading.get_many(key for key, _ in changes.changes)
         values: dict[str, Any] = {}
         for key, change in changes.changes:
-            values[key] = self._merge(values.get(key, old.get(key)), change)
+            values[key] = self.merge(values.get(key, old.get(key)), change)
         packed = pack_changes(values)
         return Prepared(one, count.end, count.events, total, packed=packed, values=values)
 
@@ -80,7 +75,7 @@ class StateEffects(Effects):
         except StateError:
             self._writes.pop(state.partition, None)
             raise
-        self._committed(state, prepared.one.fence, len(prepared.packed))
+        self.committed(state, prepared.one.fence, len(prepared.packed))
 
     def close(self) -> None:
         for partition in tuple(self._states):
@@ -96,5 +91,5 @@ class StateEffects(Effects):
         if partition not in self._states:
             if len(self._states) >= OPEN_MAX:
                 self._close(next(iter(self._states)))
-            self._states[partition] = PartitionState.open(self._state_dir, self._group, partition)
+            self._states[partition] = PartitionState.open(self.state_dir, self.group, partition)
         return self._states[partition]

@@ -6,6 +6,7 @@ next plan, brings it there. Keeps no state.
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from agent.spark import sql_sink
 from agent.spark.commit import Effects, LeaseOver, PartitionChanges, Prepared
@@ -16,18 +17,13 @@ TRY_AGAIN_S = 0.2
 PATIENCE_S = 30.0  # for a database that is away; then the consumer ends and is started anew
 
 
+@dataclass(frozen=True)
 class SqlEffects(Effects):
     """Exactly once. What the sink refuses is planned again from where the sink stands."""
 
-    def __init__(
-        self,
-        door: sql_sink.SinkDoor,
-        may_process: Callable[[], bool],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._door = door
-        self._may_process = may_process
-        self._clock = clock
+    door: sql_sink.SinkDoor
+    may_process: Callable[[], bool]
+    clock: Callable[[], float] = time.monotonic
 
     def prepare(
         self, one: Range, count: Counted, committed: Offset, changes: PartitionChanges
@@ -43,34 +39,34 @@ class SqlEffects(Effects):
                 return None
 
     def close(self) -> None:
-        self._door.close()
+        self.door.close()
 
     def _applied(self, delivery: sql_sink.Delivery) -> sql_sink.SinkResult:
         """Asked again with the same delivery: what became of the one before is seen by the sink."""
-        give_up = self._clock() + PATIENCE_S
+        give_up = self.clock() + PATIENCE_S
         while True:
-            if not self._may_process():
+            if not self.may_process():
                 raise LeaseOver(f"the lease ended before the sink had {delivery.partition}")
             try:
-                return self._door.apply(delivery)
+                return self.door.apply(delivery)
             except sql_sink.SinkUnavailable:
-                if self._clock() >= give_up:
+                if self.clock() >= give_up:
                     raise
                 time.sleep(TRY_AGAIN_S)
 
 
+@dataclass(frozen=True)
 class DeliveredEffects(Effects):
     """At least once: delivered before the commit in Redis, which alone knows how far it got."""
 
-    def __init__(self, sink: sql_sink.AtLeastOnceSink) -> None:
-        self._sink = sink
+    sink: sql_sink.AtLeastOnceSink
 
     def prepare(
         self, one: Range, count: Counted, committed: Offset, changes: PartitionChanges
     ) -> Prepared | None:
         if committed != one.from_offset:
             return None
-        self._sink.deliver(_delivery(one, count, changes))
+        self.sink.deliver(_delivery(one, count, changes))
         return Prepared(one, count.end, count.events, changelog=False)
 
 

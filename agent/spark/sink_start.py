@@ -7,7 +7,7 @@ left out, and so is everything while the database is away; `troubles` says so.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
@@ -32,24 +32,18 @@ def hand_over(sink: Sink | None, folder: Path) -> None:
         (folder / SINK_FILE).write_bytes(cloudpickle.dumps(sink))  # type: ignore[no-untyped-call]
 
 
+@dataclass(slots=True)
 class SinkStart:
     """`troubles`: what the last look found."""
 
-    def __init__(
-        self,
-        door: SinkDoor,
-        groups: GroupStore,
-        member_id: str,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._door = door
-        self._groups = groups
-        self._member_id = member_id
-        self._clock = clock
-        self._asked: tuple[int, frozenset[BatchStart]] | None = None
-        self._begun: list[BatchStart] = []
-        self.troubles = Troubles()
-        self._look_again = 0.0
+    door: SinkDoor
+    groups: GroupStore
+    member_id: str
+    clock: Callable[[], float] = time.monotonic
+    troubles: Troubles = field(default_factory=Troubles)
+    _asked: tuple[int, frozenset[BatchStart]] | None = None
+    _begun: list[BatchStart] = field(default_factory=list)
+    _look_again: float = 0.0
 
     @classmethod
     def handed_over(cls, folder: Path, groups: GroupStore, member_id: str) -> Self | None:
@@ -65,12 +59,12 @@ class SinkStart:
         finished batch, not while nothing happens. Raises StoreUnavailable.
         """
         asked = (finished, frozenset(planned))
-        if asked == self._asked and not (any(self.troubles) and self._clock() >= self._look_again):
+        if asked == self._asked and not (any(self.troubles) and self.clock() >= self._look_again):
             return self._begun
         self._asked = None  # until this look is over
         found: list[str | Halted] = []
         try:
-            positions = self._door.positions() if planned else {}
+            positions = self.door.positions() if planned else {}
             begun = [b for p in planned if (b := self._begin(p, positions, found)) is not None]
         except SinkUnavailable as error:
             begun, found = [], [str(error)]
@@ -79,7 +73,7 @@ class SinkStart:
             tuple(one for one in found if isinstance(one, Halted)),
         )
         self._asked, self._begun = asked, begun
-        self._look_again = self._clock() + LOOK_AGAIN_S
+        self._look_again = self.clock() + LOOK_AGAIN_S
         return begun
 
     def _begin(
@@ -91,7 +85,7 @@ class SinkStart:
         position = positions.get(planned.partition)
         if position is None or position.fence != planned.fence:
             try:
-                position = self._door.open(planned.partition, planned.fence)
+                position = self.door.open(planned.partition, planned.fence)
             except Fenced as error:
                 found.append(str(error))
                 return None
@@ -106,11 +100,11 @@ class SinkStart:
 
     def _bring_redis(self, planned: BatchStart, position: Position) -> bool:
         """Effects are in the sink and Redis does not know: a crash, or a Redis that lost writes."""
-        answer = self._groups.run(
+        answer = self.groups.run(
             agent_side.commit(
                 CommitRequest(
                     partition=planned.partition,
-                    member_id=self._member_id,
+                    member_id=self.member_id,
                     fence=planned.fence,
                     from_offset=planned.committed,
                     to_offset=position.offset,

@@ -179,7 +179,7 @@ def test_idle_plans_do_not_ask_the_sink(world: World, database: Database, tmp_pa
     world.running("a", P0)
     a = Consumer(world, database, "a", tmp_path)
     first = a.next_batch()
-    a.start._door.positions = None  # type: ignore[assignment,method-assign]
+    a.start.door.positions = None  # type: ignore[assignment,method-assign]
     assert a.next_batch() == first
 
 
@@ -192,7 +192,7 @@ def test_plan_is_empty_while_the_database_is_away(world: World, tmp_path: Path) 
     assert start.troubles.why == (f"the sink's database refuses: {NOBODY_LISTENS}",)
 
     back = Database(sqlite_sink(str(tmp_path / "sink.sqlite3"), write_rows))
-    start._door = back.door()
+    start.door = back.door()
     assert (
         start.begin(world.store.run(agent_side.next_batch("a")), 0) == []
     )  # not asked again at once
