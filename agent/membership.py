@@ -5,7 +5,8 @@ decided again from the state that is then. Knows no HTTP and no process.
 """
 
 import random
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import InitVar, dataclass, field
 from typing import assert_never
 
 from agent.consumer.in_hand import BatchInHand
@@ -36,7 +37,6 @@ from assignment.types import (
     HeldState,
     Offset,
     Partition,
-    ReplicaReport,
     TargetRow,
 )
 from assignment.wire import ConsumerHealth
@@ -48,58 +48,55 @@ Note = Callable[..., None]
 ForTheLoop = messages.Join | messages.RestartConsumer | messages.Depart | messages.Leave
 
 
+@dataclass(kw_only=True)
 class Membership:
-    def __init__(
-        self,
-        *,
-        store: GroupStore,
-        member_id: str,
-        settings: GroupSettings,
-        replicas: ReplicaManager,
-        clock: Callable[[], int],
-        note: Note,
-        unserved_for_ms: int = UNSERVED_FOR_MS,
-    ) -> None:
-        self.store = store
-        self.member_id = member_id
+    """`settings`: until others are heard."""
+
+    store: GroupStore
+    member_id: str
+    settings: InitVar[GroupSettings]
+    replicas: ReplicaManager
+    clock: Callable[[], int]
+    note: Note
+    unserved_for_ms: InitVar[int] = UNSERVED_FOR_MS
+    state: MemberState = field(init=False)
+    settings_epoch: Epoch = NO_EPOCH
+    _wanted: Wanted = field(default_factory=Wanted)
+    _kept_for: MemberState | None = None  # what the keeper was told last for
+    _owned_doubtful: bool = False
+    _idle: tuple[int, int] | None = None
+    _idle_said: tuple[int, int] | None = None
+
+    def __post_init__(self, settings: GroupSettings, unserved_for_ms: int) -> None:
         self.state = MemberState(settings=settings, unserved_for_ms=unserved_for_ms)
-        self.settings_epoch = NO_EPOCH
-        self._replicas = replicas
-        self._wanted = Wanted()
-        self._kept_for: MemberState | None = None  # what the keeper was told last for
-        self._clock = clock
-        self._note = note
-        self._owned_doubtful = False
-        self._idle: tuple[int, int] | None = None
-        self._idle_said: tuple[int, int] | None = None
 
     # --- what happened
 
     def feed(self, event: messages.Event) -> None:
         incarnation = self.state.incarnation
-        self.state, drops = handle(self.state, event, self._clock())
+        self.state, drops = handle(self.state, event, self.clock())
         # A Redis that lost its last writes may know another state of what is held here.
         self._owned_doubtful |= self.state.incarnation != incarnation
         for drop in drops:
-            self._note("lost", why=drop.reason, **_fields(drop.claim))
+            self.note("lost", why=drop.reason, **_fields(drop.claim))
 
     def restored(self, ended: messages.RestoreEnded) -> None:
         if ended.failure:
-            self._note("restore failed", why=ended.failure, **_fields(ended.claim))
+            self.note("restore failed", why=ended.failure, **_fields(ended.claim))
         self.feed_trouble(ended)
 
     def feed_trouble(self, event: messages.Event) -> None:
         """Notes which partitions it makes this member give up."""
-        before = unserved_of(self.state.troubles, self._clock())
+        before = unserved_of(self.state.troubles, self.clock())
         self.feed(event)
-        for partition, one in unserved_of(self.state.troubles, self._clock()).items():
+        for partition, one in unserved_of(self.state.troubles, self.clock()).items():
             if partition not in before:
                 why = f"{one.reason}: {one.why}"
-                self._note("cannot be served here", partition=str(partition), why=why)
+                self.note("cannot be served here", partition=str(partition), why=why)
 
     def replica_news(self, news: ReplicaNews) -> None:
         event = "replica failed" if news.why else "replica caught up"
-        self._note(event, partition=str(news.partition), role=news.role, why=news.why or None)
+        self.note(event, partition=str(news.partition), role=news.role, why=news.why or None)
 
     def tell_keeper(self) -> None:
         """After every turn: which replicas are wanted follows from the state as it is."""
@@ -111,18 +108,15 @@ class Membership:
             return
         for partition, role in wanted.replicas.items():
             if self._wanted.replicas.get(partition) is not role:
-                self._note("replica wanted", partition=str(partition), role=str(role))
+                self.note("replica wanted", partition=str(partition), role=str(role))
         self._wanted = wanted
-        self._replicas.want(wanted)
-
-    def replicas(self) -> Mapping[Partition, ReplicaReport]:
-        return self._replicas.reports()
+        self.replicas.want(wanted)
 
     def drain_seen(self, drain: Drain, heard: Epoch) -> None:
         before = self.state.drain
         self.feed(messages.DrainSeen(drain, heard))
         if self.state.drain is not before:
-            self._note("told to stay" if drain is Drain.NONE else "told to leave", drain=str(drain))
+            self.note("told to stay" if drain is Drain.NONE else "told to leave", drain=str(drain))
 
     def settings_seen(self, settings: GroupSettings, settings_epoch: Epoch) -> bool:
         """Whether they are new."""
@@ -138,14 +132,14 @@ class Membership:
         self.feed(messages.TargetSeen(row))
         if self.state.target is not before:
             incarnation, epoch = row.epoch
-            self._note("target", epoch=epoch, active=len(row.active), incarnation=incarnation)
+            self.note("target", epoch=epoch, active=len(row.active), incarnation=incarnation)
 
     # --- Redis
 
     def renew(self) -> int | None:
         """When processing must have stopped, or None when this member was fenced."""
         claims = claims_of(self.state)
-        sent_ms, settings = self._clock(), self.state.settings
+        sent_ms, settings = self.clock(), self.state.settings
         try:
             answer = self.store.run(agent_side.renew(self.member_id, settings.lease_ms, claims))
         except Fenced as error:
@@ -163,7 +157,7 @@ class Membership:
         """Straight from Redis, so that a member cut off from the dashboard follows it too."""
         seen: MemberTarget = self.store.target(self.member_id)
         self.feed(messages.IdentityRead(seen.meta.identity))
-        if is_foreign(self.state, self._clock()):
+        if is_foreign(self.state, self.clock()):
             return  # another group's settings, epochs and targets
         self.feed(messages.EpochsSeen(seen.meta.incarnation, seen.meta.mode_epoch))
         if seen.meta.settings is not None:
@@ -179,7 +173,7 @@ class Membership:
         the group waiting: it stays a member that is unable, and tries again.
         """
         self.feed(messages.IdentityRead(self.store.target(self.member_id).meta.identity))
-        return is_foreign(self.state, self._clock())
+        return is_foreign(self.state, self.clock())
 
     def read_owned(self) -> None:
         owned = self.store.owned(self.member_id)
@@ -188,13 +182,13 @@ class Membership:
 
     def fenced(self, why: str) -> None:
         if self.state.joined:
-            self._note("fenced", why=why, epoch=self.target.number)
+            self.note("fenced", why=why, epoch=self.target.number)
         self.feed(messages.Fenced())
 
     def leave(self, secret: str) -> None:
         """When no dashboard hears of it: else its session would have to end, and it be lost."""
         if self.store.run(dashboard_side.leave(self.member_id, secret)):
-            self._note("left in Redis, no dashboard answered")
+            self.note("left in Redis, no dashboard answered")
 
     def lagging(self, halted: Collection[Partition]) -> dict[Partition, Offset]:
         """Partitions that run here and have an entry above their committed offset, which it gives.
@@ -215,7 +209,7 @@ class Membership:
     def note_crash(self, why: str, batch: BatchInHand) -> None:
         """With the batch that the consumer had in hand (agent/consumer/in_hand.py)."""
         counted = self.store.run(crashes.crash(why, batch.alone, batch.parts))
-        self._note("crash with a batch in hand", why=why, partitions=counted, alone=batch.alone)
+        self.note("crash with a batch in hand", why=why, partitions=counted, alone=batch.alone)
 
     def progress(self) -> ConsumerHealth | None:
         return self.store.progress(self.member_id)
@@ -226,7 +220,7 @@ class Membership:
 
     def say_when_idle(self) -> None:
         """Asked after each renew; said when two in a row found the same."""
-        target, able = self.state.target, not unable_because(self.state, self._clock())
+        target, able = self.state.target, not unable_because(self.state, self.clock())
         before, self._idle = self._idle, None
         if target is None or target.active or not able:
             self._idle_said = None
@@ -236,7 +230,7 @@ class Membership:
         self._idle = partitions, members
         if members > partitions and self._idle == before and self._idle != self._idle_said:
             self._idle_said = self._idle
-            self._note(f"idle: {partitions} partitions, {members} members")
+            self.note(f"idle: {partitions} partitions, {members} members")
 
     # --- decisions
 
@@ -247,7 +241,7 @@ class Membership:
         rest: list[ForTheLoop] = []
         for _ in range(ROUNDS_MAX):
             before = self.state
-            rest = self._act(decide(self.state, self._clock()))
+            rest = self._act(decide(self.state, self.clock()))
             if self.state is before or self.state == before:
                 break
         return rest
@@ -266,7 +260,7 @@ class Membership:
                     self._acquire(partitions, reason)
                 case messages.Restore(claim=claim):
                     self.state = restore_ordered(self.state, claim)
-                    self._replicas.order(claim)
+                    self.replicas.order(claim)
                 case (
                     messages.Join()
                     | messages.RestartConsumer()
@@ -292,7 +286,7 @@ class Membership:
         done = self.store.run(agent_side.set_state(self.member_id, asked))
         for change, was_done in zip(changes, done, strict=True):
             if was_done:
-                self._note(str(change.state), why=change.reason, **_fields(change.claim))
+                self.note(str(change.state), why=change.reason, **_fields(change.claim))
         self.read_owned()
 
     def _release(self, releases: Sequence[messages.Release]) -> None:
@@ -303,7 +297,7 @@ class Membership:
         for release, was_done in zip(releases, done, strict=True):
             self.feed(messages.Released(release.claim))
             if was_done:
-                self._note("released", why=release.reason, **_fields(release.claim))
+                self.note("released", why=release.reason, **_fields(release.claim))
 
     def _acquire(self, partitions: Sequence[Partition], reason: str) -> None:
         state = self.state
@@ -331,7 +325,7 @@ class Membership:
             match answer:
                 case agent_side.Granted(partition, fence, held_state):
                     self.feed(messages.Granted(Claim(partition, fence), held_state))
-                    self._note("acquired", why=reason, **_fields(Claim(partition, fence)))
+                    self.note("acquired", why=reason, **_fields(Claim(partition, fence)))
                 case agent_side.HeldBy(partition, owner, _):
                     self._refused([partition], f"waiting for {owner}", owner)
                 case agent_side.NotTarget(partition):
@@ -343,8 +337,8 @@ class Membership:
         for partition in partitions:
             wait = self.state.waiting.get(partition)
             if wait and wait.why != why:
-                self._note("waiting", why=why, partition=str(partition), epoch=self.target.number)
-            retry_ms = self._clock() + random.randint(*ACQUIRE_RETRY_MS)
+                self.note("waiting", why=why, partition=str(partition), epoch=self.target.number)
+            retry_ms = self.clock() + random.randint(*ACQUIRE_RETRY_MS)
             self.feed(messages.Refused(partition, why, retry_ms, owner))
 
     @property

@@ -123,7 +123,7 @@ class DashboardSession:
         state, now_ms = self.membership.state, self.clock()
         able = self._able(now_ms)
         owned = {str(p): f"{h.fence} {h.state}" for p, h in state.held.items()}
-        replicas = self.membership.replicas()
+        replicas = self.membership.replicas.reports()
         roles = [(partition, c.role, c.ready, c.why) for partition, c in replicas.items()]
         leaving = state.signalled
         unserved = unserved_of(state.troubles, now_ms)
