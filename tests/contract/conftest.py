@@ -10,9 +10,7 @@ from tests.contract.world import P0, World
 from tests.fakes import FakeDoor, FakeRedis
 
 KINDS = ("fake", "valkey", "redis62")
-PATIENT = Timeouts(
-    connect_s=10.0, answer_s=10.0
-)  # the machine may be busy; nothing here tests time
+PATIENT = Timeouts(connect_s=10.0, answer_s=10.0)  # the machine may be busy
 
 
 @pytest.fixture(scope="session")

@@ -103,7 +103,7 @@ def a_dead_owners_partition_waits(patch: Patch) -> None:
         return candidates(given, partition) if given.claims[partition] else ()
 
     patch.setattr(ownership, "_candidates", only_the_living)
-    patch.setattr(ownership, "deal", lambda *given: None)
+    patch.setattr(ownership, "deal", lambda *given: {})
 
 
 def one_more_than_even(patch: Patch) -> None:

@@ -396,9 +396,6 @@ class World:
 
     # --- short forms
 
-    def settled(self) -> bool:
-        return checks.settled(self)
-
     def fences(self) -> dict[str, dict[int, int]]:
         return checks.fences(self)
 
