@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent.dashboard_session.requests import Answer, DashboardAway, Request
 from agent.store.door import Command, ScriptCall, StoreUnavailable
+from assignment.types import ReplicaReport, Role
 from assignment.wire import Heartbeat, Reply
 from tests.fakes import FakeDoor, FakeRedis
 
@@ -22,7 +23,10 @@ LIES: tuple[dict[str, Any], ...] = (  # what a heartbeat says instead
     {"owned": {"s:0": "4294967297 running"}, "complete": True, "report": 7},
     {"owned": {"s:0": "nonsense"}},
     {"incarnation": 2**21 - 1, "target_epoch": 2**40, "target_incarnation": 2**21 - 1},
-    {"ready": ("s:0", "another:1"), "replicas": {"another:1": {"role": "learner", "lag": 0}}},
+    {
+        "ready": ("s:0", "another:1"),
+        "replicas": {"another:1": ReplicaReport(role=Role.LEARNER, lag=0)},
+    },
     {"consumer": {"state": ["deep"] * 3, "halted": "all"}, "able": True},
     {"sequence": 2**52},
 )
