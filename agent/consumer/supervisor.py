@@ -34,22 +34,16 @@ def restart_pause_ms(failures: int) -> int:
     return int(min(RESTART_MIN_MS * 2 ** min(failures, 16), RESTART_MAX_MS))
 
 
+@dataclass(slots=True)
 class Supervisor:
     """`deliver` is called in a thread when a run ends."""
 
-    def __init__(
-        self,
-        command: Sequence[str],
-        environ: Mapping[str, str],
-        deliver: Callable[[Exited], None],
-        keep_open: Sequence[int] = (),
-    ) -> None:
-        self._command = tuple(command)
-        self._environ = dict(environ)
-        self._deliver = deliver
-        self._keep_open = tuple(keep_open)
-        self._process: subprocess.Popen[bytes] | None = None
-        self.run = 0
+    command: Sequence[str]
+    environ: Mapping[str, str]
+    deliver: Callable[[Exited], None]
+    keep_open: Sequence[int] = ()
+    run: int = 0
+    _process: subprocess.Popen[bytes] | None = None
 
     @property
     def pid(self) -> int | None:
@@ -59,15 +53,15 @@ class Supervisor:
         """Raises ConsumerUnstartable."""
         try:
             self._process = subprocess.Popen(
-                self._command,
-                env=self._environ,
+                self.command,
+                env=self.environ,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
-                pass_fds=self._keep_open,
+                pass_fds=self.keep_open,
             )
         except OSError as error:
             raise ConsumerUnstartable(
-                f"the consumer {self._command[0]!r} cannot be started: {error.strerror}"
+                f"the consumer {self.command[0]!r} cannot be started: {error.strerror}"
             ) from error
         self.run += 1
         arguments = (self.run, self._process)
@@ -91,7 +85,7 @@ class Supervisor:
     def _wait(self, run: int, process: subprocess.Popen[bytes]) -> None:
         code = process.wait()
         _kill_group(process.pid)
-        self._deliver(Exited(run, code))
+        self.deliver(Exited(run, code))
 
 
 def _kill_group(group: int) -> None:
