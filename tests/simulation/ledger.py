@@ -32,6 +32,7 @@ class Live:
     member: str
     fence: int
     until_ms: int
+    came_back: bool = False  # it had ended, and Redis forgot that; its member need not know
 
 
 @dataclass(slots=True)
@@ -127,6 +128,8 @@ class Ledger:
         self.losses += 1
         for name, book in self.books.items():
             old = books.get(name, Book(name))
+            if old.live and (book.live is None or book.live.fence != old.live.fence):
+                old.live = replace(old.live, came_back=True)
             partition = Partition.parse(name)
             key = StreamKeys(partition.stream).entries(partition.number)
             there = {entry_id for entry_id, _ in self._server.entries_after(key, (0, 0))}
@@ -176,7 +179,8 @@ class Ledger:
         if live and live.fence != new.fence:
             live = book.live_at(self._latest_ms)  # what ended stays so when the clock is set back
         if live and live.member == new.member and fence_incarnation(live) < fence_incarnation(new):
-            self._given_up(book)  # its own lock of before the incarnation was raised
+            if not live.came_back:
+                self._given_up(book)  # its own lock of before the incarnation was raised
             live = None
         demand(new.fence >= book.highest, f"{where}: {new} is below {book.highest}")
         owner = book.owners.setdefault(new.fence, new.member)
