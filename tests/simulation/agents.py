@@ -127,6 +127,8 @@ class SimAgent:
 
     def note(self, event: str, **fields: Any) -> None:
         self.world.note(self.name, event, **fields)
+        if event == "lost":
+            self.world.ledger.lost(fields["partition"], fields["fence"])
 
     def replica_of(self, partition: Partition) -> DiskState:
         return self._replicas.setdefault(partition, DiskState())

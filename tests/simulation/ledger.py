@@ -32,7 +32,7 @@ class Live:
     member: str
     fence: int
     until_ms: int
-    came_back: bool = False  # it had ended, and Redis forgot that; its member need not know
+    unheld: bool = False  # its member counts on it no more, or never heard that it came back
 
 
 @dataclass(slots=True)
@@ -129,7 +129,7 @@ class Ledger:
         for name, book in self.books.items():
             old = books.get(name, Book(name))
             if old.live and (book.live is None or book.live.fence != old.live.fence):
-                old.live = replace(old.live, came_back=True)
+                old.live = replace(old.live, unheld=True)
             partition = Partition.parse(name)
             key = StreamKeys(partition.stream).entries(partition.number)
             there = {entry_id for entry_id, _ in self._server.entries_after(key, (0, 0))}
@@ -139,6 +139,12 @@ class Ledger:
                 numbers=book.numbers, lost=lost | book.lost,
             )  # fmt: skip
         self._target = (0, "")
+
+    def lost(self, partition: str, fence: int) -> None:
+        """So its member says, by its own clock; in Redis it may live on."""
+        book = self.book(partition)
+        if book.live and book.live.fence == fence:
+            book.live = replace(book.live, unheld=True)
 
     def appended(self, partition: str, entry_id: Id) -> None:
         """Where grants are possible it is above what was committed, or nobody would plan it. A
@@ -179,7 +185,7 @@ class Ledger:
         if live and live.fence != new.fence:
             live = book.live_at(self._latest_ms)  # what ended stays so when the clock is set back
         if live and live.member == new.member and fence_incarnation(live) < fence_incarnation(new):
-            if not live.came_back:
+            if not live.unheld:
                 self._given_up(book)  # its own lock of before the incarnation was raised
             live = None
         demand(new.fence >= book.highest, f"{where}: {new} is below {book.highest}")
