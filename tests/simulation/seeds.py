@@ -187,6 +187,12 @@ def heal_ms(world: World) -> int:
     return s.lease_ms + s.session_timeout_ms + 2 * s.heartbeat_ms + 2_000
 
 
+def _joining_ms(world: World) -> int:
+    """What those wait who asked to join in vain: seconds, however short the group's times are."""
+    out = [a for a in world.living() if not a.membership.state.joined]
+    return max((a.agent.session.next_join_ms - a.clock() for a in out), default=0)
+
+
 def _learning_ms(world: World) -> int:
     """What handovers and standbys take beyond that, in as many rounds as there are partitions; a
     replica that failed waits before it is tried again.
@@ -198,7 +204,7 @@ def _learning_ms(world: World) -> int:
 
 
 def _demand_after_heal(world: World, outcome: Outcome) -> None:
-    began_ms, bound_ms = world.now_ms, heal_ms(world)
+    began_ms, bound_ms = world.now_ms, heal_ms(world) + max(0, _joining_ms(world))
     learning_ms = _learning_ms(world)
     calm, troubled = checks.calm_owners(world), world.reached["planned in trouble"]
     outcome.owned_ms = world.run_until(checks.all_owned, bound_ms, "every partition is owned")
