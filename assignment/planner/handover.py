@@ -182,9 +182,8 @@ def _lowest(exchange: Exchange[P], loads: Loads) -> None:
 
 def _what_fits(given: Indexed[P], exchange: Exchange[P], loads: Loads) -> None:
     """Of what was offered to one that cannot serve it, the next ones: to the lightest that can."""
-    for partition in range(len(exchange.owner)):
-        able = [m for m in given.able(partition) if exchange.room[m]]
-        if able and exchange.can_go(partition):
+    for partition in filter(exchange.can_go, range(len(exchange.owner))):
+        if able := [m for m in given.able(partition) if exchange.room[m]]:
             exchange.agree(partition, loads.lightest(able))
 
 

@@ -71,10 +71,12 @@ def deal(given: Indexed[P], owner: list[int], loads: Loads, exchange: Exchange[P
 
     What only some can serve and has to leave its owner finds its place before these do.
     """
+    ahead = Counter(exchange.agreed.values())
     for partition in filter(exchange.must_go, given.unserved):
         if able := given.able(partition):
-            taker = min(able, key=_first_choice(given, partition, loads, exchange))
+            taker = min(able, key=_first_choice(given, partition, loads, exchange, ahead))
             exchange.agree(partition, taker)
+            ahead[taker] += 1
     open_to = [(loads.with_more(m), m) for m, room in enumerate(exchange.room) if room]
     heapq.heapify(open_to)
     for partition, member in enumerate(owner):
@@ -90,13 +92,17 @@ def deal(given: Indexed[P], owner: list[int], loads: Loads, exchange: Exchange[P
 
 
 def _first_choice(
-    given: Indexed[P], partition: int, loads: Loads, exchange: Exchange[P]
+    given: Indexed[P],
+    partition: int,
+    loads: Loads,
+    exchange: Exchange[P],
+    ahead: Mapping[int, int],
 ) -> Callable[[int], tuple[float, ...]]:
-    """With room, with the least lag as a standby, the lightest with all that is agreed."""
-    lags, ahead = given.standbys.get(partition, {}), Counter(exchange.agreed.values())
+    """With room, with the least lag as a standby, the lightest with all that is `ahead` of it."""
+    lags = given.standbys.get(partition, {})
     return lambda m: (
         not exchange.room[m],
         lags.get(m, math.inf),
-        loads.with_more(m, 1 + ahead[m]),
+        loads.with_more(m, 1 + ahead.get(m, 0)),
         m,
     )

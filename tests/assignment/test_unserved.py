@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from assignment.coordinator.reading import without_lock
 from assignment.coordinator.record import Cause, Move
+from assignment.planner.indexed import Indexed
 from assignment.strategies import NAMES
 from tests.assignment.rounds import live as member_of
 from tests.assignment.rounds import planned
@@ -94,3 +95,18 @@ def test_the_planner_gives_it_in_no_role_and_evens_out_with_others() -> None:
 def test_a_learner_that_cannot_serve_it_does_not_become_owner() -> None:
     members = (member_of("a", "12"), member_of("b", ready="1", unserved="1"))
     assert planned(*members, partitions="12") == {"a": "a12", "b": "l2"}
+
+
+def test_one_that_cannot_serve_a_partition_makes_no_plan_look_at_all_members_for_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With 100,000 partitions and 1,000 members that is some seconds of each plan."""
+    asked: list[int] = []
+    able = Indexed.able
+    monkeypatch.setattr(Indexed, "able", lambda of, p: asked.append(p) or able(of, p))
+    members = [
+        live(m, range(n, 200, 4), unserved={1} if m == "a" else ()) for n, m in enumerate("abcd")
+    ]
+    kept = active(group(*members, settings=settings(partitions=200, stateful=True)))
+    assert kept == {m: [*range(n, 200, 4)] for n, m in enumerate("abcd")}
+    assert len(asked) <= 1
