@@ -139,10 +139,6 @@ class SimAgent:
     def forget(self, partition: Partition) -> None:
         self._replicas.pop(partition, None)
 
-    def near(self) -> frozenset[Partition]:
-        """Of which it may call its replicas ready."""
-        return frozenset(p for p, replica in self._replicas.items() if replica.near)
-
     def left_on_disk(self) -> dict[Partition, DiskState]:
         return {p: replace(replica, near=False) for p, replica in self._replicas.items()}
 

@@ -6,7 +6,7 @@ more than the dashboard's own leases allow.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from agent.store.door import ScriptCall, StoreUnavailable
@@ -17,7 +17,7 @@ from assignment.coordinator.facts import GroupRecord, Lifted, ScaleDowns
 from assignment.errors import GroupMissing
 from assignment.scripts import dashboard_side, group_read
 from assignment.scripts.group_read import GroupRead, Purpose
-from assignment.types import START, Partition
+from assignment.types import START
 from tests.simulation import database, targets
 from tests.simulation.agenda import Alarm
 from tests.simulation.network import SimDoor
@@ -37,7 +37,6 @@ class Job:
 
     steps: Steps[Any]
     view: GroupRead | None = None
-    near: Mapping[str, frozenset[Partition]] = field(default_factory=dict)
     advanced: tuple[GroupRead, ScaleDowns] | None = None
     answer: Any = None
     failure: RecordsAway | None = None
@@ -161,7 +160,6 @@ class SimCoordinator:
 
     def _read(self, job: Job, effect: effects.Read) -> GroupRead:
         job.view = self._run(group_read.read_group(effect.purpose, self.world.ticker))
-        job.near = {agent.member_id: agent.near() for agent in self.world.living()}
         return job.view
 
     def _configure(self, job: Job, effect: effects.Configure) -> None:
@@ -191,7 +189,7 @@ class SimCoordinator:
     def _set_target(self, job: Job, effect: effects.SetTarget) -> Any:
         target = effect.target
         assert job.view is not None
-        targets.target_is_right(job.view, target, job.near, self.world)
+        targets.target_is_right(job.view, target, self.world)
         before = self.world.learning()
         answer = self._run(
             dashboard_side.set_target(effect.view, target.rows, effect.record.cause or "?")
