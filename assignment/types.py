@@ -312,7 +312,8 @@ class ReplicaReport:
     """
 
     role: Role  # standby or learner
-    lag: int = -1  # events behind the committed offset; -1: not known yet
+    # Events behind the committed offset; -1: not known yet.
+    lag: Annotated[int, msgspec.Meta(lt=2**53)] = -1
     percent: Annotated[float, msgspec.Meta(ge=0, le=100)] = 0.0  # restored
     rate: Annotated[float, msgspec.Meta(ge=0, le=REPLICA_RATE_MAX)] = 0.0  # events a second
     eta_ms: int | None = None  # until it has caught up, as far as can be told

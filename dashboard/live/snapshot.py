@@ -39,6 +39,7 @@ _STATE_OF_HELD = {
     HeldState.REVOKED: "releasing",
 }
 SUSPECT_BEATS = 2  # so many heartbeats missed
+NUMBER_MAX = 2**53  # a browser counts exactly below it
 RATE_HOLDS_MS = 10_000  # a rate of events says nothing when no batch ended for so long
 
 
@@ -383,10 +384,13 @@ def _last_commits(read: GroupRead) -> dict[str, int]:
 
 
 def _number(values: Mapping[str, Any], name: str) -> float | None:
+    """None: it said nothing, or nothing that can be."""
     value = values.get(name)
-    return float(value) if isinstance(value, int | float) else None
+    if not isinstance(value, int | float) or not abs(value) < NUMBER_MAX:
+        return None
+    return float(value)
 
 
 def _whole(values: Mapping[str, Any], name: str) -> int | None:
-    value = values.get(name)
-    return int(value) if isinstance(value, int | float) and value >= 0 else None
+    value = _number(values, name)
+    return int(value) if value is not None and value >= 0 else None

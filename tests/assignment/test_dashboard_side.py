@@ -64,6 +64,7 @@ def test_a_report_of_something_that_cannot_be_held_is_refused(held: str) -> None
         {"replicas": {str(P0): {"role": "owner"}}},
         {"replicas": {str(P0): READY | {"lag": "far"}}},
         {"replicas": {str(P0): READY | {"lag": True}}},
+        {"replicas": {str(P0): READY | {"lag": 10**400}}},
         {"replicas": {str(P0): READY | {"percent": 101}}},
         {"replicas": {str(P0): READY | {"rate": float("nan")}}},
         {"replicas": {str(P0): READY | {"eta_ms": 0.5}}},

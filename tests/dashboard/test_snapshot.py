@@ -188,6 +188,15 @@ def test_throughput_is_zero_when_no_batch_ended_for_long() -> None:
     assert member(reading(applied=long_ago)).rows_per_second is None
 
 
+@pytest.mark.parametrize(
+    "number", [10**400, -(10**400), float("inf"), float("nan"), "many"], ids=range(5)
+)
+def test_a_number_that_cannot_be_is_left_out(number: Any) -> None:
+    """One member's nonsense would else take every page of its group away."""
+    found = member(reading(reports=consumer(rows_per_second=number, batch=number)))
+    assert (found.rows_per_second, found.batch) == (None, None)
+
+
 def test_the_numbers() -> None:
     numbers = shown(reading(reports=consumer(rows_per_second=12.5))).numbers
     assert (numbers.partitions, numbers.owned, numbers.unowned) == (2, 1, 1)
