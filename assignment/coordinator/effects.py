@@ -7,7 +7,7 @@ be answered with RecordsAway: nothing that safety needs is behind it.
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, dataclass_transform
 
 from assignment.coordinator import facts
 from assignment.coordinator.planning import Target
@@ -25,9 +25,12 @@ class RecordsAway(EvenkeelError):
     """The database does not answer, or refuses: what is recorded is made up for later."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass_transform(frozen_default=True)
 class Effect(Generic[T]):
-    """`answer = yield from effect`, with the answer's type."""
+    """`answer = yield from effect`, with the answer's type. Each kind is a frozen dataclass."""
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True)(cls)
 
     def __iter__(self) -> "Steps[T]":
         answer: T = yield self
@@ -56,34 +59,28 @@ def run(steps: Steps[T], perform: Callable[[Effect[Any]], Any]) -> T:
 # --- Redis ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class Read(Effect[GroupRead]):
     purpose: Purpose
 
 
-@dataclass(frozen=True, slots=True)
 class ReadSettings(Effect[GroupSettings | None]):
     """As Redis has them; None when it does not know the group."""
 
 
-@dataclass(frozen=True, slots=True)
 class ReadHints(Effect[tuple[facts.Hint, ...]]):
     """Those that `control` keeps, oldest first."""
 
 
-@dataclass(frozen=True, slots=True)
 class ReadNow(Effect[int]):
     """Redis' clock."""
 
 
-@dataclass(frozen=True, slots=True)
 class Run(Effect[T]):
     """A script, which needs nothing of whoever carries it out."""
 
     call: Call[T]
 
 
-@dataclass(frozen=True, slots=True)
 class Configure(Effect[None]):
     """Also notes the group as a reader of its stream."""
 
@@ -92,19 +89,16 @@ class Configure(Effect[None]):
     rebalance_due: bool
 
 
-@dataclass(frozen=True, slots=True)
 class Hold(Effect[None]):
     """Nothing is granted for so long: old owners may still be at work."""
 
     lease_ms: int
 
 
-@dataclass(frozen=True, slots=True)
 class ReadHeld(Effect[bool]):
     """Whether a Hold lasts."""
 
 
-@dataclass(frozen=True, slots=True)
 class LiftStreams(Effect[Mapping[Partition, facts.Lifted]]):
     """Entries' ids go on above these offsets. Too early came what lies at or below the offset from
     which the group goes on.
@@ -114,7 +108,6 @@ class LiftStreams(Effect[Mapping[Partition, facts.Lifted]]):
     restored: Mapping[Partition, Offset]
 
 
-@dataclass(frozen=True, slots=True)
 class RaiseIncarnation(Effect[bool]):
     """`known`: the highest known of the numbers that are lifted with it. False: it was stale."""
 
@@ -123,12 +116,10 @@ class RaiseIncarnation(Effect[bool]):
     known: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
 class WantRebalance(Effect[None]):
     """One run of `rebalance` soon; any number of these are one."""
 
 
-@dataclass(frozen=True, slots=True)
 class SetTarget(Effect[Stored]):
     """The script appends the record to the group's outbox in the same step."""
 
@@ -140,24 +131,20 @@ class SetTarget(Effect[Stored]):
 # --- records --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class KeepOutbox(Effect[None]):
     """What the outbox has becomes records, in order; then it is dropped there."""
 
 
-@dataclass(frozen=True, slots=True)
 class KeepEvents(Effect[int]):
     """The locks' events become history. How many."""
 
 
-@dataclass(frozen=True, slots=True)
 class KeepIncarnation(Effect[None]):
     """Never a lower one."""
 
     incarnation: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class KeepLoss(Effect[None]):
     """That Redis forgot the group, or its last writes; what was put back, and what is gone."""
 
@@ -168,31 +155,26 @@ class KeepLoss(Effect[None]):
     lifted: Mapping[Partition, facts.Lifted]
 
 
-@dataclass(frozen=True, slots=True)
 class KeepFaults(Effect[None]):
     """What should never be, as it is now: audited when it was not there before."""
 
     faults: tuple[tuple[str, str], ...]  # FaultKind, sentence
 
 
-@dataclass(frozen=True, slots=True)
 class ReadMirror(Effect[facts.Mirror]):
     pass
 
 
-@dataclass(frozen=True, slots=True)
 class ReadStays(Effect[tuple[facts.Stay, ...]]):
     """Those without an end."""
 
 
-@dataclass(frozen=True, slots=True)
 class KeepStays(Effect[None]):
     """Whoever was recorded under the same member and time already is changed."""
 
     stays: tuple[facts.Stay, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class KeepForced(Effect[None]):
     """The member's stay that ended then ended by force."""
 
@@ -200,14 +182,12 @@ class KeepForced(Effect[None]):
     left_at_ms: int
 
 
-@dataclass(frozen=True, slots=True)
 class ReadScaleDowns(Effect[facts.ScaleDowns]):
     """The running one, and those that ended since; the newest first."""
 
     ended_since_ms: int
 
 
-@dataclass(frozen=True, slots=True)
 class KeepScaleDowns(Effect[bool]):
     """False, and nothing is changed: another process changed one since `version` was read."""
 
@@ -216,18 +196,15 @@ class KeepScaleDowns(Effect[bool]):
     notes: tuple[facts.Note, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class ReadRequests(Effect[tuple[facts.Request, ...]]):
     """Those that nobody answered, oldest first."""
 
 
-@dataclass(frozen=True, slots=True)
 class RefuseRequests(Effect[None]):
     requests: tuple[facts.Request, ...]
     why: str
 
 
-@dataclass(frozen=True, slots=True)
 class KeepRefusal(Effect[None]):
     """The group's own strategy does not fit it. Once for each state of the group."""
 
@@ -236,17 +213,14 @@ class KeepRefusal(Effect[None]):
     why: str
 
 
-@dataclass(frozen=True, slots=True)
 class ReadRound(Effect[facts.Round | None]):
     pass
 
 
-@dataclass(frozen=True, slots=True)
 class ReadTenures(Effect[facts.Tenures]):
     since_ms: int
 
 
-@dataclass(frozen=True, slots=True)
 class Complete(Effect[None]):
     """What is held equals the target."""
 
@@ -256,20 +230,17 @@ class Complete(Effect[None]):
     ownership_gap_ms: int
 
 
-@dataclass(frozen=True, slots=True)
 class ReadFinished(Effect[tuple[facts.Finished, ...]]):
     """Rebalances after which no commit was seen yet."""
 
     since_ms: int
 
 
-@dataclass(frozen=True, slots=True)
 class KeepFirstEffect(Effect[None]):
     pk: int
     after_ms: int
 
 
-@dataclass(frozen=True, slots=True)
 class Push(Effect[None]):
     """Tells browsers what changed: ownership, target, members, settings or history."""
 
