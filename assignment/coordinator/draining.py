@@ -87,14 +87,13 @@ def _tell(known: ScaleDowns, view: GroupRead) -> effects.Steps[bool]:
             if row.drain is not drain and wanted.get(m, Drain.NONE) is drain
         )
         if members:
-            answer = yield from effects.Run(set_drain(drain, members, known.version))
-            changed = changed or bool(answer.members)
+            told = yield from effects.Run(set_drain(drain, members, known.version))
+            changed = changed or bool(told)
     if running and running.told_at_ms is None and wanted.keys() & view.members.keys():
         now_ms = yield from effects.ReadNow()
-        told = ScaleDowns(version=known.version, records=(replace(running, told_at_ms=now_ms),))
-        yield from effects.KeepScaleDowns(
-            told, known.version + 1, ()
-        )  # a lost race: the next tick says so
+        after = ScaleDowns(version=known.version, records=(replace(running, told_at_ms=now_ms),))
+        # A lost race: the next tick says so.
+        yield from effects.KeepScaleDowns(after, known.version + 1, ())
     return changed
 
 

@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, dataclass_transform
 
 from assignment.coordinator import facts
-from assignment.coordinator.planning import Target
 from assignment.errors import EvenkeelError
 from assignment.scripts.agent_side import SnapshotRecord
-from assignment.scripts.dashboard_side import TargetAnswer as Stored
 from assignment.scripts.group_read import Applied, GroupRead, Purpose
 from assignment.scripts.values import Call
 from assignment.types import GroupSettings, Offset, Partition, Reason
@@ -120,11 +118,10 @@ class WantRebalance(Effect[None]):
     """One run of `rebalance` soon; any number of these are one."""
 
 
-class SetTarget(Effect[Stored]):
-    """The script appends the record to the group's outbox in the same step."""
+class SetTarget(Effect[str | None]):
+    """The script appends the record to the group's outbox in the same step. Why it was refused."""
 
     view: GroupRead  # from which the target was made
-    target: Target
     record: facts.TargetRecord
 
 

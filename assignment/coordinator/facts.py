@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from assignment.coordinator.record import Change
+from assignment.coordinator.record import Cause, Change
 from assignment.scripts.agent_side import SnapshotRecord
 from assignment.types import GroupSettings, Offset, Partition, Reason, TargetRow
 
@@ -88,15 +88,6 @@ class Request:
     parameters: Mapping[str, object]
 
 
-class Trigger(NamedTuple):
-    """One of the causes that gathered. What was guessed from the target has no epoch and time."""
-
-    reason: Reason
-    member: str
-    epoch: int | None = None
-    at_ms: int | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetRecord:
     """What is kept of a target: with it its record can be made at any later time."""
@@ -104,7 +95,7 @@ class TargetRecord:
     at_ms: int
     detect_ms: int
     cause: Reason
-    triggers: tuple[Trigger, ...]
+    causes: tuple[Cause, ...]  # all that gathered
     requests: tuple[int, ...]  # that it answers
     stateful: bool
     partitions: int

@@ -20,11 +20,8 @@ PLANNER = "planner"  # in the place of a strategy's name: a stateful group has n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What set_target should store: epochs that were read, and a row for every member."""
+    """What set_target should store: a row for every member, made for the view's group_epoch."""
 
-    coordinator_epoch: int
-    mode_epoch: int
-    group_epoch: int
     rows: Mapping[str, TargetRow]
     change: Change
 
@@ -76,13 +73,7 @@ def target_of(
         rows = _by_strategy(view, name, parameters, members)
         even = strategies.even_is_best(name, parameters, members)
     change = change_of(view, name, rows, unable, even_is_best=even)
-    return Target(
-        coordinator_epoch=view.meta.coordinator_epoch,
-        mode_epoch=view.meta.mode_epoch,
-        group_epoch=view.meta.group_epoch,
-        rows=rows,
-        change=replace(change, waiting=waiting),
-    )
+    return Target(rows=rows, change=replace(change, waiting=waiting))
 
 
 def _by_strategy(

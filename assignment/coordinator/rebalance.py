@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from assignment.coordinator import effects
-from assignment.coordinator.facts import Hint, Request, TargetRecord, Trigger
+from assignment.coordinator.facts import Hint, Request, TargetRecord
 from assignment.coordinator.planning import Nothing, Target, next_target
 from assignment.coordinator.reading import owners_before, settings_of
+from assignment.coordinator.record import Cause
 from assignment.errors import InvalidInput
 from assignment.scripts.group_read import GroupRead, Purpose
 from assignment.types import Reason
@@ -45,14 +46,14 @@ def rebalance() -> effects.Steps[str]:
     if isinstance(due, Nothing):
         return due.reason
     record = record_of(view, due, (yield from effects.ReadHints()), answered)
-    answer = yield from effects.SetTarget(view, due, record)
-    if not answer.done:
-        return answer.why
+    refused = yield from effects.SetTarget(view, record)
+    if refused is not None:
+        return refused
     with suppress(effects.RecordsAway):  # the next tick keeps it
         yield from effects.KeepOutbox()
     yield from effects.Push("target")
     movement = due.change.movement
-    return f"epoch {due.group_epoch}: {movement.moves} moved, {movement.kept} kept"
+    return f"epoch {view.meta.group_epoch}: {movement.moves} moved, {movement.kept} kept"
 
 
 def _due(
@@ -78,15 +79,15 @@ def record_of(
     view: GroupRead, due: Target, hints: Sequence[Hint], requests: Sequence[Request]
 ) -> TargetRecord:
     gathered = _gathered(hints, view)
-    triggers = tuple(Trigger(h.reason, h.member_id, h.epoch, h.at_ms) for h in gathered)
-    triggers = triggers or tuple(Trigger(c.kind, c.subject) for c in due.change.causes)
+    causes = tuple(Cause(h.reason, h.member_id, h.epoch, h.at_ms) for h in gathered)
+    causes = causes or due.change.causes
     first_ms = min((hint.at_ms for hint in gathered), default=view.now_ms)
     settings = settings_of(view)
     return TargetRecord(
         at_ms=view.now_ms,
         detect_ms=max(0, view.now_ms - first_ms),
-        cause=_named([trigger.reason for trigger in triggers]),
-        triggers=triggers,
+        cause=_named([cause.reason for cause in causes]),
+        causes=causes,
         requests=tuple(request.pk for request in requests),
         stateful=settings.stateful,
         partitions=settings.partitions,

@@ -12,10 +12,12 @@ from assignment.types import Partition, Reason, TargetRow
 
 
 class Cause(NamedTuple):
-    """Why a target differs from the one before, as far as the view shows; `subject` may be ""."""
+    """Why there is a new target. One that was guessed from the view has no epoch and time."""
 
-    kind: Reason
-    subject: str
+    reason: Reason
+    member: str  # "": none; of PARTITIONS what changed
+    epoch: int | None = None
+    at_ms: int | None = None
 
 
 class Move(NamedTuple):

@@ -61,13 +61,7 @@ class JoinResult(StrEnum):
     NO_GROUP = "no_group"  # never configured, or Redis was wiped: configure, then ask again
 
 
-@dataclass(frozen=True, slots=True)
-class Joined:
-    result: JoinResult
-    group_epoch: int = 0
-
-
-def join(member_id: str, secret: str, row: Mapping[str, Scalar]) -> Call[Joined]:
+def join(member_id: str, secret: str, row: Mapping[str, Scalar]) -> Call[JoinResult]:
     """`row`: facts of a join as wire.Join has them. Lists would not survive Lua's JSON."""
     within("incarnation", int(row.get("incarnation") or 0), 0, INCARNATION_MAX)
     for name, value in row.items():
@@ -75,12 +69,7 @@ def join(member_id: str, secret: str, row: Mapping[str, Scalar]) -> Call[Joined]
             raise InvalidInput(f"{name} of a member is not one text or number: {value!r}")
     row_text = json.dumps(dict(row), separators=(",", ":"), allow_nan=False)
     arguments: Arguments = [valid_name("member", member_id), secret_digest(secret), row_text]
-    return Call("join", arguments, _joined)
-
-
-def _joined(raw: Raw) -> Joined:
-    result = JoinResult(text_of(raw[0]))
-    return Joined(result, int(raw[1]) if result is JoinResult.OK else 0)
+    return Call("join", arguments, lambda raw: JoinResult(text_of(raw)))
 
 
 def leave(member_id: str, secret: str) -> Call[bool]:
@@ -101,24 +90,13 @@ def evict(member_id: str, judged_beat_ms: int, reason: str) -> Call[EvictResult]
     return Call("evict", arguments, lambda raw: EvictResult(text_of(raw)))
 
 
-@dataclass(frozen=True, slots=True)
-class DrainsSet:
-    group_epoch: int
-    members: tuple[str, ...]  # that were there and had another one
-
-
-def set_drain(drain: Drain, member_ids: Iterable[str], version: int = 0) -> Call[DrainsSet]:
-    """Tells members to leave, at once when forced, or (NONE) takes it back. Refused when a later
-    version of the records has told them.
+def set_drain(drain: Drain, member_ids: Iterable[str], version: int = 0) -> Call[list[str]]:
+    """Tells members to leave, at once when forced, or (NONE) takes it back. Answers those that were
+    there and had another one; nobody is told when a later version of the records was told.
     """
     names = (valid_name("member", member) for member in member_ids)
     arguments: Arguments = [Drain(drain).value, epoch_text("version", version), *names]
-    return Call("set_drain", arguments, _drains_set)
-
-
-def _drains_set(raw: Raw) -> DrainsSet:
-    epoch, *members = texts_of(raw)
-    return DrainsSet(int(epoch), tuple(members))
+    return Call("set_drain", arguments, texts_of)
 
 
 # --- report ---------------------------------------------------------------------------------------
@@ -254,18 +232,11 @@ def _incarnation_set(raw: Raw) -> tuple[bool, int]:
     return result == "done", int(stored)
 
 
-@dataclass(frozen=True, slots=True)
-class TargetAnswer:
-    done: bool
-    target_epoch: int = 0
-    why: str = ""  # when it was refused
-
-
 def set_target(
     view: GroupRead, rows: Mapping[str, TargetRow], record: str = ""
-) -> Call[TargetAnswer]:
+) -> Call[str | None]:
     """Compare-and-set on what was read with Purpose.REBALANCE; the rows are written with
-    target_epoch = the group_epoch of then.
+    target_epoch = the group_epoch of then. None when it is stored, else why it was refused.
 
     `record` waits in the group's outbox for the database; "": there is none.
     """
@@ -294,11 +265,9 @@ def set_target(
     return Call("set_target", arguments, _target_set)
 
 
-def _target_set(raw: Raw) -> TargetAnswer:
-    result, value = texts_of(raw)
-    if result == "done":
-        return TargetAnswer(True, int(value))
-    return TargetAnswer(False, why=value)
+def _target_set(raw: Raw) -> str | None:
+    result, why = texts_of(raw)
+    return None if result == "done" else why
 
 
 def resume(target_epoch: int, event_seq: int, rows: Mapping[str, TargetRow]) -> Call[int]:

@@ -179,11 +179,11 @@ class AgentApi:
         row = {name: getattr(join, name) for name in ROW}
         call = dashboard_side.join(join.member, join.secret, row)
         joined = await self._call(call, group, counter)
-        if joined.result is JoinResult.IN_USE:
+        if joined is JoinResult.IN_USE:
             raise Problem(
                 409, "Member id in use", f"a live member {join.member!r} has another secret"
             )
-        if joined.result is JoinResult.NO_GROUP:
+        if joined is JoinResult.NO_GROUP:
             raise StoreUnavailable(f"group {group!r} is not yet set up in Redis; try again")
         self.doorbell.ring(group)
         return wire.Reply(status=wire.Status.OK, want_complete=True, **await _settings_of(group))

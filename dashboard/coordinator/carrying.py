@@ -100,17 +100,17 @@ def _raise_incarnation(here: Here, effect: effects.RaiseIncarnation) -> bool:
     return done
 
 
-def _set_target(here: Here, effect: effects.SetTarget) -> Any:
-    text = outbox.text_of(effect.record, here.by)
-    answer = run(set_target(effect.view, effect.target.rows, text), here.name)
-    if answer.done:
+def _set_target(here: Here, effect: effects.SetTarget) -> str | None:
+    record, change = effect.record, effect.record.change
+    text = outbox.text_of(record, here.by)
+    refused = run(set_target(effect.view, record.rows, text), here.name)
+    if refused is None:
         log.info(
             "rebalance group=%s epoch=%d cause=%s moved=%d kept=%d members=%d",
-            here.name, answer.target_epoch, effect.record.cause,
-            effect.record.change.movement.moves, effect.record.change.movement.kept,
-            len(effect.record.change.loads),
+            here.name, effect.view.meta.group_epoch, record.cause,
+            change.movement.moves, change.movement.kept, len(change.loads),
         )  # fmt: skip
-    return answer
+    return refused
 
 
 IN_REDIS: Mapping[type[Effect[Any]], Callable[[Here, Any], Any]] = {

@@ -51,8 +51,8 @@ def text_of(record: TargetRecord, run: Run) -> str:
         **{name: getattr(change, name) for name in OF_CHANGE},
         **{name: getattr(movement, name) for name in OF_MOVEMENT},
         "causes": [
-            {name: v for name, v in trigger._asdict().items() if v is not None}
-            for trigger in record.triggers
+            {name: v for name, v in cause._asdict().items() if v is not None}
+            for cause in record.causes
         ],
         "members": len(change.loads),
         "moved": movement.moves,

@@ -33,7 +33,7 @@ def _joined(run: Run, settings: GroupSettings, join: Join) -> Reply | None:
             join.member, join.secret, {"host": join.host, "incarnation": join.incarnation}
         )
     )
-    if answer.result is not JoinResult.OK:
+    if answer is not JoinResult.OK:
         return None
     meta = run(group_read.read_group(group_read.Purpose.LOOK)).meta
     return Reply(
@@ -41,7 +41,7 @@ def _joined(run: Run, settings: GroupSettings, join: Join) -> Reply | None:
         settings=settings,
         incarnation=meta.incarnation,
         settings_epoch=meta.settings_epoch,
-        group_epoch=answer.group_epoch,
+        group_epoch=meta.group_epoch,
         want_complete=True,
     )
 

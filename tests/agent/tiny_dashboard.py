@@ -99,16 +99,14 @@ class TinyDashboard:
             )
             for member in {*rows, *standby, *learning}
         }
-        answer = self.run(dashboard_side.set_target(read, targets))
-        assert answer.done
+        assert self.run(dashboard_side.set_target(read, targets)) is None
 
     def _partitions(self, numbers: Iterable[int]) -> frozenset[Partition]:
         return frozenset(Partition(self.settings.stream, n) for n in numbers)
 
     def mark(self, drain: Drain, *members: str) -> None:
         """What a scale-down tells these members."""
-        answer = self.run(dashboard_side.set_drain(drain, members))
-        assert answer.members == members
+        assert self.run(dashboard_side.set_drain(drain, members)) == list(members)
 
     def join(self, member: str) -> None:
         """A member without an agent."""

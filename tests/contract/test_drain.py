@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from assignment.scripts.dashboard_side import DrainsSet
 from assignment.scripts.group_read import Purpose
 from assignment.types import Drain, Partition, TargetRow
 from tests.contract.world import P0, P1, P2, World
@@ -18,8 +17,8 @@ def row(epoch: int, active: set[Partition], learning: Set[Partition] = frozenset
 def test_members_are_told_to_leave_and_hear_it_both_ways(world: World) -> None:
     world.stand(a={P0}, b={P1})
     before = world.group_epoch()
-    marked = world.set_drain(Drain.LEAVING, "a", "stranger")
-    assert (marked.members, marked.group_epoch) == (("a",), before + 1)
+    assert world.set_drain(Drain.LEAVING, "a", "stranger") == ["a"]
+    assert world.group_epoch() == before + 1
     members = world.read().members
     assert (members["a"].drain, members["b"].drain) == (Drain.LEAVING, Drain.NONE)
     assert not members["a"].leaving
@@ -31,13 +30,16 @@ def test_members_are_told_to_leave_and_hear_it_both_ways(world: World) -> None:
 
 def test_told_the_same_again_nothing_changes(world: World) -> None:
     world.stand(a={P0}, b={P1})
-    epoch = world.set_drain(Drain.LEAVING, "a").group_epoch
+    world.set_drain(Drain.LEAVING, "a")
+    epoch = world.group_epoch()
     hints = world.store.last_hint_id()
-    assert world.set_drain(Drain.LEAVING, "a", "stranger") == DrainsSet(epoch, ())
-    assert world.set_drain(Drain.LEAVING) == DrainsSet(epoch, ())
+    assert world.set_drain(Drain.LEAVING, "a", "stranger") == []
+    assert world.set_drain(Drain.LEAVING) == []
+    assert world.group_epoch() == epoch
     assert world.store.last_hint_id() == hints
-    assert world.set_drain(Drain.FORCED, "a", "b").members == ("a", "b")
-    assert world.set_drain(Drain.NONE, "b").group_epoch == epoch + 2
+    assert world.set_drain(Drain.FORCED, "a", "b") == ["a", "b"]
+    assert world.set_drain(Drain.NONE, "b") == ["b"]
+    assert world.group_epoch() == epoch + 2
     reasons = [h.reason for h in world.store.wait_hints("0-0", 1).hints]
     assert [r for r in reasons if r in ("scale-down", "forced", "cancelled")] == [
         "scale-down",
@@ -88,9 +90,10 @@ def test_what_was_told_outlives_reports(world: World) -> None:
 def leaving(world: World) -> World:
     """`a` owns, is told to leave, and `b` learns what it has."""
     world.stand(a={P0, P1}, b=set())
-    epoch = world.set_drain(Drain.LEAVING, "a").group_epoch
+    world.set_drain(Drain.LEAVING, "a")
+    epoch = world.group_epoch()
     rows = {"a": row(epoch, {P0, P1}), "b": row(epoch, set(), {P0, P1})}
-    assert world.set_rows(world.read(Purpose.REBALANCE), rows).done
+    assert world.set_rows(world.read(Purpose.REBALANCE), rows) is None
     return world
 
 
@@ -103,14 +106,14 @@ def test_what_was_planned_before_members_were_told_is_refused(leaving: World, dr
     before = leaving.due()
     leaving.set_drain(drain, "a")
     target = leaving.read().target
-    assert not leaving.set_rows(before, promoted(before.meta.group_epoch)).done
+    assert leaving.set_rows(before, promoted(before.meta.group_epoch)) is not None
     assert leaving.read().target == target
     later = leaving.read(Purpose.REBALANCE)
-    assert leaving.set_rows(later, promoted(later.meta.group_epoch)).done
+    assert leaving.set_rows(later, promoted(later.meta.group_epoch)) is None
 
 
 def test_what_tells_nobody_anything_new_refuses_no_plan(leaving: World) -> None:
     before = leaving.due()
     leaving.set_drain(Drain.LEAVING, "a")
     leaving.set_drain(Drain.NONE, "b", "stranger")
-    assert leaving.set_rows(before, promoted(before.meta.group_epoch)).done
+    assert leaving.set_rows(before, promoted(before.meta.group_epoch)) is None

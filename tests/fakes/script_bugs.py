@@ -150,7 +150,7 @@ def drain_changes_no_epoch(patch: Patch) -> None:
 
 
 def an_abort_leaves_learners_in_the_target(patch: Patch) -> None:
-    plant(patch, "set_drain", ("if drain == '' and #changed > 1 then", "if false then"))
+    plant(patch, "set_drain", ("if drain == '' and #changed > 0 then", "if false then"))
 
 
 def a_target_from_before_an_abort_is_stored(patch: Patch) -> None:

@@ -187,16 +187,16 @@ class SimCoordinator:
         return done
 
     def _set_target(self, job: Job, effect: effects.SetTarget) -> Any:
-        target = effect.target
+        record = effect.record
         assert job.view is not None
-        targets.target_is_right(job.view, target, self.world)
+        targets.target_is_right(job.view, record.rows, self.world)
         before = self.world.learning()
-        answer = self._run(
-            dashboard_side.set_target(effect.view, target.rows, effect.record.cause or "?")
-        )
+        refused = self._run(dashboard_side.set_target(effect.view, record.rows, record.cause))
         targets.whoever_learns_anew_says_so(before, self.world)
-        self.world.note(self.name, "target", epoch=target.group_epoch, answer=answer.why or "done")
-        return answer
+        self.world.note(
+            self.name, "target", epoch=effect.view.meta.group_epoch, answer=refused or "done"
+        )
+        return refused
 
 
 IN_REDIS: Mapping[type[Effect[Any]], Callable[[SimCoordinator, Job, Any], Any]] = {

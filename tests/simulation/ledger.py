@@ -251,7 +251,7 @@ class Ledger:
 
     def _join(self, args: Sequence[Any], answer: Any) -> None:
         """Asked twice, or anew: what it holds stays its own."""
-        if answer[0] != b"ok":
+        if answer != b"ok":
             return
         member = t(args[0])
         self.signs[member] = self._server.now_ms

@@ -142,7 +142,7 @@ def one_coordinator_remembers(patch: Patch) -> None:
             (m, r.joined_at_ms, r.able, r.leaving, r.drain) for m, r in sorted(view.members.items())
         ]
         rows = known.setdefault((tuple(facts), str(view.meta.settings)), due.rows)
-        epoch = due.group_epoch
+        epoch = view.meta.group_epoch
         return replace(due, rows={m: replace(r, target_epoch=epoch) for m, r in rows.items()})
 
     patch.setattr(rebalance, "next_target", remembered)

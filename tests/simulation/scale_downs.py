@@ -106,8 +106,8 @@ class ScaleDowns:
 
     def saw(self, call: ScriptCall, answer: Any) -> None:
         self._claimed.saw(call)
-        if call.name == "set_drain" and len(answer) > 1:
-            self._marked(t(call.args[0]), {t(m) for m in answer[1:]}, answer)
+        if call.name == "set_drain" and answer:
+            self._marked(t(call.args[0]), {t(m) for m in answer})
         elif call.name == "set_target" and answer[0] == b"done" and self.aborted:
             read = int(call.args[2])
             since = self.aborted.group_epoch
@@ -117,13 +117,13 @@ class ScaleDowns:
         """Redis lost writes: its epochs begin again below that of the end."""
         self.aborted = None
 
-    def _marked(self, drain: str, changed: set[str], answer: Any) -> None:
+    def _marked(self, drain: str, changed: set[str]) -> None:
         self.told |= changed if drain else set()
         self.forced |= changed if drain == "forced" else set()
         if not drain:
-            self._taken_back(int(answer[0]))
+            self._taken_back()
 
-    def _taken_back(self, group_epoch: int) -> None:
+    def _taken_back(self) -> None:
         """S7: learners are dropped in that moment."""
         view = self.world.read()
         learners = sorted(m for m, row in view.target.items() if row.learning)
@@ -133,7 +133,7 @@ class ScaleDowns:
             for p, lock in view.locks.items()
             if (row := view.target.get(lock.member_id)) and p in row.active
         }
-        self.aborted = Aborted(group_epoch, owners)
+        self.aborted = Aborted(view.meta.group_epoch, owners)
 
     def target_is_right(self, view: GroupRead, rows: Mapping[str, TargetRow]) -> None:
         """S7: owners stay, whatever came in at the moment when it was taken back."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from traceback import extract_tb
 from typing import TYPE_CHECKING
 
-from assignment.coordinator import planning, reading
+from assignment.coordinator import reading
 from assignment.coordinator.learners import view_of
 from assignment.coordinator.reading import is_forced, is_leaving, is_possible, unable_members
 from assignment.metrics import most_kept
@@ -24,12 +24,12 @@ Unable = Mapping[str, str]
 Learning = Mapping[str, frozenset[Partition]]  # members -> what the stored target has them learn
 
 
-def target_is_right(view: GroupRead, due: planning.Target, world: "World") -> None:
+def target_is_right(view: GroupRead, rows: Rows, world: "World") -> None:
     """Each partition once, to a live member; what planner or strategy promise is kept."""
     if reading.settings_of(view).stateful:
-        _planned_is_right(view, due.rows, world)
+        _planned_is_right(view, rows, world)
     else:
-        _assigned_is_right(view, due.rows)
+        _assigned_is_right(view, rows)
 
 
 # --- by a strategy --------------------------------------------------------------------------------
