@@ -9,7 +9,15 @@ from typing import Any, NamedTuple
 from assignment import strategies
 from assignment.errors import InvalidInput
 from assignment.strategies.given import StrategyInput
-from assignment.strategies.parameters import items, mapping, number, spans, text, whole
+from assignment.strategies.parameters import (
+    items,
+    mapping,
+    number,
+    spans,
+    text,
+    text_or_none,
+    whole,
+)
 from assignment.types import Member, Partition
 
 PARTITIONS_MAX = 4_000_000  # of all topics; a case is answered with names, about 200 bytes each
@@ -157,13 +165,13 @@ def _member(
     strategy: str,
 ) -> Member:
     """Racks are zones; without one `zone_nearby` takes what is before the first "-" of the id."""
-    zone = _optional_text(f"rack of {member!r}", meta.get("rack", meta.get("zone")))
+    zone = text_or_none(f"rack of {member!r}", meta.get("rack", meta.get("zone")))
     if zone is None and strategy == "zone_nearby":
         zone = member.partition("-")[0]
     return Member(
         member_id=member,
         joined_at_ms=_whole(f"joined_at_ms of {member!r}", meta.get("joined_at_ms"), 0),
-        instance_id=_optional_text(f"instance of {member!r}", meta.get("instance")),
+        instance_id=text_or_none(f"instance of {member!r}", meta.get("instance")),
         zone=zone or "",
         capacity=number(f"capacity of {member!r}", meta.get("capacity", 1.0), *_LIMITS),
         subscription=topics,
@@ -279,10 +287,6 @@ def _object(name: str, value: Any) -> Mapping[str, Any]:
 
 def _meta(metas: Mapping[str, Any], member: str) -> Mapping[str, Any]:
     return _object(f"member_meta.{member}", metas.get(member) or {})
-
-
-def _optional_text(name: str, value: Any) -> str | None:
-    return None if value is None or value == "" else text(name, value)
 
 
 def _whole(name: str, value: Any, default: int) -> int:

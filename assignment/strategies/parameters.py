@@ -5,6 +5,7 @@ Partitions are named compactly, so that a person can type them: 3, "0-5", "fligh
 or ["flights", 3]; without a topic it is the only topic there is.
 """
 
+import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -49,13 +50,19 @@ def only(values: Mapping[str, Any], names: Collection[str], required: Iterable[s
         raise InvalidInput(f"parameter {', '.join(missing)} is missing")
 
 
-def whole(name: str, value: Any, least: int, most: int) -> int:
+def flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidInput(f"{name} is {value!r:.80}, not true or false")
+    return value
+
+
+def whole(name: str, value: Any, least: float = -math.inf, most: float = math.inf) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidInput(f"{name} is {value!r:.80}, not a whole number")
     return _within(name, value, least, most)
 
 
-def number(name: str, value: Any, least: float, most: float) -> float:
+def number(name: str, value: Any, least: float = -math.inf, most: float = math.inf) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidInput(f"{name} is {value!r:.80}, not a number")
     return float(_within(name, value, least, most))
@@ -96,6 +103,10 @@ def text(name: str, value: Any) -> str:
     except UnicodeEncodeError as error:
         raise InvalidInput(f"{name} {value!r:.80} is not Unicode") from error
     return value
+
+
+def text_or_none(name: str, value: Any) -> str | None:
+    return None if value is None or value == "" else text(name, value)
 
 
 def texts(name: str, value: Any) -> tuple[str, ...]:
