@@ -113,16 +113,14 @@ class ReplicaManager:
     # --- the workers
 
     def _work(self) -> None:
-        while (turn := self._next()) is not None:
-            self._work_on(turn)
-
-    def _next(self) -> Turn | None:
-        with self._changed:
-            while not self._closed.is_set():
-                if turn := self._taken():
-                    return turn
-                self._changed.wait()
-        return None
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._replicas.is_waiting or self._closed.is_set())
+                if self._closed.is_set():
+                    return
+                turn = self._taken()
+            if turn is not None:
+                self._work_on(turn)
 
     def _taken(self) -> Turn | None:
         self._replicas, turn = core.take_turn(self._replicas)

@@ -37,29 +37,20 @@ class Work:
         Raises StateError and StoreUnavailable: the file is closed then.
         """
         try:
-            return self._go_on(claim, must_stop, note)
+            if self._state is None:
+                self._state = self._opened()
+            if self._steps is None:
+                self._steps = self._begun(self._state)
+                self.serves = claim
+            for progress in self._steps:
+                note(progress)
+                if must_stop():
+                    return None
+            self._steps = None
+            return Place(self._state.offset, self._state.changelog_id, self._state.total)
         except (StateError, StoreUnavailable):
             self.rest()
             raise
-
-    def _go_on(
-        self,
-        claim: Claim | None,
-        must_stop: Callable[[], bool],
-        note: Callable[[Progress], None],
-    ) -> Place | None:
-        if self._state is None:
-            self._state = self._opened()
-        if self._steps is None:
-            self._steps = self._begun(self._state)
-            self.serves = claim
-        for progress in self._steps:
-            note(progress)
-            if must_stop():
-                return None
-        self._steps = None
-        state = self._state
-        return Place(state.offset, state.changelog_id, state.total)
 
     def _opened(self) -> PartitionState:
         return PartitionState.open(self._state_dir, self._store.group, self._partition)

@@ -59,6 +59,9 @@ class SimWork(Work):
     ) -> Place | None:
         self._left, self._at_it = self._world.random.randint(*PIECE), True
         try:
+            if self._world.random.random() < self._world.restore_failures:
+                self.rest()
+                raise StateError("the disk refuses")
             return super().go_on(claim, self._tired, note)
         finally:
             self._at_it = False
@@ -66,11 +69,6 @@ class SimWork(Work):
     def _tired(self) -> bool:
         self._left -= 1
         return self._left <= 0
-
-    def _go_on(self, *args: Any) -> Place | None:
-        if self._world.random.random() < self._world.restore_failures:
-            raise StateError("the disk refuses")
-        return super()._go_on(*args)
 
     def _opened(self) -> Any:
         return self._agent.replica_of(self._partition)
