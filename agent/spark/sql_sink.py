@@ -8,7 +8,7 @@ between. `AtLeastOnceSink` is for everything else. Knows nothing of Spark or Red
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -200,15 +200,13 @@ class SinkDoor:
     def _transaction(self) -> Iterator[Cursor]:
         try:
             connection = self._connected()
-            cursor = connection.cursor()
             try:
-                yield cursor
+                with closing(connection.cursor()) as cursor:
+                    yield cursor
                 connection.commit()
             except BaseException:
                 connection.rollback()
                 raise
-            finally:
-                cursor.close()
         except Exception as error:
             self.close()
             if _passing(error):
@@ -220,7 +218,7 @@ class SinkDoor:
             self._connection = self._sink.connect()
             self._mark = _mark(self._connection)
             self._check_mode()
-            self._make_table()
+            self._make_table(self._connection)
         return self._connection
 
     def _check_mode(self) -> None:
@@ -240,12 +238,11 @@ class SinkDoor:
         if within is False:
             raise InvalidInput(f"the sink is broken: {trouble}")
 
-    def _make_table(self) -> None:
+    def _make_table(self, connection: Connection) -> None:
         """Looks first, and after a failure again: two consumers may make it at the same moment."""
-        connection = self._connection
-        assert connection is not None
-        if self._has_table(connection):
-            return
+        look = "SELECT 1 FROM {table} WHERE 1 = 0"
+        with suppress(connection.Error):
+            return self._run(connection, look)
         try:
             self._run(
                 connection,
@@ -255,25 +252,18 @@ class SinkDoor:
                 " PRIMARY KEY (group_name, partition_name))",
             )
         except connection.Error:
-            connection.rollback()
-            if not self._has_table(connection):
-                raise
-
-    def _has_table(self, connection: Connection) -> bool:
-        try:
-            self._run(connection, "SELECT 1 FROM {table} WHERE 1 = 0")
-        except connection.Error:
-            connection.rollback()
-            return False
-        return True
+            with suppress(connection.Error):
+                return self._run(connection, look)
+            raise
 
     def _run(self, connection: Connection, statement: str) -> None:
-        cursor = connection.cursor()
         try:
-            self._execute(cursor, statement, ())
+            with closing(connection.cursor()) as cursor:
+                self._execute(cursor, statement, ())
             connection.commit()
-        finally:
-            cursor.close()
+        except connection.Error:
+            connection.rollback()
+            raise
 
     def _position(self, cursor: Cursor, partition: Partition) -> Position | None:
         self._execute(
