@@ -12,7 +12,6 @@ import time
 import uuid
 import zlib
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Self
 
 from agent.producer.entries import Event, Item, check_form, item_of, pack
@@ -152,12 +151,7 @@ class Producer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # --- what the thread does
