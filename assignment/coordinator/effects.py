@@ -123,6 +123,7 @@ class SetTarget(Effect[str | None]):
 
     view: GroupRead  # from which the target was made
     record: facts.TargetRecord
+    left_out: frozenset[str]  # see reading.without_lock
 
 
 # --- records --------------------------------------------------------------------------------------

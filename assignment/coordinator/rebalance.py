@@ -10,7 +10,7 @@ from contextlib import suppress
 from assignment.coordinator import effects
 from assignment.coordinator.facts import Hint, Request, TargetRecord
 from assignment.coordinator.planning import Nothing, Target, next_target
-from assignment.coordinator.reading import owners_before, settings_of
+from assignment.coordinator.reading import owners_before, settings_of, without_lock
 from assignment.coordinator.record import Cause
 from assignment.errors import InvalidInput
 from assignment.scripts.group_read import GroupRead, Purpose
@@ -46,7 +46,7 @@ def rebalance() -> effects.Steps[str]:
     if isinstance(due, Nothing):
         return due.reason
     record = record_of(view, due, (yield from effects.ReadHints()), answered)
-    refused = yield from effects.SetTarget(view, record)
+    refused = yield from effects.SetTarget(view, record, frozenset(without_lock(view)))
     if refused is not None:
         return refused
     with suppress(effects.RecordsAway):  # the next tick keeps it

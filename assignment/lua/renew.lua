@@ -6,7 +6,16 @@ local member, now = ARGV[1], now_ms()
 local until_ms = text(now + tonumber(ARGV[2]))
 if redis.call('HEXISTS', key('members'), member) == 0 then return {'fenced'} end
 redis.call('ZADD', key('beats'), text(now), member)
-local meta = redis.call('HMGET', KEYS[1], 'incarnation', 'target_incarnation', 'target_epoch', 'mode_epoch')
+local meta = redis.call('HMGET', KEYS[1], 'incarnation', 'target_incarnation', 'target_epoch', 'mode_epoch',
+  'left_out')
+-- The target left it out, for it took no lock in time. Here it is: a machine that slept, say.
+local others = ' ' .. (meta[5] or '') .. ' '
+local first, last = string.find(others, ' ' .. member .. ' ', 1, true)
+if first then
+  others = string.sub(others, 1, first) .. string.sub(others, last + 1)
+  redis.call('HSET', KEYS[1], 'left_out', others)
+  group_changed('able', member)
+end
 local answers = {'ok', meta[1] or '0', meta[2] or '0', meta[3] or '0', meta[4] or '0'}
 
 -- The same as set_lock for each that is still held; the calls around it are shared, since this is what a

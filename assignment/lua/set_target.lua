@@ -1,5 +1,6 @@
 -- ARGV: coordinator_epoch, mode_epoch, group_epoch, incarnation and run_id that were read, the target's record
--- (text, '' = none), then member, row (JSON) ... The record waits in `outbox` until the database has it.
+-- (text, '' = none), able members that it leaves out (a space between two), then member, row (JSON) ... The
+-- record waits in `outbox` until the database has it.
 -- Answers {'done', target_epoch} (also when this run of the coordinator did it before: its reply was lost) or
 -- {'stale', reason}. Writes a row for every present member; `nothing` is the row of one that came after the
 -- read (ARGV has no row for it). A learner that this target places is to say ready anew, even when its
@@ -17,7 +18,7 @@ if tonumber(ARGV[3]) > tonumber(meta[4]) then return {'stale', 'the group was ma
 local nothing = '{"target_epoch":' .. ARGV[3] .. ',"incarnation":' .. ARGV[4]
   .. ',"active":[],"standby":[],"learning":[]}'
 local rows = {}
-for i = 7, #ARGV, 2 do rows[ARGV[i]] = ARGV[i + 1] end
+for i = 8, #ARGV, 2 do rows[ARGV[i]] = ARGV[i + 1] end
 
 local function learning(row)
   local found = {}
@@ -47,7 +48,7 @@ for _, member in ipairs(members) do
 end
 local now = text(now_ms())
 redis.call('HSET', KEYS[1], 'target_epoch', ARGV[3], 'target_incarnation', ARGV[4], 'target_run', ARGV[1],
-  'target_at_ms', now, 'due_since_ms', now)
+  'target_at_ms', now, 'due_since_ms', now, 'left_out', ARGV[7])
 if ARGV[6] ~= '' then
   redis.call('XADD', key('outbox'), '*', 'incarnation', ARGV[4], 'epoch', ARGV[3], 'record', ARGV[6])
 end

@@ -233,12 +233,17 @@ def _incarnation_set(raw: Raw) -> tuple[bool, int]:
 
 
 def set_target(
-    view: GroupRead, rows: Mapping[str, TargetRow], record: str = ""
+    view: GroupRead,
+    rows: Mapping[str, TargetRow],
+    record: str = "",
+    *,
+    left_out: Iterable[str] = (),
 ) -> Call[str | None]:
     """Compare-and-set on what was read with Purpose.REBALANCE; the rows are written with
     target_epoch = the group_epoch of then. None when it is stored, else why it was refused.
 
-    `record` waits in the group's outbox for the database; "": there is none.
+    `record` waits in the group's outbox for the database; "": there is none. `left_out`: able
+    members that get nothing, as they took no lock in time; when one renews, a rebalance is due.
     """
     meta, group_epoch = view.meta, view.meta.group_epoch
     arguments: Arguments = [
@@ -248,6 +253,7 @@ def set_target(
         str(meta.incarnation),
         view.run_id,
         record,
+        " ".join(sorted(left_out)),
     ]
     seen: dict[Partition, str] = {}
     for member_id, row in rows.items():

@@ -103,7 +103,7 @@ def _raise_incarnation(here: Here, effect: effects.RaiseIncarnation) -> bool:
 def _set_target(here: Here, effect: effects.SetTarget) -> str | None:
     record, change = effect.record, effect.record.change
     text = outbox.text_of(record, here.by)
-    refused = run(set_target(effect.view, record.rows, text), here.name)
+    refused = run(set_target(effect.view, record.rows, text, left_out=effect.left_out), here.name)
     if refused is None:
         log.info(
             "rebalance group=%s epoch=%d cause=%s moved=%d kept=%d members=%d",

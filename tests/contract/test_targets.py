@@ -49,6 +49,19 @@ def test_one_that_joined_after_the_read_gets_an_empty_row(world: World) -> None:
     assert after.meta.group_epoch > after.meta.target_epoch  # and is planned for next
 
 
+def test_who_was_left_out_is_planned_for_as_soon_as_it_renews(world: World) -> None:
+    """A machine that slept for longer than anybody waits for its locks."""
+    world.stand(a={P0}, b={P1})
+    group = world.due()
+    row = TargetRow(target_epoch=group.meta.group_epoch, active=frozenset({P0, P1}))
+    call = dashboard_side.set_target(group, {"a": row}, left_out=["b", "c"])
+    assert world.run(call) is None
+    for member, times in {"a": 0, "b": 1}.items():
+        for _ in range(2):
+            world.run(agent_side.renew(member, 1_000, []))
+        assert world.read().meta.group_epoch == row.target_epoch + times
+
+
 def test_a_target_of_another_coordinator_run_is_stale(world: World) -> None:
     world.stand(a={P0})
     mine = world.due()

@@ -191,7 +191,11 @@ class SimCoordinator:
         assert job.view is not None
         targets.target_is_right(job.view, record.rows, self.world)
         before = self.world.learning()
-        refused = self._run(dashboard_side.set_target(effect.view, record.rows, record.cause))
+        refused = self._run(
+            dashboard_side.set_target(
+                effect.view, record.rows, record.cause, left_out=effect.left_out
+            )
+        )
         targets.whoever_learns_anew_says_so(before, self.world)
         self.world.note(
             self.name, "target", epoch=effect.view.meta.group_epoch, answer=refused or "done"
