@@ -95,7 +95,7 @@ def exchange(state: Flow) -> None:
 def _paying(state: Flow, square: int) -> list[list[Hop]]:
     """Cheapest chains that lower the cost, no member in two of them: all can be moved at once."""
     begin = np.where(state.loads > 0, -square * (2 * state.loads - 1), NEVER)
-    distance, pool_of, giver_of = _nearest(*state.prices(), begin)
+    distance, pool_of, giver_of = nearest(*state.prices(), begin)
     cost = distance + square * (2 * state.loads + 1)
     ranked = np.argsort(cost, kind="stable")
     pools, givers = pool_of.tolist(), giver_of.tolist()
@@ -118,7 +118,7 @@ def _chain(taker: int, pools: list[int], givers: list[int]) -> list[Hop]:
     return chain[::-1]
 
 
-def _nearest(give: Matrix, take: Matrix, begin: Vector) -> tuple[Vector, Vector, Vector]:
+def nearest(give: Matrix, take: Matrix, begin: Vector) -> tuple[Vector, Vector, Vector]:
     """Bellman-Ford from all members at once, at the cost `begin`.
 
     [N] each: distance, and the pool and the giver of the last hop. No cycle ever pays for itself,

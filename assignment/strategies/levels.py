@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from assignment.errors import InvariantBroken
-from assignment.strategies.exchange import NEVER, Flow, Hop, Mask, Matrix, Vector
+from assignment.strategies.exchange import NEVER, Flow, Hop, Mask, Matrix, nearest
 
 
 def level(state: Flow) -> None:
@@ -52,11 +52,12 @@ def _saturate(part: Flow, at: int) -> None:
     """Until no chain leads from a member above `at` to one below it."""
     for _ in range(int(part.loads.sum()) + 1):  # each phase moves at least one partition
         give, take = _with_hops(*part.prices())
-        members, pools = _distances(give, take, np.where(part.loads > at, 0, NEVER))
+        members, _, _ = nearest(give, take, np.where(part.loads > at, 0, NEVER))
         takers = np.flatnonzero((part.loads < at) & (members < NEVER))
         if not len(takers):
             return
-        pools = np.where(pools < NEVER, pools, -2 * NEVER)  # equal to nothing below
+        pools = (members + give).min(axis=1)
+        pools = np.where(pools < NEVER // 2, pools, -2 * NEVER)  # equal to nothing below
         phase = _Phase(part, at, take + pools[:, None] == members, members + give == pools[:, None])
         for taker in takers[np.argsort(members[takers], kind="stable")].tolist():
             phase.fill(taker)
@@ -70,19 +71,6 @@ def _with_hops(give: Matrix, take: Matrix) -> tuple[Matrix, Matrix]:
         np.where(give < NEVER, give * outweighs, NEVER),
         np.where(take < NEVER, take * outweighs + 1, NEVER),
     )
-
-
-def _distances(give: Matrix, take: Matrix, begin: Vector) -> tuple[Vector, Vector]:
-    """[N] and [C]: moves of the cheapest chain from any beginning; NEVER where there is none."""
-    members = begin
-    for _ in range(len(begin) + 1):
-        pools = (members + give).min(axis=1)
-        found = (pools[:, None] + take).min(axis=0)
-        found = np.where(found < NEVER // 2, np.minimum(found, members), members)
-        if (found == members).all():
-            return members, np.where(pools < NEVER // 2, pools, NEVER)
-        members = found
-    raise InvariantBroken("a cycle of exchanges pays for itself")
 
 
 @dataclass(slots=True)
