@@ -101,12 +101,17 @@ def want(all_: Replicas, wanted: Wanted, now_ms: int) -> Replicas:
         replica = _replica(all_, partition)
         all_ = _with(all_, replace(replica, role=None, held=True, unwanted_since_ms=None))
     unwanted = all_.of.keys() - wanted.replicas.keys() - wanted.held
-    return _called(_unwanted(all_, sorted(unwanted), now_ms))
+    return _called(set_aside(all_, sorted(unwanted), now_ms))
 
 
-def find(all_: Replicas, partitions: Iterable[Partition], now_ms: int) -> Replicas:
-    """Replicas of an agent before this one: of use when wanted soon."""
-    return _unwanted(all_, partitions, now_ms)
+def set_aside(all_: Replicas, partitions: Iterable[Partition], now_ms: int) -> Replicas:
+    """Not wanted now, or of an agent before this one: of use when wanted soon."""
+    for partition in partitions:
+        replica = _replica(all_, partition)
+        if replica.unwanted_since_ms is None:
+            replica = replace(replica.handed_over(), held=False, unwanted_since_ms=now_ms)
+            all_ = _enqueued(all_, replica)
+    return all_
 
 
 # --- turns --------------------------------------------------------------------------------------
@@ -250,15 +255,6 @@ def _unqueued(all_: Replicas, partition: Partition) -> Replicas:
         acquired=tuple(p for p in all_.acquired if p != partition),
         others=tuple(p for p in all_.others if p != partition),
     )
-
-
-def _unwanted(all_: Replicas, partitions: Iterable[Partition], now_ms: int) -> Replicas:
-    for partition in partitions:
-        replica = _replica(all_, partition)
-        if replica.unwanted_since_ms is None:
-            replica = replace(replica.handed_over(), held=False, unwanted_since_ms=now_ms)
-            all_ = _enqueued(all_, replica)
-    return all_
 
 
 def _with_room(all_: Replicas, now_ms: int) -> Replicas:

@@ -66,7 +66,7 @@ class ReplicaManager:
     def find_left_over(self) -> None:
         """Replicas of an agent before this one: of use when wanted soon. Raises StateError."""
         found = replicas_in(self._state_dir, self._store.group)
-        self._do(partial(core.find, partitions=found, now_ms=self._clock()))
+        self._do(partial(core.set_aside, partitions=found, now_ms=self._clock()))
 
     def reports(self) -> dict[Partition, ReplicaReport]:
         return self._replicas.reports(self._clock())

@@ -10,7 +10,7 @@ from agent.state.partition import PartitionState
 from agent.state.restore import Progress, Steps, restore_steps
 from agent.store.door import StoreUnavailable
 from agent.store.group import GroupStore
-from assignment.types import Claim, Offset, Partition
+from assignment.types import Claim, Partition
 
 
 class Work:
@@ -23,7 +23,7 @@ class Work:
         self._state_dir = state_dir
         self._partition = partition
         self._state: PartitionState | None = None
-        self._steps: Steps[Offset] | None = None
+        self._steps: Steps[None] | None = None
         self.serves: Claim | None = None
 
     def go_on(
@@ -55,7 +55,7 @@ class Work:
     def _opened(self) -> PartitionState:
         return PartitionState.open(self._state_dir, self._store.group, self._partition)
 
-    def _begun(self, state: PartitionState) -> Steps[Offset]:
+    def _begun(self, state: PartitionState) -> Steps[None]:
         return restore_steps(self._store, state, self._partition)
 
     def rest(self) -> None:

@@ -115,11 +115,6 @@ class PartitionState:
         with self._write("take over", begins=True):
             pass
 
-    def get_many(self, keys: Iterable[str]) -> dict[str, Any]:
-        """key -> value of those that are there."""
-        with self.reading() as reading:
-            return reading.get_many(keys)
-
     def apply(self, entry: ChangelogEntry) -> Applied:
         """Takes one entry by the rules of pipeline.md section 4."""
         return self.apply_changes(

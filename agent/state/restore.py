@@ -55,19 +55,14 @@ class ChangelogReader(Protocol):
         ...
 
 
-def restore(store: ChangelogReader, state: PartitionState, partition: Partition) -> Offset:
+def restore(store: ChangelogReader, state: PartitionState, partition: Partition) -> None:
     """Brings the replica to the committed offset, keeping it when it leads there.
 
     Its writer from now on. Raises StateLost (nothing leads there), WriterReplaced or StateError
     (the disk refused).
     """
-    steps = restore_steps(store, state, partition)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            reached: Offset = end.value
-            return reached
+    for _ in restore_steps(store, state, partition):
+        pass
 
 
 def tail_steps(
@@ -136,13 +131,13 @@ def _just_before(entry_id: str) -> str:
 
 def restore_steps(
     store: ChangelogReader, state: PartitionState, partition: Partition
-) -> Steps[Offset]:
+) -> Steps[None]:
     """`restore`, one changelog entry or one block of a snapshot a step."""
     state.take_over()
     reached = yield from tail_steps(store, state, partition)
     for passed_over in PASSED_OVER:
         if reached is not None:
-            return reached
+            return
         with state.replacement() as other:
             yield from _start_again(store, other, partition, passed_over)
             reached = yield from tail_steps(store, other, partition)
@@ -153,7 +148,6 @@ def restore_steps(
             f"neither changelog nor snapshots of {partition} lead to its committed offset; "
             f"the replica stands at {state.offset}"
         )
-    return reached
 
 
 def _start_again(

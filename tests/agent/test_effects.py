@@ -12,9 +12,9 @@ from agent.spark.source import Counted
 from agent.state.errors import StateError
 from agent.state.files import remove_replica
 from agent.state.partition import PartitionState
-from agent.state.restore import restore
 from assignment.troubles import Halted, HaltReason
 from assignment.types import START, Claim, Range
+from tests.agent.state_reading import restored, values_of
 from tests.contract.world import P0, P1, World, offset
 from tests.fakes import FakeDoor, FakeRedis
 
@@ -89,14 +89,14 @@ def test_a_replica_that_was_removed_while_nobody_wanted_it_is_opened_anew(
     effects, committer, fence = committed_once(world, tmp_path)
     remove_replica(tmp_path, GROUP, P0)
     agents = PartitionState.open(tmp_path, GROUP, P0)
-    assert restore(world.store, agents, P0) == offset(5)
+    assert restored(world.store, agents, P0) == offset(5)
     agents.close()
     changes = PartitionChanges([("k", {"amount": 2})])
     one = Range(P0, offset(5), offset(7), fence)
     assert committer.commit([(one, Counted(2, "7-0"))], {0: changes}).applied == {P0: 2}
     effects.close()
     state = PartitionState.open(tmp_path, GROUP, P0)
-    assert (state.offset, state.get_many(["k"])) == (offset(7), {"k": 7})
+    assert (state.offset, values_of(state, ["k"])) == (offset(7), {"k": 7})
     state.close()
 
 
@@ -105,7 +105,7 @@ def test_total_of_the_state_is_that_of_the_commit(world: World, tmp_path: Path) 
     one = Range(P0, offset(5), offset(7), fence)
     committer.commit([(one, Counted(2, "7-0"))], {})
     state = effects._states[P0]
-    assert (state.offset, state.total, state.get_many(["k"])) == (offset(7), 7, {"k": 5})
+    assert (state.offset, state.total, values_of(state, ["k"])) == (offset(7), 7, {"k": 5})
     assert world.read().applied[P0].total == 7
 
 
@@ -138,7 +138,7 @@ def test_state_left_behind_by_a_crash_is_brought_forward(world: World, tmp_path:
     one = Range(P0, offset(5), offset(7), fence)
     changes = PartitionChanges([("k", {"amount": 2})])
     assert committer.commit([(one, Counted(2, "7-0"))], {0: changes}).applied == {P0: 2}
-    assert effects._states[P0].get_many(["k"]) == {"k": 7}
+    assert values_of(effects._states[P0], ["k"]) == {"k": 7}
 
 
 def test_fenced_commit_leaves_the_state(world: World, tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_fenced_commit_leaves_the_state(world: World, tmp_path: Path) -> None:
     outcome = committer.commit([(one, Counted(2, "7-0"))], {0: changes})
     assert (outcome.fenced, outcome.applied) == ([one], {})
     state = effects._states[P0]
-    assert (state.offset, state.get_many(["k"])) == (offset(5), {"k": 5})
+    assert (state.offset, values_of(state, ["k"])) == (offset(5), {"k": 5})
 
 
 def test_a_consumer_whose_fence_is_outdated_leaves_the_replica_to_its_agent(
@@ -171,7 +171,7 @@ def test_a_consumer_whose_fence_is_outdated_leaves_the_replica_to_its_agent(
     one = Range(P0, offset(5), offset(7), fence)
     outcome = committer.commit([(one, Counted(2, "7-0"))], {0: PartitionChanges()})
     assert outcome.fenced == [one]
-    assert (state.offset, state.get_many(["k"])) == (START, {})
+    assert (state.offset, values_of(state, ["k"])) == (START, {})
 
 
 def test_a_consumer_that_was_replaced_as_writer_takes_the_replica_over_before_it_goes_on(
@@ -190,7 +190,7 @@ def test_a_consumer_that_was_replaced_as_writer_takes_the_replica_over_before_it
     one = Range(P0, offset(7), offset(9), fence)
     outcome = committer.commit([(one, Counted(2, "9-0"))], {0: changes})
     assert (outcome.applied, outcome.failed) == ({P0: 2}, {})
-    assert (state.offset, state.get_many(["k"])) == (offset(9), {"k": 9})
+    assert (state.offset, values_of(state, ["k"])) == (offset(9), {"k": 9})
 
 
 def test_a_batch_is_refused_also_when_the_next_owner_has_gone_on(

@@ -12,11 +12,11 @@ from agent.spark.snapshotter import Snapshotter
 from agent.spark.source import Counted
 from agent.state.keeping import read_manifest, removable, write_manifest
 from agent.state.partition import PartitionState
-from agent.state.restore import restore
 from agent.state.snapshots import write_snapshot
 from assignment.scripts import agent_side
 from assignment.scripts.agent_side import CommitRequest, SnapshotRecord
 from assignment.types import Offset, Partition, Range
+from tests.agent.state_reading import restored, values_of
 from tests.e2e.spark_world import SparkWorld, until
 
 
@@ -83,13 +83,13 @@ def test_snapshots_bound_the_changelog_and_lead_to_the_state(world, effects, tmp
     for end in range(10, 12):
         commit(world, effects, end - 1, end)
     other = PartitionState.open(tmp_path / "other", world.name, first)
-    assert restore(world.store, other, first) == Offset(11, 0)
-    assert other.get_many(["a"]) == {"a": sum(range(1, 12))}
+    assert restored(world.store, other, first) == Offset(11, 0)
+    assert values_of(other, ["a"]) == {"a": sum(range(1, 12))}
     newest = Path(world.store.read_snapshots(first)[0].url)
     newest.write_bytes(newest.read_bytes()[:-1])
     other.clear()
-    assert restore(world.store, other, first) == Offset(11, 0)
-    assert (other.total, other.get_many(["a"])) == (11, {"a": sum(range(1, 12))})
+    assert restored(world.store, other, first) == Offset(11, 0)
+    assert (other.total, values_of(other, ["a"])) == (11, {"a": sum(range(1, 12))})
     other.close()
 
 

@@ -19,6 +19,7 @@ from agent.state.snapshots import snapshot_steps, write_snapshot
 from assignment.scripts.agent_side import SnapshotRecord
 from assignment.types import START, Offset, Partition
 from assignment.wire import ChangelogEntry, ChangelogPage, pack_changes
+from tests.agent.state_reading import restored, values_of
 
 PARTITION = Partition("flights", 3)
 
@@ -76,7 +77,7 @@ def test_new_replica_is_empty_at_the_start(state):
 def test_entry_moves_values_offset_and_total_together(state):
     assert state.apply(entry(0, 5, a=[1], b={"n": 2})) is Applied.APPLIED
     assert state.apply(entry(5, 9, a=None, c="x")) is Applied.APPLIED
-    assert state.get_many(["a", "b", "c", "d"]) == {"b": {"n": 2}, "c": "x"}
+    assert values_of(state, ["a", "b", "c", "d"]) == {"b": {"n": 2}, "c": "x"}
     assert (state.offset, state.total, state.changelog_id) == (Offset(9, 0), 9, "9-7")
 
 
@@ -96,7 +97,7 @@ def test_keys_of_any_length_and_script_come_back(state):
     changes = {"": 0, "é" * 400: 1, "k" * 5000: [2], "k" * 5001: 3}
     state.apply(entry(0, 1, **changes))
     assert content(state) == changes
-    assert state.get_many(changes) == changes
+    assert values_of(state, changes) == changes
     state.apply(entry(1, 2, **{"k" * 5000: None}))
     assert "k" * 5000 not in content(state)
 
@@ -296,7 +297,7 @@ def test_restore_that_is_killed_at_any_step_leaves_the_old_replica_or_the_new(tm
         assert len(list((copy / "demo").glob("*.lmdb"))) == 1  # the rest is removed
         left = PartitionState.open(copy, "demo", PARTITION)
         found.append((left.offset.ms, content(left)))
-        assert restore(log, left, PARTITION) == Offset(12, 0)
+        assert restored(log, left, PARTITION) == Offset(12, 0)
         left.close()
     old, new = (5, {"a": 1}), (12, {"a": 3, "b": 4})
     assert found == [old] * found.count(old) + [new] * found.count(new)
@@ -375,7 +376,7 @@ def test_tail_that_does_not_end_at_the_committed_offset_is_a_gap(state):
 
 def test_restore_without_a_snapshot_reads_the_whole_changelog(state):
     log = Changelog(entry(0, 5, a=1), entry(5, 8, a=2))
-    assert restore(log, state, PARTITION) == Offset(8, 0)
+    assert restored(log, state, PARTITION) == Offset(8, 0)
     assert content(state) == {"a": 2}
 
 
@@ -383,14 +384,14 @@ def test_replica_above_the_committed_offset_is_thrown_away(state):
     state.apply(entry(0, 5, a=1))
     state.apply(entry(5, 9, b=1))
     log = Changelog(entry(0, 5, a=1), entry(5, 7, a=7))
-    assert restore(log, state, PARTITION) == Offset(7, 0)
+    assert restored(log, state, PARTITION) == Offset(7, 0)
     assert content(state) == {"a": 7}
 
 
 def test_replica_is_believed_where_nothing_but_the_offset_is_left_of_its_history(state):
     """It is the only copy there is."""
     state.apply(entry(0, 5, a=1))
-    assert restore(Changelog(committed=5), state, PARTITION) == Offset(5, 0)
+    assert restored(Changelog(committed=5), state, PARTITION) == Offset(5, 0)
     assert content(state) == {"a": 1}
 
 
@@ -399,7 +400,7 @@ def test_replica_of_another_history_is_thrown_away_though_its_offset_is_equal(st
     state.apply(entry(0, 5, a=1))
     state.apply(entry(5, 9, a=2, lost=True))
     log = Changelog(entry(0, 5, a=1), entry(5, 9, fence=2**32 + 1, a=3))
-    assert restore(log, state, PARTITION) == Offset(9, 0)
+    assert restored(log, state, PARTITION) == Offset(9, 0)
     assert (state.fence, content(state)) == (2**32 + 1, {"a": 3})
 
 
@@ -408,7 +409,7 @@ def test_replica_of_another_server_is_thrown_away_though_its_fence_is_equal_too(
     state.apply(entry(0, 5, a=1))
     state.apply(entry(5, 9, a=2, lost=True))
     log = Changelog(entry(0, 5, a=1), replace(entry(5, 9, a=3), entry_id="9-8"))
-    assert restore(log, state, PARTITION) == Offset(9, 0)
+    assert restored(log, state, PARTITION) == Offset(9, 0)
     assert content(state) == {"a": 3}
 
 
@@ -430,7 +431,7 @@ def test_replica_that_a_commit_of_another_history_goes_on_from_is_thrown_away(st
     state.apply(entry(0, 9, a=2, lost=True))
     later = 2**32 + 1
     log = Changelog(entry(0, 9, fence=later, a=3), entry(9, 12, fence=later, b=1))
-    assert restore(log, state, PARTITION) == Offset(12, 0)
+    assert restored(log, state, PARTITION) == Offset(12, 0)
     assert content(state) == {"a": 3, "b": 1}
 
 
@@ -440,7 +441,7 @@ def test_replica_is_believed_at_a_recorded_snapshot_when_the_changelog_is_gone(s
     log.snapshots = [
         SnapshotRecord(url="gone", offset=Offset(5, 0), changelog_id="5-7", total=5, fence=5)
     ]
-    assert restore(log, state, PARTITION) == Offset(5, 0)
+    assert restored(log, state, PARTITION) == Offset(5, 0)
 
 
 @pytest.fixture
@@ -473,7 +474,7 @@ def test_restore_takes_the_snapshot_and_the_changelog_after_it(state, source, tm
     written = write_snapshot(source, str(tmp_path), "demo", fence=5)
     log = Changelog(entry(5, 8, b=2))  # what led to 5 is trimmed
     log.snapshots = [written]
-    assert restore(log, state, PARTITION) == Offset(8, 0)
+    assert restored(log, state, PARTITION) == Offset(8, 0)
     assert content(state) == {"a": 1, "b": 2}
 
 
@@ -496,7 +497,7 @@ def test_broken_snapshot_is_passed_over_for_the_one_before(state, source, tmp_pa
     assert state.offset == START
     log = Changelog(entry(5, 8, a=2), entry(8, 9, c=3))
     log.snapshots = [newest, before]
-    assert restore(log, state, PARTITION) == Offset(9, 0)
+    assert restored(log, state, PARTITION) == Offset(9, 0)
     assert content(state) == {"a": 2, "c": 3}
 
 
@@ -522,7 +523,7 @@ def test_snapshot_that_leads_nowhere_is_passed_over_too(state, source, tmp_path,
     newest = write_snapshot(source, str(tmp_path), "demo", fence=5)
     log = Changelog(*([] if trimmed else [entry(0, 5, a=1)]), entry(5, 9, a=3))
     log.snapshots = [newest, before] if trimmed else [newest]
-    assert restore(log, state, PARTITION) == Offset(9, 0)
+    assert restored(log, state, PARTITION) == Offset(9, 0)
     assert content(state) == {"a": 3}
 
 
@@ -547,10 +548,10 @@ def test_replica_follows_a_redis_that_was_moved_forward_to_a_newer_snapshot(
     written = write_snapshot(source, str(tmp_path / "snapshots"), "demo", fence=5)
     log = Changelog(entry(0, 5, a=1), committed=8)
     log.snapshots = [replace(written, changelog_id="5-7")]
-    assert restore(log, state, PARTITION) == Offset(8, 0)
+    assert restored(log, state, PARTITION) == Offset(8, 0)
     log = Changelog(entry(0, 5, a=1), entry(8, 9, fence=2**32 + 1, c=3))
     log.snapshots = [replace(written, changelog_id="5-7")]
-    assert restore(log, state, PARTITION) == Offset(9, 0)
+    assert restored(log, state, PARTITION) == Offset(9, 0)
     assert content(state) == {"a": 1, "b": 2, "c": 3}
 
 
@@ -559,5 +560,5 @@ def test_restored_state_after_a_wipe_stands_at_its_own_snapshot(state, source, t
     log = Changelog(committed=5)
     log.snapshots = [write_snapshot(source, str(tmp_path), "demo", fence=5)]
     state.apply(entry(0, 9, a=9))
-    assert restore(log, state, PARTITION) == Offset(5, 0)
+    assert restored(log, state, PARTITION) == Offset(5, 0)
     assert content(state) == {"a": 1}

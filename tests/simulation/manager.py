@@ -126,7 +126,7 @@ class SimReplicaManager(ReplicaManager):
 
     def find_left_over(self) -> None:
         found = sorted(self._agent.on_disk())
-        self._do(lambda replicas: core.find(replicas, found, self._clock()))
+        self._do(lambda replicas: core.set_aside(replicas, found, self._clock()))
 
     def waits_ms(self) -> int:
         """Until the last replica that failed is tried again."""
