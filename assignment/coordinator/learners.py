@@ -7,7 +7,7 @@ unknown lag. So a learner that was dropped since is a replica like any other, re
 
 from collections.abc import Mapping
 
-from assignment.coordinator.reading import claims, is_forced, is_leaving, settings_of
+from assignment.coordinator.reading import claims, highest, is_forced, is_leaving, settings_of
 from assignment.planner.values import GroupView, Learner, LearnerSettings, MemberView
 from assignment.scripts.group_read import GroupRead, MemberRow
 from assignment.types import GroupSettings, Partition, ReplicaReport, Role, TargetRow
@@ -35,17 +35,14 @@ def owners(view: GroupRead, unable: Mapping[str, str]) -> dict[str, frozenset[Pa
     What a forced member still has belongs to whom the stored target gave it, too: that one waits
     for the lock, and no later round shall give it to somebody else.
     """
-    best: dict[Partition, tuple[int, str]] = {}
-    for member, own in claims(view, unable).items():
-        for partition, fence in own.items():
-            best[partition] = max(best.get(partition, (-1, "")), (fence, member))
+    best = highest(claims(view, unable))
     found: dict[str, set[Partition]] = {member: set() for member in view.members}
-    for partition, (_, member) in best.items():
+    for partition, member in best.items():
         found[member].add(partition)
     for member, row in view.target.items():
         if member in view.members and member not in unable:
             found[member].update(
-                p for p in row.active if p in best and is_forced(view.members[best[p][1]])
+                p for p in row.active if p in best and is_forced(view.members[best[p]])
             )
     return {member: frozenset(own) for member, own in found.items()}
 

@@ -193,16 +193,20 @@ def claims(
     return held
 
 
+def highest(claimed: Mapping[str, Mapping[Partition, int]]) -> dict[Partition, str]:
+    """Partition -> the member that claims it with the highest fence."""
+    best: dict[Partition, tuple[int, str]] = {}
+    for member, own in claimed.items():
+        for partition, fence in own.items():
+            best[partition] = max(best.get(partition, (_UNREPORTED, "")), (fence, member))
+    return {partition: member for partition, (_, member) in best.items()}
+
+
 def owners_before(view: GroupRead) -> dict[Partition, str]:
     """Existing partition -> its owner so far, able or not: the highest fence claimed.
 
     Where no member claims it, the last one granted it, if that one is gone from the group since.
     """
-    best: dict[Partition, tuple[int, str]] = {}
-    for member, owned in claims(view, {}, with_unserved=True).items():
-        for partition, fence in owned.items():
-            if partition not in best or fence > best[partition][0]:
-                best[partition] = (fence, member)
     owners = {p: g.member_id for p, g in view.grants.items() if g.member_id not in view.members}
-    owners.update((p, member) for p, (_, member) in best.items())
+    owners |= highest(claims(view, {}, with_unserved=True))
     return {p: owners[p] for p in settings_of(view).all_partitions() if p in owners}

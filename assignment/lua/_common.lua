@@ -6,7 +6,6 @@ local REFUSED_MAX = 10000
 
 local function key(name) return prefix .. name end
 
-
 local function now_ms()
   local time = redis.call('TIME')
   return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
@@ -39,6 +38,13 @@ local function group_changed(reason, member)
   end
   redis.call('HINCRBY', KEYS[1], 'group_epoch', 1)
   hint(reason, member)
+end
+
+-- A number in meta goes on above what is known of it.
+local function lift_number(name, known)
+  if tonumber(redis.call('HGET', KEYS[1], name) or '0') < tonumber(known) then
+    redis.call('HSET', KEYS[1], name, known)
+  end
 end
 
 -- A grant is the text "fence member until_ms ended"; ended is -, released or expired.

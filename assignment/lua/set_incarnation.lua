@@ -8,11 +8,7 @@ local another_run = ARGV[2] ~= '' and ARGV[2] ~= run_id()
 if another_run or tonumber(ARGV[1]) <= stored then return {'stale', text(stored)} end
 redis.call('HSET', KEYS[1], 'incarnation', ARGV[1], 'run_id', run_id())
 lift(key('events'), ARGV[3]) -- by a clock that is behind new ones would count as stored
-for i = 4, #ARGV, 2 do
-  if tonumber(redis.call('HGET', KEYS[1], ARGV[i]) or '0') < tonumber(ARGV[i + 1]) then
-    redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
-  end
-end
+for i = 4, #ARGV, 2 do lift_number(ARGV[i], ARGV[i + 1]) end
 redis.call('HINCRBY', KEYS[1], 'coordinator_epoch', 1) -- whoever read before stores nothing
 -- The stored target may be one that was replaced since: a new one is due, above all that is known.
 if stored > 0 then group_changed('incarnation', '') else hint('incarnation', '') end

@@ -227,6 +227,7 @@ def read_report(raw: bytes) -> Report:
     """`number sequence at_ms length <complete><changes>`, the length in bytes."""
     number, sequence, at_ms, length, rest = raw.split(b" ", 4)
     complete, changes = json.loads(rest[: int(length)]), json.loads(rest[int(length) :])
+    said = complete | changes
     owned = {**complete.get("owned", {}), **changes.get("owned", {})}
     return Report(
         number=int(number),
@@ -234,15 +235,15 @@ def read_report(raw: bytes) -> Report:
         at_ms=int(at_ms),
         owned={Partition.parse(p): wire.parse_held(v) for p, v in owned.items() if v is not None},
         consumer=changes.get("consumer") or complete.get("consumer") or {},
-        unable=str(changes.get("unable", complete.get("unable", ""))),
-        **{name: changes.get(name, complete.get(name, 0)) for name in REPORTED_EPOCHS},
+        unable=str(said.get("unable", "")),
+        **{name: said.get(name, 0) for name in REPORTED_EPOCHS},
         replicas={
             Partition.parse(p): read_as(ReplicaReport, values)
-            for p, values in changes.get("replicas", complete.get("replicas", {})).items()
+            for p, values in said.get("replicas", {}).items()
         },
         unserved={
             Partition.parse(p): read_as(Unserved, values)
-            for p, values in changes.get("unserved", complete.get("unserved", {})).items()
+            for p, values in said.get("unserved", {}).items()
         },
     )
 

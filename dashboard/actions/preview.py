@@ -10,7 +10,6 @@ from assignment.errors import InvalidInput
 from assignment.planner.values import GroupView
 from assignment.scripts.group_read import GroupRead, Purpose
 from assignment.types import Partition
-from dashboard.actions.groups import Refused
 from dashboard.live import groups as live_groups
 from dashboard.live.watching import GroupNotThere
 from dashboard.models import Group
@@ -57,11 +56,8 @@ def preview(
     """
     asked = asked_of(percent, members)
     view = read(group)
-    try:
-        leave, refused = leavers(view, asked, force_all=force_all), refusal(group)
-    except NotNow as error:
-        leave, refused = error.leave, str(error)
-    return preview_of(view, asked, leave, refused)
+    leave, refused = leavers(view, asked, force_all=force_all)
+    return preview_of(view, asked, leave, refused or refusal(group))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,14 +66,6 @@ class Asked:
 
     percent: int | None
     members: tuple[str, ...] | None
-
-
-class NotNow(Refused):
-    """Refused, with those whom it would have told."""
-
-    def __init__(self, text: str, leave: tuple[str, ...]) -> None:
-        super().__init__(text)
-        self.leave = leave
 
 
 def asked_of(percent: int | str | None, members: Sequence[str] | None) -> Asked:
@@ -108,24 +96,19 @@ def live_view(view: GroupRead) -> GroupView[Partition]:
     return replace(whole, members=live)
 
 
-def leavers(view: GroupRead, asked: Asked, *, force_all: bool) -> tuple[str, ...]:
+def leavers(view: GroupRead, asked: Asked, *, force_all: bool) -> tuple[tuple[str, ...], str]:
+    """Who would be told, and why they cannot be now, else ""."""
     live = live_view(view)
     if not live.members:
-        raise NotNow("the group has no live member", ())
-    if asked.members is not None:
-        return _by_name(live, asked.members, force_all=force_all)
-    assert asked.percent is not None
-    return rules.leavers_by_percent(live, asked.percent)
-
-
-def _by_name(
-    live: GroupView[Partition], names: tuple[str, ...], *, force_all: bool
-) -> tuple[str, ...]:
-    leave = rules.leavers_by_name(live, names, forced=True)
+        return (), "the group has no live member"
+    if asked.members is None:
+        assert asked.percent is not None
+        return rules.leavers_by_percent(live, asked.percent), ""
+    leave = rules.leavers_by_name(live, asked.members, forced=True)
     try:
-        return rules.leavers_by_name(live, names, forced=force_all)
+        return rules.leavers_by_name(live, asked.members, forced=force_all), ""
     except InvalidInput as error:
-        raise NotNow(str(error), leave) from error
+        return leave, str(error)
 
 
 def refusal(group: Group) -> str:

@@ -75,9 +75,11 @@ def start(
     if running := group.running_scale_down:
         return _same(running, asked, how)
     view = preview.read(group)
-    if refused := preview.refusal(group):
+    refused = preview.refusal(group)
+    if not refused:
+        leave, refused = preview.leavers(view, asked, force_all=force_all)
+    if refused:
         raise groups.Refused(refused)
-    leave = preview.leavers(view, asked, force_all=force_all)
 
     def begin() -> ScaleDown:
         if running := group.running_scale_down:

@@ -43,8 +43,7 @@ def stored_settings(group: str) -> GroupSettings | None:
     return None if text is None else parse_settings(text.decode())
 
 
-# --- what happened
-# ---------------------------------------------------------------------------------
+# --- what happened --------------------------------------------------------------------------------
 
 
 def events_after(group: str, cursor: str, count: int = EVENTS_AT_ONCE) -> list[LockEvent]:
@@ -113,8 +112,7 @@ def _index() -> str:
     return f"{django_settings.REDIS_PREFIX}:known_groups"
 
 
-# --- streams
-# ---------------------------------------------------------------------------------------
+# --- streams --------------------------------------------------------------------------------------
 
 
 def make_stream(stream: str, partitions: int, group: str) -> int:

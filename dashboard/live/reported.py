@@ -98,7 +98,7 @@ class LiveUnserved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Troubles:
-    """`unserved`: partition -> member -> what it says of it, None where it has said no more."""
+    """`unserved`: partition -> member, ascending -> what it says of it."""
 
     halted: Mapping[tuple[Partition, str], Halted]
     unserved: Mapping[Partition, Mapping[str, LiveUnserved]]
@@ -113,7 +113,7 @@ class Troubles:
             for one in (read_trouble(Halted, said),)
         }
         unserved: dict[Partition, dict[str, LiveUnserved]] = {}
-        for member, row in read.members.items():
+        for member, row in sorted(read.members.items()):
             for partition in row.unserved:
                 said = _unserved(member, partition, read.reports.get(member))
                 unserved.setdefault(partition, {})[member] = said
@@ -125,8 +125,7 @@ class Troubles:
         return self.halted.get((partition, lock.member_id)) if lock else None
 
     def unserved_by(self, partition: Partition) -> tuple[LiveUnserved, ...]:
-        found = self.unserved.get(partition, {})
-        return tuple(found[member] for member in sorted(found))
+        return tuple(self.unserved.get(partition, {}).values())
 
     def nobody_serves(self, partition: Partition) -> bool:
         return bool(self.may_own) and self.may_own <= self.unserved.get(partition, {}).keys()

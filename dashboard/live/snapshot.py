@@ -165,10 +165,8 @@ def build(
     )
     partitions = tuple(_partition(seen, p) for p in settings.all_partitions())
     loads = Counter(row.owner for row in partitions)
-    kept, learned = _replicas_by_member(seen.replicas)
-    members = tuple(
-        _member(seen, m, loads[m], kept[m], learned.get(m, [])) for m in sorted(read.members)
-    )
+    learned = _learners(seen.replicas)
+    members = tuple(_member(seen, m, loads[m], learned.get(m, [])) for m in sorted(read.members))
     return LiveSnapshot(
         group=group,
         at_ms=read.now_ms,
@@ -190,16 +188,15 @@ def _claims(read: GroupRead) -> dict[Partition, dict[str, Held]]:
     return claims
 
 
-def _replicas_by_member(
+def _learners(
     replicas: Mapping[Partition, reported.LiveReplicas],
-) -> tuple[Counter[str], dict[str, list[reported.LiveReplica]]]:
-    """(standbys, learners) of each member."""
-    kept = Counter(replica.member for of_it in replicas.values() for replica in of_it.standbys)
+) -> dict[str, list[reported.LiveReplica]]:
+    """Of each member."""
     learned: dict[str, list[reported.LiveReplica]] = {}
     for of_it in replicas.values():
         if of_it.learner is not None:
             learned.setdefault(of_it.learner.member, []).append(of_it.learner)
-    return kept, learned
+    return learned
 
 
 def _partition(seen: Seen, partition: Partition) -> LivePartition:
@@ -260,7 +257,7 @@ def _still_claims(seen: Seen, member: str, held: Held, since_ms: int | None) -> 
 
 
 def _member(
-    seen: Seen, member: str, owned: int, kept: int, learned: Sequence[reported.LiveReplica]
+    seen: Seen, member: str, owned: int, learned: Sequence[reported.LiveReplica]
 ) -> LiveMember:
     row, report = seen.read.members[member], seen.read.reports.get(member)
     consumer = report.consumer if report else {}
@@ -285,7 +282,7 @@ def _member(
         dead_letters=_whole(consumer, "dead_letters"),
         idle=state == "alive" and _is_idle(seen, member),
         leaving=str(Drain.FORCED if row.leaving else row.drain),
-        standbys=kept,
+        standbys=len(target.standby) if target else 0,
         learning=len(learned),
         learners_ready=sum(replica.ready for replica in learned),
         learned_percent=sum(percents) / len(learned) if percents else None,
