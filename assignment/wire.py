@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from assignment.errors import InvalidInput
 from assignment.troubles import Unserved
 from assignment.types import (
+    Epoch,
     Grant,
     GroupSettings,
     Held,
@@ -185,9 +186,9 @@ def partitions_of(texts: Iterable[str]) -> frozenset[Partition]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Join:
-    member: str
-    secret: str  # random, made once per process
+class Introduction:
+    """What a process says of itself when it joins; a member's row keeps it."""
+
     host: str = ""
     version: str = ""
     instance: str = ""
@@ -198,19 +199,38 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Join(Introduction):
+    member: str
+    secret: str  # random, made once per process
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Leave:
     member: str
     secret: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heartbeat:
+class SeenEpochs:
+    """In every report: what a member's process has heard of, 0 where it has not."""
+
+    incarnation: int = 0  # the highest that it ever saw
+    mode_epoch: int = 0  # under that incarnation, as settings_epoch
+    settings_epoch: int = 0
+    target_incarnation: int = 0  # of the target that its agent has, as target_epoch
+    target_epoch: int = 0
+
+    @property
+    def target(self) -> Epoch:
+        return Epoch(self.target_incarnation, self.target_epoch)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat(SeenEpochs):
     """`owned` is complete (partition -> "fence state") or, with complete False, all changes.
 
     Changes are those since the complete report with that number (None = no longer held). Consumer
     health and rates ride in `consumer`. `replicas` and `ready` are complete in every heartbeat.
-    `incarnation` is the highest that the process ever saw; mode_epoch and settings_epoch are what
-    it heard under that one, else 0. The target has an incarnation of its own.
     """
 
     member: str
@@ -222,11 +242,6 @@ class Heartbeat:
     able: bool = False
     unable: str = ""  # types.UnableReason, "" = able
     leaving: bool = False
-    incarnation: int = 0
-    mode_epoch: int = 0
-    settings_epoch: int = 0
-    target_incarnation: int = 0
-    target_epoch: int = 0
     consumer: Mapping[str, Any] = field(default_factory=dict)  # see ConsumerHealth
     replicas: Mapping[str, ReplicaReport] = field(default_factory=dict)  # by partition
     ready: Sequence[str] = ()  # learners for which this member calls for a rebalance

@@ -71,7 +71,7 @@ class Meta:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemberRow:
+class MemberRow(wire.Introduction):
     """A field of the hash `members`, without the secret."""
 
     member_id: str
@@ -82,20 +82,13 @@ class MemberRow:
     drain: Drain = Drain.NONE  # as it was told in a scale-down
     ready: frozenset[Partition] = frozenset()  # learners for which it calls for a rebalance
     unserved: frozenset[Partition] = frozenset()  # it cannot serve these now
-    host: str = ""
-    version: str = ""
-    instance: str = ""
-    zone: str = ""
-    capacity: float = 1.0
-    pid: int = 0
-    incarnation: int = 0  # the highest that it ever saw, as it said when it joined
 
 
 _ROW_NAMES = frozenset(MemberRow.__dataclass_fields__) - {"member_id"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class Report(wire.SeenEpochs):
     """What a member said last: its complete report with every change since."""
 
     number: int
@@ -103,27 +96,12 @@ class Report:
     at_ms: int
     owned: Mapping[Partition, Held] = field(default_factory=dict)
     consumer: Mapping[str, Any] = field(default_factory=dict)
-    incarnation: int = 0  # the highest that its agent ever saw
-    mode_epoch: int = 0  # under that incarnation, as settings_epoch
-    settings_epoch: int = 0
-    target_incarnation: int = 0  # of the target that its agent has, as target_epoch
-    target_epoch: int = 0
     unable: str = ""  # types.UnableReason, "" = able
     replicas: Mapping[Partition, ReplicaReport] = field(default_factory=dict)
     unserved: Mapping[Partition, Unserved] = field(default_factory=dict)
 
-    @property
-    def target(self) -> Epoch:
-        return Epoch(self.target_incarnation, self.target_epoch)
 
-
-REPORTED_EPOCHS = (
-    "incarnation",
-    "mode_epoch",
-    "settings_epoch",
-    "target_incarnation",
-    "target_epoch",
-)
+REPORTED_EPOCHS = tuple(wire.SeenEpochs.__dataclass_fields__)
 
 
 @dataclass(frozen=True, slots=True)

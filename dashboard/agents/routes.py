@@ -63,7 +63,7 @@ DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
     "leave": msgspec.json.Decoder(wire.Leave),
 }
 encode = msgspec.json.Encoder().encode
-ROW = ("host", "version", "instance", "zone", "capacity", "pid", "incarnation")
+ROW = tuple(wire.Introduction.__dataclass_fields__)
 
 
 class Rate:
