@@ -9,10 +9,10 @@ from assignment.scripts.group_read import GroupRead
 from dashboard.coordinator.asking import want_rebalance as want_rebalance
 from dashboard.coordinator.carrying import Here, carry_out, record_of
 from dashboard.coordinator.history import store_events as store_events
-from dashboard.coordinator.rebalancing import rebalance as rebalance
+from dashboard.coordinator.running import rebalance as rebalance
+from dashboard.coordinator.running import tick as tick
 from dashboard.coordinator.sampling import sample as sample
 from dashboard.coordinator.sampling import trim as trim
-from dashboard.coordinator.ticking import tick as tick
 from dashboard.models import Group
 
 

@@ -13,7 +13,7 @@ from assignment.scripts.values import Call
 from assignment.wire import GroupKeys, StreamKeys
 from dashboard import coordinator
 from dashboard.actions import groups
-from dashboard.coordinator import carrying, ticking
+from dashboard.coordinator import carrying, running
 from dashboard.coordinator.carrying import Here, perform, record_of
 from dashboard.live import groups as live_groups
 from dashboard.live import health, watching
@@ -147,8 +147,8 @@ def test_a_tick_that_takes_too_long_says_how_many_groups_wait(
 ) -> None:
     coordinator.tick()
     assert health.look().late_groups == 0
-    monkeypatch.setattr(ticking, "SAID_EVERY_S", 0.0)
-    monkeypatch.setattr(ticking, "LATE_S", 0.0)
+    monkeypatch.setattr(running, "SAID_EVERY_S", 0.0)
+    monkeypatch.setattr(running, "LATE_S", 0.0)
     coordinator.tick()
     assert health.look().late_groups == 1
 

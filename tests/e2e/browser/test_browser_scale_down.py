@@ -10,7 +10,7 @@ import pytest
 from asgiref.sync import sync_to_async
 from playwright.async_api import Page
 
-from dashboard.coordinator import rebalancing
+from dashboard.coordinator import running
 from dashboard.models import Group
 from tests.dashboard.agents import make_group
 from tests.e2e.browser.conftest import NewContext
@@ -38,7 +38,7 @@ async def real(
     group: Group, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[RealStage]:
     """a, b and c own two partitions each and have processed what is in them."""
-    monkeypatch.setattr(rebalancing, "ROUNDS_MAX", 1)  # a step is one round: it can be held after
+    monkeypatch.setattr(running, "ROUNDS_MAX", 1)  # a step is one round: it can be held after
     made = RealStage(group, address, tmp_path)
     async with background(made.play()):
         try:

@@ -1,13 +1,17 @@
-"""The periodic look at every group, once a second (coordination.md section 3)."""
+"""Runs the rules (coordination.md section 3): the periodic look at every group, once a second, and
+one rebalance of a group at a time; triggers that come meanwhile make it run again.
+"""
 
 import logging
 import time
 
-from assignment.coordinator import tick as rules
+from assignment.coordinator import rebalance as rebalancing
+from assignment.coordinator import tick as ticking
 from assignment.coordinator.effects import RecordsAway
 from assignment.coordinator.facts import GroupRecord
 from assignment.scripts.group_read import Ticker
 from dashboard.coordinator.carrying import AWAY, Here, carry_out, record_of
+from dashboard.coordinator.outbox import Run
 from dashboard.live import groups as live_groups
 from dashboard.live import health, queue
 from dashboard.live.connection import StoreUnavailable
@@ -15,6 +19,7 @@ from dashboard.models import Group
 
 SAID_EVERY_S = 1.0
 LATE_S = 3.0
+ROUNDS_MAX = 5  # triggers that keep coming wait for the next task
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +33,7 @@ def tick() -> int:
         for number, (record, group) in enumerate(groups):
             here = Here(record.name, group, ticker=clock.goes_on(len(groups) - number))
             try:
-                carry_out(rules.tick(record), here)
+                carry_out(ticking.tick(record), here)
                 looked += 1
             except StoreUnavailable:
                 raise
@@ -68,3 +73,32 @@ def _groups() -> list[tuple[GroupRecord, Group | None]]:
         ]
     live_groups.note_groups({row.name: row.incarnation for row in rows})
     return [(record_of(row), row) for row in rows]
+
+
+# --- one group ------------------------------------------------------------------------------------
+
+
+def rebalance(group_name: str, task_id: str = "", worker: str = "") -> str:
+    """What came of it, in words. Raises StoreUnavailable, Group.DoesNotExist."""
+    result = "another run has it"
+    for _ in range(ROUNDS_MAX):
+        with queue.running(group_name) as mine:
+            if not mine:
+                queue.found_busy(group_name)
+                return result
+            queue.take_wanted(group_name)
+            here = Here(group_name, _row(group_name), Run(task_id, worker))
+            result = carry_out(rebalancing.rebalance(), here)
+        if not queue.is_wanted(group_name):
+            break
+    return result
+
+
+def _row(group_name: str) -> Group | None:
+    """None while the database is away: a group that was there goes on without it."""
+    try:
+        return Group.objects.get(name=group_name)
+    except AWAY:
+        if group_name not in live_groups.known_groups():
+            raise
+        return None
