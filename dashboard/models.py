@@ -16,6 +16,7 @@ from dashboard.records import maps
 NAME_MAX = 100
 MEMBER_MAX = 200
 CAUSE_MAX = 60
+MEMBER_ENDS = [(end.value, end.name.capitalize()) for end in StayEnd]
 
 
 class Group(models.Model):
@@ -79,12 +80,6 @@ class AgentToken(models.Model):
         return "expired" if is_past else "valid"
 
 
-class MemberEnd(models.TextChoices):
-    LEFT = StayEnd.LEFT.value
-    LOST = StayEnd.LOST.value
-    FORCED = StayEnd.FORCED.value
-
-
 class MemberRecord(models.Model):
     """One stay of a member in its group; a member that joins anew gets another."""
 
@@ -94,7 +89,7 @@ class MemberRecord(models.Model):
     version = models.CharField(max_length=50, blank=True)
     joined_at_ms = models.BigIntegerField()
     left_at_ms = models.BigIntegerField(null=True, blank=True)
-    end = models.CharField(max_length=10, choices=MemberEnd, null=True, blank=True)
+    end = models.CharField(max_length=10, choices=MEMBER_ENDS, null=True, blank=True)
     spark_application_id = models.CharField(max_length=100, blank=True)
 
     class Meta:

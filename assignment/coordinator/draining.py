@@ -41,10 +41,10 @@ def advance(view: GroupRead) -> effects.Steps[bool]:
         ends = how_they_went((yield from effects.ReadHints())) if _gone(known, view) else {}
         went_on = went_on_from(known, view, ends)
         if went_on.known.version != known.version:
-            changed = ScaleDowns(version=known.version, records=went_on.changed)
-            if not (
-                yield from effects.KeepScaleDowns(changed, went_on.known.version, went_on.notes)
-            ):
+            kept = yield from effects.KeepScaleDowns(
+                known.version, went_on.changed, went_on.known.version, went_on.notes
+            )
+            if not kept:
                 continue
             for member, left_at_ms in went_on.forced:
                 yield from effects.KeepForced(member, left_at_ms)
@@ -91,9 +91,9 @@ def _tell(known: ScaleDowns, view: GroupRead) -> effects.Steps[bool]:
             changed = changed or bool(told)
     if running and running.told_at_ms is None and wanted.keys() & view.members.keys():
         now_ms = yield from effects.ReadNow()
-        after = ScaleDowns(version=known.version, records=(replace(running, told_at_ms=now_ms),))
+        after = replace(running, told_at_ms=now_ms)
         # A lost race: the next tick says so.
-        yield from effects.KeepScaleDowns(after, known.version + 1, ())
+        yield from effects.KeepScaleDowns(known.version, (after,), known.version + 1, ())
     return changed
 
 

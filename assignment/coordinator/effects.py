@@ -189,7 +189,8 @@ class ReadScaleDowns(Effect[facts.ScaleDowns]):
 class KeepScaleDowns(Effect[bool]):
     """False, and nothing is changed: another process changed one since `version` was read."""
 
-    scale_downs: facts.ScaleDowns  # those that changed, under the version that was read
+    version: int
+    changed: tuple[facts.ScaleDown, ...]
     next_version: int
     notes: tuple[facts.Note, ...]
 

@@ -22,6 +22,7 @@ from assignment.scripts.values import (
     fence_text,
     flag,
     number_of,
+    pairs_of,
     text_of,
     texts_of,
     within,
@@ -324,10 +325,7 @@ class LockEvent:
 
 
 def read_event(entry_id: Raw, fields: Sequence[Raw] | Mapping[Raw, Raw]) -> LockEvent:
-    flat = (
-        fields if isinstance(fields, Mapping) else dict(zip(fields[::2], fields[1::2], strict=True))
-    )
-    values = {text_of(name): text_of(value) for name, value in flat.items()}
+    values = {name: value.decode() for name, value in pairs_of(fields)}
     return LockEvent(
         entry_id=text_of(entry_id),
         seq=int(values["seq"]),

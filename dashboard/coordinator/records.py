@@ -20,6 +20,7 @@ from dashboard.records.audit import By
 
 REFUSED = "rebalance refused"  # in the audit: a strategy that does not fit
 
+OF_ROUND = tuple(facts.Round.__dataclass_fields__)
 NOT_LIFTED = facts.Lifted(0, None)
 FAULTS_MAX = 20  # kept of a group: one cause can break a thing for every partition
 
@@ -145,7 +146,7 @@ def _row_of(group: models.Group, application: str, **columns: Any) -> models.Mem
 
 def keep_forced(group: models.Group, effect: effects.KeepForced) -> None:
     group.member_records.filter(member_id=effect.member, left_at_ms=effect.left_at_ms).update(
-        end=models.MemberEnd.FORCED
+        end=facts.StayEnd.FORCED
     )
 
 
@@ -166,9 +167,9 @@ def fact_of(row: models.ScaleDown) -> facts.ScaleDown:
 
 def keep_scale_downs(group: models.Group, effect: effects.KeepScaleDowns) -> bool:
     with transaction.atomic():
-        if not take_version(group.pk, effect.scale_downs.version, effect.next_version):
+        if not take_version(group.pk, effect.version, effect.next_version):
             return False
-        for fact in effect.scale_downs.records:
+        for fact in effect.changed:
             store_fact(fact)
         for note in effect.notes:
             by = audit.automatically(note.reason)
@@ -220,19 +221,8 @@ def keep_refusal(group: models.Group, effect: effects.KeepRefusal) -> None:
 
 def read_round(group: models.Group, effect: effects.ReadRound) -> facts.Round | None:
     known = (models.RebalanceOutcome.RUNNING, models.RebalanceOutcome.DONE)
-    row = group.rebalances.filter(outcome__in=known).first()
-    if row is None:
-        return None
-    is_done = row.outcome == models.RebalanceOutcome.DONE
-    return facts.Round(
-        pk=row.pk,
-        incarnation=row.incarnation,
-        target_epoch=row.target_epoch,
-        at_ms=row.at_ms,
-        detect_ms=row.detect_ms or 0,
-        moved=row.moved,
-        finished_at_ms=(row.finished_at_ms or 0) if is_done else None,
-    )
+    row = group.rebalances.filter(outcome__in=known).values(*OF_ROUND).first()
+    return facts.Round(**row) if row else None
 
 
 def read_tenures(group: models.Group, effect: effects.ReadTenures) -> facts.Tenures:

@@ -8,7 +8,7 @@ from django.conf import settings
 from dashboard.live.connection import ms_of, sync_client
 
 LATE_SHOWN_MS = 10_000
-OLDEST = (6, 2)  # XTRIM MINID, GETDEL, SET PXAT
+OLDEST = (6, 2)  # XTRIM MINID, SET PXAT
 
 
 @dataclass(frozen=True, slots=True)

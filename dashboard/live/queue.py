@@ -46,10 +46,9 @@ def found_busy(group: str) -> None:
     sync_client().pexpire(GroupKeys(group).queued, BUSY_MS)
 
 
-def take_wanted(group: str) -> int:
-    """How many triggers gathered; from now on a trigger publishes again."""
-    keys, pipe = GroupKeys(group), sync_client().pipeline()
-    return int(pipe.delete(keys.queued).getdel(keys.wanted).execute()[1] or 0)
+def take_wanted(group: str) -> None:
+    """From now on a trigger publishes again."""
+    sync_client().delete(GroupKeys(group).queued, GroupKeys(group).wanted)
 
 
 def is_wanted(group: str) -> bool:

@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
+from assignment.coordinator.facts import StayEnd
 from assignment.errors import InvalidInput
 from dashboard import coordinator
 from dashboard.actions.groups import Refused
 from dashboard.actions.preview import preview
-from dashboard.models import AuditEntry, MemberEnd, MemberRecord, Rebalance, ScaleDown
+from dashboard.models import AuditEntry, MemberRecord, Rebalance, ScaleDown
 from tests.dashboard.scaling import Scene, epoch, start, told
 
 pytestmark = pytest.mark.django_db
@@ -105,7 +106,7 @@ def test_a_member_leaves_when_others_have_learned_what_it_has(scene: Scene) -> N
     assert sorted(map(len, scene.owned.values())) == [2, 3]
     assert (scene.scale_down().state, scene.outcomes()) == ("done", {"S2": "clean"})
     assert scene.scale_down().ended_at_ms is not None
-    assert MemberRecord.objects.get(member_id="S2").end == MemberEnd.LEFT
+    assert MemberRecord.objects.get(member_id="S2").end == StayEnd.LEFT
     moved = [r.moved for r in Rebalance.objects.filter(at_ms__gte=row.asked_at_ms)]
     assert sum(moved) == 2
     actions = list(AuditEntry.objects.order_by("id").values_list("action", "actor"))

@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
+from assignment.coordinator.facts import StayEnd
 from assignment.errors import InvalidInput
 from dashboard import coordinator
 from dashboard.actions import scale_down
 from dashboard.actions.groups import Refused
 from dashboard.live import groups as live_groups
-from dashboard.models import AuditEntry, MemberEnd, MemberRecord
+from dashboard.models import AuditEntry, MemberRecord
 from tests.dashboard.scaling import BY_ANN, Scene, start, told
 
 pytestmark = pytest.mark.django_db
@@ -42,7 +43,7 @@ def test_when_the_time_is_up_they_go_and_learners_take_over(scene: Scene) -> Non
     for member, numbers in learning.items():
         assert set(numbers) <= set(scene.owned[member]), "not ready, and owner all the same"
     assert (scene.scale_down().state, scene.outcomes()) == ("done", {"S2": "forced"})
-    assert MemberRecord.objects.get(member_id="S2").end == MemberEnd.FORCED
+    assert MemberRecord.objects.get(member_id="S2").end == StayEnd.FORCED
     assert AuditEntry.objects.get(action="force members").actor == "evenkeel"
 
 

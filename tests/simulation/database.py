@@ -142,15 +142,15 @@ def _read_scale_downs(world: "World", effect: effects.ReadScaleDowns) -> ScaleDo
 
 def _keep_scale_downs(world: "World", effect: effects.KeepScaleDowns) -> bool:
     kept = world.database
-    if kept.version != effect.scale_downs.version:
+    if kept.version != effect.version:
         world.reached["scale-down: race lost"] += 1
         return False
     before = {row.pk: row for row in kept.scale_downs}
-    for row in effect.scale_downs.records:
+    for row in effect.changed:
         for member, leaver in row.members.items():
             if leaver.outcome and not before[row.pk].members[member].outcome:
                 world.reached[f"scale-down: {leaver.outcome}"] += 1
-    kept.change(*effect.scale_downs.records)
+    kept.change(*effect.changed)
     kept.version = effect.next_version
     return True
 
