@@ -99,10 +99,10 @@ def _batch_is_over(member: MemberState, holding: Holding, now_ms: int) -> str:
 def _leave_out(claim: Claim, holding: Holding, why: str) -> list[messages.Effect]:
     """Of the next batch."""
     match holding.state:
-        case HeldState.RESTORING:
+        case HeldState.RESTORING if not holding.restored:
             # Compare-and-set, not release: a `running` whose answer was lost may be in a batch.
             return [_set_state(claim, holding, HeldState.REVOKED, f"{why} before it ran")]
-        case HeldState.RUNNING:
+        case HeldState.RESTORING | HeldState.RUNNING:
             return [_set_state(claim, holding, HeldState.REVOKING, why)]
         case HeldState.REVOKING | HeldState.REVOKED:
             return []

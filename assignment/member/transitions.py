@@ -27,6 +27,7 @@ from assignment.member.troubles import (
 from assignment.troubles import UnservedReason
 from assignment.types import NO_EPOCH, Claim, Drain, Epoch, HeldState, Partition
 
+IN_BATCHES = (HeldState.RUNNING, HeldState.REVOKING)
 RESTORE_RETRY_MS = 1_000  # before a failed restore is tried again
 
 
@@ -78,7 +79,14 @@ def _owned_seen(member: MemberState, event: messages.OwnedSeen, now_ms: int) -> 
         if seen is None or seen.fence != holding.fence:
             lost.append(Claim(partition, holding.fence))
         elif seen.state != holding.state:
-            held[partition] = replace(holding, state=seen.state, since_ms=now_ms)
+            # Only a Redis that lost writes knows as restoring what has run.
+            forgot = seen.state is HeldState.RESTORING and holding.state in IN_BATCHES
+            held[partition] = replace(
+                holding,
+                state=seen.state,
+                since_ms=now_ms,
+                restored=holding.restored or forgot,
+            )
     return _without(_changed(member, held=held), lost, now_ms)
 
 

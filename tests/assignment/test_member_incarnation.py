@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from assignment.member.decisions import decide
 from assignment.member.messages import (
     Acquire,
@@ -15,7 +17,7 @@ from assignment.member.messages import (
     TargetSeen,
 )
 from assignment.member.state import ConsumerState, next_due_ms
-from assignment.types import Claim, Drain, Epoch, Held
+from assignment.types import Claim, Drain, Epoch, Held, HeldState
 from tests.assignment.member_states import (
     NOW,
     RESTORING,
@@ -56,6 +58,14 @@ def test_what_never_ran_is_left_out_of_batches_first() -> None:
         SetState(
             claim=claim(0), expected=RESTORING, state=REVOKED, reason=f"{OUTDATED} before it ran"
         )
+    ]
+
+
+@pytest.mark.parametrize("known", [RUNNING, REVOKING])
+def test_what_ran_finishes_its_batch_though_redis_forgot_that_it_ran(known: HeldState) -> None:
+    state = after(member({0: holding(known)}, [0]), RAISED, held_as(RESTORING))
+    assert decide(state, NOW) == [
+        SetState(claim=claim(0), expected=RESTORING, state=REVOKING, reason=OUTDATED)
     ]
 
 
