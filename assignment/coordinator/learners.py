@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from assignment.coordinator.reading import claims, highest, is_forced, is_leaving, settings_of
 from assignment.planner.values import GroupView, Learner, LearnerSettings, MemberView
 from assignment.scripts.group_read import GroupRead, MemberRow
-from assignment.types import GroupSettings, Partition, ReplicaReport, Role, TargetRow
+from assignment.types import Partition, ReplicaReport, Role, TargetRow
 
 CAPACITY = 1.0  # of a member that says one that cannot be
 
@@ -25,7 +25,9 @@ def view_of(view: GroupRead, unable: Mapping[str, str]) -> GroupView[Partition]:
             for member, row in sorted(view.members.items())
         ],
         stateful=settings.stateful,
-        settings=_settings(settings),
+        settings=LearnerSettings(
+            standby_replicas=settings.standby_replicas, learners_max=settings.learners_max
+        ),
     )
 
 
@@ -45,15 +47,6 @@ def owners(view: GroupRead, unable: Mapping[str, str]) -> dict[str, frozenset[Pa
                 p for p in row.active if p in best and is_forced(view.members[best[p]])
             )
     return {member: frozenset(own) for member, own in found.items()}
-
-
-def _settings(settings: GroupSettings) -> LearnerSettings:
-    return LearnerSettings(
-        standby_replicas=settings.standby_replicas,
-        learners_max=settings.learners_max,
-        acceptable_lag_records=settings.acceptable_lag_records,
-        learn_partial_rebalance=settings.learn_partial_rebalance,
-    )
 
 
 def _member(
