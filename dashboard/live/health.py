@@ -7,7 +7,7 @@ from django.conf import settings
 
 from dashboard.live.connection import ms_of, sync_client
 
-LATE_SHOWN_MS = 10_000
+LATE, LATE_SHOWN_MS = "late_groups", 10_000
 OLDEST = (6, 2)  # XTRIM MINID, SET PXAT
 
 
@@ -31,28 +31,24 @@ class Sign(StrEnum):
     TICK = "tick"
 
 
-def _key(sign: Sign) -> str:
-    return f"{settings.REDIS_PREFIX}:{sign}_ms"
+def _key(name: str) -> str:
+    return f"{settings.REDIS_PREFIX}:{name}"
 
 
 def stamp(sign: Sign) -> None:
-    sync_client().set(_key(sign), ms_of(*sync_client().time()))
+    sync_client().set(_key(f"{sign}_ms"), ms_of(*sync_client().time()))
 
 
 def stamp_late(groups: int) -> None:
-    sync_client().set(_late(), groups, px=LATE_SHOWN_MS)
-
-
-def _late() -> str:
-    return f"{settings.REDIS_PREFIX}:late_groups"
+    sync_client().set(_key(LATE), groups, px=LATE_SHOWN_MS)
 
 
 def look() -> RedisHealth:
     """One trip, with a write: a server that only answers is of no use. Raises StoreUnavailable."""
     pipe = sync_client().pipeline()
-    pipe.set(f"{settings.REDIS_PREFIX}:readyz", 1, px=1_000)
+    pipe.set(_key("readyz"), 1, px=1_000)
     pipe.info("server").info("persistence").time()
-    pipe.mget([_late(), *(_key(sign) for sign in Sign)])
+    pipe.mget([_key(LATE), *(_key(f"{sign}_ms") for sign in Sign)])
     _, server, persistence, now, (late, *stamps) = pipe.execute()
     now_ms = ms_of(*now)
     return RedisHealth(
