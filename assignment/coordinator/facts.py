@@ -8,19 +8,18 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from assignment.coordinator.incarnation import Known
 from assignment.coordinator.record import Cause, Change
 from assignment.scripts.agent_side import SnapshotRecord
 from assignment.types import GroupSettings, Offset, Partition, Reason, TargetRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupRecord:
+class GroupRecord(Known):
     """A group as it is configured. `settings` None: the database is away, Redis' own stand."""
 
     name: str
     settings: GroupSettings | None
-    incarnation: int
-    event_seq: int = 0  # of the last event that the database has
 
 
 @dataclass(frozen=True, slots=True)

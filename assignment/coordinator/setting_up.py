@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from assignment.coordinator import effects
 from assignment.coordinator.facts import GroupRecord, Mirror
-from assignment.coordinator.incarnation import Known, needs_incarnation
+from assignment.coordinator.incarnation import needs_incarnation
 from assignment.scripts.agent_side import SnapshotRecord
 from assignment.scripts.dashboard_side import restore, resume
 from assignment.scripts.group_read import GroupRead
@@ -67,8 +67,7 @@ def raise_incarnation(record: GroupRecord, view: GroupRead) -> effects.Steps[Non
     The database has it first; while that is away Redis has it alone, until the next tick that finds
     both. So it also hears of one that others raised, or that it forgot.
     """
-    database = Known(incarnation=record.incarnation, event_seq=record.event_seq)
-    wanted = needs_incarnation(view, database)
+    wanted = needs_incarnation(view, record)
     if wanted is not None and (yield from effects.ReadHeld()):
         wanted = None
     known = wanted.incarnation if wanted else view.meta.incarnation
@@ -81,11 +80,8 @@ def raise_incarnation(record: GroupRecord, view: GroupRead) -> effects.Steps[Non
         mirror = yield from effects.ReadMirror()
         newer = newer_snapshots(view, mirror)
         seen = max((s.fence // INCARNATION_STEP for s in newer.values()), default=0)
-        database = replace(
-            database,
-            target_epoch=mirror.target_epoch,
-            incarnation=max(database.incarnation, seen),
-        )
+        highest = max(record.incarnation, seen)
+        database = replace(record, target_epoch=mirror.target_epoch, incarnation=highest)
         wanted = needs_incarnation(view, database) or wanted
         lifted = yield from effects.LiftStreams(mirror.offsets, {})
         moved = bool(newer) and (yield from effects.Run(restore(wanted.incarnation, newer)))

@@ -9,7 +9,7 @@ import logging
 
 from channels.db import database_sync_to_async
 
-from dashboard.coordinator.asking import want_rebalance
+from dashboard.coordinator import want_rebalance
 from dashboard.live.connection import StoreUnavailable
 
 GROUPS_MAX = 10_000  # twice the groups aimed at

@@ -6,8 +6,8 @@ worker or an absent Redis left undone.
 
 from assignment.coordinator import draining, setting_up
 from assignment.scripts.group_read import GroupRead
-from dashboard.coordinator.asking import want_rebalance as want_rebalance
 from dashboard.coordinator.carrying import Here, carry_out, record_of
+from dashboard.coordinator.carrying import want_rebalance as want_rebalance
 from dashboard.coordinator.history import store_events as store_events
 from dashboard.coordinator.running import rebalance as rebalance
 from dashboard.coordinator.running import tick as tick

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from django.db import InterfaceError, InternalError, OperationalError
+from kombu.exceptions import OperationalError as BrokerAway
 
 from assignment.coordinator import effects
 from assignment.coordinator.effects import Effect, RecordsAway, Steps
@@ -13,11 +14,11 @@ from assignment.coordinator.facts import GroupRecord
 from assignment.scripts.dashboard_side import configure, set_incarnation, set_target
 from assignment.scripts.group_read import NO_TICK, GroupRead, Ticker
 from assignment.types import Offset
+from dashboard.celery import app
 from dashboard.coordinator import mirror, outbox, records
-from dashboard.coordinator.asking import want_rebalance
 from dashboard.coordinator.history import store_events
 from dashboard.live import groups as live_groups
-from dashboard.live import push
+from dashboard.live import push, queue
 from dashboard.live.scripts import run
 from dashboard.models import Group
 
@@ -25,6 +26,7 @@ RAISED: dict[tuple[int, str], int] = {}  # group -> incarnation that this proces
 # database may refuse to keep it
 NOBODY = outbox.Run()
 AWAY = (OperationalError, InterfaceError, InternalError)  # it does not answer, or refuses to write
+EXPIRES_S = 30  # a stopped worker finds few tasks of a rebalance; the tick asks again
 SHOWN_MAX = 3  # arguments of a script that the log tells
 T = TypeVar("T")
 
@@ -111,6 +113,21 @@ def _set_target(here: Here, effect: effects.SetTarget) -> str | None:
             change.movement.moves, change.movement.kept, len(change.loads),
         )  # fmt: skip
     return refused
+
+
+def want_rebalance(group_name: str) -> bool:
+    """Whether a task was published for it: at most one per group at a time. Raises
+    StoreUnavailable.
+    """
+    if not queue.want(group_name):
+        return False
+    try:
+        app.send_task("dashboard.rebalance", (group_name,), expires=EXPIRES_S)
+    except (BrokerAway, OSError) as error:
+        log.warning("rebalance of group=%s not published: %s", group_name, error)
+        queue.unpublish(group_name)
+        return False
+    return True
 
 
 IN_REDIS: Mapping[type[Effect[Any]], Callable[[Here, Any], Any]] = {
