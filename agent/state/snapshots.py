@@ -15,12 +15,12 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 
 import msgspec
 
 from agent.state.errors import SnapshotBroken, StateError
-from agent.state.partition import PartitionState
+from agent.state.partition import PartitionState, Reading
 from assignment.scripts.agent_side import SnapshotRecord
 from assignment.types import Offset, Partition
 
@@ -36,6 +36,10 @@ class _Footer(msgspec.Struct):
     total: int
     keys: int
     sha256: str
+
+    @classmethod
+    def of(cls, partition: Partition, at: Reading | SnapshotRecord, keys: int, sha256: str) -> Self:
+        return cls(str(partition), str(at.offset), at.total, keys, sha256)
 
 
 def write_snapshot(state: PartitionState, folder: str, group: str, fence: int) -> SnapshotRecord:
@@ -54,13 +58,7 @@ def write_snapshot(state: PartitionState, folder: str, group: str, fence: int) -
         try:
             with _writing(url) as file:
                 keys, digest = _write_blocks(file, reading.items())
-                footer = _Footer(
-                    partition=str(state.partition),
-                    offset=str(reading.offset),
-                    total=reading.total,
-                    keys=keys,
-                    sha256=digest,
-                )
+                footer = _Footer.of(state.partition, reading, keys, digest)
                 file.write(msgspec.json.encode(footer))
         except OSError as error:
             full = "no space left" if error.errno == errno.ENOSPC else str(error)
@@ -150,16 +148,9 @@ class _Blocks:
             yield block
 
     def position(self) -> tuple[Offset, int, str, int]:
-        footer = msgspec.json.decode(self._file.read(), type=_Footer)
-        found = (footer.partition, footer.offset, footer.total, footer.keys, footer.sha256)
         recorded = self._snapshot
-        expected = (
-            str(self._partition),
-            str(recorded.offset),
-            recorded.total,
-            self._keys,
-            self._digest.hexdigest(),
-        )
+        found = msgspec.json.decode(self._file.read(), type=_Footer)
+        expected = _Footer.of(self._partition, recorded, self._keys, self._digest.hexdigest())
         if found != expected:
             raise SnapshotBroken(f"snapshot {recorded.url} holds {found}, recorded is {expected}")
         return recorded.offset, recorded.total, recorded.changelog_id, recorded.fence
