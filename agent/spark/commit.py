@@ -212,7 +212,7 @@ class Committer:
             changes=prepared.packed,
             ids=ids,
             replication_id=one.replication_id,
-            dead=count.dead_letters(),
+            dead=count.dead,
         )
 
     def _take(

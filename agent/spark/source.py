@@ -62,14 +62,11 @@ class Counted(msgspec.Struct):
     to_offset: str
     halted_at: str = ""  # the malformed entry that it stopped before, under the policy halt
     halted_why: str = ""
-    dead: list[tuple[str, str, int, bytes]] = []
+    dead: list[DeadLetter] = []
 
     @property
     def end(self) -> Offset:
         return Offset.parse(self.to_offset)
-
-    def dead_letters(self) -> list[DeadLetter]:
-        return [DeadLetter(*letter) for letter in self.dead]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -332,7 +329,7 @@ def _read_range(
                 total.halted_at, total.halted_why = first.entry_id, first.reason
             decoded = decoder.decode(kept)
         total.events += decoded.events
-        total.dead += [(d.reason, d.entry_id, d.index, d.raw) for d in decoded.dead]
+        total.dead += decoded.dead
         if kept:
             total.to_offset = _id(kept[-1])
         yield from decoded.tables
@@ -345,7 +342,8 @@ def _pass(events: EventStore, decoder: Decoder, one: Range, why: str, total: Cou
     """Counts the events of what is skipped, and gives none of them to the pipeline."""
     for chunk in _read_again(events, one):
         total.events += decoder.decode(chunk).events
-        total.dead += [(why, _id(e), 0, b" ".join(e[1])[:RAW_BYTES_MAX]) for e in chunk]
+        raws = (b" ".join(fields)[:RAW_BYTES_MAX] for _, fields in chunk)
+        total.dead += [DeadLetter(why, _id(e), 0, raw) for e, raw in zip(chunk, raws, strict=True)]
     total.to_offset = str(one.to_offset)
 
 
