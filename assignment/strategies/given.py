@@ -5,9 +5,9 @@ Knows nothing of epochs, locks or reports: previous ownership comes as claims, p
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from assignment.errors import InvalidInput
+from assignment.strategies.parameters import NUMBER_MAX, whole
 from assignment.types import Member, Partition
 
 Assigned = dict[str, tuple[Partition, ...]]  # every member given, ascending; () for the idle ones
@@ -33,11 +33,4 @@ class StrategyInput:
                 raise InvalidInput(f"member id {member.member_id!r} is there twice")
             seen.add(member.member_id)
         for stream, partitions in self.topics.items():
-            _check_count(stream, partitions)
-
-
-def _check_count(stream: str, partitions: Any) -> None:
-    if isinstance(partitions, bool) or not isinstance(partitions, int):
-        raise InvalidInput(f"partitions of {stream!r} is {partitions!r}, not an integer")
-    if partitions < 0:
-        raise InvalidInput(f"partitions of {stream!r} is {partitions}, below 0")
+            whole(f"partitions of {stream!r}", partitions, 0, NUMBER_MAX)

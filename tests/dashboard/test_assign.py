@@ -81,7 +81,7 @@ def test_what_is_best_by_weight_is_not_known(monkeypatch: pytest.MonkeyPatch) ->
         ('{"members": {"a": ["t"], "a": ["t"]}, "topics": {"t": 1}}', "'a' is there twice"),
         ('{"members": {"a": ["t"]}, "topics": {"t": NaN}}', "NaN is not a number"),
         ("[]", "a case is a JSON object"),
-        (SAID | {"topics": {"t": -4}}, "partitions of 't' is -4, below 0"),
+        (SAID | {"topics": {"t": -4}}, "partitions of 't' -4 is not within 0 and 2147483647"),
         (SAID | {"members": {"a": ["x"]}}, "unknown topic 'x'"),
         (SAID | {"applies_to": ["rmq-config"]}, "config_map is missing"),
         (SAID | {"applies_to": ["rmq-config"], "config_map": {"a": [["t", 0]]}}, "t:1-3 given to"),
