@@ -45,9 +45,9 @@ def progress_read_before_the_claim(patch: Patch) -> None:
     def acquire_after(self: Any, partitions: Sequence[Partition], reason: str) -> None:
         for partition in partitions:
             first = (self.member_id, partition) not in early
-            if first and isinstance(self._replicas, SimAgent):
+            if first and isinstance(self.replicas, SimAgent):
                 early.add((self.member_id, partition))
-                bring_up(self._replicas, Claim(partition, 0))
+                bring_up(self.replicas, Claim(partition, 0))
         acquire(self, partitions, reason)
 
     def order_nothing(self: SimAgent, claim: Claim) -> None:
