@@ -68,7 +68,8 @@ def calm_owners(world: "World") -> dict[Partition, str] | None:
     goes = any(row.ready or reading.is_leaving(row) for row in view.members.values())
     held = {p: lock.member_id for p, lock in view.locks.items()}
     whole = held == owners and len(held) == world.settings.partitions
-    moves = learns or goes or targets.is_troubled(view, world)
+    told = world.scale_downs.running is not None  # or will be
+    moves = learns or goes or told or targets.is_troubled(view, world)
     return owners if world.settings.stateful and whole and not moves else None
 
 
