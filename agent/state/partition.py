@@ -62,7 +62,8 @@ class PartitionState:
         self.path = path
         self.partition = partition
         self._token = secrets.token_bytes(TOKEN_BYTES)
-        self._in_use = threading.Lock()
+        self._readers = 0
+        self._read = threading.Condition()  # a reader came or went
 
     @classmethod
     def open(cls, directory: str | Path, group: str, partition: Partition) -> Self:
@@ -82,7 +83,7 @@ class PartitionState:
 
     def close(self) -> None:
         """Waits for a `reading` in another thread."""
-        with self._in_use:
+        with self._unread():
             self._environment.close()
 
     @property
@@ -174,7 +175,7 @@ class PartitionState:
         changes within a transaction: whoever took this one over meanwhile keeps it.
         """
         before = [*self.path.parent.glob(f"{self._link.stem}.*{files.SUFFIX}")]
-        with self._in_use:
+        with self._unread():
             with self._write("replace") as transaction:
                 transaction.put(_WRITER, other._token)
             self._token = other._token
@@ -205,14 +206,27 @@ class PartitionState:
 
     @contextmanager
     def reading(self) -> Iterator["Reading"]:
-        """Everything as it stands at one moment, whatever is written meanwhile."""
-        with self._in_use:
+        """Everything as it stands at one moment, whatever is written or read meanwhile."""
+        with self._read:
             try:
                 transaction = self._environment.begin()
             except lmdb.Error as error:
                 raise StateError(f"the state of {self.partition} is closed") from error
+            self._readers += 1
+        try:
             with transaction:
                 yield Reading(transaction)
+        finally:
+            with self._read:
+                self._readers -= 1
+                self._read.notify_all()
+
+    @contextmanager
+    def _unread(self) -> Iterator[None]:
+        """Once nobody reads, and while nobody begins to."""
+        with self._read:
+            self._read.wait_for(lambda: not self._readers)
+            yield
 
     def _meta(self, name: bytes) -> str:
         try:

@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -132,6 +133,20 @@ def _read_in_another_process(folder: Path, answer) -> None:
     state = PartitionState.open(folder, "demo", PARTITION)
     answer.put((str(state.offset), content(state)))
     state.close()
+
+
+def test_a_batch_reads_while_a_snapshot_is_read_and_a_close_waits_for_both(state):
+    """A snapshot of a million keys takes seconds; the batches of its partition go on."""
+    with ThreadPoolExecutor(2) as threads:
+        with state.reading() as snapshot:
+            assert threads.submit(content, state).result(timeout=30) == {}
+            closed = threads.submit(state.close)
+            with pytest.raises(TimeoutError):
+                closed.result(timeout=0.2)
+            assert not list(snapshot.items())
+        closed.result(timeout=30)
+    with pytest.raises(StateError, match="is closed"):
+        content(state)
 
 
 def test_another_process_reads_what_was_written(state, tmp_path):
