@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from agent.spark.commit import Committer
 from agent.spark.pipeline import Pipeline
 from agent.spark.runner import Consumer
 from agent.store.door import StoreUnavailable
@@ -140,14 +141,14 @@ def test_pipeline_that_reads_nothing_still_commits(
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_batch_that_died_around_its_commit_is_applied_once(
-    world: SparkWorld, session: SparkSession, when: str
+    world: SparkWorld, session: SparkSession, when: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A new consumer has a new checkpoint: only what Redis says counts."""
     first = world.partitions[0]
     world.append(first, one(key="a", amount=1))
     with world.consuming(SUMS, session) as consumer:
         until(world.all_committed, "the first batch")
-        commit, died = consumer._committer.commit, []
+        commit, died = Committer.commit, []
 
         def dying(*arguments: Any) -> Any:
             if not died:
@@ -158,7 +159,7 @@ def test_batch_that_died_around_its_commit_is_applied_once(
                 raise RuntimeError("the process died")
             return commit(*arguments)
 
-        consumer._committer.commit = dying
+        monkeypatch.setattr(Committer, "commit", dying)
         world.append(first, one(key="a", amount=2))
         until(lambda: died, "the death")
         until(world.all_committed, "the batch again")
