@@ -13,11 +13,13 @@ from typing import Any
 
 import pytest
 
+from agent.state.partition import PartitionState
 from agent.store.door import RedisDoor
 from agent.store.group import GroupStore
 from assignment.scripts.group_read import GroupRead
 from assignment.types import GroupSettings, HeldState
 from tests.agent.replicas_scene import Scene
+from tests.agent.state_reading import PARTITION
 from tests.agent.tiny_dashboard import TOKEN, TinyDashboard
 from tests.contract.world import World as ContractWorld
 
@@ -164,3 +166,12 @@ def scene(tmp_path: Path, redis_url: str, group_name: str) -> Iterator[Scene]:
     yield scene
     scene.close()
     door.close()
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Iterator[PartitionState]:
+    """Of one partition, empty, written by this process."""
+    opened = PartitionState.open(tmp_path, "demo", PARTITION)
+    opened.take_over()
+    yield opened
+    opened.close()
