@@ -364,7 +364,7 @@ class Ledger:
             demand(value > highest, f"incarnation {value} was granted under before")
 
     def _restore(self, args: Sequence[Any], answer: Any) -> None:
-        """After a wipe: from here on counts what the snapshots hold."""
+        """After lost writes: where Redis was moved, what the snapshot holds counts from here on."""
         for partition in args[1::2] if answer[0] == b"done" else ():
             book = self.book(t(partition))
             offset = self._server.hash(self._keys.offsets).get(book.partition.encode())
@@ -372,6 +372,6 @@ class Ledger:
                 c for u, c in self._group.files.items() if u.startswith(f"sim:{book.partition}/")
             ]
             found = [c for c in record if offset and str(c.offset) == t(offset)]
-            if found:
-                book.committed = tuple(Offset.parse(t(offset or b"0-0")))  # type: ignore[assignment]
+            if found and tuple(found[-1].offset) != book.committed:
+                book.committed = tuple(found[-1].offset)
                 book.total, book.values = found[-1].total, found[-1].values
