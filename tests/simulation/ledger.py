@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from agent.store.door import ScriptCall
 from assignment.scripts import agent_side
-from assignment.types import INCARNATION_STEP, GroupSettings, Offset, Partition
+from assignment.types import INCARNATION_STEP, GroupSettings, Partition
 from assignment.wire import GroupKeys, StreamKeys
 from tests.fakes import FakeRedis
 from tests.fakes.values import Id, id_of, t
