@@ -56,7 +56,7 @@ class Replicas:
         return {partition: report for partition, report in said if report}
 
 
-class Deed(Enum):
+class Action(Enum):
     GO_ON = auto()
     REST = auto()  # close the file
     REMOVE = auto()
@@ -66,7 +66,7 @@ class Deed(Enum):
 @dataclass(frozen=True, slots=True)
 class Turn:
     partition: Partition
-    deed: Deed
+    action: Action
     claim: Claim | None
 
 
@@ -125,16 +125,16 @@ def take_turn(all_: Replicas) -> tuple[Replicas, Turn | None]:
     replica = all_.of[partition]
     running = replace(replica, queued=False, running=True, to_be_removed=False)
     return _with(_unqueued(all_, partition), running), Turn(
-        partition, _deed(replica), replica.claim
+        partition, _action(replica), replica.claim
     )
 
 
-def _deed(replica: Replica) -> Deed:
+def _action(replica: Replica) -> Action:
     if replica.is_needed:
-        return Deed.GO_ON
+        return Action.GO_ON
     if replica.held:
-        return Deed.NOTHING
-    return Deed.REMOVE if replica.to_be_removed else Deed.REST
+        return Action.NOTHING
+    return Action.REMOVE if replica.to_be_removed else Action.REST
 
 
 def note(

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from agent.replicas import core
-from agent.replicas.core import Deed, Failure, News, Replicas, Turn
+from agent.replicas.core import Action, Failure, News, Replicas, Turn
 from agent.replicas.replica import ReplicaNews
 from agent.replicas.work import Work
 from agent.state.errors import StateError, StateLost
@@ -136,18 +136,18 @@ class ReplicaManager:
         self._tell(news)
 
     def _carried_out(self, turn: Turn) -> News:
-        if turn.deed is Deed.NOTHING:
+        if turn.action is Action.NOTHING:
             return ()
         work = self._works.setdefault(turn.partition, self._new_work(turn.partition))
-        match turn.deed:
-            case Deed.GO_ON:
+        match turn.action:
+            case Action.GO_ON:
                 return self._gone_on(turn, work)
-            case Deed.REMOVE:
+            case Action.REMOVE:
                 work.remove()
                 self._do(partial(core.forget, partition=turn.partition))
                 if turn.partition not in self._replicas.of:
                     del self._works[turn.partition]
-            case Deed.REST:
+            case Action.REST:
                 work.rest()
         return ()
 

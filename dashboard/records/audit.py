@@ -1,4 +1,4 @@
-"""Who did what to what, and why: one row per deed. Rows are only ever added."""
+"""Who did what to what, and why: one row per action. Rows are only ever added."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agent.replicas import core
-from agent.replicas.core import Deed, Failure, Replicas, Turn
+from agent.replicas.core import Action, Failure, Replicas, Turn
 from agent.replicas.replica import Place, Replica, ReplicaNews
 from agent.state.restore import Progress
 from assignment.member.messages import RestoreEnded
@@ -45,16 +45,16 @@ def at_the_end(replicas: Replicas, partition: Partition = A, serves: Any = None)
 
 
 def test_what_is_wanted_has_turns_one_after_the_other() -> None:
-    assert turns(wanting(A, B)) == [Turn(A, Deed.GO_ON, None), Turn(B, Deed.GO_ON, None)]
+    assert turns(wanting(A, B)) == [Turn(A, Action.GO_ON, None), Turn(B, Action.GO_ON, None)]
 
 
 def test_what_was_acquired_comes_before_all_others_and_only_once() -> None:
     claim = Claim(C, 7)
     replicas = core.order(wanting(A, B, C), claim)
     assert turns(replicas) == [
-        Turn(C, Deed.GO_ON, claim),
-        Turn(A, Deed.GO_ON, None),
-        Turn(B, Deed.GO_ON, None),
+        Turn(C, Action.GO_ON, claim),
+        Turn(A, Action.GO_ON, None),
+        Turn(B, Action.GO_ON, None),
     ]
 
 
@@ -71,13 +71,13 @@ def test_a_replica_that_is_not_there_yet_has_another_turn_behind_the_others() ->
 def test_what_is_asked_for_in_its_turn_has_another_one_after_it() -> None:
     replicas = core.order(running(wanting(A)), Claim(A, 7))
     assert turns(replicas) == []
-    assert turns(core.end_turn(replicas, A)) == [Turn(A, Deed.GO_ON, Claim(A, 7))]
+    assert turns(core.end_turn(replicas, A)) == [Turn(A, Action.GO_ON, Claim(A, 7))]
 
 
 def test_a_standby_at_the_committed_offset_waits_for_what_comes() -> None:
     replicas = at_the_end(wanting(A))
     assert (turns(replicas), replicas.tailed()) == ([], {A: "9-7"})
-    assert turns(core.follow(replicas, {A, B})) == [Turn(A, Deed.GO_ON, None)]
+    assert turns(core.follow(replicas, {A, B})) == [Turn(A, Action.GO_ON, None)]
     assert replicas.elsewhere({A: Offset(9, 0)}) == set()
     assert replicas.elsewhere({A: Offset(5, 0)}) == {A}
 
@@ -93,7 +93,7 @@ def test_an_acquired_replica_is_handed_over_when_its_way_served_the_claim() -> N
     ordered = running(core.order(Replicas(keep_unwanted_ms=KEEP_MS), claim))
     early, news = core.arrive(ordered, A, HERE, None, NOW)
     assert news == (), "what was committed before the claim may be missing"
-    assert turns(core.end_turn(early, A)) == [Turn(A, Deed.GO_ON, claim)]
+    assert turns(core.end_turn(early, A)) == [Turn(A, Action.GO_ON, claim)]
     done, news = core.arrive(ordered, A, HERE, claim, NOW)
     assert news == (RestoreEnded(claim),)
     assert core.end_turn(done, A).of[A] == replace(
@@ -151,11 +151,11 @@ def test_a_claim_that_failed_while_redis_was_away_is_no_fault_of_this_member() -
 def test_what_is_unwanted_is_closed_kept_for_a_while_and_removed() -> None:
     replicas = core.want(at_the_end(wanting(A)), Wanted(), NOW)
     replicas, turn = core.take_turn(replicas)
-    assert turn == Turn(A, Deed.REST, None)
+    assert turn == Turn(A, Action.REST, None)
     replicas = core.end_turn(replicas, A)
     assert (turns(replicas), replicas.due_ms()) == ([], NOW + KEEP_MS)
     replicas, turn = core.take_turn(core.due(replicas, NOW + KEEP_MS))
-    assert turn == Turn(A, Deed.REMOVE, None)
+    assert turn == Turn(A, Action.REMOVE, None)
     assert core.end_turn(core.forget(replicas, A), A).of == {}
 
 
@@ -163,7 +163,7 @@ def test_what_is_wanted_again_while_it_is_removed_is_not_forgotten() -> None:
     replicas = core.due(core.want(at_the_end(wanting(A)), Wanted(), NOW), NOW + KEEP_MS)
     replicas = core.want(running(replicas), wanting(A).wanted, NOW + KEEP_MS)
     replicas = core.end_turn(core.forget(replicas, A), A)
-    assert turns(replicas) == [Turn(A, Deed.GO_ON, None)]
+    assert turns(replicas) == [Turn(A, Action.GO_ON, None)]
 
 
 def test_what_the_consumer_holds_is_never_removed_nor_closed() -> None:
@@ -176,15 +176,15 @@ def test_what_the_consumer_holds_is_never_removed_nor_closed() -> None:
 def test_a_full_disk_makes_what_nobody_wants_go_at_once() -> None:
     replicas = core.want(at_the_end(wanting(A, B)), wanting(B).wanted, NOW)
     replicas, turn = core.take_turn(replicas)
-    assert turn == Turn(B, Deed.GO_ON, None)
+    assert turn == Turn(B, Action.GO_ON, None)
     replicas, _ = core.fail(replicas, B, FULL, NOW)
     replicas, turn = core.take_turn(core.due(replicas, NOW))
-    assert turn == Turn(A, Deed.REMOVE, None)
+    assert turn == Turn(A, Action.REMOVE, None)
 
 
 def test_a_group_without_state_has_nothing_to_restore_until_it_has_some() -> None:
     replicas = wanting(A, stateful=False)
     assert (turns(replicas), replicas.reports(NOW)[A].ready) == ([], True)
     replicas = core.want(replicas, wanting(A).wanted, NOW)
-    assert turns(replicas) == [Turn(A, Deed.GO_ON, None)]
+    assert turns(replicas) == [Turn(A, Action.GO_ON, None)]
     assert not replicas.reports(NOW)[A].ready

@@ -37,9 +37,9 @@ def test_replicas_elsewhere_are_counted(store: Any, group_name: str) -> None:
 
 @pytest.mark.parametrize("percent", [0, -1, 101, "abc", "", "80.5", "1e2"])
 def test_a_wrong_percentage_is_refused(scene: Scene, percent: Any) -> None:
-    for deed in (preview, lambda group, **asked: start(scene, **asked)):
+    for action in (preview, lambda group, **asked: start(scene, **asked)):
         with pytest.raises(InvalidInput, match="percent"):
-            deed(scene.group, percent=percent)
+            action(scene.group, percent=percent)
     assert not ScaleDown.objects.exists()
 
 

@@ -155,10 +155,10 @@ def test_what_is_done_cannot_be_changed(scene: Scene) -> None:
     row = start(scene, members=["S2"], timeout_ms=0)
     scene.round()
     scene.round()
-    for deed in (
+    for action in (
         lambda: scale_down.abort(row, by=BY_ANN),
         lambda: scale_down.force(row, "S2", by=BY_ANN),
         lambda: scale_down.extend(row, 1_000, by=BY_ANN),
     ):
         with pytest.raises(Refused):
-            deed()
+            action()

@@ -1,4 +1,4 @@
-"""Deeds of a scale-down that come while a round is being planned, or from another dashboard."""
+"""Actions of a scale-down that come while a round is being planned, or from another dashboard."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -31,12 +31,12 @@ def between(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], No
     """Does something after the next plan was read and before its target is stored."""
     honest = live_groups.read
 
-    def arrange(deed: Callable[[], Any]) -> None:
+    def arrange(action: Callable[[], Any]) -> None:
         def read(group: str, purpose: Purpose, *more: Any) -> Any:
             view = honest(group, purpose, *more)
             if purpose is Purpose.REBALANCE:
                 monkeypatch.setattr(live_groups, "read", honest)
-                deed()
+                action()
             return view
 
         monkeypatch.setattr(live_groups, "read", read)

@@ -1,4 +1,4 @@
-"""Scale-downs whose web, worker or beat is killed anywhere, and whose deeds race each other.
+"""Scale-downs whose web, worker or beat is killed anywhere, and whose actions race each other.
 
 Whatever happened: after one undisturbed tick Redis was told exactly what the records say.
 """

@@ -237,8 +237,8 @@ async def test_it_works_without_a_script_and_every_page_fits(
             ),
         )
         tabs = ("", "members/", "partitions/", "partitions/0/", "history/?show=scale-downs")
-        deeds = ("", "?do=abort", "?do=extend")
-        for path in [*(base + tab for tab in tabs), *(address + deed for deed in deeds)]:
+        actions = ("", "?do=abort", "?do=extend")
+        for path in [*(base + tab for tab in tabs), *(address + action for action in actions)]:
             await seen.goto(path)
             await seen.wait_for_selector('#light[data-light="live"]')
             wide = await seen.evaluate("document.documentElement.scrollWidth")
