@@ -63,6 +63,16 @@ def test_the_page_of_a_round_says_what_each_member_got(visitor: Client, scene: S
     assert "a learner has restored its state and takes over" in page
 
 
+def test_each_number_of_a_round_stands_under_its_heading(visitor: Client, scene: Scene) -> None:
+    page = visitor.get(f"/groups/{scene.group.name}/history/").content.decode()
+    table = page.split('<table id="rebalances">')[1].split("</table>")[0]
+    head, row = table.split("<tbody>")[0], table.split("<tbody>")[1].split("</tr>")[0]
+    names = re.findall(r"<th[^>]*>(.*?)</th>", head)
+    values = dict(zip(names, re.findall(r"<td[^>]*>(.*?)</td>", row), strict=True))
+    assert (values["Learning"], values["Strategy"]) == ("1", "planner")
+    assert values["Members"] == str(scene.last.members)
+
+
 def test_the_preview_says_what_would_be_learned_first(visitor: Client, scene: Scene) -> None:
     page = visitor.get(f"/groups/{scene.group.name}/rebalance/").content.decode()
     assert "nothing would move at once, 1 when learned" in page
