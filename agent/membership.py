@@ -34,6 +34,7 @@ from assignment.types import (
     Drain,
     Epoch,
     GroupSettings,
+    Held,
     HeldState,
     Offset,
     Partition,
@@ -292,12 +293,17 @@ class Membership:
     def _release(self, releases: Sequence[messages.Release]) -> None:
         if not releases:
             return
-        claims = [release.claim for release in releases]
-        done = self.store.run(agent_side.release(self.member_id, claims))
+        held = {
+            release.claim.partition: Held(fence=release.claim.fence, state=release.expected)
+            for release in releases
+        }
+        done = self.store.run(agent_side.release(self.member_id, held))
         for release, was_done in zip(releases, done, strict=True):
-            self.feed(messages.Released(release.claim))
             if was_done:
+                self.feed(messages.Released(release.claim))
                 self.note("released", why=release.reason, **_fields(release.claim))
+        if not all(done):
+            self.read_owned()
 
     def _acquire(self, partitions: Sequence[Partition], reason: str) -> None:
         state = self.state

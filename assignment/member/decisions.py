@@ -69,7 +69,8 @@ def _revoke(
 ) -> list[messages.Effect]:
     why = "leaving" if member.leaving else "revoked"
     if over := _batch_is_over(member, holding, now_ms):
-        return [messages.Release(claim=claim, reason=f"{why}: {over}")]
+        reason = f"{why}: {over}"
+        return [messages.Release(claim=claim, expected=holding.state, reason=reason)]
     return _leave_out(claim, holding, why)
 
 

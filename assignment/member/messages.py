@@ -203,7 +203,10 @@ class SetState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
+    """Compare-and-delete, as SetState."""
+
     claim: Claim
+    expected: HeldState
     reason: str
 
 

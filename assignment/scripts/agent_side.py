@@ -28,6 +28,7 @@ from assignment.types import (
     START,
     Claim,
     Epoch,
+    Held,
     HeldState,
     Offset,
     Partition,
@@ -136,9 +137,12 @@ def _renewed(raw: Raw) -> Renewed:
     return Renewed(int(raw[1]), target, int(raw[4]), _flags(raw[5:]))
 
 
-def release(member_id: str, claims: Iterable[Claim]) -> Call[tuple[bool, ...]]:
-    """Whether it was done, per claim, in their order."""
-    return Call("release", [valid_name("member", member_id), *_claim_texts(claims)], _flags)
+def release(member_id: str, held: Mapping[Partition, Held]) -> Call[tuple[bool, ...]]:
+    """Whether it was done, per partition, in their order: only what is stored as given here."""
+    arguments: Arguments = [valid_name("member", member_id)]
+    for partition, one in held.items():
+        arguments += [str(partition), fence_text(one.fence), one.state.value]
+    return Call("release", arguments, _flags)
 
 
 def _flags(raw: Raw) -> tuple[bool, ...]:

@@ -18,7 +18,7 @@ from agent.store.events import EventStore, Packed
 from assignment.scripts import agent_side, crashes
 from assignment.scripts.crashes import Skip
 from assignment.troubles import HaltReason
-from assignment.types import START, Claim, Offset, Range
+from assignment.types import START, Offset, Range
 from assignment.wire import GroupKeys
 from tests.e2e.spark_world import SparkWorld, one, raw
 
@@ -91,7 +91,7 @@ def test_what_was_answered_fenced_is_planned_under_a_higher_fence_only(
     world.append(first, one(a=1))
     shared.hold_back([(str(first), world.fences[first])], "keep")
     assert planner.next_batch(1) is None
-    world.store.run(agent_side.release("m1", [Claim(first, world.fences[first])]))
+    world.store.run(agent_side.release("m1", {first: world.store.owned("m1")[first]}))
     world.give("m1", [first])
     assert list(ranges(planner.next_batch(1))) == ["0"]
 

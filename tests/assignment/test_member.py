@@ -168,7 +168,7 @@ def test_a_revoked_partition_that_never_ran_is_drained_by_compare_and_set_then_r
     ]
     owned = messages.OwnedSeen({partition(0): Held(fence=fence(1), state=REVOKED)})
     assert decide(after(state, owned), NOW) == [
-        messages.Release(claim=claim(0), reason="revoked: batch finished")
+        messages.Release(claim=claim(0), expected=REVOKED, reason="revoked: batch finished")
     ]
 
 
@@ -194,7 +194,7 @@ def test_a_draining_partition_is_waited_for_until_the_grace_is_over() -> None:
     assert decide(state, NOW + GRACE_MS - 1) == []
     assert next_due_ms(state) == NOW + GRACE_MS
     assert decide(state, NOW + GRACE_MS) == [
-        messages.Release(claim=claim(0), reason="revoked: the grace is over")
+        messages.Release(claim=claim(0), expected=REVOKING, reason="revoked: the grace is over")
     ]
 
 
@@ -202,7 +202,7 @@ def test_a_drained_partition_is_released() -> None:
     owned = messages.OwnedSeen({partition(0): Held(fence=fence(1), state=REVOKED)})
     state = after(member({0: holding(REVOKING)}), owned)
     assert decide(state, NOW) == [
-        messages.Release(claim=claim(0), reason="revoked: batch finished")
+        messages.Release(claim=claim(0), expected=REVOKED, reason="revoked: batch finished")
     ]
 
 
@@ -210,7 +210,7 @@ def test_a_drained_partition_is_released() -> None:
 def test_what_a_dead_consumer_held_is_released(state: HeldState) -> None:
     dead = member({0: holding(state)}, consumer=ConsumerState.DEAD)
     assert decide(dead, NOW) == [
-        messages.Release(claim=claim(0), reason="revoked: its consumer is dead")
+        messages.Release(claim=claim(0), expected=state, reason="revoked: its consumer is dead")
     ]
 
 

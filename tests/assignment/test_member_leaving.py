@@ -74,7 +74,9 @@ def test_a_leaving_member_departs_once_a_target_that_knows_of_it_gives_it_nothin
 
 def test_a_leaving_member_departs_when_the_last_partition_is_released() -> None:
     state = after(member({0: holding(REVOKED)}), told(7))
-    assert decide(state, NOW) == [Release(claim=claim(0), reason="revoked: batch finished")]
+    assert decide(state, NOW) == [
+        Release(claim=claim(0), expected=REVOKED, reason="revoked: batch finished")
+    ]
     assert decide(after(state, Released(claim(0))), NOW) == [GONE]
 
 

@@ -135,7 +135,11 @@ class Generator:
 
     def make_release(self) -> Operation:
         member_id, claim = self._claim()
-        return "release", {"member_id": self._often(member_id, "a", "b"), "claims": [claim]}
+        return "release", {
+            "member_id": self._often(member_id, "a", "b"),
+            "claim": claim,
+            "state": self._often(None, *HeldState),
+        }
 
     def make_expire(self) -> Operation | None:
         live = self.model.read()

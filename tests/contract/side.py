@@ -8,7 +8,7 @@ from assignment.errors import Fenced
 from assignment.scripts import agent_side
 from assignment.scripts.agent_side import CommitRequest, SnapshotRecord, StateChange
 from assignment.scripts.group_read import Purpose
-from assignment.types import Claim, Drain, Offset, Partition, TargetRow
+from assignment.types import Claim, Drain, HeldState, Offset, Partition, TargetRow
 from assignment.wire import ConsumerHealth
 from tests.contract.world import LONG_MS, World
 
@@ -80,8 +80,8 @@ class Side:
     def do_renew(self, member_id: str, claims: list[Claim]) -> Any:
         return self.world.store.run(agent_side.renew(member_id, LONG_MS, claims))
 
-    def do_release(self, member_id: str, claims: list[Claim]) -> Any:
-        return self.world.store.run(agent_side.release(member_id, claims))
+    def do_release(self, member_id: str, claim: Claim, state: HeldState | None) -> Any:
+        return self.world.release(member_id, dict([claim]), state)
 
     def do_expire(self, member_id: str, claim: Claim) -> Any:
         """The lock runs out: its last renew is for one millisecond."""

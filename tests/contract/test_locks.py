@@ -10,7 +10,7 @@ from assignment.types import INCARNATION_STEP, Claim, Epoch, HeldState, Partitio
 from tests.contract.world import ANOTHER_RUN, LONG_MS, P0, P1, P2, World
 
 FIRST = INCARNATION_STEP + 1
-RESTORING, RUNNING = HeldState.RESTORING, HeldState.RUNNING
+RESTORING, RUNNING, REVOKED = HeldState.RESTORING, HeldState.RUNNING, HeldState.REVOKED
 
 
 def test_a_free_partition_is_granted_with_lock_grant_state_and_event(world: World) -> None:
@@ -69,7 +69,7 @@ def test_acquire_mends_a_lost_grant(real_world: World) -> None:
     assert world.fence("a", P0) == fence
     assert world.read().grants[P0].fence == fence
     world.door.ask("HDEL", world.keys.grants, str(P0))
-    assert world.store.run(agent_side.release("a", [Claim(P0, fence)])) == (True,)
+    assert world.release("a", {P0: fence}) == (True,)
     assert world.kinds() == ["acquired", "released"]
 
 
@@ -149,13 +149,13 @@ def test_fences_grow_by_one_per_grant_within_an_incarnation(world: World) -> Non
     for expected in (FIRST, FIRST + 1, FIRST + 2):
         fence = world.fence("a", P0)
         assert fence == expected
-        world.store.run(agent_side.release("a", [Claim(P0, fence)]))
+        world.release("a", {P0: fence})
 
 
 def test_fences_are_exact_at_the_highest_incarnation(world: World) -> None:
     fence = world.highest_fence()
     assert fence == INCARNATION_MAX * INCARNATION_STEP + 1
-    world.store.run(agent_side.release("a", [Claim(P0, fence)]))
+    world.release("a", {P0: fence})
     assert world.fence("a", P0, incarnation=INCARNATION_MAX) == fence + 1
     assert world.read().grants[P0].fence == fence + 1
 
@@ -248,7 +248,7 @@ def test_release_frees_the_lock_ends_the_grant_and_says_so(world: World) -> None
     world.stand(a={P0}, b=set())
     fence = world.running("a", P0)
     after = world.store.last_hint_id()
-    assert world.store.run(agent_side.release("a", [Claim(P0, fence)])) == (True,)
+    assert world.release("a", {P0: fence}) == (True,)
     grant = world.read().grants[P0]
     event = world.events()[-1]
     assert (event.kind, event.fence, event.at_ms) == ("released", fence, grant.until_ms)
@@ -263,18 +263,25 @@ def test_release_frees_the_lock_ends_the_grant_and_says_so(world: World) -> None
 def test_release_compares_member_and_fence(world: World) -> None:
     world.stand(a={P0}, b=set())
     fence = world.fence("a", P0)
-    assert world.store.run(agent_side.release("b", [Claim(P0, fence)])) == (False,)
-    assert world.store.run(agent_side.release("a", [Claim(P0, fence + 1), Claim(P1, 1)])) == (
-        False,
-        False,
-    )
+    assert world.release("b", {P0: fence}) == (False,)
+    assert world.release("a", {P0: fence + 1, P1: 1}) == (False, False)
     assert world.lock(P0) is not None
     assert world.kinds() == ["acquired"]
 
 
+def test_a_release_that_arrives_late_takes_nothing_that_was_given_back(world: World) -> None:
+    world.stand(a={P0})
+    fence = world.running("a", P0)
+    assert world.move("a", P0, fence, RUNNING, REVOKED)
+    assert world.move("a", P0, fence, REVOKED, RUNNING)
+    assert world.release("a", {P0: fence}, REVOKED) == (False,)
+    assert world.lock(P0) is not None
+    assert world.store.owned("a")[P0].state is RUNNING
+
+
 def test_release_of_an_expired_lock_leaves_its_end_in_history(world: World, fence: int) -> None:
     world.let_expire("a", Claim(P0, fence))
-    assert world.store.run(agent_side.release("a", [Claim(P0, fence)])) == (False,)
+    assert world.release("a", {P0: fence}) == (False,)
     assert world.sweep() == 1
     assert world.kinds() == ["acquired", "expired"]
 
@@ -282,7 +289,7 @@ def test_release_of_an_expired_lock_leaves_its_end_in_history(world: World, fenc
 def test_sweep_ends_only_what_ran_out_and_only_once(world: World) -> None:
     world.stand(a={P0, P1, P2})
     fences = {p: world.fence("a", p) for p in (P0, P1, P2)}
-    world.store.run(agent_side.release("a", [Claim(P1, fences[P1])]))
+    world.release("a", {P1: fences[P1]})
     world.let_expire("a", Claim(P0, fences[P0]))
     until_ms = world.read().grants[P0].until_ms
     assert (world.sweep(), world.sweep()) == (1, 0)
@@ -303,7 +310,7 @@ def test_a_swept_partition_is_granted_without_a_second_expired_event(
 def test_events_are_numbered_without_gaps(world: World) -> None:
     world.stand(a={P0, P1})
     for partition in (P0, P1, P0):
-        world.store.run(agent_side.release("a", [Claim(partition, world.fence("a", partition))]))
+        world.release("a", {partition: world.fence("a", partition)})
     assert [e.seq for e in world.events()] == [1, 2, 3, 4, 5, 6]
 
 
@@ -318,7 +325,7 @@ def test_many_partitions_are_acquired_and_renewed_at_once(world: World) -> None:
     claims = [Claim(a.partition, a.fence) for a in answer if isinstance(a, Granted)]
     assert world.store.run(agent_side.renew("a", LONG_MS, claims)).held == (True,) * 2_500
     assert len(world.read().locks) == 2_500
-    assert world.store.run(agent_side.release("a", claims)) == (True,) * 2_500
+    assert world.release("a", dict(claims)) == (True,) * 2_500
 
 
 @pytest.mark.parametrize("ttl_ms", [0, -1, 10**9])

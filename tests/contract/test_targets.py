@@ -8,7 +8,7 @@ import pytest
 from assignment.scripts import agent_side, dashboard_side
 from assignment.scripts.agent_side import SnapshotRecord, SnapshotResult
 from assignment.scripts.group_read import Purpose
-from assignment.types import START, Claim, Offset, Partition, TargetRow
+from assignment.types import START, Offset, Partition, TargetRow
 from tests.contract.world import P0, P1, P2, World, offset
 
 
@@ -189,7 +189,7 @@ def test_what_locks_and_commits_do_makes_no_plan_outdated(world: World) -> None:
     world.commit(P0, fence, START, offset(1))
     world.commit(P0, fence + 1, START, offset(1))
     world.store.run(agent_side.next_batch("a"))
-    world.store.run(agent_side.release("a", [Claim(P0, fence)]))
+    world.release("a", {P0: fence})
     world.sweep()
     assert world.group_epoch() == before
 

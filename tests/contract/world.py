@@ -25,6 +25,7 @@ from assignment.types import (
     Claim,
     Drain,
     GroupSettings,
+    Held,
     HeldState,
     Offset,
     Partition,
@@ -131,6 +132,17 @@ class World:
         fence = self.fence(member_id, partition)
         assert self.move(member_id, partition, fence, HeldState.RESTORING, HeldState.RUNNING)
         return fence
+
+    def release(
+        self, member_id: str, fences: Mapping[Partition, int], state: HeldState | None = None
+    ) -> tuple[bool, ...]:
+        """In the state in which they are stored, or in this one."""
+        owned = self.store.owned(member_id)
+        held = {
+            p: Held(fence=f, state=state or (owned[p].state if p in owned else HeldState.RUNNING))
+            for p, f in fences.items()
+        }
+        return self.store.run(agent_side.release(member_id, held))
 
     def move(self, member_id: str, partition: Partition, fence: int, *states: HeldState) -> bool:
         change = StateChange(partition, fence, *states)

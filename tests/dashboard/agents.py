@@ -8,7 +8,7 @@ from typing import Any
 from assignment.scripts import agent_side, dashboard_side, group_read
 from assignment.scripts.agent_side import Granted
 from assignment.troubles import Halted, Unserved, trouble_values
-from assignment.types import Claim, Drain, HeldState, Partition, ReplicaReport, Role, TargetRow
+from assignment.types import Drain, Held, HeldState, Partition, ReplicaReport, Role, TargetRow
 from assignment.wire import Heartbeat, Status, parse_target
 from dashboard import coordinator
 from dashboard.actions import groups
@@ -125,8 +125,10 @@ class FakeAgent:
         return answer
 
     def release(self, partitions: Iterable[Partition]) -> None:
-        claims = [Claim(p, self.held.pop(p)) for p in tuple(partitions)]
-        run(agent_side.release(self.member, claims), self.group.name)
+        held = {
+            p: Held(fence=self.held.pop(p), state=HeldState.RESTORING) for p in tuple(partitions)
+        }
+        run(agent_side.release(self.member, held), self.group.name)
 
     def leave(self) -> None:
         self.held.clear()

@@ -20,7 +20,7 @@ from agent.store.door import RedisDoor
 from agent.store.events import Append, AppendResult, EventStore, Packed
 from assignment.scripts import agent_side
 from assignment.scripts.agent_side import DeadLetter, Granted, StateChange
-from assignment.types import Claim, GroupSettings, HeldState, Offset, Partition
+from assignment.types import GroupSettings, HeldState, Offset, Partition
 from assignment.wire import (
     ChangelogEntry,
     ConsumerHealth,
@@ -96,9 +96,8 @@ class SparkWorld:
 
     def take_over(self, partition: Partition) -> None:
         """m1's lock is lost without its knowing, as after a long pause; m2 has a new fence."""
-        assert self.store.run(
-            agent_side.release("m1", [Claim(partition, self.fences[partition])])
-        ) == (True,)
+        held = {partition: self.store.owned("m1")[partition]}
+        assert self.store.run(agent_side.release("m1", held)) == (True,)
         del self.fences[partition]
         self.give("m2", [partition])
 

@@ -32,7 +32,7 @@ class Claimed:
                     if args[n + 2 : n + 4] == ["restoring", "running"]:
                         self.of[args[0]] |= claims([args[n]], [args[n + 1]])
             case "release":
-                self.of[args[0]] -= claims(args[1::2], args[2::2])
+                self.of[args[0]] -= claims(args[1::3], args[2::3])
 
 
 def claims(partitions: Iterable[str], fences: Iterable[str]) -> set[Claim]:

@@ -228,7 +228,7 @@ class Ledger:
 
     def _release(self, args: Sequence[Any], answer: Any) -> None:
         member = t(args[0])
-        for partition, fence, done in zip(args[1::2], args[2::2], answer, strict=True):
+        for partition, fence, done in zip(args[1::3], args[2::3], answer, strict=True):
             if done == 1:
                 self._live(partition, member, int(fence), "released")
                 self._given_up(self.book(t(partition)))

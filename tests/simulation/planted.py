@@ -29,7 +29,7 @@ def release_before_the_batch_ended(patch: Patch) -> None:
 
     def hasty(member: MemberState, claim: Claim, holding: Holding, now_ms: int) -> list[Effect]:
         if holding.state is HeldState.RUNNING:
-            return [Release(claim=claim, reason="revoked")]
+            return [Release(claim=claim, expected=holding.state, reason="revoked")]
         return revoke(member, claim, holding, now_ms)
 
     patch.setattr(decisions, "_revoke", hasty)

@@ -218,7 +218,7 @@ def test_of_many_that_ask_at_once_exactly_one_is_granted(real_world: World) -> N
             assert isinstance(answer, tuple)
             if isinstance(answer[0], Granted):
                 granted.append((member_id, answer[0].fence))
-                world.store.run(agent_side.release(member_id, [Claim(P0, answer[0].fence)]))
+                world.release(member_id, {P0: answer[0].fence})
 
     threads = [threading.Thread(target=ask, args=(m,)) for m in members]
     for thread in threads:
@@ -302,7 +302,7 @@ def test_no_fence_is_given_twice_by_a_redis_that_lost_its_last_writes(
     assert world.commit(P0, first, START, offset(1)).applied
     log, size = appended(own_redis)
 
-    world.store.run(agent_side.release("a", [Claim(P0, first)]))
+    world.release("a", {P0: first})
     world.assign(b={P0})
     lost = world.running("b", P0)
     assert lost == first + 1
@@ -318,7 +318,7 @@ def test_no_fence_is_given_twice_by_a_redis_that_lost_its_last_writes(
     assert world.commit(P0, lost, offset(2), offset(3), "b").result is CommitResult.FENCED
     assert world.store.run(agent_side.renew("b", LONG_MS, [Claim(P0, lost)])).held == (False,)
     assert world.acquire("b", P0) is Refusal.NO_INCARNATION
-    world.store.run(agent_side.release("a", [Claim(P0, first)]))
+    world.release("a", {P0: first})
     world.set_incarnation(2)
     world.assign(b={P0})
     fence = world.fence("b", P0, incarnation=2)
