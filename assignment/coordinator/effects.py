@@ -61,8 +61,12 @@ class Read(Effect[GroupRead]):
     purpose: Purpose
 
 
-class ReadSettings(Effect[GroupSettings | None]):
-    """As Redis has them; None when it does not know the group."""
+class ReadSettings(Effect[tuple[GroupSettings | None, int]]):
+    """As Redis has them, with their epoch; None when it does not know the group."""
+
+
+class ReadSaved(Effect[GroupSettings]):
+    """The settings that the database has at this moment."""
 
 
 class ReadHints(Effect[tuple[facts.Hint, ...]]):
@@ -80,9 +84,12 @@ class Run(Effect[T]):
 
 
 class Configure(Effect[None]):
-    """Also notes the group as a reader of its stream."""
+    """Only while Redis has the settings of that epoch. Also notes the group as a reader of its
+    stream.
+    """
 
     settings: GroupSettings
+    over_epoch: int
     reason: Reason
     rebalance_due: bool
 

@@ -23,18 +23,25 @@ DECIDING = {
 
 
 def tell(record: GroupRecord) -> effects.Steps[bool]:
-    """Whether Redis had to be told: it held other settings, or none."""
+    """Whether Redis had to be told: it held other settings, or none.
+
+    Redis is read before the database and compared again by the script: whoever stood still in
+    between cannot put older settings over newer ones.
+    """
     if record.settings is None:
         return False
-    stored = yield from effects.ReadSettings()
+    stored, epoch = yield from effects.ReadSettings()
     if stored == record.settings:
         return False
+    settings = yield from effects.ReadSaved()
+    if stored == settings:
+        return False
     if stored is None and record.incarnation > 0:
-        yield from _put_back(record.settings, record.incarnation + 1)
+        yield from _put_back(settings, epoch, record.incarnation + 1)
         return True
-    why = _decides(stored, record.settings) if stored else None
+    why = _decides(stored, settings) if stored else None
     yield from effects.Configure(
-        record.settings, why or Reason.SETTINGS, rebalance_due=why is not None
+        settings, epoch, why or Reason.SETTINGS, rebalance_due=why is not None
     )
     return True
 
@@ -45,7 +52,7 @@ def _decides(before: GroupSettings, after: GroupSettings) -> Reason | None:
     return next((DECIDING[name] for name in differing), None)
 
 
-def _put_back(settings: GroupSettings, incarnation: int) -> effects.Steps[None]:
+def _put_back(settings: GroupSettings, epoch: int, incarnation: int) -> effects.Steps[None]:
     """Redis was wiped (coordination.md section 6): after a lease, grants under a new incarnation.
 
     Each partition starts from its last snapshot: its offset is the snapshot's.
@@ -58,7 +65,7 @@ def _put_back(settings: GroupSettings, incarnation: int) -> effects.Steps[None]:
     restored = yield from effects.Run(restore(incarnation, mirror.snapshots))
     moved = mirror.snapshots if restored else {}
     yield from effects.KeepLoss(wiped=True, offsets={}, applied={}, moved=moved, lifted=lifted)
-    yield from effects.Configure(settings, Reason.WIPED, rebalance_due=False)
+    yield from effects.Configure(settings, epoch, Reason.WIPED, rebalance_due=False)
 
 
 def raise_incarnation(record: GroupRecord, view: GroupRead) -> effects.Steps[None]:

@@ -190,13 +190,20 @@ def _reported(raw: Raw) -> Reported:
 
 
 def configure(
-    settings: GroupSettings, reason: str, *, rebalance_due: bool, identity: str = ""
+    settings: GroupSettings,
+    reason: str,
+    *,
+    rebalance_due: bool,
+    identity: str = "",
+    over_epoch: int | None = None,
 ) -> Call[int]:
     """`rebalance_due` when a plan depends on what changed. Answers the group_epoch.
-    `identity` of the group in its database; "": as it is in Redis.
+    `identity` of the group in its database; "": as it is in Redis. Nothing is changed when Redis
+    has settings of another epoch than `over_epoch`; None: whatever it has.
     """
     due, text = flag(rebalance_due), wire.settings_text(settings)
-    return Call("configure", [text, due, _reason(reason), identity], number_of)
+    over = "" if over_epoch is None else epoch_text("over_epoch", over_epoch)
+    return Call("configure", [text, due, _reason(reason), identity, over], number_of)
 
 
 def request_rebalance(reason: str, member_id: str = "") -> Call[int]:

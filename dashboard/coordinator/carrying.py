@@ -84,9 +84,15 @@ def _run(here: Here, effect: effects.Run[Any]) -> Any:
 
 
 def _configure(here: Here, effect: effects.Configure) -> None:
-    settings, due = effect.settings, effect.rebalance_due
-    identity = here.row.identity if here.row else ""
-    run(configure(settings, effect.reason, rebalance_due=due, identity=identity), here.name)
+    settings = effect.settings
+    call = configure(
+        settings,
+        effect.reason,
+        rebalance_due=effect.rebalance_due,
+        identity=here.row.identity if here.row else "",
+        over_epoch=effect.over_epoch,
+    )
+    run(call, here.name)
     # Stream and readers may have been wiped with the group.
     live_groups.make_stream(settings.stream, settings.partitions, here.name)
 
@@ -148,6 +154,7 @@ IN_REDIS: Mapping[type[Effect[Any]], Callable[[Here, Any], Any]] = {
     effects.Push: lambda here, effect: push.push(here.name, effect.what),
 }
 IN_DATABASE: Mapping[type[Effect[Any]], Callable[[Group, Any], Any]] = {
+    effects.ReadSaved: records.read_saved,
     effects.KeepOutbox: lambda group, effect: outbox.keep(group),
     effects.KeepEvents: lambda group, effect: store_events(group),
     effects.KeepIncarnation: records.keep_incarnation,

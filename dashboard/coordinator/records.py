@@ -12,7 +12,7 @@ from django.db import transaction
 from django.db.models import F, Max, OuterRef, Q, Subquery
 
 from assignment.coordinator import effects, facts
-from assignment.types import START, Offset, Partition
+from assignment.types import START, GroupSettings, Offset, Partition
 from dashboard import models
 from dashboard.live import groups as live_groups
 from dashboard.records import audit
@@ -122,6 +122,11 @@ def keep_faults(group: models.Group, effect: effects.KeepFaults) -> None:
 
 
 # --- members --------------------------------------------------------------------------------------
+
+
+def read_saved(group: models.Group, effect: effects.ReadSaved) -> GroupSettings:
+    group.refresh_from_db(fields=["settings"])
+    return group.values
 
 
 def read_stays(group: models.Group, effect: effects.ReadStays) -> tuple[facts.Stay, ...]:

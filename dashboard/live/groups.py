@@ -38,9 +38,10 @@ def redis_now_ms() -> int:
     return ms_of(*sync_client().time())
 
 
-def stored_settings(group: str) -> GroupSettings | None:
-    text = sync_client().hget(GroupKeys(group).meta, "settings")
-    return None if text is None else parse_settings(text.decode())
+def stored_settings(group: str) -> tuple[GroupSettings | None, int]:
+    """With their epoch."""
+    text, epoch = sync_client().hmget(GroupKeys(group).meta, "settings", "settings_epoch")
+    return None if text is None else parse_settings(text.decode()), int(epoch or 0)
 
 
 # --- what happened --------------------------------------------------------------------------------

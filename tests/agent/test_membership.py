@@ -14,6 +14,7 @@ from assignment.member.messages import (
     IdentityHeard,
     IdentityRead,
     Joined,
+    OwnedSeen,
     RestoreEnded,
     TargetSeen,
 )
@@ -24,6 +25,7 @@ from assignment.types import (
     START,
     Claim,
     GroupSettings,
+    Held,
     HeldState,
     Partition,
     ReplicaReport,
@@ -116,6 +118,20 @@ def test_it_waits_for_an_owner_and_says_so_once(scene: Scene) -> None:
         other.renew()
         other.reconcile()
     assert [e["why"] for e in scene.events("waiting")] == ["waiting for a"]
+
+
+def test_a_release_that_was_refused_makes_it_read_what_is(scene: Scene) -> None:
+    scene.assign(a={0})
+    scene.member.renew()
+    scene.member.reconcile()
+    fence = scene.member.state.held[ZERO].fence
+    scene.member.feed(OwnedSeen({ZERO: Held(fence=fence, state=HeldState.REVOKED)}))  # outdated
+    scene.assign(a=set())
+    scene.member.read_target()
+    scene.member.reconcile()
+    assert scene.events("released") == []
+    assert scene.store.owned("a") == {ZERO: Held(fence=fence, state=HeldState.REVOKING)}
+    assert scene.member.state.held[ZERO].state is HeldState.REVOKING
 
 
 def test_a_target_that_redis_does_not_have_grants_nothing(scene: Scene) -> None:

@@ -8,7 +8,7 @@ import pytest
 from assignment.scripts import agent_side, dashboard_side
 from assignment.scripts.agent_side import SnapshotRecord, SnapshotResult
 from assignment.scripts.group_read import Purpose
-from assignment.types import START, Offset, Partition, TargetRow
+from assignment.types import START, GroupSettings, Offset, Partition, TargetRow
 from tests.contract.world import P0, P1, P2, World, offset
 
 
@@ -180,6 +180,17 @@ def test_the_same_settings_again_are_no_new_settings(world: World) -> None:
     world.configure()
     world.configure(rebalance_due=False)
     assert world.read().meta.settings_epoch == 1
+
+
+def test_settings_are_put_over_those_only_that_were_read(world: World) -> None:
+    newer = GroupSettings(stream="flights", partitions=3, renew_ms=2_000)
+    older = replace(newer, renew_ms=3_000)
+    for settings, over_epoch in ((older, 0), (newer, 1), (older, 1), (older, 0)):
+        world.run(
+            dashboard_side.configure(settings, "s", rebalance_due=True, over_epoch=over_epoch)
+        )
+    meta = world.read().meta
+    assert (meta.settings, meta.settings_epoch, meta.group_epoch) == (newer, 2, 2)
 
 
 def test_what_locks_and_commits_do_makes_no_plan_outdated(world: World) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pytest_django.fixtures import Settings
 
-from assignment.coordinator import effects
+from assignment.coordinator import effects, setting_up
 from assignment.coordinator.tick import tick
 from assignment.scripts.group_read import Purpose
 from assignment.scripts.values import Call
@@ -232,6 +232,25 @@ def test_changed_settings_reach_redis_and_the_audit(group: Group, agent: FakeAge
     assert (row.cause, row.strategy, row.planned, row.actor) == (
         "strategy", "averagely", True, "ann",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("stands_at", range(3))
+def test_whoever_stood_still_puts_no_older_settings_over_newer_ones(
+    group: Group, stands_at: int
+) -> None:
+    """Before any of its effects; the last of them tells Redis."""
+    by = By("ann", AuditSource.PAGE)
+    Group.objects.update(settings=group.settings | {"grace_ms": 5_000})  # Redis is not told yet
+    slow = Group.objects.get()
+    steps, here = setting_up.tell(record_of(slow)), Here(slow.name, slow)
+    effect = next(steps)
+    with suppress(StopIteration):
+        for number in range(4):
+            if number == stands_at:
+                groups.change_settings(Group.objects.get(), {"grace_ms": 6_000}, by=by)
+            effect = steps.send(perform(here, effect))
+    told = live_groups.read(group.name, Purpose.LOOK).meta.settings
+    assert told == Group.objects.get().values and told.grace_ms == 6_000
 
 
 def test_samples_and_the_mirror(group: Group, agent: FakeAgent, store: Any) -> None:

@@ -162,9 +162,19 @@ class SimCoordinator:
         job.view = self._run(group_read.read_group(effect.purpose, self.world.ticker))
         return job.view
 
+    def _read_settings(self, job: Job, effect: effects.ReadSettings) -> Any:
+        meta = self._run(group_read.read_group(Purpose.LOOK)).meta
+        return meta.settings, meta.settings_epoch
+
     def _configure(self, job: Job, effect: effects.Configure) -> None:
-        settings, reason, due = effect.settings, effect.reason, effect.rebalance_due
-        self._run(dashboard_side.configure(settings, reason, rebalance_due=due, identity=IDENTITY))
+        call = dashboard_side.configure(
+            effect.settings,
+            effect.reason,
+            rebalance_due=effect.rebalance_due,
+            identity=IDENTITY,
+            over_epoch=effect.over_epoch,
+        )
+        self._run(call)
         self.world.trimming.is_read_by(self.world.name)
 
     def _hold(self, job: Job, effect: effects.Hold) -> None:
@@ -205,9 +215,7 @@ class SimCoordinator:
 
 IN_REDIS: Mapping[type[Effect[Any]], Callable[[SimCoordinator, Job, Any], Any]] = {
     effects.Read: SimCoordinator._read,
-    effects.ReadSettings: lambda self, job, effect: (
-        self._run(group_read.read_group(Purpose.LOOK)).meta.settings
-    ),
+    effects.ReadSettings: SimCoordinator._read_settings,
     effects.ReadHints: lambda self, job, effect: database.hints(self.world),
     effects.ReadNow: lambda self, job, effect: self.world.server.now_ms,
     effects.Run: lambda self, job, effect: self._run(effect.call),

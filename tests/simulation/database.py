@@ -171,6 +171,7 @@ def _complete(world: "World", effect: effects.Complete) -> None:
 
 
 PERFORM: Mapping[type[Effect[Any]], Callable[["World", Any], Any]] = {
+    effects.ReadSaved: lambda world, effect: world.database.settings,
     effects.KeepOutbox: _keep_outbox,
     effects.KeepEvents: _keep_events,
     effects.KeepIncarnation: _keep_incarnation,
