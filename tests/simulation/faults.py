@@ -220,15 +220,15 @@ FAULTS: dict[str, Fault] = {
 
 def heal(world: "World") -> None:
     """Every fault ends; at least one member and one coordinator are there. A database that refuses
-    now does so until everything is owned: no failover waits for a record. Only what a wipe
-    destroyed is recorded before the group is put back.
+    now does so until everything is owned: no failover waits for a record. Only what was destroyed
+    is recorded before a group that Redis does not know any more is put back.
     """
     world.healed = True
     world.network = Network()
     world.restore_failures = 0.0
     world.slow_steps = 0.0
     world.redis_returns()
-    if world.struck["redis wiped"]:
+    if world.struck["redis wiped"] or world.read().meta.settings is None:
         world.database.refuses = False
     for coordinator in world.coordinators:
         coordinator.crash_chance = 0.0
