@@ -6,7 +6,7 @@
 local first = {'coordination', 'server', 'mode_epoch', '1', 'group_epoch', '0', 'target_epoch', '0',
   'coordinator_epoch', '0', 'settings_epoch', '0'}
 if ARGV[5] ~= '' and ARGV[5] ~= (redis.call('HGET', KEYS[1], 'settings_epoch') or '0') then
-  return redis.call('HGET', KEYS[1], 'group_epoch')
+  return redis.call('HGET', KEYS[1], 'group_epoch') or '0'
 end
 for i = 1, #first, 2 do redis.call('HSETNX', KEYS[1], first[i], first[i + 1]) end
 if ARGV[4] ~= '' then redis.call('HSET', KEYS[1], 'identity', ARGV[4]) end
