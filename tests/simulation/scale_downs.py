@@ -146,13 +146,9 @@ class ScaleDowns:
         unable = unable_members(view)
         for partition, member in aborted.owners.items():
             row, lock = view.members.get(member), view.locks.get(partition)
-            stays = row is not None and not is_leaving(row) and member not in unable
-            if (
-                stays
-                and partition not in row.unserved
-                and lock is not None
-                and lock.member_id == member
-            ):
+            if row is None or lock is None or lock.member_id != member:
+                continue
+            if not is_leaving(row) and member not in unable and partition not in row.unserved:
                 kept = partition in rows[member].active
                 demand(kept, f"{partition} is taken from {member} after a scale-down's end")
 
