@@ -1,10 +1,8 @@
 """Bugs to be planted into locks, batches, members and targets; see planting.py."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
-
-import pytest
 
 from agent import membership
 from agent.membership import Membership
@@ -16,25 +14,33 @@ from assignment.types import Claim, HeldState, Partition
 from tests.fakes import script_bugs
 from tests.simulation.agents import SimAgent
 from tests.simulation.consumer import SimConsumer
+from tests.simulation.planting import Patch, instead_of, planted
 
-Patch = pytest.MonkeyPatch
 NEVER_MS = 10**9
 
-
-# --- agents and consumers -------------------------------------------------------------------------
-
-
-def release_before_the_batch_ended(patch: Patch) -> None:
-    revoke = decisions._revoke
-
-    def hasty(member: MemberState, claim: Claim, holding: Holding, now_ms: int) -> list[Effect]:
-        if holding.state is HeldState.RUNNING:
-            return [Release(claim=claim, expected=holding.state, reason="revoked")]
-        return revoke(member, claim, holding, now_ms)
-
-    patch.setattr(decisions, "_revoke", hasty)
+planted(": commit under ", "redis_clock_is_set")(script_bugs.commit_without_fence_check)
+planted(" is not (1")(script_bugs.commit_without_offset_check)
+planted(": no event ")(script_bugs.commit_of_what_another_server_had)
+planted("'s too")(script_bugs.acquire_with_fence_reused)
+planted(" runs set() of ")(script_bugs.acquire_gives_a_stale_own_lock_back)
+planted(" is not above ")(script_bugs.acquire_under_any_run)
+planted("last granted is 0")(script_bugs.release_that_resets_the_counter)
+planted(": renewed by ")(script_bugs.renew_that_takes_back)
+planted("by its own join")(script_bugs.join_taken_as_new)
+planted("after a sign of life")(script_bugs.evict_without_beat_check)
+planted(" by coordinator ")(script_bugs.set_target_without_epochs)
 
 
+@instead_of(decisions, "_revoke", "with a batch in hand")
+def release_before_the_batch_ended(
+    revoke: Any, member: MemberState, claim: Claim, holding: Holding, now_ms: int
+) -> list[Effect]:
+    if holding.state is HeldState.RUNNING:
+        return [Release(claim=claim, expected=holding.state, reason="revoked")]
+    return list(revoke(member, claim, holding, now_ms))
+
+
+@planted("the effects of other events")
 def progress_read_before_the_claim(patch: Patch) -> None:
     """A replica is brought up when its partition is asked for first, and trusted when it is
     granted, however long that took.
@@ -61,37 +67,14 @@ def progress_read_before_the_claim(patch: Patch) -> None:
     patch.setattr(SimConsumer, "_stands_at", lambda self, partition, offset: True)
 
 
+@planted("held = target")
 def refused_and_never_asked_again(patch: Patch) -> None:
     """Who has to wait for another's lock waits for ever."""
     patch.setattr(membership, "ACQUIRE_RETRY_MS", (NEVER_MS, NEVER_MS))
     patch.setattr(transitions, "_asking_at_once", lambda member, now_ms: member)
 
 
-def coordinator_that_forgets_locks(patch: Patch) -> None:
+@instead_of(reading, "claims", " suffice")
+def coordinator_that_forgets_locks(claims: Any, view: Any, unable: Any, **how: bool) -> Any:
     """It plans from reports alone: who was granted something since is not known to have it."""
-    claims = reading.claims
-    patch.setattr(
-        reading,
-        "claims",
-        lambda view, unable, **how: claims(replace(view, locks={}), unable, **how),
-    )
-
-
-# As in planting.Planted.
-PLANTED: dict[Callable[[Patch], None], tuple[tuple[str, ...], str]] = {
-    script_bugs.commit_without_fence_check: (("redis_clock_is_set",), ": commit under "),
-    script_bugs.commit_without_offset_check: ((), " is not (1"),
-    script_bugs.commit_of_what_another_server_had: ((), ": no event "),
-    script_bugs.acquire_with_fence_reused: ((), "'s too"),
-    script_bugs.acquire_gives_a_stale_own_lock_back: ((), " runs set() of "),
-    script_bugs.acquire_under_any_run: ((), " is not above "),
-    script_bugs.release_that_resets_the_counter: ((), "last granted is 0"),
-    script_bugs.renew_that_takes_back: ((), ": renewed by "),
-    script_bugs.join_taken_as_new: ((), "by its own join"),
-    script_bugs.evict_without_beat_check: ((), "after a sign of life"),
-    script_bugs.set_target_without_epochs: ((), " by coordinator "),
-    release_before_the_batch_ended: ((), "with a batch in hand"),
-    progress_read_before_the_claim: ((), "the effects of other events"),
-    refused_and_never_asked_again: ((), "held = target"),
-    coordinator_that_forgets_locks: ((), " suffice"),
-}
+    return claims(replace(view, locks={}), unable, **how)

@@ -1,19 +1,19 @@
 """All bugs to be planted, and how each is found: a simulation that misses one proves nothing."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
 
 import pytest
 
-from tests.simulation import planted, planted_losses, planted_replicas, seeds
+from tests.simulation import seeds
 from tests.simulation.outcome import Outcome
 
 SEEDS_MAX = 200  # in so many each is found
 SCENARIOS = [seeds.scenario_of(seed) for seed in range(SEEDS_MAX)]
-Plant = Callable[[pytest.MonkeyPatch], None]
-# Each with the faults by which it is shown (only seeds that have one are tried; none: any), and
-# with what is said of it.
-Planted = Mapping[Plant, tuple[tuple[str, ...], str]]
+Patch = pytest.MonkeyPatch
+Plant = Callable[[Patch], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,22 +32,36 @@ class Bug:
             return next((one for one in tried if self.reason in one.broken), None)
 
 
-def _shown_by(*faults: str, stateful: bool = False) -> list[int]:
-    """Seeds that have one of these faults; without any, all of them."""
+BUGS: dict[str, Bug] = {}
+
+
+def planted(reason: str, *faults: str, stateful: bool = False) -> Callable[[Plant], Plant]:
+    """A bug that is shown by these faults (only seeds that have one are tried; none: any), and what
+    is said of it.
+    """
     shown = (s for s in SCENARIOS if not faults or {name for _, name in s.faults} & {*faults})
-    return [s.seed for s in shown if s.replicas or not stateful]
+    tried = [s.seed for s in shown if s.replicas or not stateful]
+
+    def noted(plant: Plant) -> Plant:
+        BUGS[plant.__name__] = Bug(plant=plant, seeds=tried, reason=reason)
+        return plant
+
+    return noted
 
 
-def _bugs(planted: Planted, *, stateful: bool = False) -> Iterator[tuple[str, Bug]]:
-    for plant, (faults, reason) in planted.items():
-        shown_by = _shown_by(*faults, stateful=stateful)
-        yield plant.__name__, Bug(plant=plant, seeds=shown_by, reason=reason)
+def instead_of(owner: Any, name: str, reason: str, *faults: str, stateful: bool = False) -> Any:
+    """As `planted`: a function in the place of another one, which it is given first."""
+
+    def noted(bug: Callable[..., Any]) -> None:
+        def plant(patch: Patch) -> None:
+            right = getattr(owner, name)
+            patch.setattr(owner, name, lambda *args, **how: bug(right, *args, **how))
+
+        plant.__name__ = bug.__name__
+        planted(reason, *faults, stateful=stateful)(plant)
+
+    return noted
 
 
-BUGS = dict(
-    (
-        *_bugs(planted.PLANTED),
-        *_bugs(planted_losses.PLANTED),
-        *_bugs(planted_replicas.PLANTED, stateful=True),
-    )
-)
+for theme in ("planted", "planted_losses", "planted_replicas"):
+    import_module(f"tests.simulation.{theme}")  # each notes its own in BUGS
