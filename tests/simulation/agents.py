@@ -17,6 +17,7 @@ from agent.hints import Hinted
 from agent.loop import Agent, Inbox, Signalled
 from agent.membership import Membership
 from agent.state.errors import StateLost
+from agent.state.restore import restore
 from agent.store.door import StoreUnavailable
 from agent.store.group import GroupStore
 from assignment.member.messages import RestoreEnded
@@ -29,7 +30,7 @@ from tests.simulation.consumer import SimConsumer
 from tests.simulation.ledger import demand
 from tests.simulation.manager import SimReplicaManager
 from tests.simulation.network import SimCourier, SimDoor
-from tests.simulation.replicas import DiskState, bring_up
+from tests.simulation.replicas import DiskState
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -131,7 +132,7 @@ class SimAgent:
             self.world.ledger.lost(fields["partition"], fields["fence"])
 
     def replica_of(self, partition: Partition) -> DiskState:
-        return self._replicas.setdefault(partition, DiskState())
+        return self._replicas.setdefault(partition, DiskState(self.world.files))
 
     def on_disk(self) -> Mapping[Partition, DiskState]:
         return self._replicas
@@ -214,7 +215,7 @@ class SimAgent:
         """To the committed offset."""
         store = GroupStore(self.restore_door, self.world.name)
         try:
-            bring_up(store, self.replica_of(claim.partition), claim.partition, self.world.files)
+            restore(store, self.replica_of(claim.partition), claim.partition)  # type: ignore[arg-type]
         except (StoreUnavailable, StateLost) as error:
             return RestoreEnded(claim, str(error), isinstance(error, StateLost))
         return RestoreEnded(claim)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from agent.consumer.socket import Disconnected, Hello
 from agent.consumer.supervisor import Exited
 from agent.state.errors import StateLost
+from agent.state.restore import restore
 from agent.store.door import StoreUnavailable
 from agent.store.group import GroupStore
 from assignment.errors import Fenced
@@ -20,7 +21,7 @@ from assignment.wire import ConsumerHealth, ControlMessage, StreamKeys
 from tests.fakes.values import Entry
 from tests.simulation.agenda import Alarm
 from tests.simulation.network import SimDoor
-from tests.simulation.replicas import bring_up, effects, packed, write_snapshot
+from tests.simulation.replicas import effects, packed, write_snapshot
 
 if TYPE_CHECKING:
     from tests.simulation.agents import SimAgent
@@ -239,7 +240,7 @@ class SimConsumer:
         replica = self._agent.replica_of(partition)
         if replica.offset != committed:
             try:
-                bring_up(self.store, replica, partition, self._world.files)
+                restore(self.store, replica, partition)  # type: ignore[arg-type]
             except StateLost:
                 return False
         return replica.offset == committed
@@ -260,4 +261,4 @@ class SimConsumer:
             self._commits[partition] % (SNAPSHOT_EVERY_STATEFUL if stateful else SNAPSHOT_EVERY)
             == 0
         ):
-            write_snapshot(self.store, replica, partition, request.fence, self._world.files)
+            write_snapshot(self.store, replica, partition, request.fence)

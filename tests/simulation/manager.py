@@ -13,13 +13,13 @@ from agent.replicas.manager import ReplicaManager
 from agent.replicas.replica import Place
 from agent.replicas.work import Work
 from agent.state.errors import StateError
-from agent.state.restore import Progress
+from agent.state.restore import Progress, Steps
 from agent.store.group import GroupStore
-from assignment.types import Claim, Offset, Partition
+from assignment.types import Claim, Partition
 from tests.simulation.agenda import Alarm
 from tests.simulation.checks import replica_is_right
 from tests.simulation.network import SimDoor
-from tests.simulation.replicas import DiskState, Steps, bring_up_steps
+from tests.simulation.replicas import DiskState
 
 if TYPE_CHECKING:
     from tests.simulation.agents import SimAgent
@@ -73,28 +73,19 @@ class SimWork(Work):
     def _opened(self) -> Any:
         return self._agent.replica_of(self._partition)
 
-    def _begun(self, state: Any) -> Any:
-        return self._judged(state)
-
-    def _judged(self, replica: DiskState) -> Steps:
-        steps = bring_up_steps(self._store, replica, self._partition, self._world.files)
+    def _begun(self, state: Any) -> Steps[None]:
         old_one, losses = self._world.server.former, self._world.ledger.losses
-        while True:
-            try:
-                progress = next(steps)
-            except StopIteration as end:
-                self._compare(replica, replica.total)
-                if old_one is None and self._world.ledger.losses == losses:
-                    replica_is_right(self._world, self._agent, self._partition)
-                reached: Offset = end.value
-                return reached
+        for progress in super()._begun(state):
             if progress.have is None:
                 self._end = self._world.ledger.book(str(self._partition)).total
             elif progress.exact:
-                self._compare(replica, progress.have)
+                self._compare(state, progress.have)
             else:
-                replica.near = False
+                state.near = False
             yield progress
+        self._compare(state, state.total)
+        if old_one is None and self._world.ledger.losses == losses:
+            replica_is_right(self._world, self._agent, self._partition)
 
     def _compare(self, replica: DiskState, have: int) -> None:
         told = self._agent.membership.state.settings

@@ -1,15 +1,11 @@
-"""What came of one seed."""
+"""What came of one seed, and of many."""
 
-import gc
-import time
-import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.simulation.ledger import Broken
+COUNTED = ("faults", "idle", "struck", "reached")
+SUMMED = ("passed", "vacuous", "steps", "cpu_ms", "destroyed")
 
 
 @dataclass(kw_only=True)
@@ -22,8 +18,8 @@ class Outcome:
     steps: int = 0
     faults: Counter[str] = field(default_factory=Counter)
     idle: Counter[str] = field(default_factory=Counter)  # faults that did nothing to be seen
-    struck: Counter[str] = field(default_factory=Counter)  # what was lost, refused, left undone
-    reached: Counter[str] = field(default_factory=Counter)  # what a stateful group came to
+    struck: Counter[str]  # what was lost, refused, left undone
+    reached: Counter[str]  # what a stateful group came to
     owned_ms: int = 0  # after healing, until everything was owned
     settled_ms: int = 0
     destroyed: int = 0  # events without an effect, which Redis lost
@@ -40,19 +36,41 @@ class Outcome:
     def passed(self) -> bool:
         return not self.broken and not self.vacuous
 
-    @contextmanager
-    def watched(self, story: Callable[[], str], *, always: bool) -> Iterator[None]:
-        """What goes wrong is kept with the story so far, and not raised; `always`: the story is
-        kept when nothing goes wrong, too.
-        """
-        began_s = time.process_time()
-        gc.disable()  # what a run leaves behind is found after it; looking all the time is dear
-        try:
-            yield
-        except Exception as error:
-            self.broken = f"{type(error).__name__}: {error}"
-            self.trace = story() + ("" if isinstance(error, Broken) else traceback.format_exc())
-        else:
-            self.trace = story() if always else ""
-        gc.enable()
-        self.cpu_ms = (time.process_time() - began_s) * 1_000
+
+@dataclass(kw_only=True)
+class Summary:
+    """Sums over runs, one of each seed. `broken` is the first that failed."""
+
+    runs: int = 0
+    passed: int = 0
+    vacuous: int = 0
+    steps: int = 0
+    cpu_ms: float = 0.0
+    members_max: int = 0
+    settled_ms_max: int = 0
+    destroyed: int = 0
+    wall_s: float = 0.0
+    faults: Counter[str] = field(default_factory=Counter)
+    idle: Counter[str] = field(default_factory=Counter)
+    struck: Counter[str] = field(default_factory=Counter)
+    reached: Counter[str] = field(default_factory=Counter)
+    broken: Outcome | None = None
+
+    @property
+    def runs_per_s(self) -> float:
+        return self.runs / self.wall_s if self.wall_s else 0.0
+
+    @property
+    def runs_per_cpu_s(self) -> float:
+        return 1_000 * self.runs / self.cpu_ms if self.cpu_ms else 0.0
+
+    def add(self, outcome: Outcome) -> None:
+        self.runs += 1
+        for name in SUMMED:
+            setattr(self, name, getattr(self, name) + getattr(outcome, name))
+        for name in COUNTED:
+            getattr(self, name).update(getattr(outcome, name))
+        self.members_max = max(self.members_max, outcome.members)
+        self.settled_ms_max = max(self.settled_ms_max, outcome.settled_ms)
+        if outcome.broken:
+            self.broken = outcome

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from agent.replicas import core as real_core
+from agent.state import restore
 from agent.state.partition import Applied
 from assignment.coordinator import draining, learners, planning, rebalance
 from assignment.coordinator.planning import Target
@@ -16,7 +17,7 @@ from assignment.planner.values import Learner, MemberView
 from assignment.types import Drain, Partition
 from assignment.wire import ChangelogEntry
 from tests.fakes import script_bugs
-from tests.simulation import planting, replicas
+from tests.simulation import planting
 from tests.simulation.planting import Patch
 from tests.simulation.replicas import DiskState
 
@@ -33,7 +34,7 @@ def a_replica_skips_a_gap(_: Any, self: DiskState, entry: ChangelogEntry) -> App
     return Applied.APPLIED
 
 
-@instead_of(replicas, "tail_steps", " starts from ")
+@instead_of(restore, "tail_steps", " starts from ")
 def the_end_of_the_changelog_is_taken_for_the_committed_offset(
     tail_steps: Any, store: Any, state: Any, partition: Partition
 ) -> Any:

@@ -2,16 +2,15 @@
 
 An event changes one of a few keys; a changelog entry has the new values of those that its events
 changed, so that whoever misses one entry keeps old values. It is brought forward by agent.state's
-own `tail_steps`; snapshots lie in a dictionary.
+own `restore`; snapshots lie in a dictionary.
 """
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from agent.state.errors import StateLost
+from agent.state.errors import SnapshotBroken
 from agent.state.partition import Applied
-from agent.state.restore import PASSED_OVER, Progress, tail_steps
 from agent.store.group import GroupStore
 from assignment.scripts import agent_side
 from assignment.scripts.agent_side import SnapshotRecord
@@ -47,8 +46,11 @@ def unpacked(changes: bytes) -> tuple[int, dict[int, int]]:
 
 @dataclass(slots=True)
 class DiskState:
-    """`near`: its member may call it ready, by what it really has (see manager.SimWork)."""
+    """`near`: its member may call it ready, by what it really has (see manager.SimWork). `files`:
+    all snapshots, by their urls.
+    """
 
+    files: "Files" = field(repr=False)
     offset: Offset = START
     total: int = 0
     values: Values = field(default_factory=dict)
@@ -76,53 +78,30 @@ class DiskState:
             setattr(self, name, getattr(other, name))
         self.near = False
 
+    def take_over(self) -> None: ...
+
+    @contextmanager
+    def replacement(self) -> Iterator["DiskState"]:
+        yield DiskState(self.files)
+
     def close(self) -> None:
         """What is written stays."""
 
 
 Files = dict[str, DiskState]
-Steps = Generator[Progress, None, Offset]
 
 
-def bring_up(store: GroupStore, replica: Any, partition: Partition, files: Files) -> None:
-    """To the committed offset, at once. Raises StateLost."""
-    for _ in bring_up_steps(store, replica, partition, files):
-        pass
+def read_snapshot(state: DiskState, snapshot: SnapshotRecord) -> Iterator[float]:
+    """In the place of agent.state.snapshots.snapshot_steps."""
+    if snapshot.url not in state.files:
+        raise SnapshotBroken(snapshot.url)
+    yield from (part / SNAPSHOT_PARTS for part in range(SNAPSHOT_PARTS))
+    state.become(replace(state.files[snapshot.url], changelog_id=snapshot.changelog_id))
 
 
-def bring_up_steps(store: GroupStore, replica: Any, partition: Partition, files: Files) -> Steps:
-    """As agent.state.restore.restore_steps. Raises StateLost."""
-    reached = yield from tail_steps(store, replica, partition)
-    for passed_over in PASSED_OVER:
-        if reached is not None:
-            return reached
-        other = DiskState()
-        yield from _start_again(store, other, partition, passed_over, files)
-        reached = yield from tail_steps(store, other, partition)
-        if reached is not None:
-            replica.become(other)
-    if reached is None:
-        raise StateLost(f"nothing leads {partition} to its committed offset")
-    return reached
-
-
-def _start_again(
-    store: GroupStore, replica: DiskState, partition: Partition, passed_over: int, files: Files
-) -> Generator[Progress, None, None]:
-    yield Progress(0, -1, exact=False)
-    usable = [r for r in store.read_snapshots(partition)[passed_over:] if r.url in files]
-    if not usable:
-        return
-    for part in range(SNAPSHOT_PARTS):
-        yield Progress(usable[0].total * part // SNAPSHOT_PARTS, -1, exact=False)
-    replica.become(replace(files[usable[0].url], changelog_id=usable[0].changelog_id))
-
-
-def write_snapshot(
-    store: GroupStore, replica: DiskState, partition: Partition, fence: int, files: Files
-) -> None:
+def write_snapshot(store: GroupStore, replica: DiskState, partition: Partition, fence: int) -> None:
     url = f"sim:{partition}/{replica.offset}-{fence}"
-    files[url] = replace(replica)
+    replica.files[url] = replace(replica)
     record = SnapshotRecord(
         url=url,
         offset=replica.offset,

@@ -1,6 +1,9 @@
 """A seed -> a scenario -> a run of it: faults, then healing, and what must be true then."""
 
+import gc
 import random
+import time
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,13 +15,12 @@ from assignment.types import Partition, TargetRow
 from tests.simulation import checks, targets
 from tests.simulation.agents import SimAgent
 from tests.simulation.faults import FAULTS, heal
-from tests.simulation.ledger import demand
+from tests.simulation.ledger import Broken, demand
 from tests.simulation.network import Network
 from tests.simulation.outcome import Outcome
 from tests.simulation.replica_faults import REPLICA_FAULTS
 from tests.simulation.server_faults import SERVER_FAULTS
-from tests.simulation.trimming import nodes_are_small
-from tests.simulation.world import FAST, World, rows_are_kept
+from tests.simulation.world import FAST, World, simulated
 
 SLOW = {
     "lease_ms": 10_000, "renew_ms": 3_333, "session_timeout_ms": 10_000, "heartbeat_ms": 3_000,
@@ -52,33 +54,37 @@ class Scenario:
     timings: Mapping[str, int]
     faults: tuple[tuple[int, str], ...]  # pause before it, name
     settled_first: bool
-    replicas: Mapping[str, Any] | None = None  # settings of a stateful group
+    replicas: Mapping[str, Any]  # settings of a stateful group
 
 
 def scenario_of(seed: int) -> Scenario:
     """Most are small, so that there can be many; a few have hundreds of members."""
     draw = random.Random(seed)
-    large = seed % LARGE_EVERY == LARGE_EVERY - 1
-    if is_stateful(seed):
-        return _stateful(seed, draw)
-    if large:
+    large, stateful = seed % LARGE_EVERY == LARGE_EVERY - 1, is_stateful(seed)
+    names = _names(draw) if stateful else []
+    if stateful:
+        members, partitions, count = draw.randint(1, 5), draw.randint(1, 10), 0
+    elif large:
         members, partitions, count = draw.randint(100, 200), draw.randint(50, 200), 2
     elif draw.random() < 0.04:
         members, partitions, count = draw.randint(7, 14), draw.randint(4, 24), 4
     else:
         members, partitions, count = draw.randint(1, 5), draw.randint(1, 12), draw.randint(2, 6)
+    by_planner = stateful or draw.random() >= 0.6
     return Scenario(
         seed=seed,
         members=members,
         partitions=partitions,
-        strategy=draw.choice(drawn_strategies()) if draw.random() < 0.6 else "sticky",
+        strategy="sticky" if by_planner else draw.choice(drawn_strategies()),
         coordinators=draw.choice((1, 1, 2, 3)),
         network=draw.choice((Network(), Network(0.01, 0.01, 0.01, 0.02, 0.3, (1, 60)))),
         timings=SLOW if large else FAST,
         faults=tuple(
-            (draw.randint(*GAP_MS) * (5 if large else 1), draw.choice(DRAWN)) for _ in range(count)
+            (draw.randint(*GAP_MS) * (5 if large else 1), name or draw.choice(DRAWN))
+            for name in names or [""] * count
         ),
         settled_first=draw.random() < 0.7,
+        replicas=_replicas(draw) if stateful else {},
     )
 
 
@@ -86,29 +92,21 @@ def is_stateful(seed: int) -> bool:
     return seed % STATEFUL_EVERY == STATEFUL
 
 
-def _stateful(seed: int, draw: random.Random) -> Scenario:
-    names = [
+def _names(draw: random.Random) -> list[str]:
+    return [
         draw.choice(tuple(REPLICA_FAULTS if draw.random() < REPLICA_FAULT_CHANCE else DRAWN))
         for _ in range(draw.randint(2, 6))
     ]
-    return Scenario(
-        seed=seed,
-        members=draw.randint(1, 5),
-        partitions=draw.randint(1, 10),
-        strategy="sticky",
-        coordinators=draw.choice((1, 1, 2, 3)),
-        network=draw.choice((Network(), Network(0.01, 0.01, 0.01, 0.02, 0.3, (1, 60)))),
-        timings=FAST,
-        faults=tuple((draw.randint(*GAP_MS), name) for name in names),
-        settled_first=draw.random() < 0.7,
-        replicas={
-            "stateful": True,
-            "standby_replicas": draw.choice((0, 0, 1, 2)),
-            "learners_max": draw.choice((0, 0, 1, 2)),
-            "acceptable_lag_records": draw.choice((0, 0, 5)),
-            "learn_partial_rebalance": draw.random() < 0.6,
-        },
-    )
+
+
+def _replicas(draw: random.Random) -> Mapping[str, Any]:
+    return {
+        "stateful": True,
+        "standby_replicas": draw.choice((0, 0, 1, 2)),
+        "learners_max": draw.choice((0, 0, 1, 2)),
+        "acceptable_lag_records": draw.choice((0, 0, 5)),
+        "learn_partial_rebalance": draw.random() < 0.6,
+    }
 
 
 def drawn_strategies() -> tuple[str, ...]:
@@ -121,14 +119,23 @@ def run(seed: int, *, trace: bool = False) -> Outcome:
     scenario = scenario_of(seed)
     world = World(
         seed, coordinators=scenario.coordinators, trace=trace, partitions=scenario.partitions,
-        strategy=scenario.strategy, **scenario.timings, **(scenario.replicas or {}),
+        strategy=scenario.strategy, **scenario.timings, **scenario.replicas,
     )  # fmt: skip
-    outcome = Outcome(seed=seed, scenario=scenario)
-    watched = outcome.watched(lambda: world.story(TRACE_LINES), always=trace)
-    with rows_are_kept(), nodes_are_small(), watched:
-        _play(world, scenario, outcome)
+    outcome = Outcome(seed=seed, scenario=scenario, struck=world.struck, reached=world.reached)
+    began_s = time.process_time()
+    gc.disable()  # what a run leaves behind is found after it; looking all the time is dear
+    try:
+        with simulated():
+            _play(world, scenario, outcome)
+    except Exception as error:
+        outcome.broken = f"{type(error).__name__}: {error}"
+        bug = "" if isinstance(error, Broken) else traceback.format_exc()
+        outcome.trace = world.story(TRACE_LINES) + bug
+    else:
+        outcome.trace = world.story(TRACE_LINES) if trace else ""
+    gc.enable()
+    outcome.cpu_ms = (time.process_time() - began_s) * 1_000
     outcome.steps, outcome.members = world.agenda.steps, len(world.agents)
-    outcome.struck, outcome.reached = world.struck, world.reached
     return outcome
 
 
@@ -152,7 +159,9 @@ def _strike_all(world: World, scenario: Scenario, outcome: Outcome) -> None:
     for pause_ms, name in scenario.faults:
         world.run_for(pause_ms)
         before = _seen(world)
-        _strike(world, name)
+        victims = _victims(world) or [world.add_one()]
+        world.note_fault(name, victims=",".join(v.name for v in victims))
+        ALL_FAULTS[name](world, victims)
         world.run_for(world.random.randint(*GAP_MS) // 2)
         outcome.faults[name] += 1
         outcome.idle[name] += _seen(world) == before
@@ -163,12 +172,6 @@ def _seen(world: World) -> tuple[object, ...]:
     meta = world.server.hash(world.keys.meta)
     epochs = [meta.get(name) for name in (b"event_seq", b"group_epoch", b"target_epoch", b"run_id")]
     return *epochs, world.server.replication_id, world.redis_ahead_ms, world.struck.total()
-
-
-def _strike(world: World, name: str) -> None:
-    victims = _victims(world) or [world.add_one()]
-    world.note_fault(name, victims=",".join(v.name for v in victims))
-    ALL_FAULTS[name](world, victims)
 
 
 def _victims(world: World) -> list[SimAgent]:

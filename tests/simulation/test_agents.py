@@ -3,15 +3,23 @@
 A seed that fails replays with `pytest -k seed2`; faults in any mixture are in test_seeds.py.
 """
 
+from collections.abc import Iterator
+
 import pytest
 
 from agent.config import ExitCode
 from tests.simulation import checks
 from tests.simulation.seeds import heal_ms
-from tests.simulation.world import World
+from tests.simulation.world import World, simulated
 
 SEEDS = range(3)  # of each single fault
 by_seed = pytest.mark.parametrize("seed", SEEDS, ids="seed{}".format)
+
+
+@pytest.fixture(autouse=True)
+def _simulated() -> Iterator[None]:
+    with simulated():
+        yield
 
 
 def settled(seed: int, members: int = 3, **changes: object) -> World:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.simulation import many
+from tests.simulation.outcome import Summary
 from tests.simulation.seeds import scenario_of
 
 SEEDS, AT_ONCE = 500, 50
@@ -53,7 +54,7 @@ def test_a_quarter_of_the_seeds_has_learners_and_comes_to_the_ends_of_a_scale_do
 
 
 @cache
-def summary_of(first: int) -> many.Summary:
+def summary_of(first: int) -> Summary:
     """Of so many seeds from this one on; what more than one test looks at is run once."""
     return many.run_many(range(first, first + AT_ONCE))
 

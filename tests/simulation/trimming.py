@@ -4,17 +4,13 @@ Its draws are its own, so that a seed plays everything else as it would without 
 """
 
 import random
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
-
-import pytest
 
 from assignment.coordinator import trimming
 from assignment.types import Offset
 from assignment.wire import GroupKeys, StreamKeys
-from tests.fakes import streams
 from tests.fakes.values import t
 from tests.simulation.ledger import demand
 
@@ -24,14 +20,6 @@ if TYPE_CHECKING:
 SECOND = "second"
 JOINS, READS, TRIMS, STANDS_STILL = 0.3, 0.5, 0.9, 0.3  # chances at each tick
 EVENTS_MAX = 10  # of a partition that it reads at once
-
-
-@contextmanager
-def nodes_are_small() -> Iterator[None]:
-    """A server drops whole nodes, which few events would fill."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(streams, "NODE", 1)
-        yield
 
 
 class Trimming:

@@ -11,6 +11,7 @@ import pytest
 
 from agent.dashboard_session.requests import Request
 from agent.hints import concerns
+from agent.state import restore
 from agent.store.door import ScriptCall, StoreUnavailable
 from agent.store.group import GroupStore
 from assignment import wire
@@ -21,7 +22,7 @@ from assignment.scripts.group_read import GroupRead, Purpose, Ticker
 from assignment.types import GroupSettings, Partition
 from assignment.wire import GroupKeys, Join, Reply, StreamKeys
 from tests.agent.coordinator import answer_to
-from tests.fakes import FakeDoor, FakeRedis
+from tests.fakes import FakeDoor, FakeRedis, streams
 from tests.fakes.values import Id, id_of, t
 from tests.simulation import checks
 from tests.simulation.agenda import Agenda
@@ -30,7 +31,7 @@ from tests.simulation.coordinator import SimCoordinator
 from tests.simulation.database import Database
 from tests.simulation.ledger import Broken, Kept, Ledger
 from tests.simulation.network import Network
-from tests.simulation.replicas import DiskState, Files
+from tests.simulation.replicas import DiskState, Files, read_snapshot
 from tests.simulation.scale_downs import ScaleDowns
 from tests.simulation.trimming import Trimming
 
@@ -52,9 +53,13 @@ Noted = tuple[int, str, str, dict[str, Any]]  # ms, who, what, fields
 
 
 @contextmanager
-def rows_are_kept() -> Iterator[None]:
-    """A large group's would take most of the time."""
+def simulated() -> Iterator[None]:
+    """Snapshots are where a DiskState has them. Rows that were read once are kept: a large group's
+    would take most of the time. A server drops whole nodes, which few events would fill.
+    """
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(restore, "snapshot_steps", read_snapshot)
+        patch.setattr(streams, "NODE", 1)
         for module, name in ROWS_READ_BY:
             patch.setattr(module, name, lru_cache(ROWS_KEPT)(getattr(module, name)))
         yield
