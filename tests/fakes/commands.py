@@ -7,6 +7,7 @@ replica refuses and a journal keeps.
 import re
 from collections.abc import Callable, Iterable
 from fnmatch import translate
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import ResponseError
@@ -23,20 +24,19 @@ NO_HASH: Hash = {}
 SYNTAX = "ERR syntax error"
 
 
-def command(*, writes: bool = False) -> Callable[[Command], Command]:
-    """Registers a function under its name, without the underscore that some need."""
-
-    def register(function: Command) -> Command:
-        name = function.__name__.rstrip("_").upper().encode()
-        COMMANDS[name] = function
-        if writes:
-            WRITES.add(name)
-        return function
-
-    return register
+def reads(function: Command) -> Command:
+    """Registers it under its name, without the underscore that some need."""
+    COMMANDS[_name(function)] = function
+    return function
 
 
-reads, writes = command(), command(writes=True)
+def writes(function: Command) -> Command:
+    WRITES.add(_name(function))
+    return reads(function)
+
+
+def _name(function: Command) -> bytes:
+    return function.__name__.rstrip("_").upper().encode()
 
 
 # --- keys -----------------------------------------------------------------------------------------
@@ -48,25 +48,9 @@ def del_(db: "Keyspace", *keys: bytes) -> int:
 
 
 @reads
-def exists(db: "Keyspace", *keys: bytes) -> int:
-    return sum(db.live(key) is not None for key in keys)
-
-
-@reads
 def keys(db: "Keyspace", pattern: bytes) -> list[bytes]:
     wanted = re.compile(translate(pattern.decode("latin-1")).encode("latin-1"))
     return [key for key in list(db.keys) if wanted.match(key) and db.live(key) is not None]
-
-
-@writes
-def pexpire(db: "Keyspace", key: bytes, ms: bytes) -> int:
-    left_ms = number(ms)
-    if db.live(key) is None:
-        return 0
-    db.expires[key] = db.now_ms + left_ms
-    if left_ms <= 0:
-        db.remove(key)
-    return 1
 
 
 @reads
@@ -77,11 +61,6 @@ def pttl(db: "Keyspace", key: bytes) -> int:
 
 
 # --- strings --------------------------------------------------------------------------------------
-
-
-@reads
-def get(db: "Keyspace", key: bytes) -> bytes | None:
-    return db.of_kind(key, bytes)
 
 
 @reads
@@ -127,37 +106,6 @@ def _made_hash(db: "Keyspace", key: bytes) -> Hash:
     if found is NO_HASH:
         found = db.keys[key] = {}
     return found
-
-
-@reads
-def hget(db: "Keyspace", key: bytes, name: bytes) -> bytes | None:
-    return _hash(db, key).get(name)
-
-
-@reads
-def hmget(db: "Keyspace", key: bytes, name: bytes, *names: bytes) -> list[bytes | None]:
-    found = _hash(db, key)
-    return [found.get(each) for each in (name, *names)]
-
-
-@reads
-def hgetall(db: "Keyspace", key: bytes) -> list[bytes]:
-    return [part for item in _hash(db, key).items() for part in item]
-
-
-@reads
-def hkeys(db: "Keyspace", key: bytes) -> list[bytes]:
-    return list(_hash(db, key))
-
-
-@reads
-def hlen(db: "Keyspace", key: bytes) -> int:
-    return len(_hash(db, key))
-
-
-@reads
-def hexists(db: "Keyspace", key: bytes, name: bytes) -> int:
-    return int(name in _hash(db, key))
 
 
 @writes
@@ -213,14 +161,11 @@ def _scores(db: "Keyspace", key: bytes) -> Scores:
 
 
 @writes
-def zadd(db: "Keyspace", key: bytes, first: bytes, second: bytes, *more: bytes) -> int:
-    if len(more) % 2:
-        raise ResponseError(SYNTAX)
-    scores = list(map(_score, (first, *more[::2])))
-    found = db.keys[key] = _scores(db, key)
-    before = len(found)
-    found.update(zip((second, *more[1::2]), scores, strict=True))
-    return len(found) - before
+def zadd(db: "Keyspace", key: bytes, score: bytes, member: bytes) -> int:
+    value, found = _score(score), _scores(db, key)
+    new = member not in found
+    found[member], db.keys[key] = value, found
+    return int(new)
 
 
 def _score(text: bytes) -> float:
@@ -230,26 +175,17 @@ def _score(text: bytes) -> float:
         raise ResponseError("ERR value is not a valid float") from None
 
 
-@reads
-def zscore(db: "Keyspace", key: bytes, member: bytes) -> bytes | None:
-    score = _scores(db, key).get(member)
-    return None if score is None else score_text(score)
-
-
 @writes
-def zrem(db: "Keyspace", key: bytes, member: bytes, *members: bytes) -> int:
+def zrem(db: "Keyspace", key: bytes, member: bytes) -> int:
     found = _scores(db, key)
-    done = sum([found.pop(each, None) is not None for each in (member, *members)])
-    return kept_or_gone(db, key, found, done)
+    return kept_or_gone(db, key, found, int(found.pop(member, None) is not None))
 
 
 @reads
 def zrange(db: "Keyspace", key: bytes, first: bytes, last: bytes, *options: bytes) -> list[bytes]:
     """By rank only."""
-    ordered, low, high = _scores(db, key).ordered(), number(first), number(last)
-    size = len(ordered)
-    high = max(-1, high + size) if high < 0 else high
-    return _members(ordered[max(0, low + size if low < 0 else low) : high + 1], options)
+    ordered = _scores(db, key).ordered()
+    return _members(ordered[number(first) : number(last) + 1 or None], options)
 
 
 @reads
@@ -271,3 +207,18 @@ def _members(items: Iterable[tuple[bytes, float]], options: tuple[bytes, ...]) -
     if {*map(bytes.upper, options)} != {b"WITHSCORES"}:
         raise ResponseError(SYNTAX)
     return [part for member, score in items for part in (member, score_text(score))]
+
+
+# --- what one look answers ------------------------------------------------------------------------
+
+COMMANDS |= {
+    b"EXISTS": lambda db, *keys: sum(db.live(key) is not None for key in keys),
+    b"GET": lambda db, key: db.of_kind(key, bytes),
+    b"HGET": lambda db, key, name: _hash(db, key).get(name),
+    b"HMGET": lambda db, key, name, *more: list(map(_hash(db, key).get, (name, *more))),
+    b"HGETALL": lambda db, key: list(chain.from_iterable(_hash(db, key).items())),
+    b"HKEYS": lambda db, key: list(_hash(db, key)),
+    b"HLEN": lambda db, key: len(_hash(db, key)),
+    b"HEXISTS": lambda db, key, name: int(name in _hash(db, key)),
+    b"ZSCORE": lambda db, key, member: score_text(_scores(db, key).get(member)),
+}

@@ -1,7 +1,7 @@
 -- What a script of Redis sees, and the way from a call of Python to one script and back.
 -- Given: command(...) and parse(text) of Python. A reply of `command` is one value, or `true` and
 -- the values of a list, or nil, 'ok' or 'err', and a text.
-local command, parse, sha1hex = ...
+local command, parse = ...
 local find, format, gsub, select, type, unpack = string.find, string.format, string.gsub, select, type, unpack
 
 local function answer(first, ...)
@@ -13,17 +13,13 @@ local function answer(first, ...)
   return first
 end
 
-local redis = {sha1hex = sha1hex, LOG_DEBUG = 0, LOG_VERBOSE = 1, LOG_NOTICE = 2, LOG_WARNING = 3}
+local redis = {}
 function redis.call(...)
   local reply = answer(command(...))
   if type(reply) == 'table' and reply.err then error(reply, 0) end
   return reply
 end
 function redis.pcall(...) return answer(command(...)) end
-function redis.error_reply(text) return {err = (gsub(text, '^%-', ''))} end
-function redis.status_reply(text) return {ok = text} end
-function redis.log() end
-function redis.replicate_commands() return true end
 
 -- cjson as lua-cjson has it by default.
 local null = newproxy()
@@ -49,8 +45,7 @@ local function array_length(value)
   local last, count = 0, 0
   for name in next, value do
     if type(name) ~= 'number' or name < 1 or name % 1 ~= 0 then return -1 end
-    if name > last then last = name end
-    count = count + 1
+    last, count = math.max(last, name), count + 1
   end
   if last > count * SPARSE_RATIO and last > SPARSE_SAFE then
     error('Cannot serialise table: excessively sparse array', 0)
@@ -68,15 +63,8 @@ local function encode_table(value, depth)
     for i = 1, length do parts[i] = encode(value[i], depth) end
     return '[' .. table.concat(parts, ',') .. ']'
   end
-  for name, each in next, value do
-    if type(name) == 'number' then
-      name = '"' .. numeral(name) .. '"'
-    elseif type(name) == 'string' then
-      name = quoted(name)
-    else
-      error('Cannot serialise ' .. type(name) .. ': table key must be a number or string', 0)
-    end
-    parts[#parts + 1] = name .. ':' .. encode(each, depth)
+  for name, each in next, value do -- Lua makes a text of a number
+    parts[#parts + 1] = quoted(name) .. ':' .. encode(each, depth)
   end
   return '{' .. table.concat(parts, ',') .. '}'
 end
@@ -87,17 +75,13 @@ function encode(value, depth)
   if kind == 'number' then return numeral(value) end
   if kind == 'boolean' then return value and 'true' or 'false' end
   if kind == 'table' then return encode_table(value, depth + 1) end
-  if kind == 'nil' or value == null then return 'null' end
+  if value == nil or value == null then return 'null' end
   error('Cannot serialise ' .. kind .. ': type not supported', 0)
 end
 
 -- A text is made into a function once, which makes the same value anew each time.
 local made, made_count = {}, 0
 local function decode(text)
-  if type(text) == 'number' then text = tostring(text) end
-  if type(text) ~= 'string' then
-    error("bad argument #1 to 'decode' (string expected, got " .. (text == nil and 'nil' or type(text)) .. ')', 0)
-  end
   local make = made[text]
   if not make then
     local source, trouble = parse(text)
@@ -110,15 +94,14 @@ local function decode(text)
 end
 
 local environment = {
-  redis = redis, server = redis,
+  redis = redis,
   cjson = {null = null, decode = decode, encode = function(value) return encode(value, 0) end},
-  string = string, table = table, math = math, _VERSION = _VERSION,
-  assert = assert, error = error, getmetatable = getmetatable, ipairs = ipairs, next = next,
-  pairs = pairs, pcall = pcall, rawequal = rawequal, rawget = rawget, rawset = rawset,
-  select = select, setmetatable = setmetatable, tonumber = tonumber, tostring = tostring,
-  type = type, unpack = unpack, xpcall = xpcall,
+  string = string, table = table, math = math, assert = assert, error = error,
+  getmetatable = getmetatable, ipairs = ipairs, next = next, pairs = pairs, pcall = pcall,
+  rawequal = rawequal, rawget = rawget, rawset = rawset, select = select,
+  setmetatable = setmetatable, tonumber = tonumber, tostring = tostring, type = type,
+  unpack = unpack, xpcall = xpcall,
 }
-environment._G = environment
 math.random, math.randomseed = nil, nil -- no two runs would be the same
 setmetatable(environment, {
   __index = function(_, name)
@@ -155,18 +138,16 @@ local function finished(done, value)
   return nil, 'failed', value
 end
 
-local function run(script, count, ...)
-  local keys = {}
-  for i = 1, count do keys[i] = (select(i, ...)) end
-  rawset(environment, 'KEYS', keys)
-  rawset(environment, 'ARGV', {select(count + 1, ...)})
-  return finished(pcall(script))
-end
-
 local function run_long(script, keys, arguments)
   rawset(environment, 'KEYS', keys)
   rawset(environment, 'ARGV', arguments)
   return finished(pcall(script))
+end
+
+local function run(script, count, ...)
+  local keys = {}
+  for i = 1, count do keys[i] = (select(i, ...)) end
+  return run_long(script, keys, {select(count + 1, ...)})
 end
 
 return load, run, run_long, reply, part, AT_ONCE

@@ -27,10 +27,7 @@ class Keyspace:
 
     def __init__(self, now_ms: int, data: Data | None = None) -> None:
         self.now_ms = now_ms
-        self.keys: dict[bytes, Value] = {}
-        self.expires: dict[bytes, int] = {}
-        if data:
-            self.keys, self.expires = data
+        self.keys, self.expires = data or ({}, {})
 
     def live(self, key: bytes) -> Value | None:
         """Live up to and including its last millisecond, as in Redis.
@@ -51,8 +48,7 @@ class Keyspace:
 
     def remove(self, key: bytes) -> bool:
         there = self.live(key) is not None
-        self.keys.pop(key, None)
-        self.expires.pop(key, None)
+        Keyspace.expired(self, key)
         return there
 
     def expired(self, key: bytes) -> None:
@@ -109,15 +105,6 @@ class Journal:
             if len(self.states) > STATES:
                 del self.transactions[: self.states[1][0] - self.states[0][0]]
                 del self.states[0]
-
-    def position_at(self, ms: int) -> int:
-        """Of the last transaction that was not after that time of the server's clock."""
-        last = self.position
-        for at_ms, _ in reversed(self.transactions):
-            if at_ms <= ms:
-                break
-            last -= 1
-        return last
 
     def calls_after(self, position: int) -> int:
         return sum(len(calls) for _, calls in self.transactions[position - self.states[0][0] :])

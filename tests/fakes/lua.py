@@ -5,7 +5,6 @@ environment.lua keeps it from making globals. Lists cross as many values, which 
 a table each.
 """
 
-import hashlib
 import json
 import math
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from lupa.lua51 import LuaRuntime
 from redis.exceptions import ResponseError
 
 from assignment.lua import script
-from tests.fakes.values import Nested, Reply, Status, b
+from tests.fakes.values import Nested, Reply, Status
 
 if TYPE_CHECKING:
     from tests.fakes.keyspace import Keyspace
@@ -40,8 +39,7 @@ class Interpreter:
             register_builtins=False,
         )
         self._table: Any = lua.table_from
-        given = (self._command, parsed, sha1hex)
-        made = lua.execute(ENVIRONMENT.read_bytes(), *given)
+        made = lua.execute(ENVIRONMENT.read_bytes(), self._command, parsed)
         load, self._run, self._run_long, self._reply, self._part, self._at_once = made
         self._load = cache(lambda text: load(text.encode()))
 
@@ -143,10 +141,6 @@ def argument(value: Any) -> bytes:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ResponseError("ERR Lua redis lib command arguments must be strings or integers")
     return b"%d" % value if isinstance(value, int) else b"%.17g" % value
-
-
-def sha1hex(text: Any) -> bytes:
-    return hashlib.sha1(b(text), usedforsecurity=False).hexdigest().encode()
 
 
 # --- JSON -----------------------------------------------------------------------------------------

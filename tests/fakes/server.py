@@ -75,10 +75,6 @@ class FakeRedis(Keyspace):
         self._journal = Journal(states=[(self.position, ({}, {}))])
         self._runs_anew()
 
-    def power_cut(self, lost_ms: int) -> None:
-        """Runs anew without the writes of its last moments, as with appendfsync everysec."""
-        self.restart(self._journal.position_at(self.now_ms - lost_ms))
-
     def fail_over(self, to: int | None = None, *, same_run: bool = False) -> None:
         """To a replica that had got to that position.
 

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import ResponseError
 
-from tests.fakes.commands import SYNTAX, reads, writes
+from tests.fakes.commands import COMMANDS, SYNTAX, reads, writes
 from tests.fakes.values import (
     ID_MAX,
     OK,
     Entry,
     Id,
     Nested,
-    Reply,
     Stream,
     id_of,
     id_text,
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 
 ID = itemgetter(0)
 NODE = 100  # entries; trimming by "~" drops whole nodes
+TOP = "smaller than the target stream top item"
 NEEDS_KEY = (
     "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use"
     " the MKSTREAM option to create an empty stream automatically."
@@ -47,13 +47,12 @@ def shown(entry: Entry) -> list[Any]:
 
 @writes
 def xadd(db: "Keyspace", key: bytes, *rest: bytes) -> bytes:
-    args = list(rest)
-    trim = _trim_options(args) if args[0].upper() == b"MAXLEN" else None
-    if len(args) < 3 or len(args) % 2 == 0:
+    trim, rest = _trim_options(rest) if rest[0].upper() == b"MAXLEN" else (None, rest)
+    if len(rest) < 3 or len(rest) % 2 == 0:
         raise ResponseError("ERR wrong number of arguments for 'xadd' command")
     stream = found(db, key) or Stream()
-    stream.last_id = _next_id(stream, _asked(args[0]), db.now_ms)
-    stream.entries.append((stream.last_id, tuple(args[1:])))
+    stream.last_id = _next_id(stream.last_id, rest[0], db.now_ms)
+    stream.entries.append((stream.last_id, rest[1:]))
     stream.added += 1
     db.keys[key] = stream
     if trim:
@@ -61,81 +60,58 @@ def xadd(db: "Keyspace", key: bytes, *rest: bytes) -> bytes:
     return id_text(stream.last_id)
 
 
-def _asked(text: bytes) -> tuple[int | None, int | None]:
-    """None: Redis chooses."""
-    if text == b"*":
-        return None, None
-    if text.endswith(b"-*"):
-        return id_of(text[:-2])[0], None
-    if (entry_id := id_of(text)) == (0, 0):
+def _next_id(last_id: Id, asked: bytes, now_ms: int) -> Id:
+    """`*`: Redis chooses."""
+    if asked == b"*":
+        return max((now_ms, 0), (last_id[0], last_id[1] + 1))
+    entry_id = id_of(asked)
+    if entry_id == (0, 0):
         raise ResponseError("ERR The ID specified in XADD must be greater than 0-0")
+    if entry_id <= last_id:
+        raise ResponseError(f"ERR The ID specified in XADD is equal or {TOP}")
     return entry_id
 
 
-def _next_id(stream: Stream, asked: tuple[int | None, int | None], now_ms: int) -> Id:
-    last_ms, last_seq = stream.last_id
-    ms, seq = asked
-    if ms is None:
-        ms = max(now_ms, last_ms)
-    if seq is None:
-        seq = last_seq + 1 if ms == last_ms else 0
-    entry_id = ms, seq
-    if entry_id <= stream.last_id:
-        raise ResponseError(
-            "ERR The ID specified in XADD is equal or smaller than the target stream top item"
-        )
-    return entry_id
+Trim = tuple[bytes, bool, bytes]  # how, whether exactly, and down to what
 
 
-def _trim_options(args: list[bytes]) -> tuple[bytes, bool, bytes]:
-    """Takes them off the front: how, whether exactly, and down to what."""
-    how = args.pop(0).upper()
-    exact = not (args and args[0] == b"~")
-    if args and args[0] in (b"~", b"="):
-        del args[0]
-    if not args:
+def _trim_options(args: tuple[bytes, ...]) -> tuple[Trim, tuple[bytes, ...]]:
+    """And what follows them."""
+    marks = int(args[1:2] in ((b"~",), (b"=",)))
+    if len(args) < 2 + marks:
         raise ResponseError(SYNTAX)
-    least = args.pop(0)
-    if how == b"MAXLEN":
-        if number(least) < 0:
-            raise ResponseError("ERR The MAXLEN argument must be >= 0.")
-    else:
-        id_of(least)
-    return how, exact, least
+    return (args[0].upper(), args[1] != b"~", args[1 + marks]), args[2 + marks :]
 
 
 def _trim(stream: Stream, how: bytes, exact: bool, least: bytes) -> int:
     entries = stream.entries
-    if how == b"MAXLEN":
-        count = max(0, len(entries) - number(least))
-    else:
-        count = bisect_left(entries, id_of(least), key=ID)
+    match how:
+        case b"MAXLEN":
+            count = max(0, len(entries) - number(least))
+        case b"MINID":
+            count = bisect_left(entries, id_of(least), key=ID)
+        case _:
+            raise ResponseError(SYNTAX)
     count = count if exact else count // NODE * NODE
     del entries[:count]
     return count
 
 
 @writes
-def xtrim(db: "Keyspace", key: bytes, *rest: bytes) -> int:
-    args = list(rest)
-    if args[0].upper() not in (b"MAXLEN", b"MINID"):
+def xtrim(db: "Keyspace", key: bytes, *args: bytes) -> int:
+    options, more = _trim_options(args)
+    if more:
         raise ResponseError(SYNTAX)
-    options = _trim_options(args)
-    if args:
-        raise ResponseError(SYNTAX)
-    stream = found(db, key)
-    return _trim(stream, *options) if stream else 0
+    _trim(Stream(), *options)  # what is wrong with them comes first
+    return _trim(found(db, key) or Stream(), *options)
 
 
 @writes
 def xdel(db: "Keyspace", key: bytes, *ids: bytes) -> int:
-    stream, wanted = found(db, key), {id_of(entry_id) for entry_id in ids}
-    if stream is None:
-        return 0
-    gone = [entry[0] for entry in stream.entries if entry[0] in wanted]
+    wanted, stream = set(map(id_of, ids)), found(db, key) or Stream()
+    before = len(stream.entries)
     stream.entries[:] = [entry for entry in stream.entries if entry[0] not in wanted]
-    stream.deleted_id = max([stream.deleted_id, *gone])
-    return len(gone)
+    return before - len(stream.entries)
 
 
 @writes
@@ -144,9 +120,7 @@ def xsetid(db: "Keyspace", key: bytes, last: bytes) -> bytes:
     if stream is None:
         raise ResponseError("ERR no such key")
     if stream.entries and last_id < stream.entries[-1][0]:
-        raise ResponseError(
-            "ERR The ID specified in XSETID is smaller than the target stream top item"
-        )
+        raise ResponseError(f"ERR The ID specified in XSETID is {TOP}")
     stream.last_id = last_id
     return OK
 
@@ -190,90 +164,43 @@ def _count(options: tuple[bytes, ...]) -> int | None:
     return max(0, number(options[1]))
 
 
-@reads
-def xrange(db: "Keyspace", key: bytes, low: bytes, high: bytes, *options: bytes) -> Reply:
-    return _ranged(db, key, (low, high), options, 1)
+COMMANDS |= {
+    b"XRANGE": lambda db, key, low, high, *options: _ranged(db, key, (low, high), options, 1),
+    b"XREVRANGE": lambda db, key, high, low, *options: _ranged(db, key, (low, high), options, -1),
+    b"XLEN": lambda db, key: len((found(db, key) or Stream()).entries),
+}
 
 
 @reads
-def xrevrange(db: "Keyspace", key: bytes, high: bytes, low: bytes, *options: bytes) -> Reply:
-    return _ranged(db, key, (low, high), options, -1)
-
-
-@reads
-def xlen(db: "Keyspace", key: bytes) -> int:
-    stream = found(db, key)
-    return len(stream.entries) if stream else 0
-
-
-@reads
-def xread(db: "Keyspace", *rest: bytes) -> list[Any] | None:
-    """As one whose time to block is over."""
-    args, count = list(rest), None
-    while args and (name := args.pop(0).upper()) != b"STREAMS":
-        given = number(args.pop(0))
-        count = given if name == b"COUNT" and given > 0 else count
-    half = len(args) // 2
-    if len(args) % 2 or not args:
-        raise ResponseError(
-            "ERR Unbalanced 'xread' list of streams: for each stream key an ID or '$' must be"
-            " specified."
-        )
-    asked = [(args[i], _above(db, args[i], args[i + half])[:count]) for i in range(half)]
-    return Nested([key, list(map(shown, new))] for key, new in asked if new) or None
-
-
-def _above(db: "Keyspace", key: bytes, after: bytes) -> list[Entry]:
-    stream = found(db, key)
-    low = b"-" if after == b"$" else b"(" + id_text(id_of(after))
-    return between(stream, low, b"+") if stream and after != b"$" else []
-
-
-@reads
-def xinfo(db: "Keyspace", kind: bytes, key: bytes) -> list[Any]:
+def xinfo(db: "Keyspace", kind: bytes, key: bytes) -> list[bytes | int]:
+    """Without how it lies in memory, and without entries."""
     if kind.upper() != b"STREAM":
         raise ResponseError(f"ERR unknown subcommand '{kind.decode()}'. Try XINFO HELP.")
     stream = found(db, key)
     if stream is None:
         raise ResponseError("ERR no such key")
-    entries = stream.entries
-    nodes = -(-len(entries) // NODE)
-    answer: list[Any] = [b"length", len(entries), b"radix-tree-keys", nodes]
-    answer += [b"radix-tree-nodes", nodes + 1, b"last-generated-id", id_text(stream.last_id)]
-    if db.version >= (7,):
-        first_id = stream.entries[0][0] if entries else (0, 0)
-        answer += [b"max-deleted-entry-id", id_text(stream.deleted_id)]
-        answer += [b"entries-added", stream.added, b"recorded-first-entry-id", id_text(first_id)]
-    answer += [b"groups", len(stream.groups)]
-    first, last = map(shown, (entries[0], entries[-1])) if entries else (None, None)
-    return Nested([*answer, b"first-entry", first, b"last-entry", last])
-
-
-# --- groups of consumers --------------------------------------------------------------------------
+    facts = [b"length", len(stream.entries), b"last-generated-id", id_text(stream.last_id)]
+    since_7 = [b"entries-added", stream.added] if db.version >= (7,) else []
+    return Nested([*facts, *since_7, b"groups", len(stream.groups)])
 
 
 @writes
-def xgroup(db: "Keyspace", what: bytes, key: bytes, *rest: bytes) -> bytes | int:
-    stream, makes = found(db, key), bool(rest[2:]) and rest[2].upper() == b"MKSTREAM"
+def xgroup(db: "Keyspace", what: bytes, key: bytes, group: bytes, *rest: bytes) -> bytes | int:
+    stream, after, makes = found(db, key), rest[:1], [*map(bytes.upper, rest[1:])] == [b"MKSTREAM"]
+    if stream is None and not makes:
+        raise ResponseError(NEEDS_KEY)
+    stream = stream or Stream()
     match what.upper():
-        case b"CREATE" if len(rest) >= 2:
-            if stream is None and not makes:
-                raise ResponseError(NEEDS_KEY)
-            return _create_group(db, key, stream, rest[0], rest[1])
-        case b"DESTROY" if len(rest) == 1:
-            if stream is None:
-                raise ResponseError(NEEDS_KEY)
-            return int(stream.groups.pop(rest[0], None) is not None)
+        case b"CREATE" if after and (makes or not rest[1:]):
+            if after != (b"$",):
+                id_of(after[0])
+            if group in stream.groups:
+                raise ResponseError("BUSYGROUP Consumer Group name already exists")
+            stream.groups.add(group)
+            db.keys[key] = stream
+            return OK
+        case b"DESTROY" if not rest:
+            there = group in stream.groups
+            stream.groups.discard(group)
+            return int(there)
     raise ResponseError(f"ERR unknown subcommand '{what.decode()}'. Try XGROUP HELP.")
-
-
-def _create_group(
-    db: "Keyspace", key: bytes, stream: Stream | None, group: bytes, after: bytes
-) -> bytes:
-    after_id = None if after == b"$" else id_of(after)
-    if stream is None:
-        stream = db.keys[key] = Stream()
-    if group in stream.groups:
-        raise ResponseError("BUSYGROUP Consumer Group name already exists")
-    stream.groups[group] = stream.last_id if after_id is None else after_id
-    return OK

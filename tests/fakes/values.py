@@ -36,13 +36,10 @@ class Stream:
     entries: list[Entry] = field(default_factory=list)
     last_id: Id = (0, 0)
     added: int = 0  # entries, ever
-    deleted_id: Id = (0, 0)  # the highest that was deleted
-    groups: dict[bytes, Id] = field(default_factory=dict)
+    groups: set[bytes] = field(default_factory=set)  # of consumers
 
     def copied(self) -> "Stream":
-        return Stream(
-            list(self.entries), self.last_id, self.added, self.deleted_id, dict(self.groups)
-        )
+        return Stream(list(self.entries), self.last_id, self.added, set(self.groups))
 
 
 Hash = dict[bytes, bytes]
@@ -79,19 +76,20 @@ def number(text: bytes, otherwise: str = "ERR value is not an integer or out of 
     return int(text)
 
 
-def score_text(score: float) -> bytes:
+def score_text(score: float | None) -> bytes | None:
+    if score is None:
+        return None
     return b"%d" % score if score.is_integer() else repr(score).encode()
 
 
 def id_of(text: str | bytes, seq: int = 0) -> Id:
     """`seq`: for an id that has none."""
     ms, dash, rest = t(text).partition("-")
-    if not ms.isdecimal() or (dash and not rest.isdecimal()):
-        raise ResponseError("ERR Invalid stream ID specified as stream command argument")
-    found = int(ms), int(rest) if dash else seq
-    if max(found) > ID_MAX:
-        raise ResponseError("ERR Invalid stream ID specified as stream command argument")
-    return found
+    if ms.isdecimal() and (not dash or rest.isdecimal()):
+        found = int(ms), int(rest) if dash else seq
+        if max(found) <= ID_MAX:
+            return found
+    raise ResponseError("ERR Invalid stream ID specified as stream command argument")
 
 
 def id_text(entry_id: Id) -> bytes:
