@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from agent.store.door import Door, RedisDoor, Timeouts
+from assignment.types import Claim
 from dashboard.demo.embedded_redis import EmbeddedRedis
 from tests.contract.world import P0, World
 from tests.fakes import FakeDoor, FakeRedis
@@ -42,7 +43,22 @@ def real_world(request: pytest.FixtureRequest, group_name: str) -> World:
 
 
 @pytest.fixture
-def fence(world: World) -> int:
-    """Under which member `a`, alone in its group, runs P0."""
+def alone(world: World) -> World:
+    """Member `a` alone may acquire P0."""
     world.stand(a={P0})
-    return world.running("a", P0)
+    return world
+
+
+@pytest.fixture
+def fence(alone: World) -> int:
+    """Under which `a`, alone in its group, runs P0."""
+    return alone.running("a", P0)
+
+
+@pytest.fixture
+def moved(world: World) -> tuple[int, int]:
+    """P0's fences: of `a`, which lost it, and of `b`, which was granted it then."""
+    (old,) = world.runs(a={P0}, b=set())
+    world.let_expire("a", Claim(P0, old))
+    world.assign(b={P0})
+    return old, world.fence("b", P0)

@@ -2,10 +2,13 @@
 
 from typing import Any
 
+import pytest
+
 from agent.store.door import ScriptCall
-from assignment.scripts import agent_side, dashboard_side
+from assignment.scripts import dashboard_side
 from assignment.scripts.agent_side import SnapshotRecord
-from assignment.scripts.group_read import Purpose
+from assignment.scripts.dashboard_side import EvictResult
+from assignment.scripts.group_read import GroupRead, Purpose
 from assignment.types import Claim, Offset
 from assignment.wire import StreamKeys
 from tests.contract.world import LONG_MS, P0, World
@@ -14,12 +17,9 @@ AHEAD_MS = 3_600_000
 HIGH = Offset(9_999_999_999_999, 7)  # far above every clock
 
 
-def entries_of(world: World) -> str:
-    return StreamKeys(world.store.group).entries(0)
-
-
 def keys_of(world: World) -> tuple[str, str]:
-    return entries_of(world), StreamKeys(world.store.group).producers(0)
+    keys = StreamKeys(world.store.group)
+    return keys.entries(0), keys.producers(0)
 
 
 def lift(world: World, to: Offset, restored: Offset) -> int:
@@ -27,23 +27,27 @@ def lift(world: World, to: Offset, restored: Offset) -> int:
     return int(world.door.run(call)[0])
 
 
-def append(world: World, entry_id: str = "*") -> Offset:
-    return Offset.parse(world.door.ask("XADD", entries_of(world), entry_id, "event", "1").decode())
+def append(world: World, entry_id: str = "*", stream: str = "") -> Offset:
+    added = world.door.ask("XADD", stream or keys_of(world)[0], entry_id, "event", "1")
+    return Offset.parse(added.decode())
+
+
+def stream_facts(world: World) -> dict[bytes, Any]:
+    info = world.door.ask("XINFO", "STREAM", keys_of(world)[0])
+    return dict(zip(info[::2], info[1::2], strict=True))
 
 
 def test_a_wiped_stream_goes_on_above_what_was_committed(world: World) -> None:
     assert lift(world, HIGH, HIGH) == 0
     assert append(world) > HIGH
-    assert world.door.ask("XLEN", entries_of(world)) == 1
+    assert stream_facts(world)[b"length"] == 1
 
 
 def test_making_a_stream_leaves_no_entry_counted(world: World) -> None:
     """Else a batch could not be bounded without reading (bound.lua)."""
     lift(world, HIGH, HIGH)
-    info = world.door.ask("XINFO", "STREAM", entries_of(world))
-    facts = dict(zip(info[::2], info[1::2], strict=True))
-    assert facts.get(b"entries-added", 0) == 0
-    assert facts[b"groups"] == 0
+    facts = stream_facts(world)
+    assert (facts.get(b"entries-added", 0), facts[b"groups"]) == (0, 0)
 
 
 def test_entries_that_came_too_early_are_counted(world: World) -> None:
@@ -55,34 +59,31 @@ def test_entries_that_came_too_early_are_counted(world: World) -> None:
 def test_a_stream_that_is_above_is_left_alone(world: World) -> None:
     last = append(world, "8-1")
     assert lift(world, Offset(7, 0), Offset(8, 1)) == 0
-    raw = world.door.ask("XINFO", "STREAM", entries_of(world))
-    assert dict(zip(raw[::2], raw[1::2], strict=True))[b"last-generated-id"] == str(last).encode()
+    assert stream_facts(world)[b"last-generated-id"] == str(last).encode()
 
 
 def test_a_restored_partitions_changelog_goes_on_above_its_record(world: World) -> None:
     """A copy on disk stands at an entry of the old one."""
     record = SnapshotRecord(url="f", offset=Offset(3, 0), changelog_id=str(HIGH), total=9, fence=1)
     world.restore(1, {P0: record})
-    changelog = world.keys.changelog(P0)
-    assert Offset.parse(world.door.ask("XADD", changelog, "*", "a", "b").decode()) > HIGH
+    assert append(world, stream=world.keys.changelog(P0)) > HIGH
 
 
-def test_events_of_the_locks_go_on_above_the_last_one_that_history_has(world: World) -> None:
-    world.stand(a={P0})
+def test_events_of_the_locks_go_on_above_the_last_one_that_history_has(alone: World) -> None:
     call = dashboard_side.set_incarnation(2, last_event=HIGH)
-    assert world.run(call) == (True, 2)
-    world.fence("a", P0, incarnation=2)
-    assert [Offset.parse(event.entry_id) > HIGH for event in world.events()] == [True]
+    assert alone.run(call) == (True, 2)
+    alone.fence("a", P0, incarnation=2)
+    assert [Offset.parse(event.entry_id) > HIGH for event in alone.events()] == [True]
 
 
 # --- set back -------------------------------------------------------------------------------------
 
 
-def in_the_future(world: World) -> dict[str, Any]:
-    """As after the clock was set back by an hour: all that was set by it lies ahead."""
-    now, group = world.read().now_ms, world.read()
-    ahead = now + AHEAD_MS
-    fence = group.locks[P0].fence
+@pytest.fixture
+def set_back(world: World, fence: int) -> GroupRead:
+    """From before the clock was set back by an hour: all that was set by it lies ahead."""
+    group = world.read()
+    ahead = group.now_ms + AHEAD_MS
     ask, keys = world.door.ask, world.keys
     ask("SET", keys.lock(P0), f"a/{fence}", "PXAT", ahead + LONG_MS)
     ask("HSET", keys.grants, str(P0), f"{fence} a {ahead + LONG_MS} -")
@@ -90,17 +91,16 @@ def in_the_future(world: World) -> dict[str, Any]:
     ask("HSET", keys.asked, "a", ahead)
     for name in ("tick_ms", "target_at_ms", "due_since_ms"):
         ask("HSET", keys.meta, name, ahead)
-    return {"now": now, "fence": fence}
+    return group
 
 
-def test_a_tick_caps_what_lies_in_the_future(world: World) -> None:
-    world.stand(a={P0})
-    world.running("a", P0)
-    before = in_the_future(world)
+def test_a_tick_and_only_a_tick_caps_what_lies_in_the_future(
+    world: World, set_back: GroupRead
+) -> None:
+    assert world.read(Purpose.LOOK).beats["a"] == set_back.now_ms + AHEAD_MS
     after = world.read(Purpose.TICK)
     lease_ms = 10_000
-    assert after.beats["a"] <= after.now_ms < before["now"] + AHEAD_MS
-    assert after.asked["a"] <= after.now_ms
+    assert max(after.beats["a"], after.asked["a"]) <= after.now_ms < set_back.now_ms + AHEAD_MS
     assert after.locks[P0].left_ms <= lease_ms
     assert after.grants[P0].until_ms <= after.now_ms + lease_ms
     assert world.door.ask("PTTL", world.keys.lock(P0)) <= lease_ms
@@ -108,17 +108,9 @@ def test_a_tick_caps_what_lies_in_the_future(world: World) -> None:
     assert max(meta.tick_ms, meta.target_at_ms, meta.due_since_ms) <= after.now_ms
 
 
-def test_a_lock_that_was_capped_is_still_its_holders(world: World) -> None:
-    world.stand(a={P0})
-    world.running("a", P0)
-    fence = in_the_future(world)["fence"]
+def test_a_lock_that_was_capped_is_still_its_holders(
+    world: World, fence: int, set_back: GroupRead
+) -> None:
     world.read(Purpose.TICK)
-    assert world.store.run(agent_side.renew("a", LONG_MS, [Claim(P0, fence)])).held == (True,)
-    assert world.evict("a", world.read().beats["a"]).value == "ok"
-
-
-def test_only_a_tick_caps(world: World) -> None:
-    world.stand(a={P0})
-    world.running("a", P0)
-    in_the_future(world)
-    assert world.read(Purpose.LOOK).beats["a"] > world.read().now_ms
+    assert world.renew("a", Claim(P0, fence)).held == (True,)
+    assert world.evict("a") is EvictResult.OK

@@ -6,7 +6,7 @@ import pytest
 
 from agent.spark import isolation
 from agent.spark.isolation import Alone
-from assignment.scripts import agent_side, crashes
+from assignment.scripts import crashes
 from assignment.scripts.agent_side import BatchStart
 from assignment.scripts.crashes import Skip, skip
 from assignment.troubles import HaltReason
@@ -44,7 +44,7 @@ class SimpleConsumer:
     def run(self) -> None:
         """Until nothing is planned."""
         for _ in range(BATCHES_MAX):
-            planned = self.plan(self.world.store.run(agent_side.next_batch("a")))
+            planned = self.plan(self.world.next_batch())
             if not planned:
                 return
             self.process(planned)
@@ -80,7 +80,7 @@ def test_one_event_alone_halts_its_partition_and_no_other(
 ) -> None:
     consumer.run()
     assert world.store.committed([P0, P1, P2]) == {P0: offset(100), P1: offset(36), P2: offset(100)}
-    (halted,) = isolation.halted_of(world.store.run(agent_side.next_batch("a")))
+    (halted,) = isolation.halted_of(world.next_batch())
     assert (halted.partition, halted.reason, halted.entry) == (P1, HaltReason.CRASH, str(POISON))
     assert halted.why == "it ended"
     assert consumer.crashes[:3] == [[P0, P1, P2]] * 3
@@ -97,7 +97,7 @@ def test_what_is_halted_goes_on_behind_the_entry_that_is_skipped(
     consumer.run()
     assert consumer.skipped == [POISON]
     assert world.store.committed([P1]) == {P1: offset(100)}
-    plan = {s.partition: s for s in world.store.run(agent_side.next_batch("a"))}[P1]
+    plan = {s.partition: s for s in world.next_batch()}[P1]
     assert (plan.suspect, plan.skip) == (None, None)
 
 
@@ -109,16 +109,16 @@ def ask(world: World, partition: Partition, entry: Offset, *, wanted: bool = Tru
 def test_only_the_very_next_entry_is_skipped(world: World, consumer: SimpleConsumer) -> None:
     consumer.run()
     ask(world, P1, offset(38))
-    assert isolation.skipped(world.store.run(agent_side.next_batch("a")), consumer.ids) is None
+    assert isolation.skipped(world.next_batch(), consumer.ids) is None
 
 
 def test_two_crashes_are_forgotten_by_a_commit(world: World, consumer: SimpleConsumer) -> None:
-    ranges = consumer.plan(world.store.run(agent_side.next_batch("a")))
+    ranges = consumer.plan(world.next_batch())
     consumer.process(ranges)
     consumer.process(ranges)
-    fence = {s.partition: s.fence for s in world.store.run(agent_side.next_batch("a"))}[P0]
+    fence = {s.partition: s.fence for s in world.next_batch()}[P0]
     world.commit(P0, fence, START, offset(50))  # it had more in hand
-    suspects = {s.partition for s in world.store.run(agent_side.next_batch("a")) if s.suspect}
+    suspects = {s.partition for s in world.next_batch() if s.suspect}
     assert suspects == {P1, P2}
 
 
@@ -126,11 +126,11 @@ def test_others_have_their_batches_between_two_of_a_suspect(
     world: World, consumer: SimpleConsumer
 ) -> None:
     for _ in range(3):
-        consumer.process(consumer.plan(world.store.run(agent_side.next_batch("a"))))
+        consumer.process(consumer.plan(world.next_batch()))
     kinds = []
     for n in range(8):
         consumer.entries[P0] += [offset(200 + n)]  # what was suspect and is cleared has more
-        planned = consumer.plan(world.store.run(agent_side.next_batch("a")))
+        planned = consumer.plan(world.next_batch())
         kinds.append(isinstance(planned, Alone))
         consumer.process(planned)
     assert kinds == [True, False] * 4
@@ -139,10 +139,10 @@ def test_others_have_their_batches_between_two_of_a_suspect(
 def test_a_crash_counts_only_for_what_is_not_committed_under_the_last_fence(
     world: World, consumer: SimpleConsumer
 ) -> None:
-    starts = {s.partition: s for s in world.store.run(agent_side.next_batch("a"))}
+    starts = {s.partition: s for s in world.next_batch()}
     parts = [Range(p, START, offset(5), s.fence) for p, s in starts.items()]
     world.commit(P0, starts[P0].fence, START, offset(5))
     parts[2] = Range(P2, START, offset(5), starts[P2].fence - 1)
     assert world.store.run(crashes.crash("x", 0, parts)) == 1
-    suspects = {s.partition: s.suspect for s in world.store.run(agent_side.next_batch("a"))}
+    suspects = {s.partition: s.suspect for s in world.next_batch()}
     assert [p for p, suspect in suspects.items() if suspect] == [P1]

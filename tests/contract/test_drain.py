@@ -1,17 +1,10 @@
 """Members that a scale-down tells to leave, how they hear of it, and what was planned before."""
 
-from collections.abc import Set
-from dataclasses import replace
-
 import pytest
 
 from assignment.scripts.group_read import Purpose
-from assignment.types import Drain, Partition, TargetRow
-from tests.contract.world import P0, P1, P2, World
-
-
-def row(epoch: int, active: set[Partition], learning: Set[Partition] = frozenset()) -> TargetRow:
-    return TargetRow(target_epoch=epoch, active=frozenset(active), learning=frozenset(learning))
+from assignment.types import Drain, TargetRow
+from tests.contract.world import P0, P1, P2, World, row
 
 
 def test_members_are_told_to_leave_and_hear_it_both_ways(world: World) -> None:
@@ -31,21 +24,15 @@ def test_members_are_told_to_leave_and_hear_it_both_ways(world: World) -> None:
 def test_told_the_same_again_nothing_changes(world: World) -> None:
     world.stand(a={P0}, b={P1})
     world.set_drain(Drain.LEAVING, "a")
-    epoch = world.group_epoch()
-    hints = world.store.last_hint_id()
+    epoch, hints = world.group_epoch(), world.store.last_hint_id()
     assert world.set_drain(Drain.LEAVING, "a", "stranger") == []
     assert world.set_drain(Drain.LEAVING) == []
-    assert world.group_epoch() == epoch
-    assert world.store.last_hint_id() == hints
+    assert (world.group_epoch(), world.store.last_hint_id()) == (epoch, hints)
     assert world.set_drain(Drain.FORCED, "a", "b") == ["a", "b"]
     assert world.set_drain(Drain.NONE, "b") == ["b"]
     assert world.group_epoch() == epoch + 2
     reasons = [h.reason for h in world.store.wait_hints("0-0", 1).hints]
-    assert [r for r in reasons if r in ("scale-down", "forced", "cancelled")] == [
-        "scale-down",
-        "forced",
-        "cancelled",
-    ]
+    assert reasons[-3:] == ["scale-down", "forced", "cancelled"]
 
 
 def test_taken_back_the_targets_learners_are_dropped_with_it(world: World) -> None:
@@ -53,34 +40,26 @@ def test_taken_back_the_targets_learners_are_dropped_with_it(world: World) -> No
     world.set_drain(Drain.LEAVING, "a")
     view = world.read(Purpose.REBALANCE)
     epoch = view.meta.group_epoch
-    learns = replace(row(epoch, {P1}, {P0}), standby=frozenset({P2}))
-    rows = {"a": row(epoch, {P0}), "b": learns}
-    placed = {member: replace(one, incarnation=1) for member, one in rows.items()}
+    placed = {"a": row(epoch, {P0}), "b": row(epoch, {P1}, {P0}, {P2})}
     world.set_rows(view, placed)
     world.set_drain(Drain.LEAVING, "b")
     assert world.read().target == placed, "another one is told: they learn on"
     world.set_drain(Drain.NONE, "stranger")
     assert world.read().target == placed, "nobody was told anything"
     world.set_drain(Drain.NONE, "a")
-    assert world.read().target == placed | {"b": replace(placed["b"], learning=frozenset())}
+    assert world.read().target == placed | {"b": row(epoch, {P1}, (), {P2})}
 
 
-def test_whoever_is_leaving_stays_so_when_it_joins_anew(world: World) -> None:
-    world.stand(a={P0}, b={P1})
-    world.set_drain(Drain.LEAVING, "a")
-    world.join("a")
-    assert world.read().members["a"].drain is Drain.LEAVING
-    world.leave("a")
-    world.join("a")
-    assert world.read().members["a"].drain is Drain.NONE
-
-
-def test_what_was_told_outlives_reports(world: World) -> None:
-    world.stand(a={P0})
-    world.set_drain(Drain.LEAVING, "a")
-    world.report("a", 1, able=True, leaving=True)
-    row = world.read().members["a"]
-    assert (row.able, row.leaving, row.drain) == (True, True, Drain.LEAVING)
+def test_what_was_told_outlives_reports_and_joins_until_the_member_leaves(alone: World) -> None:
+    alone.set_drain(Drain.LEAVING, "a")
+    alone.report("a", 1, able=True, leaving=True)
+    said = alone.read().members["a"]
+    assert (said.able, said.leaving, said.drain) == (True, True, Drain.LEAVING)
+    for gone, drain in ((False, Drain.LEAVING), (True, Drain.NONE)):
+        if gone:
+            alone.leave("a")
+        alone.join("a")
+        assert alone.read().members["a"].drain is drain
 
 
 # --- a target that was planned before -------------------------------------------------------------

@@ -6,22 +6,20 @@ from assignment.scripts import agent_side
 from assignment.scripts.agent_side import Granted, Refusal
 from assignment.scripts.group_read import Purpose
 from assignment.types import INCARNATION_STEP, Claim, Epoch, HeldState
-from tests.contract.world import LONG_MS, P0, P1, World
+from tests.contract.world import P0, P1, World
 from tests.fakes import FakeDoor
 
 
-def test_a_replica_that_was_promoted_under_its_old_run_id_grants_nothing(world: World) -> None:
+def test_a_replica_that_was_promoted_under_its_old_run_id_grants_nothing(alone: World) -> None:
     """A primary that came back into its role late: only its replication id tells."""
-    world.stand(a={P0})
-    if isinstance(world.door, FakeDoor):
-        world.door.server.fail_over(same_run=True)
-        world.door.server.former_ends()
-        world = World(FakeDoor(world.door.server), world.store.group)
+    if isinstance(alone.door, FakeDoor):
+        alone.door.server.fail_over(same_run=True)
+        alone = World(FakeDoor(alone.door.server), alone.store.group)
     else:
-        run_id, _, _ = world.read().run_id.partition("/")
-        world.door.ask("HSET", world.keys.meta, "run_id", f"{run_id}/{'e' * 40}")
-    assert world.acquire("a", P0) is Refusal.NO_INCARNATION
-    assert not world.read().grants_are_possible
+        run_id, _, _ = alone.read().run_id.partition("/")
+        alone.door.ask("HSET", alone.keys.meta, "run_id", f"{run_id}/{'e' * 40}")
+    assert alone.acquire("a", P0) is Refusal.NO_INCARNATION
+    assert not alone.read().grants_are_possible
 
 
 def test_the_run_is_named_by_run_id_and_replication_id(world: World) -> None:
@@ -30,16 +28,15 @@ def test_the_run_is_named_by_run_id_and_replication_id(world: World) -> None:
     assert (len(run_id), len(replication_id)) == (40, 40)
 
 
-def test_a_holder_gets_a_new_fence_once_the_incarnation_was_raised(world: World) -> None:
+def test_a_holder_gets_a_new_fence_once_the_incarnation_was_raised(alone: World) -> None:
     """Another may have had a newer one in a Redis whose last writes are lost."""
-    world.stand(a={P0})
-    before = world.running("a", P0)
-    world.set_incarnation(2)
-    (answer,) = world.acquire("a", P0, incarnation=2)  # type: ignore[misc]
+    before = alone.running("a", P0)
+    alone.set_incarnation(2)
+    (answer,) = alone.acquire("a", P0, incarnation=2)  # type: ignore[misc]
     assert answer == Granted(P0, 2 * INCARNATION_STEP + 1, HeldState.RESTORING)
-    assert world.kinds() == ["acquired", "released", "acquired"]
-    assert world.store.run(agent_side.renew("a", LONG_MS, [Claim(P0, before)])).held == (False,)
-    again = world.acquire("a", P0, incarnation=2)
+    assert alone.kinds() == ["acquired", "released", "acquired"]
+    assert alone.renew("a", Claim(P0, before)).held == (False,)
+    again = alone.acquire("a", P0, incarnation=2)
     assert again == (answer,), "asked again after a lost reply"
 
 
@@ -52,47 +49,43 @@ def test_others_wait_for_the_lease_of_a_fence_from_before(world: World) -> None:
     assert isinstance(answer, agent_side.HeldBy) and answer.member_id == "a"
 
 
-def test_numbers_go_on_above_all_that_is_known_of_them(world: World) -> None:
-    world.stand(a={P0})
+def test_numbers_go_on_above_all_that_is_known_of_them(alone: World) -> None:
     known = {"group_epoch": 70, "settings_epoch": 9, "mode_epoch": 5, "event_seq": 400}
-    world.set_incarnation(2, **known)
-    meta = world.read().meta
+    alone.set_incarnation(2, **known)
+    meta = alone.read().meta
     assert (meta.group_epoch, meta.settings_epoch, meta.mode_epoch) == (71, 9, 5)
     assert meta.event_seq == 400
     assert meta.target == Epoch(1, 3), "the stored target stays what it was"
-    world.assign(a={P0})
-    assert world.read().meta.target == Epoch(2, 72)
+    alone.assign(a={P0})
+    assert alone.read().meta.target == Epoch(2, 72)
 
 
-def test_numbers_that_are_known_to_be_lower_change_nothing(world: World) -> None:
-    world.stand(a={P0})
-    before = world.read().meta
-    world.set_incarnation(2, settings_epoch=0, event_seq=0)
-    after = world.read().meta
+def test_numbers_that_are_known_to_be_lower_change_nothing(alone: World) -> None:
+    before = alone.read().meta
+    alone.set_incarnation(2, settings_epoch=0, event_seq=0)
+    after = alone.read().meta
     assert (after.settings_epoch, after.event_seq) == (before.settings_epoch, before.event_seq)
     assert after.group_epoch == before.group_epoch + 1, "a target is due"
 
 
-def test_a_target_made_before_the_incarnation_was_raised_is_stale(world: World) -> None:
+def test_a_target_made_before_the_incarnation_was_raised_is_stale(alone: World) -> None:
     """Also when coordinator_epoch is counted anew and comes to the same number."""
-    world.stand(a={P0})
-    group = world.due()
-    world.set_incarnation(2)
+    group = alone.due()
+    alone.set_incarnation(2)
     epoch = str(group.meta.coordinator_epoch)
-    world.door.ask("HSET", world.keys.meta, "coordinator_epoch", epoch)
-    assert world.set_target(group, a={P1}) is not None
+    alone.door.ask("HSET", alone.keys.meta, "coordinator_epoch", epoch)
+    assert alone.set_target(group, a={P1}) is not None
 
 
-def test_no_target_is_stored_while_redis_may_have_lost_writes(world: World) -> None:
+def test_no_target_is_stored_while_redis_may_have_lost_writes(alone: World) -> None:
     """Its group_epoch may be one that another target had already."""
-    world.stand(a={P0})
-    before = world.due()
-    world.another_run()
-    read_anew = world.read(Purpose.REBALANCE)
-    assert world.set_target(before, a={P1}) is not None
-    assert world.set_target(read_anew, a={P1}) is not None
+    before = alone.due()
+    alone.another_run()
+    read_anew = alone.read(Purpose.REBALANCE)
+    assert alone.set_target(before, a={P1}) is not None
+    assert alone.set_target(read_anew, a={P1}) is not None
     stale = replace(read_anew, run_id="f" * 40)
-    assert world.set_target(stale, a={P1}) is not None
+    assert alone.set_target(stale, a={P1}) is not None
 
 
 # --- who is waited for ----------------------------------------------------------------------------

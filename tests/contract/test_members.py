@@ -1,12 +1,13 @@
 """Members come, show that they live, and go (coordination.md sections 2 and 3)."""
 
-from assignment.scripts import agent_side
+from typing import Any
+
 from assignment.scripts.agent_side import progress
 from assignment.scripts.dashboard_side import EvictResult, JoinResult
 from assignment.scripts.group_read import TICKER_AWAY_MS, Gap, Purpose, Ticker
 from assignment.types import START, Claim
 from assignment.wire import ConsumerHealth
-from tests.contract.world import LONG_MS, P0, P1, P2, World, offset
+from tests.contract.world import P0, P1, P2, World, offset
 
 # --- join and leave -------------------------------------------------------------------------------
 
@@ -36,7 +37,9 @@ def test_join_makes_a_row_a_beat_and_a_wish_for_a_complete_report(world: World) 
     assert group.meta.group_epoch == 2
 
 
-def test_an_id_in_use_under_another_secret_is_refused_and_changes_nothing(world: World) -> None:
+def test_an_id_in_use_under_another_secret_is_refused_until_its_member_is_gone(
+    world: World,
+) -> None:
     world.configure()
     world.join("a", "one", host="first")
     before = world.group_epoch()
@@ -44,50 +47,42 @@ def test_an_id_in_use_under_another_secret_is_refused_and_changes_nothing(world:
     assert world.group_epoch() == before
     assert world.read().members["a"].host == "first"
     assert world.join("a", "one") is JoinResult.OK
-
-
-def test_an_id_is_free_again_once_its_member_is_gone(world: World) -> None:
-    world.configure()
-    world.join("a", "one")
     world.leave("a", "one")
     assert world.join("a", "other") is JoinResult.OK
 
 
-def test_a_join_throws_the_report_of_before_away(world: World) -> None:
-    world.configure()
-    world.join("a")
-    world.report("a", 1, owned={str(P0): "5 running"}, able=True)
-    world.join("a")
-    group = world.read()
-    assert "a" not in group.reports
-    assert "a" in group.asked
-    assert not group.members["a"].able
+def test_a_join_throws_the_report_of_before_away(alone: World) -> None:
+    said: dict[str, Any] = {"able": True, "owned": {str(P0): "5 running"}}
+    said |= {"replicas": {str(P1): {"role": "learner", "ready": True}}, "ready": [str(P1)]}
+    alone.report("a", 1, **said)
+    alone.join("a")
+    group = alone.read()
+    row = group.members["a"]
+    assert ("a" in group.reports, "a" in group.asked) == (False, True)
+    assert (row.able, row.ready) == (False, frozenset())
+    assert alone.report("a", 2, **said).rebalance_due
 
 
 def test_leave_releases_every_live_lock_and_removes_every_row(world: World) -> None:
-    world.stand(a={P0, P1}, b={P2})
-    live, lost = world.running("a", P0), world.running("a", P1)
-    world.fence("b", P2)
+    live, lost, _ = world.runs(a={P0, P1}, b={P2})
     world.report("a", 1, able=True)
     world.store.write_progress("a", ConsumerHealth(state="ready"))
     world.let_expire("a", Claim(P1, lost))
-    until_ms = world.read().grants[P1].until_ms
-    before = world.group_epoch()
+    before = world.read()
     assert world.leave("a")
 
     group = world.read()
-    assert group.meta.group_epoch == before + 1
+    assert group.meta.group_epoch == before.meta.group_epoch + 1
     for rows in (group.members, group.beats, group.reports, group.asked, group.target):
         assert "a" not in rows
     assert list(group.locks) == [P2]
-    assert (group.grants[P0].ended, group.grants[P1].ended) == ("released", "expired")
-    assert world.store.owned("a") == {}
-    assert world.store.progress("a") is None
-    ends = {e.fence: (e.kind, e.at_ms) for e in world.events()[-2:] if e.member_id == "a"}
-    assert len(world.kinds()) == 5
-    assert {kind for kind, _ in ends.values()} <= {"released", "expired"}
-    assert ("expired", until_ms) in ends.values()
-    assert live
+    assert (world.store.owned("a"), world.store.progress("a")) == ({}, None)
+    ends = {e.partition: (e.kind, e.fence, e.at_ms) for e in world.events()[3:]}
+    assert ends == {
+        P0: ("released", live, group.grants[P0].until_ms),
+        P1: ("expired", lost, before.grants[P1].until_ms),
+    }
+    assert [group.grants[p].ended for p in (P0, P1)] == ["released", "expired"]
 
 
 def test_leave_under_another_secret_or_of_a_stranger_touches_nothing(
@@ -97,7 +92,7 @@ def test_leave_under_another_secret_or_of_a_stranger_touches_nothing(
     assert not world.leave("a", "other")
     assert not world.leave("stranger")
     assert world.group_epoch() == before
-    assert world.store.run(agent_side.renew("a", LONG_MS, [Claim(P0, fence)])).held == (True,)
+    assert world.renew("a", Claim(P0, fence)).held == (True,)
 
 
 # --- evict ----------------------------------------------------------------------------------------
@@ -105,7 +100,7 @@ def test_leave_under_another_secret_or_of_a_stranger_touches_nothing(
 
 def test_evict_ends_locks_as_expired_and_removes_the_member(world: World, fence: int) -> None:
     before = world.group_epoch()
-    assert world.evict("a", world.read().beats["a"]) is EvictResult.OK
+    assert world.evict("a") is EvictResult.OK
     group = world.read()
     event = world.events()[-1]
     assert (event.kind, event.fence, event.at_ms) == ("expired", fence, group.grants[P0].until_ms)
@@ -114,55 +109,51 @@ def test_evict_ends_locks_as_expired_and_removes_the_member(world: World, fence:
     assert world.evict("a", group.now_ms) is EvictResult.GONE
 
 
-def test_evict_is_refused_when_the_member_gave_a_newer_sign_of_life(world: World) -> None:
-    world.stand(a={P0})
-    judged_ms = world.read().beats["a"]
-    world.pass_ms(2)
-    world.store.run(agent_side.renew("a", LONG_MS, []))
-    before = world.group_epoch()
-    assert world.evict("a", judged_ms) is EvictResult.NEWER
-    assert "a" in world.read().members
-    assert world.group_epoch() == before
+def test_evict_is_refused_when_the_member_gave_a_newer_sign_of_life(alone: World) -> None:
+    judged_ms = alone.read().beats["a"]
+    alone.pass_ms(2)
+    alone.renew("a")
+    before = alone.group_epoch()
+    assert alone.evict("a", judged_ms) is EvictResult.NEWER
+    assert "a" in alone.read().members
+    assert alone.group_epoch() == before
 
 
 # --- progress -------------------------------------------------------------------------------------
 
 
-def test_progress_is_kept_for_members_only(world: World) -> None:
-    world.stand(a={P0})
+def test_progress_is_kept_for_members_only(alone: World) -> None:
     health = ConsumerHealth(state="ready", rows=5, rows_per_second=1.5, batch=3)
-    assert world.store.progress("a") is None
-    assert world.store.write_progress("a", health)
-    assert world.store.progress("a") == health
-    assert not world.store.write_progress("stranger", health)
-    assert world.store.progress("stranger") is None
+    assert alone.store.progress("a") is None
+    assert alone.store.write_progress("a", health)
+    assert alone.store.progress("a") == health
+    assert not alone.store.write_progress("stranger", health)
+    assert alone.store.progress("stranger") is None
 
 
-def test_progress_in_parts_lies_over_what_was_written(world: World) -> None:
-    world.stand(a={P0})
-    world.store.write_progress("a", ConsumerHealth(state="ready", rows=5))
-    world.run(progress("a", [("rows", 6)]))
-    assert world.store.progress("a") == ConsumerHealth(state="ready", rows=6)
+def test_progress_in_parts_lies_over_what_was_written(alone: World) -> None:
+    alone.store.write_progress("a", ConsumerHealth(state="ready", rows=5))
+    alone.run(progress("a", [("rows", 6)]))
+    assert alone.store.progress("a") == ConsumerHealth(state="ready", rows=6)
 
 
-def test_a_tick_keeps_when_nobody_could_have_seen_a_sign_of_life(world: World) -> None:
-    world.stand(a={P0})
-    first = world.read(Purpose.TICK)
+def test_a_tick_keeps_when_nobody_could_have_seen_a_sign_of_life(alone: World) -> None:
+    first = alone.read(Purpose.TICK)
     now_ms = first.now_ms
-    assert world.read().meta.away == (Gap(now_ms, now_ms),), "the group is new to this Redis"
-    world.pass_ms(2)
-    world.read(Purpose.TICK, Ticker(away=Gap(now_ms - 9, now_ms - 1)))
-    assert world.read().meta.away == first.meta.away, "that was before the last tick"
-    last_ms = world.read().meta.tick_ms
-    world.pass_ms(5)
-    world.read(Purpose.TICK, Ticker(away=Gap(last_ms - 9, last_ms + 1)))
-    assert world.read().meta.away[0] == Gap(last_ms, last_ms + 1)
-    last_ms = world.read().meta.tick_ms
-    world.pass_ms(5)
+    assert alone.read().meta.away == (Gap(now_ms, now_ms),), "the group is new to this Redis"
+    alone.pass_ms(2)
+    alone.read(Purpose.TICK, Ticker(away=Gap(now_ms - 9, now_ms - 1)))
+    assert alone.read().meta.away == first.meta.away, "that was before the last tick"
+    last_ms = alone.read().meta.tick_ms
+    alone.pass_ms(5)
+    alone.read(Purpose.TICK, Ticker(away=Gap(last_ms - 9, last_ms + 1)))
+    assert alone.read().meta.away[0] == Gap(last_ms, last_ms + 1)
+    last_ms = alone.read().meta.tick_ms
+    alone.pass_ms(5)
     seen_ms = last_ms - TICKER_AWAY_MS  # the clock was set forward since, or it stood still
-    now_ms = world.read(Purpose.TICK, Ticker(seen_ms)).now_ms
-    assert world.read().meta.away[0] == Gap(last_ms, now_ms)
-    last_ms = world.read().meta.tick_ms
-    world.another_run()
-    now_ms = world.read(Purpose.TICK).now_ms
-    assert world.read().meta.away[0] == Gap(last_ms, now_ms)
+    now_ms = alone.read(Purpose.TICK, Ticker(seen_ms)).now_ms
+    assert alone.read().meta.away[0] == Gap(last_ms, now_ms)
+    last_ms = alone.read().meta.tick_ms
+    alone.another_run()
+    now_ms = alone.read(Purpose.TICK).now_ms
+    assert alone.read().meta.away[0] == Gap(last_ms, now_ms)

@@ -1,5 +1,7 @@
 """What members report, and what makes a plan outdated (coordination.md section 3)."""
 
+from dataclasses import replace
+
 import pytest
 
 from assignment.troubles import Unserved, UnservedReason
@@ -14,27 +16,19 @@ RUNNING = HeldState.RUNNING
 # --- reports --------------------------------------------------------------------------------------
 
 
-def test_a_report_of_a_stranger_or_under_another_secret_touches_nothing(world: World) -> None:
-    world.stand(a={P0})
-    before = world.read()
-    world.pass_ms(2)
-    assert world.report("stranger", 1).status is FENCED
-    assert world.report("a", 1, secret="other", able=True).status is FENCED
-    after = world.read()
-    assert (after.beats, after.reports, after.members) == (
-        before.beats,
-        before.reports,
-        before.members,
-    )
-    assert after.meta.group_epoch == before.meta.group_epoch
+def test_a_report_of_a_stranger_or_under_another_secret_touches_nothing(alone: World) -> None:
+    before = alone.read()
+    alone.pass_ms(2)
+    assert alone.report("stranger", 1).status is FENCED
+    assert alone.report("a", 1, secret="other", able=True).status is FENCED
+    assert replace(alone.read(), now_ms=before.now_ms) == before
 
 
-def test_a_complete_report_is_stored_and_no_longer_asked_for(world: World) -> None:
-    world.stand(a={P0})
+def test_a_complete_report_is_stored_and_no_longer_asked_for(alone: World) -> None:
     owned = {str(P0): "7 running"}
-    answer = world.report("a", 3, report=2, owned=owned, consumer={"batch": 4})
+    answer = alone.report("a", 3, report=2, owned=owned, consumer={"batch": 4})
     assert (answer.status, answer.want_complete) == (OK, False)
-    group = world.read()
+    group = alone.read()
     report = group.reports["a"]
     assert (report.number, report.sequence) == (2, 3)
     assert report.owned == {P0: Held(fence=7, state=RUNNING)}
@@ -43,133 +37,112 @@ def test_a_complete_report_is_stored_and_no_longer_asked_for(world: World) -> No
     assert report.at_ms == group.beats["a"]
 
 
-def test_changes_lie_over_the_complete_report_and_replace_the_changes_before(world: World) -> None:
-    world.stand(a={P0})
-    world.report("a", 1, owned={str(P0): "7 running", str(P1): "8 running"})
+def test_changes_lie_over_the_complete_report_and_replace_the_changes_before(alone: World) -> None:
+    held = {str(P0): "7 running", str(P1): "8 running"}
+    alone.report("a", 1, owned=held, consumer={"why": "größer ☂"})
     changes = {str(P0): None, str(P2): "9 restoring"}
-    world.report("a", 2, complete=False, owned=changes, consumer={"rows": 1})
-    report = world.read().reports["a"]
+    alone.report("a", 2, complete=False, owned=changes, consumer={"why": "né"})
+    report = alone.read().reports["a"]
     assert report.owned == {
         P1: Held(fence=8, state=RUNNING),
         P2: Held(fence=9, state=HeldState.RESTORING),
     }
-    assert report.consumer == {"rows": 1}
-    world.report("a", 3, complete=False, owned={})
-    assert set(world.read().reports["a"].owned) == {P0, P1}
+    assert report.consumer == {"why": "né"}
+    alone.report("a", 3, complete=False, owned={})
+    report = alone.read().reports["a"]
+    assert (set(report.owned), report.consumer) == ({P0, P1}, {"why": "größer ☂"})
 
 
 def test_changes_to_an_unknown_complete_report_are_answered_with_a_wish_for_one(
-    world: World,
+    alone: World,
 ) -> None:
-    world.stand(a={P0})
-    assert world.report("a", 1, complete=False).want_complete
-    world.report("a", 2, report=1)
-    assert world.report("a", 3, report=2, complete=False).want_complete
-    group = world.read()
-    assert group.reports["a"].number == 1
-    assert "a" in group.asked
-    assert not world.report("a", 4, report=3).want_complete
-    assert world.read().asked == {}
-
-
-def test_the_wish_for_a_complete_report_keeps_the_time_of_the_first_one(world: World) -> None:
-    world.stand(a={P0})
-    since = world.read().asked["a"]
-    world.pass_ms(2)
-    world.report("a", 1, complete=False)
-    assert world.read().asked["a"] == since
+    since = alone.read().asked["a"]
+    alone.pass_ms(2)
+    assert alone.report("a", 1, complete=False).want_complete
+    assert alone.read().asked["a"] == since, "the time of the first wish"
+    alone.report("a", 2, report=1)
+    assert alone.report("a", 3, report=2, complete=False).want_complete
+    group = alone.read()
+    assert (group.reports["a"].number, "a" in group.asked) == (1, True)
+    assert not alone.report("a", 4, report=3).want_complete
+    assert alone.read().asked == {}
 
 
 @pytest.mark.parametrize("sequence", [4, 5])
-def test_a_report_that_comes_late_or_twice_changes_nothing(world: World, sequence: int) -> None:
-    world.stand(a={P0})
-    world.report("a", 5, owned={str(P0): "7 running"}, able=True)
-    before = world.group_epoch()
-    assert world.report("a", sequence, owned={}, able=False).status is LATE
-    group = world.read()
+def test_a_report_that_comes_late_or_twice_changes_nothing(alone: World, sequence: int) -> None:
+    alone.report("a", 5, owned={str(P0): "7 running"}, able=True)
+    before = alone.group_epoch()
+    assert alone.report("a", sequence, owned={}, able=False).status is LATE
+    group = alone.read()
     assert list(group.reports["a"].owned) == [P0]
     assert group.members["a"].able
     assert group.meta.group_epoch == before
 
 
-def test_a_report_with_other_letters_than_ascii_is_kept_whole(world: World) -> None:
-    world.stand(a={P0})
-    world.report("a", 1, consumer={"why": "größer ☂"})
-    world.report("a", 2, complete=False, owned={str(P1): "9 running"}, consumer={"why": "né"})
-    report = world.read().reports["a"]
-    assert (report.consumer, list(report.owned)) == ({"why": "né"}, [P1])
-
-
-def test_ability_and_leaving_make_a_plan_outdated_only_when_they_change(world: World) -> None:
-    world.stand(a={P0})
-    before = world.group_epoch()
-    assert not world.report("a", 1).rebalance_due
-    assert world.group_epoch() == before
-    assert world.report("a", 2, able=True).rebalance_due
-    assert world.group_epoch() == before + 1
-    assert not world.report("a", 3, able=True).rebalance_due
-    assert world.report("a", 4, able=True, leaving=True).rebalance_due
-    assert world.report("a", 5, able=False, leaving=True).rebalance_due
-    assert world.group_epoch() == before + 3
-    row = world.read().members["a"]
+def test_ability_and_leaving_make_a_plan_outdated_only_when_they_change(alone: World) -> None:
+    before = alone.group_epoch()
+    assert not alone.report("a", 1).rebalance_due
+    assert alone.group_epoch() == before
+    assert alone.report("a", 2, able=True).rebalance_due
+    assert alone.group_epoch() == before + 1
+    assert not alone.report("a", 3, able=True).rebalance_due
+    assert alone.report("a", 4, able=True, leaving=True).rebalance_due
+    assert alone.report("a", 5, able=False, leaving=True).rebalance_due
+    assert alone.group_epoch() == before + 3
+    row = alone.read().members["a"]
     assert (row.able, row.leaving) == (False, True)
 
 
-def test_what_a_member_cannot_serve_makes_a_plan_outdated_when_it_changes(world: World) -> None:
-    world.stand(a={P0})
-    before = world.group_epoch()
+def test_what_a_member_cannot_serve_makes_a_plan_outdated_when_it_changes(alone: World) -> None:
+    before = alone.group_epoch()
     disk = Unserved(reason=UnservedReason.RESTORE, left_ms=9_000, why="disk")
     values = {"reason": "restore", "left_ms": 9_000, "why": "disk"}
-    assert world.report("a", 1, unserved={str(P1): values, str(P0): values}).rebalance_due
-    group = world.read()
+    assert alone.report("a", 1, unserved={str(P1): values, str(P0): values}).rebalance_due
+    group = alone.read()
     assert group.members["a"].unserved == {P0, P1}
     assert group.reports["a"].unserved[P0] == disk
-    assert not world.report("a", 2, unserved={str(P0): values, str(P1): values}).rebalance_due
-    assert world.report("a", 3, complete=False).rebalance_due
-    assert not world.read().members["a"].unserved
-    assert world.group_epoch() == before + 2
+    assert not alone.report("a", 2, unserved={str(P0): values, str(P1): values}).rebalance_due
+    assert alone.report("a", 3, complete=False).rebalance_due
+    assert not alone.read().members["a"].unserved
+    assert alone.group_epoch() == before + 2
 
 
-def test_a_member_remembers_when_it_last_became_able(world: World) -> None:
-    world.stand(a={P0})
-    world.report("a", 1, able=True)
-    first = world.read().members["a"].able_at_ms
-    world.pass_ms(2)
-    world.report("a", 2, able=True)
-    assert world.read().members["a"].able_at_ms == first
-    world.report("a", 3, able=False)
-    world.report("a", 4, able=True)
-    row = world.read().members["a"]
+def test_a_member_remembers_when_it_last_became_able(alone: World) -> None:
+    alone.report("a", 1, able=True)
+    first = alone.read().members["a"].able_at_ms
+    alone.pass_ms(2)
+    alone.report("a", 2, able=True)
+    assert alone.read().members["a"].able_at_ms == first
+    alone.report("a", 3, able=False)
+    alone.report("a", 4, able=True)
+    row = alone.read().members["a"]
     assert row.able_at_ms > first
     assert row.joined_at_ms < first + 1
 
 
 def test_a_report_is_answered_with_the_target_only_when_the_agent_has_another(
-    world: World,
+    alone: World,
 ) -> None:
-    world.stand(a={P0})
-    epoch = world.read().meta.target_epoch
-    answer = world.report("a", 1, incarnation=1, target_epoch=epoch - 1)
+    epoch = alone.read().meta.target_epoch
+    answer = alone.report("a", 1, incarnation=1, target_epoch=epoch - 1)
     assert answer.target is not None
     assert (answer.target.target_epoch, answer.target.active) == (epoch, {P0})
-    assert world.report("a", 2, incarnation=1, target_epoch=epoch).target is None
-    assert world.report("a", 3, target_incarnation=0, target_epoch=epoch).target is not None
+    assert alone.report("a", 2, incarnation=1, target_epoch=epoch).target is None
+    assert alone.report("a", 3, target_incarnation=0, target_epoch=epoch).target is not None
 
 
-def test_a_missing_target_is_never_sent_as_an_empty_one(world: World) -> None:
-    world.stand(a={P0})
-    world.join("late")
-    answer = world.report("late", 1)
+def test_a_missing_target_is_never_sent_as_an_empty_one(alone: World) -> None:
+    alone.join("late")
+    answer = alone.report("late", 1)
     assert (answer.status, answer.target) == (OK, None)
-    world.assign(a={P0})
-    target = world.report("late", 2).target
+    alone.assign(a={P0})
+    target = alone.report("late", 2).target
     assert target is not None and target.active == frozenset()
 
 
-def test_a_report_carries_the_epochs(world: World) -> None:
-    world.stand(a={P0})
-    answer = world.report("a", 1)
-    meta = world.read().meta
+def test_a_report_carries_the_epochs(alone: World) -> None:
+    answer = alone.report("a", 1)
+    meta = alone.read().meta
     assert (answer.incarnation, answer.mode_epoch) == (1, 1)
     assert answer.group_epoch == meta.group_epoch
     assert (answer.target_epoch, answer.settings_epoch) == (meta.target_epoch, 1)
@@ -181,40 +154,30 @@ LEARNER = {"role": "learner", "lag": 40, "percent": 12.5, "rate": 900.0, "eta_ms
 READY = {"role": "learner", "lag": 0, "percent": 100, "ready": True}
 
 
-def test_replicas_are_stored_whole_with_every_report(world: World) -> None:
-    world.stand(a={P0})
+def test_replicas_are_stored_whole_with_every_report(alone: World) -> None:
     standby = {"role": "standby", "lag": 0, "percent": 100, "why": "größer ☂"}
-    world.report("a", 1, replicas={str(P1): LEARNER, str(P2): standby})
-    assert world.read().reports["a"].replicas == {
+    alone.report("a", 1, replicas={str(P1): LEARNER, str(P2): standby})
+    assert alone.read().reports["a"].replicas == {
         P1: ReplicaReport(role=Role.LEARNER, lag=40, percent=12.5, rate=900.0, eta_ms=44),
         P2: ReplicaReport(role=Role.STANDBY, lag=0, percent=100, why="größer ☂"),
     }
-    world.report("a", 2, complete=False, replicas={str(P1): LEARNER})
-    assert list(world.read().reports["a"].replicas) == [P1]
-    world.report("a", 3, complete=False)
-    assert world.read().reports["a"].replicas == {}
+    alone.report("a", 2, complete=False, replicas={str(P1): LEARNER})
+    assert list(alone.read().reports["a"].replicas) == [P1]
+    alone.report("a", 3, complete=False)
+    assert alone.read().reports["a"].replicas == {}
 
 
-def test_a_learner_that_becomes_ready_makes_a_plan_outdated_once(world: World) -> None:
-    world.stand(a={P0})
-    world.report("a", 1, replicas={str(P1): LEARNER, str(P2): LEARNER})
-    before = world.group_epoch()
+def test_a_learner_that_becomes_ready_makes_a_plan_outdated_once(alone: World) -> None:
+    alone.report("a", 1, replicas={str(P1): LEARNER, str(P2): LEARNER})
+    before = alone.group_epoch()
     both = {str(P1): READY, str(P2): READY}
-    assert world.report("a", 2, replicas=both, ready=[str(P2)]).rebalance_due
-    assert world.read().members["a"].ready == {P2}
-    assert not world.report("a", 3, replicas=both, ready=[str(P2)]).rebalance_due
-    assert world.group_epoch() == before + 1
-    assert world.report("a", 4, replicas=both, ready=[str(P2), str(P1)]).rebalance_due
-    assert not world.report("a", 5, replicas=both, ready=[str(P1)]).rebalance_due
-    assert world.read().members["a"].ready == {P1}
-    assert world.report("a", 6, replicas=both, ready=[str(P1), str(P2)]).rebalance_due
-    assert world.group_epoch() == before + 3
-    assert [h.reason for h in world.store.wait_hints("0-0", 1).hints[-3:]] == ["ready"] * 3
-
-
-def test_whoever_joins_anew_is_ready_for_nothing(world: World) -> None:
-    world.stand(a={P0})
-    world.report("a", 1, replicas={str(P1): READY}, ready=[str(P1)])
-    world.join("a")
-    assert world.read().members["a"].ready == frozenset()
-    assert world.report("a", 2, replicas={str(P1): READY}, ready=[str(P1)]).rebalance_due
+    assert alone.report("a", 2, replicas=both, ready=[str(P2)]).rebalance_due
+    assert alone.read().members["a"].ready == {P2}
+    assert not alone.report("a", 3, replicas=both, ready=[str(P2)]).rebalance_due
+    assert alone.group_epoch() == before + 1
+    assert alone.report("a", 4, replicas=both, ready=[str(P2), str(P1)]).rebalance_due
+    assert not alone.report("a", 5, replicas=both, ready=[str(P1)]).rebalance_due
+    assert alone.read().members["a"].ready == {P1}
+    assert alone.report("a", 6, replicas=both, ready=[str(P1), str(P2)]).rebalance_due
+    assert alone.group_epoch() == before + 3
+    assert [h.reason for h in alone.store.wait_hints("0-0", 1).hints[-3:]] == ["ready"] * 3

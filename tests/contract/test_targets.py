@@ -5,47 +5,28 @@ from typing import Any
 
 import pytest
 
-from assignment.scripts import agent_side, dashboard_side
+from assignment.scripts import dashboard_side
 from assignment.scripts.agent_side import SnapshotRecord, SnapshotResult
 from assignment.scripts.group_read import Purpose
-from assignment.types import START, GroupSettings, Offset, Partition, TargetRow
-from tests.contract.world import P0, P1, P2, World, offset
+from assignment.types import START, GroupSettings, Offset, Partition
+from tests.contract.world import P0, P1, P2, World, offset, row
 
 
-def test_a_target_is_written_for_every_member_an_empty_row_for_those_without(world: World) -> None:
-    world.configure()
-    for member_id in ("a", "b"):
-        world.join(member_id)
-    epoch = world.assign(a={P0, P1})
+def test_a_target_is_written_whole_for_every_member_and_for_nobody_else(world: World) -> None:
+    world.stand(a={P0}, b={P1}, c=set())
+    world.leave("a")
+    epoch = world.assign(b={P0, P1}, ghost={P2})
     group = world.read()
-    assert group.target == {
-        "a": TargetRow(target_epoch=epoch, active=frozenset({P0, P1})),
-        "b": TargetRow(target_epoch=epoch),
-    }
+    assert group.target == {"b": row(epoch, {P0, P1}), "c": row(epoch)}
     assert group.meta.target_epoch == epoch == group.meta.group_epoch
 
 
-def test_a_target_replaces_the_one_before_whole(world: World) -> None:
-    world.stand(a={P0}, b={P1})
-    world.leave("a")
-    world.assign(b={P0, P1, P2})
-    assert list(world.read().target) == ["b"]
-
-
-def test_rows_of_those_that_are_gone_are_not_written(world: World) -> None:
-    world.stand(a={P0})
-    world.assign(a={P0}, ghost={P1})
-    assert list(world.read().target) == ["a"]
-
-
-def test_one_that_joined_after_the_read_gets_an_empty_row(world: World) -> None:
-    world.configure()
-    world.join("a")
-    group = world.read(Purpose.REBALANCE)
-    world.join("b")
-    assert world.set_target(group, a={P0}) is None
-    after = world.read()
-    assert after.target["b"] == TargetRow(target_epoch=group.meta.group_epoch)
+def test_one_that_joined_after_the_read_gets_an_empty_row(alone: World) -> None:
+    group = alone.due()
+    alone.join("b")
+    assert alone.set_target(group, a={P0}) is None
+    after = alone.read()
+    assert after.target["b"] == row(group.meta.group_epoch)
     assert after.meta.group_epoch > after.meta.target_epoch  # and is planned for next
 
 
@@ -53,68 +34,50 @@ def test_who_was_left_out_is_planned_for_as_soon_as_it_renews(world: World) -> N
     """A machine that slept for longer than anybody waits for its locks."""
     world.stand(a={P0}, b={P1})
     group = world.due()
-    row = TargetRow(target_epoch=group.meta.group_epoch, active=frozenset({P0, P1}))
-    call = dashboard_side.set_target(group, {"a": row}, left_out=["b", "c"])
-    assert world.run(call) is None
+    epoch = group.meta.group_epoch
+    rows = {"a": row(epoch, {P0, P1})}
+    assert world.run(dashboard_side.set_target(group, rows, left_out=["b", "c"])) is None
     for member, times in {"a": 0, "b": 1}.items():
         for _ in range(2):
-            world.run(agent_side.renew(member, 1_000, []))
-        assert world.read().meta.group_epoch == row.target_epoch + times
+            world.renew(member)
+        assert world.group_epoch() == epoch + times
 
 
-def test_a_target_of_another_coordinator_run_is_stale(world: World) -> None:
-    world.stand(a={P0})
-    mine = world.due()
-    other = world.read(Purpose.REBALANCE)
-    before = world.read().target
-    assert world.set_target(mine, a={P1}) is not None
-    assert world.read().target == before
-    assert world.set_target(other, a={P1}) is None
+@pytest.mark.parametrize("off", [("coordinator_epoch", -1), ("mode_epoch", 1), ("group_epoch", 1)])
+def test_a_target_of_other_epochs_is_stale(alone: World, off: tuple[str, int]) -> None:
+    """Of a coordinator that was overtaken, of another mode, of a group that is no more."""
+    group, name = alone.due(), off[0]
+    before = alone.read().target
+    meta = replace(group.meta, **{name: getattr(group.meta, name) + off[1]})
+    assert alone.set_target(replace(group, meta=meta), a={P1}) is not None
+    assert alone.read().target == before
+    assert alone.set_target(group, a={P1}) is None
 
 
-def test_a_target_of_another_mode_epoch_is_stale(world: World) -> None:
-    world.stand(a={P0})
-    group = world.due()
-    other = replace(group, meta=replace(group.meta, mode_epoch=2))
-    assert world.set_target(other, a={P1}) is not None
-    assert world.set_target(group, a={P1}) is None
-
-
-def test_a_target_not_above_the_stored_one_is_stale(world: World) -> None:
-    world.stand(a={P0})
-    group = world.read(Purpose.REBALANCE)
+def test_a_target_not_above_the_stored_one_is_stale(alone: World) -> None:
+    group = alone.read(Purpose.REBALANCE)
     assert group.meta.group_epoch == group.meta.target_epoch
-    assert world.set_target(group, a={P1}) == "nothing changed"
+    assert alone.set_target(group, a={P1}) == "nothing changed"
 
 
-def test_a_target_repeated_after_a_lost_reply_is_done_and_written_once(world: World) -> None:
-    world.stand(a={P0})
-    group = world.due()
-    first = world.set_target(group, a={P1})
-    hints = world.store.last_hint_id()
-    assert world.set_target(group, a={P1}) == first
-    assert world.store.last_hint_id() == hints
-    world.read(Purpose.REBALANCE)
-    assert world.set_target(group, a={P1}) is not None
-
-
-def test_a_target_above_the_groups_epoch_is_of_a_group_that_is_no_more(world: World) -> None:
-    world.stand(a={P0})
-    group = world.read(Purpose.REBALANCE)
-    ahead = replace(group, meta=replace(group.meta, group_epoch=group.meta.group_epoch + 1))
-    assert world.set_target(ahead, a={P1}) is not None
+def test_a_target_repeated_after_a_lost_reply_is_done_and_written_once(alone: World) -> None:
+    group = alone.due()
+    first = alone.set_target(group, a={P1})
+    hints = alone.store.last_hint_id()
+    assert alone.set_target(group, a={P1}) == first
+    assert alone.store.last_hint_id() == hints
+    alone.read(Purpose.REBALANCE)
+    assert alone.set_target(group, a={P1}) is not None
 
 
 def test_a_target_of_a_group_that_was_never_configured_is_stale(world: World) -> None:
-    answer = world.run(dashboard_side.set_target(world.read(), {}))
-    assert answer is not None
+    assert world.set_target(world.read()) is not None
 
 
 def learn(world: World, *learned: Partition) -> None:
     """A target in which a learns these."""
     group = world.due()
-    row = TargetRow(target_epoch=group.meta.group_epoch, learning=frozenset(learned))
-    assert world.set_rows(group, {"a": row}) is None
+    assert world.set_rows(group, {"a": row(group.meta.group_epoch, (), learned)}) is None
 
 
 def test_a_learner_that_was_dropped_and_is_placed_again_says_ready_anew(world: World) -> None:
@@ -134,17 +97,11 @@ def test_a_learner_that_was_dropped_and_is_placed_again_says_ready_anew(world: W
     assert not world.report("a", 3, replicas=replicas, ready=ready).rebalance_due
 
 
-def test_standbys_and_learners_are_kept_with_the_target(world: World) -> None:
-    world.stand(a={P0})
-    group = world.due()
-    row = TargetRow(
-        target_epoch=group.meta.group_epoch,
-        incarnation=1,
-        standby=frozenset({P1}),
-        learning=frozenset({P0, P2}),
-    )
-    assert world.set_rows(group, {"a": row}) is None
-    assert world.read().target["a"] == row == world.store.target("a").row
+def test_standbys_and_learners_are_kept_with_the_target(alone: World) -> None:
+    group = alone.due()
+    placed = row(group.meta.group_epoch, (), (P0, P2), (P1,))
+    assert alone.set_rows(group, {"a": placed}) is None
+    assert alone.read().target["a"] == placed == alone.store.target("a").row
 
 
 def test_only_a_plan_takes_a_new_coordinator_epoch(world: World) -> None:
@@ -158,8 +115,7 @@ def test_only_a_plan_takes_a_new_coordinator_epoch(world: World) -> None:
 def test_a_member_reads_its_own_row_with_epochs_and_settings(world: World) -> None:
     world.stand(a={P0}, b={P1})
     mine = world.store.target("b")
-    epoch = mine.meta.target_epoch
-    assert mine.row == TargetRow(target_epoch=epoch, incarnation=1, active=frozenset({P1}))
+    assert mine.row == row(mine.meta.target_epoch, {P1})
     assert mine.meta == world.read().meta
     assert mine.meta.settings is not None and mine.meta.settings.partitions == 3
     assert world.store.target("stranger").row is None
@@ -170,39 +126,31 @@ def test_settings_make_a_plan_outdated_only_when_told_so(world: World) -> None:
     assert world.configure(renew_ms=2_000, rebalance_due=False) == first
     assert world.read().meta.settings_epoch == 2
     assert world.configure(strategy="averagely", renew_ms=2_000) == first + 1
+    world.configure(strategy="averagely", renew_ms=2_000, rebalance_due=False)
     meta = world.read().meta
-    assert meta.settings_epoch == 3
+    assert meta.settings_epoch == 3, "the same again are no new ones"
     assert meta.settings is not None
     assert (meta.settings.strategy, meta.settings.renew_ms) == ("averagely", 2_000)
-
-
-def test_the_same_settings_again_are_no_new_settings(world: World) -> None:
-    world.configure()
-    world.configure(rebalance_due=False)
-    assert world.read().meta.settings_epoch == 1
 
 
 def test_settings_are_put_over_those_only_that_were_read(world: World) -> None:
     newer = GroupSettings(stream="flights", partitions=3, renew_ms=2_000)
     older = replace(newer, renew_ms=3_000)
-    for settings, over_epoch in ((older, 1), (older, 0), (newer, 1), (older, 1), (older, 0)):
-        world.run(
-            dashboard_side.configure(settings, "s", rebalance_due=True, over_epoch=over_epoch)
-        )
+    for put, over in ((older, 1), (older, 0), (newer, 1), (older, 1), (older, 0)):
+        world.run(dashboard_side.configure(put, "s", rebalance_due=True, over_epoch=over))
     meta = world.read().meta
     assert (meta.settings, meta.settings_epoch, meta.group_epoch) == (newer, 2, 2)
 
 
-def test_what_locks_and_commits_do_makes_no_plan_outdated(world: World) -> None:
-    world.stand(a={P0})
-    before = world.group_epoch()
-    fence = world.running("a", P0)
-    world.commit(P0, fence, START, offset(1))
-    world.commit(P0, fence + 1, START, offset(1))
-    world.store.run(agent_side.next_batch("a"))
-    world.release("a", {P0: fence})
-    world.sweep()
-    assert world.group_epoch() == before
+def test_what_locks_and_commits_do_makes_no_plan_outdated(alone: World) -> None:
+    before = alone.group_epoch()
+    fence = alone.running("a", P0)
+    for claimed in (fence, fence + 1):
+        alone.commit(P0, claimed, START, offset(1))
+    alone.next_batch()
+    alone.release("a", {P0: fence})
+    alone.sweep()
+    assert alone.group_epoch() == before
 
 
 def test_a_person_who_asks_makes_a_plan_outdated(world: World) -> None:
@@ -229,60 +177,52 @@ def test_offsets_come_back_from_snapshots_before_anything_is_granted(world: Worl
     assert group.applied[P0].total == 40
 
 
-def committed_under_one_run(world: World, number: int) -> str:
-    """Offset `number`; then Redis is another run. Answers the changelog's last entry."""
-    world.stand(a={P0})
-    fence = world.running("a", P0)
-    answer = world.commit(P0, fence, START, offset(number))
-    assert world.snapshot(P0, fence, offset(number), answer.changelog_id) is SnapshotResult.DONE
-    world.door.ask("HSET", world.store.keys.meta, "run_id", "another")
+@pytest.fixture
+def at_5(world: World, fence: int) -> str:
+    """The changelog's last entry, of a commit with its snapshot; then Redis is another run."""
+    answer = world.commit(P0, fence, START, offset(5))
+    assert world.snapshot(P0, fence, offset(5), answer.changelog_id) is SnapshotResult.DONE
+    world.another_run()
     return answer.changelog_id
 
 
-def test_an_older_offset_is_moved_forward_to_a_whole_newer_snapshot(world: World) -> None:
+def test_an_older_offset_is_moved_forward_to_a_whole_newer_snapshot(
+    world: World, at_5: str
+) -> None:
     """With its count and the fence of its history; read on from where the changelog ends now."""
-    last = committed_under_one_run(world, 5)
+    before = world.read().snapshots[P0][0]
     newer = record(9, fence=2**32 + 7)
     assert world.restore(2, {P0: newer}) == 1
     group = world.read()
     assert (group.offsets[P0], group.applied[P0].total) == (offset(9), 40)
-    assert [(r.offset, r.changelog_id, r.fence) for r in group.snapshots[P0]] == [
-        (offset(9), last, 2**32 + 7),
-        (offset(5), last, group.snapshots[P0][1].fence),
-    ]
+    assert group.snapshots[P0] == (replace(newer, changelog_id=at_5), before)
 
 
-def test_a_record_keeps_its_changelog_id_where_the_changelog_is_below(world: World) -> None:
+def test_a_record_keeps_its_changelog_id_where_the_changelog_is_below(
+    world: World, at_5: str
+) -> None:
     """A replica on disk that stands at the snapshot is known by it."""
-    last = Offset.parse(committed_under_one_run(world, 5))
-    newer = record(9, changelog_id=str(Offset(last.ms + 9, 3)))
+    newer = record(9, changelog_id=str(Offset(Offset.parse(at_5).ms + 9, 3)))
     world.restore(2, {P0: newer})
     assert world.read().snapshots[P0][0] == newer
 
 
 @pytest.mark.parametrize("number", [4, 5])
+@pytest.mark.usefixtures("at_5")
 def test_no_offset_is_moved_to_a_snapshot_that_is_not_newer(world: World, number: int) -> None:
-    committed_under_one_run(world, 5)
     before = world.read()
     assert world.restore(2, {P0: record(number)}) == 0
-    after = world.read()
-    assert (after.offsets, after.applied, after.snapshots) == (
-        before.offsets,
-        before.applied,
-        before.snapshots,
-    )
+    assert replace(world.read(), now_ms=before.now_ms, locks=before.locks) == before
 
 
-def test_a_server_that_was_put_back_with_its_identity_is_moved_forward_too(world: World) -> None:
+def test_a_server_that_was_put_back_with_its_identity_is_moved_forward_too(alone: World) -> None:
     """Its grants are of an incarnation below the one that is about to be set."""
-    world.stand(a={P0})
-    assert world.restore(2, {P0: record(9)}) == 1
+    assert alone.restore(2, {P0: record(9)}) == 1
 
 
-def test_nothing_comes_back_once_grants_are_possible(world: World) -> None:
-    world.stand(a={P0})
-    assert world.restore(1, {P0: record(9)}) is None
-    assert world.read().offsets == {}
+def test_nothing_comes_back_once_grants_are_possible(alone: World) -> None:
+    assert alone.restore(1, {P0: record(9)}) is None
+    assert alone.read().offsets == {}
 
 
 def test_a_commit_goes_on_from_what_came_back(world: World) -> None:
@@ -304,25 +244,22 @@ def test_epochs_and_event_numbers_go_on_above_the_history(world: World) -> None:
     world.configure(rebalance_due=False)
     meta = world.read().meta
     assert (meta.group_epoch, meta.target_epoch, meta.event_seq) == (50, 50, 900)
-    world.join("a")
-    world.set_incarnation(1)
-    world.assign(a={P0})
+    world.stand(a={P0})
     world.fence("a", P0)
     assert world.events()[0].seq == 901
 
 
 def test_a_wiped_group_has_its_last_target_again(world: World) -> None:
-    row = TargetRow(target_epoch=48, incarnation=3, active=frozenset({P0}))
-    world.resume(50, 900, {"a": row})
+    last = replace(row(48, {P0}), incarnation=3)
+    world.resume(50, 900, {"a": last})
     world.configure()
     group = world.read()
-    assert group.target == {"a": replace(row, target_epoch=50)}
+    assert group.target == {"a": replace(last, target_epoch=50)}
     assert (group.meta.target_epoch, group.meta.target_incarnation) == (50, 3)
 
 
-def test_a_group_that_is_there_is_not_resumed(world: World) -> None:
+def test_a_group_that_is_there_is_not_resumed(alone: World) -> None:
     """Whoever saw it wiped and comes late would call its stored target newer than it is."""
-    world.stand(a={P0})
-    before = world.read().meta
-    assert world.resume(50, 900, {}) == before.group_epoch
-    assert world.read().meta == before
+    before = alone.read().meta
+    assert alone.resume(50, 900, {}) == before.group_epoch
+    assert alone.read().meta == before

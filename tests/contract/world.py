@@ -1,7 +1,7 @@
 """One group on one kind of store, with the short forms that the contract's sentences need."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from types import SimpleNamespace
 from typing import Any, TypeVar
@@ -19,7 +19,7 @@ from assignment.scripts.agent_side import (
 )
 from assignment.scripts.dashboard_side import LockEvent
 from assignment.scripts.group_read import NO_TICK, GroupRead, Purpose, Ticker
-from assignment.scripts.values import INCARNATION_MAX, Call
+from assignment.scripts.values import Call
 from assignment.types import (
     START,
     Claim,
@@ -80,10 +80,7 @@ class World:
 
     def set_target(self, group: GroupRead, **rows: set[Partition]) -> str | None:
         epoch = group.meta.group_epoch
-        wanted = {
-            m: TargetRow(target_epoch=epoch, active=frozenset(active)) for m, active in rows.items()
-        }
-        return self.set_rows(group, wanted)
+        return self.set_rows(group, {m: row(epoch, active) for m, active in rows.items()})
 
     def set_rows(self, group: GroupRead, rows: Mapping[str, TargetRow]) -> str | None:
         return self.run(dashboard_side.set_target(group, rows))
@@ -94,13 +91,19 @@ class World:
     def resume(self, epoch: int, event_seq: int, target: Mapping[str, TargetRow]) -> int:
         return self.run(dashboard_side.resume(epoch, event_seq, target))
 
-    def stand(self, **rows: set[Partition]) -> None:
-        """A configured group under incarnation 1 whose members may acquire what is given."""
+    def stand(self, incarnation: int = 1, /, **rows: set[Partition]) -> None:
+        """A configured group whose members may acquire what is given."""
         self.configure()
         for member_id in rows:
             self.join(member_id)
-        self.set_incarnation(1)
+        self.set_incarnation(incarnation)
         self.assign(**rows)
+
+    def runs(self, **rows: set[Partition]) -> list[int]:
+        """It stands, and each runs what is given; the fences, in the order of the partitions."""
+        self.stand(**rows)
+        found = {p: self.running(m, p) for m, given in rows.items() for p in sorted(given)}
+        return [found[partition] for partition in sorted(found)]
 
     # --- asking -----------------------------------------------------------------------------------
 
@@ -120,67 +123,54 @@ class World:
         assert isinstance(answer, tuple) and isinstance(answer[0], Granted), answer
         return answer[0].fence
 
-    def highest_fence(self) -> int:
-        """Of P0, which `a` alone has under the last incarnation that there can be."""
-        self.configure()
-        self.join("a")
-        self.set_incarnation(INCARNATION_MAX)
-        self.assign(a={P0})
-        return self.fence("a", P0, INCARNATION_MAX)
-
     def running(self, member_id: str, partition: Partition) -> int:
         fence = self.fence(member_id, partition)
         assert self.move(member_id, partition, fence, HeldState.RESTORING, HeldState.RUNNING)
         return fence
 
+    def renew(self, member_id: str, *claims: Claim, ttl_ms: int = LONG_MS) -> agent_side.Renewed:
+        return self.run(agent_side.renew(member_id, ttl_ms, claims))
+
+    def next_batch(self, member_id: str = "a") -> tuple[agent_side.BatchStart, ...]:
+        return self.run(agent_side.next_batch(member_id))
+
     def release(
         self, member_id: str, fences: Mapping[Partition, int], state: HeldState | None = None
     ) -> tuple[bool, ...]:
         """In the state in which they are stored, or in this one."""
-        owned = self.store.owned(member_id)
+        owned, runs = self.store.owned(member_id), Held(fence=0, state=HeldState.RUNNING)
         held = {
-            p: Held(fence=f, state=state or (owned[p].state if p in owned else HeldState.RUNNING))
-            for p, f in fences.items()
+            p: Held(fence=fence, state=state or owned.get(p, runs).state)
+            for p, fence in fences.items()
         }
-        return self.store.run(agent_side.release(member_id, held))
+        return self.run(agent_side.release(member_id, held))
 
     def move(self, member_id: str, partition: Partition, fence: int, *states: HeldState) -> bool:
         change = StateChange(partition, fence, *states)
-        return self.store.run(agent_side.set_state(member_id, (change,)))[0]
+        return self.run(agent_side.set_state(member_id, (change,)))[0]
 
     def commit(self, *claim_and_range: Any, **more: Any) -> CommitAnswer:
         """Of a `commit_of`."""
-        return self.store.run(agent_side.commit(commit_of(*claim_and_range, **more)))
+        return self.run(agent_side.commit(commit_of(*claim_and_range, **more)))
 
     def snapshot(
-        self,
-        partition: Partition,
-        fence: int,
-        offset: Offset,
-        changelog_id: str,
-        *,
-        trim: bool = True,
+        self, partition: Partition, fence: int, at: Offset, changelog_id: str, *, trim: bool = True
     ) -> SnapshotResult:
         record = SnapshotRecord(
-            url=f"file:///{offset}", offset=offset, changelog_id=changelog_id, total=1, fence=fence
+            url=f"file:///{at}", offset=at, changelog_id=changelog_id, total=1, fence=fence
         )
-        return self.store.run(agent_side.snapshot(partition, record, trim=trim))
+        return self.run(agent_side.snapshot(partition, record, trim=trim))
 
     def report(self, member_id: str, sequence: int, **changes: Any) -> Any:
         """What the agent is answered, with its target read, and whether a rebalance is due."""
-        values: dict[str, Any] = {
-            "secret": "secret",
-            "report": 1,
-            "complete": True,
-            "incarnation": 1,
-            "target_incarnation": 1,
-        } | changes
-        beat = read_as(Heartbeat, {"member": member_id, "sequence": sequence, **values})
-        reply, rebalance_due = self.run(dashboard_side.report(beat))
-        facts = {f.name: getattr(reply, f.name) for f in fields(reply)}
-        facts["target"] = (
-            None if reply.target is None else parse_target(bytes(reply.target).decode())
+        seen = {"incarnation": 1, "target_incarnation": 1, "report": 1, "complete": True}
+        said = {"member": member_id, "secret": "secret", "sequence": sequence}
+        reply, rebalance_due = self.run(
+            dashboard_side.report(read_as(Heartbeat, seen | said | changes))
         )
+        facts = {f.name: getattr(reply, f.name) for f in fields(reply)}
+        if reply.target is not None:
+            facts["target"] = parse_target(bytes(reply.target).decode())
         return SimpleNamespace(**facts, rebalance_due=rebalance_due)
 
     def leave(self, member_id: str, secret: str = "secret") -> bool:
@@ -189,7 +179,9 @@ class World:
     def set_drain(self, drain: Drain, *member_ids: str) -> list[str]:
         return self.run(dashboard_side.set_drain(drain, member_ids))
 
-    def evict(self, member_id: str, judged_ms: int) -> dashboard_side.EvictResult:
+    def evict(self, member_id: str, judged_ms: int | None = None) -> dashboard_side.EvictResult:
+        """Judged by its last beat unless told otherwise."""
+        judged_ms = self.read().beats.get(member_id, 0) if judged_ms is None else judged_ms
         return self.run(dashboard_side.evict(member_id, judged_ms, "session ended"))
 
     def sweep(self) -> int:
@@ -217,7 +209,7 @@ class World:
 
     def let_expire(self, member_id: str, *claims: Claim) -> None:
         """Their locks run out: the last renew was for one millisecond."""
-        assert all(self.store.run(agent_side.renew(member_id, 1, claims)).held)
+        assert all(self.renew(member_id, *claims, ttl_ms=1).held)
         partitions = {claim.partition for claim in claims}
         self.until(lambda: not partitions & self.read().locks.keys())
 
@@ -258,6 +250,18 @@ def commit_of(
         to_offset=high,
         **{"events": 1, **more},
     )
+
+
+def row(
+    epoch: int,
+    active: Iterable[Partition] = (),
+    learning: Iterable[Partition] = (),
+    standby: Iterable[Partition] = (),
+) -> TargetRow:
+    """As it is stored under incarnation 1."""
+    given = {"active": active, "learning": learning, "standby": standby}
+    roles = {role: frozenset(partitions) for role, partitions in given.items()}
+    return TargetRow(target_epoch=epoch, incarnation=1, **roles)
 
 
 def claim(partition: Partition, fence: int) -> Claim:

@@ -31,8 +31,8 @@ def test_a_redis_that_is_away_is_said_so_and_the_store_goes_on_when_it_is_back(
     request = commit_of(P0, fence, START, offset(1))
     own_redis.kill()
     for ask in (
-        lambda: world.store.run(agent_side.renew("a", LONG_MS, [Claim(P0, fence)])),
-        lambda: world.store.run(agent_side.next_batch("a")),
+        lambda: world.renew("a", Claim(P0, fence)),
+        world.next_batch,
         lambda: world.store.commit_many([request]),
         lambda: world.store.target("a"),
         lambda: world.store.wait_hints("0-0", 10),
@@ -41,8 +41,8 @@ def test_a_redis_that_is_away_is_said_so_and_the_store_goes_on_when_it_is_back(
         with pytest.raises(StoreUnavailable, match="does not answer"):
             ask()
     own_redis.start()
-    assert world.store.run(agent_side.renew("a", LONG_MS, [Claim(P0, fence)])).held == (True,)
-    assert world.store.run(agent_side.next_batch("a"))[0].fence == fence
+    assert world.renew("a", Claim(P0, fence)).held == (True,)
+    assert world.next_batch()[0].fence == fence
     assert world.store.commit_many([request])[0].result is CommitResult.DONE
 
 
@@ -55,7 +55,7 @@ def test_after_a_restart_nothing_is_granted_until_the_incarnation_is_raised(
     own_redis.kill()
     own_redis.start()
     assert world.acquire("a", P1) is Refusal.NO_INCARNATION
-    assert world.store.run(agent_side.renew("a", LONG_MS, [Claim(P0, fence)])).held == (True,)
+    assert world.renew("a", Claim(P0, fence)).held == (True,)
     assert world.commit(P0, fence, START, offset(1)).applied
     assert world.set_incarnation(2) == (True, 2)
     assert world.fence("a", P1, incarnation=2) == 2 * INCARNATION_STEP + 1
@@ -84,7 +84,7 @@ def test_scripts_that_redis_has_forgotten_are_sent_again(own_world: World) -> No
     answers = world.store.commit_many(requests)
     assert [a.result for a in answers] == [CommitResult.DONE] * 2
     world.door.ask("SCRIPT", "FLUSH")
-    assert len(world.store.run(agent_side.next_batch("a"))) == 2
+    assert len(world.next_batch()) == 2
 
 
 def test_a_redis_that_is_full_changes_nothing_and_is_asked_again(own_world: World) -> None:
@@ -107,7 +107,7 @@ def test_a_replica_refuses_writes_as_passing(own_world: World) -> None:
     world.stand(a={P0})
     world.door.ask("REPLICAOF", "127.0.0.1", "1")
     with pytest.raises(StoreUnavailable):
-        world.store.run(agent_side.renew("a", LONG_MS, []))
+        world.renew("a")
 
 
 def test_a_key_of_another_kind_is_a_bug_not_an_outage(own_world: World) -> None:
@@ -316,7 +316,7 @@ def test_no_fence_is_given_twice_by_a_redis_that_lost_its_last_writes(
     group = world.read()
     assert (group.grants[P0].fence, group.offsets[P0]) == (first, offset(1))
     assert world.commit(P0, lost, offset(2), offset(3), "b").result is CommitResult.FENCED
-    assert world.store.run(agent_side.renew("b", LONG_MS, [Claim(P0, lost)])).held == (False,)
+    assert world.renew("b", Claim(P0, lost)).held == (False,)
     assert world.acquire("b", P0) is Refusal.NO_INCARNATION
     world.release("a", {P0: first})
     world.set_incarnation(2)
