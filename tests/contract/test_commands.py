@@ -150,6 +150,7 @@ BAD = (b"", b"{", b"[1,]", b"nope", b'{"a" 1}')
 LUA = (
     "return {1, 2.9, -1.5, 'x', true, false, 3}",
     "return {1, nil, 3}",
+    "local many = {} for n = 1, 9000 do many[n] = n % 2 == 0 or tostring(n) end return many",
     "return {ok = 'FINE'}",
     "return {redis.call('MGET', KEYS[1], 'none'), {redis.call('HGETALL', 'none')}}",
     "return redis.call('SET', KEYS[1], 'x').ok",

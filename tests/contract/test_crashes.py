@@ -6,6 +6,7 @@ import pytest
 
 from agent.spark import isolation
 from agent.spark.isolation import Alone
+from agent.spark.ranges import range_of
 from assignment.scripts import crashes
 from assignment.scripts.agent_side import BatchStart
 from assignment.scripts.crashes import Skip, skip
@@ -35,7 +36,7 @@ class SimpleConsumer:
         if (skip := isolation.skipped(free, self.ids)) is not None:
             return skip
         ranges = [
-            Range(s.partition, s.committed, ids[-1], s.fence)
+            range_of(s, ids[-1])
             for s in isolation.others(free)
             if (ids := self.ids(s.partition, s.committed, 1_000))
         ]
@@ -58,7 +59,7 @@ class SimpleConsumer:
         elif any(
             r.from_offset < self.poison.get(r.partition, START) <= r.to_offset for r in ranges
         ):
-            self.world.store.run(crashes.crash("it ended", alone, ranges))
+            self.world.run(crashes.crash("it ended", alone, ranges))
             self.crashes.append([r.partition for r in ranges])
             self.alone.append(alone)
             return
@@ -69,10 +70,21 @@ class SimpleConsumer:
 
 @pytest.fixture
 def consumer(world: World) -> SimpleConsumer:
-    world.stand(a={P0, P1, P2})
-    for partition in (P0, P1, P2):
-        world.running("a", partition)
+    world.runs(a={P0, P1, P2})
     return SimpleConsumer(world, {P1: POISON})
+
+
+def starts(world: World) -> dict[Partition, BatchStart]:
+    return {start.partition: start for start in world.next_batch()}
+
+
+def suspects(world: World) -> set[Partition]:
+    return {partition for partition, start in starts(world).items() if start.suspect}
+
+
+def ask(world: World, entry: Offset, *, wanted: bool = True) -> None:
+    call = skip(P1, Skip(entry=entry, actor="operator", reason="it is broken"))
+    assert world.run(call) is wanted
 
 
 def test_one_event_alone_halts_its_partition_and_no_other(
@@ -92,23 +104,17 @@ def test_what_is_halted_goes_on_behind_the_entry_that_is_skipped(
     world: World, consumer: SimpleConsumer
 ) -> None:
     consumer.run()
-    ask(world, P1, offset(36), wanted=False)
-    ask(world, P1, POISON)
+    ask(world, offset(36), wanted=False)
+    ask(world, POISON)
     consumer.run()
     assert consumer.skipped == [POISON]
     assert world.store.committed([P1]) == {P1: offset(100)}
-    plan = {s.partition: s for s in world.next_batch()}[P1]
-    assert (plan.suspect, plan.skip) == (None, None)
-
-
-def ask(world: World, partition: Partition, entry: Offset, *, wanted: bool = True) -> None:
-    call = skip(partition, Skip(entry=entry, actor="operator", reason="it is broken"))
-    assert world.run(call) is wanted
+    assert (starts(world)[P1].suspect, starts(world)[P1].skip) == (None, None)
 
 
 def test_only_the_very_next_entry_is_skipped(world: World, consumer: SimpleConsumer) -> None:
     consumer.run()
-    ask(world, P1, offset(38))
+    ask(world, offset(38))
     assert isolation.skipped(world.next_batch(), consumer.ids) is None
 
 
@@ -116,10 +122,8 @@ def test_two_crashes_are_forgotten_by_a_commit(world: World, consumer: SimpleCon
     ranges = consumer.plan(world.next_batch())
     consumer.process(ranges)
     consumer.process(ranges)
-    fence = {s.partition: s.fence for s in world.next_batch()}[P0]
-    world.commit(P0, fence, START, offset(50))  # it had more in hand
-    suspects = {s.partition for s in world.next_batch() if s.suspect}
-    assert suspects == {P1, P2}
+    world.commit(P0, starts(world)[P0].fence, START, offset(50))  # it had more in hand
+    assert suspects(world) == {P1, P2}
 
 
 def test_others_have_their_batches_between_two_of_a_suspect(
@@ -139,10 +143,9 @@ def test_others_have_their_batches_between_two_of_a_suspect(
 def test_a_crash_counts_only_for_what_is_not_committed_under_the_last_fence(
     world: World, consumer: SimpleConsumer
 ) -> None:
-    starts = {s.partition: s for s in world.next_batch()}
-    parts = [Range(p, START, offset(5), s.fence) for p, s in starts.items()]
-    world.commit(P0, starts[P0].fence, START, offset(5))
-    parts[2] = Range(P2, START, offset(5), starts[P2].fence - 1)
-    assert world.store.run(crashes.crash("x", 0, parts)) == 1
-    suspects = {s.partition: s.suspect for s in world.next_batch()}
-    assert [p for p, suspect in suspects.items() if suspect] == [P1]
+    fences = {p: start.fence for p, start in starts(world).items()}
+    world.commit(P0, fences[P0], START, offset(5))
+    fences[P2] -= 1
+    parts = [Range(p, START, offset(5), fence) for p, fence in fences.items()]
+    assert world.run(crashes.crash("x", 0, parts)) == 1
+    assert suspects(world) == {P1}

@@ -118,7 +118,7 @@ local function load(text)
 end
 
 -- A list goes back as `true` and its values; what is no plain value as nil and its kind.
-local AT_ONCE = 4000 -- unpack has a limit of about 8,000
+local AT_ONCE = 4000 -- unpack has a limit of about 8,000; Python goes through a longer one
 local function reply(value)
   if value == true then return 1 end
   if type(value) ~= 'table' then return value end
@@ -126,10 +126,6 @@ local function reply(value)
   if type(rawget(value, 'ok')) == 'string' then return nil, 'ok', value.ok end
   if #value > AT_ONCE then return nil, 'long', value, #value end
   return true, unpack(value)
-end
-
-local function part(value, first)
-  return true, unpack(value, first, math.min(first + AT_ONCE, #value + 1) - 1)
 end
 
 local function finished(done, value)
@@ -150,4 +146,4 @@ local function run(script, count, ...)
   return run_long(script, keys, {select(count + 1, ...)})
 end
 
-return load, run, run_long, reply, part, AT_ONCE
+return load, run, run_long, reply

@@ -40,7 +40,7 @@ class Interpreter:
         )
         self._table: Any = lua.table_from
         made = lua.execute(ENVIRONMENT.read_bytes(), self._command, parsed)
-        load, self._run, self._run_long, self._reply, self._part, self._at_once = made
+        load, self._run, self._run_long, self._reply = made
         self._load = cache(lambda text: load(text.encode()))
 
     def run(
@@ -109,9 +109,7 @@ class Interpreter:
             case b"ok":
                 return Status(told)
             case b"long":
-                firsts = range(1, int(length) + 1, int(self._at_once))
-                parts = [self._answer(self._part(told, first)) for first in firsts]
-                return [value for part in parts for value in part]  # type: ignore[union-attr]
+                return self._told_list(tuple(told[n] for n in range(1, int(length) + 1)))
             case b"err":
                 raise ResponseError(told.decode(errors="replace"))
         if isinstance(told, BaseException):
@@ -162,21 +160,17 @@ def _source(value: Any) -> bytes:
             return b"null"
         case bool():
             return b"true" if value else b"false"
-        case float():
-            return _number(value)
+        case float() if math.isfinite(value):
+            return b"%.17g" % value
         case str():
             return _quoted(value)
         case list():
             return b"{" + b",".join(map(_source, value)) + b"}"
-        case _:
+        case dict():
             rows = (b"[" + _quoted(k) + b"]=" + _source(v) for k, v in value.items())
             return b"{" + b",".join(rows) + b"}"
-
-
-def _number(value: float) -> bytes:
-    if math.isfinite(value):
-        return b"%.17g" % value
-    return b"(0/0)" if math.isnan(value) else b"(1/0)" if value > 0 else b"(-1/0)"
+        case _:
+            raise ValueError(f"{value} is no number")
 
 
 def _quoted(text: str) -> bytes:

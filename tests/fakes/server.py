@@ -203,10 +203,7 @@ def time(db: FakeRedis) -> list[bytes]:
 
 @reads
 def info(db: FakeRedis, *sections: bytes) -> bytes:
-    if sections == (b"server",):
-        return _server(db).encode()
-    wanted = {section.decode().lower() for section in sections} or SECTIONS.keys()
-    return "\r\n".join(text(db) for name, text in SECTIONS.items() if name in wanted).encode()
+    return b"".join(SECTIONS[name](db).encode() for name in sections or SECTIONS)
 
 
 def _server(db: FakeRedis) -> str:
@@ -222,7 +219,7 @@ def _replication(db: FakeRedis) -> str:
     )
 
 
-SECTIONS = {"server": _server, "replication": _replication}
+SECTIONS = {b"server": _server, b"replication": _replication}
 
 
 @reads
