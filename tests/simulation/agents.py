@@ -4,10 +4,9 @@ Real: loop, membership, session, judgement of the consumer, the core. Fake: proc
 time and what is between them.
 """
 
-import queue
-from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from agent.consumer.consumer import Consumer
@@ -41,21 +40,15 @@ UNSERVED_FOR_MS = 1_500  # a lease, in place of minutes: so it is over before a 
 PAUSED_LOOK_MS = 100
 
 
-class SimInbox:
+class SimInbox(SimpleQueue[Inbox]):
     """Whoever puts something in wakes the agent."""
 
     def __init__(self, alarm: Alarm, world: "World") -> None:
-        self._events: deque[Inbox] = deque()
         self._alarm, self._world = alarm, world
 
-    def put(self, event: Inbox) -> None:
-        self._events.append(event)
+    def put(self, event: Inbox) -> None:  # type: ignore[override]
+        super().put(event)
         self._alarm.ask(self._world.now_ms)
-
-    def get_nowait(self) -> Inbox:
-        if not self._events:
-            raise queue.Empty
-        return self._events.popleft()
 
 
 class SimAgent:
@@ -84,8 +77,8 @@ class SimAgent:
         self._hinted: set[str] = set()
         self._alarm = Alarm(world.agenda, self._turn)
         self.inbox = SimInbox(self._alarm, world)
-        self.door = SimDoor(world, self._blocked, self.redis)
-        self.restore_door = SimDoor(world, lambda ms: None, self.redis)
+        self._doors: list[SimDoor] = []
+        self.store, self._restore_store = self.new_store(self._blocked), self.new_store()
         self.process = SimConsumer(self)
         self.manager = SimReplicaManager(self) if world.settings.stateful else None
         self._assemble()
@@ -96,7 +89,7 @@ class SimAgent:
     def _assemble(self) -> None:
         world = self.world
         self.membership = Membership(
-            store=GroupStore(self.door, world.name), member_id=self.member_id,
+            store=self.store, member_id=self.member_id,
             settings=GroupSettings(stream="unknown", partitions=1),
             replicas=self.manager or self, clock=self.clock, note=self.note,
             unserved_for_ms=UNSERVED_FOR_MS,
@@ -116,6 +109,11 @@ class SimAgent:
             consumer=Consumer(self.process, self.process, self.note),
             inbox=self.inbox, clock=self.clock, note=self.note,
         )  # type: ignore[arg-type]  # fmt: skip
+
+    def new_store(self, blocked: Callable[[int], None] = lambda ms: None) -> GroupStore:
+        """Over a connection of its own."""
+        self._doors.append(SimDoor(self.world, blocked, self.redis))
+        return GroupStore(self._doors[-1], self.world.name)
 
     @property
     def lives(self) -> bool:
@@ -186,7 +184,7 @@ class SimAgent:
     def _deliver_hints(self) -> None:
         reasons, self._hinted = frozenset(self._hinted), set()
         missed = self.world.random.random() < self.world.network.missed_hints
-        if self.lives and not missed and not self.door.down:
+        if self.lives and not missed and not self._doors[0].down:
             self.inbox.put(Hinted(reasons))
 
     # --- the restorer
@@ -213,9 +211,8 @@ class SimAgent:
 
     def bring_up(self, claim: Claim) -> RestoreEnded:
         """To the committed offset."""
-        store = GroupStore(self.restore_door, self.world.name)
         try:
-            restore(store, self.replica_of(claim.partition), claim.partition)  # type: ignore[arg-type]
+            restore(self._restore_store, self.replica_of(claim.partition), claim.partition)  # type: ignore[arg-type]
         except (StoreUnavailable, StateLost) as error:
             return RestoreEnded(claim, str(error), isinstance(error, StateLost))
         return RestoreEnded(claim)
@@ -258,9 +255,8 @@ class SimAgent:
             self._asleep_since_ms = None
 
     def cut_from_redis(self, cut: bool) -> None:
-        doors = [self.door, self.restore_door, self.process.store.door]
-        for door in [*doors, self.manager.door] if self.manager else doors:
-            door.down = cut  # type: ignore[attr-defined]
+        for door in self._doors:
+            door.down = cut
 
     def heal(self) -> None:
         self._wake_up()

@@ -12,7 +12,6 @@ from agent.consumer.supervisor import Exited
 from agent.state.errors import StateLost
 from agent.state.restore import restore
 from agent.store.door import StoreUnavailable
-from agent.store.group import GroupStore
 from assignment.errors import Fenced
 from assignment.scripts import agent_side
 from assignment.scripts.agent_side import BatchStart, CommitAnswer, CommitRequest, CommitResult
@@ -20,7 +19,6 @@ from assignment.types import Offset, Partition
 from assignment.wire import ConsumerHealth, ControlMessage, StreamKeys
 from tests.fakes.values import Entry
 from tests.simulation.agenda import Alarm
-from tests.simulation.network import SimDoor
 from tests.simulation.replicas import effects, packed, write_snapshot
 
 if TYPE_CHECKING:
@@ -68,7 +66,7 @@ class SimConsumer:
         self.paused_until_ms = 0
         self.slow = 1  # how many times as long a batch takes
         self.batch: Batch | None = None
-        self.store = GroupStore(SimDoor(self._world, self._blocked, agent.redis), self._world.name)
+        self.store = agent.new_store(self._blocked)
         self._ending = False
         self._agent_gone = False
         self._control: ControlMessage | None = None

@@ -5,17 +5,20 @@ invariants of evaluation.md do not allow. Knows fences, leases and events; no ta
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from agent.store.door import ScriptCall
 from assignment.scripts import agent_side
-from assignment.types import INCARNATION_STEP, GroupSettings, Partition
-from assignment.wire import GroupKeys, StreamKeys
-from tests.fakes import FakeRedis
+from assignment.types import INCARNATION_STEP, Partition
+from assignment.wire import StreamKeys
 from tests.fakes.values import Id, id_of, t
-from tests.simulation.replicas import DiskState, Files, Values, effects, packed, unpacked
+from tests.simulation.replicas import Values, effects, packed, snapshot_url, unpacked
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
 
 
 class Broken(AssertionError):
@@ -63,32 +66,18 @@ class Book:
 Kept = tuple[dict[str, Book], dict[str, int]]
 
 
-class Judged(Protocol):
-    """What the ledger is told besides the scripts. `now_ms` is true time, not that of Redis."""
-
-    server: FakeRedis
-    files: Files
-    keys: GroupKeys
-
-    @property
-    def now_ms(self) -> int: ...
-    @property
-    def settings(self) -> GroupSettings: ...
-    def in_hand(self, member: str, partition: Partition, fence: int) -> bool:
-        """Whether a running consumer may still commit that."""
-        ...
-
-    def replica_of(self, member: str, partition: Partition) -> DiskState | None:
-        """What a living member's disk has of it."""
-        ...
-
-
-def fence_incarnation(live: Live) -> int:
-    return live.fence // INCARNATION_STEP
+def claimed(partitions: Iterable[Any], fences: Iterable[Any]) -> set[tuple[str, int]]:
+    return {(t(p), int(fence)) for p, fence in zip(partitions, fences, strict=True)}
 
 
 class Ledger:
-    def __init__(self, group: Judged) -> None:
+    """`claims`: by member, the locks that its last renew named or that it runs under since, without
+    those that it asked to be released, whatever the answer was. One whose grant it never heard of
+    is not among them, and none that it gave up: when its lease had ended and the clock of Redis was
+    set back, or when Redis lost its release.
+    """
+
+    def __init__(self, group: "World") -> None:
         self._group, self._server, self._keys = group, group.server, group.keys
         self.books: dict[str, Book] = {}
         self.signs: dict[str, int] = {}  # member -> Redis time of its last sign of life
@@ -97,19 +86,11 @@ class Ledger:
         self._target = (0, "")
         self.losses = 0
         self._latest_ms = 0  # of the Redis clock, which may be set back
-        self._sees: dict[str, Callable[[Sequence[Any], Any], None]] = {
-            "acquire": self._acquire, "renew": self._renew, "release": self._release,
-            "evict": self._evict, "leave": self._leave, "join": self._join,
-            "report": self._report, "set_state": self._set_state, "next_batch": self._plan,
-            "commit": self._commit, "set_target": self._set_target,
-            "set_incarnation": self._set_incarnation, "restore": self._restore,
-            "read_group": self._read_group,
-        }  # fmt: skip
+        self.claims: defaultdict[str, set[tuple[str, int]]] = defaultdict(set)
 
     def saw(self, call: ScriptCall, answer: Any) -> None:
         self._latest_ms = max(self._latest_ms, self._server.now_ms)
-        see = self._sees.get(call.name)
-        if see is not None:
+        if see := getattr(self, f"_saw_{call.name}", None):
             see(call.args, answer)
 
     def book(self, partition: str) -> Book:
@@ -172,7 +153,7 @@ class Ledger:
 
     # --- locks
 
-    def _acquire(self, args: Sequence[Any], answer: Any) -> None:
+    def _saw_acquire(self, args: Sequence[Any], answer: Any) -> None:
         if answer[0] != b"ok":
             return
         member, until_ms = t(args[0]), self._server.now_ms + int(args[1])
@@ -184,7 +165,8 @@ class Ledger:
         where, live = book.partition, book.live_at(self._server.now_ms)
         if live and live.fence != new.fence:
             live = book.live_at(self._latest_ms)  # what ended stays so when the clock is set back
-        if live and live.member == new.member and fence_incarnation(live) < fence_incarnation(new):
+        lowest = new.fence - new.fence % INCARNATION_STEP  # of its incarnation
+        if live and live.member == new.member and live.fence < lowest:
             if not live.unheld:
                 self._given_up(book)  # its own lock of before the incarnation was raised
             live = None
@@ -198,7 +180,7 @@ class Ledger:
             book.draining_since_ms = None
         book.live = new
 
-    def _read_group(self, args: Sequence[Any], answer: Any) -> None:
+    def _saw_read_group(self, args: Sequence[Any], answer: Any) -> None:
         """A tick caps what lies in the future since the clock was set back."""
         if args[0] != "tick" or self._server.now_ms >= self._latest_ms:
             return
@@ -209,10 +191,11 @@ class Ledger:
             if book.live and book.live.until_ms > most:
                 book.live = replace(book.live, until_ms=most)
 
-    def _renew(self, args: Sequence[Any], answer: Any) -> None:
+    def _saw_renew(self, args: Sequence[Any], answer: Any) -> None:
+        member, now_ms = t(args[0]), self._server.now_ms
+        self.claims[member] = claimed(args[2::2], args[3::2])
         if answer[0] != b"ok":
             return
-        member, now_ms = t(args[0]), self._server.now_ms
         self.signs[member] = now_ms
         renewed = agent_side._renewed(answer).held
         for partition, fence, held in zip(args[2::2], args[3::2], renewed, strict=True):
@@ -226,8 +209,9 @@ class Ledger:
         mine = live is not None and (live.member, live.fence) == (member, fence)
         demand(mine, f"{t(partition)}: {what} by {member} under {fence}, it is {live}")
 
-    def _release(self, args: Sequence[Any], answer: Any) -> None:
+    def _saw_release(self, args: Sequence[Any], answer: Any) -> None:
         member = t(args[0])
+        self.claims[member] -= claimed(args[1::3], args[2::3])
         for partition, fence, done in zip(args[1::3], args[2::3], answer, strict=True):
             if done == 1:
                 self._live(partition, member, int(fence), "released")
@@ -249,7 +233,7 @@ class Ledger:
 
     # --- members
 
-    def _join(self, args: Sequence[Any], answer: Any) -> None:
+    def _saw_join(self, args: Sequence[Any], answer: Any) -> None:
         """Asked twice, or anew: what it holds stays its own."""
         if answer != b"ok":
             return
@@ -261,11 +245,11 @@ class Ledger:
                 lock = self._server.live(self._keys.lock(Partition.parse(book.partition)).encode())
                 demand(lock is not None, f"{book.partition}: taken from {member} by its own join")
 
-    def _report(self, args: Sequence[Any], answer: Any) -> None:
+    def _saw_report(self, args: Sequence[Any], answer: Any) -> None:
         if answer[0] != b"fenced":
             self.signs[t(args[0])] = self._server.now_ms
 
-    def _evict(self, args: Sequence[Any], answer: Any) -> None:
+    def _saw_evict(self, args: Sequence[Any], answer: Any) -> None:
         if answer != b"ok":
             return
         member = t(args[0])
@@ -277,7 +261,7 @@ class Ledger:
         )
         self._gone(member)
 
-    def _leave(self, args: Sequence[Any], answer: Any) -> None:
+    def _saw_leave(self, args: Sequence[Any], answer: Any) -> None:
         if answer == b"ok":
             self._gone(t(args[0]))
 
@@ -289,14 +273,16 @@ class Ledger:
 
     # --- batches
 
-    def _set_state(self, args: Sequence[Any], answer: Any) -> None:
+    def _saw_set_state(self, args: Sequence[Any], answer: Any) -> None:
+        member = t(args[0])
         for i, done in enumerate(answer):
-            partition, _, before, state = args[1 + 4 * i : 5 + 4 * i]
+            partition, fence, before, state = args[1 + 4 * i : 5 + 4 * i]
+            book, starts = self.book(t(partition)), (before, state) == ("restoring", "running")
+            self.claims[member] |= claimed([partition], [fence]) if starts else set()
             if done == 1:
-                book, draining = self.book(t(partition)), state == "revoking"
-                book.draining_since_ms = self._group.now_ms if draining else None
-                if (before, state) == ("restoring", "running"):
-                    self._starts(book, t(args[0]))
+                book.draining_since_ms = self._group.now_ms if state == "revoking" else None
+                if starts:
+                    self._starts(book, member)
 
     def _starts(self, book: Book, member: str) -> None:
         """From what all commits before made of the state. After a loss a replica may be elsewhere,
@@ -309,7 +295,7 @@ class Ledger:
         should = (tuple(book.committed), book.total, book.values)
         demand(has == should, f"{book.partition}: {member} starts from {has}, not from {should}")
 
-    def _plan(self, args: Sequence[Any], answer: Any) -> None:
+    def _saw_next_batch(self, args: Sequence[Any], answer: Any) -> None:
         if answer[0] != b"ok":
             return
         member = t(args[0])
@@ -319,7 +305,7 @@ class Ledger:
             told, known = (id_of(t(offset)), int(total)), (book.committed, book.total)
             demand(told == known, f"{t(partition)}: planned from {told}, committed is {known}")
 
-    def _commit(self, args: Sequence[Any], answer: Any) -> None:
+    def _saw_commit(self, args: Sequence[Any], answer: Any) -> None:
         partition, member, fence, low, high = (t(a) for a in args[:5])
         book = self.book(partition)
         if answer[0] == b"already":
@@ -346,7 +332,7 @@ class Ledger:
 
     # --- the coordinator
 
-    def _set_target(self, args: Sequence[Any], answer: Any) -> None:
+    def _saw_set_target(self, args: Sequence[Any], answer: Any) -> None:
         if answer[0] != b"done":
             return
         epoch, run = int(args[2]), t(args[0])
@@ -357,21 +343,19 @@ class Ledger:
         )
         self._target = (epoch, run)
 
-    def _set_incarnation(self, args: Sequence[Any], answer: Any) -> None:
+    def _saw_set_incarnation(self, args: Sequence[Any], answer: Any) -> None:
         if answer[0] == b"done":
             value, books = int(args[0]), self.books.values()
             highest = max((book.highest for book in books), default=0) // INCARNATION_STEP
             demand(value > highest, f"incarnation {value} was granted under before")
 
-    def _restore(self, args: Sequence[Any], answer: Any) -> None:
+    def _saw_restore(self, args: Sequence[Any], answer: Any) -> None:
         """After lost writes: where Redis was moved, what the snapshot holds counts from here on."""
         for partition in args[1::2] if answer[0] == b"done" else ():
             book = self.book(t(partition))
-            offset = self._server.hash(self._keys.offsets).get(book.partition.encode())
-            record = [
-                c for u, c in self._group.files.items() if u.startswith(f"sim:{book.partition}/")
-            ]
-            found = [c for c in record if offset and str(c.offset) == t(offset)]
+            offset = t(self._server.hash(self._keys.offsets).get(book.partition.encode(), b""))
+            files, url = self._group.files.items(), snapshot_url(book.partition, offset, "")
+            found = [replica for name, replica in files if name.startswith(url)]
             if found and tuple(found[-1].offset) != book.committed:
                 book.committed = tuple(found[-1].offset)
                 book.total, book.values = found[-1].total, found[-1].values

@@ -6,6 +6,7 @@ each replica stands what it really is, judged by the ledger: see `SimWork`.
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from agent.replicas import core
@@ -18,7 +19,6 @@ from agent.store.group import GroupStore
 from assignment.types import Claim, Partition
 from tests.simulation.agenda import Alarm
 from tests.simulation.checks import replica_is_right
-from tests.simulation.network import SimDoor
 from tests.simulation.replicas import DiskState
 
 if TYPE_CHECKING:
@@ -29,14 +29,7 @@ PIECE = (1, 6)  # steps of a replica in one turn
 WATCH_MS = (20, 250)  # how soon a new entry is seen
 PAUSED_LOOK_MS = 100
 KEEP_UNWANTED_MS = 20_000
-
-
-class NeverClosed:
-    def is_set(self) -> bool:
-        return False
-
-    def wait(self, seconds: float) -> None:
-        """Time is the agenda's."""
+NEVER_CLOSED = SimpleNamespace(is_set=lambda: False, wait=lambda seconds: None)  # time is virtual
 
 
 class SimWork(Work):
@@ -106,13 +99,9 @@ class SimReplicaManager(ReplicaManager):
         self._agent, self._world = agent, agent.world
         self._work_alarm = Alarm(self._world.agenda, self._work_due)
         self._watch_alarm = Alarm(self._world.agenda, self._watch_due)
-        store = GroupStore(SimDoor(self._world, lambda ms: None, agent.redis), self._world.name)
-        super().__init__(
-            store, Path(), agent.inbox.put, agent.clock, keep_unwanted_ms=KEEP_UNWANTED_MS
-        )
-        self.door = store.door
+        super().__init__(agent.new_store(), Path(), agent.inbox.put, agent.clock, KEEP_UNWANTED_MS)
         self._watches = False
-        self._closed = NeverClosed()  # type: ignore[assignment]
+        self._closed = NEVER_CLOSED  # type: ignore[assignment]
         self.slow = self._world.random.random() < 0.3
 
     def find_left_over(self) -> None:

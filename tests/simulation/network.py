@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from enum import Enum, auto
+from enum import StrEnum, auto
 from typing import TYPE_CHECKING, Any
 
 from agent.dashboard_session.requests import Answer, DashboardAway, Request
@@ -33,7 +33,7 @@ LIES: tuple[dict[str, Any], ...] = (  # what a heartbeat says instead
 THE_OLD_ONE = -1  # connection to the primary before the last failover
 
 
-class Fate(Enum):
+class Fate(StrEnum):
     FINE = auto()
     LOST = auto()
     LATE = auto()  # its sender has given up; carried out all the same
@@ -55,12 +55,8 @@ class Network:
 
     def fate(self, rng: random.Random) -> Fate:
         draw = rng.random()
-        for fate, chance in (
-            (Fate.LOST, self.lost),
-            (Fate.LATE, self.late),
-            (Fate.NO_REPLY, self.no_reply),
-            (Fate.DOUBLED, self.doubled),
-        ):
+        for fate in (Fate.LOST, Fate.LATE, Fate.NO_REPLY, Fate.DOUBLED):
+            chance = getattr(self, fate)
             if draw < chance:
                 return fate
             draw -= chance
@@ -150,7 +146,7 @@ class SimCourier:
         message, self._waiting, self._busy = self._waiting, None, True
         fate = self._world.network.fate(self._world.random)
         if fate is not Fate.FINE:
-            self._world.struck["message " + fate.name.lower()] += 1
+            self._world.struck[f"message {fate}"] += 1
         if fate in (Fate.LATE, Fate.DOUBLED):
             self._world.later(self._late_ms(), lambda: self._asked(message))
         if fate in (Fate.LATE, Fate.LOST):

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from assignment.coordinator import scale_down as rules
 from assignment.types import Partition
 from tests.simulation.faults import Fault, Victims, kill
+from tests.simulation.scale_downs import Ask
 
 if TYPE_CHECKING:
     from tests.simulation.agents import SimAgent
@@ -22,15 +24,19 @@ STANDBYS_MS = 1_500  # in which they come
 LEARNERS_MS = (100, 1_500)  # from a change of the group to the death of one who learns by it
 
 
+def by_name(*victims: "SimAgent") -> Ask:
+    return lambda live: rules.leavers_by_name(live, [agent.member_id for agent in victims])
+
+
 def scale_down_by_name(world: "World", victims: Victims) -> None:
-    names = [agent.member_id for agent in victims]
     limit_ms = world.random.choice(LIMITS_MS)
-    world.scale_downs.start(names, limit_ms, aborts=bool(limit_ms) and world.random.random() < 0.3)
+    aborts = bool(limit_ms) and world.random.random() < 0.3
+    world.scale_downs.start(by_name(*victims), limit_ms, aborts=aborts)
 
 
 def scale_down_by_percent(world: "World", victims: Victims) -> None:
-    percent = world.random.randint(20, 90)
-    world.scale_downs.start(percent, world.random.choice(LIMITS_MS), aborts=False)
+    percent, limit_ms = world.random.randint(20, 90), world.random.choice(LIMITS_MS)
+    world.scale_downs.start(lambda live: rules.leavers_by_percent(live, percent), limit_ms)
 
 
 def scale_down_aborted(world: "World", victims: Victims) -> None:
@@ -44,7 +50,7 @@ def scale_down_aborted(world: "World", victims: Victims) -> None:
 def scale_down_aborted_at_planning(world: "World", victims: Victims) -> None:
     """At the moment when the target that it needs is made, which is old when it is stored."""
     for _ in range(PLANNINGS):
-        world.scale_downs.start([victims[0].member_id], None, aborts=False)
+        world.scale_downs.start(by_name(victims[0]))
         if world.scale_downs.running is None:
             return  # there is nobody else to take over, or Redis is away
         _run_until(world, lambda: _is_told(world))
@@ -58,20 +64,20 @@ def scale_down_aborted_at_learning(world: "World", victims: Victims) -> None:
     world.scale_downs.abort()
     world.add_one()
     replicas_are_slow(world, world.living())
-    world.scale_downs.start([victims[0].member_id], None, aborts=False)
+    world.scale_downs.start(by_name(victims[0]))
     _run_until(world, lambda: _is_told(world) and bool(_learned(world)))
     world.scale_downs.abort()
 
 
 def scale_down_forced(world: "World", victims: Victims) -> None:
-    world.scale_downs.start([victims[0].member_id], None, aborts=False)
+    world.scale_downs.start(by_name(victims[0]))
     world.later(world.random.randint(*ABORT_MS), world.scale_downs.force)
 
 
 def swap_by_scale_down(world: "World", victims: Victims) -> None:
     """The newcomer may learn what the leaving one has (S8)."""
     world.add_one()
-    world.scale_downs.start([victims[0].member_id], None, aborts=False)
+    world.scale_downs.start(by_name(victims[0]))
 
 
 def newcomer(world: "World", victims: Victims) -> None:
@@ -102,9 +108,8 @@ def _is_told(world: "World") -> bool:
 
 def _dies_later(world: "World", who: Callable[["SimAgent"], bool]) -> None:
     def strike() -> None:
-        if world.server.away:
-            return
-        if found := [agent for agent in world.living() if who(agent)]:
+        found = [agent for agent in world.living() if who(agent)]
+        if found and not world.server.away:
             kill(world, [world.random.choice(found)])
 
     world.later(world.random.randint(*LEARNERS_MS), strike)
@@ -120,9 +125,7 @@ def _gives(world: "World", agent: "SimAgent") -> bool:
 
 
 def _learned(world: "World") -> set[Partition]:
-    if world.server.away:
-        return set()
-    return {p for row in world.read().target.values() for p in row.learning}
+    return {p for learning in world.learning().values() for p in learning}
 
 
 def replicas_are_slow(world: "World", victims: Victims) -> None:

@@ -99,8 +99,12 @@ def read_snapshot(state: DiskState, snapshot: SnapshotRecord) -> Iterator[float]
     state.become(replace(state.files[snapshot.url], changelog_id=snapshot.changelog_id))
 
 
+def snapshot_url(partition: Partition | str, offset: Offset | str, fence: int | str) -> str:
+    return f"sim:{partition}/{offset}-{fence}"
+
+
 def write_snapshot(store: GroupStore, replica: DiskState, partition: Partition, fence: int) -> None:
-    url = f"sim:{partition}/{replica.offset}-{fence}"
+    url = snapshot_url(partition, replica.offset, fence)
     replica.files[url] = replace(replica)
     record = SnapshotRecord(
         url=url,

@@ -1,13 +1,13 @@
 """Scale-downs: what a person does to them, and what must hold of those whom they concern
 (learners.md S4 to S9)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from agent.store.door import ScriptCall
 from assignment.coordinator import draining
-from assignment.coordinator import scale_down as rules
 from assignment.coordinator.facts import Leaver, ScaleDown
 from assignment.coordinator.facts import ScaleDowns as Records
 from assignment.coordinator.learners import view_of
@@ -17,11 +17,13 @@ from assignment.planner.values import GroupView
 from assignment.scripts.group_read import GroupRead
 from assignment.types import Drain, Partition, TargetRow
 from tests.fakes.values import t
-from tests.simulation.claimed import Claimed
 from tests.simulation.ledger import demand
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
+
+
+Ask = Callable[[GroupView[Partition]], Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,6 @@ class ScaleDowns:
     told: set[str] = field(default_factory=set)
     forced: set[str] = field(default_factory=set)
     aborted: Aborted | None = None
-    _claimed: Claimed = field(default_factory=Claimed)
 
     # --- what a person does
 
@@ -48,41 +49,28 @@ class ScaleDowns:
     def running(self) -> ScaleDown | None:
         return self.world.database.known.running
 
-    def start(self, ask: int | Sequence[str], timeout_ms: int | None, *, aborts: bool) -> None:
-        """`ask`: the percentage that remains, or who leaves. What would be refused does nothing."""
+    def start(self, ask: Ask, timeout_ms: int | None = None, *, aborts: bool = False) -> None:
+        """`ask`: who leaves of the live members. What would be refused does nothing."""
         if self.running or self.world.server.away or self.world.database.refuses:
             return
         view = self.world.read()
         if view.meta.settings is None:
             return
-        live = self._live(view)
-        try:
-            by_percent = isinstance(ask, int)
-            leave = (
-                rules.leavers_by_percent(live, ask)  # type: ignore[arg-type]
-                if by_percent
-                else rules.leavers_by_name(live, ask)  # type: ignore[arg-type]
-            )
-        except InvalidInput:
-            return
-        if leave:
+        with suppress(InvalidInput):
             row = ScaleDown(
                 pk=len(self.world.database.scale_downs) + 1,
                 asked_at_ms=view.now_ms,
                 timeout_ms=timeout_ms,
                 aborts=aborts,
-                members={m: Leaver() for m in leave},
+                members={m: Leaver() for m in ask(self._live(view))},
             )
-            self._change(row)
+            if row.members:
+                self._change(row)
 
     def _live(self, view: GroupRead) -> GroupView[Partition]:
-        timeout_ms, whole = (
-            self.world.settings.session_timeout_ms,
-            view_of(view, unable_members(view)),
-        )
-        there = [
-            m for m in whole.members if view.now_ms - view.beats.get(m.member_id, 0) <= timeout_ms
-        ]
+        whole = view_of(view, unable_members(view))
+        oldest_ms = view.now_ms - self.world.settings.session_timeout_ms
+        there = [m for m in whole.members if view.beats.get(m.member_id, 0) >= oldest_ms]
         return replace(whole, members=there)
 
     def force(self) -> None:
@@ -105,7 +93,6 @@ class ScaleDowns:
     # --- what must hold
 
     def saw(self, call: ScriptCall, answer: Any) -> None:
-        self._claimed.saw(call)
         if call.name == "set_drain" and answer:
             self._marked(t(call.args[0]), {t(m) for m in answer})
         elif call.name == "set_target" and answer[0] == b"done" and self.aborted:
@@ -172,10 +159,7 @@ class ScaleDowns:
             return
         demand(member in self.told, f"{member} departs and was not told to")
         live = self.world.read().locks if not self.world.server.away else {}
-        held = sorted(
-            claim.partition
-            for claim in self._claimed.of[member]
-            if (lock := live.get(claim.partition))
-            and (lock.member_id, lock.fence) == (member, claim.fence)
-        )
+        claims = self.world.ledger.claims[member]
+        mine = {p: lock for p, lock in live.items() if lock.member_id == member}
+        held = sorted(p for p, lock in mine.items() if (str(p), lock.fence) in claims)
         demand(not held, f"{member} departs and owns {held}")
