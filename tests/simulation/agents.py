@@ -72,7 +72,7 @@ class SimAgent:
         self.clock_behind_ms = world.now_ms - world.random.randint(0, 1_000_000)
         self._asleep_since_ms: int | None = None
         self._not_before_ms = 0
-        self._replicas: dict[Partition, DiskState] = dict(disk or {})
+        self.disk = dict(disk or {})
         self._departs = False
         self._hinted: set[str] = set()
         self._alarm = Alarm(world.agenda, self._turn)
@@ -130,16 +130,10 @@ class SimAgent:
             self.world.ledger.lost(fields["partition"], fields["fence"])
 
     def replica_of(self, partition: Partition) -> DiskState:
-        return self._replicas.setdefault(partition, DiskState(self.world.files))
-
-    def on_disk(self) -> Mapping[Partition, DiskState]:
-        return self._replicas
-
-    def forget(self, partition: Partition) -> None:
-        self._replicas.pop(partition, None)
+        return self.disk.setdefault(partition, DiskState(self.world.files))
 
     def left_on_disk(self) -> dict[Partition, DiskState]:
-        return {p: replace(replica, near=False) for p, replica in self._replicas.items()}
+        return {p: replace(replica, near=False) for p, replica in self.disk.items()}
 
     # --- turns
 
@@ -258,10 +252,14 @@ class SimAgent:
         for door in self._doors:
             door.down = cut
 
+    def cut_off(self, cut: bool) -> None:
+        self.cut_from_redis(cut)
+        self.cut_from_dashboard = cut
+
     def heal(self) -> None:
         self._wake_up()
-        self.cut_from_redis(False)
-        self.cut_from_dashboard, self.beats = False, True
+        self.cut_off(False)
+        self.beats = True
         self.paused_until_ms = self.process.paused_until_ms = 0
         self.process.hanging, self.process.slow = False, 1
         if self.manager:

@@ -45,9 +45,8 @@ class Watch:
         view = world.read()
         if view.meta.settings is None:
             return  # wiped
-        view = replace(
-            view, reports={m: r for m, r in view.reports.items() if m not in world.liars}
-        )
+        honest = {m: report for m, report in view.reports.items() if m not in world.liars}
+        view = replace(view, reports=honest)
         try:
             invariants.check(view)
             if self._before is not None and self._history == world.server.replication_id:
@@ -75,12 +74,9 @@ def calm_owners(world: "World") -> dict[Partition, str] | None:
 
 def all_owned(world: "World") -> bool:
     """Every partition is locked by a member that lives."""
-    living = {a.member_id for a in world.agents if a.lives}
-    locks = world.read().locks
-    return (
-        len(locks) == world.settings.partitions
-        and {lock.member_id for lock in locks.values()} <= living
-    )
+    living, locks = {a.member_id for a in world.living()}, world.read().locks
+    owners = {lock.member_id for lock in locks.values()}
+    return len(locks) == world.settings.partitions and owners <= living
 
 
 def unsettled(world: "World") -> str:
@@ -108,10 +104,8 @@ def _not_held(world: "World", view: GroupRead) -> str:
     if differ or sum(counts) != world.settings.partitions:
         return "; ".join(f"{m} runs {running.get(m)} of {target.get(m)}" for m in differ)
     stateful = world.settings.stateful
-    even = max(counts) - min(counts) <= 1 or (
-        not stateful and world.settings.strategy not in targets.BALANCED
-    )
-    if not even:
+    shall_be_even = stateful or world.settings.strategy in targets.BALANCED
+    if shall_be_even and max(counts) - min(counts) > 1:
         return f"uneven: {running}"
     return _replicas_differ(world, view) if stateful else ""
 
@@ -164,23 +158,19 @@ def fences(world: "World") -> dict[str, dict[int, int]]:
     return running
 
 
+def is_planned(world: "World") -> bool:
+    return world.read().meta.group_epoch == world.read().meta.target_epoch
+
+
 def target_is_recorded(world: "World") -> bool:
     return world.read().meta.target in world.database.targets
 
 
 def lag(world: "World") -> int:
     """Events without an effect, by the ledger."""
-    behind = 0
-    for number in range(world.settings.partitions):
-        book = world.ledger.book(f"{world.settings.stream}:{number}")
-        behind += len(world.server.entries_after(world.entries(number), book.committed))
-    return behind
-
-
-def replicas_are_right(world: "World") -> None:
-    for agent in world.living():
-        for partition in agent.on_disk():
-            replica_is_right(world, agent, partition)
+    books = [(p.number, world.ledger.book(str(p))) for p in world.settings.all_partitions()]
+    entries = (world.server.entries_after(world.entries(n), book.committed) for n, book in books)
+    return sum(map(len, entries))
 
 
 def replica_is_right(world: "World", agent: "SimAgent", partition: Partition) -> None:

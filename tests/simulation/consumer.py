@@ -4,6 +4,7 @@ Follows agent.spark: the same calls of the store in the same order, a lost reply
 long as the lease lasts, replicas brought forward when they are not at the committed offset.
 """
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -29,31 +30,14 @@ BATCH_MS = (30, 400)
 IDLE_MS = (100, 300)  # between two looks for events
 AGAIN_MS = 50  # after a call that was not answered
 SAY_AGAIN_MS = 1_000  # its progress, without a change (agent.spark.progress)
-SNAPSHOT_EVERY = 6  # commits
-SNAPSHOT_EVERY_STATEFUL = 2  # so that replicas which stand still for a while find a gap
+SNAPSHOT_EVERY = (6, 2)  # commits; with state so few that replicas find gaps when they stand still
 EVENTS_MAX = 20  # of a partition in a batch
 EXIT_ENDED, EXIT_LEASE, EXIT_KILLED = 0, 4, -9
 
 
 @dataclass(slots=True)
-class Ranged:
-    """What a batch has of one partition."""
-
-    plan: BatchStart
-    entries: list[Entry]
-
-    @property
-    def end(self) -> Offset:
-        return Offset(*self.entries[-1][0])
-
-    @property
-    def events(self) -> list[int]:
-        return [int(fields[1]) for _, fields in self.entries]
-
-
-@dataclass(slots=True)
 class Batch:
-    ranges: list[Ranged]
+    ranges: list[tuple[BatchStart, list[Entry]]]
     requests: list[CommitRequest] | None = None  # None: not prepared yet
 
 
@@ -74,7 +58,8 @@ class SimConsumer:
         self._health = ConsumerHealth()
         self._held_back: set[tuple[Partition, int]] = set()
         self._say_again_ms = 0
-        self._commits: dict[Partition, int] = {}
+        self._commits: Counter[Partition] = Counter()
+        self._snapshot_every = SNAPSHOT_EVERY[self._world.settings.stateful]
         self._not_before_ms = 0
         self._alarm = Alarm(self._world.agenda, self._turn)
 
@@ -140,7 +125,7 @@ class SimConsumer:
     def in_hand(self, partition: Partition, fence: int) -> bool:
         """Whether a batch that may still commit has it under that fence."""
         ranges = self.batch.ranges if self.running and self.batch else ()
-        return any((r.plan.partition, r.plan.fence) == (partition, fence) for r in ranges)
+        return any((one.partition, one.fence) == (partition, fence) for one, _ in ranges)
 
     def _blocked(self, ms: int) -> None:
         self._not_before_ms = max(self._not_before_ms, self._world.now_ms + ms)
@@ -188,7 +173,7 @@ class SimConsumer:
     def _plan_batch(self) -> int:
         planned = self.store.run(agent_side.next_batch(self._agent.member_id))
         free = [p for p in planned if (p.partition, p.fence) not in self._held_back]
-        ranges = [Ranged(p, entries) for p in free if (entries := self._entries_after(p))]
+        ranges = [(p, entries) for p in free if (entries := self._entries_after(p))]
         if not ranges:
             return self._world.random.randint(*IDLE_MS)
         self.batch = Batch(ranges)
@@ -217,20 +202,22 @@ class SimConsumer:
         return self._say()
 
     def _prepared(self, batch: Batch) -> list[CommitRequest]:
-        committed = self.store.committed([r.plan.partition for r in batch.ranges])
-        requests = (self._prepare(r, committed[r.plan.partition]) for r in batch.ranges)
+        committed = self.store.committed([plan.partition for plan, _ in batch.ranges])
+        requests = (self._prepare(*one, committed[one[0].partition]) for one in batch.ranges)
         return [r for r in requests if r is not None]
 
-    def _prepare(self, ranged: Ranged, committed: Offset) -> CommitRequest | None:
-        plan, replica = ranged.plan, self._agent.replica_of(ranged.plan.partition)
+    def _prepare(
+        self, plan: BatchStart, entries: list[Entry], committed: Offset
+    ) -> CommitRequest | None:
+        replica = self._agent.replica_of(plan.partition)
         if plan.committed != committed or not self._stands_at(plan.partition, committed):
             return None
-        total, changed = effects(replica.total, replica.values, ranged.events)
+        events = [int(fields[1]) for _, fields in entries]
         return CommitRequest(
             partition=plan.partition, member_id=self._agent.member_id, fence=plan.fence,
-            from_offset=plan.committed, to_offset=ranged.end, events=len(ranged.entries),
-            base_total=replica.total, changes=packed(total, changed),
-            replication_id=plan.replication_id,
+            from_offset=plan.committed, to_offset=Offset(*entries[-1][0]), events=len(entries),
+            base_total=replica.total, replication_id=plan.replication_id,
+            changes=packed(*effects(replica.total, replica.values, events)),
         )  # fmt: skip
 
     def _stands_at(self, partition: Partition, committed: Offset) -> bool:
@@ -253,10 +240,6 @@ class SimConsumer:
         replica = self._agent.replica_of(partition)
         if replica.offset == request.from_offset:
             replica.take(request.to_offset, request.changes, answer.changelog_id, request.fence)
-        self._commits[partition] = self._commits.get(partition, 0) + 1
-        stateful = self._world.settings.stateful
-        if (
-            self._commits[partition] % (SNAPSHOT_EVERY_STATEFUL if stateful else SNAPSHOT_EVERY)
-            == 0
-        ):
+        self._commits[partition] += 1
+        if self._commits[partition] % self._snapshot_every == 0:
             write_snapshot(self.store, replica, partition, request.fence)

@@ -7,6 +7,7 @@ more than the dashboard's own leases allow.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from agent.store.door import ScriptCall, StoreUnavailable
@@ -78,8 +79,7 @@ class SimCoordinator:
         if self.up and not self._asked:
             self._asked = True
             delay_ms = self.world.random.randint(*ASKED_MS)
-            life = self._life
-            self.world.agenda.after(delay_ms, lambda: self._asked_rebalance(life))
+            self.world.agenda.after(delay_ms, partial(self._asked_rebalance, self._life))
 
     def _asked_rebalance(self, life: int) -> None:
         if life == self._life:
@@ -103,9 +103,8 @@ class SimCoordinator:
             self._carry_out(tick.tick(self._record()))
 
     def _record(self) -> GroupRecord:
-        kept, name = self.world.database, self.world.name
-        known = max(kept.incarnation, self._raised)
-        return GroupRecord(name=name, settings=kept.settings, incarnation=known)
+        known = max(self.world.database.incarnation, self._raised)
+        return GroupRecord(name=self.world.name, settings=self.world.settings, incarnation=known)
 
     # --- steps
 
@@ -167,14 +166,9 @@ class SimCoordinator:
         return meta.settings, meta.settings_epoch
 
     def _configure(self, job: Job, effect: effects.Configure) -> None:
-        call = dashboard_side.configure(
-            effect.settings,
-            effect.reason,
-            rebalance_due=effect.rebalance_due,
-            identity=IDENTITY,
-            over_epoch=effect.over_epoch,
-        )
-        self._run(call)
+        due, epoch = effect.rebalance_due, effect.over_epoch
+        how = {"rebalance_due": due, "over_epoch": epoch, "identity": IDENTITY}
+        self._run(dashboard_side.configure(effect.settings, effect.reason, **how))
         self.world.trimming.is_read_by(self.world.name)
 
     def _hold(self, job: Job, effect: effects.Hold) -> None:
@@ -189,27 +183,18 @@ class SimCoordinator:
         return {p: Lifted(0, None) for p in effect.offsets}
 
     def _raise_incarnation(self, job: Job, effect: effects.RaiseIncarnation) -> bool:
-        done, _ = self._run(
-            dashboard_side.set_incarnation(effect.incarnation, effect.run_id, effect.known)
-        )
-        if done:
-            self._raised = max(self._raised, effect.incarnation)
-        return done
+        value = effect.incarnation
+        done, _ = self._run(dashboard_side.set_incarnation(value, effect.run_id, effect.known))
+        self._raised = max(self._raised, value if done else 0)
+        return bool(done)
 
     def _set_target(self, job: Job, effect: effects.SetTarget) -> Any:
-        record = effect.record
-        assert job.view is not None
-        targets.target_is_right(job.view, record.rows, self.world)
-        before = self.world.learning()
-        refused = self._run(
-            dashboard_side.set_target(
-                effect.view, record.rows, record.cause, left_out=effect.left_out
-            )
-        )
+        view, rows = effect.view, effect.record.rows
+        targets.target_is_right(view, rows, self.world)
+        before, cause = self.world.learning(), effect.record.cause
+        refused = self._run(dashboard_side.set_target(view, rows, cause, left_out=effect.left_out))
         targets.whoever_learns_anew_says_so(before, self.world)
-        self.world.note(
-            self.name, "target", epoch=effect.view.meta.group_epoch, answer=refused or "done"
-        )
+        self.world.note(self.name, "target", epoch=view.meta.group_epoch, answer=refused or "done")
         return refused
 
 

@@ -5,18 +5,9 @@ from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from assignment.coordinator import effects
+from assignment.coordinator import effects, facts
 from assignment.coordinator.effects import Effect
-from assignment.coordinator.facts import (
-    Hint,
-    Mirror,
-    Round,
-    ScaleDown,
-    ScaleDowns,
-    Stay,
-    Tenures,
-)
-from assignment.coordinator.facts import State as ScaleDownState
+from assignment.coordinator.facts import Hint, Mirror, Round, ScaleDown, ScaleDowns, Stay, Tenures
 from assignment.scripts.agent_side import SnapshotRecord
 from assignment.types import GroupSettings, Partition, Reason
 from tests.fakes.values import Id, t
@@ -43,8 +34,10 @@ class Database:
 
     def copied(self) -> "Database":
         """As it is now; what stands in it is never changed."""
-        kept = {name: copy(value) for name, value in vars(self).items()}
-        return Database(**kept)
+        return Database(**{name: copy(value) for name, value in vars(self).items()})
+
+    def knows(self, incarnation: int) -> None:
+        self.incarnation = max(self.incarnation, incarnation)
 
     @property
     def known(self) -> ScaleDowns:
@@ -73,37 +66,28 @@ def _stream(world: "World", key: str) -> list[tuple[Id, dict[str, str]]]:
 
 
 def _keep_outbox(world: "World", effect: effects.KeepOutbox) -> None:
-    outbox = world.keys.outbox
-    if world.server.away:
-        return
-    for entry_id, row in _stream(world, outbox):
+    for entry_id, row in [] if world.server.away else _stream(world, world.keys.outbox):
         key = (int(row["incarnation"]), int(row["epoch"]))
         world.database.targets.setdefault(key, row["record"])
-        world.database.incarnation = max(world.database.incarnation, key[0])
-        world.server.ask("XDEL", outbox, f"{entry_id[0]}-{entry_id[1]}")
-
-
-def _keep_incarnation(world: "World", effect: effects.KeepIncarnation) -> None:
-    world.database.incarnation = max(world.database.incarnation, effect.incarnation)
+        world.database.knows(key[0])
+        world.server.ask("XDEL", world.keys.outbox, f"{entry_id[0]}-{entry_id[1]}")
 
 
 def _read_mirror(world: "World", effect: effects.ReadMirror) -> Mirror:
-    kept = world.database
-    highest = max((epoch for _, epoch in kept.targets), default=0)
+    snapshots = dict(world.database.snapshots)
     return Mirror(
-        target_epoch=highest,
+        target_epoch=max((epoch for _, epoch in world.database.targets), default=0),
         event_seq=0,
-        snapshots=dict(kept.snapshots),
-        offsets={partition: record.offset for partition, record in kept.snapshots.items()},
+        snapshots=snapshots,
+        offsets={partition: record.offset for partition, record in snapshots.items()},
     )
 
 
 def _keep_events(world: "World", effect: effects.KeepEvents) -> int:
     """History is read from Redis by the checks; the mirror is what a wipe leaves."""
     if not world.server.away:
-        view = world.read()
         kept = world.database.snapshots
-        for partition, (newest, *_) in view.snapshots.items():
+        for partition, (newest, *_) in world.read().snapshots.items():
             if partition not in kept or newest.rank > kept[partition].rank:
                 kept[partition] = newest
     return 0
@@ -134,8 +118,8 @@ def _read_scale_downs(world: "World", effect: effects.ReadScaleDowns) -> ScaleDo
     records = tuple(
         row
         for row in kept.scale_downs
-        if row.state is ScaleDownState.RUNNING
-        or (row.state is ScaleDownState.DONE and (row.ended_at_ms or 0) >= effect.ended_since_ms)
+        if row.state is facts.State.RUNNING
+        or (row.state is facts.State.DONE and (row.ended_at_ms or 0) >= effect.ended_since_ms)
     )
     return ScaleDowns(version=kept.version, records=records)
 
@@ -166,29 +150,27 @@ def _read_round(world: "World", effect: effects.ReadRound) -> Round | None:
 
 
 def _complete(world: "World", effect: effects.Complete) -> None:
-    kept = world.database
-    kept.completed.add(list(kept.targets)[effect.pk - 1])
+    world.database.completed.add(list(world.database.targets)[effect.pk - 1])
 
 
+NOT_KEPT = (
+    effects.KeepLoss, effects.KeepForced, effects.RefuseRequests, effects.KeepRefusal,
+    effects.KeepFirstEffect,
+)  # fmt: skip
 PERFORM: Mapping[type[Effect[Any]], Callable[["World", Any], Any]] = {
+    **dict.fromkeys(NOT_KEPT, lambda world, effect: None),
+    **dict.fromkeys((effects.ReadRequests, effects.ReadFinished), lambda world, effect: ()),
     effects.ReadSaved: lambda world, effect: world.database.settings,
     effects.KeepOutbox: _keep_outbox,
     effects.KeepEvents: _keep_events,
-    effects.KeepIncarnation: _keep_incarnation,
-    effects.KeepLoss: lambda world, effect: None,
+    effects.KeepIncarnation: lambda world, effect: world.database.knows(effect.incarnation),
     effects.KeepFaults: _keep_faults,
     effects.ReadMirror: _read_mirror,
     effects.ReadStays: _read_stays,
     effects.KeepStays: _keep_stays,
-    effects.KeepForced: lambda world, effect: None,
     effects.ReadScaleDowns: _read_scale_downs,
     effects.KeepScaleDowns: _keep_scale_downs,
-    effects.ReadRequests: lambda world, effect: (),
-    effects.RefuseRequests: lambda world, effect: None,
-    effects.KeepRefusal: lambda world, effect: None,
     effects.ReadRound: _read_round,
     effects.ReadTenures: lambda world, effect: Tenures(last_start_ms=0, last_end_ms=0, begun=()),
     effects.Complete: _complete,
-    effects.ReadFinished: lambda world, effect: (),
-    effects.KeepFirstEffect: lambda world, effect: None,
 }

@@ -91,7 +91,7 @@ class SimWork(Work):
 
     def remove(self) -> None:
         self.rest()
-        self._agent.forget(self._partition)
+        self._agent.disk.pop(self._partition, None)
 
 
 class SimReplicaManager(ReplicaManager):
@@ -105,7 +105,7 @@ class SimReplicaManager(ReplicaManager):
         self.slow = self._world.random.random() < 0.3
 
     def find_left_over(self) -> None:
-        found = sorted(self._agent.on_disk())
+        found = sorted(self._agent.disk)
         self._do(lambda replicas: core.set_aside(replicas, found, self._clock()))
 
     def waits_ms(self) -> int:

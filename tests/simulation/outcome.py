@@ -9,21 +9,25 @@ SUMMED = ("passed", "vacuous", "steps", "cpu_ms", "destroyed")
 
 
 @dataclass(kw_only=True)
-class Outcome:
+class Sums:
+    steps: int = 0
+    destroyed: int = 0  # events without an effect, which Redis lost
+    cpu_ms: float = 0.0
+    faults: Counter[str] = field(default_factory=Counter)
+    idle: Counter[str] = field(default_factory=Counter)  # faults that did nothing to be seen
+    struck: Counter[str] = field(default_factory=Counter)  # what was lost, refused, left undone
+    reached: Counter[str] = field(default_factory=Counter)  # what a stateful group came to
+
+
+@dataclass(kw_only=True)
+class Outcome(Sums):
     """`scenario`: what was drawn from the seed."""
 
     seed: int
-    scenario: Any = None
+    scenario: Any
     members: int = 0
-    steps: int = 0
-    faults: Counter[str] = field(default_factory=Counter)
-    idle: Counter[str] = field(default_factory=Counter)  # faults that did nothing to be seen
-    struck: Counter[str]  # what was lost, refused, left undone
-    reached: Counter[str]  # what a stateful group came to
     owned_ms: int = 0  # after healing, until everything was owned
     settled_ms: int = 0
-    destroyed: int = 0  # events without an effect, which Redis lost
-    cpu_ms: float = 0.0
     broken: str = ""
     trace: str = ""
 
@@ -38,22 +42,15 @@ class Outcome:
 
 
 @dataclass(kw_only=True)
-class Summary:
-    """Sums over runs, one of each seed. `broken` is the first that failed."""
+class Summary(Sums):
+    """Over runs, one of each seed. `broken` is the first that failed."""
 
     runs: int = 0
     passed: int = 0
     vacuous: int = 0
-    steps: int = 0
-    cpu_ms: float = 0.0
     members_max: int = 0
     settled_ms_max: int = 0
-    destroyed: int = 0
     wall_s: float = 0.0
-    faults: Counter[str] = field(default_factory=Counter)
-    idle: Counter[str] = field(default_factory=Counter)
-    struck: Counter[str] = field(default_factory=Counter)
-    reached: Counter[str] = field(default_factory=Counter)
     broken: Outcome | None = None
 
     @property

@@ -166,7 +166,7 @@ def _a_standby_is_above(world: "World", ms: int) -> bool:
     return any(
         replica.offset.ms > ms and partition not in agent.membership.state.held
         for agent in world.living()
-        for partition, replica in agent.on_disk().items()
+        for partition, replica in agent.disk.items()
     )
 
 

@@ -3,23 +3,15 @@
 A seed that fails replays with `pytest -k seed2`; faults in any mixture are in test_seeds.py.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from agent.config import ExitCode
 from tests.simulation import checks
+from tests.simulation.agents import SimAgent
 from tests.simulation.seeds import heal_ms
 from tests.simulation.world import World, simulated
-
-SEEDS = range(3)  # of each single fault
-by_seed = pytest.mark.parametrize("seed", SEEDS, ids="seed{}".format)
-
-
-@pytest.fixture(autouse=True)
-def _simulated() -> Iterator[None]:
-    with simulated():
-        yield
 
 
 def settled(seed: int, members: int = 3, **changes: object) -> World:
@@ -29,6 +21,17 @@ def settled(seed: int, members: int = 3, **changes: object) -> World:
     world.run_until(checks.settled, 20_000, "the group settles at the start")
     world.restore_failures = 0.0
     return world
+
+
+@pytest.fixture(autouse=True)
+def _simulated() -> Iterator[None]:
+    with simulated():
+        yield
+
+
+@pytest.fixture(params=range(3), ids="seed{}".format)
+def world(request: pytest.FixtureRequest) -> World:
+    return settled(request.param)
 
 
 def settles_again(world: World) -> int:
@@ -48,26 +51,22 @@ def noted(world: World, name: str, text: str) -> bool:
     return any(text in f"{event} {fields}" for _, who, event, fields in world.trace if who == name)
 
 
-@by_seed
 def test_a_killed_members_partitions_are_owned_again_in_time_and_the_others_go_on(
-    seed: int,
+    world: World,
 ) -> None:
-    world = settled(seed)
     before = world.fences()
     world.agents[0].kill()
     took_ms = world.run_until(
         lambda w: "a-1" not in w.fences() and checks.settled(w), 10_000, "owned again"
     )
-    assert took_ms < world.settings.lease_ms + 2_000
     after = world.fences()
+    assert took_ms < world.settings.lease_ms + 2_000
     for member in ("b-1", "c-1"):
         assert not moved(before, after, member)
         assert before[member].keys() <= after[member].keys()
 
 
-@by_seed
-def test_a_term_expires_no_lease_and_refuses_no_commit(seed: int) -> None:
-    world = settled(seed)
+def test_a_term_expires_no_lease_and_refuses_no_commit(world: World) -> None:
     before = world.fences()
     world.agents[0].term()
     world.run_until(lambda w: w.agents[0].exit_code is not None, 3_000, "it ends")
@@ -79,33 +78,20 @@ def test_a_term_expires_no_lease_and_refuses_no_commit(seed: int) -> None:
     assert not moved(before, world.fences(), "b-1")
 
 
-@by_seed
-def test_suspended_for_two_leases_it_is_refused_and_starts_with_nothing(seed: int) -> None:
-    world = settled(seed)
-    paused = world.agents[0]
+@pytest.mark.parametrize(("stands_still", "leases"), [(SimAgent.pause, 2), (SimAgent.sleep, 3)])
+def test_whoever_stood_still_for_leases_is_refused_and_starts_with_nothing(
+    world: World, stands_still: Callable[[SimAgent, int], None], leases: int
+) -> None:
+    """Also when its clock stood still, so that only the fences know that its time is over."""
     had = world.fences()["a-1"]
-    paused.pause(2 * world.settings.lease_ms)
-    world.run_for(2 * world.settings.lease_ms)
+    stands_still(world.agents[0], leases * world.settings.lease_ms)
+    world.run_for(leases * world.settings.lease_ms)
     settles_again(world)
     assert all(world.fences()["a-1"].get(n) != fence for n, fence in had.items())
     assert noted(world, "a", "fenced")
 
 
-@by_seed
-def test_a_machine_that_slept_believes_in_its_lease_and_is_refused(seed: int) -> None:
-    """Its clock stood still: only the fences know that its time is over."""
-    world = settled(seed)
-    asleep = world.agents[0]
-    had = world.fences()["a-1"]
-    asleep.sleep(3 * world.settings.lease_ms)
-    world.run_for(3 * world.settings.lease_ms)
-    settles_again(world)
-    assert all(world.fences()["a-1"].get(n) != fence for n, fence in had.items())
-
-
-@by_seed
-def test_while_the_dashboard_is_away_nothing_stops_and_nothing_moves(seed: int) -> None:
-    world = settled(seed)
+def test_while_the_dashboard_is_away_nothing_stops_and_nothing_moves(world: World) -> None:
     before = world.fences()
     world.coordinators[0].crash()
     world.run_for(20_000)
@@ -115,7 +101,7 @@ def test_while_the_dashboard_is_away_nothing_stops_and_nothing_moves(seed: int) 
     assert world.fences() == before
 
 
-@by_seed
+@pytest.mark.parametrize("seed", range(3))
 def test_coordinators_that_die_and_return_move_nothing(seed: int) -> None:
     world = settled(seed, coordinators=3)
     before = world.fences()
@@ -126,9 +112,7 @@ def test_coordinators_that_die_and_return_move_nothing(seed: int) -> None:
     assert world.fences() == before
 
 
-@by_seed
-def test_a_short_redis_restart_moves_nothing(seed: int) -> None:
-    world = settled(seed)
+def test_a_short_redis_restart_moves_nothing(world: World) -> None:
     before = world.fences()
     world.server.down = True
     world.run_for(600)
@@ -138,9 +122,7 @@ def test_a_short_redis_restart_moves_nothing(seed: int) -> None:
     assert owned_by(world.fences()) == owned_by(before)
 
 
-@by_seed
-def test_a_hanging_consumer_is_restarted_and_owns_again(seed: int) -> None:
-    world = settled(seed)
+def test_a_hanging_consumer_is_restarted_and_owns_again(world: World) -> None:
     world.agents[0].process.hanging = True
     runs = world.agents[0].process.run
     world.run_until(lambda w: w.agents[0].process.run > runs, 6_000, "restarted")

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation import many
 from tests.simulation.outcome import Summary
-from tests.simulation.seeds import scenario_of
+from tests.simulation.seeds import run_many, scenario_of
 
 SEEDS, AT_ONCE = 500, 50
 FAST_SEEDS = 100  # with --fast
@@ -56,7 +55,7 @@ def test_a_quarter_of_the_seeds_has_learners_and_comes_to_the_ends_of_a_scale_do
 @cache
 def summary_of(first: int) -> Summary:
     """Of so many seeds from this one on; what more than one test looks at is run once."""
-    return many.run_many(range(first, first + AT_ONCE))
+    return run_many(range(first, first + AT_ONCE))
 
 
 def test_a_seed_gives_the_same_run_in_every_process() -> None:

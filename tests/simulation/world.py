@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from typing import Any
@@ -48,7 +48,6 @@ FAST = {
     "lease_ms": 1_500, "renew_ms": 500, "session_timeout_ms": 1_200, "heartbeat_ms": 300,
     "grace_ms": 1_000, "consumer_stall_ms": 2_000,
 }  # fmt: skip
-Disk = Mapping[Partition, DiskState]
 Noted = tuple[int, str, str, dict[str, Any]]  # ms, who, what, fields
 
 
@@ -127,14 +126,15 @@ class World:
     def entries(self, number: int) -> str:
         return StreamKeys(self.settings.stream).entries(number)
 
-    def add(self, name: str, disk: Disk | None = None) -> SimAgent:
-        self.agents.append(SimAgent(self, name, disk))
+    def add(self, name: str, *machine: Any) -> SimAgent:
+        """`machine`: see SimAgent."""
+        self.agents.append(SimAgent(self, name, *machine))
         return self.agents[-1]
 
-    def add_one(self, disk: Disk | None = None) -> SimAgent:
+    def add_one(self, *machine: Any) -> SimAgent:
         """Under a name that nobody had."""
         self._named += 1
-        return self.add(f"m{self._named}", disk)
+        return self.add(f"m{self._named}", *machine)
 
     def add_misfit(self, has_group: bool) -> None:
         """With another Redis, which may have a group of that name."""
@@ -144,8 +144,7 @@ class World:
                 self.settings, "another", rebalance_due=False, identity="another"
             )
             redis.run_script(call.script, [self.keys.meta], call.args)
-        self._named += 1
-        self.agents.append(SimAgent(self, f"m{self._named}", None, redis))
+        self.add_one({}, redis)
 
     def join_again_and_again(self, member: str, *, anew: bool) -> None:
         """Until misfits end, by one member or each time by another."""
@@ -163,8 +162,8 @@ class World:
     def end_misfits(self) -> None:
         """Until here the others had to do with them."""
         self.misfits_ended = True
-        for agent in self.agents:
-            if agent.misfit and agent.lives:
+        for agent in self.living():
+            if agent.misfit:
                 agent.kill()
 
     def restart_later(self, agent: SimAgent) -> None:
@@ -185,8 +184,8 @@ class World:
         )
 
     def replica_of(self, member: str, partition: Partition) -> DiskState | None:
-        living = (a for a in self.agents if a.member_id == member and a.lives)
-        return next((a.replica_of(partition) for a in living), None)
+        its = (a.replica_of(partition) for a in self.living() if a.member_id == member)
+        return next(its, None)
 
     def note_fault(self, name: str, **fields: Any) -> None:
         self.note("FAULT", name, **fields)
@@ -244,9 +243,8 @@ class World:
         answer = (door or self.door).run(call)
         self._moved = True
         if self._trace_all:
-            self.note(
-                "redis", call.name, args=" ".join(t(a)[:60] for a in call.args), answer=answer
-            )
+            args = " ".join(t(a)[:60] for a in call.args)
+            self.note("redis", call.name, args=args, answer=answer)
         self.ledger.saw(call, answer)
         self.scale_downs.saw(call, answer)
         self._spread_hints()
@@ -275,7 +273,7 @@ class World:
         return self._read
 
     def learning(self) -> dict[str, frozenset[Partition]]:
-        """By the stored target: member -> what it learns."""
+        """By the stored target, of each member."""
         if self.server.away or not self.settings.stateful:
             return {}
         return {m: row.learning for m, row in self.read().target.items()}
@@ -305,12 +303,8 @@ class World:
         """What makes Redis go on with what it has now, by a restart or as `happens` has it; unless
         its history has branched before. `behind`: its clock goes on from now, too.
         """
-        position, books, history = (
-            self.server.position,
-            self.ledger.kept(),
-            self.server.replication_id,
-        )
-        began_ms = self.redis_ms
+        position, history = self.server.position, self.server.replication_id
+        books, began_ms = self.ledger.kept(), self.redis_ms
 
         def strike() -> None:
             if self.server.replication_id == history:
@@ -398,8 +392,6 @@ class World:
         if meta.get(b"group_epoch") != meta.get(b"target_epoch"):
             coordinator.ask_rebalance()
         return reply
-
-    # --- short forms
 
     def fences(self) -> dict[str, dict[int, int]]:
         return checks.fences(self)

@@ -13,8 +13,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-SEEDS_RUN, MANY = "tests.simulation.seeds", "tests.simulation.many"
-PLANTING = "tests.simulation.planting"
+SIMULATION, PLANTING = "tests.simulation.seeds", "tests.simulation.planting"
 SEEDS, SEEDS_MAX = 500, 10_000_000
 PROGRESS_EVERY_S = 5.0
 EXIT_BROKEN = 1
@@ -33,14 +32,14 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="one JSON object")
 
     def handle(self, *_: Any, **options: Any) -> None:
+        seeds = importlib.import_module(SIMULATION)
         if options["seed"] is not None:
-            outcome = importlib.import_module(SEEDS_RUN).run(options["seed"], trace=True)
+            outcome = seeds.run(options["seed"], trace=True)
             self._say_one(outcome, as_json=options["json"])
             broken = bool(outcome.broken)
         else:
-            many = importlib.import_module(MANY)
             jobs = jobs_of(options["jobs"])
-            summary = many.run_many(seeds_of(options), jobs=jobs, progress=Progress())
+            summary = seeds.run_many(seeds_of(options), jobs=jobs, progress=Progress())
             found = planted_found() if options["planted"] else {}
             self._say_all(summary, found, as_json=options["json"])
             broken = summary.broken is not None or not all(found.values())
