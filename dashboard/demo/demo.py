@@ -144,19 +144,23 @@ class Demo:
 
     def wait_settled(self) -> None:
         self.say("waiting until every partition is owned")
+        since_ms = time.time_ns() // 1_000_000
         self.tree.wait(
-            self.is_settled,
+            lambda: self.is_settled(since_ms),
             SETTLE_S,
             f"not every partition was owned within {SETTLE_S:.0f} s",
         )
         owned = sorted(len(member["owned"]) for member in self.status()["members"].values())
         self.say(f"ready: {self.status()['partitions']} partitions owned, {owned} per consumer")
 
-    def is_settled(self) -> bool:
+    def is_settled(self, since_ms: int = 0) -> bool:
         """Every partition is in the hands that it was given to, nobody learns one, and every
-        consumer has joined.
+        consumer has joined, as read after that moment: what a watch said that is being restarted
+        stays in its file.
         """
         status = self.status()
+        if status.get("at_ms", 0) < since_ms:
+            return False
         all_here = len(status["members"]) >= len(self.consumers)
         return bool(status["ready"] and not status["learning"] and all_here)
 

@@ -76,6 +76,15 @@ def test_consumer_that_nobody_told_is_known_to_have_died_at_the_next_look(demo: 
     assert demo.has_left(consumer, 0) is False
 
 
+def test_what_a_watch_said_that_is_gone_settles_nothing(demo: Demo) -> None:
+    """Consumers may have died since: redis_check began its next step too early."""
+    since_ms = now_ms()
+    show(demo, ready=True, learning=[], at_ms=since_ms - 1)
+    assert not demo.is_settled(since_ms)
+    show(demo, ready=True, learning=[], at_ms=since_ms)
+    assert demo.is_settled(since_ms)
+
+
 def test_consumer_that_was_killed_is_not_waited_for(demo: Demo) -> None:
     assert demo.has_left(demo.start_consumer(wait=False), -9) is False
 
