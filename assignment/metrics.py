@@ -1,4 +1,4 @@
-"""Figures of a rebalance: how even, how sticky, how fast, and what was without an owner meanwhile.
+"""Figures of a rebalance: how even, how sticky.
 
 Rules: assignment.md, metrics. A figure that cannot be known is None, never 0.
 """
@@ -6,10 +6,8 @@ Rules: assignment.md, metrics. A figure that cannot be known is None, never 0.
 import math
 from collections import Counter
 from collections.abc import Collection, Hashable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TypeVar
-
-from assignment.errors import InvalidInput
 
 P = TypeVar("P", bound=Hashable)  # whatever names a partition
 
@@ -99,17 +97,14 @@ class Movement:
 
 
 def movement(
-    before: Mapping[P, str],
-    after: Mapping[P, str],
-    members: Collection[str] | None,
-    existing: int,
+    before: Mapping[P, str], after: Mapping[P, str], members: Collection[str] | None, existing: int
 ) -> Movement:
     """Compares owners before and after. `members`: who may own now, with equal subscriptions; None:
     equal counts were not the aim. `existing`: partitions now.
 
     `before` holds the partitions that still exist and had an owner.
     """
-    loads = Counter(owner for owner in before.values())
+    loads = Counter(before.values())
     best = None
     if members is not None:
         best = most_kept([loads[member] for member in members], existing)
@@ -118,38 +113,3 @@ def movement(
         kept=sum(after.get(partition) == owner for partition, owner in before.items()),
         kept_best=best,
     )
-
-
-# --- time ---
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Phases:
-    """Time consumption of a rebalance in ms; None where a phase did not happen or is not known yet.
-
-    detect: from the change to the start of the run; compute: to the stored target; deliver: to the
-    last agent that has it; revoke: to the last release; acquire: to the last acquire; first_effect:
-    to the first commit under the last fence.
-    """
-
-    detect: int | None = None
-    compute: int | None = None
-    deliver: int | None = None
-    revoke: int | None = None
-    acquire: int | None = None
-    first_effect: int | None = None
-
-    def __post_init__(self) -> None:
-        for name in PHASES:
-            value = getattr(self, name)
-            if value is not None and value < 0:
-                raise InvalidInput(f"phase {name} lasts {value} ms, below 0")
-
-    @property
-    def total(self) -> int | None:
-        """Sum of the known phases; None when none is known."""
-        known = [value for name in PHASES if (value := getattr(self, name)) is not None]
-        return sum(known) if known else None
-
-
-PHASES = tuple(f.name for f in fields(Phases))

@@ -9,6 +9,7 @@ import pytest
 
 from assignment import metrics
 from assignment.types import SETTING_NAMES
+from dashboard.records.queries.rebalances import PHASES
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
@@ -44,7 +45,7 @@ def up_options() -> set[str]:
 
 
 def metric_names() -> set[str]:
-    names = {*metrics.PHASES, "balance_degree", "max_minus_min", "max_over_mean", "score"}
+    names = {*PHASES, "balance_degree", "max_minus_min", "max_over_mean", "score"}
     names |= {name for name in vars(metrics.Movement) if not name.startswith("_")}
     names -= {f.name for f in fields(metrics.Movement)}
     return names | {"ownership_gap", "lag_records"}

@@ -8,8 +8,7 @@ from hypothesis import given as over
 from hypothesis import strategies as st
 
 from assignment import metrics
-from assignment.errors import InvalidInput
-from assignment.metrics import Movement, Phases
+from assignment.metrics import Movement
 
 loads = st.lists(st.integers(0, 50), max_size=12)
 
@@ -74,10 +73,3 @@ def test_no_balanced_assignment_keeps_more_than_the_best(before: dict[int, str])
     quotas = set(permutations((4, 3, 3)))
     best = max(sum(min(held[m], q) for m, q in zip("abc", quota, strict=True)) for quota in quotas)
     assert metrics.most_kept([held[m] for m in "abc"], 10) == best
-
-
-def test_phases_add_up_what_is_known() -> None:
-    assert Phases(detect=10, compute=5, acquire=100).total == 115
-    assert Phases().total is None
-    with pytest.raises(InvalidInput, match="revoke lasts -1 ms"):
-        Phases(revoke=-1)

@@ -12,6 +12,9 @@ from dashboard.records.queries.pages import Filters, Page, for_file, narrowed, p
 PAGE = 50
 ROLES_PARTITIONS_MAX = 2_000  # in a file: its lines stay below what a spreadsheet's cell holds
 PACKED = ("target", "previous", "replicas")  # large, and of no use in a list
+# Of its time. detect: from the change to the start of the run; compute: to the stored target;
+# deliver: to the last agent that has it; revoke: to the last release; acquire: to the last acquire;
+# first_effect: to the first commit under the last fence.
 PHASES = ("detect", "compute", "deliver", "revoke", "acquire", "first_effect")
 
 
