@@ -24,24 +24,16 @@ REFUSED = 2  # exit code
 
 
 @contextmanager
-def asking() -> Iterator[None]:
-    """Exit code 1 and one sentence when database or Redis cannot be asked."""
+def asking(refused: int = 1) -> Iterator[None]:
+    """One sentence: exit code 1 when database or Redis cannot be asked, `refused` for refusals."""
     try:
         yield
     except DatabaseError as error:
         raise CommandError(f"nothing has run over {settings.DATA} yet: {error}") from error
     except StoreUnavailable as error:
         raise CommandError(f"nothing runs here: {error}") from error
-
-
-@contextmanager
-def asking_or_refused() -> Iterator[None]:
-    """As `asking`, also for what is refused."""
-    try:
-        with asking():
-            yield
     except EvenkeelError as error:
-        raise CommandError(str(error)) from error
+        raise CommandError(str(error), returncode=refused) from error
 
 
 def group_named(name: str) -> Group:
@@ -77,11 +69,11 @@ class AnswerCommand(BaseCommand):
 
     def handle(self, *_: Any, **options: Any) -> None:
         try:
-            with asking():
+            with asking(REFUSED):
                 found, text = self.answer(options)
-        except EvenkeelError as error:
-            if not options["json"]:
-                raise CommandError(str(error), returncode=REFUSED) from error
+        except CommandError as error:
+            if error.returncode != REFUSED or not options["json"]:
+                raise
             self.stdout.write(json.dumps({"error": str(error)}))
             sys.exit(REFUSED)
         self.stdout.write(json.dumps(found) if options["json"] else text)

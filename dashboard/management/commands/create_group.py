@@ -6,7 +6,7 @@ from django.core.management.base import BaseCommand, CommandParser
 
 from assignment import strategies
 from dashboard.actions import groups
-from dashboard.management.answers import asking_or_refused, by_command, how_to_run
+from dashboard.management.answers import asking, by_command, how_to_run
 from dashboard.pages import parameters
 
 AS_TYPED = ("stream", "partitions", "strategy", "stateful", "standby_replicas")
@@ -32,7 +32,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        with asking_or_refused():
+        with asking():
             group = groups.create_group(
                 options["name"],
                 by_command(),

@@ -7,7 +7,7 @@ from django.core.management.base import BaseCommand, CommandParser
 from django.utils import timezone
 
 from dashboard.actions import groups
-from dashboard.management.answers import asking_or_refused, by_command, group_named, how_to_run
+from dashboard.management.answers import asking, by_command, group_named, how_to_run
 
 
 class Command(BaseCommand):
@@ -20,7 +20,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         days = options["days"]
-        with asking_or_refused():
+        with asking():
             made = groups.create_token(
                 group_named(options["group"]),
                 by_command(),
