@@ -4,6 +4,8 @@ Times that come from Redis are whole milliseconds of its clock (`*_ms`), kept ex
 """
 
 import hashlib
+from collections.abc import Iterable
+from enum import StrEnum
 
 from django.db import models
 from django.db.models import F, Q
@@ -16,7 +18,11 @@ from dashboard.records import maps
 NAME_MAX = 100
 MEMBER_MAX = 200
 CAUSE_MAX = 60
-MEMBER_ENDS = [(end.value, end.name.capitalize()) for end in StayEnd]
+ScaleDownState = State
+
+
+def _choices(words: Iterable[StrEnum]) -> list[tuple[str, str]]:
+    return [(word.value, word.name.capitalize()) for word in words]
 
 
 class Group(models.Model):
@@ -89,7 +95,7 @@ class MemberRecord(models.Model):
     version = models.CharField(max_length=50, blank=True)
     joined_at_ms = models.BigIntegerField()
     left_at_ms = models.BigIntegerField(null=True, blank=True)
-    end = models.CharField(max_length=10, choices=MEMBER_ENDS, null=True, blank=True)
+    end = models.CharField(max_length=10, choices=_choices(StayEnd), null=True, blank=True)
     spark_application_id = models.CharField(max_length=100, blank=True)
 
     class Meta:
@@ -326,12 +332,6 @@ class PartitionMirror(models.Model):
         )
 
 
-class ScaleDownState(models.TextChoices):
-    RUNNING = State.RUNNING.value
-    DONE = State.DONE.value
-    CANCELLED = State.CANCELLED.value
-
-
 class AtDeadline(models.TextChoices):
     FORCE = "force"
     ABORT = "abort"
@@ -355,7 +355,7 @@ class ScaleDown(models.Model):
     timeout_ms = models.BigIntegerField(null=True)  # from told_at_ms on; None: no limit
     at_deadline = models.CharField(max_length=5, choices=AtDeadline, default=AtDeadline.FORCE)
     members = models.JSONField()
-    state = models.CharField(max_length=9, choices=ScaleDownState, default=ScaleDownState.RUNNING)
+    state = models.CharField(max_length=9, choices=_choices(State), default=State.RUNNING.value)
     ended_at_ms = models.BigIntegerField(null=True)
 
     class Meta:
