@@ -70,8 +70,7 @@ class Prepared:
     """A commit's part that depends on where effects live. `values`: merged, by key."""
 
     one: Range
-    to_offset: Offset
-    events: int
+    count: Counted
     base_total: int = 0
     changelog: bool = True
     packed: bytes = b""
@@ -132,9 +131,7 @@ class Committer:
     may_process: Callable[[], bool]
 
     def commit(
-        self,
-        counted: Sequence[tuple[Range, Counted]],
-        changed: Mapping[int, PartitionChanges],
+        self, counted: Sequence[tuple[Range, Counted]], changed: Mapping[int, PartitionChanges]
     ) -> Outcome:
         """One fenced commit for each range, also for those without a changed key.
 
@@ -143,7 +140,7 @@ class Committer:
         outcome = Outcome()
         partitions = [one.partition for one, _ in counted]
         committed = self.asked(lambda: self.groups.committed(partitions))
-        ready: list[tuple[Prepared, Counted]] = []
+        ready: list[Prepared] = []
         requests: list[CommitRequest] = []
         left: list[Range] = []
         for one, count in counted:
@@ -165,10 +162,10 @@ class Committer:
             if prepared is None:
                 left.append(one)
             else:
-                ready.append((prepared, count))
-                requests.append(self._request(prepared, count, changes.ids))
-        for (prepared, count), answer in zip(ready, self._answers(requests), strict=True):
-            self._take(outcome, prepared, count, answer)
+                ready.append(prepared)
+                requests.append(self._request(prepared, changes.ids))
+        for prepared, answer in zip(ready, self._answers(requests), strict=True):
+            self._take(outcome, prepared, answer)
         self._judge(outcome, left)
         return outcome
 
@@ -198,15 +195,15 @@ class Committer:
             else:
                 outcome.moved.append(one.partition)
 
-    def _request(self, prepared: Prepared, count: Counted, ids: bytes) -> CommitRequest:
-        one = prepared.one
+    def _request(self, prepared: Prepared, ids: bytes) -> CommitRequest:
+        one, count = prepared.one, prepared.count
         return CommitRequest(
             partition=one.partition,
             member_id=self.member_id,
             fence=one.fence,
             from_offset=one.from_offset,
-            to_offset=prepared.to_offset,
-            events=prepared.events,
+            to_offset=count.end,
+            events=count.events,
             base_total=prepared.base_total,
             changelog=prepared.changelog,
             changes=prepared.packed,
@@ -215,10 +212,8 @@ class Committer:
             dead=count.dead,
         )
 
-    def _take(
-        self, outcome: Outcome, prepared: Prepared, count: Counted, answer: CommitAnswer
-    ) -> None:
-        one = prepared.one
+    def _take(self, outcome: Outcome, prepared: Prepared, answer: CommitAnswer) -> None:
+        one, count = prepared.one, prepared.count
         match answer.result:
             case CommitResult.DONE | CommitResult.ALREADY:
                 outcome.applied[one.partition] = count.events

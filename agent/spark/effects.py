@@ -58,24 +58,25 @@ class StateEffects(Effects):
         for key, change in changes.changes:
             values[key] = self.merge(values.get(key, old.get(key)), change)
         packed = pack_changes(values)
-        return Prepared(one, count.end, count.events, total, packed=packed, values=values)
+        return Prepared(one, count, total, packed=packed, values=values)
 
     def applied(self, prepared: Prepared, answer: CommitAnswer) -> None:
         """The same effects to LMDB; a replica that this leaves behind is brought forward later."""
-        state = self._state(prepared.one.partition)
+        one, count = prepared.one, prepared.count
+        state = self._state(one.partition)
         try:
             state.apply_changes(
-                prepared.one.from_offset,
-                prepared.to_offset,
+                one.from_offset,
+                count.end,
                 prepared.values,
-                total=prepared.base_total + prepared.events,
+                total=prepared.base_total + count.events,
                 changelog_id=answer.changelog_id or None,
-                fence=prepared.one.fence,
+                fence=one.fence,
             )
         except StateError:
             self._writes.pop(state.partition, None)
             raise
-        self.committed(state, prepared.one.fence, len(prepared.packed))
+        self.committed(state, one.fence, len(prepared.packed))
 
     def close(self) -> None:
         for partition in tuple(self._states):

@@ -34,7 +34,7 @@ class SqlEffects(Effects):
         """
         match self._applied(_delivery(one, count, changes)):
             case sql_sink.SinkResult.APPLIED | sql_sink.SinkResult.ALREADY:
-                return Prepared(one, count.end, count.events, changelog=False)
+                return Prepared(one, count, changelog=False)
             case sql_sink.SinkResult.MOVED | sql_sink.SinkResult.FENCED:
                 return None
 
@@ -67,7 +67,7 @@ class DeliveredEffects(Effects):
         if committed != one.from_offset:
             return None
         self.sink.deliver(_delivery(one, count, changes))
-        return Prepared(one, count.end, count.events, changelog=False)
+        return Prepared(one, count, changelog=False)
 
 
 def sink_effects(sink: sql_sink.Sink, group: str, may_process: Callable[[], bool]) -> Effects:
