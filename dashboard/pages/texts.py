@@ -1,7 +1,9 @@
 """Values as people read and write them, on page and socket alike: numbers, times, fences."""
 
 import re
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from itertools import groupby
 
 from assignment.errors import InvalidInput
 
@@ -60,6 +62,13 @@ def parse_moment(text: str) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return round(moment.timestamp() * 1000)
+
+
+def runs(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """(first, last) of numbers in a row."""
+    for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
+        found = [number for _, number in run]
+        yield found[0], found[-1]
 
 
 def fence(value: int) -> str:

@@ -4,6 +4,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from itertools import groupby
 from typing import Any
 
 from django.core.management.base import CommandParser
@@ -16,6 +17,7 @@ from assignment.strategies.given import Assigned
 from assignment.strategies.parameters import Span
 from assignment.types import Partition
 from dashboard.management.answers import AnswerCommand, read_json
+from dashboard.pages.texts import runs
 
 OWNS_WIDTH = 70  # of the column that lists partitions; the number beside it is whole
 
@@ -74,9 +76,5 @@ def _ranges(own: Sequence[Partition]) -> str:
 
 
 def _runs(own: Sequence[Partition]) -> Iterator[str]:
-    start = 0
-    for index in range(1, len(own) + 1):
-        stream, last = own[index - 1]
-        if index == len(own) or own[index] != (stream, last + 1):
-            yield str(Span(stream, own[start].number, last))
-            start = index
+    for stream, found in groupby(own, key=lambda partition: partition.stream):
+        yield from (str(Span(stream, *run)) for run in runs(p.number for p in found))

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
-from itertools import chain
 from typing import Any
 
 from django import template
@@ -96,7 +95,7 @@ CAUSES = {
 @register.simple_tag
 def cause(word: str) -> SafeString:
     label, meaning = CAUSES.get(word, (word, ""))
-    return format_html('<span title="{}">{}</span>', meaning, label)
+    return _titled(meaning, label)
 
 
 @register.filter
@@ -123,22 +122,18 @@ NUMBERS_SHOWN = 200  # of one cell
 @register.filter
 def numbers(found: Sequence[int]) -> str:
     """Partition numbers; runs of three and more as first–last."""
-    said: list[list[int]] = []
-    for number in found:
-        if said and said[-1][-1] == number - 1:
-            said[-1].append(number)
-        else:
-            said.append([number])
-    runs = [[f"{run[0]}–{run[-1]}"] if len(run) > 2 else map(str, run) for run in said]
-    parts = list(chain.from_iterable(runs))
+    parts: list[str] = []
+    for first, last in texts.runs(found):
+        run = range(first, last + 1)
+        parts += [f"{first}–{last}"] if len(run) > 2 else map(str, run)
     more = f", and {len(parts) - NUMBERS_SHOWN} more" if len(parts) > NUMBERS_SHOWN else ""
     return ", ".join(parts[:NUMBERS_SHOWN]) + more
 
 
-def _if_known(name: str, show: Callable[[Any], str]) -> None:
+def _if_known(name: str, show: Callable[[Any], str], otherwise: str = "") -> None:
     """A filter whose argument says why there is no value: the title of a dash."""
 
-    def shown(value: Any, why: str = "") -> str:
+    def shown(value: Any, why: str = otherwise) -> str:
         return unknown(why) if is_missing(value) else show(value)
 
     register.filter(name, shown)
@@ -149,6 +144,13 @@ _if_known("dec", partial(texts.grouped, decimals=2))
 _if_known("percent", texts.percent)
 _if_known("duration", texts.span)
 _if_known("at", lambda moment: _time(moment, texts.exact(moment)[:19].replace("T", " ")))
+_if_known("member", lambda id: _titled(id, texts.short_member(id)), "nobody")
+_if_known("fence", lambda n: _titled(f"fence {n}", texts.fence(int(n))), "nobody holds the lock")
+register.filter("clock", texts.exact)
+
+
+def _titled(whole: str, shown: str) -> SafeString:
+    return format_html('<span title="{}">{}</span>', whole, shown)
 
 
 @register.filter
@@ -187,12 +189,6 @@ def _time(moment: int | datetime, shown: str) -> SafeString:
 
 
 @register.filter
-def clock(value: int) -> str:
-    """Milliseconds to a text that `?at=` takes."""
-    return texts.exact(value)
-
-
-@register.filter
 def since(value: int | None, now_ms: int) -> SafeString | str:
     """How long ago, with the moment itself as title."""
     if value is None:
@@ -201,25 +197,9 @@ def since(value: int | None, now_ms: int) -> SafeString | str:
 
 
 @register.filter
-def fence(value: int | str | None, why: str = "nobody holds the lock") -> SafeString | str:
-    """Shown as incarnation and counter, whole in the title."""
-    if value is None:
-        return unknown(why)
-    return format_html('<span title="fence {}">{}</span>', value, texts.fence(int(value)))
-
-
-@register.filter
 def hue(value: int | None) -> str:
     """The class of a member's colour."""
     return "" if value is None else f"o{value % colours.HUES}"
-
-
-@register.filter
-def member(value: str | None, why: str = "nobody") -> SafeString | str:
-    """A member's id, short; whole in the title."""
-    if not value:
-        return unknown(why)
-    return format_html('<span title="{}">{}</span>', value, texts.short_member(value))
 
 
 @register.filter
