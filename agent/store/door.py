@@ -165,21 +165,17 @@ class RedisDoor:
             return list(pipeline.execute())
 
     def wait(self, stream: str, after: str, timeout_ms: int, count: int) -> Raw:
-        block_ms = max(1, min(timeout_ms, BLOCK_MAX_MS))
-        with self._reaching():
-            answer = self._waiting.execute_command(
-                "XREAD", "COUNT", count, "BLOCK", block_ms, "STREAMS", stream, after
-            )
+        answer = self._block(timeout_ms, count, stream, after)
         return answer[0][1] if answer else None
 
     def wait_any(self, streams: Mapping[str, str], timeout_ms: int) -> list[str]:
-        block_ms = max(1, min(timeout_ms, BLOCK_MAX_MS))
-        asked = (*streams.keys(), *streams.values())
-        with self._reaching():
-            answer = self._waiting.execute_command(
-                "XREAD", "COUNT", 1, "BLOCK", block_ms, "STREAMS", *asked
-            )
+        answer = self._block(timeout_ms, 1, *streams.keys(), *streams.values())
         return [name.decode() for name, _ in answer or ()]
+
+    def _block(self, timeout_ms: int, count: int, *streams: str) -> Any:
+        limits = ("COUNT", count, "BLOCK", max(1, min(timeout_ms, BLOCK_MAX_MS)))
+        with self._reaching():
+            return self._waiting.execute_command("XREAD", *limits, "STREAMS", *streams)
 
     def is_appendonly(self) -> bool | None:
         """Whether it keeps its writes on disk; None: this Redis does not tell (a managed one hides
