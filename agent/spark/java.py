@@ -100,11 +100,7 @@ def wrapped(home: Path) -> Path:
     java.write_text(text)
     java.chmod(0o755)
     fresh.chmod(0o755)
-    try:
-        fresh.rename(made)
-    except OSError:  # another process made it meanwhile
-        shutil.rmtree(fresh)
-    return made
+    return _placed(fresh, made)
 
 
 def cache_folder() -> Path:
@@ -135,12 +131,8 @@ def spark_home() -> Path:
     package = Path(pyspark.__file__).parent
     made = cache_folder() / f"spark-{_digest(str(package))}"
     if not (made / "jars").exists():
-        fresh = _linked("spark-", package, without="python")
-        try:
-            fresh.rename(made)
-        except OSError:  # another process made it meanwhile
-            return made if (made / "jars").exists() else package
-    return made
+        _placed(_linked("spark-", package, without="python"), made)
+    return made if (made / "jars").exists() else package
 
 
 def _linked(prefix: str, folder: Path, without: str) -> Path:
@@ -150,6 +142,14 @@ def _linked(prefix: str, folder: Path, without: str) -> Path:
         if entry.name != without:
             (fresh / entry.name).symlink_to(entry)
     return fresh
+
+
+def _placed(fresh: Path, made: Path) -> Path:
+    try:
+        fresh.rename(made)
+    except OSError:  # another process made it meanwhile
+        shutil.rmtree(fresh)
+    return made
 
 
 def _digest(text: str) -> str:
