@@ -55,9 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         config = configuration.parse(sys.argv[1:] if arguments is None else arguments)
         note = _logging(config)
         return int(_run(config, note))
-    except InvalidInput as error:
-        ended = Ended(ExitCode.BAD_CONFIGURATION, str(error))
-    except (ConsumerUnstartable, SocketUnusable, StateDirUnusable) as error:
+    except (InvalidInput, ConsumerUnstartable, SocketUnusable, StateDirUnusable) as error:
         ended = Ended(ExitCode.BAD_CONFIGURATION, str(error))
     except Ended as error:
         ended = error

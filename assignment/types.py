@@ -184,9 +184,8 @@ class GroupSettings:
     session_timeout_ms: int = 10_000
     grace_ms: int = 8_000
     consumer_stall_ms: int = 60_000
-    dead_letters: str = (
-        "keep"  # keep: ride in the commit; halt: the partition stops at the malformed entry
-    )
+    # keep: ride in the commit; halt: the partition stops at the malformed entry
+    dead_letters: str = "keep"
     trimming: bool = True  # False in check runs: neither streams nor changelogs lose an entry
     # What follows counts in a stateful group only (learners.md; the names of KIP-429's first form).
     stateful: bool = False  # partitions keep state that a new owner must have before it goes on

@@ -14,13 +14,5 @@ class ReadOnly(admin.ModelAdmin):  # type: ignore[type-arg]
     has_add_permission = has_change_permission = has_delete_permission = _never
 
 
-for model in (
-    models.Group,
-    models.MemberRecord,
-    models.Rebalance,
-    models.Tenure,
-    models.HistoryGap,
-    models.ScaleDown,
-    models.AuditEntry,
-):
-    admin.site.register(model, ReadOnly)
+admin.site.register([models.Group, models.MemberRecord, models.Rebalance, models.Tenure], ReadOnly)
+admin.site.register([models.HistoryGap, models.ScaleDown, models.AuditEntry], ReadOnly)

@@ -43,10 +43,8 @@ class Crashes:
         if batch is None:
             return False
         try:
-            return (
-                self._groups.run(crashes.crash(why, batch.alone, batch.parts)) > 0
-                and batch.alone > 0
-            )
+            told = self._groups.run(crashes.crash(why, batch.alone, batch.parts))
+            return told > 0 and batch.alone > 0
         except StoreUnavailable:
             return False
 

@@ -15,9 +15,8 @@ from assignment.types import Partition
 
 @dataclass(slots=True)
 class PartitionHealth:
-    halted: dict[tuple[Partition, int], troubles.Halted] = field(
-        default_factory=dict
-    )  # by its fence
+    # By partition and fence.
+    halted: dict[tuple[Partition, int], troubles.Halted] = field(default_factory=dict)
     failing: dict[Partition, troubles.Failing] = field(default_factory=dict)
 
     def take(self, outcome: Outcome) -> None:

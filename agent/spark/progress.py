@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from pyspark.sql.streaming.listener import (
-    QueryIdleEvent,
     QueryProgressEvent,
     QueryStartedEvent,
     QueryTerminatedEvent,
@@ -92,23 +91,18 @@ class Progress:
 class QueryWatch(StreamingQueryListener):
     """Says `ready` once Spark runs the query, if it has warmed up; a query that ended says why."""
 
-    def __init__(self, progress: Progress, has_practised: Callable[[], bool]) -> None:
+    def __init__(self, progress: Progress, is_warmed_up: Callable[[], bool]) -> None:
         self._progress = progress
-        self._has_practised = has_practised
+        self._is_warmed_up = is_warmed_up
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        if self._has_practised():
+        if self._is_warmed_up():
             self._progress.say(state="ready", why="")
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        durations = event.progress.durationMs
-        if (
-            "triggerExecution" in durations
-        ):  # with planning and Spark's own books, unlike the commit
-            self._progress.say(batch_ms=int(durations["triggerExecution"]))
-
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Nothing to say."""
+        """With planning and Spark's own books, unlike the commit."""
+        if (took_ms := event.progress.durationMs.get("triggerExecution")) is not None:
+            self._progress.say(batch_ms=int(took_ms))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         if event.exception:

@@ -173,9 +173,7 @@ class Consumer:
             return sink_effects(pipeline.sink, self._group, self._may_process)
         assert pipeline.merge is not None
         snapshots = Snapshotter(
-            self._groups,
-            control.snapshot_url,
-            trim=lambda: self._link.settings.trimming,
+            self._groups, control.snapshot_url, trim=lambda: self._link.settings.trimming
         )
         return StateEffects(self._groups, control.state_dir, self._group, pipeline.merge, snapshots)
 

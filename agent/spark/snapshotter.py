@@ -94,11 +94,8 @@ class Snapshotter:
     def _tidy(self, partition: Partition, record: SnapshotRecord) -> None:
         place = (self._folder, self._store.group, partition)
         try:
-            records = [
-                *write_manifest(*place, record),
-                *self._store.read_snapshots(partition),
-            ]
-            named = {one.url for one in records}
+            written = write_manifest(*place, record)
+            named = {one.url for one in (*written, *self._store.read_snapshots(partition))}
             now_ms = time.time_ns() // 1_000_000
             for url in removable(snapshot_files(*place), named, now_ms):
                 remove_snapshot(url)

@@ -92,11 +92,7 @@ def deal(given: Indexed[P], owner: list[int], loads: Loads, exchange: Exchange[P
 
 
 def _first_choice(
-    given: Indexed[P],
-    partition: int,
-    loads: Loads,
-    exchange: Exchange[P],
-    ahead: Mapping[int, int],
+    given: Indexed[P], partition: int, loads: Loads, exchange: Exchange[P], ahead: Mapping[int, int]
 ) -> Callable[[int], tuple[float, ...]]:
     """With room, with the least lag as a standby, the lightest with all that is `ahead` of it."""
     lags = given.standbys.get(partition, {})

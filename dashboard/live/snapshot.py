@@ -22,14 +22,7 @@ PARTITION_STATES = (
     *("halted", "unserved"),
 )
 MEMBER_STATES = (
-    "joining",
-    "alive",
-    "suspect",
-    "unreachable",
-    "stalled",
-    "unable",
-    "draining",
-    "lost",
+    *("joining", "alive", "suspect", "unreachable", "stalled", "unable", "draining", "lost"),
     "leaving",
 )
 _STATE_OF_HELD = {

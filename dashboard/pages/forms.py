@@ -234,10 +234,7 @@ class ScaleDownForm(forms.Form):
         label="Deadline, minutes",
     )
     at_deadline = forms.ChoiceField(
-        choices=[
-            ("force", "force the rest out"),
-            ("abort", "give back: who is left stays"),
-        ],
+        choices=[("force", "force the rest out"), ("abort", "give back: who is left stays")],
         required=False,
         label="At the deadline",
         help_text="At once: a partition whose learner is not ready pauses until it is restored.",

@@ -30,14 +30,7 @@ Json = dict[str, Any]
 
 def cell_of(row: LivePartition) -> Cell:
     fence = None if row.fence is None else int(row.fence)
-    return (
-        row.number,
-        row.owner,
-        fence,
-        STATE_INDEX[row.state],
-        row.since_ms,
-        row.lag_records,
-    )
+    return row.number, row.owner, fence, STATE_INDEX[row.state], row.since_ms, row.lag_records
 
 
 def replicas_of(row: LivePartition) -> ReplicaCell:
