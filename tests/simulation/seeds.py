@@ -221,9 +221,12 @@ def _demand_after_heal(world: World, outcome: Outcome) -> None:
         if (world.fences(), _target(world)) == quiet:
             break  # else what the faults began has ended only now: again, within the same bound
         world.note("SEED", "not quiet yet", was=quiet)
-    if calm is not None and world.reached["planned in trouble"] == troubled:
+    members = sorted(world.read().members)
+    # What a lost owner had goes to whoever has its state, and from there to where it is even.
+    stayed = {*(calm or {}).values()} <= {*members}
+    if calm and stayed and world.reached["planned in trouble"] == troubled:
         owners = {p: lock.member_id for p, lock in world.read().locks.items()}
-        targets.moves_are_least(calm, owners, sorted(world.read().members))
+        targets.moves_are_least(calm, owners, members)
         world.reached["moves compared after calm"] += 1
     if world.settings.stateful:
         _demand_fixed_point(world)
