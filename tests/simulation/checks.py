@@ -181,13 +181,6 @@ def replica_is_right(world: "World", agent: "SimAgent", partition: Partition) ->
         demand(has == should, f"{agent.member_id} has {has} of {book}")
 
 
-def destroyed(world: "World") -> int:
-    """Events without an effect although nothing is behind; none where Redis lost nothing."""
-    found = world.ledger.destroyed
-    demand(not found or world.ledger.losses > 0, f"{found} events have no effect")
-    return found
-
-
 def history_is_whole(world: "World") -> None:
     """The lock's own events: no grant begins before the one before it ended."""
     open_: dict[bytes, bytes] = {}

@@ -13,6 +13,7 @@ from assignment.scripts import dashboard_side
 from tests.fakes.server import LOADING, MASTERDOWN
 from tests.simulation.agents import SimAgent
 from tests.simulation.network import LIES, Network
+from tests.simulation.targets import BALANCED
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -192,7 +193,7 @@ def touch(world: "World", victims: Victims) -> None:
 
 
 def change_strategy(world: "World", victims: Victims) -> None:
-    strategy = world.random.choice(world.strategies)
+    strategy = world.random.choice(BALANCED)
     world.database.settings = replace(world.settings, strategy=strategy)
 
 

@@ -144,12 +144,13 @@ class Ledger:
         server, set_under = self._server, self._server.hash(self._keys.meta).get(b"run_id", b"")
         return t(set_under) == f"{server.run_id}/{server.replication_id}"
 
-    @property
     def destroyed(self) -> int:
         """Events without an effect when nothing is behind any more: Redis lost them, or they came
         before it had its offsets again.
         """
-        return self.events - sum(book.total for book in self.books.values())
+        found = self.events - sum(book.total for book in self.books.values())
+        demand(not found or self.losses > 0, f"{found} events have no effect")
+        return found
 
     # --- locks
 

@@ -85,13 +85,18 @@ def newcomer(world: "World", victims: Victims) -> None:
 
 
 def learner_dies(world: "World", victims: Victims) -> None:
-    world.add_one()
-    _dies_later(world, lambda agent: _learns(world, agent))
+    def learns(agent: "SimAgent") -> bool:
+        target = agent.membership.state.target
+        return target is not None and bool(target.learning)
+
+    _dies_in_handover(world, learns)
 
 
 def owner_in_handover_dies(world: "World", victims: Victims) -> None:
-    world.add_one()
-    _dies_later(world, lambda agent: _gives(world, agent))
+    def gives(agent: "SimAgent") -> bool:
+        return bool(_learned(world) & agent.membership.state.held.keys())
+
+    _dies_in_handover(world, gives)
 
 
 def _run_until(world: "World", fact: Callable[[], bool]) -> None:
@@ -106,22 +111,16 @@ def _is_told(world: "World") -> bool:
     return running is not None and running.told_at_ms is not None
 
 
-def _dies_later(world: "World", who: Callable[["SimAgent"], bool]) -> None:
+def _dies_in_handover(world: "World", who: Callable[["SimAgent"], bool]) -> None:
+    """Some time after another came, for whom partitions are learned."""
+
     def strike() -> None:
         found = [agent for agent in world.living() if who(agent)]
         if found and not world.server.away:
             kill(world, [world.random.choice(found)])
 
+    world.add_one()
     world.later(world.random.randint(*LEARNERS_MS), strike)
-
-
-def _learns(world: "World", agent: "SimAgent") -> bool:
-    target = agent.membership.state.target
-    return target is not None and bool(target.learning)
-
-
-def _gives(world: "World", agent: "SimAgent") -> bool:
-    return bool(_learned(world) & agent.membership.state.held.keys())
 
 
 def _learned(world: "World") -> set[Partition]:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from agent.replicas.replica import RETRY_MS
-from assignment import strategies
 from assignment.scripts import dashboard_side
 from assignment.types import TargetRow
 from tests.simulation import checks, targets
@@ -35,7 +34,7 @@ RETURN_MS = 8_000
 LAG_MS = 6_000
 TRACE_LINES = 60
 AT_ONCE = 10  # seeds that a process takes
-LARGE_EVERY = 200  # seeds; one costs as much CPU as fifty small ones
+LARGE_EVERY, LARGE = 200, 199  # seeds; one costs as much CPU as fifty small ones
 STATEFUL_EVERY, STATEFUL = 4, 1
 REPLICA_FAULT_CHANCE = 0.65  # of each fault of a stateful group
 LEARN_MS = 1_000  # a round of learners, when no disk is slow any more
@@ -59,7 +58,7 @@ class Scenario:
 def scenario_of(seed: int) -> Scenario:
     """Most are small, so that there can be many; a few have hundreds of members."""
     draw = random.Random(seed)
-    large, stateful = seed % LARGE_EVERY == LARGE_EVERY - 1, is_stateful(seed)
+    large, stateful = seed % LARGE_EVERY == LARGE, seed % STATEFUL_EVERY == STATEFUL
     names = _names(draw) if stateful else []
     if stateful:
         members, partitions, count = draw.randint(1, 5), draw.randint(1, 10), 0
@@ -74,7 +73,7 @@ def scenario_of(seed: int) -> Scenario:
         seed=seed,
         members=members,
         partitions=partitions,
-        strategy="sticky" if by_planner else draw.choice(drawn_strategies()),
+        strategy="sticky" if by_planner else draw.choice(targets.BALANCED),
         coordinators=draw.choice((1, 1, 2, 3)),
         network=draw.choice((Network(), Network(0.01, 0.01, 0.01, 0.02, 0.3, (1, 60)))),
         timings=SLOW if large else FAST,
@@ -85,10 +84,6 @@ def scenario_of(seed: int) -> Scenario:
         settled_first=draw.random() < 0.7,
         replicas=_replicas(draw) if stateful else {},
     )
-
-
-def is_stateful(seed: int) -> bool:
-    return seed % STATEFUL_EVERY == STATEFUL
 
 
 def _names(draw: random.Random) -> list[str]:
@@ -106,11 +101,6 @@ def _replicas(draw: random.Random) -> Mapping[str, Any]:
         "acceptable_lag_records": draw.choice((0, 0, 5)),
         "learn_partial_rebalance": draw.random() < 0.6,
     }
-
-
-def drawn_strategies() -> tuple[str, ...]:
-    """Those that need no parameters."""
-    return tuple(n for n in strategies.NAMES if n in targets.BALANCED)
 
 
 def run(seed: int, *, trace: bool = False) -> Outcome:
@@ -140,7 +130,6 @@ def run(seed: int, *, trace: bool = False) -> Outcome:
 
 def _play(world: World, scenario: Scenario, outcome: Outcome) -> None:
     world.network = scenario.network
-    world.strategies = drawn_strategies()
     for _ in range(scenario.members):
         world.add_one()
     if scenario.settled_first:
@@ -234,7 +223,7 @@ def _demand_after_heal(world: World, outcome: Outcome) -> None:
         world.run_until(checks.target_is_recorded, ASKED_MS, "the target has a record")
     world.producing = False
     world.run_until(lambda w: checks.lag(w) == 0, LAG_MS, "lag returns to 0")
-    outcome.destroyed = checks.destroyed(world)
+    outcome.destroyed = world.ledger.destroyed()
     checks.history_is_whole(world)
     for agent in world.living():
         for partition in agent.disk:

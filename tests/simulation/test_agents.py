@@ -43,10 +43,6 @@ def moved(before: dict[str, dict[int, int]], after: dict[str, dict[int, int]], m
     return any(after[member].get(n, f) != f for n, f in before[member].items())
 
 
-def owned_by(fences: dict[str, dict[int, int]]) -> dict[str, set[int]]:
-    return {member: set(owned) for member, owned in fences.items()}
-
-
 def noted(world: World, name: str, text: str) -> bool:
     return any(text in f"{event} {fields}" for _, who, event, fields in world.trace if who == name)
 
@@ -113,13 +109,13 @@ def test_coordinators_that_die_and_return_move_nothing(seed: int) -> None:
 
 
 def test_a_short_redis_restart_moves_nothing(world: World) -> None:
-    before = world.fences()
+    before = {member: set(owned) for member, owned in world.fences().items()}
     world.server.down = True
     world.run_for(600)
     world.redis_returns()
     world.run_for(6_000)
     settles_again(world)
-    assert owned_by(world.fences()) == owned_by(before)
+    assert {member: set(owned) for member, owned in world.fences().items()} == before
 
 
 def test_a_hanging_consumer_is_restarted_and_owns_again(world: World) -> None:

@@ -94,8 +94,7 @@ class World:
         self.held_until_ms = 0  # no grants before: Redis was wiped
         self.ticker = Ticker()
         self.ledger = Ledger(self)
-        self.door = FakeDoor(self.server)
-        self.store = GroupStore(self.door, self.name)
+        self._connect()
         self.scale_downs = ScaleDowns(self)
         self.trimming = Trimming(self, seed)
         self._watch = checks.Watch()
@@ -104,7 +103,6 @@ class World:
         self._read_at = ("", 0, 0)
         self._moved = False  # a script ran since the last look
         self.healed = self.misfits_ended = False
-        self.strategies: tuple[str, ...] = (settings.strategy,)
         self.coordinators = [SimCoordinator(self, f"c{n}") for n in range(coordinators)]
         self.agenda.after(0, self._produce)
 
@@ -237,6 +235,10 @@ class World:
 
     # --- Redis
 
+    def _connect(self) -> None:
+        self.door = FakeDoor(self.server)
+        self.store = GroupStore(self.door, self.name)
+
     def execute(self, call: ScriptCall, door: FakeDoor | None = None) -> Any:
         """Runs a script; the ledger sees it, and those whom its hints concern hear of them."""
         self.server.now_ms = self.redis_ms
@@ -330,8 +332,7 @@ class World:
         """The old primary is gone or answers for a while; perhaps the name still leads to it."""
         draw = self.random
         self.server.fail_over(position, same_run=same_run)
-        self.door = FakeDoor(self.server)
-        self.store = GroupStore(self.door, self.name)
+        self._connect()
         self.name_switches_ms = self.now_ms + draw.choice((0, draw.randint(*SWITCH_MS)))
         self.later(draw.choice((0, draw.randint(*SWITCH_MS))), self.server.former_ends)
 
