@@ -264,9 +264,5 @@ def row(
     return TargetRow(target_epoch=epoch, incarnation=1, **roles)
 
 
-def claim(partition: Partition, fence: int) -> Claim:
-    return Claim(partition, fence)
-
-
 def offset(number: int) -> Offset:
     return Offset(number, 0) if number else START
