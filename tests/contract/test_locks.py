@@ -37,15 +37,12 @@ def test_acquire_answers_every_partition_in_order(world: World) -> None:
     assert third == Granted(P0, FIRST, RESTORING)
 
 
-def test_acquire_repeated_after_a_lost_reply_gives_the_same_fence(world: World, fence: int) -> None:
-    assert world.acquire("a", P0) == (Granted(P0, fence, RUNNING),)
+def test_acquire_repeated_after_a_lost_reply_gives_the_same_fence_and_a_whole_lease(
+    world: World, fence: int
+) -> None:
+    assert world.acquire("a", P0, ttl_ms=2 * LONG_MS) == (Granted(P0, fence, RUNNING),)
+    assert world.read().locks[P0].left_ms > LONG_MS
     assert world.kinds() == ["acquired"]
-
-
-def test_acquire_repeated_gives_a_whole_lease_again(alone: World) -> None:
-    alone.acquire("a", P0, ttl_ms=LONG_MS)
-    alone.acquire("a", P0, ttl_ms=2 * LONG_MS)
-    assert alone.read().locks[P0].left_ms > LONG_MS
 
 
 def test_acquire_repeated_mends_a_lost_owned_field(world: World, fence: int) -> None:
@@ -62,15 +59,16 @@ def test_acquire_mends_a_lost_grant(world: World, fence: int) -> None:
     assert world.kinds() == ["acquired", "released"]
 
 
-def test_acquire_of_one_that_is_no_member_is_fenced(alone: World) -> None:
-    with pytest.raises(Fenced):
-        alone.acquire("stranger", P0)
+def test_one_that_is_no_member_is_fenced(alone: World) -> None:
+    for ask in (lambda: alone.acquire("stranger", P0), lambda: alone.next_batch("stranger")):
+        with pytest.raises(Fenced):
+            ask()
     assert alone.events() == []
 
 
 def test_acquire_under_another_mode_epoch_is_refused(alone: World) -> None:
     assert alone.acquire("a", P0, mode_epoch=2) is Refusal.WRONG_MODE
-    assert alone.lock(P0) is None
+    assert P0 not in alone.read().locks
 
 
 def test_acquire_is_refused_under_no_incarnation_and_under_an_outdated_one(world: World) -> None:
@@ -96,18 +94,16 @@ def test_acquire_is_refused_after_the_run_of_redis_changed(world: World) -> None
     assert world.fence("a", P1, incarnation=2) == 2 * INCARNATION_STEP + 1
 
 
-def test_a_higher_incarnation_is_set_once_and_never_lowered(world: World) -> None:
-    world.configure()
-    assert world.set_incarnation(3) == (True, 3)
-    assert world.set_incarnation(3) == (False, 3)
-    assert world.set_incarnation(2) == (False, 3)
-
-
-def test_an_incarnation_that_was_chosen_for_another_run_of_redis_is_refused(world: World) -> None:
-    """That run's data may be gone: what was high enough then may have been used since."""
+def test_a_higher_incarnation_is_set_once_never_lowered_and_only_for_this_run_of_redis(
+    world: World,
+) -> None:
+    """Another run's data may be gone: what was high enough then may have been used since."""
     world.configure()
     assert world.set_incarnation(3, run_id=ANOTHER_RUN) == (False, 0)
     assert world.set_incarnation(3, run_id=world.read().run_id) == (True, 3)
+    assert world.set_incarnation(3) == (False, 3)
+    assert world.set_incarnation(2) == (False, 3)
+    assert world.set_incarnation(4) == (True, 4)
 
 
 def test_acquire_outside_of_the_target_is_refused_even_when_the_lock_is_ours(alone: World) -> None:
@@ -115,14 +111,15 @@ def test_acquire_outside_of_the_target_is_refused_even_when_the_lock_is_ours(alo
     alone.assign(a=set())
     alone.join("late")
     assert alone.acquire("a", P0) == alone.acquire("late", P0) == (NotTarget(P0),)
-    assert alone.lock(P0) is not None
+    assert P0 in alone.read().locks
 
 
-def test_fences_grow_by_one_per_grant_within_an_incarnation(alone: World) -> None:
-    for expected in (FIRST, FIRST + 1, FIRST + 2):
-        fence = alone.fence("a", P0)
-        assert fence == expected
-        alone.release("a", {P0: fence})
+def test_fences_grow_by_one_per_grant_and_events_are_numbered_without_gaps(world: World) -> None:
+    world.stand(a={P0, P1})
+    for partition, fence in ((P0, FIRST), (P1, FIRST), (P0, FIRST + 1), (P0, FIRST + 2)):
+        assert world.fence("a", partition) == fence
+        world.release("a", {partition: fence})
+    assert [e.seq for e in world.events()] == list(range(1, 9))
 
 
 @pytest.mark.parametrize("swept", [False, True])
@@ -166,22 +163,22 @@ def test_renew_of_nothing_is_a_sign_of_life_and_answers_the_epochs(alone: World)
     assert alone.read().beats["a"] > before.beats["a"]
 
 
-def test_renew_never_takes_an_expired_lock_again(world: World) -> None:
-    first, second = world.runs(a={P0, P1})
-    world.let_expire("a", Claim(P0, first))
-    assert world.renew("a", Claim(P0, first), Claim(P1, second)).held == (False, True)
-    assert world.lock(P0) is None
+def test_renew_holds_nothing_that_expired_is_anothers_or_has_another_fence(world: World) -> None:
+    expired, held, other = world.runs(a={P0, P1}, b={P2})
+    world.let_expire("a", Claim(P0, expired))
+    refused = Claim(P0, expired), Claim(P1, held - 1), Claim(P1, held + 1), Claim(P2, other)
+    never_granted = Claim(Partition("flights", 3), 7)
+    answer = world.renew("a", *refused, Claim(P1, held), never_granted)
+    assert answer.held == (False, False, False, False, True, False)
+    assert P0 not in world.read().locks
 
 
-def test_renew_with_another_fence_or_of_anothers_lock_is_refused(world: World) -> None:
-    fence, other = world.runs(a={P0}, b={P1})
-    claims = [Claim(P0, fence - 1), Claim(P0, fence + 1), Claim(P1, other), Claim(P2, 7)]
-    assert world.renew("a", *claims).held == (False,) * 4
-
-
-def test_renew_after_evict_touches_nothing_and_after_joining_anew_holds_nothing(
+def test_a_member_that_joins_anew_keeps_its_live_locks_but_none_of_before_it_was_evicted(
     world: World, fence: int
 ) -> None:
+    world.join("a")
+    assert world.renew("a", Claim(P0, fence)).held == (True,)
+    assert world.fence("a", P0) == fence
     world.evict("a")
     with pytest.raises(Fenced):
         world.renew("a", Claim(P0, fence))
@@ -190,14 +187,13 @@ def test_renew_after_evict_touches_nothing_and_after_joining_anew_holds_nothing(
     assert world.renew("a", Claim(P0, fence)).held == (False,)
 
 
-def test_a_member_that_joins_anew_keeps_its_live_locks(world: World, fence: int) -> None:
-    world.join("a")
-    assert world.renew("a", Claim(P0, fence)).held == (True,)
-    assert world.fence("a", P0) == fence
-
-
-def test_release_frees_the_lock_ends_the_grant_and_says_so(world: World) -> None:
+def test_release_by_member_and_fence_frees_the_lock_ends_the_grant_and_says_so(
+    world: World,
+) -> None:
     (fence,) = world.runs(a={P0}, b=set())
+    assert world.release("b", {P0: fence}) == (False,)
+    assert world.release("a", {P0: fence + 1, P1: 1}) == (False, False)
+    assert (P0 in world.read().locks, world.kinds()) == (True, ["acquired"])
     after = world.store.last_hint_id()
     assert world.release("a", {P0: fence}) == (True,)
     grant = world.read().grants[P0]
@@ -210,20 +206,13 @@ def test_release_frees_the_lock_ends_the_grant_and_says_so(world: World) -> None
     assert world.fence("b", P0) == fence + 1
 
 
-def test_release_compares_member_and_fence(world: World) -> None:
-    (fence,) = world.runs(a={P0}, b=set())
-    assert world.release("b", {P0: fence}) == (False,)
-    assert world.release("a", {P0: fence + 1, P1: 1}) == (False, False)
-    assert (world.lock(P0) is not None, world.kinds()) == (True, ["acquired"])
-
-
 def test_a_release_that_arrives_late_takes_nothing_that_was_given_back(
     world: World, fence: int
 ) -> None:
     assert world.move("a", P0, fence, RUNNING, REVOKED)
     assert world.move("a", P0, fence, REVOKED, RUNNING)
     assert world.release("a", {P0: fence}, REVOKED) == (False,)
-    assert world.lock(P0) is not None
+    assert P0 in world.read().locks
     assert world.store.owned("a")[P0].state is RUNNING
 
 
@@ -237,13 +226,6 @@ def test_sweep_ends_only_what_ran_out_and_only_once(world: World) -> None:
     event = world.events()[-1]
     assert (event.kind, event.partition, event.at_ms) == ("expired", P0, until_ms)
     assert list(world.store.owned("a")) == [P2]
-
-
-def test_events_are_numbered_without_gaps(world: World) -> None:
-    world.stand(a={P0, P1})
-    for partition in (P0, P1, P0):
-        world.release("a", {partition: world.fence("a", partition)})
-    assert [e.seq for e in world.events()] == [1, 2, 3, 4, 5, 6]
 
 
 def test_many_partitions_are_acquired_and_renewed_at_once(world: World) -> None:

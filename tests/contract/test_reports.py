@@ -120,9 +120,7 @@ def test_a_member_remembers_when_it_last_became_able(alone: World) -> None:
     assert row.joined_at_ms < first + 1
 
 
-def test_a_report_is_answered_with_the_target_only_when_the_agent_has_another(
-    alone: World,
-) -> None:
+def test_a_report_is_answered_with_the_target_only_when_the_agent_has_another(alone: World) -> None:
     epoch = alone.read().meta.target_epoch
     answer = alone.report("a", 1, incarnation=1, target_epoch=epoch - 1)
     assert answer.target is not None

@@ -9,19 +9,11 @@ from typing import Any, TypeVar
 from agent.store.door import Door, RedisDoor
 from agent.store.group import GroupStore
 from assignment.scripts import agent_side, dashboard_side, group_read
-from assignment.scripts.agent_side import (
-    CommitAnswer,
-    CommitRequest,
-    Granted,
-    SnapshotRecord,
-    SnapshotResult,
-    StateChange,
-)
+from assignment.scripts.agent_side import CommitRequest, SnapshotRecord
 from assignment.scripts.dashboard_side import LockEvent
 from assignment.scripts.group_read import NO_TICK, GroupRead, Purpose, Ticker
 from assignment.scripts.values import Call
 from assignment.types import (
-    START,
     Claim,
     Drain,
     GroupSettings,
@@ -120,7 +112,7 @@ class World:
     def fence(self, member_id: str, partition: Partition, incarnation: int = 1) -> int:
         """Acquires it and answers its fence."""
         answer = self.acquire(member_id, partition, incarnation=incarnation)
-        assert isinstance(answer, tuple) and isinstance(answer[0], Granted), answer
+        assert isinstance(answer, tuple) and isinstance(answer[0], agent_side.Granted), answer
         return answer[0].fence
 
     def running(self, member_id: str, partition: Partition) -> int:
@@ -146,16 +138,16 @@ class World:
         return self.run(agent_side.release(member_id, held))
 
     def move(self, member_id: str, partition: Partition, fence: int, *states: HeldState) -> bool:
-        change = StateChange(partition, fence, *states)
+        change = agent_side.StateChange(partition, fence, *states)
         return self.run(agent_side.set_state(member_id, (change,)))[0]
 
-    def commit(self, *claim_and_range: Any, **more: Any) -> CommitAnswer:
+    def commit(self, *claim_and_range: Any, **more: Any) -> agent_side.CommitAnswer:
         """Of a `commit_of`."""
         return self.run(agent_side.commit(commit_of(*claim_and_range, **more)))
 
     def snapshot(
         self, partition: Partition, fence: int, at: Offset, changelog_id: str, *, trim: bool = True
-    ) -> SnapshotResult:
+    ) -> agent_side.SnapshotResult:
         record = SnapshotRecord(
             url=f"file:///{at}", offset=at, changelog_id=changelog_id, total=1, fence=fence
         )
@@ -202,9 +194,6 @@ class World:
     def kinds(self) -> list[str]:
         return [event.kind for event in self.events()]
 
-    def lock(self, partition: Partition) -> group_read.Lock | None:
-        return self.read().locks.get(partition)
-
     # --- time and runs ----------------------------------------------------------------------------
 
     def let_expire(self, member_id: str, *claims: Claim) -> None:
@@ -235,12 +224,7 @@ class World:
 
 
 def commit_of(
-    partition: Partition,
-    fence: int,
-    low: Offset,
-    high: Offset,
-    member_id: str = "a",
-    **more: Any,
+    partition: Partition, fence: int, low: Offset, high: Offset, member_id: str = "a", **more: Any
 ) -> CommitRequest:
     return CommitRequest(
         partition=partition,
@@ -265,4 +249,4 @@ def row(
 
 
 def offset(number: int) -> Offset:
-    return Offset(number, 0) if number else START
+    return Offset(number, 0)

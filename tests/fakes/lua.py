@@ -33,10 +33,7 @@ def text_of(name: str) -> str:
 class Interpreter:
     def __init__(self) -> None:
         lua = LuaRuntime(
-            encoding=None,
-            unpack_returned_tuples=True,
-            register_eval=False,
-            register_builtins=False,
+            encoding=None, unpack_returned_tuples=True, register_eval=False, register_builtins=False
         )
         self._table: Any = lua.table_from
         made = lua.execute(ENVIRONMENT.read_bytes(), self._command, parsed)

@@ -10,17 +10,7 @@ from typing import TYPE_CHECKING, Any
 from redis.exceptions import ResponseError
 
 from tests.fakes.commands import COMMANDS, SYNTAX, reads, writes
-from tests.fakes.values import (
-    ID_MAX,
-    OK,
-    Entry,
-    Id,
-    Nested,
-    Stream,
-    id_of,
-    id_text,
-    number,
-)
+from tests.fakes.values import ID_MAX, OK, Entry, Id, Nested, Stream, id_of, id_text, number
 
 if TYPE_CHECKING:
     from tests.fakes.keyspace import Keyspace

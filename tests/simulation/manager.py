@@ -45,10 +45,7 @@ class SimWork(Work):
         self._end = 0
 
     def go_on(
-        self,
-        claim: Claim | None,
-        must_stop: Callable[[], bool],
-        note: Callable[[Progress], None],
+        self, claim: Claim | None, must_stop: Callable[[], bool], note: Callable[[Progress], None]
     ) -> Place | None:
         self._left, self._at_it = self._world.random.randint(*PIECE), True
         try:
