@@ -177,18 +177,8 @@ class Committer:
 
         Asked with a commit of nothing, which changes nothing even where the fence still holds.
         """
-        requests = [
-            CommitRequest(
-                partition=one.partition,
-                member_id=self.member_id,
-                fence=one.fence,
-                from_offset=one.from_offset,
-                to_offset=one.from_offset,
-                events=0,
-                changelog=False,
-            )
-            for one in left
-        ]
+        nothing = (Prepared(one, Counted(0, str(one.from_offset)), changelog=False) for one in left)
+        requests = [self._request(prepared, b"") for prepared in nothing]
         for one, answer in zip(left, self._answers(requests), strict=True):
             if answer.result is CommitResult.FENCED:
                 outcome.fenced.append(one)

@@ -145,6 +145,7 @@ class Consumer:
         control = link.control
         self._pipeline, self._link, self._session, self._stop = pipeline, link, session, stop
         self._group, self._member = control.group, control.member
+        self._schema = f"{pipeline.schema}, {PARTITION_COLUMN} int"
         self._folder = fresh_folder()
         self._shared = Shared.create(self._folder)
         self._groups = GroupStore.connect(control.redis_url, control.group)
@@ -154,7 +155,7 @@ class Consumer:
         self._progress.say(spark_application_id=session.sparkContext.applicationId)
         self._effects = self._effects_of(pipeline)
         self._committer = commit.Committer(
-            self._groups, self._member, self._effects, self._may_process
+            self._groups, self._member, self._effects, link.may_process
         )
         self._held_back: dict[str, int] = {}  # partition -> its last fence that was refused
         self._partitions = PartitionHealth()
@@ -166,15 +167,13 @@ class Consumer:
         self._ended = threading.Event()
 
     def _effects_of(self, pipeline: Pipeline) -> commit.Effects:
-        control = self._link.control
+        link, control = self._link, self._link.control
         if pipeline.sink is not None:
             hand_over(pipeline.sink, self._folder)
             _log.info("sink", guarantee=pipeline.sink.guarantee)
-            return sink_effects(pipeline.sink, self._group, self._may_process)
+            return sink_effects(pipeline.sink, self._group, link.may_process)
         assert pipeline.merge is not None
-        snapshots = Snapshotter(
-            self._groups, control.snapshot_url, trim=lambda: self._link.settings.trimming
-        )
+        snapshots = Snapshotter(self._groups, control.snapshot_url, lambda: link.settings.trimming)
         return StateEffects(self._groups, control.state_dir, self._group, pipeline.merge, snapshots)
 
     # --- the query
@@ -205,7 +204,7 @@ class Consumer:
         cores = self._session.sparkContext.defaultParallelism
         stream = (
             self._session.readStream.format(FORMAT)
-            .schema(f"{self._pipeline.schema}, {PARTITION_COLUMN} int")
+            .schema(self._schema)
             .options(
                 redis_url=self._link.control.redis_url,
                 group=self._group,
@@ -228,10 +227,8 @@ class Consumer:
 
     def _check_pipeline(self) -> None:
         """A pipeline that Spark refuses is told before anything is owned."""
-        schema = f"{self._pipeline.schema}, {PARTITION_COLUMN} int"
-        commit.check_columns(
-            self._pipeline.changes(self._session.createDataFrame([], schema)).columns
-        )
+        nothing = self._session.createDataFrame([], self._schema)
+        commit.check_columns(self._pipeline.changes(nothing).columns)
 
     def _failed(self, error: Exception) -> None:
         """Counts a query that ended with an error; raises it after too many in a row."""
@@ -248,7 +245,7 @@ class Consumer:
         """Ends the query after the batch in hand; what is planned then is planned no more."""
         self._shared.set("stopping", 1)
         polls = self._shared.get("polls")
-        while query.isActive and self._in_hand(polls) and self._may_process():
+        while query.isActive and self._in_hand(polls) and self._link.may_process():
             time.sleep(WATCH_EVERY_S)
         if self._stop.is_set() and self._shared.get("planned") != self._shared.get("finished"):
             self._leave_hard()
@@ -352,9 +349,6 @@ class Consumer:
         self._shared.set("events_max", self._rate.events_max)
 
     # --- lease
-
-    def _may_process(self) -> bool:
-        return self._link.may_process()
 
     def _watch(self) -> None:
         """Shares how long the planner may plan; ends the process when the agent is gone and the

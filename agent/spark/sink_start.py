@@ -100,18 +100,14 @@ class SinkStart:
 
     def _bring_redis(self, planned: BatchStart, position: Position) -> bool:
         """Effects are in the sink and Redis does not know: a crash, or a Redis that lost writes."""
-        answer = self.groups.run(
-            agent_side.commit(
-                CommitRequest(
-                    partition=planned.partition,
-                    member_id=self.member_id,
-                    fence=planned.fence,
-                    from_offset=planned.committed,
-                    to_offset=position.offset,
-                    events=max(0, position.events - planned.total),
-                    changelog=False,
-                    replication_id=planned.replication_id,
-                )
-            )
+        request = CommitRequest(
+            partition=planned.partition,
+            member_id=self.member_id,
+            fence=planned.fence,
+            from_offset=planned.committed,
+            to_offset=position.offset,
+            events=max(0, position.events - planned.total),
+            changelog=False,
+            replication_id=planned.replication_id,
         )
-        return answer.applied
+        return self.groups.run(agent_side.commit(request)).applied

@@ -79,10 +79,9 @@ class Snapshotter:
     def write(self, state: PartitionState, fence: int) -> None:
         """Writes, records, and removes what is old and named by no record. Raises StateError."""
         record = write_snapshot(state, self._folder, self._store.group, fence)
+        call = agent_side.snapshot(state.partition, record, trim=self._trim())
         try:
-            result = self._store.run(
-                agent_side.snapshot(state.partition, record, trim=self._trim())
-            )
+            result = self._store.run(call)
         except StoreUnavailable:
             return  # it may be recorded: the file must stay
         if result is not SnapshotResult.DONE:

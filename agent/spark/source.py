@@ -78,11 +78,7 @@ class ReadTask(InputPartition):
     halt: bool  # stop a range at its first malformed event
     warm_up: bool = False  # leaves nothing behind
     skip: str = ""  # not read as events but passed as dead letters, for this reason
-    number: int = 0
-
-    @property
-    def value(self) -> int:
-        return self.number
+    value: int = 0  # its number
 
 
 class EvenkeelSource(DataSource):
@@ -131,7 +127,7 @@ class EvenkeelReader(DataSourceStreamReader):
                 halt=bool(end["halt"]),
                 warm_up=warm_up,
                 skip=str(end.get("skip", "")),
-                number=n,
+                value=n,
             )
             for n in range(count)
         ]
