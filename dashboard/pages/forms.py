@@ -14,6 +14,10 @@ REASON_MAX = 500
 STRATEGIES = [(name, name) for name in strategies.NAMES]
 
 
+def _reason(help_text: str = "", **more: Any) -> forms.CharField:
+    return forms.CharField(max_length=REASON_MAX, help_text=help_text, **more)
+
+
 class StrategyForm(forms.Form):
     """A strategy with its parameters, checked together."""
 
@@ -41,14 +45,9 @@ class StrategyForm(forms.Form):
         return found
 
 
-def _up_to(name: str, help_text: str, **more: Any) -> forms.IntegerField:
-    return forms.IntegerField(
-        min_value=0,
-        max_value=types.REPLICA_LIMITS[name],
-        required=False,
-        help_text=help_text,
-        **more,
-    )
+def _up_to(name: str, help_text: str) -> forms.IntegerField:
+    most = types.REPLICA_LIMITS[name]
+    return forms.IntegerField(min_value=0, max_value=most, required=False, help_text=help_text)
 
 
 def eager_or_stable(help_text: str) -> forms.TypedChoiceField:
@@ -153,9 +152,7 @@ class SettingsForm(StateForm, StrategyForm):
     trimming = forms.BooleanField(
         required=False, help_text="Off: neither streams nor changelogs lose an entry."
     )
-    reason = forms.CharField(
-        max_length=REASON_MAX, required=False, help_text="Kept in the audit list."
-    )
+    reason = _reason("Kept in the audit list.", required=False)
 
     def __init__(self, data: Any, *, settings: types.GroupSettings) -> None:
         initial = {name: getattr(settings, name) for name in self.base_fields if name != "reason"}
@@ -180,7 +177,7 @@ class RebalanceForm(StrategyForm):
     `previewing`: only the preview is wanted, so no reason is needed.
     """
 
-    reason = forms.CharField(max_length=REASON_MAX)
+    reason = _reason()
 
     def __init__(
         self, data: Any, *, settings: types.GroupSettings, previewing: bool = False
@@ -207,12 +204,9 @@ DEADLINE_MIN = 10  # what the page proposes (dashboard.md 2.9)
 
 
 def _minutes(help_text: str, **more: Any) -> forms.FloatField:
+    most = types.REPLICA_LIMITS["scale_down_timeout_ms"] / MINUTE_MS
     return forms.FloatField(
-        min_value=0,
-        max_value=types.REPLICA_LIMITS["scale_down_timeout_ms"] / MINUTE_MS,
-        required=False,
-        help_text=help_text,
-        **more,
+        min_value=0, max_value=most, required=False, help_text=help_text, **more
     )
 
 
@@ -241,9 +235,7 @@ class ScaleDownForm(forms.Form):
     )
     eager = eager_or_stable("As the group has it; another choice changes its settings.")
     force_all = forms.BooleanField(required=False, label="All members leave")
-    reason = forms.CharField(
-        max_length=REASON_MAX, help_text="Kept in the record, the history and the audit."
-    )
+    reason = _reason("Kept in the record, the history and the audit.")
 
     def __init__(self, data: Any, *, settings: types.GroupSettings, previewing: bool) -> None:
         super().__init__(data, initial={"eager": settings.learn_partial_rebalance})
@@ -260,11 +252,11 @@ class ExtendForm(forms.Form):
         "Counted from when they were told, so longer than now. Empty: no limit.",
         label="New limit, minutes",
     )
-    reason = forms.CharField(max_length=REASON_MAX, help_text="Kept in the audit.")
+    reason = _reason("Kept in the audit.")
 
 
 class ReasonForm(forms.Form):
-    reason = forms.CharField(max_length=REASON_MAX, help_text="Kept in the audit.")
+    reason = _reason("Kept in the audit.")
 
 
 class SkipForm(ReasonForm):
