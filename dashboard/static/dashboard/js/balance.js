@@ -1,6 +1,6 @@
 // The Balance tab: Plotly.react with a constant uirevision, so that a zoom survives every new point.
 import {live} from "./group.js";
-import {variable} from "./show.js";
+import {rgb, variable} from "./show.js";
 
 const charts = document.getElementById("charts");
 const EVERY_MS = 2000;
@@ -9,10 +9,7 @@ const SETTLE_MS = 4000;
 let figures = JSON.parse(document.getElementById("figures").textContent);
 
 // Plotly knows neither variables nor color-mix.
-function faint(colour) {
-  const [r, g, b] = [1, 3, 5].map((i) => parseInt(colour.slice(i, i + 2), 16));
-  return `rgba(${r},${g},${b},0.16)`;
-}
+const faint = (colour) => `rgba(${rgb(colour)},0.16)`;
 
 const coloured = (trace) => ({
   ...trace,

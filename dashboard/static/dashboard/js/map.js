@@ -2,7 +2,7 @@
 // with what it has restored, hatched edges = standbys, a notch = its owner is leaving. Nothing moves but a partition
 // that changes hands: a short fade from the old owner's colour.
 import {STATES} from "./live.js";
-import {number, short, span, variable} from "./show.js";
+import {number, rgb, short, span, variable} from "./show.js";
 
 const HUES = 10;
 const FADE_MS = 900;
@@ -11,10 +11,6 @@ const STANDBYS_SHOWN = 3; // of one partition; the card and the table name all
 const height = (width) => width >= 56 ? 56 : width >= 28 ? 28 : width;
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
-function rgb(text) {
-  const hex = text.replace("#", "");
-  return [0, 2, 4].map((i) => parseInt(hex.slice(i, i + 2), 16));
-}
 const mix = (a, b, t) => a.map((v, i) => Math.round(v + (b[i] - v) * t));
 const css = (c) => c.css ??= `rgb(${c[0]},${c[1]},${c[2]})`; // kept with the colour: thousands of cells share a few
 const linear = (v) => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;

@@ -14,6 +14,7 @@ export function span(ms) {
   if (h < 48) return `${Math.floor(h)} h ${Math.floor(m % 60)} min`;
   return `${Math.floor(h / 24)} d ${Math.floor(h % 24)} h`;
 }
+export const rgb = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16)); // of "#rrggbb"
 export const variable = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 // A guess of how long it takes yet: in whole seconds, at least one.
 export const eta = (ms) => ms <= 59000 ? `${Math.max(1, Math.ceil(ms / 1000))} s` : span(ms);
