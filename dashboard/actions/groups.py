@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
+from django.conf import settings as django_settings
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
@@ -60,13 +61,7 @@ def checked(values: dict[str, Any]) -> GroupSettings:
 
 
 def create_group(
-    name: str,
-    by: By,
-    *,
-    stream: str,
-    partitions: int,
-    strategy: str = "sticky",
-    **timings: Any,
+    name: str, by: By, *, stream: str, partitions: int, strategy: str = "sticky", **timings: Any
 ) -> Group:
     """A group over a stream, which is made when it is not there yet; else its count has to fit.
 
@@ -201,11 +196,11 @@ def rotate_token(token: AgentToken, by: By) -> MadeToken:
         return create_token(token.group, by, name=token.name, expires_at=token.expires_at)
 
 
-def agent_command(group: Group, token: str, url: str, redis_url: str) -> str:
+def agent_command(made: MadeToken, url: str) -> str:
     """What to run beside a consumer, ready to paste."""
     return (
-        f"EVENKEEL_TOKEN={token} EVENKEEL_REDIS_URL={shlex.quote(redis_url)}"
-        f" evenkeel-agent --group {group.name} --dashboard {shlex.quote(url)}"
+        f"EVENKEEL_TOKEN={made.text} EVENKEEL_REDIS_URL={shlex.quote(django_settings.REDIS_URL)}"
+        f" evenkeel-agent --group {made.token.group.name} --dashboard {shlex.quote(url)}"
         " -- python your_pipeline.py"
     )
 

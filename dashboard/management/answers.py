@@ -49,9 +49,7 @@ def by_command(reason: str = "") -> By:
 
 
 def how_to_run(made: groups.MadeToken) -> str:
-    command = groups.agent_command(
-        made.token.group, made.text, settings.PUBLIC_URL, settings.REDIS_URL
-    )
+    command = groups.agent_command(made, settings.PUBLIC_URL)
     return f"Run an agent beside each consumer (the token is shown only now):\n\n  {command}"
 
 

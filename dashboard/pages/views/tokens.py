@@ -3,7 +3,6 @@
 from datetime import timedelta
 from typing import Any
 
-from django.conf import settings
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
@@ -54,18 +53,17 @@ def _create(request: HttpRequest, seen: base.Seen) -> HttpResponse:
 def _shown(request: HttpRequest, seen: base.Seen, made: actions.MadeToken) -> HttpResponse:
     """The answer to the POST itself: the token is in no address, session or log."""
     url = request.build_absolute_uri("/").rstrip("/")
-    command = actions.agent_command(seen.group, made.text, url, settings.REDIS_URL)
+    command = actions.agent_command(made, url)
     response = _page(request, seen, NewTokenForm(), made=made, command=command)
     response["Cache-Control"] = "no-store"
     return response
 
 
 def _page(request: HttpRequest, seen: base.Seen, form: NewTokenForm, **more: Any) -> HttpResponse:
+    rows = seen.group.tokens.all()[:SHOWN_MAX]
     context = base.group_context(seen, "tokens") | {
         "form": form,
-        "tokens": sorted(
-            seen.group.tokens.all()[:SHOWN_MAX], key=lambda token: token.state != "valid"
-        ),
+        "tokens": sorted(rows, key=lambda token: token.state != "valid"),
         **more,
     }
     return base.show(request, "tokens", context)
