@@ -101,9 +101,7 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> 
 def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """What stands before and after the first `--`."""
     own = list(arguments)
-    if "--" not in own:
-        return own, []
-    at = own.index("--")
+    at = own.index("--") if "--" in own else len(own)
     return own[:at], own[at + 1 :]
 
 

@@ -56,10 +56,9 @@ class HintListener:
         while not self._closed.is_set():
             heard = self._store.wait_hints(after, WAIT_MS)
             after = heard.last_id
-            reasons = frozenset(
-                h.reason for h in heard.hints if concerns(h.reason, h.member_id, self._member_id)
-            )
-            if reasons:
+            me = self._member_id
+            mine = (h.reason for h in heard.hints if concerns(h.reason, h.member_id, me))
+            if reasons := frozenset(mine):
                 self._deliver(Hinted(reasons))
 
 

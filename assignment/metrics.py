@@ -91,9 +91,8 @@ class Movement:
 
     @property
     def stickiness_best(self) -> float | None:
-        return (
-            self.kept_best / self.counted if self.counted and self.kept_best is not None else None
-        )
+        best = self.kept_best
+        return best / self.counted if self.counted and best is not None else None
 
 
 def movement(

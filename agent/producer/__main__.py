@@ -14,7 +14,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
@@ -139,27 +139,23 @@ def _flights_parser() -> argparse.ArgumentParser:
     _producer_arguments(parser, "arrow")
     parser.add_argument(
         "--speed",
-        type=_speed,
+        type=_from_0(float),
         default=3600.0,
         help="replayed seconds per second (default 3600); 0: as fast as it goes",
     )
-    parser.add_argument("--limit", type=_count, help="only the first so many flights")
+    parser.add_argument("--limit", type=_from_0(int), help="only the first so many flights")
     parser.set_defaults(producer_id=flights.PRODUCER_ID)
     return parser
 
 
-def _speed(text: str) -> float:
-    value = float(text)
-    if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not 0 or above")
-    return value
+def _from_0(kind: type[float]) -> Callable[[str], float]:
+    def number(text: str) -> float:
+        value = kind(text)
+        if not 0 <= value < float("inf"):
+            raise argparse.ArgumentTypeError(f"{text} is not 0 or above")
+        return value
 
-
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"{text} is not 0 or above")
-    return value
+    return number
 
 
 @contextmanager

@@ -129,12 +129,10 @@ class EventStore:
     ) -> list[Bound]:
         """How far a batch may read from each start within `events_max` and `bytes_max` each."""
         limits = [str(events_max), str(bytes_max), str(POINTS_MAX)]
-        answers = self.door.run_many(
-            [ScriptCall("bound", _keys(p), [str(offset), *limits]) for p, offset in starts]
-        )
+        calls = [ScriptCall("bound", _keys(p), [str(offset), *limits]) for p, offset in starts]
         return [
             Bound(Offset.parse(to.decode()), how == b"probe", int(total) if total else None)
-            for to, total, how in answers
+            for to, total, how in self.door.run_many(calls)
         ]
 
     def ids(self, partition: Partition, after: Offset, entries_max: int) -> list[Offset]:

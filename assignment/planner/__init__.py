@@ -23,6 +23,7 @@ Where the rules leave a choice:
 - only members that leave are left: they keep what they own and get nothing new (S4).
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from assignment.planner import handover, ownership, standbys
@@ -101,9 +102,5 @@ def _by_member(given: Indexed[P], pairs: Iterable[tuple[int, int]]) -> list[tupl
 
 
 def _balanced(given: Indexed[P], owner: Sequence[int]) -> bool:
-    counts = [0] * len(given.members)
-    for m in owner:
-        if m != NOBODY:
-            counts[m] += 1
-    staying = given.staying
+    counts, staying = Counter(owner), given.staying
     return is_even([counts[m] for m in staying], [given.weights[m] for m in staying])

@@ -28,6 +28,7 @@ RACES_MAX = 20
 TIMEOUT_MAX_MS = REPLICA_LIMITS["scale_down_timeout_ms"]
 
 T = TypeVar("T")
+Json = Mapping[str, Any]
 
 log = logging.getLogger(__name__)
 
@@ -247,7 +248,7 @@ def _now_ms(row: ScaleDown) -> int:
         return row.told_at_ms or row.asked_at_ms
 
 
-def _said(row: ScaleDown) -> dict[str, Any]:
+def _said(row: ScaleDown) -> Json:
     return {
         "members": row.live,
         "stay": row.stay,
@@ -258,12 +259,5 @@ def _said(row: ScaleDown) -> dict[str, Any]:
     }
 
 
-def _audit(
-    row: ScaleDown,
-    action: str,
-    by: By,
-    *,
-    after: Mapping[str, Any],
-    before: Mapping[str, Any] | None = None,
-) -> None:
+def _audit(row: ScaleDown, action: str, by: By, *, after: Json, before: Json | None = None) -> None:
     audit.record(by, action, row.group, before=before, after={"scale_down": row.pk, **after})

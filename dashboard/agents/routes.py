@@ -127,9 +127,8 @@ class AgentApi:
             raise Problem(405, "Method not allowed", f"{scope['method']} is not POST")
         group, verb = found.groups()
         token = await _in_time(self._token(scope, group))
-        message = _decoded(
-            verb, await _body(receive, BODY_MAX if verb == "heartbeat" else OTHER_BODY_MAX)
-        )
+        most = BODY_MAX if verb == "heartbeat" else OTHER_BODY_MAX
+        message = _decoded(verb, await _body(receive, most))
         counter = f"{wire.GroupKeys(group).rate}:{token.token_id}"
         answers: dict[str, Callable[..., Awaitable[wire.Reply]]]
         answers = {"join": self._join, "heartbeat": self._heartbeat, "leave": self._leave}

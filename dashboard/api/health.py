@@ -4,7 +4,6 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -48,12 +47,7 @@ def look() -> dict[str, Any]:
     """{"ready", "why": [...], "warnings": [...], "checks": {name: facts or null}}."""
     warnings: list[str] = []
     why: list[str] = []
-    named: dict[str, Callable[[list[str], dict[str, Any]], Any]] = {
-        "database": _database,
-        "redis": _redis,
-        "channel_layer": _channel_layer,
-        "celery": _celery,
-    }
+    named = dict(database=_database, redis=_redis, channel_layer=_channel_layer, celery=_celery)
     checks: dict[str, Any] = dict.fromkeys(named)
     for name, check in named.items():
         try:

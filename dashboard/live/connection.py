@@ -22,7 +22,7 @@ from redis.retry import Retry
 
 from assignment.errors import EvenkeelError, Trouble, trouble_of
 from dashboard.live.deadline import OPEN_S, Breaker, is_bounded, left_s
-from dashboard.live.primary import async_connection_class, connection_class
+from dashboard.live.primary import ASYNC, SYNC, connection_class
 
 CONNECT_TIMEOUT_S = 2
 ANSWER_TIMEOUT_S = 10  # a group of 100,000 partitions is read in about a second
@@ -98,7 +98,7 @@ class _Client(redis.Redis):
 def _sync_client(url: str) -> _Client:
     pool = _Pool.from_url(
         url,
-        connection_class=connection_class(url),
+        connection_class=connection_class(url, SYNC),
         protocol=2,
         max_connections=CONNECTIONS_MAX,
         # Once: a connection that died while idle. Whoever hangs is not asked twice.
@@ -142,7 +142,7 @@ def async_client() -> Any:
         if client is None or url != settings.REDIS_URL:
             client = redis.asyncio.Redis.from_url(
                 settings.REDIS_URL,
-                connection_class=async_connection_class(settings.REDIS_URL),
+                connection_class=connection_class(settings.REDIS_URL, ASYNC),
                 protocol=2,
                 socket_connect_timeout=CONNECT_TIMEOUT_S,
                 socket_timeout=ANSWER_TIMEOUT_S,

@@ -113,19 +113,15 @@ def _by_scheme(kind: type, of: Any) -> dict[str, Any]:
 SYNC, ASYNC = _by_scheme(_Sync, redis), _by_scheme(_Async, redis.asyncio)
 
 
-def connection_class(url: str) -> Any:
-    return SYNC[urlsplit(url).scheme]
-
-
-def async_connection_class(url: str) -> Any:
-    return ASYNC[urlsplit(url).scheme]
+def connection_class(url: str, kinds: dict[str, Any]) -> Any:
+    return kinds[urlsplit(url).scheme]
 
 
 class ChannelLayer(RedisPubSubChannelLayer):  # type: ignore[misc]
     """Named by CHANNEL_LAYERS."""
 
     def __init__(self, hosts: list[str], **options: Any) -> None:
-        followed = [{"address": u, "connection_class": async_connection_class(u)} for u in hosts]
+        followed = [{"address": u, "connection_class": connection_class(u, ASYNC)} for u in hosts]
         super().__init__(hosts=followed, **options)
 
 

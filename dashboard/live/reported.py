@@ -124,9 +124,6 @@ class Troubles:
         """As its owner says; what others said before is over."""
         return self.halted.get((partition, lock.member_id)) if lock else None
 
-    def unserved_by(self, partition: Partition) -> tuple[LiveUnserved, ...]:
-        return tuple(self.unserved.get(partition, {}).values())
-
     def nobody_serves(self, partition: Partition) -> bool:
         return bool(self.may_own) and self.may_own <= self.unserved.get(partition, {}).keys()
 

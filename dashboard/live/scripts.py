@@ -15,7 +15,6 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    name: str
     text: str
     sha: str
 
@@ -23,7 +22,7 @@ class Script:
 @cache
 def script(name: str) -> Script:
     text = lua.script(name)
-    return Script(name, text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+    return Script(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 
 def run(call: Call[T], group: str) -> T:

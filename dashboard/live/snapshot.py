@@ -215,7 +215,7 @@ def _partition(seen: Seen, partition: Partition) -> LivePartition:
         standbys=replicas.standbys,
         learner=replicas.learner,
         halt=seen.troubles.halt(partition, lock),
-        unserved=seen.troubles.unserved_by(partition),
+        unserved=tuple(seen.troubles.unserved.get(partition, {}).values()),
     )
 
 

@@ -24,12 +24,8 @@ class Command(BaseCommand):
         parser.add_argument(
             "--stateful", action="store_true", help="state is learned before a partition moves"
         )
-        parser.add_argument(
-            "--standby-replicas",
-            type=int,
-            default=0,
-            help="kept replicas of each partition's state",
-        )
+        text = "kept replicas of each partition's state"
+        parser.add_argument("--standby-replicas", type=int, default=0, help=text)
 
     def handle(self, *args: Any, **options: Any) -> None:
         with asking():

@@ -65,9 +65,8 @@ def said(answer: tenures.OwnerAt) -> str:
     if not answer.tenures:
         found = f"{answer.partition} had no owner at {iso(answer.at_ms)}"
     else:
-        found = f"{answer.partition} at {iso(answer.at_ms)}: " + ", ".join(
-            map(tenure, answer.tenures)
-        )
+        owners = ", ".join(map(tenure, answer.tenures))
+        found = f"{answer.partition} at {iso(answer.at_ms)}: {owners}"
     return found + (" (doubtful: events of its lock were lost since)" if answer.doubtful else "")
 
 

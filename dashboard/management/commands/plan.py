@@ -30,9 +30,7 @@ class Command(AnswerCommand):
 
 
 def as_text(assignment: values.Assignment[str]) -> str:
-    lines = [
-        f"{member_id}  {_part(part)}".rstrip() for member_id, part in assignment.members.items()
-    ]
+    lines = [f"{member_id}  {_part(part)}" for member_id, part in assignment.members.items()]
     even = "balanced" if assignment.balanced else "not balanced"
     lines.append(f"moves {assignment.moves}, {even}")
     if assignment.waiting:
@@ -46,8 +44,5 @@ def as_text(assignment: values.Assignment[str]) -> str:
 
 
 def _part(part: values.MemberAssignment[str]) -> str:
-    shown = form.part_shown(part)
-    return (
-        "; ".join(f"{WORDS[kind]} {' '.join(names)}" for kind, names in shown.items() if names)
-        or "—"
-    )
+    shown = form.part_shown(part).items()
+    return "; ".join(f"{WORDS[kind]} {' '.join(names)}" for kind, names in shown if names) or "—"

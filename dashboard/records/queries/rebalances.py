@@ -85,9 +85,8 @@ def touches(row: Rebalance, filters: Filters) -> bool:
 
 def causes(group: Group) -> list[str]:
     """Those that occurred, for the filter's choice."""
-    return sorted(
-        Rebalance.objects.filter(group=group).order_by().values_list("cause", flat=True).distinct()
-    )
+    found = Rebalance.objects.filter(group=group).order_by().values_list("cause", flat=True)
+    return sorted(found.distinct())
 
 
 def neighbours(row: Rebalance) -> tuple[Rebalance | None, Rebalance | None]:
