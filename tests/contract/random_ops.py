@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from assignment.scripts import agent_side
-from assignment.scripts.agent_side import CommitRequest
 from assignment.types import START, Claim, Drain, HeldState, Offset, Partition
 from tests.contract.side import MEMBERS, PARTITIONS, Operation
-from tests.contract.world import World, offset
+from tests.contract.world import World, commit_of, offset
 
 OPERATIONS_PER_SEQUENCE = 40
 
@@ -162,12 +161,12 @@ class Generator:
         low = self._often(at, START, Offset(at.ms + 1, 0), Offset(max(0, at.ms - 1), 0))
         dead = (agent_side.DeadLetter("bad", "1-0", 0, b"\xff"),) if self.rng.random() < 0.2 else ()
         asks = self.rng.random() < 0.1
-        request = CommitRequest(
-            partition=claim.partition,
-            member_id=member_id,
-            fence=claim.fence,
-            from_offset=low,
-            to_offset=low if asks else Offset(low.ms + 1, self._often(0, 3)),
+        high = low if asks else Offset(low.ms + 1, self._often(0, 3))
+        request = commit_of(
+            *claim,
+            low,
+            high,
+            member_id,
             events=0 if asks else self.rng.randint(0, 9),
             base_total=self._often(0, 2**40),
             changelog=self.rng.random() < 0.9,

@@ -62,9 +62,6 @@ class Commands:
     def one(self, *choices: list[Any]) -> list[Any]:
         return self.rng.choice(choices)
 
-    def some(self, values: tuple[bytes, ...]) -> list[bytes]:
-        return self.rng.choices(values, k=self.rng.randint(0, 3))
-
     def string(self) -> list[Any]:
         key, value = self.name("t"), self.rng.choice(VALUES)
         return self.one(

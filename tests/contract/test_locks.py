@@ -45,13 +45,10 @@ def test_acquire_repeated_after_a_lost_reply_gives_the_same_fence_and_a_whole_le
     assert world.kinds() == ["acquired"]
 
 
-def test_acquire_repeated_mends_a_lost_owned_field(world: World, fence: int) -> None:
+def test_acquire_repeated_mends_a_lost_owned_field_and_grant(world: World, fence: int) -> None:
     world.door.ask("DEL", world.keys.owned("a"))
     assert world.acquire("a", P0) == (Granted(P0, fence, RESTORING),)
     assert world.store.owned("a")[P0].state is RESTORING
-
-
-def test_acquire_mends_a_lost_grant(world: World, fence: int) -> None:
     world.door.ask("HDEL", world.keys.grants, str(P0))
     assert world.fence("a", P0) == fence == world.read().grants[P0].fence
     world.door.ask("HDEL", world.keys.grants, str(P0))
@@ -66,12 +63,7 @@ def test_one_that_is_no_member_is_fenced(alone: World) -> None:
     assert alone.events() == []
 
 
-def test_acquire_under_another_mode_epoch_is_refused(alone: World) -> None:
-    assert alone.acquire("a", P0, mode_epoch=2) is Refusal.WRONG_MODE
-    assert P0 not in alone.read().locks
-
-
-def test_acquire_is_refused_under_no_incarnation_and_under_an_outdated_one(world: World) -> None:
+def test_acquire_is_refused_under_no_or_another_incarnation_or_mode_epoch(world: World) -> None:
     world.configure()
     world.join("a")
     world.assign(a={P0})
@@ -79,6 +71,8 @@ def test_acquire_is_refused_under_no_incarnation_and_under_an_outdated_one(world
         if stored:
             world.set_incarnation(stored)
         assert world.acquire("a", P0, incarnation=said) is Refusal.NO_INCARNATION
+    assert world.acquire("a", P0, incarnation=2, mode_epoch=2) is Refusal.WRONG_MODE
+    assert P0 not in world.read().locks
     assert world.fence("a", P0, incarnation=2) == 2 * INCARNATION_STEP + 1
 
 

@@ -12,20 +12,15 @@ from tests.fakes import FakeDoor
 
 def test_a_replica_that_was_promoted_under_its_old_run_id_grants_nothing(alone: World) -> None:
     """A primary that came back into its role late: only its replication id tells."""
+    run_id, _, replication_id = alone.read().run_id.partition("/")
+    assert (len(run_id), len(replication_id)) == (40, 40)
     if isinstance(alone.door, FakeDoor):
         alone.door.server.fail_over(same_run=True)
         alone = World(FakeDoor(alone.door.server), alone.store.group)
     else:
-        run_id, _, _ = alone.read().run_id.partition("/")
         alone.door.ask("HSET", alone.keys.meta, "run_id", f"{run_id}/{'e' * 40}")
     assert alone.acquire("a", P0) is Refusal.NO_INCARNATION
     assert not alone.read().grants_are_possible
-
-
-def test_the_run_is_named_by_run_id_and_replication_id(world: World) -> None:
-    world.configure()
-    run_id, _, replication_id = world.read().run_id.partition("/")
-    assert (len(run_id), len(replication_id)) == (40, 40)
 
 
 def test_a_holder_gets_a_new_fence_once_the_incarnation_was_raised(alone: World) -> None:
@@ -50,22 +45,19 @@ def test_others_wait_for_the_lease_of_a_fence_from_before(world: World) -> None:
 
 
 def test_numbers_go_on_above_all_that_is_known_of_them(alone: World) -> None:
-    known = {"group_epoch": 70, "settings_epoch": 9, "mode_epoch": 5, "event_seq": 400}
-    alone.set_incarnation(2, **known)
-    meta = alone.read().meta
-    assert (meta.group_epoch, meta.settings_epoch, meta.mode_epoch) == (71, 9, 5)
-    assert meta.event_seq == 400
-    assert meta.target == Epoch(1, 3), "the stored target stays what it was"
-    alone.assign(a={P0})
-    assert alone.read().meta.target == Epoch(2, 72)
-
-
-def test_numbers_that_are_known_to_be_lower_change_nothing(alone: World) -> None:
     before = alone.read().meta
     alone.set_incarnation(2, settings_epoch=0, event_seq=0)
     after = alone.read().meta
     assert (after.settings_epoch, after.event_seq) == (before.settings_epoch, before.event_seq)
     assert after.group_epoch == before.group_epoch + 1, "a target is due"
+    known = {"group_epoch": 70, "settings_epoch": 9, "mode_epoch": 5, "event_seq": 400}
+    alone.set_incarnation(3, **known)
+    meta = alone.read().meta
+    assert (meta.group_epoch, meta.settings_epoch, meta.mode_epoch) == (71, 9, 5)
+    assert meta.event_seq == 400
+    assert meta.target == Epoch(1, 3), "the stored target stays what it was"
+    alone.assign(a={P0})
+    assert alone.read().meta.target == Epoch(3, 72)
 
 
 def test_a_target_made_before_the_incarnation_was_raised_is_stale(alone: World) -> None:

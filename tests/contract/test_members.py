@@ -1,5 +1,6 @@
 """Members come, show that they live, and go (coordination.md sections 2 and 3)."""
 
+from dataclasses import replace
 from typing import Any
 
 from assignment.scripts.agent_side import progress
@@ -8,8 +9,6 @@ from assignment.scripts.group_read import TICKER_AWAY_MS, Gap, Purpose, Ticker
 from assignment.types import START, Claim
 from assignment.wire import ConsumerHealth
 from tests.contract.world import P0, P1, P2, World, offset
-
-# --- join and leave -------------------------------------------------------------------------------
 
 
 def test_join_is_refused_until_the_group_is_configured(world: World) -> None:
@@ -95,9 +94,6 @@ def test_leave_under_another_secret_or_of_a_stranger_touches_nothing(
     assert world.renew("a", Claim(P0, fence)).held == (True,)
 
 
-# --- evict ----------------------------------------------------------------------------------------
-
-
 def test_evict_ends_locks_as_expired_and_removes_the_member(world: World, fence: int) -> None:
     before = world.group_epoch()
     assert world.evict("a") is EvictResult.OK
@@ -119,22 +115,15 @@ def test_evict_is_refused_when_the_member_gave_a_newer_sign_of_life(alone: World
     assert alone.group_epoch() == before
 
 
-# --- progress -------------------------------------------------------------------------------------
-
-
-def test_progress_is_kept_for_members_only(alone: World) -> None:
+def test_progress_is_kept_for_members_only_and_parts_lie_over_it(alone: World) -> None:
     health = ConsumerHealth(state="ready", rows=5, rows_per_second=1.5, batch=3)
     assert alone.store.progress("a") is None
     assert alone.store.write_progress("a", health)
     assert alone.store.progress("a") == health
     assert not alone.store.write_progress("stranger", health)
     assert alone.store.progress("stranger") is None
-
-
-def test_progress_in_parts_lies_over_what_was_written(alone: World) -> None:
-    alone.store.write_progress("a", ConsumerHealth(state="ready", rows=5))
     alone.run(progress("a", [("rows", 6)]))
-    assert alone.store.progress("a") == ConsumerHealth(state="ready", rows=6)
+    assert alone.store.progress("a") == replace(health, rows=6)
 
 
 def test_a_tick_keeps_when_nobody_could_have_seen_a_sign_of_life(alone: World) -> None:

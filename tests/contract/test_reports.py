@@ -13,9 +13,6 @@ OK, FENCED, LATE = Status.OK, Status.FENCED, Status.LATE
 RUNNING = HeldState.RUNNING
 
 
-# --- reports --------------------------------------------------------------------------------------
-
-
 def test_a_report_of_a_stranger_or_under_another_secret_touches_nothing(alone: World) -> None:
     before = alone.read()
     alone.pass_ms(2)
@@ -120,9 +117,11 @@ def test_a_member_remembers_when_it_last_became_able(alone: World) -> None:
     assert row.joined_at_ms < first + 1
 
 
-def test_a_report_is_answered_with_the_target_only_when_the_agent_has_another(alone: World) -> None:
+def test_the_answer_has_the_epochs_and_a_target_only_for_who_has_another(alone: World) -> None:
     epoch = alone.read().meta.target_epoch
     answer = alone.report("a", 1, incarnation=1, target_epoch=epoch - 1)
+    assert (answer.incarnation, answer.mode_epoch, answer.settings_epoch) == (1, 1, 1)
+    assert (answer.group_epoch, answer.target_epoch) == (alone.group_epoch(), epoch)
     assert answer.target is not None
     assert (answer.target.target_epoch, answer.target.active) == (epoch, {P0})
     assert alone.report("a", 2, incarnation=1, target_epoch=epoch).target is None
@@ -136,14 +135,6 @@ def test_a_missing_target_is_never_sent_as_an_empty_one(alone: World) -> None:
     alone.assign(a={P0})
     target = alone.report("late", 2).target
     assert target is not None and target.active == frozenset()
-
-
-def test_a_report_carries_the_epochs(alone: World) -> None:
-    answer = alone.report("a", 1)
-    meta = alone.read().meta
-    assert (answer.incarnation, answer.mode_epoch) == (1, 1)
-    assert answer.group_epoch == meta.group_epoch
-    assert (answer.target_epoch, answer.settings_epoch) == (meta.target_epoch, 1)
 
 
 # --- replicas, and learners that are ready --------------------------------------------------------

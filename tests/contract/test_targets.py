@@ -215,14 +215,11 @@ def test_no_offset_is_moved_to_a_snapshot_that_is_not_newer(world: World, number
     assert replace(world.read(), now_ms=before.now_ms, locks=before.locks) == before
 
 
-def test_a_server_that_was_put_back_with_its_identity_is_moved_forward_too(alone: World) -> None:
-    """Its grants are of an incarnation below the one that is about to be set."""
-    assert alone.restore(2, {P0: record(9)}) == 1
-
-
-def test_nothing_comes_back_once_grants_are_possible(alone: World) -> None:
+def test_nothing_comes_back_once_grants_are_possible_of_the_incarnation(alone: World) -> None:
+    """A server that was put back with its identity has grants of one below that is about to be."""
     assert alone.restore(1, {P0: record(9)}) is None
     assert alone.read().offsets == {}
+    assert alone.restore(2, {P0: record(9)}) == 1
 
 
 def test_a_commit_goes_on_from_what_came_back(world: World) -> None:
@@ -238,13 +235,16 @@ def test_a_commit_goes_on_from_what_came_back(world: World) -> None:
     assert world.store.read_changelog(P0, "5-0", 9).entries[0].from_offset == offset(9)
 
 
-def test_epochs_and_event_numbers_go_on_above_the_history(world: World) -> None:
+def test_epochs_and_events_of_a_group_that_is_not_there_go_on_above_history(world: World) -> None:
     assert world.resume(50, 900, {}) == 50
     world.resume(40, 800, {})
     world.configure(rebalance_due=False)
     meta = world.read().meta
     assert (meta.group_epoch, meta.target_epoch, meta.event_seq) == (50, 50, 900)
     world.stand(a={P0})
+    before = world.read().meta
+    assert world.resume(150, 1_900, {}) == before.group_epoch, "its target would seem newer"
+    assert world.read().meta == before
     world.fence("a", P0)
     assert world.events()[0].seq == 901
 
@@ -256,10 +256,3 @@ def test_a_wiped_group_has_its_last_target_again(world: World) -> None:
     group = world.read()
     assert group.target == {"a": replace(last, target_epoch=50)}
     assert (group.meta.target_epoch, group.meta.target_incarnation) == (50, 3)
-
-
-def test_a_group_that_is_there_is_not_resumed(alone: World) -> None:
-    """Whoever saw it wiped and comes late would call its stored target newer than it is."""
-    before = alone.read().meta
-    assert alone.resume(50, 900, {}) == before.group_epoch
-    assert alone.read().meta == before

@@ -6,24 +6,15 @@ from dataclasses import fields
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
-from agent.store.door import Door, RedisDoor
+from agent.store.door import Door
 from agent.store.group import GroupStore
+from assignment import types
 from assignment.scripts import agent_side, dashboard_side, group_read
 from assignment.scripts.agent_side import CommitRequest, SnapshotRecord
 from assignment.scripts.dashboard_side import LockEvent
 from assignment.scripts.group_read import NO_TICK, GroupRead, Purpose, Ticker
 from assignment.scripts.values import Call
-from assignment.types import (
-    Claim,
-    Drain,
-    GroupSettings,
-    Held,
-    HeldState,
-    Offset,
-    Partition,
-    TargetRow,
-    read_as,
-)
+from assignment.types import Claim, GroupSettings, Held, HeldState, Offset, Partition, TargetRow
 from assignment.wire import Heartbeat, parse_target
 from tests.fakes import FakeDoor
 
@@ -158,7 +149,7 @@ class World:
         seen = {"incarnation": 1, "target_incarnation": 1, "report": 1, "complete": True}
         said = {"member": member_id, "secret": "secret", "sequence": sequence}
         reply, rebalance_due = self.run(
-            dashboard_side.report(read_as(Heartbeat, seen | said | changes))
+            dashboard_side.report(types.read_as(Heartbeat, seen | said | changes))
         )
         facts = {f.name: getattr(reply, f.name) for f in fields(reply)}
         if reply.target is not None:
@@ -168,7 +159,7 @@ class World:
     def leave(self, member_id: str, secret: str = "secret") -> bool:
         return self.run(dashboard_side.leave(member_id, secret))
 
-    def set_drain(self, drain: Drain, *member_ids: str) -> list[str]:
+    def set_drain(self, drain: types.Drain, *member_ids: str) -> list[str]:
         return self.run(dashboard_side.set_drain(drain, member_ids))
 
     def evict(self, member_id: str, judged_ms: int | None = None) -> dashboard_side.EvictResult:
@@ -218,7 +209,6 @@ class World:
         if isinstance(self.door, FakeDoor):
             self.door.server.restart()
         else:
-            assert isinstance(self.door, RedisDoor)
             run_ids = ("run_id", ANOTHER_RUN, "tick_run", ANOTHER_RUN)
             self.door.ask("HSET", self.keys.meta, *run_ids)
 

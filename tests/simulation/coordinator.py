@@ -214,11 +214,9 @@ IN_REDIS: Mapping[type[Effect[Any]], Callable[[SimCoordinator, Job, Any], Any]] 
     effects.Push: lambda self, job, effect: None,
 }
 # Between one of these and what follows it nothing can happen that would matter.
-UNSEEN = frozenset(
-    (
-        effects.ReadHints, effects.ReadNow, effects.ReadHeld, effects.WantRebalance, effects.Push,
-        effects.KeepEvents, effects.KeepFaults, effects.KeepLoss, effects.ReadMirror,
-        effects.ReadRequests, effects.ReadRound, effects.ReadTenures, effects.ReadFinished,
-        effects.ReadStays,
-    )
-)  # fmt: skip
+UNSEEN = {
+    effects.ReadHints, effects.ReadNow, effects.ReadHeld, effects.WantRebalance, effects.Push,
+    effects.KeepEvents, effects.KeepFaults, effects.KeepLoss, effects.ReadMirror,
+    effects.ReadRequests, effects.ReadRound, effects.ReadTenures, effects.ReadFinished,
+    effects.ReadStays,
+}  # fmt: skip

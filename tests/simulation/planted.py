@@ -21,8 +21,6 @@ from assignment.coordinator import (
     stays,
     trimming,
 )
-from assignment.coordinator.effects import RecordsAway
-from assignment.coordinator.planning import Target
 from assignment.member import decisions, transitions
 from assignment.member.messages import Effect, Release, RestoreEnded
 from assignment.member.state import Holding, MemberState
@@ -42,12 +40,9 @@ from tests.simulation.replicas import DiskState
 NEVER_MS = 10**9
 SOON_LATE_MS = 500  # below the pause between two ticks
 LOSSES = (
-    "redis_loses_writes",
-    "redis_loses_grants",
-    "redis_fails_over",
-    "redis_fails_over_under_its_old_run",
-    "redis_wiped",
-)
+    "redis_loses_writes", "redis_loses_grants", "redis_fails_over",
+    "redis_fails_over_under_its_old_run", "redis_wiped",
+)  # fmt: skip
 
 # --- locks, batches, members ----------------------------------------------------------------------
 
@@ -160,7 +155,7 @@ def the_record_comes_before_the_target(patch: Patch) -> None:
 
     def recorded_first(self: SimCoordinator, *asked: Any) -> Any:
         if self.world.database.refuses:
-            raise RecordsAway("the record was not taken")
+            raise effects.RecordsAway("the record was not taken")
         return set_target(self, *asked)
 
     patch.setitem(coordinator.IN_REDIS, effects.SetTarget, recorded_first)  # type: ignore[arg-type]
@@ -311,7 +306,7 @@ def one_coordinator_remembers(patch: Patch) -> None:
 
     def remembered(view: Any, *how: Any) -> Any:
         due = planned(view, *how)
-        if not isinstance(due, Target) or not view.meta.settings.stateful:
+        if not isinstance(due, planning.Target) or not view.meta.settings.stateful:
             return due
         facts = [
             (m, r.joined_at_ms, r.able, r.leaving, r.drain) for m, r in sorted(view.members.items())

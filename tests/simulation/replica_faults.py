@@ -93,10 +93,7 @@ def learner_dies(world: "World", victims: Victims) -> None:
 
 
 def owner_in_handover_dies(world: "World", victims: Victims) -> None:
-    def gives(agent: "SimAgent") -> bool:
-        return bool(_learned(world) & agent.membership.state.held.keys())
-
-    _dies_in_handover(world, gives)
+    _dies_in_handover(world, lambda agent: _learned(world) & agent.membership.state.held.keys())
 
 
 def _run_until(world: "World", fact: Callable[[], bool]) -> None:
@@ -111,7 +108,7 @@ def _is_told(world: "World") -> bool:
     return running is not None and running.told_at_ms is not None
 
 
-def _dies_in_handover(world: "World", who: Callable[["SimAgent"], bool]) -> None:
+def _dies_in_handover(world: "World", who: Callable[["SimAgent"], object]) -> None:
     """Some time after another came, for whom partitions are learned."""
 
     def strike() -> None:

@@ -9,7 +9,8 @@ from tests.simulation.world import World
 MEMBER = "a-1"
 
 
-def told_to_leave() -> World:
+@pytest.fixture
+def world() -> World:
     """One member that owns everything."""
     world = World(0, stateful=True, partitions=2)
     world.add("a")
@@ -18,21 +19,18 @@ def told_to_leave() -> World:
     return world
 
 
-def test_whoever_departs_under_a_live_lock_is_found() -> None:
-    world = told_to_leave()
+def test_whoever_departs_under_a_live_lock_is_found(world: World) -> None:
     with pytest.raises(Broken, match="a-1 departs and owns"):
         world.scale_downs.departs(MEMBER)
 
 
-def test_a_lock_that_ran_out_is_owned_no_more_although_no_sweep_has_seen_it() -> None:
-    world = told_to_leave()
+def test_a_lock_that_ran_out_is_owned_no_more_although_no_sweep_has_seen_it(world: World) -> None:
     world.server.now_ms += world.settings.lease_ms + 1
     assert world.store.owned(MEMBER)
     world.scale_downs.departs(MEMBER)
 
 
-def test_a_lock_whose_release_redis_lost_was_given_up() -> None:
-    world = told_to_leave()
+def test_a_lock_whose_release_redis_lost_was_given_up(world: World) -> None:
     before = world.server.position
     agent = world.agents[0]
     agent.term()
