@@ -65,8 +65,8 @@ class ReadSettings(Effect[tuple[GroupSettings | None, int]]):
     """As Redis has them, with their epoch; None when it does not know the group."""
 
 
-class ReadSaved(Effect[GroupSettings]):
-    """The settings that the database has at this moment."""
+class ReadRecord(Effect[facts.GroupRecord]):
+    """As the database has it at this moment."""
 
 
 class ReadHints(Effect[tuple[facts.Hint, ...]]):
@@ -144,8 +144,8 @@ class KeepEvents(Effect[int]):
     """The locks' events become history. How many."""
 
 
-class KeepIncarnation(Effect[None]):
-    """Never a lower one."""
+class KeepIncarnation(Effect[bool]):
+    """False: the database has that one or a higher already, and keeps it."""
 
     incarnation: int
 

@@ -26,15 +26,16 @@ def tell(record: GroupRecord) -> effects.Steps[bool]:
     """Whether Redis had to be told: it held other settings, or none.
 
     Redis is read before the database and compared again by the script: whoever stood still in
-    between cannot put older settings over newer ones.
+    between cannot put older settings over newer ones, nor begin a group anew that was there.
     """
     if record.settings is None:
         return False
     stored, epoch = yield from effects.ReadSettings()
     if stored == record.settings:
         return False
-    settings = yield from effects.ReadSaved()
-    if stored == settings:
+    record = yield from effects.ReadRecord()
+    settings = record.settings
+    if settings is None or stored == settings:
         return False
     if stored is None and record.incarnation > 0:
         yield from _put_back(settings, epoch, record.incarnation + 1)
@@ -78,9 +79,10 @@ def raise_incarnation(record: GroupRecord, view: GroupRead) -> effects.Steps[Non
     if wanted is not None and (yield from effects.ReadHeld()):
         wanted = None
     known = wanted.incarnation if wanted else view.meta.incarnation
+    is_new = True
     with suppress(effects.RecordsAway):  # the next tick keeps it
-        yield from effects.KeepIncarnation(known)
-    if wanted is None:
+        is_new = yield from effects.KeepIncarnation(known)
+    if wanted is None or not is_new:  # the record is from before another process chose this one
         return
     loss = None
     with suppress(effects.RecordsAway):  # it goes on from what it has

@@ -57,6 +57,11 @@ def record_of(group: Group) -> GroupRecord:
     )
 
 
+def _read_record(group: Group) -> GroupRecord:
+    group.refresh_from_db(fields=["settings", "incarnation"])
+    return record_of(group)
+
+
 def perform(here: Here, effect: Effect[Any]) -> Any:
     kind = type(effect)
     if kind in IN_REDIS:
@@ -154,7 +159,7 @@ IN_REDIS: Mapping[type[Effect[Any]], Callable[[Here, Any], Any]] = {
     effects.Push: lambda here, effect: push.push(here.name, effect.what),
 }
 IN_DATABASE: Mapping[type[Effect[Any]], Callable[[Group, Any], Any]] = {
-    effects.ReadSaved: records.read_saved,
+    effects.ReadRecord: lambda group, effect: _read_record(group),
     effects.KeepOutbox: lambda group, effect: outbox.keep(group),
     effects.KeepEvents: lambda group, effect: store_events(group),
     effects.KeepIncarnation: records.keep_incarnation,

@@ -12,7 +12,7 @@ from django.db import transaction
 from django.db.models import F, Max, OuterRef, Q, Subquery
 
 from assignment.coordinator import effects, facts
-from assignment.types import START, GroupSettings, Offset, Partition
+from assignment.types import START, Offset, Partition
 from dashboard import models
 from dashboard.live import groups as live_groups
 from dashboard.records import audit
@@ -30,12 +30,13 @@ log = logging.getLogger(__name__)
 # --- Redis that forgot ----------------------------------------------------------------------------
 
 
-def keep_incarnation(group: models.Group, effect: effects.KeepIncarnation) -> None:
+def keep_incarnation(group: models.Group, effect: effects.KeepIncarnation) -> bool:
     higher = effect.incarnation
     if higher <= group.incarnation:
-        return
-    models.Group.objects.filter(pk=group.pk, incarnation__lt=higher).update(incarnation=higher)
+        return False
     group.incarnation = higher
+    rows = models.Group.objects.filter(pk=group.pk, incarnation__lt=higher)
+    return bool(rows.update(incarnation=higher))
 
 
 def keep_loss(group: models.Group, effect: effects.KeepLoss) -> None:
@@ -122,11 +123,6 @@ def keep_faults(group: models.Group, effect: effects.KeepFaults) -> None:
 
 
 # --- members --------------------------------------------------------------------------------------
-
-
-def read_saved(group: models.Group, effect: effects.ReadSaved) -> GroupSettings:
-    group.refresh_from_db(fields=["settings"])
-    return group.values
 
 
 def read_stays(group: models.Group, effect: effects.ReadStays) -> tuple[facts.Stay, ...]:

@@ -17,6 +17,7 @@ from dashboard.coordinator import carrying, running
 from dashboard.coordinator.carrying import Here, perform, record_of
 from dashboard.live import groups as live_groups
 from dashboard.live import health, watching
+from dashboard.live.connection import sync_client
 from dashboard.live.scripts import run
 from dashboard.models import (
     AuditEntry,
@@ -251,6 +252,41 @@ def test_whoever_stood_still_puts_no_older_settings_over_newer_ones(
             effect = steps.send(perform(here, effect))
     told = live_groups.read(group.name, Purpose.LOOK).meta.settings
     assert told == Group.objects.get().values and told.grace_ms == 6_000
+
+
+def as_read_before_the_incarnation(group: Group) -> Group:
+    """By another process."""
+    group.refresh_from_db()
+    carrying.RAISED.clear()
+    slow = Group.objects.get()
+    slow.incarnation = group.incarnation - 1
+    return slow
+
+
+def test_an_incarnation_that_the_database_has_is_not_chosen_again(
+    group: Group, agent: FakeAgent
+) -> None:
+    slow = as_read_before_the_incarnation(group)
+    sync_client().hdel(GroupKeys(group.name).meta, "incarnation", "run_id")
+    view = live_groups.read(group.name, Purpose.LOOK)
+    rule = setting_up.raise_incarnation(record_of(slow), view)
+    carrying.carry_out(rule, Here(slow.name, slow))
+    assert live_groups.read(group.name, Purpose.LOOK).meta.incarnation == 0
+    coordinator.tick()
+    assert live_groups.read(group.name, Purpose.LOOK).meta.incarnation == group.incarnation + 1
+
+
+def test_whoever_read_the_group_before_it_was_set_up_puts_it_back_after_a_wipe(
+    group: Group, agent: FakeAgent
+) -> None:
+    slow = as_read_before_the_incarnation(group)
+    sync_client().delete(*sync_client().keys(f"ek:{{{group.name}}}:*"))
+    carrying.carry_out(tick(record_of(slow)), Here(slow.name, slow))
+    assert live_groups.is_waiting(group.name), "owners that Redis forgot may be at work"
+    assert live_groups.read(group.name, Purpose.LOOK).meta.incarnation == 0
+    until(lambda: not live_groups.is_waiting(group.name))
+    coordinator.tick()
+    assert live_groups.read(group.name, Purpose.LOOK).meta.incarnation > group.incarnation
 
 
 def test_samples_and_the_mirror(group: Group, agent: FakeAgent, store: Any) -> None:

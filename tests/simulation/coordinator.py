@@ -203,6 +203,7 @@ IN_REDIS: Mapping[type[Effect[Any]], Callable[[SimCoordinator, Job, Any], Any]] 
     effects.ReadSettings: SimCoordinator._read_settings,
     effects.ReadHints: lambda self, job, effect: database.hints(self.world),
     effects.ReadNow: lambda self, job, effect: self.world.server.now_ms,
+    effects.ReadRecord: lambda self, job, effect: self._record(),
     effects.Run: lambda self, job, effect: self._run(effect.call),
     effects.Configure: SimCoordinator._configure,
     effects.Hold: SimCoordinator._hold,

@@ -36,8 +36,10 @@ class Database:
         """As it is now; what stands in it is never changed."""
         return Database(**{name: copy(value) for name, value in vars(self).items()})
 
-    def knows(self, incarnation: int) -> None:
+    def knows(self, incarnation: int) -> bool:
+        is_new = incarnation > self.incarnation
         self.incarnation = max(self.incarnation, incarnation)
+        return is_new
 
     @property
     def known(self) -> ScaleDowns:
@@ -160,7 +162,6 @@ NOT_KEPT = (
 PERFORM: Mapping[type[Effect[Any]], Callable[["World", Any], Any]] = {
     **dict.fromkeys(NOT_KEPT, lambda world, effect: None),
     **dict.fromkeys((effects.ReadRequests, effects.ReadFinished), lambda world, effect: ()),
-    effects.ReadSaved: lambda world, effect: world.database.settings,
     effects.KeepOutbox: _keep_outbox,
     effects.KeepEvents: _keep_events,
     effects.KeepIncarnation: lambda world, effect: world.database.knows(effect.incarnation),
