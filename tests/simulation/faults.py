@@ -344,6 +344,7 @@ def heal(world: "World") -> None:
         coordinator.start()
     for agent in world.living():
         agent.heal()
-    leaving = world.scale_downs.told
+    running = world.scale_downs.running
+    leaving = world.scale_downs.told | set(running.remaining if running else ())
     if all(a.told_to_go or a.misfit or a.member_id in leaving for a in world.living()):
         world.add_one()
