@@ -22,6 +22,9 @@ from agent.consumer.consumer import Consumer
 from agent.consumer.control import monotonic_ms
 from agent.consumer.socket import ConsumerSocket, SocketUnusable
 from agent.consumer.supervisor import ConsumerUnstartable, Supervisor
+from agent.coordination.coordinator import Coordinator, CoordinatorThread
+from agent.coordination.founding import Founder
+from agent.coordination.registry import Ask, Registry, first_of
 from agent.dashboard_session.requests import Courier, Dashboards
 from agent.dashboard_session.session import DashboardSession
 from agent.hints import HintListener
@@ -72,12 +75,14 @@ def _run(config: Config, note: Note) -> ExitCode:
         return not inbox.empty()
 
     store = _redis(config, note, stop)
+    founder = _founder(config, store)
     state_dir, held = claim_state_dir(config.state_root, stop)
     consumer_socket = ConsumerSocket(config.socket, inbox.put)
     environ = {**os.environ, SOCKET_VARIABLE: str(config.socket)}
     supervisor = None if config.attach else Supervisor(config.command, environ, inbox.put, (held,))
     consumer = Consumer(consumer_socket, supervisor, note)
-    courier = Courier(Dashboards(config.dashboards, config.group, config.current_token), inbox.put)
+    registry = Registry(store, founder.make_group if founder else lambda: False)
+    courier = Courier(_asking(config, registry, store), inbox.put)
     replicas = _replicas(config, state_dir, inbox, note)
     settings = GroupSettings(stream="unknown", partitions=1)  # until the dashboard tells
     membership = Membership(
@@ -106,8 +111,13 @@ def _run(config: Config, note: Note) -> ExitCode:
         note=note,
     )
     hints = HintListener(store, config.member_id, inbox.put)
+    coordinator = CoordinatorThread(
+        Coordinator(store, config.member_id, lambda: membership.state.incarnation, note),
+        store,
+        inbox.put,
+    )
     try:
-        for part in (consumer_socket, courier, hints):
+        for part in (consumer_socket, courier, hints, coordinator):
             part.start()
         code = agent.run()
     except Exception as error:
@@ -118,11 +128,30 @@ def _run(config: Config, note: Note) -> ExitCode:
         if supervisor is not None:
             supervisor.wait_gone()
         hints.close()
+        coordinator.close()
         replicas.close()
         courier.close()
         consumer_socket.close()
     note("ended", code=int(code))
     return code
+
+
+def _founder(config: Config, store: GroupStore) -> Founder | None:
+    if config.group_flags is None:
+        return None
+    founder = Founder(store, config.group_flags)
+    try:
+        founder.check()
+    except StoreUnavailable as error:
+        raise Ended(ExitCode.REDIS_UNUSABLE, str(error)) from error
+    return founder
+
+
+def _asking(config: Config, registry: Registry, store: GroupStore) -> Ask:
+    if not config.dashboards:
+        return registry.ask
+    dashboards = Dashboards(config.dashboards, config.group, config.current_token)
+    return first_of(dashboards.ask, registry, store)
 
 
 def _replicas(

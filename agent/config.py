@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from assignment.errors import InvalidInput
-from assignment.types import valid_name
+from assignment.types import Coordination, valid_name
 
 SOCKET_PATH_MAX = 100  # the kernel takes 107 bytes for the address of a Unix socket
 DASHBOARDS_MAX = 16
@@ -57,6 +58,7 @@ class Config:
     socket: Path
     command: tuple[str, ...]  # empty when attached
     attach: bool
+    group_flags: Mapping[str, Any] | None = None  # as Founder has them
     zone: str = ""
     capacity: float = 1.0
     log_format: str = "text"
@@ -78,11 +80,13 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> 
     name = _name(given.name)
     member_id = f"{name}-{secrets.token_hex(3)}"
     token_file = Path(given.token_file) if given.token_file else None
+    is_client = _coordination(given.coordination) is Coordination.CLIENT
+    alone = is_client and not given.dashboard
     state_root = Path(given.state_dir or Path(tempfile.gettempdir()) / "evenkeel" / given.group)
     return Config(
         group=valid_name("group", _required("--group", given.group)),
-        dashboards=_dashboards(_required("--dashboard", given.dashboard)),
-        token=_token(given.token, token_file),
+        dashboards=() if alone else _dashboards(_required("--dashboard", given.dashboard)),
+        token="" if alone else _token(given.token, token_file),
         token_file=token_file,
         redis_url=_redis_url(_required("--redis-url", given.redis_url)),
         member_id=member_id,
@@ -92,10 +96,32 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> 
         socket=_socket(given.socket, member_id, given.attach),
         command=_command(command, given.attach),
         attach=given.attach,
+        group_flags=_group_flags(given) if is_client else None,
         zone=given.zone,
         capacity=_capacity(given.capacity),
         log_format=given.log_format,
     )
+
+
+def _coordination(text: str) -> Coordination:
+    try:
+        return Coordination(text)
+    except ValueError:
+        known = ", ".join(Coordination)
+        raise InvalidInput(f"--coordination {text!r} is not one of {known}") from None
+
+
+def _group_flags(given: argparse.Namespace) -> dict[str, Any]:
+    """By the names of GroupSettings; only what was given."""
+    if given.partitions and not given.partitions.isdecimal():
+        raise InvalidInput(f"--partitions {given.partitions!r} is not a whole number")
+    flags = {
+        "stream": given.stream,
+        "partitions": int(given.partitions or 0),
+        "strategy": given.strategy,
+        "stateful": given.stateful,
+    }
+    return {name: value for name, value in flags.items() if value}
 
 
 def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -130,6 +156,16 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     option("--socket", "EVENKEEL_SOCKET", "path of the socket to the consumer")
     option("--zone", "EVENKEEL_ZONE", "where this member runs")
     option("--capacity", "EVENKEEL_CAPACITY", "share of the work, relative to others", "1")
+    option(
+        "--coordination",
+        "EVENKEEL_COORDINATION",
+        "server: a dashboard computes; client: the agents do, with Redis alone",
+        Coordination.SERVER,
+    )
+    option("--stream", "EVENKEEL_STREAM", "of a group to be made: its stream")
+    option("--partitions", "EVENKEEL_PARTITIONS", "of a group to be made: their number")
+    option("--strategy", "EVENKEEL_STRATEGY", "of a group to be made")
+    parser.add_argument("--stateful", action="store_true", help="of a group to be made")
     parser.add_argument(
         "--attach", action="store_true", help="start no consumer: wait for one at --socket"
     )

@@ -335,6 +335,13 @@ class UnableReason(StrEnum):
     NOT_ACQUIRED = "not acquired"  # assigned, free, and not granted all the same
 
 
+class Coordination(StrEnum):
+    """Who computes the target (coordination.md sections 3 and 4)."""
+
+    SERVER = "server"
+    CLIENT = "client"
+
+
 class Drain(StrEnum):
     """What the dashboard asks of a member in a scale-down (learners.md S4, S5)."""
 

@@ -71,6 +71,8 @@ class GroupKeys:
     queued = _Key()
     running = _Key()
     rate = _Key()
+    coordinator = _Key()  # the member that computes, where the agents coordinate; ends by itself
+    hold = _Key()  # nothing is granted while it is there; ends by itself
     since = _Key()  # partition -> "fence at_ms": when its last fence was granted
 
     def owned(self, member_id: str) -> str:

@@ -135,12 +135,15 @@ class Answer:
 
 
 class Courier:
-    """Carries one request at a time; of those that wait for it only the newest is kept."""
+    """Carries one request at a time; of those that wait for it only the newest is kept.
+
+    `ask` raises DashboardAway or Refusal, as that of Dashboards.
+    """
 
     def __init__(
-        self, dashboards: Dashboards, deliver: Callable[[Answer | BaseException], None]
+        self, ask: Callable[[Request], Reply], deliver: Callable[[Answer | BaseException], None]
     ) -> None:
-        self._dashboards = dashboards
+        self._ask_one = ask
         self._deliver = deliver
         self._waiting: Request | None = None
         self._busy = False
@@ -186,6 +189,6 @@ class Courier:
 
     def _ask(self, request: Request) -> Answer:
         try:
-            return Answer(request, self._dashboards.ask(request), None)
+            return Answer(request, self._ask_one(request), None)
         except (DashboardAway, Refusal) as error:
             return Answer(request, None, error)

@@ -10,7 +10,16 @@ from assignment import wire
 from assignment.scripts import agent_side, group_read
 from assignment.scripts.group_read import Meta
 from assignment.scripts.values import Call
-from assignment.types import START, Drain, Held, Offset, Partition, TargetRow, read_as
+from assignment.types import (
+    START,
+    Drain,
+    GroupSettings,
+    Held,
+    Offset,
+    Partition,
+    TargetRow,
+    read_as,
+)
 
 ACQUIRE_AT_ONCE = 1_000  # one call blocks Redis for about 10 ms
 T = TypeVar("T")
@@ -65,6 +74,21 @@ class GroupStore:
 
     def close(self) -> None:
         self.door.close()
+
+    def meta(self) -> group_read.Meta:
+        return group_read.read_meta(self.door.ask("HGETALL", self.keys.meta))
+
+    def now_ms(self) -> int:
+        """By the clock of Redis."""
+        seconds, microseconds = self.door.ask("TIME")
+        return int(seconds) * 1000 + int(microseconds) // 1000
+
+    def note_reader(self, settings: GroupSettings) -> None:
+        """Of its stream, which is made if it was not there; trimming asks for it."""
+        keys = wire.StreamKeys(settings.stream)
+        self.door.ask("HSETNX", keys.meta, "partitions", str(settings.partitions))
+        if int(self.door.ask("HGET", keys.meta, "partitions") or 0) == settings.partitions:
+            self.door.ask("SADD", keys.groups, self.group)
 
     # --- locks ------------------------------------------------------------------------------------
 

@@ -5,11 +5,10 @@ the first commit after it; and sees when a change that was cut short is to go on
 from assignment.coordinator import effects
 from assignment.coordinator.facts import Finished, Moments, Round, Tenures
 from assignment.coordinator.planning import target_of
-from assignment.coordinator.reading import settings_of
+from assignment.coordinator.reading import is_held, settings_of
 from assignment.errors import InvalidInput
 from assignment.scripts.group_read import GroupRead
 from assignment.strategies.weighted_sticky import MEASURED
-from assignment.types import Partition
 
 FIRST_EFFECT_WITHIN_MS = 600_000  # after so long no commit counts as this rebalance's effect
 LOOKED_FOR_MS = 60_000  # after the last round; computing a target every second would cost too much
@@ -35,13 +34,6 @@ def finish(view: GroupRead) -> effects.Steps[bool]:
 def _round_of_target(view: GroupRead) -> effects.Steps[Round | None]:
     row = yield from effects.ReadRound()
     return row if row and (row.incarnation, row.target_epoch) == view.meta.target else None
-
-
-def is_held(view: GroupRead) -> bool:
-    """Every partition that the target gives away is locked by that member, no other is."""
-    wanted = {p: member for member, row in view.target.items() for p in row.active}
-    held: dict[Partition, str] = {p: lock.member_id for p, lock in view.locks.items()}
-    return wanted == held
 
 
 def delivered_ms(view: GroupRead) -> int | None:

@@ -82,6 +82,13 @@ def unable_members(view: GroupRead) -> dict[str, str]:
     return dict(sorted(reasons.items()))
 
 
+def is_held(view: GroupRead) -> bool:
+    """Every partition that the target gives away is locked by that member, no other is."""
+    wanted = {p: member for member, row in view.target.items() for p in row.active}
+    held: dict[Partition, str] = {p: lock.member_id for p, lock in view.locks.items()}
+    return wanted == held
+
+
 def without_lock(view: GroupRead) -> dict[str, Partition]:
     """Able members with an assigned partition that nobody has locked for longer than lease + grace.
 

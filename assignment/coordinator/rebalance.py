@@ -14,7 +14,7 @@ from assignment.coordinator.reading import owners_before, settings_of, without_l
 from assignment.coordinator.record import Cause
 from assignment.errors import InvalidInput
 from assignment.scripts.group_read import GroupRead, Purpose
-from assignment.types import Reason
+from assignment.types import Coordination, Reason
 
 CAUSES_MAX = 200  # kept of those that gathered; a record stays readable
 NOT_A_CAUSE = frozenset(
@@ -29,8 +29,10 @@ NOT_A_CAUSE = frozenset(
 )
 
 
-def rebalance() -> effects.Steps[str]:
-    """What came of it, in words for people."""
+def rebalance(by: Coordination) -> effects.Steps[str]:
+    """What came of it, in words for people. Where others compute, only what a person asked of this
+    one is done.
+    """
     try:
         yield from effects.KeepOutbox()  # so that nobody is answered twice
         requests = yield from effects.ReadRequests()
@@ -39,6 +41,8 @@ def rebalance() -> effects.Steps[str]:
     view = yield from effects.Read(Purpose.REBALANCE)
     if view.meta.settings is None:
         return "the group is not in Redis"  # the tick puts it there
+    if view.meta.coordination is not by and not requests:
+        return f"coordination is {view.meta.coordination}"
     try:
         due, answered = yield from _due(view, requests)
     except effects.RecordsAway:

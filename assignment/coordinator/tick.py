@@ -15,10 +15,11 @@ from assignment.coordinator.setting_up import raise_incarnation, tell
 from assignment.coordinator.stays import expired_members, note_stays
 from assignment.scripts.dashboard_side import evict, request_rebalance, sweep
 from assignment.scripts.group_read import GroupRead, Purpose
-from assignment.types import Reason
+from assignment.types import Coordination, Reason
 
 
-def tick(record: GroupRecord) -> effects.Steps[None]:
+def tick(record: GroupRecord, by: Coordination) -> effects.Steps[None]:
+    """Where others than `by` compute, a rebalance is asked for only when a person wished it."""
     if (yield from tell(record)):
         yield from effects.Push("settings")
     view = yield from effects.Read(Purpose.TICK)
@@ -29,9 +30,19 @@ def tick(record: GroupRecord) -> effects.Steps[None]:
     view = yield from effects.Read(Purpose.LOOK)
     if view.meta.settings is None:
         return
-    due = yield from _ask(view)
+    computes = view.meta.coordination is by
+    due = view.meta.group_epoch > view.meta.target_epoch
+    if computes and not due and without_lock(view):
+        yield from effects.Run(request_rebalance(Reason.UNABLE))
+        due = True
+    if computes and due:
+        yield from effects.WantRebalance()
     with suppress(effects.RecordsAway):  # the next tick makes up for it
-        yield from _keep_records(view, due=due)
+        yield from _keep_records(view)
+    with suppress(effects.RecordsAway):
+        if not due and (why := (yield from _wish(view, computes=computes))):
+            yield from effects.Run(request_rebalance(why))
+            yield from effects.WantRebalance()
 
 
 def _end_what_ended(view: GroupRead) -> effects.Steps[None]:
@@ -42,18 +53,7 @@ def _end_what_ended(view: GroupRead) -> effects.Steps[None]:
         yield from effects.Run(evict(member, beat, Reason.LOST))
 
 
-def _ask(view: GroupRead) -> effects.Steps[bool]:
-    """Whether a rebalance is due: something changed, or an assignment is not taken up."""
-    due = view.meta.group_epoch > view.meta.target_epoch
-    if not due and without_lock(view):
-        yield from effects.Run(request_rebalance(Reason.UNABLE))
-        due = True
-    if due:
-        yield from effects.WantRebalance()
-    return due
-
-
-def _keep_records(view: GroupRead, *, due: bool) -> effects.Steps[None]:
+def _keep_records(view: GroupRead) -> effects.Steps[None]:
     yield from effects.KeepOutbox()
     stored = yield from effects.KeepEvents()
     moved = yield from note_stays(view)
@@ -63,15 +63,12 @@ def _keep_records(view: GroupRead, *, due: bool) -> effects.Steps[None]:
     yield from effects.KeepFaults(
         tuple((fault.kind.value, fault.text) for fault in invariants.faults(view))
     )
-    if not due and (why := (yield from _wish(view))):
-        yield from effects.Run(request_rebalance(why))
-        yield from effects.WantRebalance()
     if stored or moved or done:
         yield from effects.Push("history" if stored or done else "members")
 
 
-def _wish(view: GroupRead) -> effects.Steps[Reason | None]:
+def _wish(view: GroupRead, *, computes: bool) -> effects.Steps[Reason | None]:
     """A person's, or a change that is not yet whole."""
     if (yield from effects.ReadRequests()):
         return Reason.MANUAL
-    return Reason.NEXT_ROUND if (yield from is_cut_short(view)) else None
+    return Reason.NEXT_ROUND if computes and (yield from is_cut_short(view)) else None

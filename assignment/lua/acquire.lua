@@ -3,14 +3,13 @@
 -- 'granted' fence state | 'held' holder left_ms | 'not_target'.
 local member, ttl_ms = ARGV[1], tonumber(ARGV[2])
 if redis.call('HEXISTS', key('members'), member) == 0 then return {'fenced'} end
-local meta = redis.call('HMGET', KEYS[1], 'mode_epoch', 'incarnation', 'run_id', 'coordination')
+local meta = redis.call('HMGET', KEYS[1], 'mode_epoch', 'incarnation', 'run_id')
 if meta[1] ~= ARGV[3] then return {'mode'} end
 -- This connection's run: a Redis that was started anew may have lost grants, so it grants nothing yet.
 if not meta[2] or meta[2] ~= ARGV[4] or meta[3] ~= run_id() then return {'no_incarnation'} end
 
-local everything = meta[4] ~= 'server'
 local allowed = {}
-local row = not everything and redis.call('HGET', key('target'), member)
+local row = redis.call('HGET', key('target'), member)
 if row then
   for _, partition in ipairs(cjson.decode(row)['active']) do allowed[partition] = true end
 end
@@ -49,7 +48,7 @@ for i = 5, #ARGV do
   local partition = ARGV[i]
   local holder, fence = string.match(redis.call('GET', key('lock:' .. partition)) or '', '^(.*)/(%d+)$')
   local answer
-  if not everything and not allowed[partition] then
+  if not allowed[partition] then
     answer = {partition, 'not_target'}
   elseif not holder then
     answer = grant_new(partition)

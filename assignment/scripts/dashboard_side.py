@@ -30,6 +30,7 @@ from assignment.scripts.values import (
 from assignment.troubles import TROUBLES_MAX, UNSERVED_MAX, Halted, read_trouble
 from assignment.types import (
     START,
+    Coordination,
     Drain,
     GroupSettings,
     Offset,
@@ -196,14 +197,18 @@ def configure(
     rebalance_due: bool,
     identity: str = "",
     over_epoch: int | None = None,
+    coordination: Coordination = Coordination.SERVER,
 ) -> Call[int]:
     """`rebalance_due` when a plan depends on what changed. Answers the group_epoch.
     `identity` of the group in its database; "": as it is in Redis. Nothing is changed when Redis
-    has settings of another epoch than `over_epoch`; None: whatever it has.
+    has settings of another epoch than `over_epoch`; None: whatever it has. `coordination` of a
+    group that is made by this.
     """
     due, text = flag(rebalance_due), wire.settings_text(settings)
     over = "" if over_epoch is None else epoch_text("over_epoch", over_epoch)
-    return Call("configure", [text, due, _reason(reason), identity, over], number_of)
+    return Call(
+        "configure", [text, due, _reason(reason), identity, over, coordination.value], number_of
+    )
 
 
 def request_rebalance(reason: str, member_id: str = "") -> Call[int]:

@@ -11,6 +11,7 @@ from assignment.scripts.agent_side import SnapshotRecord, read_snapshots
 from assignment.scripts.values import Call, Raw, pairs_of, text_of
 from assignment.troubles import Unserved
 from assignment.types import (
+    Coordination,
     Drain,
     Epoch,
     Grant,
@@ -46,7 +47,7 @@ class Purpose(StrEnum):
 class Meta:
     """The hash `meta`. `settings` is None when the group was never configured in this Redis."""
 
-    coordination: str = "server"
+    coordination: Coordination = Coordination.SERVER
     identity: str = ""  # of the group, as its dashboard's database has it
     mode_epoch: int = 0
     group_epoch: int = 0

@@ -10,6 +10,7 @@ from assignment.coordinator import tick as ticking
 from assignment.coordinator.effects import RecordsAway
 from assignment.coordinator.facts import GroupRecord
 from assignment.scripts.group_read import Ticker
+from assignment.types import Coordination
 from dashboard.coordinator.carrying import AWAY, Here, carry_out, record_of
 from dashboard.coordinator.outbox import Run
 from dashboard.live import groups as live_groups
@@ -33,7 +34,7 @@ def tick() -> int:
         for number, (record, group) in enumerate(groups):
             here = Here(record.name, group, ticker=clock.goes_on(len(groups) - number))
             try:
-                carry_out(ticking.tick(record), here)
+                carry_out(ticking.tick(record, Coordination.SERVER), here)
                 looked += 1
             except StoreUnavailable:
                 raise
@@ -88,7 +89,7 @@ def rebalance(group_name: str, task_id: str = "", worker: str = "") -> str:
                 return result
             queue.take_wanted(group_name)
             here = Here(group_name, _row(group_name), Run(task_id, worker))
-            result = carry_out(rebalancing.rebalance(), here)
+            result = carry_out(rebalancing.rebalance(Coordination.SERVER), here)
         if not queue.is_wanted(group_name):
             break
     return result

@@ -84,10 +84,15 @@ class World:
         values = {"stream": f"s-{self.group}", "partitions": 4, **FAST, **changes}
         return GroupSettings(**values)
 
+    def alone(self, name: str = "a", *options: str, **environ: str) -> AgentProcess:
+        """Without a dashboard: the agents coordinate."""
+        return self.agent(name, "--coordination", "client", *options, **environ)
+
     def agent(self, name: str = "a", *options: str, **environ: str) -> AgentProcess:
         command = [sys.executable, str(ROOT / "tests" / "agent" / "tiny_consumer.py")]
         arguments = [
-            *("--group", self.group, "--dashboard", self.dashboard.url),
+            *("--group", self.group),
+            *([] if "--coordination" in options else ["--dashboard", self.dashboard.url]),
             *("--redis-url", self.redis_url, "--name", name),
             *("--state-dir", str(self.folder / "state"), "--log-format", "json"),
         ]

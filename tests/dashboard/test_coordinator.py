@@ -10,6 +10,7 @@ from assignment.coordinator import effects, setting_up
 from assignment.coordinator.tick import tick
 from assignment.scripts.group_read import Purpose
 from assignment.scripts.values import Call
+from assignment.types import Coordination
 from assignment.wire import GroupKeys, StreamKeys
 from dashboard import coordinator
 from dashboard.actions import groups
@@ -281,7 +282,7 @@ def test_whoever_read_the_group_before_it_was_set_up_puts_it_back_after_a_wipe(
 ) -> None:
     slow = as_read_before_the_incarnation(group)
     sync_client().delete(*sync_client().keys(f"ek:{{{group.name}}}:*"))
-    carrying.carry_out(tick(record_of(slow)), Here(slow.name, slow))
+    carrying.carry_out(tick(record_of(slow), Coordination.SERVER), Here(slow.name, slow))
     assert live_groups.is_waiting(group.name), "owners that Redis forgot may be at work"
     assert live_groups.read(group.name, Purpose.LOOK).meta.incarnation == 0
     until(lambda: not live_groups.is_waiting(group.name))
@@ -364,7 +365,7 @@ def test_a_view_from_before_a_join_says_nothing_of_the_member(
     group: Group, agent: FakeAgent
 ) -> None:
     """A tick that stood still after it read, and goes on when another has noted the member."""
-    old = tick(record_of(group))
+    old = tick(record_of(group), Coordination.SERVER)
     effect, here = next(old), Here(group.name, group)
     while not isinstance(effect, effects.ReadStays):
         effect = old.send(perform(here, effect))

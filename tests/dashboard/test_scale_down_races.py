@@ -16,7 +16,7 @@ from assignment.coordinator import tick as rules
 from assignment.errors import EvenkeelError
 from assignment.scripts.dashboard_side import request_rebalance, set_drain
 from assignment.scripts.group_read import Purpose
-from assignment.types import Drain
+from assignment.types import Coordination, Drain
 from dashboard import coordinator
 from dashboard.actions import scale_down
 from dashboard.coordinator import carrying
@@ -86,7 +86,9 @@ def some_deed(group: Group, dice: Random) -> None:
                 scale_down.start(group, members=members, timeout_ms=limit, by=BY_ANN)
             case "tick":
                 there = Group.objects.get(pk=group.pk)
-                carry_out(rules.tick(record_of(there)), Here(there.name, there))
+                carry_out(
+                    rules.tick(record_of(there), Coordination.SERVER), Here(there.name, there)
+                )
             case "force" if running:
                 scale_down.force(running, dice.choice(sorted(running.members)), by=BY_ANN)
             case "abort" if running:

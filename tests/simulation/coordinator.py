@@ -18,7 +18,7 @@ from assignment.coordinator.facts import GroupRecord, Lifted, ScaleDowns
 from assignment.errors import GroupMissing
 from assignment.scripts import dashboard_side, group_read
 from assignment.scripts.group_read import GroupRead, Purpose
-from assignment.types import START
+from assignment.types import START, Coordination
 from tests.simulation import database, targets
 from tests.simulation.agenda import Alarm
 from tests.simulation.network import SimDoor
@@ -84,7 +84,7 @@ class SimCoordinator:
     def _asked_rebalance(self, life: int) -> None:
         if life == self._life:
             self._asked = False
-            self._carry_out(rebalance.rebalance())
+            self._carry_out(rebalance.rebalance(Coordination.SERVER))
 
     def ask_advance(self) -> None:
         """What a person asked of a scale-down is carried out at once, if this process lives."""
@@ -100,7 +100,7 @@ class SimCoordinator:
             self._alarm.ask(self.world.now_ms + self._tick_ms)
             self.world.ticker_lives()
             self.world.trimming.tick()
-            self._carry_out(tick.tick(self._record()))
+            self._carry_out(tick.tick(self._record(), Coordination.SERVER))
 
     def _record(self) -> GroupRecord:
         known = max(self.world.database.incarnation, self._raised)

@@ -207,7 +207,9 @@ def test_of_many_that_ask_at_once_exactly_one_is_granted(real_world: World) -> N
     world = real_world
     members = [f"m{n}" for n in range(8)]
     world.stand(**{m: {P0} if m == "m0" else set() for m in members})
-    world.door.ask("HSET", world.keys.meta, "coordination", "client")  # no target decides
+    row = world.door.ask("HGET", world.keys.target, "m0")
+    for member_id in members:  # as no coordinator would: the target does not decide
+        world.door.ask("HSET", world.keys.target, member_id, row)
     granted: list[tuple[str, int]] = []
     start = threading.Barrier(len(members))
 

@@ -1,0 +1,72 @@
+"""A group that needs no dashboard: made by the first of its agents, and as its flags say."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from agent.coordination.effects import RedisEffects
+from agent.store.group import GroupStore
+from assignment.coordinator import effects
+from assignment.errors import InvalidInput
+from assignment.scripts.dashboard_side import configure
+from assignment.scripts.group_read import Meta
+from assignment.types import Coordination, GroupSettings, Reason
+
+
+class Founder:
+    """`flags`: by the names of GroupSettings, those that were given."""
+
+    def __init__(self, store: GroupStore, flags: Mapping[str, Any]) -> None:
+        self._store = store
+        self._flags = flags
+
+    def check(self) -> None:
+        """Raises InvalidInput: the flags contradict the group as it is, or do not make one;
+        StoreUnavailable.
+        """
+        meta = self._store.meta()
+        if meta.settings is None:
+            self._settings()
+        elif contradictions := _contradictions(meta, meta.settings, self._flags):
+            raise InvalidInput(f"group {self._store.group!r}: {'; '.join(contradictions)}")
+
+    def make_group(self) -> bool:
+        """True: it is there now. Nothing is granted for a lease: if Redis was wiped, owners that
+        it does not know any more may still be at work. Raises StoreUnavailable.
+        """
+        settings = self._settings()
+        redis = RedisEffects(self._store)
+        redis.perform(effects.Hold(settings.lease_ms))
+        call = configure(
+            settings,
+            Reason.SETTINGS,
+            rebalance_due=False,
+            over_epoch=0,
+            coordination=Coordination.CLIENT,
+        )
+        self._store.run(call)
+        self._store.note_reader(settings)
+        return True
+
+    def _settings(self) -> GroupSettings:
+        missing = {"stream", "partitions"} - self._flags.keys()
+        if missing:
+            raise InvalidInput(
+                f"group {self._store.group!r} is not in Redis: to make it, give "
+                + " and ".join(f"--{name}" for name in sorted(missing))
+            )
+        if strategy := self._flags.get("strategy"):
+            from assignment import strategies  # loads numpy, for who makes the group
+
+            strategies.known(strategy)
+        return GroupSettings(**self._flags)
+
+
+def _contradictions(meta: Meta, settings: GroupSettings, flags: Mapping[str, Any]) -> list[str]:
+    asked = {"coordination": str(Coordination.CLIENT), **flags}
+    there = {"coordination": str(meta.coordination), **asdict(settings)}
+    return [
+        f"--{name} {value} was given, and it is {there[name]}"
+        for name, value in asked.items()
+        if there[name] != value
+    ]

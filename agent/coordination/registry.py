@@ -1,0 +1,106 @@
+"""What a dashboard would answer to an agent, by the same scripts, straight from Redis.
+
+So a group lives with Redis alone, and one whose agents coordinate goes on without its dashboard.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from agent.dashboard_session.requests import DashboardAway, Refusal, Request
+from agent.store.door import StoreUnavailable
+from agent.store.group import GroupStore
+from assignment.scripts import dashboard_side, group_read
+from assignment.scripts.dashboard_side import JoinResult
+from assignment.scripts.values import Call
+from assignment.types import Coordination
+from assignment.wire import Heartbeat, Introduction, Join, Leave, Reply, Status
+
+ROW = tuple(Introduction.__dataclass_fields__)
+CONFLICT = 409  # as HTTP has it
+
+Ask = Callable[[Request], Reply]
+
+
+class Registry:
+    """`make_group`: called when Redis does not have the group; whether it has it now."""
+
+    def __init__(self, store: GroupStore, make_group: Callable[[], bool]) -> None:
+        self._store = store
+        self._make_group = make_group
+
+    def ask(self, request: Request) -> Reply:
+        """Raises DashboardAway or Refusal."""
+        try:
+            return self._answer(request)
+        except StoreUnavailable as error:
+            raise DashboardAway(str(error)) from error
+
+    def _answer(self, request: Request) -> Reply:
+        match request:
+            case Join():
+                return self._join(request)
+            case Heartbeat():
+                return self._report(request)
+            case Leave(member=member, secret=secret):
+                left = self._run(dashboard_side.leave(member, secret))
+                return Reply(status=Status.OK if left else Status.FENCED)
+
+    def _join(self, join: Join) -> Reply:
+        row = {name: getattr(join, name) for name in ROW}
+        call = dashboard_side.join(join.member, join.secret, row)
+        answer = self._run(call)
+        if answer is JoinResult.NO_GROUP and self._make_group():
+            answer = self._run(call)
+        if answer is JoinResult.IN_USE:
+            raise Refusal(CONFLICT, f"a live member {join.member!r} has another secret")
+        if answer is JoinResult.NO_GROUP:
+            raise DashboardAway(f"group {self._store.group!r} is not in Redis yet")
+        reply = self._with_settings(Reply(status=Status.OK, want_complete=True))
+        meta = self._meta()
+        return replace(reply, group_epoch=meta.group_epoch, target_epoch=meta.target_epoch)
+
+    def _report(self, beat: Heartbeat) -> Reply:
+        reply: Reply = self._run(dashboard_side.report(beat)).reply
+        if reply.target is not None:
+            reply = replace(reply, target=msgspec.json.decode(reply.target))
+        if (reply.incarnation, reply.settings_epoch) != (beat.incarnation, beat.settings_epoch):
+            return self._with_settings(reply)
+        return reply
+
+    def _with_settings(self, reply: Reply) -> Reply:
+        meta = self._meta()
+        return replace(
+            reply,
+            incarnation=meta.incarnation,
+            mode_epoch=meta.mode_epoch,
+            settings_epoch=meta.settings_epoch,
+            settings=meta.settings,
+            identity=meta.identity,
+        )
+
+    def _meta(self) -> group_read.Meta:
+        return self._store.meta()
+
+    def _run(self, call: Call[Any]) -> Any:
+        return self._store.run(call)
+
+
+def first_of(dashboards: Ask, registry: Registry, store: GroupStore) -> Ask:
+    """The dashboard, as long as one answers; else Redis itself, where the agents coordinate."""
+
+    def ask(request: Request) -> Reply:
+        try:
+            return dashboards(request)
+        except DashboardAway as away:
+            try:
+                mode = store.meta().coordination
+            except StoreUnavailable:
+                raise away from None
+            if mode is not Coordination.CLIENT:
+                raise
+            return registry.ask(request)
+
+    return ask
