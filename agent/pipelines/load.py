@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from agent.producer.entries import FORMS
 from agent.producer.library import Producer
 from agent.producer.lines import acknowledging
 from agent.producer.stopping import Stop, Stopped
@@ -36,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 options.redis_url,
                 options.stream,
                 producer_id=PRODUCER_ID,
+                form=options.form,
                 acknowledged=acknowledged,
                 linger_ms=LINGER_MS,
             ) as producer,
@@ -99,6 +101,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--keys", type=int, required=True)
     parser.add_argument("--rate", type=float, required=True, help="events a second")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--form", choices=FORMS, default=FORMS[0], help="of the entries")
     parser.add_argument("--acknowledged", type=Path, metavar="FILE", help="ids of stored events")
     parser.add_argument(
         "--redis-url", default=os.environ.get("EVENKEEL_REDIS_URL") or os.environ.get("REDIS_URL")

@@ -6,6 +6,7 @@ anew. The last line on standard error is the reason when it fails.
 """
 
 import argparse
+import json
 import os
 import secrets
 import sys
@@ -48,6 +49,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--partitions", type=int, default=12)
     parser.add_argument("--standbys", type=int, default=0)
     parser.add_argument("--stateless", action="store_true", help="no learners, no standbys")
+    parser.add_argument("--settings", type=json.loads, default={}, help="more of them, as JSON")
     parser.add_argument("--check", action="store_true", help="nothing is trimmed")
     return parser.parse_args()
 
@@ -63,6 +65,7 @@ def prepare(options: argparse.Namespace) -> None:
             "stateful": not options.stateless,
             "standby_replicas": options.standbys,
             "trimming": not options.check,
+            **options.settings,
         }
         make_group(options.group, options.partitions, wanted, settings.DATA / "agent_token")
 

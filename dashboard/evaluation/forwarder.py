@@ -1,16 +1,30 @@
 """A name for a server: connections to its port go on to whatever server it stands for now.
 
-An event loop in a thread of its own. Knows nothing of what passes through.
+An event loop in a thread of its own. Knows nothing of what passes through; a `trouble` says of each
+piece what the network does to it.
 """
 
 import asyncio
+import math
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from enum import StrEnum
 from typing import Any
 
 CHUNK = 65_536
 CALL_TIMEOUT_S = 10.0
+
+
+class Way(StrEnum):
+    THERE = "there"  # to the server
+    BACK = "back"
+
+
+# Seconds until a piece goes on: 0 at once, HELD not before the trouble is over, as TCP sends again
+# what a black hole took; LOST: it never arrives, and its connection is ended.
+Trouble = Callable[[Way], float]
+HELD, LOST = math.inf, -1.0
 
 
 class Forwarder:
@@ -20,6 +34,9 @@ class Forwarder:
         self.to_port = to_port
         self.port = 0
         self.is_cut = False
+        self.troubled = 0  # pieces that did not go on at once, and connections that were refused
+        self._trouble: Trouble | None = None
+        self._over = asyncio.Event()  # of the trouble
         self._open: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
@@ -38,6 +55,15 @@ class Forwarder:
 
     def mend(self) -> None:
         self.is_cut = False
+        self._call(self._set_trouble(None))
+
+    def disturb(self, trouble: Trouble) -> None:
+        """Until it is mended. `trouble` is asked in the forwarder's thread."""
+        self._call(self._set_trouble(trouble))
+
+    def reset(self) -> None:
+        """Ends every connection; new ones go through."""
+        self._call(self._end_all())
 
     def close(self) -> None:
         if self._loop.is_closed():
@@ -60,7 +86,12 @@ class Forwarder:
         await self._end_all()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    async def _set_trouble(self, trouble: Trouble | None) -> None:
+        self._over.set()  # what is held goes on
+        self._over, self._trouble = asyncio.Event(), trouble
+
     async def _end_all(self) -> None:
+        self.troubled += len(self._open)
         for writer in tuple(self._open):
             writer.transport.abort()
 
@@ -70,7 +101,9 @@ class Forwarder:
         self._tasks.add(task)
         self._open.add(writer)
         try:
-            if not self.is_cut:
+            if self.is_cut:
+                self.troubled += 1
+            else:
                 await self._serve(reader, writer)
         except OSError:
             pass  # one of the two ends is gone: so is the other
@@ -82,7 +115,10 @@ class Forwarder:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, back = await asyncio.open_connection("127.0.0.1", self.to_port)
         self._open.add(back)
-        pumps = [asyncio.create_task(_pump(*way)) for way in ((reader, back), (there, writer))]
+        pumps = [
+            asyncio.create_task(self._pump(Way.THERE, reader, back)),
+            asyncio.create_task(self._pump(Way.BACK, there, writer)),
+        ]
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -91,9 +127,22 @@ class Forwarder:
             self._open.discard(back)
             back.close()
 
+    async def _pump(
+        self, way: Way, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        with suppress(OSError):
+            while data := await reader.read(CHUNK):
+                if self._trouble is not None and not await self._goes_on(way, self._trouble):
+                    return
+                writer.write(data)
+                await writer.drain()
 
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(OSError):
-        while data := await reader.read(CHUNK):
-            writer.write(data)
-            await writer.drain()
+    async def _goes_on(self, way: Way, trouble: Trouble) -> bool:
+        if (wait_s := trouble(way)) == 0:
+            return True
+        self.troubled += 1
+        if wait_s == LOST:
+            return False
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._over.wait(), None if wait_s == HELD else wait_s)
+        return True

@@ -1,0 +1,49 @@
+"""What a run asks of the product or its database, in a process of its own.
+
+    python -m dashboard.evaluation.chaos.acts ACT GROUP [ARGUMENT ...]
+
+The last line is the answer in JSON.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import django
+
+PHASES = ("detect", "compute", "deliver", "revoke", "acquire", "first_effect", "total")
+
+
+def targets(name: str) -> list[dict[str, Any]]:
+    """In the order of their epochs."""
+    from dashboard.models import Rebalance
+
+    rows = Rebalance.objects.filter(group__name=name).order_by("incarnation", "target_epoch")
+    return [
+        {
+            "incarnation": row.incarnation,
+            "epoch": row.target_epoch,
+            "at_ms": row.at_ms,
+            "cause": row.cause,
+            "owners": row.owners(),
+            "moved": row.moved,
+            "avoidable": row.avoidable,
+            "phases": {phase: getattr(row, f"{phase}_ms") for phase in PHASES},
+        }
+        for row in rows
+    ]
+
+
+ACTS: dict[str, Callable[..., Any]] = {"targets": targets}
+
+
+def main() -> None:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
+    django.setup()
+    print(json.dumps(ACTS[sys.argv[1]](*sys.argv[2:])))
+
+
+if __name__ == "__main__":
+    main()

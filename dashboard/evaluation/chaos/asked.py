@@ -1,0 +1,178 @@
+"""What a chaos run is asked for. What cannot be done is refused with one sentence."""
+
+import argparse
+import secrets
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from assignment import strategies
+from assignment.errors import InvalidInput
+from assignment.types import GroupSettings
+
+SCOPES = ("minor", "major", "random", "fixed")
+SCOPED = (
+    *("kill", "kill-agent", "kill-consumer", "suspend"),
+    *("loss", "delay", "blackhole", "reset", "cut-redis", "cut-dashboard", "reply-lost"),
+)
+WHOLE = (
+    *("one-way-cut", "web-kill", "worker-kill", "beat-kill", "dashboard-kill", "database-away"),
+    *("redis-kill", "redis-wipe", "redis-stall", "redis-failover", "redis-lost-writes"),
+    *("clock-back", "double-rebalance", "join-many", "leave-many", "flap", "swap", "one-to-many"),
+    *("rolling-restart", "drain-one", "drain-half", "strategy-change", "coordination-switch"),
+)
+FAULTS = (*(f"{scope}-{fault}" for scope in SCOPES for fault in SCOPED), *WHOLE)
+COORDINATIONS = ("server", "client")
+CONSUMERS = ("light", "spark")
+AGENTS_MAX, PARTITIONS_MAX, SECONDS_MAX, SEED_MAX = 100, 1_000, 3_600, 2**31
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+FAST = {
+    "lease_ms": 1_500,
+    "renew_ms": 500,
+    "session_timeout_ms": 1_200,
+    "heartbeat_ms": 300,
+    "grace_ms": 1_000,
+}
+MARGIN_MS = 2_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """`seconds`: how long the fault is left to last, where it does not end by itself."""
+
+    faults: tuple[str, ...]
+    agents: int = 3
+    partitions: int = 12
+    seconds: int = 10
+    seed: int = 0
+    coordination: str = "server"
+    strategy: str = "sticky"
+    consumer: str = "light"
+    victims: tuple[str, ...] = ()
+    fast: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.faults:
+            raise InvalidInput("no fault is named: give --fault NAME[+NAME...]")
+        for name in self.faults:
+            if name not in FAULTS:
+                raise InvalidInput(f"there is no fault {name!r}: choose from {', '.join(FAULTS)}")
+        for name, most in LIMITS.items():
+            value = getattr(self, name)
+            if not LEAST.get(name, 1) <= value <= most:
+                raise InvalidInput(f"{name} {value} is not within {LEAST.get(name, 1)} and {most}")
+        _known("coordination", self.coordination, COORDINATIONS)
+        _known("strategy", self.strategy, strategies.NAMES)
+        _known("consumer", self.consumer, CONSUMERS)
+        if any(name.startswith("fixed-") for name in self.faults) and not self.victims:
+            raise InvalidInput("a fault of scope fixed needs --victims, as light-1,light-3")
+        if unknown := sorted(set(self.victims) - set(self.names)):
+            raise InvalidInput(
+                f"there is no agent {unknown[0]!r}: they are {', '.join(self.names)}"
+            )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the agents that a run starts with."""
+        return tuple(f"{self.consumer}-{number}" for number in range(1, self.agents + 1))
+
+    @property
+    def timings(self) -> GroupSettings:
+        return GroupSettings(**self.settings)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Of the group. Nothing is trimmed: what is trimmed cannot be judged."""
+        return {
+            "stream": "chaos",
+            "partitions": self.partitions,
+            "strategy": self.strategy,
+            "trimming": False,
+            "stateful": any(f.startswith("drain-") for f in self.faults),
+            **(FAST if self.fast else {}),
+        }
+
+    @property
+    def bound_ms(self) -> int:
+        """From the heal to an even group (evaluation.md). A Redis that lost writes grants nothing
+        for one lease more.
+        """
+        timings = self.timings
+        bound = timings.lease_ms + timings.session_timeout_ms + 2 * timings.heartbeat_ms + MARGIN_MS
+        return bound + (timings.lease_ms if self.loses_writes else 0)
+
+    @property
+    def loses_writes(self) -> bool:
+        return any(name in LOSING for name in self.faults)
+
+    def command(self) -> str:
+        """What runs it again."""
+        words = ["python3 manage.py chaos --fault", "+".join(self.faults)]
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if f.name in ("faults", "fast", "victims") or value == f.default:
+                continue
+            words += [f"--{f.name}", str(value)]
+        words += ["--victims", ",".join(self.victims)] if self.victims else []
+        return " ".join([*words, *(["--fast"] if self.fast else [])])
+
+    def values(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+LIMITS = {
+    "agents": AGENTS_MAX,
+    "partitions": PARTITIONS_MAX,
+    "seconds": SECONDS_MAX,
+    "seed": SEED_MAX,
+}
+LEAST = {"seed": 0}
+LOSING = ("redis-kill", "redis-wipe", "redis-failover", "redis-lost-writes", "clock-back")
+
+
+def _known(what: str, value: str, known: Sequence[str]) -> None:
+    if value not in known:
+        raise InvalidInput(f"there is no {what} {value!r}: choose from {', '.join(known)}")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Those of one run; kept as texts where `asked` tells better what is wrong."""
+    known = {f.name: f.default for f in fields(Asked)}
+    parser.add_argument("--fault", default="", help="NAME[+NAME...], at the same time")
+    for name in LIMITS:
+        default = None if name == "seed" else known[name]
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--coordination", default="server", help="server or client")
+    parser.add_argument("--strategy", default="sticky", help=", ".join(strategies.NAMES))
+    parser.add_argument("--consumer", default="light", help="light or spark")
+    parser.add_argument("--victims", default="", help="agents by comma, of the scope fixed")
+    parser.add_argument("--fast", action="store_true", help="a lease of 1.5 s and what fits to it")
+    parser.add_argument("--out", type=Path, help="folder for the report and all raw data")
+
+
+def asked(options: dict[str, Any]) -> Asked:
+    """Raises InvalidInput."""
+    seed = secrets.randbelow(SEED_MAX) if options["seed"] is None else options["seed"]
+    names = ("agents", "partitions", "seconds", "coordination", "strategy", "consumer", "fast")
+    if options["coordination"] == "client":
+        raise InvalidInput("agents cannot coordinate themselves yet: leave out --coordination")
+    return Asked(
+        faults=split(options["fault"], "+"),
+        seed=seed,
+        victims=split(options["victims"], ","),
+        **{name: options[name] for name in names},
+    )
+
+
+def split(text: str, by: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(by) if part.strip())
+
+
+def check_loopback(addresses: Sequence[str]) -> None:
+    """Nothing of somebody else is ever struck. Raises InvalidInput."""
+    for address in addresses:
+        host = urlsplit(address).hostname or ""
+        if not address.startswith(("unix:", "sqlite:")) and host not in LOOPBACK:
+            raise InvalidInput(f"chaos strikes only what it started, and {host!r} is not loopback")

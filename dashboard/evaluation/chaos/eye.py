@@ -1,0 +1,144 @@
+"""Looks at the group in Redis several times a second, in a thread of its own: who holds what, who
+should, who is here, what is behind, and which invariants of the moment do not hold.
+
+What cannot be read is no sample: nobody knows then.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from assignment import invariants
+from assignment.lua import script
+from assignment.scripts.group_read import GroupRead, Purpose, read_group
+from dashboard.evaluation.inspecting import Server
+from dashboard.live.connection import StoreUnavailable, reaching_redis
+
+LOOK_EVERY_S = 0.1
+LAG_EVERY = 3  # looks
+FRESH_S = 1.0
+STALL_MS = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """`locks`: partition -> [member, fence]; `target`: partition -> member; `members`: member ->
+    whether it is able; `faults`: what does not hold at this moment (assignment.invariants).
+    """
+
+    at_ms: int
+    run_id: str = ""
+    incarnation: int = 0
+    coordination: str = "server"
+    mode_epoch: int = 0
+    epochs: tuple[int, int] = (0, 0)  # of the group, of the target
+    locks: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    target: Mapping[str, str] = field(default_factory=dict)
+    members: Mapping[str, bool] = field(default_factory=dict)
+    faults: tuple[str, ...] = ()
+    lag: int | None = None  # events appended and not applied
+
+    @property
+    def owners(self) -> dict[str, str]:
+        return {partition: member for partition, (member, _) in self.locks.items()}
+
+
+NOTHING = Sample(at_ms=0)
+
+
+class Eye:
+    def __init__(self, url: str, group: str, partitions: int, folder: Path) -> None:
+        self._group, self._partitions = group, partitions
+        self.last: Sample = NOTHING
+        self.samples: list[Sample] = []
+        self.stalls: list[tuple[int, int]] = []  # when this thread was not let run, for how long
+        self._seen_s = 0.0
+        self._looks = 0
+        self._over = threading.Event()
+        self.server = self._server(url)
+        self._thread = threading.Thread(target=self._run, name="eye", daemon=True)
+        self._thread.start()
+
+    def _server(self, url: str) -> Server:
+        return Server(url, self._group, self._group, self._partitions)
+
+    def switch(self, url: str) -> None:
+        """From now on it looks at that server."""
+        self.server = self._server(url)
+
+    @property
+    def is_fresh(self) -> bool:
+        return time.monotonic() - self._seen_s < FRESH_S
+
+    def _run(self) -> None:
+        until_s = time.monotonic()
+        while not self._over.is_set():
+            late_ms = round((time.monotonic() - until_s) * 1_000)
+            if late_ms > STALL_MS:
+                self.stalls.append((time.time_ns() // 1_000_000, late_ms))
+            self._look()
+            until_s = time.monotonic() + LOOK_EVERY_S
+            self._over.wait(LOOK_EVERY_S)
+
+    def _look(self) -> None:
+        try:
+            read = look(self.server)
+            self._looks += 1
+            lag = lag_of(self.server, read) if self._looks % LAG_EVERY == 0 else None
+        except (StoreUnavailable, ValueError):
+            return
+        self.last = sample_of(read, lag)
+        self.samples.append(self.last)
+        self._seen_s = time.monotonic()
+
+    def close(self) -> None:
+        self._over.set()
+        self._thread.join(10)
+
+
+def look(server: Server) -> GroupRead:
+    call = read_group(Purpose.LOOK)
+    with reaching_redis():
+        known = server.client.register_script(script(call.script))
+        return call.read(known(keys=[server.keys.meta], args=call.args))
+
+
+def lag_of(server: Server, read: GroupRead) -> int:
+    with reaching_redis(), server.client.pipeline(transaction=False) as pipe:
+        for partition in server.partitions:
+            pipe.hget(server.stream.producers(partition.number), ":events")
+        appended = sum(int(value or 0) for value in pipe.execute())
+    return max(0, appended - sum(one.total for one in read.applied.values()))
+
+
+def sample_of(read: GroupRead, lag: int | None = None) -> Sample:
+    meta = read.meta
+    return Sample(
+        at_ms=read.now_ms,
+        run_id=read.run_id,
+        incarnation=meta.incarnation,
+        coordination=meta.coordination,
+        mode_epoch=meta.mode_epoch,
+        epochs=(meta.group_epoch, meta.target_epoch),
+        locks={str(p): (lock.member_id, lock.fence) for p, lock in sorted(read.locks.items())},
+        target={str(p): m for m, row in sorted(read.target.items()) for p in sorted(row.active)},
+        members={m: row.able for m, row in sorted(read.members.items())},
+        faults=tuple(f"{fault.kind}: {fault.text}" for fault in invariants.faults(read)),
+        lag=lag,
+    )
+
+
+def sample_line(sample: Sample) -> str:
+    return json.dumps(asdict(sample))
+
+
+def read_sample(line: str) -> Sample:
+    values: dict[str, Any] = json.loads(line)
+    locks = {p: (str(m), int(f)) for p, (m, f) in values.pop("locks").items()}
+    epochs = tuple(values.pop("epochs"))
+    faults = tuple(values.pop("faults"))
+    return Sample(locks=locks, epochs=(epochs[0], epochs[1]), faults=faults, **values)

@@ -1,0 +1,357 @@
+"""The verdict on one run: every invariant of a group that is struck, over its whole history. Pure.
+
+Safety holds all the time; that it is even, quiet and caught up again only after the heal. What is
+not known is not judged.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from assignment.scripts.dashboard_side import LockEvent
+from assignment.types import INCARNATION_STEP, START, Offset, Partition
+from assignment.wire import unpack_changes, unpack_ids
+from dashboard.evaluation import redis_judge
+from dashboard.evaluation.chaos.asked import Asked
+from dashboard.evaluation.chaos.eye import Sample
+from dashboard.evaluation.chaos.history import History
+from dashboard.evaluation.effects import Appended, Commits, Stream
+from dashboard.evaluation.redis_judge import Content
+
+NAMED_MAX = 5  # of one kind; the rest only counted
+HELD, VIOLATED, VACUOUS, FAILED = 0, 1, 2, 3  # exit codes
+ENDS = ("released", "expired")
+# Strategies whose aim is not the same number for each.
+UNEVEN = frozenset(("config", "consistent_hash", "zone", "zone_nearby", "weighted_sticky"))
+# A new number of members moves partitions between others, too.
+STICKY = frozenset(("sticky", "weighted_sticky", "consistent_hash"))
+# Nobody's partitions move by these: nobody is hurt.
+HARMLESS = frozenset(
+    (
+        *("web-kill", "worker-kill", "beat-kill", "dashboard-kill", "database-away"),
+        *("double-rebalance", "coordination-switch"),
+    )
+)
+HARMLESS_PARTS = ("cut-dashboard",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effects:
+    lost: int
+    doubled: int
+    destroyed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """`healed` False: the faults could not be undone, or it did not become even again at all."""
+
+    violations: tuple[str, ...]
+    effects: Effects
+    recovered_ms: int | None
+    vacuous: bool
+    healed: bool
+
+    @property
+    def held(self) -> bool:
+        return not self.violations
+
+    @property
+    def exit_code(self) -> int:
+        if not self.held:
+            return VIOLATED
+        return VACUOUS if self.vacuous or not self.healed else HELD
+
+
+def judge(history: History) -> Verdict:
+    effects, wrong = judged_effects(history)
+    recovered_ms = recovery_ms(history)
+    found = {
+        "fences": fences(history.events),
+        "grants": [text for era in history.eras for text in overlaps(era.events)],
+        "commits": [text for era in history.eras for text in late_commits(era)],
+        "answers": unrefused(history),
+        "locks": revived(history.samples),
+        "moments": moments(history.samples),
+        "targets": targets(history),
+        "moves": causeless(history),
+        "agents": history.ended,
+        "effects": wrong,
+        "recovery": after_heal(history, recovered_ms),
+    }
+    return Verdict(
+        violations=tuple(text for texts in found.values() for text in bounded(list(texts))),
+        effects=effects,
+        recovered_ms=recovered_ms,
+        vacuous=is_vacuous(history),
+        healed=history.healed_ms is not None,
+    )
+
+
+def bounded(texts: Sequence[str]) -> list[str]:
+    more = len(texts) - NAMED_MAX
+    return [*texts[:NAMED_MAX], *([f"and {more} more of this kind"] if more > 0 else [])]
+
+
+def is_vacuous(history: History) -> bool:
+    """A fault that did nothing shows nothing, nor does a run without events."""
+    did_nothing = any(fault.worked is False for fault in history.faults)
+    return did_nothing or not history.faults or not history.acknowledged
+
+
+# --- fences, grants, locks
+
+
+def fences(events: Iterable[LockEvent]) -> Iterator[str]:
+    """A (partition, fence) is one member's, and fences grow."""
+    owner: dict[tuple[Partition, int], str] = {}
+    highest: dict[Partition, int] = {}
+    for e in events:
+        if e.kind != "acquired":
+            continue
+        before = owner.setdefault((e.partition, e.fence), e.member_id)
+        if before != e.member_id:
+            yield f"fence {e.fence} of {e.partition} was given to {before} and to {e.member_id}"
+        elif (last := highest.get(e.partition, 0)) >= e.fence:
+            yield f"{e.partition} was granted under fence {e.fence} after fence {last}"
+        highest[e.partition] = max(e.fence, highest.get(e.partition, 0))
+
+
+def overlaps(events: Iterable[LockEvent]) -> Iterator[str]:
+    """Of one era: what is granted has ended before, but for a claim of an older incarnation."""
+    held: dict[Partition, LockEvent] = {}
+    ended: dict[tuple[Partition, int], int] = {}
+    for e in events:
+        if e.kind in ENDS:
+            ended[e.partition, e.fence] = e.at_ms
+            continue
+        if e.kind != "acquired":
+            continue
+        before = held.get(e.partition)
+        held[e.partition] = e
+        if before is None or before.fence // INCARNATION_STEP != e.fence // INCARNATION_STEP:
+            continue
+        end_ms = ended.get((e.partition, before.fence))
+        if end_ms is None or end_ms > e.at_ms:
+            yield (
+                f"{e.partition} was granted to {e.member_id}/{e.fence} while"
+                f" {before.member_id}/{before.fence} had it"
+            )
+
+
+def revived(samples: Iterable[Sample]) -> Iterator[str]:
+    """A lock that was gone never comes back under its fence."""
+    gone: dict[str, set[int]] = defaultdict(set)
+    last: dict[str, int] = {}
+    run_id = ""
+    for sample in samples:
+        if sample.run_id != run_id:
+            gone, last, run_id = defaultdict(set), {}, sample.run_id
+        for partition in [p for p in last if p not in sample.locks]:
+            gone[partition].add(last.pop(partition))
+        for partition, (member, fence) in sample.locks.items():
+            if fence in gone[partition]:
+                yield f"{member} took the lock of {partition} again after it had ended: {fence}"
+                gone[partition].discard(fence)
+            if last.get(partition, fence) != fence:
+                gone[partition].add(last[partition])
+            last[partition] = fence
+
+
+def moments(samples: Iterable[Sample]) -> list[str]:
+    """Invariants that did not hold when somebody looked, each once."""
+    return list(dict.fromkeys(text for sample in samples for text in sample.faults))
+
+
+# --- commits
+
+
+def late_commits(era: Content) -> Iterator[str]:
+    """Nobody commits under a fence once a higher one was granted."""
+    granted: dict[Partition, list[tuple[int, int]]] = defaultdict(list)
+    for e in era.events:
+        if e.kind == "acquired":
+            granted[e.partition].append((e.at_ms, e.fence))
+    for partition, entries in era.commits.items():
+        for entry in entries:
+            at_ms = Offset.parse(entry.entry_id).ms
+            newer = [f for ms, f in granted[partition] if ms < at_ms and f > entry.fence]
+            if newer:
+                yield (
+                    f"{partition}: a commit under fence {entry.fence} was accepted after fence"
+                    f" {max(newer)} was granted"
+                )
+
+
+def unrefused(history: History) -> Iterator[str]:
+    """What is asked under a fence that is not the last is refused, whatever it asks for."""
+    granted: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for e in history.events:
+        if e.kind == "acquired":
+            granted[str(e.partition)].append((e.at_ms, e.fence))
+    for one in history.answers or ():
+        newer = [f for ms, f in granted[one.partition] if ms < one.asked_ms and f > one.fence]
+        if newer and one.answer != "fenced":
+            yield (
+                f"{one.partition}: a commit of {one.member} under fence {one.fence} after fence"
+                f" {max(newer)} was granted was answered {one.answer}, not fenced"
+            )
+
+
+# --- effects
+
+
+def judged_effects(history: History) -> tuple[Effects, list[str]]:
+    """Lost and doubled by event; what of acknowledged events is gone with a Redis that forgot."""
+    *before, now = history.eras
+    past = Content(stream={}, commits={})
+    for era in before:
+        past = redis_judge.joined(past, era)
+    name = "wipe" if history.asked.loses_writes else ""
+    ends = {p: entries[-1].offset for p, entries in now.stream.items() if entries}
+    found = redis_judge.effects(name, history.acknowledged, past, now, ends)
+    whole = redis_judge.joined(past, now)
+    # What was appended and is not committed yet at the end is behind, which is told as lag.
+    behind = behind_at_end(now)
+    lost = found.lost - behind
+    counted = Effects(
+        lost=len(lost), doubled=len(found.doubled), destroyed=len(found.destroyed - behind)
+    )
+    wrong = [f"event {event} was acknowledged and has no effect" for event in sorted(lost)]
+    wrong += [f"event {event} has more than one effect" for event in sorted(found.doubled)]
+    if not history.asked.loses_writes:
+        wrong += found.faults
+        wrong += disordered(whole.commits, whole.stream)
+        wrong += wrong_values(whole.commits)
+    return counted, wrong
+
+
+def behind_at_end(now: Content) -> frozenset[int]:
+    return frozenset(
+        event
+        for partition, entries in now.stream.items()
+        for one in entries
+        if one.offset > now.offsets.get(partition, START)
+        for event in one.ids
+    )
+
+
+def disordered(commits: Commits, stream: Stream) -> Iterator[str]:
+    """The events of a commit are those of its range, in the order of the stream."""
+    for partition, entries in commits.items():
+        appended: Sequence[Appended] = stream.get(partition, ())
+        at = 0
+        for entry in entries:
+            ids: list[int] = []
+            while at < len(appended) and appended[at].offset <= entry.to_offset:
+                ids += appended[at].ids
+                at += 1
+            done = unpack_ids(entry.ids)
+            if done != ids and sorted(done) == sorted(ids):
+                part = f"({entry.from_offset}, {entry.to_offset}]"
+                yield f"{partition}: the effects in {part} are not in the order of its events"
+
+
+def wrong_values(commits: Commits) -> Iterator[str]:
+    """The state that commits came to counts each event once: an owner that began from an older
+    state than the one that was committed shows here.
+    """
+    for partition, entries in commits.items():
+        state: dict[str, int] = {}
+        for entry in entries:
+            for key, value in unpack_changes(entry.changes).items():
+                state[key] = int((value or {}).get("events", 0))
+            if (counted := sum(state.values())) != entry.total:
+                yield (
+                    f"{partition}: the state at {entry.to_offset} counts {counted} events of"
+                    f" {entry.total}: its owner did not begin where the one before had ended"
+                )
+                break
+
+
+# --- targets and moves
+
+
+def targets(history: History) -> Iterator[str]:
+    """Epochs grow, each partition has a member."""
+    for before, after in pairwise(history.targets or ()):
+        if (after.incarnation, after.epoch) <= (before.incarnation, before.epoch):
+            yield f"target {after.epoch} was stored after target {before.epoch}"
+
+
+def name_of(member: str) -> str:
+    return member.rpartition("-")[0]
+
+
+def harmless(asked: Asked) -> bool:
+    return all(
+        name in HARMLESS or (name.endswith(HARMLESS_PARTS) and asked.coordination == "server")
+        for name in asked.faults
+    )
+
+
+def causeless(history: History) -> Iterator[str]:
+    """No partition goes from one member to another, both of whom nobody struck."""
+    if history.asked.strategy not in STICKY and not harmless(history.asked):
+        return
+    if any(fault.name == "strategy-change" for fault in history.faults):
+        return
+    hurt = frozenset() if harmless(history.asked) else history.hurt
+    last: dict[Partition, LockEvent] = {}
+    for e in history.events:
+        if e.kind != "acquired":
+            continue
+        before = last.get(e.partition)
+        last[e.partition] = e
+        if before is None or e.at_ms < history.struck_ms or before.member_id == e.member_id:
+            continue
+        if not {name_of(before.member_id), name_of(e.member_id)} & hurt:
+            yield f"{e.partition} went from {before.member_id} to {e.member_id} without a cause"
+
+
+# --- after the heal
+
+
+def is_even(sample: Sample, asked: Asked) -> bool:
+    """Every partition in the hands that the newest target names, no more than one apart."""
+    loads = dict.fromkeys((m for m, able in sample.members.items() if able), 0)
+    for member in sample.owners.values():
+        loads[member] = loads.get(member, 0) + 1
+    return (
+        len(sample.locks) == asked.partitions
+        and sample.owners == sample.target
+        and sample.epochs[0] == sample.epochs[1]
+        and (asked.strategy in UNEVEN or max(loads.values()) - min(loads.values()) <= 1)
+    )
+
+
+def recovery_ms(history: History) -> int | None:
+    """From the heal until it is even and stays so."""
+    if history.healed_ms is None:
+        return None
+    since: int | None = None
+    for sample in history.samples:
+        if sample.at_ms < history.healed_ms:
+            continue
+        if not is_even(sample, history.asked):
+            since = None
+        elif since is None:
+            since = sample.at_ms
+    return None if since is None else since - history.healed_ms
+
+
+def after_heal(history: History, recovered_ms: int | None) -> Iterator[str]:
+    if history.healed_ms is None:
+        return
+    bound_ms = history.asked.bound_ms
+    seen = [s for s in history.samples if s.at_ms >= history.healed_ms]
+    if not seen:
+        return  # nobody looked
+    if recovered_ms is None:
+        yield f"not even again {seen[-1].at_ms - history.healed_ms} ms after the heal"
+    elif recovered_ms > bound_ms:
+        yield f"even again {recovered_ms} ms after the heal, not within {bound_ms}"
+    lags = [s.lag for s in seen if s.lag is not None]
+    if lags and lags[-1] > 0:
+        yield f"{lags[-1]} events were behind at the end"

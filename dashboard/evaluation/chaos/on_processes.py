@@ -1,0 +1,90 @@
+"""Faults that strike processes: agents, their consumers, and the dashboard's services."""
+
+from collections.abc import Iterator, Sequence
+
+import psutil
+
+from dashboard.demo import processes
+from dashboard.evaluation.chaos.strikes import Strike, fault
+
+SUSPENDED_LEASES = (0.5, 1.0, 2.0, 5.0)
+
+
+def victims_family(one: Strike, name: str) -> list[psutil.Process]:
+    return one.world.agents[name].family
+
+
+@fault("kill", "kill-agent")
+def kill(one: Strike) -> Iterator[None]:
+    """SIGKILL to agent and consumer, or to the agent alone; started again as a new instance."""
+    world = one.world
+    killed: list[psutil.Process] = []
+    try:
+        for name in one.victims:
+            world.struck.add(name)
+            family = victims_family(one, name)
+            killed += family if one.name.endswith("kill") else family[:1]
+        processes.kill(killed)
+        gone = psutil.wait_procs(killed, 5.0)[0]
+        one.worked = bool(killed) and len(gone) == len(killed)
+        yield
+    finally:
+        world.start_agents(one.victims)
+        world.wait_able(one.victims)
+
+
+@fault("kill-consumer")
+def kill_consumer(one: Strike) -> Iterator[None]:
+    """Its agent starts another one."""
+    killed = [p for name in one.victims for p in victims_family(one, name)[1:]]
+    processes.kill(killed)
+    one.worked = bool(killed) and len(psutil.wait_procs(killed, 5.0)[0]) == len(killed)
+    try:
+        yield
+    finally:
+        one.world.wait_able(one.victims)
+
+
+@fault("suspend")
+def suspend(one: Strike) -> Iterator[None]:
+    """SIGSTOP to the agent, to its consumer or to both, for some leases."""
+    world = one.world
+    who = one.dice.choice(("agent", "consumer", "both"))
+    leases = one.dice.choice(SUSPENDED_LEASES)
+    one.how = f"{who} for {leases:g} leases"
+    families = [victims_family(one, name) for name in one.victims]
+    stopped = [p for f in families for p in {"agent": f[:1], "consumer": f[1:]}.get(who, f)]
+    try:
+        for process in stopped:
+            process.suspend()
+        one.worked = bool(stopped) and all(is_stopped(process) for process in stopped)
+        world.pass_time(leases * world.asked.timings.lease_ms / 1_000)
+    finally:
+        resume(stopped)
+    yield
+
+
+def is_stopped(process: psutil.Process) -> bool:
+    return bool(process.status() == psutil.STATUS_STOPPED)
+
+
+def resume(stopped: Sequence[psutil.Process]) -> None:
+    for process in stopped:
+        try:
+            process.resume()
+        except psutil.NoSuchProcess:
+            continue
+
+
+@fault("web-kill", "worker-kill", "beat-kill", "dashboard-kill")
+def service_kill(one: Strike) -> Iterator[None]:
+    world = one.world
+    service = one.name.removesuffix("-kill")
+    names = tuple(world.services) if service == "dashboard" else (service,)
+    killed = world.service(*names)
+    processes.kill(killed)
+    one.worked = bool(killed) and len(psutil.wait_procs(killed, 5.0)[0]) == len(killed)
+    try:
+        yield
+    finally:
+        world.restart(*names)

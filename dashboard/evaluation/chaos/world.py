@@ -1,0 +1,310 @@
+"""The system that is struck: Redis, database, web, worker, beat, agents and a producer, all started
+here, on loopback ports and in a folder of their own.
+
+Whatever an agent says to Redis or to the dashboard goes through a forwarder of its own; the
+dashboard and the producer share one. A part that dies stays dead until the run starts it again.
+Should the run itself be killed, the tree's watchdog ends everything: nothing is left struck.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import psutil
+
+from dashboard.demo import options as demo_options
+from dashboard.demo import processes
+from dashboard.demo.embedded_redis import free_port
+from dashboard.demo.options import COUNTERS, Options, Refused
+from dashboard.demo.parts import CONSUMER, ROOT, Parts, RedisPart, answers
+from dashboard.demo.tree import Part, Process, Stopped, Tree, TreeFailed, always
+from dashboard.evaluation.chaos.asked import Asked
+from dashboard.evaluation.chaos.eye import Eye, Sample
+from dashboard.evaluation.forwarder import Forwarder
+from dashboard.evaluation.redis_servers import server
+
+GROUP = "chaos"  # and its stream
+LIGHT = (sys.executable, "-m", "agent.pipelines.light")
+PREPARE_TIMEOUT_S = 120
+READY_S = {"light": 60.0, "spark": 300.0}
+SETTLE_S = 90.0
+KEYS = 20
+RATE = {"light": 200.0, "spark": 500.0}  # events a second in all
+STOP_S = 15.0
+
+
+@dataclass(slots=True)
+class Links:
+    """What an agent has between itself and the others."""
+
+    redis: Forwarder
+    dashboard: Forwarder
+
+    def both(self) -> tuple[Forwarder, Forwarder]:
+        return self.redis, self.dashboard
+
+
+@dataclass(slots=True)
+class Agent:
+    name: str
+    part: Process
+    links: Links
+
+    @property
+    def family(self) -> list[psutil.Process]:
+        """The agent, then its consumer with all that belongs to it."""
+        return processes.with_children(self.part.pid) if self.part.pid else []
+
+
+@dataclass(slots=True)
+class World:
+    """Every method may raise TreeFailed, Refused, Stopped."""
+
+    asked: Asked
+    folder: Path
+    say: Callable[[str], None]
+    database_url: str = ""
+    agents: dict[str, Agent] = field(default_factory=dict)
+    links: dict[str, Links] = field(default_factory=dict)
+    lock: int = field(init=False)
+    tree: Tree = field(init=False)
+    redis: RedisPart = field(init=False)
+    name: Forwarder = field(init=False)  # Redis, as dashboard and producer know it
+    parts: Parts = field(init=False)
+    eye: Eye = field(init=False)
+    services: dict[str, Process] = field(default_factory=dict)
+    producer: Process | None = None
+    ended: list[str] = field(default_factory=list)  # agents that ended though nobody struck them
+    struck: set[str] = field(default_factory=set)  # those that may end or be dead
+    closers: list[Callable[[], object]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.lock = demo_options.lock_folder(self.folder)
+        self.tree = Tree(lambda line: None, str(self.folder.resolve()), self.lock)
+        self.tree.stop_on_signals()
+        self.effects.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def effects(self) -> Path:
+        """The consumers' own logs of their commits."""
+        return self.folder / "effects"
+
+    @property
+    def acknowledged(self) -> Path:
+        return self.folder / "acknowledged"
+
+    # --- start
+
+    def start(self) -> None:
+        self.say("starting Redis and the database")
+        self.redis = RedisPart(server(self.folder / "redis"))
+        self.tree.start(self.redis)
+        self.name = self._forwarder(self.redis.server.port or 0)
+        options = Options(data=self.folder, port=free_port(), check=True)
+        self.parts = Parts(options, self.redis_url(self.name))
+        self.parts.environment["DATABASE_URL"] = (
+            self.database_url or f"sqlite:///{self.folder / 'evenkeel.sqlite3'}"
+        )
+        self._prepare()
+        self.say("starting web, worker and beat")
+        self.services = {
+            "web": self.parts.web(),
+            "worker": self.parts.worker(),
+            "beat": self.parts.beat(),
+        }
+        self._start_services(self.services)
+        self.eye = Eye(self.redis.server.url, GROUP, self.asked.partitions, self.folder)
+        self.closers.append(self.eye.close)
+        self.say(f"starting {self.asked.agents} agents with {self.asked.consumer} consumers")
+        self.start_agents(self.asked.names)
+        self.wait_able(self.asked.names)
+        self.producer = self._producer()
+        self.tree.start(self.producer)
+
+    def _forwarder(self, port: int) -> Forwarder:
+        made = Forwarder(port)
+        self.closers.append(made.close)
+        return made
+
+    def redis_url(self, through: Forwarder) -> str:
+        parts = urlsplit(self.redis.server.url)
+        address = f":{parts.password}@127.0.0.1:{through.port}"
+        return urlunsplit(parts._replace(netloc=address))
+
+    def _prepare(self) -> None:
+        settings = self.asked.settings
+        arguments = ("--group", GROUP, "--partitions", str(self.asked.partitions), "--check")
+        more = {n: v for n, v in settings.items() if n not in ("stream", "partitions")}
+        done = self._run(
+            "dashboard.demo.prepare", *arguments, "--settings", json.dumps(more), timeout_s=120
+        )
+        if done.returncode:
+            lines = done.stderr.strip().splitlines() or ["the database was not prepared"]
+            raise Refused(lines[-1].removeprefix("evenkeel: "))
+
+    def _run(
+        self, module: str, *arguments: str, timeout_s: float = PREPARE_TIMEOUT_S
+    ) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [sys.executable, "-m", module, *arguments],
+            env={**os.environ, **self.parts.environment},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+
+    def ask(self, act: str, *arguments: str) -> Any:
+        """What dashboard.evaluation.chaos.acts answers in a process that reaches the database."""
+        done = self._run("dashboard.evaluation.chaos.acts", act, GROUP, *arguments)
+        if done.returncode:
+            why = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+            raise TreeFailed(f"{act}: {why}")
+        return json.loads(done.stdout.splitlines()[-1])
+
+    def _start_services(self, services: Mapping[str, Process]) -> None:
+        for part in services.values():
+            self.tree.start(part, wait=False)
+        self.wait(lambda: answers(self.parts.options.port, "/readyz"), 90.0, "the dashboard")
+        self.tree.left_dead = tuple(self.tree.parts)
+
+    def start_agents(self, names: Iterable[str]) -> None:
+        """Does not wait. Who was there before comes back under its name, as a new member."""
+        for name in names:
+            self.struck.discard(name)
+            if name in self.agents:
+                self.agents[name].part.start()
+                continue
+            part = self._agent(name)
+            self.agents[name] = Agent(name, part, self.links[name])
+            self.tree.start(part, wait=False)
+        self.tree.left_dead = tuple(self.tree.parts)
+
+    def _agent(self, name: str) -> Process:
+        links = self.links.setdefault(
+            name,
+            Links(
+                self._forwarder(self.redis.server.port or 0),
+                self._forwarder(self.parts.options.port),
+            ),
+        )
+        return self.parts.process(
+            name,
+            CONSUMER,
+            "agent",
+            *("--group", GROUP, "--name", name, "--log-format", "json"),
+            *("--dashboard", f"http://127.0.0.1:{links.dashboard.port}"),
+            *("--token-file", str(self.folder / "agent_token")),
+            *("--state-dir", str(self.parts.state_folder(name))),
+            *("--snapshot-url", str(self.folder / "snapshots")),
+            *("--", *(LIGHT if self.asked.consumer == "light" else COUNTERS)),
+            environment={
+                "EVENKEEL_REDIS_URL": self.redis_url(links.redis),
+                "EVENKEEL_LIGHT_LOG": str(self.effects),
+                "EVENKEEL_CHECK": "1",
+                "EVENKEEL_SOCKET": "",
+            },
+            is_ready=always,
+            stop_s=STOP_S,
+        )
+
+    def _producer(self) -> Process:
+        rate = RATE[self.asked.consumer]
+        return self.parts.process(
+            "producer",
+            CONSUMER,
+            "agent.pipelines.load",
+            *("--stream", GROUP, "--keys", str(KEYS * self.asked.partitions), "--rate", str(rate)),
+            *("--form", "lines", "--acknowledged", str(self.acknowledged)),
+        )
+
+    # --- who is here
+
+    def member_of(self, name: str, sample: Sample | None = None) -> str | None:
+        """The id of the able member that this agent is now."""
+        seen = sample or self.eye.last
+        found = (m for m, able in seen.members.items() if able and m.rpartition("-")[0] == name)
+        return next(found, None) if seen else None
+
+    def wait_able(self, names: Iterable[str]) -> None:
+        wanted = tuple(names)
+        self.wait(
+            lambda: self.eye.is_fresh and all(self.member_of(name) for name in wanted),
+            READY_S[self.asked.consumer],
+            f"the consumers of {', '.join(wanted)} were not ready",
+        )
+
+    def service(self, *names: str) -> list[psutil.Process]:
+        """The processes of these services, with their children."""
+        found: list[psutil.Process] = []
+        for name in names:
+            pid = self.services[name].pid
+            found += processes.with_children(pid) if pid else []
+        return found
+
+    def restart(self, *names: str) -> None:
+        for name in names:
+            self.services[name].start()
+        self.wait(lambda: answers(self.parts.options.port, "/readyz"), 90.0, "the dashboard")
+
+    # --- time
+
+    def wait(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
+        if not self.happens(condition, seconds):
+            raise TreeFailed(f"{what}: not within {seconds:.0f} s; the logs are in {self.logs}")
+
+    def happens(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Whether it comes true within that time."""
+        until = time.monotonic() + seconds
+        while not (found := condition()) and time.monotonic() < until:
+            self.turn()
+        return found
+
+    def pass_time(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            self.turn()
+
+    def turn(self) -> None:
+        """A short wait, with a look at those that nobody struck. Raises Stopped."""
+        if self.tree.stopping.wait(min(0.05, 0.05)):
+            raise Stopped
+        for name, agent in self.agents.items():
+            code = agent.part.exit_code()
+            if code is not None and name not in self.struck:
+                self.ended.append(f"{name} ended with {code}: {agent.part.why()}")
+                self.struck.add(name)
+
+    @property
+    def logs(self) -> Path:
+        return self.folder / "logs"
+
+    # --- end
+
+    def end_flow(self) -> None:
+        """The producer ends: all that it sent is stored then."""
+        if self.producer is not None and self.producer in self.tree.parts:
+            self.tree.take_out(self.producer)
+        self.producer = None
+
+    def close(self) -> None:
+        """In order, whatever stands; may be called at any moment."""
+        if hasattr(self, "tree"):
+            self.struck.update(self.agents)
+            self.tree.stop()
+        for close in reversed(self.closers):
+            close()
+        self.closers.clear()
+        os.close(self.lock)
+
+
+def parts_of(world: World) -> tuple[Part, ...]:
+    return tuple(world.tree.parts)

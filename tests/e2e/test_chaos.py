@@ -1,0 +1,34 @@
+"""The command `chaos`, with real processes and light consumers."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+TIMEOUT_S = 170
+
+
+def chaos(*arguments: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "manage.py"), "chaos", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_a_group_whose_agent_is_killed_keeps_every_invariant(tmp_path: Path) -> None:
+    options = ("--agents", "3", "--partitions", "6", "--seconds", "2", "--seed", "1")
+    code, out, said = chaos(
+        "--fault", "minor-kill", *options, "--fast", "--json", "--out", str(tmp_path)
+    )
+    assert code == 0, said
+    found: dict[str, Any] = json.loads(out)
+    assert found["held"] and found["healed"] and not found["vacuous"]
+    assert (found["lost"], found["doubled"], found["destroyed"]) == (0, 0, 0)
+    assert json.loads((tmp_path / "result.json").read_text()) == found
