@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +34,7 @@ from agent.state.errors import StateError
 from agent.state.folders import StateDirUnusable, claim_state_dir
 from agent.store.door import RedisDoor, StoreUnavailable, Timeouts, asked
 from agent.store.group import GroupStore
+from assignment import VERSION
 from assignment.errors import InvalidInput
 from assignment.types import GroupSettings
 from assignment.wire import SOCKET_VARIABLE, ControlMessage, Join
@@ -191,15 +191,11 @@ def _redis(config: Config, note: Note, stop: Callable[[], bool]) -> GroupStore:
 
 
 def _identity(config: Config) -> Join:
-    try:
-        installed = version("evenkeel")
-    except PackageNotFoundError:
-        installed = ""
     return Join(
         member=config.member_id,
         secret=config.secret,
         host=socket.gethostname(),
-        version=installed,
+        version=VERSION,
         zone=config.zone,
         capacity=config.capacity,
         pid=os.getpid(),

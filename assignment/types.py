@@ -143,6 +143,7 @@ class Reason(StrEnum):
     EXPIRED = "expired"
     REVOKED = "revoked"
     SETTINGS = "settings"
+    MODE = "mode"  # who coordinates
     WIPED = "redis wiped"
 
 

@@ -24,7 +24,15 @@ LEASE_MS = 3_000  # of who computes: after its death another one does
 AWAY_S = 1.0  # between two tries while Redis is away
 ROUNDS_MAX = 5  # changes that keep coming wait for the next tick
 CHANGES_NOTHING = frozenset(
-    (Reason.TARGET, Reason.RELEASED, Reason.EXPIRED, Reason.REVOKED, Reason.SETTINGS, Reason.MANUAL)
+    (
+        Reason.TARGET,
+        Reason.RELEASED,
+        Reason.EXPIRED,
+        Reason.REVOKED,
+        Reason.SETTINGS,
+        Reason.MODE,
+        Reason.MANUAL,
+    )
 )  # a dashboard computes what a person asked of it; if it died, the next turn does
 
 
@@ -146,5 +154,7 @@ class CoordinatorThread:
                 next_turn_ms = monotonic_ms() + round(TICK_MS * random.uniform(0.8, 1))
             heard = self._store.wait_hints(after, max(1, next_turn_ms - monotonic_ms()))
             after = heard.last_id
+            if any(hint.reason == Reason.MODE for hint in heard.hints):
+                next_turn_ms = 0  # somebody computes from now on, or nobody here does
             if any(hint.reason not in CHANGES_NOTHING for hint in heard.hints):
                 self._coordinator.look()

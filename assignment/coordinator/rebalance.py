@@ -24,6 +24,7 @@ NOT_A_CAUSE = frozenset(
         Reason.EXPIRED,
         Reason.REVOKED,
         Reason.SETTINGS,
+        Reason.MODE,
         Reason.WIPED,
     )
 )

@@ -32,6 +32,7 @@ from assignment.types import (
     START,
     Coordination,
     Drain,
+    Epoch,
     GroupSettings,
     Offset,
     Partition,
@@ -209,6 +210,32 @@ def configure(
     return Call(
         "configure", [text, due, _reason(reason), identity, over, coordination.value], number_of
     )
+
+
+class ModeSet(NamedTuple):
+    """`done`: it was current, and so it is now, or was already. Else what it is."""
+
+    done: bool
+    epoch: Epoch
+    coordination: Coordination | None  # None: Redis does not have the group
+
+
+def set_mode(expected: Epoch, mode: Coordination, actor: str, reason: str) -> Call[ModeSet]:
+    """Compare-and-set on the mode_epoch and the incarnation under which it was read."""
+    arguments: Arguments = [
+        within("incarnation", expected.incarnation, 0, INCARNATION_MAX),
+        epoch_text("mode_epoch", expected.number),
+        mode.value,
+        _reason(actor),
+        _reason(reason),
+    ]
+    return Call("set_mode", arguments, _mode_set)
+
+
+def _mode_set(raw: Raw) -> ModeSet:
+    result, incarnation, mode_epoch, mode = texts_of(raw)
+    there = None if result == "no_group" else Coordination(mode)
+    return ModeSet(result == "done", Epoch(int(incarnation), int(mode_epoch)), there)
 
 
 def request_rebalance(reason: str, member_id: str = "") -> Call[int]:

@@ -50,6 +50,8 @@ class Meta:
     coordination: Coordination = Coordination.SERVER
     identity: str = ""  # of the group, as its dashboard's database has it
     mode_epoch: int = 0
+    mode_by: str = ""  # who switched to it, and why; "": it is as the group was made
+    mode_reason: str = ""
     group_epoch: int = 0
     target_epoch: int = 0
     target_incarnation: int = 0  # under which the target was stored
@@ -69,6 +71,10 @@ class Meta:
     @property
     def target(self) -> Epoch:
         return Epoch(self.target_incarnation, self.target_epoch)
+
+    @property
+    def mode(self) -> Epoch:
+        return Epoch(self.incarnation, self.mode_epoch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from assignment.scripts import agent_side
-from assignment.types import START, Claim, Drain, HeldState, Offset, Partition
+from assignment.types import START, Claim, Coordination, Drain, HeldState, Offset, Partition
 from tests.contract.side import MEMBERS, PARTITIONS, Operation
 from tests.contract.world import World, commit_of, offset
 
@@ -102,6 +102,10 @@ class Generator:
         now = self.model.read().meta.incarnation
         return op("set_incarnation", max(1, now + self._often(1, 0, -1, 100_000)))
 
+    def make_set_mode(self) -> Operation:
+        off_by = self._often(0, -1, 1), self._often(0, -1, 1)
+        return op("set_mode", self.rng.choice(list(Coordination)), *off_by)
+
     def make_resume(self) -> Operation:
         return op("resume", self.rng.randint(0, 20), self.rng.randint(0, 20), {})
 
@@ -121,7 +125,7 @@ class Generator:
 
     def make_acquire(self) -> Operation:
         wanted = self.rng.sample(PARTITIONS, self.rng.randint(1, 3))
-        at = {"incarnation": self._often(0, -1, 1), "mode_epoch": self._often(1, 2)}
+        at = {"incarnation": self._often(0, -1, 1), "mode_epoch": self._often(0, -1, 1)}
         return op("acquire", self._member(), *wanted, **at)
 
     def make_renew(self) -> Operation:
@@ -191,7 +195,7 @@ OFTEN = {
     10: "acquire commit",
     6: "move report set_target snapshot",
     3: "expire next_batch release renew request_rebalance",
-    1: "evict join progress set_drain set_incarnation sweep tick",
+    1: "evict join progress set_drain set_incarnation set_mode sweep tick",
     0.3: "another_run configure leave restore resume",
 }
 WEIGHTS = {name: weight for weight, names in OFTEN.items() for name in names.split()}

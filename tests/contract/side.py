@@ -8,7 +8,7 @@ from assignment.errors import Fenced
 from assignment.scripts import agent_side
 from assignment.scripts.agent_side import CommitRequest, SnapshotRecord
 from assignment.scripts.group_read import Purpose
-from assignment.types import Claim, Offset, Partition
+from assignment.types import Claim, Coordination, Epoch, Offset, Partition
 from assignment.wire import ConsumerHealth
 from tests.contract.world import World, row
 
@@ -47,13 +47,23 @@ class Side:
         return self.world.set_rows(read, {m: row(made_for, rows[m], learning[m]) for m in rows})
 
     def do_acquire(
-        self, member_id: str, *partitions: Partition, incarnation: int, **at: int
+        self, member_id: str, *partitions: Partition, incarnation: int, mode_epoch: int
     ) -> Any:
-        now = max(0, self.world.read().meta.incarnation + incarnation)
-        answer = self.world.acquire(member_id, *partitions, incarnation=now, **at)
+        epochs = self._near_mode(incarnation, mode_epoch)
+        answer = self.world.acquire(
+            member_id, *partitions, incarnation=epochs.incarnation, mode_epoch=epochs.number
+        )
         if not isinstance(answer, tuple):
             return answer
         return [replace(a, left_ms=0) if isinstance(a, agent_side.HeldBy) else a for a in answer]
+
+    def do_set_mode(self, mode: Coordination, incarnation: int, mode_epoch: int) -> Any:
+        return self.world.set_mode(mode, self._near_mode(incarnation, mode_epoch))
+
+    def _near_mode(self, incarnation: int, mode_epoch: int) -> Epoch:
+        """As it was read, each number off by so much."""
+        now = self.world.read().meta.mode
+        return Epoch(max(0, now.incarnation + incarnation), max(0, now.number + mode_epoch))
 
     def do_expire(self, member_id: str, claim: Claim) -> Any:
         """The lock runs out: its last renew is for one millisecond."""

@@ -18,7 +18,7 @@ from tests.fakes import FakeDoor, FakeRedis, script_bugs
 
 SEQUENCES_PER_SEED = 20
 SEEDS = range(5)  # with the sequences of each: 100 on each server
-SEQUENCES_UNTIL_FOUND = 60
+SEQUENCES_UNTIL_FOUND = 200
 
 
 def run_sequence(door: Door, name: str, rng: random.Random) -> None:
@@ -74,7 +74,8 @@ PLANTED = (
     "evict_without_beat_check", "set_target_ignores_the_coordinator",
     "set_target_keeps_every_ready_learner", "report_takes_late_ones",
     "report_never_hears_of_ready_learners", "join_forgets_that_it_was_told_to_leave",
-    "drain_changes_no_epoch",
+    "drain_changes_no_epoch", "switch_without_compare", "switch_that_moves",
+    "acquire_forgets_the_mode", "set_target_forgets_the_mode",
 )  # fmt: skip
 
 

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from assignment.scripts import dashboard_side
-from assignment.scripts.agent_side import SnapshotRecord, SnapshotResult
+from assignment.scripts.agent_side import Granted, Refusal, SnapshotRecord, SnapshotResult
+from assignment.scripts.dashboard_side import ModeSet
 from assignment.scripts.group_read import Purpose
-from assignment.types import START, GroupSettings, Offset, Partition
+from assignment.types import START, Coordination, Epoch, GroupSettings, Offset, Partition, Reason
 from tests.contract.world import P0, P1, P2, World, offset, row
 
 
@@ -256,3 +257,66 @@ def test_a_wiped_group_has_its_last_target_again(world: World) -> None:
     group = world.read()
     assert group.target == {"a": replace(last, target_epoch=50)}
     assert (group.meta.target_epoch, group.meta.target_incarnation) == (50, 3)
+
+
+# --- the switch -----------------------------------------------------------------------------------
+
+
+def test_a_switch_changes_who_coordinates_and_nothing_else(world: World) -> None:
+    world.runs(a={P0, P1}, b={P2})
+    before = world.read()
+    done = world.set_mode(Coordination.CLIENT)
+    assert done == ModeSet(True, Epoch(1, 2), Coordination.CLIENT)
+    after = world.read()
+    told = {"mode_epoch": 2, "coordination": Coordination.CLIENT}
+    who = {"mode_by": "ann", "mode_reason": "a test"}
+    assert after.meta == replace(before.meta, **told, **who)
+    for name in ("members", "target", "grants"):
+        assert getattr(after, name) == getattr(before, name)
+    assert after.locks.keys() == before.locks.keys()
+    assert world.store.wait_hints("0-0", 1).hints[-1].reason == Reason.MODE
+
+
+def test_a_switch_to_what_is_already_is_done_and_tells_nobody(world: World) -> None:
+    world.stand(a={P0})
+    hints, before = world.store.last_hint_id(), world.read().meta
+    assert world.set_mode(Coordination.SERVER) == ModeSet(True, Epoch(1, 1), Coordination.SERVER)
+    assert world.store.last_hint_id() == hints
+    assert world.read().meta == before
+
+
+@pytest.mark.parametrize("expected", [Epoch(1, 1), Epoch(1, 3), Epoch(0, 2), Epoch(2, 2)])
+def test_a_switch_under_another_mode_epoch_or_incarnation_is_stale(
+    world: World, expected: Epoch
+) -> None:
+    world.stand(a={P0})
+    world.set_mode(Coordination.CLIENT)
+    for mode in Coordination:
+        stale = ModeSet(False, Epoch(1, 2), Coordination.CLIENT)
+        assert world.set_mode(mode, expected) == stale
+    assert world.read().meta.mode == Epoch(1, 2)
+
+
+def test_of_two_switches_at_once_one_wins(world: World) -> None:
+    world.stand(a={P0})
+    seen = world.read().meta.mode
+    assert world.set_mode(Coordination.CLIENT, seen).done
+    assert not world.set_mode(Coordination.SERVER, seen).done
+
+
+def test_a_group_that_is_not_there_has_no_mode(world: World) -> None:
+    assert world.set_mode(Coordination.CLIENT) == ModeSet(False, Epoch(0, 0), None)
+    assert world.read().meta.mode_epoch == 0
+
+
+def test_a_target_and_an_acquire_from_before_a_switch_are_refused(world: World) -> None:
+    """Whoever computed under the mode before is too late; a member asks again under the new one."""
+    world.stand(a={P0})
+    begun = world.due()
+    world.set_mode(Coordination.CLIENT)
+    assert world.set_target(begun, a={P1}) == "the mode changed"
+    assert world.acquire("a", P0) is Refusal.WRONG_MODE
+    assert world.renew("a").mode_epoch == world.report("a", 1).mode_epoch == 2
+    answer = world.acquire("a", P0, mode_epoch=2)
+    assert isinstance(answer, tuple) and isinstance(answer[0], Granted)
+    assert world.set_target(world.read(Purpose.REBALANCE), a={P1}) is None

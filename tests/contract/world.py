@@ -68,6 +68,13 @@ class World:
     def set_rows(self, group: GroupRead, rows: Mapping[str, TargetRow]) -> str | None:
         return self.run(dashboard_side.set_target(group, rows))
 
+    def set_mode(
+        self, mode: types.Coordination, expected: types.Epoch | None = None
+    ) -> dashboard_side.ModeSet:
+        """Expected as it is, unless told otherwise."""
+        expected = expected or self.read().meta.mode
+        return self.run(dashboard_side.set_mode(expected, mode, "ann", "a test"))
+
     def restore(self, incarnation: int, records: Mapping[Partition, SnapshotRecord]) -> int | None:
         return self.run(dashboard_side.restore(incarnation, records))
 

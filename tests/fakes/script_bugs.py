@@ -141,6 +141,27 @@ def set_target_ignores_the_coordinator(patch: Patch) -> None:
     plant(patch, "set_target", (why, "then local _ = {"))
 
 
+def switch_without_compare(patch: Patch) -> None:
+    """Whoever asks last has its mode, whatever it had seen."""
+    plant(
+        patch, "set_mode", ("if incarnation ~= ARGV[1] or epoch ~= ARGV[2] then", "if false then")
+    )
+
+
+def switch_that_moves(patch: Patch) -> None:
+    """It makes a rebalance due."""
+    plant(patch, "set_mode", ("hint('mode', '')", "group_changed('mode', '')"))
+
+
+def acquire_forgets_the_mode(patch: Patch) -> None:
+    plant(patch, "acquire", ("if meta[1] ~= ARGV[3] then", "if false then"))
+
+
+def set_target_forgets_the_mode(patch: Patch) -> None:
+    why = "then return {'stale', 'the mode changed'"
+    plant(patch, "set_target", (why, "then local _ = {"))
+
+
 def set_target_keeps_every_ready_learner(patch: Patch) -> None:
     plant(patch, "set_target", ("then forget_ready(member) end", "then end"))
 
