@@ -12,7 +12,7 @@ from django.db.models import F, Q
 from django.utils import timezone
 
 from assignment.coordinator.facts import State, StayEnd
-from assignment.types import GroupSettings
+from assignment.types import Coordination, GroupSettings
 from dashboard.records import maps
 
 NAME_MAX = 100
@@ -32,6 +32,7 @@ class Group(models.Model):
     settings = models.JSONField()  # of assignment.types.GroupSettings
     created_at = models.DateTimeField(auto_now_add=True)
     created_by = models.CharField(max_length=150)
+    coordination = models.CharField(max_length=16, default=Coordination.SERVER)  # as Redis has it
     incarnation = models.BigIntegerField(default=0)
     events_cursor = models.CharField(max_length=50, default="0-0")  # last stored entry of `events`
     last_event_seq = models.BigIntegerField(default=0)

@@ -7,7 +7,8 @@ compute at once from harm is compare-and-set, as between two workers of a dashbo
 
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from agent.consumer.control import monotonic_ms
 from agent.coordination.effects import RedisEffects
@@ -16,13 +17,17 @@ from agent.store.door import StoreUnavailable
 from agent.store.group import GroupStore
 from assignment.coordinator.facts import GroupRecord
 from assignment.coordinator.reading import ticker_away
-from assignment.scripts.group_read import Gap, Meta, Ticker
+from assignment.scripts.agent_side import claim_turn
+from assignment.scripts.group_read import Gap, Ticker
 from assignment.types import Coordination, Reason
 
-TICK_MS = 1_000
-LEASE_MS = 3_000  # of who computes: after its death another one does
+# Of who computes. With the wait for it below TICKER_AWAY_MS: so its death delays no session's end.
+LEASE_MS = 2_000
+TURNS_A_LEASE = 3
+JITTER = 0.2  # of a lease: those who find it free do not all ask at once
 AWAY_S = 1.0  # between two tries while Redis is away
-ROUNDS_MAX = 5  # changes that keep coming wait for the next tick
+ROUNDS_MAX = 5  # changes that keep coming wait for the next turn
+# A dashboard computes what a person asked of it; if it died, the next turn does.
 CHANGES_NOTHING = frozenset(
     (
         Reason.TARGET,
@@ -33,7 +38,7 @@ CHANGES_NOTHING = frozenset(
         Reason.MODE,
         Reason.MANUAL,
     )
-)  # a dashboard computes what a person asked of it; if it died, the next turn does
+)
 
 
 class Coordinator:
@@ -49,69 +54,78 @@ class Coordinator:
         self._member_id = member_id
         self._incarnation = incarnation
         self._note = note
-        self._computes = False
+        self.computes = False
+        self._lease_ms = LEASE_MS
         self._away = Gap(0, 0)
 
-    def turn(self) -> None:
-        """What a tick does, if this member computes. Raises StoreUnavailable."""
-        meta = self._store.meta()
-        computes = meta.coordination is Coordination.CLIENT and self._is_mine()
-        if computes is not self._computes:
-            self._note("coordinates" if computes else "coordinates no more")
-            self._computes = computes
-        if computes:
-            self._tick()
+    def turn(self) -> int:
+        """What a tick does, if this member computes. In how many ms to come again. Raises
+        StoreUnavailable.
+        """
+        again_ms = self.claim()
+        if self.computes:
+            from assignment.coordinator.tick import tick
 
-    def look(self) -> None:
-        """Something changed. Raises StoreUnavailable."""
-        if self._computes:
+            effects = RedisEffects(self._store, self.ticker())
+            effects.carry_out(tick(self.record(), Coordination.CLIENT))
+            if effects.rebalance_wanted:
+                self._rebalance()
+        return again_ms
+
+    def look(self, reasons: Iterable[str]) -> None:
+        """`reasons` of hints. Raises StoreUnavailable."""
+        if self.must_look(reasons):
             self._rebalance()
+
+    def must_look(self, reasons: Iterable[str]) -> bool:
+        return self.computes and not CHANGES_NOTHING.issuperset(reasons)
+
+    def claim(self) -> int:
+        """Computes from now on, if nobody else does. In how many ms to claim again."""
+        left_ms = self._store.run(claim_turn(self._member_id, self._lease_ms))
+        computes = left_ms == 0
+        if computes is not self.computes:
+            self._note("coordinates" if computes else "coordinates no more")
+            self.computes = computes
+        if computes:
+            return self._lease_ms // TURNS_A_LEASE
+        wait_ms = left_ms if left_ms > 0 else self._lease_ms
+        return wait_ms + round(random.uniform(0, JITTER) * self._lease_ms)
 
     def resign(self) -> None:
         """Another one may at once. Raises StoreUnavailable."""
-        if self._computes and self._holder() == self._member_id:
-            self._store.door.ask("DEL", self._store.keys.coordinator)
-        self._computes = False
+        if self.computes:
+            self.computes = False
+            self._store.run(claim_turn(self._member_id, 0))
 
-    def _is_mine(self) -> bool:
-        key, door = self._store.keys.coordinator, self._store.door
-        if door.ask("SET", key, self._member_id, "NX", "PX", LEASE_MS):
-            return True
-        if self._holder() != self._member_id:
-            return False
-        return bool(door.ask("PEXPIRE", key, LEASE_MS))
+    def record(self) -> GroupRecord:
+        return GroupRecord(
+            name=self._store.group,
+            settings=None,
+            coordination=Coordination.CLIENT,
+            incarnation=self._incarnation(),
+        )
 
-    def _holder(self) -> str:
-        holder = self._store.door.ask("GET", self._store.keys.coordinator)
-        return holder.decode() if holder else ""
-
-    def _tick(self) -> None:
-        from assignment.coordinator.tick import tick
-
-        record = GroupRecord(name=self._store.group, settings=None, incarnation=self._incarnation())
-        effects = RedisEffects(self._store, self._ticker())
-        effects.carry_out(tick(record, Coordination.CLIENT))
-        if effects.rebalance_wanted:
-            self._rebalance()
-
-    def _ticker(self) -> Ticker:
+    def ticker(self) -> Ticker:
         """Whoever computed before gave its last sign of life with its last tick."""
         now_ms, meta = self._store.now_ms(), self._store.meta()
+        if meta.settings is not None:
+            self._lease_ms = min(LEASE_MS, meta.settings.session_timeout_ms)
         self._away = ticker_away(now_ms, meta.tick_ms or None, self._away)
         return Ticker(now_ms, self._away)
+
+    def is_due(self) -> bool:
+        meta = self._store.meta()
+        return meta.coordination is Coordination.CLIENT and meta.group_epoch > meta.target_epoch
 
     def _rebalance(self) -> None:
         from assignment.coordinator.rebalance import rebalance
 
         for _ in range(ROUNDS_MAX):
-            if not is_due(self._store.meta()):
+            if not self.is_due():
                 return
             result = RedisEffects(self._store).carry_out(rebalance(Coordination.CLIENT))
             self._note("rebalance", why=result)
-
-
-def is_due(meta: Meta) -> bool:
-    return meta.coordination is Coordination.CLIENT and meta.group_epoch > meta.target_epoch
 
 
 class CoordinatorThread:
@@ -134,6 +148,8 @@ class CoordinatorThread:
 
     def close(self) -> None:
         self._closed.set()
+        with suppress(StoreUnavailable):  # it ends by itself
+            self._coordinator.resign()
 
     def _run(self) -> None:
         try:
@@ -150,11 +166,10 @@ class CoordinatorThread:
         after, next_turn_ms = self._store.last_hint_id(), 0
         while not self._closed.is_set():
             if monotonic_ms() >= next_turn_ms:
-                self._coordinator.turn()
-                next_turn_ms = monotonic_ms() + round(TICK_MS * random.uniform(0.8, 1))
+                next_turn_ms = monotonic_ms() + self._coordinator.turn()
             heard = self._store.wait_hints(after, max(1, next_turn_ms - monotonic_ms()))
             after = heard.last_id
-            if any(hint.reason == Reason.MODE for hint in heard.hints):
+            reasons = {hint.reason for hint in heard.hints}
+            if Reason.MODE in reasons:
                 next_turn_ms = 0  # somebody computes from now on, or nobody here does
-            if any(hint.reason not in CHANGES_NOTHING for hint in heard.hints):
-                self._coordinator.look()
+            self._coordinator.look(reasons)

@@ -14,7 +14,6 @@ from assignment.scripts.group_read import NO_TICK, GroupRead, Ticker, read_group
 from assignment.types import START, GroupSettings, Offset, Partition, Reason
 from assignment.wire import StreamKeys
 
-HINTS_AT_ONCE = 1_000  # as many as `control` keeps
 WORDS = frozenset(Reason)
 T = TypeVar("T")
 
@@ -47,10 +46,10 @@ class RedisEffects:
 
     def _read_hints(self, effect: effects.ReadHints) -> tuple[Hint, ...]:
         control = self.store.keys.control
-        entries = self.store.door.ask("XREVRANGE", control, "+", "-", "COUNT", HINTS_AT_ONCE)
+        entries = self.store.door.ask("XRANGE", control, "-", "+")
         return tuple(
             Hint(Reason(values["reason"]), int(values["epoch"]), values["member"], at_ms)
-            for at_ms, values in map(_entry, reversed(entries))
+            for at_ms, values in map(_entry, entries)
             if values["reason"] in WORDS
         )
 

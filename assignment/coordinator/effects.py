@@ -14,7 +14,7 @@ from assignment.errors import EvenkeelError
 from assignment.scripts.agent_side import SnapshotRecord
 from assignment.scripts.group_read import Applied, GroupRead, Purpose
 from assignment.scripts.values import Call
-from assignment.types import GroupSettings, Offset, Partition, Reason
+from assignment.types import Coordination, GroupSettings, Offset, Partition, Reason
 
 T = TypeVar("T")
 
@@ -148,6 +148,12 @@ class KeepIncarnation(Effect[bool]):
     """False: the database has that one or a higher already, and keeps it."""
 
     incarnation: int
+
+
+class KeepCoordination(Effect[None]):
+    """So that a group that Redis forgot is put back as it was."""
+
+    coordination: Coordination
 
 
 class KeepLoss(Effect[None]):

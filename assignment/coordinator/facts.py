@@ -11,7 +11,7 @@ from typing import NamedTuple
 from assignment.coordinator.incarnation import Known
 from assignment.coordinator.record import Cause, Change
 from assignment.scripts.agent_side import SnapshotRecord
-from assignment.types import GroupSettings, Offset, Partition, Reason, TargetRow
+from assignment.types import Coordination, GroupSettings, Offset, Partition, Reason, TargetRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +20,7 @@ class GroupRecord(Known):
 
     name: str
     settings: GroupSettings | None
+    coordination: Coordination = Coordination.SERVER
 
 
 @dataclass(frozen=True, slots=True)

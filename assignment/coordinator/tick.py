@@ -38,6 +38,8 @@ def tick(record: GroupRecord, by: Coordination) -> effects.Steps[None]:
     if computes and due:
         yield from effects.WantRebalance()
     with suppress(effects.RecordsAway):  # the next tick makes up for it
+        if view.meta.coordination is not record.coordination:
+            yield from effects.KeepCoordination(view.meta.coordination)
         yield from _keep_records(view)
     with suppress(effects.RecordsAway):
         if not due and (why := (yield from _wish(view, computes=computes))):

@@ -155,6 +155,13 @@ def _claim_texts(claims: Iterable[Claim]) -> Iterable[str]:
         yield fence_text(fence)
 
 
+def claim_turn(member_id: str, lease_ms: int) -> Call[int]:
+    """To compute the targets of the group, for so long; 0 gives it back. 0: the member does; above:
+    another one, ask again after so many ms; -1: a dashboard.
+    """
+    return Call("claim_turn", [member_id, str(lease_ms)], number_of)
+
+
 # --- set_state, plan ------------------------------------------------------------------------------
 
 

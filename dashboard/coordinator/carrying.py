@@ -13,7 +13,7 @@ from assignment.coordinator.effects import Effect, RecordsAway, Steps
 from assignment.coordinator.facts import GroupRecord
 from assignment.scripts.dashboard_side import configure, set_incarnation, set_target
 from assignment.scripts.group_read import NO_TICK, GroupRead, Ticker
-from assignment.types import Offset
+from assignment.types import Coordination, Offset
 from dashboard.celery import app
 from dashboard.coordinator import mirror, outbox, records
 from dashboard.coordinator.history import store_events
@@ -52,13 +52,14 @@ def record_of(group: Group) -> GroupRecord:
     return GroupRecord(
         name=group.name,
         settings=group.values,
+        coordination=Coordination(group.coordination),
         incarnation=max(group.incarnation, RAISED.get((group.pk, group.name), 0)),
         event_seq=group.last_event_seq,
     )
 
 
 def _read_record(group: Group) -> GroupRecord:
-    group.refresh_from_db(fields=["settings", "incarnation"])
+    group.refresh_from_db(fields=["settings", "incarnation", "coordination"])
     return record_of(group)
 
 
@@ -96,6 +97,7 @@ def _configure(here: Here, effect: effects.Configure) -> None:
         rebalance_due=effect.rebalance_due,
         identity=here.row.identity if here.row else "",
         over_epoch=effect.over_epoch,
+        coordination=Coordination(here.row.coordination) if here.row else Coordination.SERVER,
     )
     run(call, here.name)
     # Stream and readers may have been wiped with the group.
@@ -163,6 +165,7 @@ IN_DATABASE: Mapping[type[Effect[Any]], Callable[[Group, Any], Any]] = {
     effects.KeepOutbox: lambda group, effect: outbox.keep(group),
     effects.KeepEvents: lambda group, effect: store_events(group),
     effects.KeepIncarnation: records.keep_incarnation,
+    effects.KeepCoordination: records.keep_coordination,
     effects.KeepLoss: records.keep_loss,
     effects.KeepFaults: records.keep_faults,
     effects.ReadMirror: mirror.read,

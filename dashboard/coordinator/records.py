@@ -39,6 +39,11 @@ def keep_incarnation(group: models.Group, effect: effects.KeepIncarnation) -> bo
     return bool(rows.update(incarnation=higher))
 
 
+def keep_coordination(group: models.Group, effect: effects.KeepCoordination) -> None:
+    group.coordination = effect.coordination
+    group.save(update_fields=["coordination"])
+
+
 def keep_loss(group: models.Group, effect: effects.KeepLoss) -> None:
     """What only Redis held is gone, and that is said loudly."""
     behind = _behind(group, effect)

@@ -3,12 +3,12 @@
 from dataclasses import replace
 from typing import Any
 
-from assignment.scripts.agent_side import progress
+from assignment.scripts.agent_side import claim_turn, progress
 from assignment.scripts.dashboard_side import EvictResult, JoinResult
 from assignment.scripts.group_read import TICKER_AWAY_MS, Gap, Purpose, Ticker
 from assignment.types import START, Claim
 from assignment.wire import ConsumerHealth
-from tests.contract.world import P0, P1, P2, World, offset
+from tests.contract.world import LONG_MS, P0, P1, P2, World, offset
 
 
 def test_join_is_refused_until_the_group_is_configured(world: World) -> None:
@@ -146,3 +146,18 @@ def test_a_tick_keeps_when_nobody_could_have_seen_a_sign_of_life(alone: World) -
     alone.another_run()
     now_ms = alone.read(Purpose.TICK).now_ms
     assert alone.read().meta.away[0] == Gap(last_ms, now_ms)
+
+
+def test_one_member_at_a_time_computes_and_gives_it_back(world: World) -> None:
+    world.configure()
+
+    def claim(member_id: str, lease_ms: int = LONG_MS) -> int:
+        return world.run(claim_turn(member_id, lease_ms))
+
+    assert claim("a") == -1, "a dashboard does"
+    world.door.ask("HSET", world.keys.meta, "coordination", "client")
+    assert (claim("a"), claim("a")) == (0, 0)
+    assert 0 < claim("b") <= LONG_MS
+    assert claim("b", 0) > 0 and claim("b") > 0, "it was not its own to give back"
+    claim("a", 0)
+    assert claim("b") == 0

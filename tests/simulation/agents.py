@@ -10,7 +10,8 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from agent.consumer.consumer import Consumer
-from agent.dashboard_session.requests import Request
+from agent.coordination.registry import Ask, Registry, first_of
+from agent.dashboard_session.requests import DashboardAway, Request
 from agent.dashboard_session.session import DashboardSession
 from agent.hints import Hinted
 from agent.loop import Agent, Inbox, Signalled
@@ -22,10 +23,11 @@ from agent.store.group import GroupStore
 from assignment.member.messages import RestoreEnded
 from assignment.member.replicas import Wanted
 from assignment.types import Claim, GroupSettings, Partition, ReplicaReport
-from assignment.wire import ControlMessage, Heartbeat, Join
+from assignment.wire import ControlMessage, Heartbeat, Join, Reply
 from tests.fakes import FakeRedis
 from tests.simulation.agenda import Alarm
 from tests.simulation.consumer import SimConsumer
+from tests.simulation.coordinator import SimAgentCoordinator
 from tests.simulation.ledger import demand
 from tests.simulation.manager import SimReplicaManager
 from tests.simulation.network import SimCourier, SimDoor
@@ -82,6 +84,11 @@ class SimAgent:
         self.process = SimConsumer(self)
         self.manager = SimReplicaManager(self) if world.settings.stateful else None
         self._assemble()
+        self.ask: Ask = self._ask_dashboard
+        self.coordinator: SimAgentCoordinator | None = None
+        if world.agents_may_coordinate:
+            self.ask = first_of(self.ask, Registry(self.store, lambda: False), self.store)
+            self.coordinator = SimAgentCoordinator(self)
         if self.manager:
             self.manager.find_left_over()
         self._alarm.ask(world.now_ms)
@@ -155,6 +162,12 @@ class SimAgent:
             self.exit_code = int(code)
             self.process.kill()
 
+    def _ask_dashboard(self, message: Request) -> Reply:
+        reply = None if self.cut_from_dashboard else self.world.dashboard_answers(message)
+        if reply is None:
+            raise DashboardAway("simulated")
+        return reply
+
     def judge_ready(self, message: Request) -> None:
         """L11: whoever calls for a rebalance was once as near as it has to be."""
         for name in message.ready if isinstance(message, Heartbeat) else ():
@@ -180,6 +193,8 @@ class SimAgent:
         missed = self.world.random.random() < self.world.network.missed_hints
         if self.lives and not missed and not self._doors[0].down:
             self.inbox.put(Hinted(reasons))
+            if self.coordinator:
+                self.coordinator.hear(reasons)
 
     # --- the restorer
 
@@ -264,5 +279,7 @@ class SimAgent:
         self.process.hanging, self.process.slow = False, 1
         if self.manager:
             self.manager.slow = False
+        if self.coordinator:
+            self.coordinator.paused_until_ms = 0
         self._alarm.ask(self.world.now_ms)
         self.process.wake()

@@ -5,11 +5,14 @@ the fake Redis and on a database of dicts. Nothing keeps two of them from runnin
 more than the dashboard's own leases allow.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from agent.coordination.coordinator import Coordinator
+from agent.coordination.effects import RedisEffects
 from agent.store.door import ScriptCall, StoreUnavailable
 from agent.store.group import GroupStore
 from assignment.coordinator import draining, effects, rebalance, tick
@@ -24,6 +27,7 @@ from tests.simulation.agenda import Alarm
 from tests.simulation.network import SimDoor
 
 if TYPE_CHECKING:
+    from tests.simulation.agents import SimAgent
     from tests.simulation.world import World
 
 IDENTITY = "of the dashboard's database"
@@ -58,7 +62,8 @@ class SimCoordinator:
         self._asked = False
         self._raised = 0  # the incarnation that this process set
         self._door = SimDoor(world, self._blocked)
-        self._run = GroupStore(self._door, world.name).run
+        self.store = GroupStore(self._door, world.name)
+        self._run = self.store.run
         self._alarm = Alarm(world.agenda, self._tick_due)
         self.start()
 
@@ -84,7 +89,10 @@ class SimCoordinator:
     def _asked_rebalance(self, life: int) -> None:
         if life == self._life:
             self._asked = False
-            self._carry_out(rebalance.rebalance(Coordination.SERVER))
+            self._rebalance()
+
+    def _rebalance(self) -> None:
+        self._carry_out(rebalance.rebalance(Coordination.SERVER))
 
     def ask_advance(self) -> None:
         """What a person asked of a scale-down is carried out at once, if this process lives."""
@@ -103,8 +111,13 @@ class SimCoordinator:
             self._carry_out(tick.tick(self._record(), Coordination.SERVER))
 
     def _record(self) -> GroupRecord:
-        known = max(self.world.database.incarnation, self._raised)
-        return GroupRecord(name=self.world.name, settings=self.world.settings, incarnation=known)
+        kept = self.world.database
+        return GroupRecord(
+            name=self.world.name,
+            settings=kept.settings,
+            coordination=kept.coordination,
+            incarnation=max(kept.incarnation, self._raised),
+        )
 
     # --- steps
 
@@ -140,17 +153,23 @@ class SimCoordinator:
         while True:
             effect = job.next_effect()
             kind = type(effect)
-            if kind in IN_REDIS:
-                job.answer = IN_REDIS[kind](self, job, effect)
-            elif self.world.database.refuses and not kind.__name__.startswith("Read"):
-                self.world.struck["database refused"] += 1
-                job.failure = RecordsAway("simulated")
-            else:
-                job.answer = database.PERFORM[kind](self.world, effect)
-            if kind is effects.ReadScaleDowns and job.view is not None:
+            try:
+                job.answer = self._perform(job, effect)
+            except RecordsAway as failure:
+                job.failure = failure
+            if kind is effects.ReadScaleDowns and job.view is not None and not job.failure:
                 job.advanced = job.view, job.answer
             if kind not in UNSEEN:
                 return effect
+
+    def _perform(self, job: Job, effect: Effect[Any]) -> Any:
+        kind = type(effect)
+        if kind in IN_REDIS:
+            return IN_REDIS[kind](self, job, effect)
+        if self.world.database.refuses and not kind.__name__.startswith("Read"):
+            self.world.struck["database refused"] += 1
+            raise RecordsAway("simulated")
+        return database.PERFORM[kind](self.world, effect)
 
     def _blocked(self, ms: int) -> None:
         self.paused_until_ms = max(self.paused_until_ms, self.world.now_ms + ms)
@@ -168,6 +187,7 @@ class SimCoordinator:
     def _configure(self, job: Job, effect: effects.Configure) -> None:
         due, epoch = effect.rebalance_due, effect.over_epoch
         how = {"rebalance_due": due, "over_epoch": epoch, "identity": IDENTITY}
+        how["coordination"] = self.world.database.coordination
         self._run(dashboard_side.configure(effect.settings, effect.reason, **how))
         self.world.trimming.is_read_by(self.world.name)
 
@@ -221,3 +241,63 @@ UNSEEN = {
     effects.ReadRequests, effects.ReadRound, effects.ReadTenures, effects.ReadFinished,
     effects.ReadStays,
 }  # fmt: skip
+
+
+class SimAgentCoordinator(SimCoordinator):
+    """Beside an agent, as long as that lives: what agent.coordination does, between whose steps
+    others come, too.
+    """
+
+    def __init__(self, agent: "SimAgent") -> None:
+        self._agent = agent
+        super().__init__(agent.world, f"{agent.name}/c")
+        self.store = agent.new_store(self._blocked)
+        self._run = self.store.run
+        self._turns = Coordinator(
+            self.store, agent.member_id, lambda: agent.membership.state.incarnation, self._note
+        )
+        self._redis = RedisEffects(self.store)
+
+    def hear(self, reasons: Iterable[str]) -> None:
+        if self._turns.must_look(reasons):
+            self.ask_rebalance()
+
+    def _note(self, event: str, **fields: Any) -> None:
+        self.world.note(self.name, event, **fields)
+
+    def _tick_due(self) -> None:
+        if not self._agent.lives:
+            self.up, self._life = False, self._life + 1
+            return
+        self.paused_until_ms = max(self.paused_until_ms, self._agent.paused_until_ms)
+        if self.world.now_ms < self.paused_until_ms:
+            self._alarm.ask(self.paused_until_ms)
+            return
+        try:
+            again_ms = self._turns.claim()
+            if self._turns.computes:
+                self._redis.ticker = self._turns.ticker()
+                self._carry_out(tick.tick(self._turns.record(), Coordination.CLIENT))
+        except StoreUnavailable:
+            again_ms = TICK_MS
+        self._alarm.ask(self.world.now_ms + again_ms)
+
+    def _rebalance(self) -> None:
+        with suppress(StoreUnavailable):
+            if self._turns.is_due():
+                self._carry_out(rebalance.rebalance(Coordination.CLIENT))
+
+    def _next_step(self, job: Job, life: int) -> None:
+        if self._agent.lives:
+            self.paused_until_ms = max(self.paused_until_ms, self._agent.paused_until_ms)
+            super()._next_step(job, life)
+
+    def _perform(self, job: Job, effect: Effect[Any]) -> Any:
+        match effect:
+            case effects.SetTarget():
+                return self._set_target(job, effect)
+            case effects.WantRebalance():
+                return self.ask_rebalance()
+            case effects.Configure():
+                self.world.trimming.is_read_by(self.world.name)
+        return self._redis.perform(effect)

@@ -9,7 +9,7 @@ from assignment.coordinator import effects, facts
 from assignment.coordinator.effects import Effect
 from assignment.coordinator.facts import Hint, Mirror, Round, ScaleDown, ScaleDowns, Stay, Tenures
 from assignment.scripts.agent_side import SnapshotRecord
-from assignment.types import GroupSettings, Partition, Reason
+from assignment.types import Coordination, GroupSettings, Partition, Reason
 from tests.fakes.values import Id, t
 from tests.simulation.ledger import demand
 
@@ -22,6 +22,7 @@ Key = tuple[int, int]  # incarnation, target_epoch
 @dataclass
 class Database:
     settings: GroupSettings
+    coordination: Coordination = Coordination.SERVER
     incarnation: int = 0
     targets: dict[Key, str] = field(default_factory=dict)  # -> cause, in the order of storing
     completed: set[Key] = field(default_factory=set)
@@ -165,6 +166,9 @@ PERFORM: Mapping[type[Effect[Any]], Callable[["World", Any], Any]] = {
     effects.KeepOutbox: _keep_outbox,
     effects.KeepEvents: _keep_events,
     effects.KeepIncarnation: lambda world, effect: world.database.knows(effect.incarnation),
+    effects.KeepCoordination: lambda world, effect: setattr(
+        world.database, "coordination", effect.coordination
+    ),
     effects.KeepFaults: _keep_faults,
     effects.ReadMirror: _read_mirror,
     effects.ReadStays: _read_stays,

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum, auto
 from typing import TYPE_CHECKING, Any
 
-from agent.dashboard_session.requests import Answer, DashboardAway, Request
+from agent.dashboard_session.requests import Answer, DashboardAway, Refusal, Request
 from agent.store.door import Command, ScriptCall, StoreUnavailable
+from assignment.errors import InvalidInput
 from assignment.types import ReplicaReport, Role
 from assignment.wire import Heartbeat, Reply
 from tests.fakes import FakeDoor, FakeRedis
@@ -156,11 +157,14 @@ class SimCourier:
 
     def _asked(self, message: Request) -> Reply | None:
         agent, beats = self._agent, isinstance(message, Heartbeat)
-        if agent.cut_from_dashboard or (beats and not agent.beats):
+        if beats and not agent.beats:
             return None
         if agent.lies and isinstance(message, Heartbeat):
             message = replace(message, **agent.lies)
-        return self._world.dashboard_answers(message)
+        try:
+            return agent.ask(message)
+        except (DashboardAway, Refusal, InvalidInput):
+            return None
 
     def _asked_and_answered(self, message: Request, fate: Fate) -> None:
         reply = self._asked(message)

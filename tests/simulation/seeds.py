@@ -11,7 +11,7 @@ from typing import Any
 
 from agent.replicas.replica import RETRY_MS
 from assignment.scripts import dashboard_side
-from assignment.types import TargetRow
+from assignment.types import Coordination, TargetRow
 from tests.simulation import checks, targets
 from tests.simulation.agents import SimAgent
 from tests.simulation.faults import FAULTS, heal
@@ -37,6 +37,7 @@ AT_ONCE = 10  # seeds that a process takes
 LARGE_EVERY, LARGE = 200, 199  # seeds; one costs as much CPU as fifty small ones
 STATEFUL_EVERY, STATEFUL = 4, 1
 REPLICA_FAULT_CHANCE = 0.65  # of each fault of a stateful group
+CLIENT_SHARE = 0.35  # of groups whose agents coordinate
 LEARN_MS = 1_000  # a round of learners, when no disk is slow any more
 ALL_FAULTS, DRAWN = FAULTS | REPLICA_FAULTS, tuple(FAULTS)
 
@@ -48,6 +49,7 @@ class Scenario:
     partitions: int
     strategy: str
     coordinators: int
+    coordination: Coordination
     network: Network
     timings: Mapping[str, int]
     faults: tuple[tuple[int, str], ...]  # pause before it, name
@@ -75,6 +77,7 @@ def scenario_of(seed: int) -> Scenario:
         partitions=partitions,
         strategy="sticky" if by_planner else draw.choice(targets.BALANCED),
         coordinators=draw.choice((1, 1, 2, 3)),
+        coordination=_coordination(seed),
         network=draw.choice((Network(), Network(0.01, 0.01, 0.01, 0.02, 0.3, (1, 60)))),
         timings=SLOW if large else FAST,
         faults=tuple(
@@ -84,6 +87,12 @@ def scenario_of(seed: int) -> Scenario:
         settled_first=draw.random() < 0.7,
         replicas=_replicas(draw) if stateful else {},
     )
+
+
+def _coordination(seed: int) -> Coordination:
+    """By a die of its own: what else is drawn stays as it was."""
+    is_client = random.Random(f"{seed} coordination").random() < CLIENT_SHARE
+    return Coordination.CLIENT if is_client else Coordination.SERVER
 
 
 def _names(draw: random.Random) -> list[str]:
@@ -107,8 +116,9 @@ def run(seed: int, *, trace: bool = False) -> Outcome:
     """Never raises: what goes wrong is in the outcome, with the trace of the last steps."""
     scenario = scenario_of(seed)
     world = World(
-        seed, coordinators=scenario.coordinators, trace=trace, partitions=scenario.partitions,
-        strategy=scenario.strategy, **scenario.timings, **scenario.replicas,
+        seed, coordinators=scenario.coordinators, coordination=scenario.coordination, trace=trace,
+        partitions=scenario.partitions, strategy=scenario.strategy, **scenario.timings,
+        **scenario.replicas,
     )  # fmt: skip
     outcome = Outcome(seed=seed, scenario=scenario, struck=world.struck, reached=world.reached)
     began_s = time.process_time()

@@ -19,7 +19,7 @@ from assignment.coordinator.reading import ticker_away
 from assignment.errors import InvalidInput
 from assignment.scripts import dashboard_side, group_read, values
 from assignment.scripts.group_read import GroupRead, Purpose, Ticker
-from assignment.types import GroupSettings, Partition
+from assignment.types import Coordination, GroupSettings, Partition
 from assignment.wire import GroupKeys, Join, Reply, StreamKeys
 from tests.agent.coordinator import answer_to
 from tests.fakes import FakeDoor, FakeRedis, streams
@@ -68,7 +68,13 @@ class World:
     name = "sim"
 
     def __init__(
-        self, seed: int, *, coordinators: int = 1, trace: bool = False, **changes: Any
+        self,
+        seed: int,
+        *,
+        coordinators: int = 1,
+        coordination: Coordination = Coordination.SERVER,
+        trace: bool = False,
+        **changes: Any,
     ) -> None:
         random.seed(seed)  # the jitter of the agents
         self.random = random.Random(seed)
@@ -90,7 +96,8 @@ class World:
         self.trace: deque[Noted] = deque(maxlen=TRACE_KEPT)
         self.faults: list[Noted] = []
         settings = GroupSettings(**({"stream": "s", "partitions": 8} | FAST | changes))
-        self.database = Database(settings)
+        self.database = Database(settings, coordination)
+        self.agents_may_coordinate = coordination is Coordination.CLIENT
         self.held_until_ms = 0  # no grants before: Redis was wiped
         self.ticker = Ticker()
         self.ledger = Ledger(self)
