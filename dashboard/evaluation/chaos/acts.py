@@ -36,7 +36,29 @@ def targets(name: str) -> list[dict[str, Any]]:
     ]
 
 
-ACTS: dict[str, Callable[..., Any]] = {"targets": targets}
+def strategy(name: str, new: str) -> str:
+    from dashboard.actions import groups
+    from dashboard.management.answers import by_command, group_named
+
+    return groups.change_settings(group_named(name), {"strategy": new}, by_command()).name
+
+
+def rebalance(name: str) -> str:
+    """Asked for as by a person, and computed here, beside whoever else does."""
+    from dashboard.actions import groups
+    from dashboard.coordinator import running
+    from dashboard.management.answers import by_command, group_named
+
+    group = group_named(name)
+    groups.request_rebalance(group, by_command(), strategy=group.values.strategy)
+    return running.rebalance(name)
+
+
+ACTS: dict[str, Callable[..., Any]] = {
+    "targets": targets,
+    "strategy": strategy,
+    "rebalance": rebalance,
+}
 
 
 def main() -> None:

@@ -96,12 +96,13 @@ class Asked:
 
     @property
     def bound_ms(self) -> int:
-        """From the heal to an even group (evaluation.md). A Redis that lost writes grants nothing
-        for one lease more.
+        """From the heal to an even group (evaluation.md). A Redis that was started anew grants
+        nothing for one lease more.
         """
         timings = self.timings
+        restarts = any(name in RESTARTING for name in self.faults)
         bound = timings.lease_ms + timings.session_timeout_ms + 2 * timings.heartbeat_ms + MARGIN_MS
-        return bound + (timings.lease_ms if self.loses_writes else 0)
+        return bound + (timings.lease_ms if restarts else 0)
 
     @property
     def loses_writes(self) -> bool:
@@ -129,7 +130,8 @@ LIMITS = {
     "seed": SEED_MAX,
 }
 LEAST = {"seed": 0}
-LOSING = ("redis-kill", "redis-wipe", "redis-failover", "redis-lost-writes", "clock-back")
+LOSING = ("redis-wipe", "redis-failover", "redis-lost-writes")
+RESTARTING = (*LOSING, "redis-kill", "clock-back")
 
 
 def _known(what: str, value: str, known: Sequence[str]) -> None:

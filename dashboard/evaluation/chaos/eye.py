@@ -40,6 +40,7 @@ class Sample:
     target: Mapping[str, str] = field(default_factory=dict)
     members: Mapping[str, bool] = field(default_factory=dict)
     faults: tuple[str, ...] = ()
+    refused: int = 0  # commits since this Redis began
     lag: int | None = None  # events appended and not applied
 
     @property
@@ -59,16 +60,17 @@ class Eye:
         self._seen_s = 0.0
         self._looks = 0
         self._over = threading.Event()
-        self.server = self._server(url)
+        self.server = self.at(url)
         self._thread = threading.Thread(target=self._run, name="eye", daemon=True)
         self._thread.start()
 
-    def _server(self, url: str) -> Server:
+    def at(self, url: str) -> Server:
+        """The same group in another server."""
         return Server(url, self._group, self._group, self._partitions)
 
     def switch(self, url: str) -> None:
         """From now on it looks at that server."""
-        self.server = self._server(url)
+        self.server = self.at(url)
 
     @property
     def is_fresh(self) -> bool:
@@ -128,6 +130,7 @@ def sample_of(read: GroupRead, lag: int | None = None) -> Sample:
         target={str(p): m for m, row in sorted(read.target.items()) for p in sorted(row.active)},
         members={m: row.able for m, row in sorted(read.members.items())},
         faults=tuple(f"{fault.kind}: {fault.text}" for fault in invariants.faults(read)),
+        refused=meta.refused_commits,
         lag=lag,
     )
 

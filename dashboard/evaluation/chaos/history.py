@@ -45,6 +45,7 @@ class Answer:
     partition: str
     fence: int
     answer: str
+    events: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -306,8 +306,19 @@ def causeless(history: History) -> Iterator[str]:
         last[e.partition] = e
         if before is None or e.at_ms < history.struck_ms or before.member_id == e.member_id:
             continue
-        if not {name_of(before.member_id), name_of(e.member_id)} & hurt:
+        between = named_between(history, e.partition, before.at_ms, e.at_ms)
+        if not {name_of(before.member_id), name_of(e.member_id), *between} & hurt:
             yield f"{e.partition} went from {before.member_id} to {e.member_id} without a cause"
+
+
+def named_between(
+    history: History, partition: Partition, from_ms: int, to_ms: int
+) -> frozenset[str]:
+    """Agents that the targets of that time gave it to, whether they could take it or not."""
+    owners = [
+        t.owners[partition.number] for t in history.targets or () if from_ms <= t.at_ms <= to_ms
+    ]
+    return frozenset(name_of(owner) for owner in owners if owner)
 
 
 # --- after the heal

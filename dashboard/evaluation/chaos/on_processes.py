@@ -39,10 +39,10 @@ def kill_consumer(one: Strike) -> Iterator[None]:
     killed = [p for name in one.victims for p in victims_family(one, name)[1:]]
     processes.kill(killed)
     one.worked = bool(killed) and len(psutil.wait_procs(killed, 5.0)[0]) == len(killed)
-    try:
-        yield
-    finally:
-        one.world.wait_able(one.victims)
+    one.world.pass_time(one.world.asked.timings.heartbeat_ms / 1_000)
+    one.world.wait_able(one.victims)
+    one.is_over = True
+    yield
 
 
 @fault("suspend")
@@ -57,10 +57,11 @@ def suspend(one: Strike) -> Iterator[None]:
     try:
         for process in stopped:
             process.suspend()
-        one.worked = bool(stopped) and all(is_stopped(process) for process in stopped)
+        one.worked = bool(stopped) and world.happens(lambda: all(map(is_stopped, stopped)), 1.0)
         world.pass_time(leases * world.asked.timings.lease_ms / 1_000)
     finally:
         resume(stopped)
+    one.is_over = True
     yield
 
 

@@ -6,11 +6,11 @@ import subprocess
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from dashboard.demo.tree import TreeFailed
-from dashboard.evaluation.chaos import on_processes  # noqa: F401  (notes its faults)
 from dashboard.evaluation.chaos.asked import Asked
 from dashboard.evaluation.chaos.eye import NOTHING, Sample
 from dashboard.evaluation.chaos.history import Answer, History, Target
@@ -19,14 +19,14 @@ from dashboard.evaluation.chaos.strikes import Strike, strike, struck
 from dashboard.evaluation.chaos.world import SETTLE_S, World
 from dashboard.evaluation.checks import now_ms
 from dashboard.evaluation.reading import acknowledged
-from dashboard.evaluation.redis_judge import Content
 from dashboard.evaluation.redis_run import content
 
 QUIET_LEASES = 2.0  # of a run before it is struck, and after it has recovered
 LATE_FACTOR = 3  # so many bounds are waited for, to tell how late it was
 CAUGHT_UP_S = 30.0
 STRIKE_GAP_S = (0.0, 1.0)  # between one fault and the next
-"""Between faults of one run."""
+for _room in ("processes", "network", "redis", "members"):
+    import_module(f"dashboard.evaluation.chaos.on_{_room}")  # notes its faults
 
 
 @dataclass(slots=True)
@@ -38,7 +38,6 @@ class Run:
     struck_ms: int = 0
     healed_ms: int | None = None
     ended_ms: int = 0
-    eras: tuple[Content, ...] = ()
     problem: str = ""  # why it could not be healed
 
     def go(self) -> None:
@@ -74,7 +73,8 @@ class Run:
                 healing.enter_context(struck(one))
                 self.world.pass_time(self.dice.uniform(*STRIKE_GAP_S))
             last_s = self.world.asked.seconds - (now_ms() - self.struck_ms) / 1_000
-            self.world.pass_time(max(0.0, last_s))
+            if not all(one.is_over for one in self.strikes):
+                self.world.pass_time(max(0.0, last_s))
 
     def recover(self, quiet_s: float) -> None:
         world = self.world
@@ -101,7 +101,7 @@ class Run:
             healed_ms=self.healed_ms,
             ended_ms=self.ended_ms,
             faults=tuple(one.noted() for one in self.strikes),
-            eras=(*self.eras, now),
+            eras=(*world.eras, now),
             acknowledged=frozenset(acknowledged(world.acknowledged)),
             samples=tuple(world.eye.samples),
             answers=answers_in(world.effects),

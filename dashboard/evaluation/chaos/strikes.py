@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True)
 class Strike:
-    """One fault of a run. `worked` None: not known yet."""
+    """One fault of a run. `worked` None: not known yet; `is_over`: it has ended by itself, so that
+    nothing is waited for before the heal.
+    """
 
     name: str
     world: "World"
@@ -30,6 +32,7 @@ class Strike:
     healed_ms: int | None = None
     hurt: list[str] = field(default_factory=list)
     worked: bool | None = None
+    is_over: bool = False
     how: str = ""
 
     def noted(self) -> Struck:

@@ -21,16 +21,18 @@ import psutil
 
 from dashboard.demo import options as demo_options
 from dashboard.demo import processes
-from dashboard.demo.embedded_redis import free_port
+from dashboard.demo.embedded_redis import EmbeddedRedis, free_port
 from dashboard.demo.options import COUNTERS, Options, Refused
 from dashboard.demo.parts import CONSUMER, ROOT, Parts, RedisPart, answers
-from dashboard.demo.tree import Part, Process, Stopped, Tree, TreeFailed, always
+from dashboard.demo.tree import Process, Stopped, Tree, TreeFailed, always
 from dashboard.evaluation.chaos.asked import Asked
 from dashboard.evaluation.chaos.eye import Eye, Sample
 from dashboard.evaluation.forwarder import Forwarder
-from dashboard.evaluation.redis_servers import server
+from dashboard.evaluation.redis_judge import Content
+from dashboard.evaluation.redis_servers import Postgres, server
 
 GROUP = "chaos"  # and its stream
+ACTS = "dashboard.evaluation.chaos.acts"
 LIGHT = (sys.executable, "-m", "agent.pipelines.light")
 PREPARE_TIMEOUT_S = 120
 READY_S = {"light": 60.0, "spark": 300.0}
@@ -38,6 +40,7 @@ SETTLE_S = 90.0
 KEYS = 20
 RATE = {"light": 200.0, "spark": 500.0}  # events a second in all
 STOP_S = 15.0
+TURN_S = 0.05
 
 
 @dataclass(slots=True)
@@ -70,7 +73,7 @@ class World:
     asked: Asked
     folder: Path
     say: Callable[[str], None]
-    database_url: str = ""
+    postgres: Postgres | None = None  # the database, where that is to be struck
     agents: dict[str, Agent] = field(default_factory=dict)
     links: dict[str, Links] = field(default_factory=dict)
     lock: int = field(init=False)
@@ -83,13 +86,21 @@ class World:
     producer: Process | None = None
     ended: list[str] = field(default_factory=list)  # agents that ended though nobody struck them
     struck: set[str] = field(default_factory=set)  # those that may end or be dead
+    eras: list[Content] = field(default_factory=list)  # what Redis held before it forgot
     closers: list[Callable[[], object]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        if "database-away" in self.asked.faults:
+            self.postgres = Postgres()
+            self.closers.append(self.postgres.close)
         self.lock = demo_options.lock_folder(self.folder)
         self.tree = Tree(lambda line: None, str(self.folder.resolve()), self.lock)
         self.tree.stop_on_signals()
         self.effects.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def group(self) -> str:
+        return GROUP
 
     @property
     def effects(self) -> Path:
@@ -110,7 +121,7 @@ class World:
         options = Options(data=self.folder, port=free_port(), check=True)
         self.parts = Parts(options, self.redis_url(self.name))
         self.parts.environment["DATABASE_URL"] = (
-            self.database_url or f"sqlite:///{self.folder / 'evenkeel.sqlite3'}"
+            self.postgres.url if self.postgres else f"sqlite:///{self.folder / 'evenkeel.sqlite3'}"
         )
         self._prepare()
         self.say("starting web, worker and beat")
@@ -142,33 +153,53 @@ class World:
         settings = self.asked.settings
         arguments = ("--group", GROUP, "--partitions", str(self.asked.partitions), "--check")
         more = {n: v for n, v in settings.items() if n not in ("stream", "partitions")}
-        done = self._run(
-            "dashboard.demo.prepare", *arguments, "--settings", json.dumps(more), timeout_s=120
-        )
+        told = ("--settings", json.dumps(more))
+        done = self._run("-m", "dashboard.demo.prepare", *arguments, *told)
         if done.returncode:
             lines = done.stderr.strip().splitlines() or ["the database was not prepared"]
             raise Refused(lines[-1].removeprefix("evenkeel: "))
 
-    def _run(
-        self, module: str, *arguments: str, timeout_s: float = PREPARE_TIMEOUT_S
-    ) -> "subprocess.CompletedProcess[str]":
+    def _run(self, *program: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
-            [sys.executable, "-m", module, *arguments],
+            [sys.executable, *program],
             env={**os.environ, **self.parts.environment},
             cwd=ROOT,
             capture_output=True,
             text=True,
-            timeout=timeout_s,
+            timeout=PREPARE_TIMEOUT_S,
             check=False,
         )
 
     def ask(self, act: str, *arguments: str) -> Any:
-        """What dashboard.evaluation.chaos.acts answers in a process that reaches the database."""
-        done = self._run("dashboard.evaluation.chaos.acts", act, GROUP, *arguments)
+        """What the module `acts` answers in a process that reaches the database."""
+        return self._answer(act, self._run("-m", ACTS, act, GROUP, *arguments))
+
+    def command(self, name: str, *arguments: str) -> Any:
+        """What a command of the product answers in JSON."""
+        return self._answer(name, self._run("manage.py", name, *arguments))
+
+    def _answer(self, what: str, done: "subprocess.CompletedProcess[str]") -> Any:
         if done.returncode:
-            why = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-            raise TreeFailed(f"{act}: {why}")
+            said = (done.stderr + done.stdout).strip().splitlines() or ["it said nothing"]
+            raise TreeFailed(f"{what}: {said[-1]}")
         return json.loads(done.stdout.splitlines()[-1])
+
+    def begin(self, act: str) -> "subprocess.Popen[bytes]":
+        """As `ask`, not waited for."""
+        return subprocess.Popen(
+            [sys.executable, "-m", ACTS, act, GROUP],
+            env={**os.environ, **self.parts.environment},
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def lead_to(self, new: EmbeddedRedis) -> None:
+        """Every name of Redis leads to that server from now on."""
+        self.redis.server = new
+        for forwarder in (self.name, *(links.redis for links in self.links.values())):
+            forwarder.switch(new.port or 0)
+        self.eye.switch(new.url)
 
     def _start_services(self, services: Mapping[str, Process]) -> None:
         for part in services.values():
@@ -275,7 +306,7 @@ class World:
 
     def turn(self) -> None:
         """A short wait, with a look at those that nobody struck. Raises Stopped."""
-        if self.tree.stopping.wait(min(0.05, 0.05)):
+        if self.tree.stopping.wait(TURN_S):
             raise Stopped
         for name, agent in self.agents.items():
             code = agent.part.exit_code()
@@ -304,7 +335,3 @@ class World:
             close()
         self.closers.clear()
         os.close(self.lock)
-
-
-def parts_of(world: World) -> tuple[Part, ...]:
-    return tuple(world.tree.parts)

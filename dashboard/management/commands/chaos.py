@@ -15,14 +15,16 @@ from typing import Any, NoReturn
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from assignment.errors import EvenkeelError
+from assignment.errors import EvenkeelError, InvalidInput
 from dashboard.demo.options import Refused
 from dashboard.demo.tree import Stopped, TreeFailed
 from dashboard.evaluation.chaos import asked as asking
+from dashboard.evaluation.chaos import matrix
 from dashboard.evaluation.chaos.asked import Asked
-from dashboard.evaluation.chaos.history import save
-from dashboard.evaluation.chaos.judge import FAILED, judge
-from dashboard.evaluation.chaos.result import as_text, result
+from dashboard.evaluation.chaos.history import load
+from dashboard.evaluation.chaos.judge import FAILED, HELD, VACUOUS, VIOLATED, judge
+from dashboard.evaluation.chaos.report import comparison
+from dashboard.evaluation.chaos.result import REPORT, as_text, judged, keep, write
 from dashboard.evaluation.chaos.run import run
 from dashboard.management.commands.up import say
 
@@ -45,13 +47,15 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.error = bad_input  # type: ignore[method-assign]
+        parser.add_argument("what", nargs="?", choices=("run", "matrix", "replay"), default="run")
+        parser.add_argument("of", nargs="?", type=Path, help="FILE of a matrix, DIR of a replay")
         parser.add_argument("--json", action="store_true", help="one JSON object")
         asking.add_options(parser)
 
     def handle(self, *_: Any, **options: Any) -> None:
         try:
             asking.check_loopback([os.environ[n] for n in ADDRESSES if os.environ.get(n)])
-            found, code = self.one(asking.asked(options), options["out"])
+            found, code = self.answer(options)
         except Stopped:
             found, code = {"error": "asked to end"}, FAILED
         except (EvenkeelError, Refused, TreeFailed, OSError) as error:
@@ -61,18 +65,46 @@ class Command(BaseCommand):
         self.stdout.write(json.dumps(found) if options["json"] else as_text(found))
         sys.exit(code)
 
+    def answer(self, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
+        what, of, out = options["what"], options["of"], options["out"]
+        if what == "run":
+            return self.one(asking.asked(options), out)
+        if of is None:
+            raise InvalidInput(f"chaos {what} needs a {'file' if what == 'matrix' else 'folder'}")
+        return self.replay(of) if what == "replay" else self.matrix(of, out)
+
+    def replay(self, folder: Path) -> tuple[dict[str, Any], int]:
+        """Judges what is stored anew."""
+        try:
+            history = load(folder)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise InvalidInput(f"{folder} holds no run: {error}") from error
+        tell(f"run it again: {history.asked.command()}")
+        verdict = judge(history)
+        write(history, verdict, folder)
+        return judged(history, verdict)[0], verdict.exit_code
+
+    def matrix(self, file: Path, out: Path | None) -> tuple[dict[str, Any], int]:
+        lines = matrix.lines_of(file)
+        folder = out or Path(tempfile.mkdtemp(prefix="evenkeel-matrix-"))
+        folder.mkdir(parents=True, exist_ok=True)
+        rows = matrix.run_all(lines, folder, tell)
+        (folder / REPORT).write_text(comparison(rows))
+        tell(f"the comparison is in {folder}")
+        codes = {row["exit"] for row in rows}
+        worst = next((code for code in (VIOLATED, FAILED, VACUOUS) if code in codes), HELD)
+        return {"runs": rows, "held": worst == HELD}, worst
+
     def one(self, wanted: Asked, out: Path | None) -> tuple[dict[str, Any], int]:
         folder = Path(tempfile.mkdtemp(prefix="evenkeel-chaos-"))
         tell(f"seed {wanted.seed}, folder {folder}")
         history = run(wanted, folder, tell)
         verdict = judge(history)
-        found = result(history, verdict)
         if out is not None:
-            save(history, out)
-            (out / "result.json").write_text(json.dumps(found, indent=2))
+            keep(history, verdict, out)
             shutil.copytree(folder / "logs", out / "logs", dirs_exist_ok=True)
         if verdict.exit_code == 0 or out is not None:
             shutil.rmtree(folder, ignore_errors=True)
         else:
             say(f"the logs are in {folder / 'logs'}")
-        return found, verdict.exit_code
+        return judged(history, verdict)[0], verdict.exit_code

@@ -1,0 +1,196 @@
+"""The figures of one run: what the faults cost. Pure. A figure that nobody can know is None."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from assignment import metrics
+from assignment.types import Offset
+from dashboard.evaluation import moves
+from dashboard.evaluation.chaos.eye import Sample
+from dashboard.evaluation.chaos.history import History
+from dashboard.evaluation.chaos.judge import ENDS, harmless, name_of
+from dashboard.evaluation.coverage import Tenure, coverage
+from dashboard.evaluation.steps import Commit, Interval
+
+PHASES = ("detect", "compute", "deliver", "revoke", "acquire", "first_effect", "total")
+
+
+def figures(history: History, recovered_ms: int | None) -> dict[str, Any]:
+    intervals, commits = intervals_of(history), commits_of(history)
+    until_ms = end_of(history, recovered_ms)
+    change = moves.Change(
+        name="+".join(history.asked.faults),
+        quiet_ms=history.began_ms,
+        stirred_ms=history.struck_ms,
+        began_ms=history.struck_ms,
+        ended_ms=until_ms,
+        converged=recovered_ms is not None,
+    )
+    seen = moves.History(intervals, commits, (), ())
+    handed = moves.handovers(moves.commits_by_partition(commits), change)
+    before, after = sample_at(history, history.struck_ms), sample_at(history, history.ended_ms)
+    loads = loads_of(after) if after else []
+    return {
+        "moves": moved(history),
+        "avoidable_moves": avoidable(history),
+        "unaffected_paused": paused(history, seen, change),
+        "refused_commits": refused(history),
+        "processed_again": processed_again(history),
+        "balance_degree": rounded(metrics.balance_degree(loads)),
+        "stickiness": stuck(before, after),
+        "stickiness_best": stuck_best(before, after),
+        "pause_ms": moves.summary([later.at_ms - first.at_ms for first, later in handed]),
+        "unowned_ms": unowned(history, intervals, until_ms),
+        "phases_ms": phases(history),
+        "rebalances": rebalances(history),
+        "lag_max": max((s.lag for s in history.samples if s.lag is not None), default=None),
+    }
+
+
+def end_of(history: History, recovered_ms: int | None) -> int:
+    """When it had recovered, else when the run ended."""
+    if history.healed_ms is None or recovered_ms is None:
+        return history.ended_ms
+    return history.healed_ms + recovered_ms
+
+
+def intervals_of(history: History) -> list[Interval]:
+    """One for each grant, as the locks saw it."""
+    ends = {(e.partition, e.fence): e for e in history.events if e.kind in ENDS}
+    found = []
+    for e in history.events:
+        if e.kind == "acquired":
+            end = ends.get((e.partition, e.fence))
+            found.append(
+                Interval(
+                    partition=str(e.partition),
+                    member=e.member_id,
+                    fence=e.fence,
+                    started_ms=e.at_ms,
+                    ended_ms=end.at_ms if end else None,
+                    end=end.kind if end else None,
+                )
+            )
+    return found
+
+
+def commits_of(history: History) -> list[Commit]:
+    """Of all eras, each once, in the order of their time."""
+    found = {
+        (str(partition), entry.entry_id): Commit(
+            Offset.parse(entry.entry_id).ms, str(partition), entry.fence
+        )
+        for era in history.eras
+        for partition, entries in era.commits.items()
+        for entry in entries
+    }
+    return sorted(found.values(), key=lambda commit: commit.at_ms)
+
+
+def sample_at(history: History, at_ms: int) -> Sample | None:
+    """The last one until then."""
+    found = [sample for sample in history.samples if sample.at_ms <= at_ms]
+    return found[-1] if found else None
+
+
+def loads_of(sample: Sample) -> list[int]:
+    loads = dict.fromkeys((m for m, able in sample.members.items() if able), 0)
+    for member in sample.owners.values():
+        loads[member] = loads.get(member, 0) + 1
+    return list(loads.values())
+
+
+def moved(history: History) -> int:
+    """Grants since the first fault to another member than the one before."""
+    last: dict[str, str] = {}
+    count = 0
+    for e in history.events:
+        if e.kind != "acquired":
+            continue
+        before = last.get(str(e.partition), e.member_id)
+        count += before != e.member_id and e.at_ms >= history.struck_ms
+        last[str(e.partition)] = e.member_id
+    return count
+
+
+def avoidable(history: History) -> int | None:
+    stored = [t for t in history.targets or () if t.at_ms >= history.struck_ms]
+    known = [t.avoidable for t in stored if t.avoidable is not None]
+    if history.targets is None or len(known) < len(stored):
+        return None
+    return sum(known)
+
+
+def rebalances(history: History) -> int | None:
+    if history.targets is None:
+        return None
+    return sum(t.at_ms >= history.struck_ms for t in history.targets)
+
+
+def paused(history: History, seen: moves.History, change: moves.Change) -> float | None:
+    """The share of those partitions whose owner nobody struck, and which kept their fence."""
+    at = sample_at(history, history.struck_ms)
+    if at is None:
+        return None
+    hurt = frozenset() if harmless(history.asked) else history.hurt
+    theirs = {p for p, member in at.owners.items() if name_of(member) not in hurt}
+    gone = moves.moved_partitions(seen.intervals, change)
+    if not theirs - gone:
+        return None
+    mine = [c for c in seen.commits if c.partition in theirs]
+    share = moves.of_change(moves.History(seen.intervals, mine, (), ()), change)
+    return float(str(share["unaffected_paused"]))
+
+
+def refused(history: History) -> int | None:
+    """As the consumers were told, else as Redis counted."""
+    if history.asked.consumer == "light" and history.answers is not None:
+        return sum(one.answer == "fenced" for one in history.answers)
+    return max((sample.refused for sample in history.samples), default=None)
+
+
+def processed_again(history: History) -> int | None:
+    """Events of batches that were not committed: somebody processes them once more."""
+    if history.answers is None or history.asked.consumer != "light":
+        return None
+    return sum(one.events for one in history.answers if one.answer in ("fenced", "moved"))
+
+
+def rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
+
+
+def stuck(before: Sample | None, after: Sample | None) -> float | None:
+    """The share of the partitions whose owner is the same after all as before."""
+    if before is None or after is None or not before.owners:
+        return None
+    kept = sum(after.owners.get(p) == member for p, member in before.owners.items())
+    return round(kept / len(before.owners), 4)
+
+
+def stuck_best(before: Sample | None, after: Sample | None) -> float | None:
+    """What any even assignment to the same members could have kept."""
+    if before is None or after is None:
+        return None
+    movement = metrics.movement(
+        before.owners, after.owners, list(after.members), len(before.owners)
+    )
+    return rounded(movement.stickiness_best)
+
+
+def unowned(history: History, intervals: Sequence[Interval], until_ms: int) -> int:
+    """Partition-milliseconds without an owner since the first fault."""
+    tenures = [Tenure(i.partition, i.started_ms, i.ended_ms) for i in intervals]
+    names = [str(p) for p in history.asked.timings.all_partitions()]
+    return coverage(tenures, names, history.struck_ms, until_ms).unowned_ms
+
+
+def phases(history: History) -> Mapping[str, Any] | None:
+    """Time of each phase of the rebalances since the first fault."""
+    if history.targets is None:
+        return None
+    stored = [t for t in history.targets if t.at_ms >= history.struck_ms]
+    return {
+        phase: moves.summary([ms for t in stored if (ms := t.phases.get(phase)) is not None])
+        for phase in PHASES
+    }

@@ -1,0 +1,156 @@
+"""Faults of membership, and what people plan: who comes, who goes, other rules."""
+
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+
+from assignment.errors import InvalidInput
+from dashboard.evaluation.chaos.strikes import Strike, fault
+
+LEAVE_S = 30.0
+DRAIN_S = 120.0
+FLAPS = 3
+OTHERS = ("averagely", "circle", "range", "round_robin")
+
+
+def leave(one: Strike, names: Sequence[str]) -> None:
+    """SIGTERM, and wait for its end."""
+    world = one.world
+    world.struck.update(names)
+    for name in names:
+        world.agents[name].part.ask_to_end()
+    wait_ended(one, names, LEAVE_S)
+
+
+def wait_ended(one: Strike, names: Iterable[str], seconds: float) -> None:
+    agents = [one.world.agents[name] for name in names]
+    one.world.wait(
+        lambda: all(agent.part.exit_code() is not None for agent in agents),
+        seconds,
+        f"{', '.join(agent.name for agent in agents)} did not leave",
+    )
+
+
+def come(one: Strike, names: Sequence[str]) -> None:
+    one.world.start_agents(names)
+    one.world.wait_able(names)
+
+
+def further(one: Strike, count: int) -> tuple[str, ...]:
+    """Names of agents that are not here yet."""
+    asked, there = one.world.asked, len(one.world.agents)
+    return tuple(f"{asked.consumer}-{number}" for number in range(there + 1, there + count + 1))
+
+
+def some(one: Strike, most: int) -> tuple[str, ...]:
+    names = one.world.asked.names
+    return tuple(sorted(one.dice.sample(names, one.dice.randint(1, max(1, most)))))
+
+
+@fault("join-many")
+def join_many(one: Strike) -> Iterator[None]:
+    one.hurt += further(one, one.dice.randint(1, one.world.asked.agents))
+    come(one, one.hurt)
+    one.worked = one.is_over = True
+    yield
+
+
+@fault("leave-many")
+def leave_many(one: Strike) -> Iterator[None]:
+    one.victims = some(one, one.world.asked.agents - 1)
+    leave(one, one.victims)
+    one.worked = True
+    try:
+        yield
+    finally:
+        come(one, one.victims)
+
+
+@fault("flap")
+def flap(one: Strike) -> Iterator[None]:
+    one.victims = some(one, 1)
+    for _ in range(FLAPS):
+        leave(one, one.victims)
+        come(one, one.victims)
+    one.worked = one.is_over = True
+    yield
+
+
+@fault("swap")
+def swap(one: Strike) -> Iterator[None]:
+    """One leaves, another one joins, at once."""
+    one.victims = some(one, 1)
+    one.hurt += further(one, 1)
+    one.world.start_agents(one.hurt)
+    leave(one, one.victims)
+    one.world.wait_able(one.hurt)
+    one.worked = one.is_over = True
+    yield
+
+
+@fault("one-to-many")
+def one_to_many(one: Strike) -> Iterator[None]:
+    """1 -> N -> 1, then N again."""
+    one.victims = one.world.asked.names[1:]
+    if not one.victims:
+        raise InvalidInput("one-to-many needs two agents at least")
+    leave(one, one.victims)
+    come(one, one.victims)
+    leave(one, one.victims)
+    one.worked = True
+    try:
+        yield
+    finally:
+        come(one, one.victims)
+
+
+@fault("rolling-restart")
+def rolling_restart(one: Strike) -> Iterator[None]:
+    one.victims = one.world.asked.names
+    for name in one.victims:
+        leave(one, [name])
+        come(one, [name])
+    one.worked = one.is_over = True
+    yield
+
+
+@fault("drain-one", "drain-half")
+def drain(one: Strike) -> Iterator[None]:
+    """Told to leave by a scale-down, once others have learned."""
+    world, names = one.world, one.world.asked.names
+    count = 1 if one.name == "drain-one" else len(names) // 2
+    one.victims = tuple(sorted(one.dice.sample(names, count)))
+    members = [member for name in one.victims if (member := world.member_of(name))]
+    world.struck.update(one.victims)
+    world.command("scale_down", world.group, "--members", ",".join(members), "--json")
+    wait_ended(one, one.victims, DRAIN_S)
+    one.worked = all(world.agents[name].part.exit_code() == 0 for name in one.victims)
+    try:
+        yield
+    finally:
+        come(one, one.victims)
+
+
+@fault("strategy-change")
+def strategy_change(one: Strike) -> Iterator[None]:
+    world, before = one.world, one.world.asked.strategy
+    other = one.dice.choice([name for name in OTHERS if name != before])
+    one.how = f"{before} -> {other}"
+    epoch = world.eye.last.epochs[1]
+    world.ask("strategy", other)
+    one.worked = world.happens(lambda: world.eye.last.epochs[1] > epoch, LEAVE_S)
+    try:
+        yield
+    finally:
+        world.ask("strategy", before)
+
+
+@fault("double-rebalance")
+def double_rebalance(one: Strike) -> Iterator[None]:
+    """Asked for by a person, and computed by two processes beside Celery at once."""
+    world, epoch = one.world, one.world.eye.last.epochs[1]
+    both: list[subprocess.Popen[bytes]] = [world.begin("rebalance") for _ in range(2)]
+    for process in both:
+        process.wait(LEAVE_S)
+    one.worked = world.happens(lambda: world.eye.last.epochs[1] > epoch, LEAVE_S)
+    one.is_over = True
+    yield

@@ -1,0 +1,115 @@
+"""`chaos` refuses what it cannot do with one sentence and exit code 3; who is struck is drawn."""
+
+import random
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from django.core.management import call_command
+
+from assignment.errors import InvalidInput
+from dashboard.evaluation.chaos import run  # noqa: F401  (all faults are known)
+from dashboard.evaluation.chaos.asked import FAULTS, SCOPED, Asked
+from dashboard.evaluation.chaos.matrix import lines_of
+from dashboard.evaluation.chaos.strikes import KNOWN, drawn, strike, unscoped
+from dashboard.evaluation.chaos.world import World
+
+NAMES = ("light-1", "light-2", "light-3", "light-4", "light-5")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (
+            ("--fault", "minor-nonsense"),
+            "no fault 'minor-nonsense': choose from minor-kill",
+        ),
+        (("--fault", "minor-kill+nonsense"), "there is no fault 'nonsense'"),
+        ((), "no fault is named"),
+        (("--fault", "minor-kill", "--agents", "0"), "agents 0 is not within 1 and 100"),
+        (("--fault", "minor-kill", "--agents", "many"), "invalid int value"),
+        (("--fault", "minor-kill", "--strategy", "best"), "there is no strategy 'best'"),
+        (("--fault", "minor-kill", "--nonsense"), "unrecognized arguments"),
+        (("--fault", "fixed-kill"), "needs --victims"),
+        (("--fault", "fixed-kill", "--victims", "light-9"), "there is no agent 'light-9'"),
+        (("replay", "nowhere"), "nowhere holds no run"),
+        (("matrix",), "chaos matrix needs a file"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    arguments: tuple[str, ...], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        call_command("chaos", *arguments)
+    assert ended.value.code == 3
+    said = [line for line in capsys.readouterr().err.splitlines() if "evenkeel" in line]
+    assert len(said) == 1 and sentence in said[0]
+
+
+def test_what_is_not_on_this_machine_is_never_struck(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("REDIS_URL", "redis://redis.example.com:6379/0")
+    with pytest.raises(SystemExit) as ended:
+        call_command("chaos", "--fault", "minor-kill")
+    assert ended.value.code == 3
+    assert "'redis.example.com' is not loopback" in capsys.readouterr().err
+
+
+def test_every_fault_that_is_named_can_be_struck() -> None:
+    missing = {name for name in FAULTS if unscoped(name)[1] not in KNOWN}
+    assert missing <= {"coordination-switch"}
+    assert set(SCOPED) <= KNOWN.keys()
+
+
+@pytest.mark.parametrize(
+    ("scope", "counts"), [("minor", {1, 2}), ("major", {3, 4, 5}), ("random", {1, 2, 3, 4, 5})]
+)
+def test_a_scope_is_below_or_above_half(scope: str, counts: set[int]) -> None:
+    found = [drawn(scope, NAMES, random.Random(seed), ()) for seed in range(200)]
+    assert {len(victims) for victims in found} == counts
+    assert all(set(victims) <= set(NAMES) for victims in found)
+
+
+def test_a_single_agent_is_a_minority_too() -> None:
+    assert drawn("minor", NAMES[:1], random.Random(1), ()) == ["light-1"]
+
+
+def test_the_same_seed_strikes_the_same() -> None:
+    asked = Asked(faults=("random-kill",), agents=5)
+    world = cast(World, SimpleNamespace(asked=asked))
+
+    def victims(seed: int) -> tuple[str, ...]:
+        return strike("random-kill", world, random.Random(seed)).victims
+
+    assert victims(7) == victims(7)
+    assert len({victims(seed) for seed in range(50)}) > 10
+
+
+def test_named_victims_are_those_that_are_struck() -> None:
+    assert drawn("fixed", NAMES, random.Random(1), ("light-2",)) == ["light-2"]
+
+
+def test_a_run_can_be_asked_for_again() -> None:
+    asked = Asked(faults=("fixed-kill", "flap"), seed=9, fast=True, victims=("light-1",))
+    assert asked.command() == (
+        "python3 manage.py chaos --fault fixed-kill+flap --seed 9 --victims light-1 --fast"
+    )
+
+
+def test_a_matrix_has_a_run_a_line(tmp_path: Path) -> None:
+    file = tmp_path / "matrix"
+    file.write_text("# all of them\n--fault flap --seed 1\n\n--fault swap  # once\n")
+    assert lines_of(file) == [["--fault", "flap", "--seed", "1"], ["--fault", "swap"]]
+    file.write_text("# nothing\n")
+    with pytest.raises(InvalidInput):
+        lines_of(file)
+
+
+def test_the_bound_grows_where_redis_is_started_anew() -> None:
+    def bound_ms(*faults: str, **more: Any) -> int:
+        return Asked(faults=faults, **more).bound_ms
+
+    assert bound_ms("flap", fast=True) == 1_500 + 1_200 + 2 * 300 + 2_000
+    assert bound_ms("redis-kill") - bound_ms("flap") == 10_000

@@ -1,0 +1,240 @@
+"""The judge of chaos: what is right passes, each broken history is told of."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from assignment.types import START, Offset
+from assignment.wire import pack_ids
+from dashboard.evaluation.chaos.asked import Asked
+from dashboard.evaluation.chaos.figures import figures
+from dashboard.evaluation.chaos.history import Answer, History, load, save
+from dashboard.evaluation.chaos.judge import HELD, VACUOUS, VIOLATED, Verdict, judge
+from dashboard.evaluation.redis_judge import Content
+from tests.dashboard.chaos_histories import (
+    FENCE,
+    HEALED,
+    ONE,
+    P0,
+    P1,
+    TWO,
+    Scene,
+    appended,
+    commit,
+    happened,
+    sample,
+    target,
+)
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def only(verdict: Verdict, *parts: str) -> None:
+    """Each part is in a violation, and every violation has one of them."""
+    said = "\n".join(verdict.violations)
+    assert all(part in said for part in parts), said
+    assert all(any(part in text for part in parts) for text in verdict.violations), said
+    assert verdict.exit_code == VIOLATED
+
+
+def test_a_history_that_is_right_holds(scene: Scene) -> None:
+    verdict = judge(scene.history())
+    assert (verdict.violations, verdict.exit_code) == ((), HELD)
+    assert verdict.recovered_ms == 1_500
+
+
+# --- fences and locks
+
+
+def test_a_commit_that_no_fence_check_refused_is_told(scene: Scene) -> None:
+    scene.commits[2] = commit(11_500, FENCE, 2, 3)
+    only(judge(scene.history()), "was accepted after fence")
+
+
+def test_an_old_owner_that_is_not_answered_fenced_is_told(scene: Scene) -> None:
+    scene.answers = [Answer(11_200, ONE, str(P0), FENCE, "moved")]
+    only(judge(scene.history()), "was answered moved, not fenced")
+
+
+def test_an_old_owner_that_is_refused_is_right(scene: Scene) -> None:
+    scene.answers = [Answer(11_200, ONE, str(P0), FENCE, "fenced")]
+    assert judge(scene.history()).held
+
+
+def test_a_fence_that_two_members_got_is_told(scene: Scene) -> None:
+    scene.events[3] = happened("acquired", 11_000, TWO, FENCE)
+    found = judge(scene.history(eras=(replace(scene.content, commits={}, stream={}),)))
+    assert f"fence {FENCE} of {P0} was given to {ONE} and to {TWO}" in found.violations
+
+
+def test_fences_that_begin_anew_after_a_wipe_are_told(scene: Scene) -> None:
+    scene.asked = Asked(faults=("redis-wipe",), agents=2, partitions=2, fast=True)
+    before = scene.content
+    now = Content(
+        stream={P0: appended(4)},
+        commits={P0: [commit(14_000, FENCE + 2, 0, 4)]},
+        offsets={P0: Offset(4, 0)},
+        events=[happened("acquired", 13_500, ONE, FENCE)],
+    )
+    found = judge(scene.history(eras=(before, now)))
+    only(found, f"{P0} was granted under fence {FENCE} after fence {FENCE + 2}")
+
+
+def test_a_lock_that_is_taken_again_after_it_expired_is_told(scene: Scene) -> None:
+    scene.samples.insert(2, sample(10_980, {P0: (ONE, FENCE), P1: (TWO, FENCE)}))
+    only(judge(scene.history()), "took the lock of chaos:0 again after it had ended")
+
+
+def test_a_redis_that_was_started_anew_may_hold_what_it_held_before(scene: Scene) -> None:
+    again = sample(10_980, {P0: (ONE, FENCE), P1: (TWO, FENCE)}, run_id="another")
+    scene.samples.insert(2, again)
+    assert judge(scene.history()).held
+
+
+def test_a_grant_before_the_one_before_had_ended_is_told(scene: Scene) -> None:
+    scene.events[2] = happened("expired", 11_300, ONE, FENCE)
+    only(judge(scene.history()), f"while {ONE}/{FENCE} had it")
+
+
+def test_what_does_not_hold_at_a_moment_is_told_once(scene: Scene) -> None:
+    fault = "target: the target gives chaos:0 to both"
+    scene.samples = [replace(s, faults=(fault,)) for s in scene.samples]
+    assert judge(scene.history()).violations == (fault,)
+
+
+# --- effects
+
+
+def test_progress_that_was_read_before_the_claim_is_told(scene: Scene) -> None:
+    scene.commits[2] = commit(11_500, FENCE + 1, 2, 3, counted=2)
+    only(judge(scene.history()), "counts 2 events of 3", "did not begin where the one before")
+
+
+def test_an_event_without_an_effect_is_told(scene: Scene) -> None:
+    scene.commits[1] = replace(scene.commits[1], ids=b"")
+    found = judge(scene.history())
+    assert "event 2 was acknowledged and has no effect" in found.violations
+    assert found.effects.lost == 1
+
+
+def test_an_event_with_two_effects_is_told(scene: Scene) -> None:
+    scene.commits[2] = replace(scene.commits[2], ids=pack_ids([2, 3]))
+    found = judge(scene.history())
+    assert "event 2 has more than one effect" in found.violations
+    assert found.effects.doubled == 1
+
+
+def test_effects_out_of_order_are_told(scene: Scene) -> None:
+    scene.commits[2:] = [commit(11_500, FENCE + 1, 2, 4)]
+    scene.commits[2] = replace(scene.commits[2], ids=pack_ids([4, 3]))
+    only(judge(scene.history()), "are not in the order of its events")
+
+
+def test_what_only_a_wiped_redis_held_is_destroyed_and_not_lost(scene: Scene) -> None:
+    scene.asked = Asked(faults=("redis-wipe",), agents=2, partitions=2, fast=True)
+    empty = Content(stream={}, commits={}, offsets={}, events=[])
+    before = replace(scene.content, commits={P0: scene.commits[:2]}, offsets={P0: Offset(2, 0)})
+    found = judge(scene.history(eras=(before, empty)))
+    assert (found.effects.lost, found.effects.destroyed) == (0, 4)
+
+
+def test_what_is_behind_at_the_end_is_no_loss(scene: Scene) -> None:
+    scene.commits.pop()
+    scene.samples[-1] = replace(scene.samples[-1], lag=1)
+    found = judge(scene.history())
+    only(found, "1 events were behind at the end")
+    assert found.effects.lost == 0
+
+
+# --- moves, targets, and what comes after the heal
+
+
+def test_a_partition_that_moves_between_two_whom_nobody_struck_is_told(scene: Scene) -> None:
+    scene.hurt = ()
+    found = judge(scene.history())
+    only(found, f"went from {ONE} to {TWO} without a cause", f"from {TWO} to {ONE} without")
+
+
+def test_a_move_over_one_who_could_not_take_it_has_a_cause(scene: Scene) -> None:
+    """light-3 was struck: the target gave it what it never acquired."""
+    scene.hurt = ("light-3",)
+    targets = (target(1, 900), target(2, 10_500, ("light-3-cccccc", TWO)), target(3, 11_000))
+    only(judge(scene.history(targets=targets)), f"went from {TWO} to {ONE} without a cause")
+
+
+def test_nothing_may_move_when_only_the_dashboard_is_struck(scene: Scene) -> None:
+    scene.asked = Asked(faults=("dashboard-kill",), agents=2, partitions=2, fast=True)
+    only(judge(scene.history()), "without a cause")
+
+
+def test_a_target_with_an_epoch_of_before_is_told(scene: Scene) -> None:
+    targets = (target(2, 900), target(2, 11_000))
+    only(judge(scene.history(targets=targets)), "target 2 was stored after target 2")
+
+
+def test_a_group_that_is_even_too_late_is_told(scene: Scene) -> None:
+    late_ms = HEALED + scene.asked.bound_ms + 100
+    scene.samples[3:] = [
+        sample(HEALED + 100, {P1: (TWO, FENCE)}),
+        sample(late_ms, {P0: (ONE, FENCE + 2), P1: (TWO, FENCE)}),
+    ]
+    bound_ms = scene.asked.bound_ms
+    only(judge(scene.history()), f"even again {bound_ms + 100} ms after the heal, not within")
+    only(judge(scene.history(samples=scene.samples[:4])), "not even again")
+
+
+def test_a_group_that_nobody_could_look_at_is_not_judged_late(scene: Scene) -> None:
+    found = judge(scene.history(samples=()))
+    assert (found.recovered_ms, found.violations) == (None, ())
+
+
+def test_an_agent_that_ended_by_itself_is_told(scene: Scene) -> None:
+    only(judge(scene.history(ended=("light-2 ended with 1",))), "light-2 ended with 1")
+
+
+def test_a_fault_that_did_nothing_is_vacuous_and_not_passed(scene: Scene) -> None:
+    whole = scene.history()
+    idle = replace(whole, faults=(replace(whole.faults[0], worked=False),))
+    assert judge(idle).exit_code == VACUOUS
+    assert judge(replace(whole, acknowledged=frozenset())).vacuous
+
+
+def test_what_could_not_be_healed_is_not_passed(scene: Scene) -> None:
+    verdict = judge(scene.history(healed_ms=None))
+    assert (verdict.healed, verdict.exit_code) == (False, VACUOUS)
+
+
+# --- figures and files
+
+
+def test_the_figures_are_those_of_what_happened(scene: Scene) -> None:
+    scene.answers = [Answer(11_200, ONE, str(P0), FENCE, "fenced", 7)]
+    found = figures(scene.history(), 500)
+    assert found["moves"] == 2
+    assert found["avoidable_moves"] == 0
+    assert (found["refused_commits"], found["processed_again"]) == (1, 7)
+    assert (found["stickiness"], found["balance_degree"]) == (1.0, 0.0)
+    assert found["unowned_ms"] == 100
+    assert found["pause_ms"]["max"] == 2_500
+    assert found["phases_ms"]["detect"]["count"] == 2
+
+
+def test_figures_that_nobody_can_know_are_none(scene: Scene) -> None:
+    found = figures(scene.history(samples=(), targets=None, answers=None), None)
+    for name in ("avoidable_moves", "balance_degree", "stickiness", "phases_ms", "refused_commits"):
+        assert found[name] is None, name
+
+
+def test_a_stored_run_is_judged_as_it_was(scene: Scene, tmp_path: Path) -> None:
+    scene.answers = [Answer(11_200, ONE, str(P0), FENCE, "fenced")]
+    history = scene.history()
+    save(history, tmp_path)
+    stored = load(tmp_path)
+    assert judge(stored) == judge(history)
+    assert figures(stored, 500) == figures(history, 500)
+    assert isinstance(stored, History) and stored.asked == history.asked
+    assert Offset(1, 0) > START
