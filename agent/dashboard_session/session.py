@@ -67,7 +67,7 @@ def changes_since(base: Owned, owned: Owned) -> dict[str, str | None]:
     return changed | {p: None for p in base if p not in owned}
 
 
-JOIN_RETRY_MS = (500, 5_000)  # doubled from one to the other
+JOIN_RETRY_MS = 500  # doubled up to a heartbeat
 LEAVE_HEARD_WITHIN_MS = 1_000  # then the member leaves by itself, well before it gives up
 PROGRESS_MS = 1_000  # people watch a learner: told so often until it is ready
 
@@ -85,7 +85,7 @@ class DashboardSession:
     sequence: int = 0
     next_join_ms: int = 0
     next_beat_ms: int = 0
-    join_pause_ms: int = JOIN_RETRY_MS[0]
+    join_pause_ms: int = JOIN_RETRY_MS
     joining: bool = False
     refusal: str = ""  # why the dashboard will not have this member
     left: bool = False
@@ -199,7 +199,8 @@ class DashboardSession:
             self.refusal = str(answer.error)
             return
         self.next_join_ms = self.clock() + int(self.join_pause_ms * random.uniform(0.5, 1))
-        self.join_pause_ms = min(2 * self.join_pause_ms, JOIN_RETRY_MS[1])
+        longest_ms = max(JOIN_RETRY_MS, self.membership.state.settings.heartbeat_ms)
+        self.join_pause_ms = min(2 * self.join_pause_ms, longest_ms)
         if answer.reply is not None and self._take(answer.reply, joined=True):
             self.reporter.start_anew()
             self._said = ()
@@ -208,7 +209,7 @@ class DashboardSession:
     def _beat_answered(self, beat: wire.Heartbeat, reply: wire.Reply) -> None:
         match reply.status:
             case wire.Status.OK:
-                self.join_pause_ms, self.next_join_ms = JOIN_RETRY_MS[0], 0
+                self.join_pause_ms, self.next_join_ms = JOIN_RETRY_MS, 0
                 self.reporter.answered(beat.report, beat.complete, reply.want_complete)
                 if reply.want_complete:
                     self._said = ()
