@@ -34,6 +34,8 @@ class Group(models.Model):
     created_by = models.CharField(max_length=150)
     coordination = models.CharField(max_length=16, default=Coordination.SERVER)  # as Redis has it
     incarnation = models.BigIntegerField(default=0)
+    mode_incarnation = models.BigIntegerField(default=0)  # under which that was kept
+    mode_epoch = models.BigIntegerField(default=0)
     events_cursor = models.CharField(max_length=50, default="0-0")  # last stored entry of `events`
     last_event_seq = models.BigIntegerField(default=0)
     scale_downs_version = models.BigIntegerField(default=0)  # every change of one makes another

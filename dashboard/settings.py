@@ -77,11 +77,15 @@ def remembered(folder: Path, name: str, default: str) -> str:
 def redis_address(folder: Path) -> str:
     """Raises ImproperlyConfigured for what is no address of a Redis."""
     url = text("REDIS_URL", remembered(folder, "redis_url", "redis://127.0.0.1:6379/0"))
-    if urlsplit(url).scheme not in ("redis", "rediss", "unix"):
+    if not is_redis_address(url):
         raise ImproperlyConfigured(
             f"REDIS_URL {url!r} does not start with redis://, rediss:// or unix://"
         )
     return url
+
+
+def is_redis_address(url: str) -> bool:
+    return urlsplit(url).scheme in ("redis", "rediss", "unix")
 
 
 def database(folder: Path) -> dict[str, object]:

@@ -62,6 +62,7 @@ class RedisEffects:
             effect.reason,
             rebalance_due=effect.rebalance_due,
             over_epoch=effect.over_epoch,
+            coordination=effect.coordination,
         )
         self.store.run(call)
         self.store.note_reader(effect.settings)

@@ -14,7 +14,7 @@ from assignment.errors import EvenkeelError
 from assignment.scripts.agent_side import SnapshotRecord
 from assignment.scripts.group_read import Applied, GroupRead, Purpose
 from assignment.scripts.values import Call
-from assignment.types import Coordination, GroupSettings, Offset, Partition, Reason
+from assignment.types import Coordination, Epoch, GroupSettings, Offset, Partition, Reason
 
 T = TypeVar("T")
 
@@ -92,6 +92,7 @@ class Configure(Effect[None]):
     over_epoch: int
     reason: Reason
     rebalance_due: bool
+    coordination: Coordination  # of a group that is made by this
 
 
 class Hold(Effect[None]):
@@ -150,10 +151,15 @@ class KeepIncarnation(Effect[bool]):
     incarnation: int
 
 
-class KeepCoordination(Effect[None]):
-    """So that a group that Redis forgot is put back as it was."""
+class KeepMode(Effect[bool]):
+    """Who coordinates, who wished it and why ("": nobody switched). Whether another one did so far,
+    as the database has it.
+    """
 
+    mode: Epoch
     coordination: Coordination
+    actor: str
+    reason: str
 
 
 class KeepLoss(Effect[None]):

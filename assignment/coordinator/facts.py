@@ -11,7 +11,16 @@ from typing import NamedTuple
 from assignment.coordinator.incarnation import Known
 from assignment.coordinator.record import Cause, Change
 from assignment.scripts.agent_side import SnapshotRecord
-from assignment.types import Coordination, GroupSettings, Offset, Partition, Reason, TargetRow
+from assignment.types import (
+    NO_EPOCH,
+    Coordination,
+    Epoch,
+    GroupSettings,
+    Offset,
+    Partition,
+    Reason,
+    TargetRow,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +30,7 @@ class GroupRecord(Known):
     name: str
     settings: GroupSettings | None
     coordination: Coordination = Coordination.SERVER
+    mode: Epoch = NO_EPOCH  # under which that was kept
 
 
 @dataclass(frozen=True, slots=True)

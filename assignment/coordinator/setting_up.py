@@ -38,11 +38,15 @@ def tell(record: GroupRecord) -> effects.Steps[bool]:
     if settings is None or stored == settings:
         return False
     if stored is None and record.incarnation > 0:
-        yield from _put_back(settings, epoch, record.incarnation + 1)
+        yield from _put_back(record, settings, epoch)
         return True
     why = _decides(stored, settings) if stored else None
     yield from effects.Configure(
-        settings, epoch, why or Reason.SETTINGS, rebalance_due=why is not None
+        settings,
+        epoch,
+        why or Reason.SETTINGS,
+        rebalance_due=why is not None,
+        coordination=record.coordination,
     )
     return True
 
@@ -53,7 +57,7 @@ def _decides(before: GroupSettings, after: GroupSettings) -> Reason | None:
     return next((DECIDING[name] for name in differing), None)
 
 
-def _put_back(settings: GroupSettings, epoch: int, incarnation: int) -> effects.Steps[None]:
+def _put_back(record: GroupRecord, settings: GroupSettings, epoch: int) -> effects.Steps[None]:
     """Redis was wiped (coordination.md section 6): after a lease, grants under a new incarnation.
 
     Each partition starts from its last snapshot: its offset is the snapshot's.
@@ -63,10 +67,12 @@ def _put_back(settings: GroupSettings, epoch: int, incarnation: int) -> effects.
     yield from effects.Run(resume(mirror.target_epoch, mirror.event_seq, mirror.target))
     offsets = {partition: record.offset for partition, record in mirror.snapshots.items()}
     lifted = yield from effects.LiftStreams(mirror.offsets, offsets)
-    restored = yield from effects.Run(restore(incarnation, mirror.snapshots))
+    restored = yield from effects.Run(restore(record.incarnation + 1, mirror.snapshots))
     moved = mirror.snapshots if restored else {}
     yield from effects.KeepLoss(wiped=True, offsets={}, applied={}, moved=moved, lifted=lifted)
-    yield from effects.Configure(settings, epoch, Reason.WIPED, rebalance_due=False)
+    yield from effects.Configure(
+        settings, epoch, Reason.WIPED, rebalance_due=False, coordination=record.coordination
+    )
 
 
 def raise_incarnation(record: GroupRecord, view: GroupRead) -> effects.Steps[None]:

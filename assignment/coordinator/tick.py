@@ -13,8 +13,9 @@ from assignment.coordinator.finishing import finish, is_cut_short, note_first_ef
 from assignment.coordinator.reading import without_lock
 from assignment.coordinator.setting_up import raise_incarnation, tell
 from assignment.coordinator.stays import expired_members, note_stays
+from assignment.coordinator.switching import kept
 from assignment.scripts.dashboard_side import evict, request_rebalance, sweep
-from assignment.scripts.group_read import GroupRead, Purpose
+from assignment.scripts.group_read import GroupRead, Meta, Purpose
 from assignment.types import Coordination, Reason
 
 
@@ -38,8 +39,8 @@ def tick(record: GroupRecord, by: Coordination) -> effects.Steps[None]:
     if computes and due:
         yield from effects.WantRebalance()
     with suppress(effects.RecordsAway):  # the next tick makes up for it
-        if view.meta.coordination is not record.coordination:
-            yield from effects.KeepCoordination(view.meta.coordination)
+        yield from _keep_mode(record, view.meta)
+    with suppress(effects.RecordsAway):
         yield from _keep_records(view)
     with suppress(effects.RecordsAway):
         if not due and (why := (yield from _wish(view, computes=computes))):
@@ -53,6 +54,14 @@ def _end_what_ended(view: GroupRead) -> effects.Steps[None]:
         yield from effects.Run(sweep())
     for member, beat in expired_members(view).items():
         yield from effects.Run(evict(member, beat, Reason.LOST))
+
+
+def _keep_mode(record: GroupRecord, meta: Meta) -> effects.Steps[None]:
+    """Switched straight in Redis, or by one that was killed in between."""
+    if meta.mode <= record.mode:
+        return
+    if (yield from kept(meta)):
+        yield from effects.Push("settings")
 
 
 def _keep_records(view: GroupRead) -> effects.Steps[None]:

@@ -53,6 +53,7 @@ def record_of(group: Group) -> GroupRecord:
         name=group.name,
         settings=group.values,
         coordination=Coordination(group.coordination),
+        mode=records.mode_of(group),
         incarnation=max(group.incarnation, RAISED.get((group.pk, group.name), 0)),
         event_seq=group.last_event_seq,
     )
@@ -97,7 +98,7 @@ def _configure(here: Here, effect: effects.Configure) -> None:
         rebalance_due=effect.rebalance_due,
         identity=here.row.identity if here.row else "",
         over_epoch=effect.over_epoch,
-        coordination=Coordination(here.row.coordination) if here.row else Coordination.SERVER,
+        coordination=effect.coordination,
     )
     run(call, here.name)
     # Stream and readers may have been wiped with the group.
@@ -165,7 +166,7 @@ IN_DATABASE: Mapping[type[Effect[Any]], Callable[[Group, Any], Any]] = {
     effects.KeepOutbox: lambda group, effect: outbox.keep(group),
     effects.KeepEvents: lambda group, effect: store_events(group),
     effects.KeepIncarnation: records.keep_incarnation,
-    effects.KeepCoordination: records.keep_coordination,
+    effects.KeepMode: records.keep_mode,
     effects.KeepLoss: records.keep_loss,
     effects.KeepFaults: records.keep_faults,
     effects.ReadMirror: mirror.read,

@@ -12,12 +12,13 @@ from django.db import transaction
 from django.db.models import F, Max, OuterRef, Q, Subquery
 
 from assignment.coordinator import effects, facts
-from assignment.types import START, Offset, Partition
+from assignment.types import START, Epoch, Offset, Partition
 from dashboard import models
 from dashboard.live import groups as live_groups
 from dashboard.records import audit
 from dashboard.records.audit import By
 
+SWITCHED = "switch coordination"
 REFUSED = "rebalance refused"  # in the audit: a strategy that does not fit
 
 OF_ROUND = tuple(facts.Round.__dataclass_fields__)
@@ -39,9 +40,26 @@ def keep_incarnation(group: models.Group, effect: effects.KeepIncarnation) -> bo
     return bool(rows.update(incarnation=higher))
 
 
-def keep_coordination(group: models.Group, effect: effects.KeepCoordination) -> None:
-    group.coordination = effect.coordination
-    group.save(update_fields=["coordination"])
+def mode_of(group: models.Group) -> Epoch:
+    return Epoch(group.mode_incarnation, group.mode_epoch)
+
+
+def keep_mode(group: models.Group, effect: effects.KeepMode, by: By | None = None) -> bool:
+    """`by` is what this process knows of who asked; Redis knows a name and a reason."""
+    with transaction.atomic():
+        row = models.Group.objects.select_for_update().get(pk=group.pk)
+        if effect.mode <= mode_of(row):
+            return False
+        before = {"coordination": row.coordination, "mode_epoch": row.mode_epoch}
+        row.coordination = effect.coordination.value
+        row.mode_incarnation, row.mode_epoch = effect.mode
+        after = {"coordination": row.coordination, "mode_epoch": row.mode_epoch}
+        row.save(update_fields=["coordination", "mode_incarnation", "mode_epoch"])
+        is_switch = bool(effect.actor) and after["coordination"] != before["coordination"]
+        if is_switch:
+            by = by or By(effect.actor, models.AuditSource.COMMAND, effect.reason)
+            audit.record(by, SWITCHED, row, before=before, after=after)
+    return is_switch
 
 
 def keep_loss(group: models.Group, effect: effects.KeepLoss) -> None:

@@ -6,6 +6,7 @@ whose own run found it busy. One that was killed never does: the next trigger af
 one that counts, so the task that found it busy lets one be published again soon.
 """
 
+import math
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -65,9 +66,19 @@ def ticking() -> AbstractContextManager[bool]:
     return _lease(f"{settings.REDIS_PREFIX}:ticking")
 
 
+def _ticker() -> str:
+    return f"{settings.REDIS_PREFIX}:ticker"
+
+
+def ticker_age_ms() -> float:
+    """Since somebody ticked last; without end when nobody ever did."""
+    now, seen_ms = sync_client().pipeline().time().hget(_ticker(), "seen_ms").execute()
+    return math.inf if seen_ms is None else ms_of(*now) - int(seen_ms)
+
+
 def ticker_lives() -> Ticker:
     """To be said by whoever ticks, every second."""
-    key = f"{settings.REDIS_PREFIX}:ticker"
+    key = _ticker()
     pipe = sync_client().pipeline()
     now, known = pipe.time().hmget(key, "seen_ms", *Gap._fields).execute()
     now_ms = ms_of(*now)

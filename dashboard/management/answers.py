@@ -6,8 +6,9 @@ import sys
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -54,12 +55,16 @@ def how_to_run(made: groups.MadeToken) -> str:
 
 
 class AnswerCommand(BaseCommand):
-    """Text, or with --json one object. Refused: one sentence, or {"error"}, and exit code 2."""
+    """Text, or with --json one object. Refused: one sentence, or {"error"}, and `refused` as the
+    exit code, also for arguments that cannot be read.
+    """
 
     requires_system_checks: list[str] = []
+    refused = REFUSED
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--json", action="store_true", help="one JSON object")
+        parser.error = partial(_bad_arguments, self)  # type: ignore[method-assign]
 
     @abstractmethod
     def answer(self, options: dict[str, Any]) -> tuple[dict[str, Any], str]:
@@ -67,14 +72,18 @@ class AnswerCommand(BaseCommand):
 
     def handle(self, *_: Any, **options: Any) -> None:
         try:
-            with asking(REFUSED):
+            with asking(self.refused):
                 found, text = self.answer(options)
         except CommandError as error:
-            if error.returncode != REFUSED or not options["json"]:
+            if error.returncode != self.refused or not options["json"]:
                 raise
             self.stdout.write(json.dumps({"error": str(error)}))
-            sys.exit(REFUSED)
+            sys.exit(self.refused)
         self.stdout.write(json.dumps(found) if options["json"] else text)
+
+
+def _bad_arguments(command: AnswerCommand, message: str) -> NoReturn:
+    raise CommandError(message, returncode=command.refused)
 
 
 def read_json(path: str) -> Any:

@@ -116,6 +116,7 @@ class SimCoordinator:
             name=self.world.name,
             settings=kept.settings,
             coordination=kept.coordination,
+            mode=kept.mode,
             incarnation=max(kept.incarnation, self._raised),
         )
 
@@ -187,7 +188,7 @@ class SimCoordinator:
     def _configure(self, job: Job, effect: effects.Configure) -> None:
         due, epoch = effect.rebalance_due, effect.over_epoch
         how = {"rebalance_due": due, "over_epoch": epoch, "identity": IDENTITY}
-        how["coordination"] = self.world.database.coordination
+        how["coordination"] = effect.coordination
         self._run(dashboard_side.configure(effect.settings, effect.reason, **how))
         self.world.trimming.is_read_by(self.world.name)
 
@@ -237,7 +238,7 @@ IN_REDIS: Mapping[type[Effect[Any]], Callable[[SimCoordinator, Job, Any], Any]] 
 # Between one of these and what follows it nothing can happen that would matter.
 UNSEEN = {
     effects.ReadHints, effects.ReadNow, effects.ReadHeld, effects.WantRebalance, effects.Push,
-    effects.KeepEvents, effects.KeepFaults, effects.KeepLoss, effects.ReadMirror,
+    effects.KeepEvents, effects.KeepFaults, effects.KeepLoss, effects.KeepMode, effects.ReadMirror,
     effects.ReadRequests, effects.ReadRound, effects.ReadTenures, effects.ReadFinished,
     effects.ReadStays,
 }  # fmt: skip

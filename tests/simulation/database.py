@@ -9,7 +9,7 @@ from assignment.coordinator import effects, facts
 from assignment.coordinator.effects import Effect
 from assignment.coordinator.facts import Hint, Mirror, Round, ScaleDown, ScaleDowns, Stay, Tenures
 from assignment.scripts.agent_side import SnapshotRecord
-from assignment.types import Coordination, GroupSettings, Partition, Reason
+from assignment.types import NO_EPOCH, Coordination, Epoch, GroupSettings, Partition, Reason
 from tests.fakes.values import Id, t
 from tests.simulation.ledger import demand
 
@@ -23,6 +23,7 @@ Key = tuple[int, int]  # incarnation, target_epoch
 class Database:
     settings: GroupSettings
     coordination: Coordination = Coordination.SERVER
+    mode: Epoch = NO_EPOCH  # under which that was kept
     incarnation: int = 0
     targets: dict[Key, str] = field(default_factory=dict)  # -> cause, in the order of storing
     completed: set[Key] = field(default_factory=set)
@@ -156,6 +157,12 @@ def _complete(world: "World", effect: effects.Complete) -> None:
     world.database.completed.add(list(world.database.targets)[effect.pk - 1])
 
 
+def _keep_mode(world: "World", effect: effects.KeepMode) -> bool:
+    if effect.mode > world.database.mode:
+        world.database.coordination, world.database.mode = effect.coordination, effect.mode
+    return False
+
+
 NOT_KEPT = (
     effects.KeepLoss, effects.KeepForced, effects.RefuseRequests, effects.KeepRefusal,
     effects.KeepFirstEffect,
@@ -166,9 +173,7 @@ PERFORM: Mapping[type[Effect[Any]], Callable[["World", Any], Any]] = {
     effects.KeepOutbox: _keep_outbox,
     effects.KeepEvents: _keep_events,
     effects.KeepIncarnation: lambda world, effect: world.database.knows(effect.incarnation),
-    effects.KeepCoordination: lambda world, effect: setattr(
-        world.database, "coordination", effect.coordination
-    ),
+    effects.KeepMode: _keep_mode,
     effects.KeepFaults: _keep_faults,
     effects.ReadMirror: _read_mirror,
     effects.ReadStays: _read_stays,

@@ -1,0 +1,67 @@
+"""Who computes a group's targets: the dashboard or its agents. For page and command alike."""
+
+from typing import NamedTuple
+
+from django.db import transaction
+
+from assignment.coordinator import switching
+from assignment.errors import InvalidInput
+from assignment.scripts.dashboard_side import set_mode
+from assignment.scripts.group_read import TICKER_AWAY_MS, Meta, Purpose
+from assignment.types import Coordination
+from dashboard.actions.groups import Refused
+from dashboard.coordinator import records
+from dashboard.live import groups as live_groups
+from dashboard.live import push, queue
+from dashboard.live.scripts import run
+from dashboard.models import Group
+from dashboard.records.audit import By
+
+
+class Switched(NamedTuple):
+    """Equal when it was so already."""
+
+    before: Meta
+    after: Meta
+
+
+def mode_named(text: str) -> Coordination:
+    """Raises InvalidInput."""
+    try:
+        return Coordination(text)
+    except ValueError:
+        known = " nor ".join(Coordination)
+        raise InvalidInput(f"coordination {text!r} is neither {known}") from None
+
+
+def switch(group: Group, mode: Coordination, by: By, *, expected: int | None = None) -> Switched:
+    """Audited with what it was before. Raises Refused and StoreUnavailable. If this is killed
+    when Redis has it already, the next tick keeps it.
+    """
+    with transaction.atomic():
+        Group.objects.select_for_update().get(pk=group.pk)
+        switched = switch_in_redis(group.name, mode, by, expected=expected)
+        records.keep_mode(group, switching.kept(switched.before))
+        records.keep_mode(group, switching.kept(switched.after), by)
+    push.push(group.name, "settings")
+    return switched
+
+
+def switch_in_redis(
+    name: str, mode: Coordination, by: By, *, expected: int | None = None
+) -> Switched:
+    """Without a database; a dashboard that has the group keeps it with its next tick."""
+    view = live_groups.read(name, Purpose.LOOK)
+    if why := switching.why_not(view, mode, expected=expected, is_ticked=is_ticked(name)):
+        raise Refused(f"group {name!r}: {why}")
+    done = run(set_mode(view.meta.mode, mode, by.actor, by.reason), name)
+    after = live_groups.read(name, Purpose.LOOK).meta
+    if not done.done:
+        now = f"{after.coordination}, mode epoch {after.mode_epoch}"
+        raise Refused(f"group {name!r}: another one switched at the same moment ({now})")
+    return Switched(view.meta, after)
+
+
+def is_ticked(name: str) -> bool:
+    """Whether a dashboard that has the group ticks; agents that coordinate leave other signs."""
+    return name in live_groups.known_groups() and queue.ticker_age_ms() <= TICKER_AWAY_MS
