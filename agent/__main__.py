@@ -23,6 +23,7 @@ from agent.consumer.socket import ConsumerSocket, SocketUnusable
 from agent.consumer.supervisor import ConsumerUnstartable, Supervisor
 from agent.coordination.coordinator import Coordinator, CoordinatorThread
 from agent.coordination.founding import Founder
+from agent.coordination.memory import Memory
 from agent.coordination.registry import Ask, Registry, first_of
 from agent.dashboard_session.requests import Courier, Dashboards
 from agent.dashboard_session.session import DashboardSession
@@ -112,7 +113,13 @@ def _run(config: Config, note: Note) -> ExitCode:
     )
     hints = HintListener(store, config.member_id, inbox.put)
     coordinator = CoordinatorThread(
-        Coordinator(store, config.member_id, lambda: membership.state.incarnation, note),
+        Coordinator(
+            store,
+            config.member_id,
+            lambda: membership.state.incarnation,
+            Memory(config.snapshot_url, config.group),
+            note,
+        ),
         store,
         inbox.put,
     )
@@ -141,10 +148,10 @@ def _founder(config: Config, store: GroupStore) -> Founder | None:
         return None
     founder = Founder(store, config.group_flags)
     try:
-        founder.check()
+        founder.check(makes=not config.dashboards)
     except StoreUnavailable as error:
         raise Ended(ExitCode.REDIS_UNUSABLE, str(error)) from error
-    return founder
+    return None if config.dashboards else founder  # a dashboard's own record of the group counts
 
 
 def _asking(config: Config, registry: Registry, store: GroupStore) -> Ask:

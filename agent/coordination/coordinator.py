@@ -12,7 +12,9 @@ from contextlib import suppress
 
 from agent.consumer.control import monotonic_ms
 from agent.coordination.effects import RedisEffects
+from agent.coordination.memory import Memory
 from agent.membership import Note
+from agent.state.errors import StateError
 from agent.store.door import StoreUnavailable
 from agent.store.group import GroupStore
 from assignment.coordinator.facts import GroupRecord
@@ -44,15 +46,21 @@ CHANGES_NOTHING = frozenset(
 class Coordinator:
     """One turn at a time, of a thread of its own or of whoever calls `turn`.
 
-    `incarnation`: the highest that this member knows of.
+    `incarnation`: the highest that this member heard of.
     """
 
     def __init__(
-        self, store: GroupStore, member_id: str, incarnation: Callable[[], int], note: Note
+        self,
+        store: GroupStore,
+        member_id: str,
+        incarnation: Callable[[], int],
+        memory: Memory,
+        note: Note,
     ) -> None:
         self._store = store
         self._member_id = member_id
         self._incarnation = incarnation
+        self._memory = memory
         self._note = note
         self.computes = False
         self._lease_ms = LEASE_MS
@@ -60,13 +68,14 @@ class Coordinator:
 
     def turn(self) -> int:
         """What a tick does, if this member computes. In how many ms to come again. Raises
-        StoreUnavailable.
+        StoreUnavailable, or StateError: whoever cannot know what was must not compute.
         """
+        self.remember()
         again_ms = self.claim()
         if self.computes:
             from assignment.coordinator.tick import tick
 
-            effects = RedisEffects(self._store, self.ticker())
+            effects = RedisEffects(self._store, self._note, self._memory, self.ticker())
             effects.carry_out(tick(self.record(), Coordination.CLIENT))
             if effects.rebalance_wanted:
                 self._rebalance()
@@ -79,6 +88,10 @@ class Coordinator:
 
     def must_look(self, reasons: Iterable[str]) -> bool:
         return self.computes and not CHANGES_NOTHING.issuperset(reasons)
+
+    def remember(self) -> None:
+        if self._incarnation() > self._memory.highest():
+            self._memory.keep(self._incarnation())
 
     def claim(self) -> int:
         """Computes from now on, if nobody else does. In how many ms to claim again."""
@@ -98,12 +111,17 @@ class Coordinator:
             self.computes = False
             self._store.run(claim_turn(self._member_id, 0))
 
+    def step_back(self, why: str) -> None:
+        self._note("cannot coordinate", why=why)
+        with suppress(StoreUnavailable):  # the turn ends by itself
+            self.resign()
+
     def record(self) -> GroupRecord:
         return GroupRecord(
             name=self._store.group,
             settings=None,
             coordination=Coordination.CLIENT,
-            incarnation=self._incarnation(),
+            incarnation=max(self._incarnation(), self._memory.highest()),
         )
 
     def ticker(self) -> Ticker:
@@ -124,7 +142,8 @@ class Coordinator:
         for _ in range(ROUNDS_MAX):
             if not self.is_due():
                 return
-            result = RedisEffects(self._store).carry_out(rebalance(Coordination.CLIENT))
+            effects = RedisEffects(self._store, self._note, self._memory)
+            result = effects.carry_out(rebalance(Coordination.CLIENT))
             self._note("rebalance", why=result)
 
 
@@ -148,7 +167,7 @@ class CoordinatorThread:
 
     def close(self) -> None:
         self._closed.set()
-        with suppress(StoreUnavailable):  # it ends by itself
+        with suppress(StoreUnavailable):  # the turn ends by itself
             self._coordinator.resign()
 
     def _run(self) -> None:
@@ -157,6 +176,9 @@ class CoordinatorThread:
                 try:
                     self._go_on()
                 except StoreUnavailable:
+                    self._closed.wait(AWAY_S)
+                except StateError as error:
+                    self._coordinator.step_back(str(error))
                     self._closed.wait(AWAY_S)
         except BaseException as error:  # a bug: the loop must hear of it and end
             if not self._closed.is_set():

@@ -1,13 +1,16 @@
-"""Carries out in Redis what a group's rules ask for. Knows no database: records are always away."""
+"""Carries out what a group's rules ask for: in Redis, and beside the snapshots; no database."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from agent.coordination.memory import Memory
+from agent.membership import Note
+from agent.state.errors import StateError
 from agent.store.door import ScriptCall, pairs
 from agent.store.group import GroupStore
 from assignment.coordinator import effects
 from assignment.coordinator.effects import Effect, RecordsAway, Steps
-from assignment.coordinator.facts import Hint, Lifted, Round
+from assignment.coordinator.facts import Hint, Lifted, Mirror, Round
 from assignment.coordinator.reading import is_held
 from assignment.scripts.dashboard_side import configure, set_incarnation, set_target
 from assignment.scripts.group_read import NO_TICK, GroupRead, Ticker, read_group
@@ -21,8 +24,10 @@ T = TypeVar("T")
 class RedisEffects:
     """One run of rules. `rebalance_wanted`: they asked for one; `ticker`: see read_group."""
 
-    def __init__(self, store: GroupStore, ticker: Ticker = NO_TICK) -> None:
-        self.store, self.ticker = store, ticker
+    def __init__(
+        self, store: GroupStore, note: Note, memory: Memory, ticker: Ticker = NO_TICK
+    ) -> None:
+        self.store, self.note, self.memory, self.ticker = store, note, memory, ticker
         self.rebalance_wanted = False
         self.view: GroupRead | None = None  # the last one
 
@@ -32,9 +37,9 @@ class RedisEffects:
 
     def perform(self, effect: Effect[Any]) -> Any:
         kind = type(effect)
-        if kind not in IN_REDIS:
+        if kind not in PERFORM:
             raise RecordsAway("there is no database here")
-        return IN_REDIS[kind](self, effect)
+        return PERFORM[kind](self, effect)
 
     def _read(self, effect: effects.Read) -> GroupRead:
         self.view = self.store.run(read_group(effect.purpose, self.ticker))
@@ -68,7 +73,7 @@ class RedisEffects:
         self.store.note_reader(effect.settings)
 
     def _hold(self, effect: effects.Hold) -> None:
-        self.store.door.ask("SET", self.store.keys.hold, "", "PX", effect.lease_ms)
+        self.store.hold(effect.lease_ms)
 
     def _read_held(self, effect: effects.ReadHeld) -> bool:
         return bool(self.store.door.ask("EXISTS", self.store.keys.hold))
@@ -107,12 +112,27 @@ class RedisEffects:
             finished_at_ms=at_ms if is_held(self.view) else None,
         )
 
+    def _keep_incarnation(self, effect: effects.KeepIncarnation) -> bool:
+        try:
+            return self.memory.keep(effect.incarnation)
+        except StateError as error:
+            raise RecordsAway(str(error)) from error
+
+    def _read_mirror(self, effect: effects.ReadMirror) -> Mirror:
+        if self.view is None or self.view.meta.settings is None:
+            raise RecordsAway("the group is not in Redis")
+        return self.memory.mirror(self.view.meta.settings)
+
+    def _keep_loss(self, effect: effects.KeepLoss) -> None:
+        moved = {str(partition): str(record.offset) for partition, record in effect.moved.items()}
+        self.note("redis lost writes", moved_forward_to=moved)
+
     def _set_target(self, effect: effects.SetTarget) -> str | None:
         call = set_target(effect.view, effect.record.rows, left_out=effect.left_out)
         return self.store.run(call)
 
 
-IN_REDIS: Mapping[type[Effect[Any]], Callable[[RedisEffects, Any], Any]] = {
+PERFORM: Mapping[type[Effect[Any]], Callable[[RedisEffects, Any], Any]] = {
     effects.Read: RedisEffects._read,
     effects.ReadSettings: RedisEffects._read_settings,
     effects.ReadHints: RedisEffects._read_hints,
@@ -125,6 +145,9 @@ IN_REDIS: Mapping[type[Effect[Any]], Callable[[RedisEffects, Any], Any]] = {
     effects.RaiseIncarnation: RedisEffects._raise_incarnation,
     effects.WantRebalance: RedisEffects._want_rebalance,
     effects.SetTarget: RedisEffects._set_target,
+    effects.KeepIncarnation: RedisEffects._keep_incarnation,
+    effects.ReadMirror: RedisEffects._read_mirror,
+    effects.KeepLoss: RedisEffects._keep_loss,
     effects.ReadRequests: lambda self, effect: (),  # people ask dashboards
     effects.ReadRound: RedisEffects._read_round,
     effects.Push: lambda self, effect: None,

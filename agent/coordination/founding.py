@@ -4,9 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from agent.coordination.effects import RedisEffects
 from agent.store.group import GroupStore
-from assignment.coordinator import effects
 from assignment.errors import InvalidInput
 from assignment.scripts.dashboard_side import configure
 from assignment.scripts.group_read import Meta
@@ -20,13 +18,14 @@ class Founder:
         self._store = store
         self._flags = flags
 
-    def check(self) -> None:
-        """Raises InvalidInput: the flags contradict the group as it is, or do not make one;
-        StoreUnavailable.
+    def check(self, *, makes: bool) -> None:
+        """Raises InvalidInput: the flags contradict the group as it is, or do not make one though
+        they should; StoreUnavailable.
         """
         meta = self._store.meta()
         if meta.settings is None:
-            self._settings()
+            if makes:
+                self._settings()
         elif contradictions := _contradictions(meta, meta.settings, self._flags):
             raise InvalidInput(f"group {self._store.group!r}: {'; '.join(contradictions)}")
 
@@ -35,8 +34,7 @@ class Founder:
         it does not know any more may still be at work. Raises StoreUnavailable.
         """
         settings = self._settings()
-        redis = RedisEffects(self._store)
-        redis.perform(effects.Hold(settings.lease_ms))
+        self._store.hold(settings.lease_ms)
         call = configure(
             settings,
             Reason.SETTINGS,

@@ -83,6 +83,10 @@ class GroupStore:
         seconds, microseconds = self.door.ask("TIME")
         return int(seconds) * 1000 + int(microseconds) // 1000
 
+    def hold(self, lease_ms: int) -> None:
+        """Nothing is granted for so long."""
+        self.door.ask("SET", self.keys.hold, "", "PX", lease_ms)
+
     def note_reader(self, settings: GroupSettings) -> None:
         """Of its stream, which is made if it was not there; trimming asks for it."""
         keys = wire.StreamKeys(settings.stream)

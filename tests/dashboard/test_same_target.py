@@ -1,11 +1,13 @@
 """Whoever computes: the same reports give the same target (coordination.md section 4)."""
 
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agent.coordination.effects import RedisEffects
+from agent.coordination.memory import Memory
 from agent.store.door import RedisDoor
 from assignment.coordinator import effects
 from assignment.coordinator.rebalance import rebalance
@@ -20,10 +22,12 @@ from tests.fakes import FakeDoor, FakeRedis
 COMPARED_EVERY = 5  # operations
 
 
-def target_by(coordination: Coordination, world: World, group: Group) -> Any:
+def target_by(coordination: Coordination, world: World, group: Group, folder: Path) -> Any:
     """What would be stored of it."""
     world.door.ask("HSET", world.keys.meta, "coordination", coordination.value)
-    by_agent, here = RedisEffects(world.store), Here(group.name, group)
+    memory = Memory(str(folder), group.name)
+    by_agent = RedisEffects(world.store, lambda *_, **__: None, memory)
+    here = Here(group.name, group)
     stored: list[Any] = []
 
     def carry_out(effect: effects.Effect[Any]) -> Any:
@@ -39,7 +43,9 @@ def target_by(coordination: Coordination, world: World, group: Group) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_agents_and_server_compute_the_same(group: Group, redis_url: str, seed: int) -> None:
+def test_agents_and_server_compute_the_same(
+    group: Group, redis_url: str, tmp_path: Path, seed: int
+) -> None:
     world, compared = World(RedisDoor(redis_url), group.name), 0
     world.door.ask("DEL", world.keys.meta)
     model, real = Side(World(FakeDoor(FakeRedis()), group.name)), Side(world)
@@ -50,7 +56,7 @@ def test_agents_and_server_compute_the_same(group: Group, redis_url: str, seed: 
             world.request_rebalance()
             world.door.ask("DEL", world.keys.asked)  # nobody is waited for
             model.world.request_rebalance()
-            by_server, by_agents = (target_by(who, world, group) for who in Coordination)
+            by_server, by_agents = (target_by(who, world, group, tmp_path) for who in Coordination)
             assert by_server == by_agents
             compared += bool(by_server[1])
     assert compared

@@ -5,11 +5,12 @@ time and what is between them.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from agent.consumer.consumer import Consumer
+from agent.coordination.founding import Founder
 from agent.coordination.registry import Ask, Registry, first_of
 from agent.dashboard_session.requests import DashboardAway, Request
 from agent.dashboard_session.session import DashboardSession
@@ -53,6 +54,15 @@ class SimInbox(SimpleQueue[Inbox]):
         self._alarm.ask(self._world.now_ms)
 
 
+class SimStore(GroupStore):
+    def __init__(self, door: SimDoor, world: "World") -> None:
+        super().__init__(door, world.name)
+        self._world = world
+
+    def note_reader(self, settings: GroupSettings) -> None:
+        self._world.trimming.is_read_by(self._world.name)
+
+
 class SimAgent:
     def __init__(
         self,
@@ -87,7 +97,12 @@ class SimAgent:
         self.ask: Ask = self._ask_dashboard
         self.coordinator: SimAgentCoordinator | None = None
         if world.agents_may_coordinate:
-            self.ask = first_of(self.ask, Registry(self.store, lambda: False), self.store)
+            founder = Founder(self.store, asdict(world.settings))
+            # A group with a dashboard is that one's to make.
+            makes = (lambda: False) if world.coordinators else founder.make_group
+            registry = Registry(self.store, makes)
+            is_alone = not world.coordinators
+            self.ask = registry.ask if is_alone else first_of(self.ask, registry, self.store)
             self.coordinator = SimAgentCoordinator(self)
         if self.manager:
             self.manager.find_left_over()
@@ -120,7 +135,7 @@ class SimAgent:
     def new_store(self, blocked: Callable[[int], None] = lambda ms: None) -> GroupStore:
         """Over a connection of its own."""
         self._doors.append(SimDoor(self.world, blocked, self.redis))
-        return GroupStore(self._doors[-1], self.world.name)
+        return SimStore(self._doors[-1], self.world)
 
     @property
     def lives(self) -> bool:

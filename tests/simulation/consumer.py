@@ -242,4 +242,6 @@ class SimConsumer:
             replica.take(request.to_offset, request.changes, answer.changelog_id, request.fence)
         self._commits[partition] += 1
         if self._commits[partition] % self._snapshot_every == 0:
-            write_snapshot(self.store, replica, partition, request.fence)
+            record = write_snapshot(self.store, replica, partition, request.fence)
+            if record is not None:
+                self._world.memory.written(partition, record)

@@ -255,9 +255,13 @@ class SimAgentCoordinator(SimCoordinator):
         self.store = agent.new_store(self._blocked)
         self._run = self.store.run
         self._turns = Coordinator(
-            self.store, agent.member_id, lambda: agent.membership.state.incarnation, self._note
+            self.store,
+            agent.member_id,
+            lambda: agent.membership.state.incarnation,
+            self.world.memory,
+            self._note,
         )
-        self._redis = RedisEffects(self.store)
+        self._redis = RedisEffects(self.store, self._note, self.world.memory)
 
     def hear(self, reasons: Iterable[str]) -> None:
         if self._turns.must_look(reasons):
@@ -275,6 +279,7 @@ class SimAgentCoordinator(SimCoordinator):
             self._alarm.ask(self.paused_until_ms)
             return
         try:
+            self._turns.remember()
             again_ms = self._turns.claim()
             if self._turns.computes:
                 self._redis.ticker = self._turns.ticker()
@@ -299,6 +304,4 @@ class SimAgentCoordinator(SimCoordinator):
                 return self._set_target(job, effect)
             case effects.WantRebalance():
                 return self.ask_rebalance()
-            case effects.Configure():
-                self.world.trimming.is_read_by(self.world.name)
         return self._redis.perform(effect)

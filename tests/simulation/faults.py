@@ -326,6 +326,13 @@ FAULTS: dict[str, Fault] = {
         redis_fails_over_under_its_old_run, redis_refuses, redis_clock_jumps, redis_clock_is_set,
     )
 }  # fmt: skip
+OF_DASHBOARD = {
+    fault.__name__
+    for fault in (
+        change_strategy, add_partitions, dashboard_dies, coordinators_die_at_work,
+        coordinator_pauses, database_refuses, database_restored,
+    )
+}  # fmt: skip
 
 
 def heal(world: "World") -> None:

@@ -13,7 +13,7 @@ from agent.state.errors import SnapshotBroken
 from agent.state.partition import Applied
 from agent.store.group import GroupStore
 from assignment.scripts import agent_side
-from assignment.scripts.agent_side import SnapshotRecord
+from assignment.scripts.agent_side import SnapshotRecord, SnapshotResult
 from assignment.types import START, Offset, Partition
 from assignment.wire import ChangelogEntry
 
@@ -103,7 +103,10 @@ def snapshot_url(partition: Partition | str, offset: Offset | str, fence: int | 
     return f"sim:{partition}/{offset}-{fence}"
 
 
-def write_snapshot(store: GroupStore, replica: DiskState, partition: Partition, fence: int) -> None:
+def write_snapshot(
+    store: GroupStore, replica: DiskState, partition: Partition, fence: int
+) -> SnapshotRecord | None:
+    """None: it was refused."""
     url = snapshot_url(partition, replica.offset, fence)
     replica.files[url] = replace(replica)
     record = SnapshotRecord(
@@ -113,4 +116,5 @@ def write_snapshot(store: GroupStore, replica: DiskState, partition: Partition, 
         total=replica.total,
         fence=fence,
     )
-    store.run(agent_side.snapshot(partition, record, trim=True))
+    result = store.run(agent_side.snapshot(partition, record, trim=True))
+    return record if result is SnapshotResult.DONE else None

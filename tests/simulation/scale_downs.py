@@ -51,7 +51,8 @@ class ScaleDowns:
 
     def start(self, ask: Ask, timeout_ms: int | None = None, *, aborts: bool = False) -> None:
         """`ask`: who leaves of the live members. What would be refused does nothing."""
-        if self.running or self.world.server.away or self.world.database.refuses:
+        world = self.world
+        if self.running or world.server.away or world.database.refuses or not world.coordinators:
             return
         view = self.world.read()
         if view.meta.settings is None:

@@ -14,7 +14,7 @@ from assignment.scripts import dashboard_side
 from assignment.types import Coordination, TargetRow
 from tests.simulation import checks, targets
 from tests.simulation.agents import SimAgent
-from tests.simulation.faults import FAULTS, heal
+from tests.simulation.faults import FAULTS, OF_DASHBOARD, heal
 from tests.simulation.ledger import Broken, demand
 from tests.simulation.network import Network
 from tests.simulation.outcome import Outcome, Summary
@@ -38,7 +38,9 @@ LARGE_EVERY, LARGE = 200, 199  # seeds; one costs as much CPU as fifty small one
 STATEFUL_EVERY, STATEFUL = 4, 1
 REPLICA_FAULT_CHANCE = 0.65  # of each fault of a stateful group
 CLIENT_SHARE = 0.35  # of groups whose agents coordinate
+ALONE_SHARE = 0.15  # of those without a dashboard
 LEARN_MS = 1_000  # a round of learners, when no disk is slow any more
+NEED_DASHBOARD = {*OF_DASHBOARD, "change_of_replicas", "lost_events_come_again"}
 ALL_FAULTS, DRAWN = FAULTS | REPLICA_FAULTS, tuple(FAULTS)
 
 
@@ -70,14 +72,15 @@ def scenario_of(seed: int) -> Scenario:
         members, partitions, count = draw.randint(7, 14), draw.randint(4, 24), 4
     else:
         members, partitions, count = draw.randint(1, 5), draw.randint(1, 12), draw.randint(2, 6)
+    coordination, alone = _coordination(seed)
     by_planner = stateful or draw.random() >= 0.6
     return Scenario(
         seed=seed,
         members=members,
         partitions=partitions,
         strategy="sticky" if by_planner else draw.choice(targets.BALANCED),
-        coordinators=draw.choice((1, 1, 2, 3)),
-        coordination=_coordination(seed),
+        coordinators=draw.choice((1, 1, 2, 3)) * (not alone),
+        coordination=coordination,
         network=draw.choice((Network(), Network(0.01, 0.01, 0.01, 0.02, 0.3, (1, 60)))),
         timings=SLOW if large else FAST,
         faults=tuple(
@@ -89,10 +92,12 @@ def scenario_of(seed: int) -> Scenario:
     )
 
 
-def _coordination(seed: int) -> Coordination:
-    """By a die of its own: what else is drawn stays as it was."""
-    is_client = random.Random(f"{seed} coordination").random() < CLIENT_SHARE
-    return Coordination.CLIENT if is_client else Coordination.SERVER
+def _coordination(seed: int) -> tuple[Coordination, bool]:
+    """(who computes, whether there is no dashboard), by a die of its own: what else is drawn stays
+    as it was.
+    """
+    drawn = random.Random(f"{seed} coordination").random()
+    return Coordination.CLIENT if drawn < CLIENT_SHARE else Coordination.SERVER, drawn < ALONE_SHARE
 
 
 def _names(draw: random.Random) -> list[str]:
@@ -156,6 +161,8 @@ def _play(world: World, scenario: Scenario, outcome: Outcome) -> None:
 def _strike_all(world: World, scenario: Scenario, outcome: Outcome) -> None:
     for pause_ms, name in scenario.faults:
         world.run_for(pause_ms)
+        if not world.coordinators and name in NEED_DASHBOARD:
+            continue
         before = _seen(world)
         victims = _victims(world) or [world.add_one()]
         world.note_fault(name, victims=",".join(v.name for v in victims))
@@ -229,7 +236,7 @@ def _demand_after_heal(world: World, outcome: Outcome) -> None:
         world.reached["moves compared after calm"] += 1
     if world.settings.stateful:
         _demand_fixed_point(world)
-    if not world.struck["database restored"]:
+    if world.coordinators and not world.struck["database restored"]:
         world.run_until(checks.target_is_recorded, ASKED_MS, "the target has a record")
     world.producing = False
     world.run_until(lambda w: checks.lag(w) == 0, LAG_MS, "lag returns to 0")

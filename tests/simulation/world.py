@@ -9,15 +9,18 @@ from typing import Any
 
 import pytest
 
+from agent.coordination.memory import Memory
 from agent.dashboard_session.requests import Request
 from agent.hints import concerns
 from agent.state import restore
 from agent.store.door import ScriptCall, StoreUnavailable
 from agent.store.group import GroupStore
 from assignment import wire
+from assignment.coordinator.facts import Mirror
 from assignment.coordinator.reading import ticker_away
 from assignment.errors import InvalidInput
 from assignment.scripts import dashboard_side, group_read, values
+from assignment.scripts.agent_side import SnapshotRecord
 from assignment.scripts.group_read import GroupRead, Purpose, Ticker
 from assignment.types import Coordination, GroupSettings, Partition
 from assignment.wire import GroupKeys, Join, Reply, StreamKeys
@@ -49,6 +52,31 @@ FAST = {
     "grace_ms": 1_000, "consumer_stall_ms": 2_000,
 }  # fmt: skip
 Noted = tuple[int, str, str, dict[str, Any]]  # ms, who, what, fields
+
+
+class SimMemory(Memory):
+    """Beside the snapshots, in a folder that every agent sees."""
+
+    def __init__(self) -> None:
+        self._known = 0
+        self._manifests: dict[Partition, SnapshotRecord] = {}
+
+    def written(self, partition: Partition, record: SnapshotRecord) -> None:
+        before = self._manifests.get(partition)
+        if before is None or record.rank > before.rank:
+            self._manifests[partition] = record
+
+    def mirror(self, settings: GroupSettings) -> Mirror:
+        offsets = {partition: record.offset for partition, record in self._manifests.items()}
+        return Mirror(target_epoch=0, event_seq=0, snapshots=dict(self._manifests), offsets=offsets)
+
+    def _read(self) -> int:
+        return self._known
+
+    def keep(self, incarnation: int) -> bool:
+        is_new = incarnation > self._known
+        self._known = max(self._known, incarnation)
+        return is_new
 
 
 @contextmanager
@@ -97,6 +125,7 @@ class World:
         self.faults: list[Noted] = []
         settings = GroupSettings(**({"stream": "s", "partitions": 8} | FAST | changes))
         self.database = Database(settings, coordination)
+        self.memory = SimMemory()
         self.agents_may_coordinate = coordination is Coordination.CLIENT
         self.held_until_ms = 0  # no grants before: Redis was wiped
         self.ticker = Ticker()
@@ -390,14 +419,14 @@ class World:
 
     def dashboard_answers(self, message: Request) -> Reply | None:
         coordinator = self.coordinator()
-        if coordinator is None or self.server.away:
+        if (coordinator is None and self.coordinators) or self.server.away:
             return None
         try:
             reply = answer_to(self.run, self.settings, message)
         except (StoreUnavailable, InvalidInput):
             return None
         meta = self.server.hash(self.keys.meta)
-        if meta.get(b"group_epoch") != meta.get(b"target_epoch"):
+        if coordinator and meta.get(b"group_epoch") != meta.get(b"target_epoch"):
             coordinator.ask_rebalance()
         return reply
 

@@ -1,0 +1,51 @@
+"""What agents without a database find again after Redis was wiped."""
+
+from pathlib import Path
+
+import pytest
+
+from agent.coordination.memory import INCARNATION, Memory
+from agent.state.errors import StateError
+from agent.state.keeping import write_manifest
+from assignment.scripts.agent_side import SnapshotRecord
+from assignment.types import GroupSettings, Offset, Partition
+
+P0, P1 = Partition("s", 0), Partition("s", 1)
+SETTINGS = GroupSettings(stream="s", partitions=3, stateful=True)
+
+
+def test_an_incarnation_is_kept_once_and_never_goes_back(tmp_path: Path) -> None:
+    one, other = Memory(str(tmp_path), "g"), Memory(str(tmp_path), "g")
+    assert (one.highest(), other.keep(0)) == (0, False)
+    assert one.keep(3)
+    assert not other.keep(3), "the first of two has it"
+    assert other.keep(5) and not one.keep(4)
+    assert (one.highest(), Memory(str(tmp_path), "g").highest()) == (5, 5)
+    assert Memory(str(tmp_path), "another").highest() == 0
+
+
+def test_whoever_cannot_read_it_chooses_none(tmp_path: Path) -> None:
+    (tmp_path / "g").mkdir()
+    (tmp_path / "g" / INCARNATION).write_text("many")
+    memory = Memory(str(tmp_path), "g")
+    with pytest.raises(StateError, match=r"holds b'many', not an incarnation"):
+        memory.keep(7)
+
+
+def test_the_newest_whole_snapshot_of_each_partition_is_found(tmp_path: Path) -> None:
+    def written(partition: Partition, ms: int, *, whole: bool) -> SnapshotRecord:
+        url = tmp_path / "g" / str(partition) / f"{ms}-0-1-1-aa.snapshot"
+        url.parent.mkdir(parents=True, exist_ok=True)
+        if whole:
+            url.touch()
+        record = SnapshotRecord(
+            url=str(url), offset=Offset(ms, 0), changelog_id="0-0", total=ms, fence=2**32 + 1
+        )
+        write_manifest(str(tmp_path), "g", partition, record)
+        return record
+
+    older, _ = written(P0, 1, whole=True), written(P0, 2, whole=False)
+    gone = written(P1, 3, whole=False)
+    mirror = Memory(str(tmp_path), "g").mirror(SETTINGS)
+    assert mirror.snapshots == {P0: older, P1: gone}
+    assert (mirror.broken, mirror.offsets) == ({P1}, {P0: older.offset, P1: gone.offset})
