@@ -37,6 +37,7 @@ from agent.store.door import RedisDoor, StoreUnavailable, Timeouts, asked
 from agent.store.group import GroupStore
 from assignment import VERSION
 from assignment.errors import InvalidInput
+from assignment.scripts import dashboard_side
 from assignment.types import GroupSettings
 from assignment.wire import SOCKET_VARIABLE, ControlMessage, Join
 
@@ -86,9 +87,11 @@ def _run(config: Config, note: Note) -> ExitCode:
     courier = Courier(_asking(config, registry, store), inbox.put)
     replicas = _replicas(config, state_dir, inbox, note)
     settings = GroupSettings(stream="unknown", partitions=1)  # until the dashboard tells
+    process = dashboard_side.process_of(config.secret) if config.instance else ""
     membership = Membership(
         store=store,
         member_id=config.member_id,
+        process=process,
         settings=settings,
         replicas=replicas,
         clock=monotonic_ms,
@@ -98,6 +101,7 @@ def _run(config: Config, note: Note) -> ExitCode:
         control=ControlMessage(
             group=config.group,
             member=config.member_id,
+            process=process,
             redis_url=config.redis_url,
             state_dir=str(state_dir),
             snapshot_url=config.snapshot_url,
@@ -203,6 +207,7 @@ def _identity(config: Config) -> Join:
         secret=config.secret,
         host=socket.gethostname(),
         version=VERSION,
+        instance=config.instance,
         zone=config.zone,
         capacity=config.capacity,
         pid=os.getpid(),

@@ -39,7 +39,7 @@ EXIT_CODES = """exit codes:
   1  a bug: the log says where
   2  bad configuration: the message names the value
   3  refused by the dashboard: token wrong, expired or of another group, unknown group,
-     member id in use
+     member id in use, instance name with a live process
   4  Redis is too old, refuses the login, or did not answer at the start
   5  left in a hurry (a second SIGTERM): the batch in hand was not waited for"""
 
@@ -52,6 +52,7 @@ class Config:
     token_file: Path | None
     redis_url: str
     member_id: str
+    instance: str  # "": none
     secret: str
     state_root: Path  # holds one numbered folder per agent of this machine
     snapshot_url: str
@@ -77,8 +78,8 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> 
     """Raises InvalidInput; exits by itself for --help and unknown flags, as argparse does."""
     own, command = _split(arguments)
     given = _parser(environ).parse_args(own)
-    name = _name(given.name)
-    member_id = f"{name}-{secrets.token_hex(3)}"
+    instance = given.instance and _name("--instance", given.instance)
+    process = f"{instance or _name('--name', given.name)}-{secrets.token_hex(3)}"
     token_file = Path(given.token_file) if given.token_file else None
     is_client = _coordination(given.coordination) is Coordination.CLIENT
     alone = is_client and not given.dashboard
@@ -89,11 +90,12 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> 
         token="" if alone else _token(given.token, token_file),
         token_file=token_file,
         redis_url=_redis_url(_required("--redis-url", given.redis_url)),
-        member_id=member_id,
+        member_id=instance or process,
+        instance=instance,
         secret=secrets.token_hex(32),
         state_root=state_root.absolute(),
         snapshot_url=given.snapshot_url or str((state_root / "snapshots").absolute()),
-        socket=_socket(given.socket, member_id, given.attach),
+        socket=_socket(given.socket, process, given.attach),
         command=_command(command, given.attach),
         attach=given.attach,
         group_flags=_group_flags(given) if is_client else None,
@@ -151,6 +153,7 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     option("--token-file", "EVENKEEL_TOKEN_FILE", "file that holds the token")
     option("--redis-url", "EVENKEEL_REDIS_URL", "redis://, rediss:// or unix:// address")
     option("--name", "EVENKEEL_NAME", "first part of the member id", socket.gethostname())
+    option("--instance", "EVENKEEL_INSTANCE", "member id of every process here, one at a time")
     option("--state-dir", "EVENKEEL_STATE_DIR", "local disk for replicas of state")
     option("--snapshot-url", "EVENKEEL_SNAPSHOT_URL", "folder or fsspec URL all members reach")
     option("--socket", "EVENKEEL_SOCKET", "path of the socket to the consumer")
@@ -179,10 +182,10 @@ def _required(flag: str, value: str) -> str:
     return value
 
 
-def _name(name: str) -> str:
+def _name(flag: str, name: str) -> str:
     if len(name) > NAME_MAX:
-        raise InvalidInput(f"--name {name!r} is longer than {NAME_MAX} characters")
-    return valid_name("--name", name)
+        raise InvalidInput(f"{flag} {name!r} is longer than {NAME_MAX} characters")
+    return valid_name(flag, name)
 
 
 def _token(token: str, token_file: Path | None) -> str:
@@ -228,11 +231,11 @@ def _checked_url(flag: str, url: str, schemes: Sequence[str]) -> str:
     return url
 
 
-def _socket(path: str, member_id: str, attach: bool) -> Path:
+def _socket(path: str, process: str, attach: bool) -> Path:
     if attach and not path:
         raise InvalidInput("--attach needs --socket: the consumer must know where to connect")
     if not path:
-        return Path(tempfile.gettempdir()) / f"evenkeel-{os.getuid()}" / f"{member_id}.sock"
+        return Path(tempfile.gettempdir()) / f"evenkeel-{os.getuid()}" / f"{process}.sock"
     if len(os.fsencode(path)) > SOCKET_PATH_MAX:
         raise InvalidInput(f"--socket {path!r} is longer than {SOCKET_PATH_MAX} bytes")
     return Path(path).absolute()

@@ -173,14 +173,14 @@ class Agent:
         """The first signal waits for the batch in hand, the second for nothing."""
         self._signals += 1
         if self._signals == 1:
-            self._depart("signal", signalled=True)
+            self._depart("signal", signalled=True, stops=bool(self.session.identity.instance))
         else:
             self.note("leaving at once")
             self._hurried = True
             self.consumer.end_now()
 
-    def _depart(self, why: str, *, signalled: bool) -> None:
-        self.membership.feed(messages.LeaveAsked(signalled))
+    def _depart(self, why: str, *, signalled: bool, stops: bool = False) -> None:
+        self.membership.feed(messages.LeaveAsked(signalled, stops))
         if self._leaving_since_ms is not None:
             return
         self.note("leaving", partitions=len(self._state.held), why=why)

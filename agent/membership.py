@@ -39,6 +39,7 @@ from assignment.types import (
     Offset,
     Partition,
     TargetRow,
+    speaker_of,
 )
 from assignment.wire import ConsumerHealth
 
@@ -59,6 +60,7 @@ class Membership:
     replicas: ReplicaManager
     clock: Callable[[], int]
     note: Note
+    process: str = ""  # of an instance
     unserved_for_ms: InitVar[int] = UNSERVED_FOR_MS
     state: MemberState = field(init=False)
     settings_epoch: Epoch = NO_EPOCH
@@ -142,7 +144,7 @@ class Membership:
         claims = claims_of(self.state)
         sent_ms, settings = self.clock(), self.state.settings
         try:
-            answer = self.store.run(agent_side.renew(self.member_id, settings.lease_ms, claims))
+            answer = self.store.run(agent_side.renew(self.speaker, settings.lease_ms, claims))
         except Fenced as error:
             if not self._reads_foreign_redis():
                 self.fenced(str(error))
@@ -188,7 +190,8 @@ class Membership:
 
     def leave(self, secret: str) -> None:
         """When no dashboard hears of it: else its session would have to end, and it be lost."""
-        if self.store.run(dashboard_side.leave(self.member_id, secret)):
+        stops = self.state.stops
+        if self.store.run(dashboard_side.leave(self.member_id, secret, stops=stops)):
             self.note("left in Redis, no dashboard answered")
 
     def lagging(self, halted: Collection[Partition]) -> dict[Partition, Offset]:
@@ -217,7 +220,7 @@ class Membership:
 
     def forget_progress(self) -> bool:
         """What the consumer before said must not be taken for this one's. False: no member."""
-        return self.store.write_progress(self.member_id, ConsumerHealth())
+        return self.store.write_progress(self.speaker, ConsumerHealth())
 
     def say_when_idle(self) -> None:
         """Asked after each renew; said when two in a row found the same."""
@@ -309,7 +312,7 @@ class Membership:
         state = self.state
         try:
             answers = self.store.acquire(
-                self.member_id,
+                self.speaker,
                 state.settings.lease_ms,
                 state.mode_epoch,
                 state.incarnation,
@@ -346,6 +349,10 @@ class Membership:
                 self.note("waiting", why=why, partition=str(partition), epoch=self.target.number)
             retry_ms = self.clock() + random.randint(*ACQUIRE_RETRY_MS)
             self.feed(messages.Refused(partition, why, retry_ms, owner))
+
+    @property
+    def speaker(self) -> str:
+        return speaker_of(self.member_id, self.process)
 
     @property
     def target(self) -> Epoch:

@@ -45,6 +45,13 @@ def valid_name(kind: str, name: str) -> str:
     return name
 
 
+def speaker_of(member_id: str, process: str) -> str:
+    """As a process names itself where only the last one that joined may speak for its member:
+    "member", or "member@process" under an instance name.
+    """
+    return f"{member_id}@{process}" if process else member_id
+
+
 class Partition(NamedTuple):
     """The unit of ownership: one partition of one stream, from 0. Text form: `stream:number`."""
 
@@ -183,6 +190,7 @@ class GroupSettings:
     renew_ms: int = 3_333
     heartbeat_ms: int = 3_000
     session_timeout_ms: int = 10_000
+    instance_timeout_ms: int = 60_000  # a Spark consumer needs 10 to 20 s to start
     grace_ms: int = 8_000
     consumer_stall_ms: int = 60_000
     # keep: ride in the commit; halt: the partition stops at the malformed entry

@@ -26,6 +26,7 @@ from assignment.types import (
     ReplicaReport,
     TargetRow,
     read_as,
+    speaker_of,
 )
 
 SETTINGS_KEPT = 256  # texts, of as many groups that are read again and again
@@ -204,12 +205,14 @@ class Introduction:
 class Join(Introduction):
     member: str
     secret: str  # random, made once per process
+    seen: str = ""  # of another process under its instance name, from the reply before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leave:
     member: str
     secret: str
+    stops: bool = False  # only this process: its instance is expected back
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,6 +275,7 @@ class Status(StrEnum):
     OK = "ok"
     FENCED = "fenced"  # no such member under that secret, nothing was touched: join anew
     LATE = "late"  # a newer heartbeat was here: ignore this reply
+    WAIT = "wait"  # another process may live under this instance name: join again after wait_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,6 +293,9 @@ class Reply:
     want_complete: bool = False
     drain: str = ""  # types.Drain; of a heartbeat only, a join says nothing of it
     identity: str = ""  # of the group in the dashboard's Redis: the agent's own must have the same
+    seen: str = ""  # with WAIT: to be said in the next join
+    host: str = ""  # with WAIT: where the other process runs
+    wait_ms: int = 0
 
 
 # --- changelog ---
@@ -380,8 +387,13 @@ class ControlMessage:
 
     group: str
     member: str
+    process: str = ""  # of its agent, under an instance name
     redis_url: str
     state_dir: str  # one LMDB file per partition
     snapshot_url: str  # folder or fsspec URL
     settings: GroupSettings
     lease_end_ms: int
+
+    @property
+    def speaker(self) -> str:
+        return speaker_of(self.member, self.process)

@@ -77,6 +77,8 @@ class Live:
     able: bool = True
     leaving: bool = False
     drain: Drain = Drain.NONE
+    stopped: bool = False
+    away_since_ms: int = 0
     standby: frozenset[int] = frozenset()  # of the stored target, as is learning
     learning: frozenset[int] = frozenset()
     replicas: Mapping[int, ReplicaReport] = field(default_factory=dict)  # as reported
@@ -168,6 +170,8 @@ def _row(member: Live) -> MemberRow:
         able_at_ms=member.able_at_ms,
         leaving=member.leaving,
         drain=member.drain,
+        stopped=member.stopped,
+        away_since_ms=member.away_since_ms,
         ready=partitions(*member.ready),
         unserved=partitions(*member.unserved),
         zone=member.zone,

@@ -44,19 +44,21 @@ class Registry:
                 return self._join(request)
             case Heartbeat():
                 return self._report(request)
-            case Leave(member=member, secret=secret):
-                left = self._run(dashboard_side.leave(member, secret))
+            case Leave(member=member, secret=secret, stops=stops):
+                left = self._run(dashboard_side.leave(member, secret, stops=stops))
                 return Reply(status=Status.OK if left else Status.FENCED)
 
     def _join(self, join: Join) -> Reply:
         row = {name: getattr(join, name) for name in ROW}
-        call = dashboard_side.join(join.member, join.secret, row)
-        answer = self._run(call)
-        if answer is JoinResult.NO_GROUP and self._make_group():
-            answer = self._run(call)
-        if answer is JoinResult.IN_USE:
-            raise Refusal(CONFLICT, f"a live member {join.member!r} has another secret")
-        if answer is JoinResult.NO_GROUP:
+        call = dashboard_side.join(join.member, join.secret, row, join.seen)
+        joined = self._run(call)
+        if joined.result is JoinResult.NO_GROUP and self._make_group():
+            joined = self._run(call)
+        if joined.result is JoinResult.WAIT:
+            return dashboard_side.wait_reply(joined)
+        if joined.result is JoinResult.IN_USE:
+            raise Refusal(CONFLICT, dashboard_side.in_use(join.member, joined))
+        if joined.result is JoinResult.NO_GROUP:
             raise DashboardAway(f"group {self._store.group!r} is not in Redis yet")
         reply = self._with_settings(Reply(status=Status.OK, want_complete=True))
         meta = self._meta()

@@ -84,6 +84,7 @@ class DashboardSession:
     reporter: Reporter = field(default_factory=Reporter)
     sequence: int = 0
     next_join_ms: int = 0
+    seen: str = ""  # of another process under this instance name
     next_beat_ms: int = 0
     join_pause_ms: int = JOIN_RETRY_MS
     joining: bool = False
@@ -102,12 +103,14 @@ class DashboardSession:
         if not self.joining and now_ms >= self.next_join_ms:
             self.joining = True
             seen = self.membership.state.incarnation
-            self.courier.send(replace(self.identity, incarnation=seen))
+            self.courier.send(replace(self.identity, incarnation=seen, seen=self.seen))
 
     def leave(self) -> None:
         if self.leave_sent_ms is None:
             self.leave_sent_ms = self.clock()
-            self.courier.send(wire.Leave(member=self.identity.member, secret=self.identity.secret))
+            member, secret = self.identity.member, self.identity.secret
+            stops = self.membership.state.stops
+            self.courier.send(wire.Leave(member=member, secret=secret, stops=stops))
 
     @property
     def leave_is_unheard(self) -> bool:
@@ -117,10 +120,15 @@ class DashboardSession:
         return self._leave_failed or self.clock() - self.leave_sent_ms >= LEAVE_HEARD_WITHIN_MS
 
     def beat_when_due(self, health: wire.ConsumerHealth) -> None:
-        """At once when something changed, else every heartbeat_ms; never two at a time."""
+        """At once when something changed, else every heartbeat_ms; never two at a time. A process
+        that stops says no more: its member shall count as it was.
+        """
         if self.courier.busy or self.leave_sent_ms is not None:
             return
         state, now_ms = self.membership.state, self.clock()
+        if state.stops:
+            self.next_beat_ms = now_ms + state.settings.heartbeat_ms
+            return
         able = self._able(now_ms)
         owned = {str(p): f"{h.fence} {h.state}" for p, h in state.held.items()}
         replicas = self.membership.replicas.reports()
@@ -201,10 +209,19 @@ class DashboardSession:
         self.next_join_ms = self.clock() + int(self.join_pause_ms * random.uniform(0.5, 1))
         longest_ms = max(JOIN_RETRY_MS, self.membership.state.settings.heartbeat_ms)
         self.join_pause_ms = min(2 * self.join_pause_ms, longest_ms)
-        if answer.reply is not None and self._take(answer.reply, joined=True):
+        if answer.reply is not None and answer.reply.status is wire.Status.WAIT:
+            self._another_process(answer.reply)
+        elif answer.reply is not None and self._take(answer.reply, joined=True):
+            self.seen = ""
             self.reporter.start_anew()
             self._said = ()
             self.note("joined", epoch=answer.reply.group_epoch)
+
+    def _another_process(self, reply: wire.Reply) -> None:
+        """One that lives gives a sign of life meanwhile; then the next join is refused."""
+        if reply.seen != self.seen:
+            self.note("another process may live", host=reply.host, wait_ms=reply.wait_ms)
+        self.seen, self.next_join_ms = reply.seen, self.clock() + reply.wait_ms
 
     def _beat_answered(self, beat: wire.Heartbeat, reply: wire.Reply) -> None:
         match reply.status:

@@ -128,18 +128,19 @@ class LightConsumer:
 
     def turn(self) -> None:
         """One batch of what the agent's member owns. Raises StoreUnavailable, Fenced."""
-        member = self.link.control.member
+        control = self.link.control
         if time.monotonic() >= self.say_again_s:
             self.say()
-        starts = self.groups.run(agent_side.next_batch(member)) if self.link.may_process() else ()
+        asked = agent_side.next_batch(control.speaker)
+        starts = self.groups.run(asked) if self.link.may_process() else ()
         batches = [batch for start in starts if (batch := self.read(start))]
         time.sleep(BATCH_S)
         if batches:
-            self.commit(member, batches)
+            self.commit(control.member, batches)
 
     def say(self, **facts: Any) -> None:
         self.health = replace(self.health, **facts)
-        self.groups.write_progress(self.link.control.member, self.health)
+        self.groups.write_progress(self.link.control.speaker, self.health)
         self.say_again_s = time.monotonic() + SAY_AGAIN_S
 
     def read(self, start: BatchStart) -> Batch | None:

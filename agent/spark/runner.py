@@ -151,7 +151,7 @@ class Consumer:
         self._groups = GroupStore.connect(control.redis_url, control.group)
         self._events = EventStore.connect(control.redis_url)
         self._crashes = Crashes(self._groups, control.state_dir)
-        self._progress = Progress(self._groups, control.member)
+        self._progress = Progress(self._groups, control.speaker)
         self._progress.say(spark_application_id=session.sparkContext.applicationId)
         self._effects = self._effects_of(pipeline)
         self._committer = commit.Committer(
@@ -209,6 +209,7 @@ class Consumer:
                 redis_url=self._link.control.redis_url,
                 group=self._group,
                 member=self._member,
+                process=self._link.control.process,
                 stream=self._link.settings.stream,
                 folder=str(self._folder),
                 run=self._run,

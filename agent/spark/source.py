@@ -37,7 +37,7 @@ from agent.store.group import GroupStore
 from assignment.errors import Fenced, InvalidInput
 from assignment.scripts import agent_side
 from assignment.scripts.agent_side import BatchStart, DeadLetter
-from assignment.types import Offset, Partition, Range
+from assignment.types import Offset, Partition, Range, speaker_of
 
 FORMAT = "evenkeel"
 EVENTS_PER_RANGE_MIN = 1_000  # one point of a stream's index
@@ -144,14 +144,15 @@ class Planner:
     """Decides what the next batch reads. Asked only when the batch before it is finished."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        self._member = options["member"]
+        member = options["member"]
+        self._speaker = speaker_of(member, options.get("process", ""))
         self._tasks = int(options["tasks"])
         self._stream = options["stream"]
         self._groups = GroupStore.connect(options["redis_url"], options["group"])
         self._events = EventStore.connect(options["redis_url"])
         folder = Path(options["folder"])
         self._shared = Shared(folder)
-        self._sink = SinkStart.handed_over(folder, self._groups, self._member)
+        self._sink = SinkStart.handed_over(folder, self._groups, member)
         self._halt = False
         self._turns = isolation.Turns()
         self._totals: dict[Partition, tuple[Offset, int]] = {}  # events up to the last bound
@@ -221,7 +222,7 @@ class Planner:
 
     def _free(self) -> list[BatchStart]:
         """What may be read, and what is held back and to be skipped. Raises Fenced."""
-        planned = self._groups.run(agent_side.next_batch(self._member))
+        planned = self._groups.run(agent_side.next_batch(self._speaker))
         self._events.demand(planned[0].replication_id if planned else "")
         skips = [p for p in planned if p.skip is not None]
         free = [*self._not_held_back(p for p in planned if p.skip is None), *skips]

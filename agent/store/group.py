@@ -98,7 +98,7 @@ class GroupStore:
 
     def acquire(
         self,
-        member_id: str,
+        speaker: str,
         ttl_ms: int,
         mode_epoch: int,
         incarnation: int,
@@ -111,7 +111,7 @@ class GroupStore:
         answers: list[agent_side.PartitionAnswer] = []
         for first in range(0, len(partitions), ACQUIRE_AT_ONCE):
             chunk = partitions[first : first + ACQUIRE_AT_ONCE]
-            call = agent_side.acquire(member_id, ttl_ms, mode_epoch, incarnation, chunk)
+            call = agent_side.acquire(speaker, ttl_ms, mode_epoch, incarnation, chunk)
             answer = self.run(call)
             if isinstance(answer, agent_side.Refusal):
                 return tuple(answers) or answer
@@ -158,10 +158,10 @@ class GroupStore:
             for p, v in zip(partitions, values, strict=True)
         }
 
-    def write_progress(self, member_id: str, health: wire.ConsumerHealth) -> bool:
+    def write_progress(self, speaker: str, health: wire.ConsumerHealth) -> bool:
         """False: it is no member (any more); nothing was written."""
         values = ((f.name, _health_text(getattr(health, f.name))) for f in fields(health))
-        return self.run(agent_side.progress(member_id, values)) == 1
+        return self.run(agent_side.progress(speaker, values)) == 1
 
     def progress(self, member_id: str) -> wire.ConsumerHealth | None:
         """None: its consumer said nothing yet."""

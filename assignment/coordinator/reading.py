@@ -89,6 +89,15 @@ def is_held(view: GroupRead) -> bool:
     return wanted == held
 
 
+def is_expected(view: GroupRead, row: MemberRow) -> bool:
+    """Whether an instance that stopped or died still counts as what it was: its next process is to
+    be able within that time (KIP-345). Not one that is to leave.
+    """
+    if not row.away_since_ms or is_leaving(row):
+        return False
+    return known_ms(view, row.away_since_ms) <= settings_of(view).instance_timeout_ms
+
+
 def without_lock(view: GroupRead) -> dict[str, Partition]:
     """Able members with an assigned partition that nobody has locked for longer than lease + grace.
 
@@ -103,7 +112,8 @@ def without_lock(view: GroupRead) -> dict[str, Partition]:
     patience = settings.lease_ms + settings.grace_ms
     found: dict[str, Partition] = {}
     for member, row in sorted(view.target.items()):
-        if member not in view.members or not view.members[member].able:
+        able = member in view.members and view.members[member].able
+        if not able or is_expected(view, view.members[member]):
             continue
         since = max(meta.target_at_ms, view.members[member].able_at_ms)
         free = row.active - view.locks.keys() - view.members[member].unserved

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from assignment.coordinator.effects import KeepStays, ReadHints, ReadStays, Steps
 from assignment.coordinator.facts import Hint, Stay, StayEnd
-from assignment.coordinator.reading import known_ms, settings_of
+from assignment.coordinator.reading import is_expected, known_ms, settings_of
 from assignment.scripts.group_read import GroupRead
 from assignment.types import Reason
 
@@ -92,10 +92,13 @@ def _application(view: GroupRead, member: str) -> str:
 def expired_members(view: GroupRead) -> dict[str, int]:
     """Member without heartbeat and renew for session_timeout_ms -> its last beat; the time in which
     nobody could know does not count. A tick that is only late knows: beats are read anew.
+
+    An instance is awaited for instance_timeout_ms.
     """
     timeout = settings_of(view).session_timeout_ms
     return {
         member: beat
         for member, beat in sorted(view.beats.items())
-        if member in view.members and known_ms(view, beat) > timeout
+        if (row := view.members.get(member)) and not is_expected(view, row)
+        if row.stopped or known_ms(view, beat) > timeout
     }

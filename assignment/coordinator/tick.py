@@ -53,7 +53,8 @@ def _end_what_ended(view: GroupRead) -> effects.Steps[None]:
     if any(g.ended is None and p not in view.locks for p, g in view.grants.items()):
         yield from effects.Run(sweep())
     for member, beat in expired_members(view).items():
-        yield from effects.Run(evict(member, beat, Reason.LOST))
+        reason = Reason.LEAVE if view.members[member].stopped else Reason.LOST
+        yield from effects.Run(evict(member, beat, reason))
 
 
 def _keep_mode(record: GroupRecord, meta: Meta) -> effects.Steps[None]:

@@ -86,8 +86,29 @@ local function end_grant(partition, grant, kind, at_ms)
   record(kind, partition, grant.member, grant.fence, at_ms)
 end
 
--- Every way out of a group: its locks end (a live one now, a lost one when it ran out), its rows go.
-local function remove_member(member, kind, reason)
+local function setting(name)
+  return cjson.decode(redis.call('HGET', KEYS[1], 'settings'))[name]
+end
+
+-- For so long nothing moves of a member whose instance is expected back. Older settings do not have it.
+local function instance_timeout_ms()
+  return setting('instance_timeout_ms') or setting('session_timeout_ms')
+end
+
+-- A process by which Redis knows it: of the hex SHA-256 of its secret.
+local function process_of(row) return string.sub(row['secret'], 1, 12) end
+
+-- The member for which a process speaks: "member", or "member@process" under an instance name, which another
+-- process may have by now. Nil when it is no member (any more).
+local function speaks_for(speaker)
+  local member, process = string.match(speaker, '^([^@]+)@?(.*)$')
+  local stored = redis.call('HGET', key('members'), member)
+  if not stored or (process ~= '' and process ~= process_of(cjson.decode(stored))) then return nil end
+  return member
+end
+
+-- Its locks end (a live one now, a lost one when it ran out), and what its consumer said goes.
+local function end_locks(member, kind)
   local now = now_ms()
   for _, partition in ipairs(redis.call('HKEYS', key('owned:' .. member))) do
     local grant = grant_of(partition)
@@ -101,6 +122,11 @@ local function remove_member(member, kind, reason)
     end
   end
   redis.call('DEL', key('owned:' .. member), key('progress:' .. member))
+end
+
+-- Every way out of a group: its locks end, its rows go.
+local function remove_member(member, kind, reason)
+  end_locks(member, kind)
   for _, name in ipairs({'members', 'reports', 'asked', 'target'}) do
     redis.call('HDEL', key(name), member)
   end

@@ -1,8 +1,8 @@
--- ARGV: member, ttl_ms, mode_epoch, incarnation, partition ...
+-- ARGV: speaker, ttl_ms, mode_epoch, incarnation, partition ...
 -- Answers {'fenced'}, {'mode'}, {'no_incarnation'}, or {'ok', {partition, answer, ...} ...} with answer
 -- 'granted' fence state | 'held' holder left_ms | 'not_target'.
-local member, ttl_ms = ARGV[1], tonumber(ARGV[2])
-if redis.call('HEXISTS', key('members'), member) == 0 then return {'fenced'} end
+local member, ttl_ms = speaks_for(ARGV[1]), tonumber(ARGV[2])
+if not member then return {'fenced'} end
 local meta = redis.call('HMGET', KEYS[1], 'mode_epoch', 'incarnation', 'run_id')
 if meta[1] ~= ARGV[3] then return {'mode'} end
 -- This connection's run: a Redis that was started anew may have lost grants, so it grants nothing yet.

@@ -1,21 +1,47 @@
--- ARGV: member, secret (hex SHA-256), row (JSON of scalars). Answers 'ok', 'in_use' (a live id under another
--- secret) or 'no_group' (never configured, or the Redis was wiped since).
--- Locks that the same member still holds stay: acquire answers them with their fences. So does what a
--- scale-down told it.
-local member, secret = ARGV[1], ARGV[2]
-if redis.call('HEXISTS', KEYS[1], 'settings') == 0 then return 'no_group' end
+-- ARGV: member, secret (hex SHA-256), row (JSON of scalars), what it saw of another process under its instance name
+-- ('': nothing yet). Answers {'ok'}, {'no_group'} (never configured, or the Redis was wiped since), {'in_use', host}
+-- (a live process has that id under another secret), or {'wait', seen, host, wait_ms}: a process before it may live.
+-- Locks that the same process still holds stay: acquire answers them with their fences. So does what a
+-- scale-down told its member.
+local BEATS_AWAITED = 2 -- a live process gives a sign of life within so many heartbeats
+local member, secret, seen = ARGV[1], ARGV[2], ARGV[4]
+if redis.call('HEXISTS', KEYS[1], 'settings') == 0 then return {'no_group'} end
 local stored = redis.call('HGET', key('members'), member)
 local before = stored and cjson.decode(stored) or {}
-if stored and before['secret'] ~= secret then return 'in_use' end
 local now = now_ms()
 local row = cjson.decode(ARGV[3])
+local away_since_ms = before['away_since_ms']
+
+-- A new process is a new owner: whatever the one before held ends, and what it still asks is fenced.
+if stored and before['secret'] ~= secret then
+  local host = before['host'] or ''
+  if (row['instance'] or '') == '' or before['instance'] ~= row['instance'] then return {'in_use', host} end
+  if not before['stopped'] then
+    local beat = redis.call('ZSCORE', key('beats'), member)
+    local there = process_of(before) .. ' ' .. beat
+    local wait_ms = BEATS_AWAITED * setting('heartbeat_ms')
+    if seen ~= '' and seen ~= there then return {'in_use', host} end
+    if seen == '' or now - tonumber(beat) < wait_ms then return {'wait', there, host, text(wait_ms)} end
+    away_since_ms = away_since_ms or tonumber(beat)
+  end
+  end_locks(member, 'expired')
+  hint('expired', member)
+end
+
 row['secret'] = secret
-row['joined_at_ms'] = now
-row['able'] = false
+row['incarnation'] = math.max(row['incarnation'] or 0, before['incarnation'] or 0)
 row['drain'] = before['drain']
+row['joined_at_ms'] = away_since_ms and before['joined_at_ms'] or now
+row['able'] = false
+-- Until it is able again, or was awaited for too long, it counts as what it was (report.lua).
+if away_since_ms then
+  row['away_since_ms'] = away_since_ms
+  row['able'], row['able_at_ms'], row['unserved'] = before['able'], before['able_at_ms'], before['unserved']
+end
 redis.call('HSET', key('members'), member, cjson.encode(row))
 redis.call('ZADD', key('beats'), now, member)
 redis.call('HDEL', key('reports'), member)
 redis.call('HSETNX', key('asked'), member, text(now)) -- once, over all its rejoins, until it answers
-group_changed('join', member)
-return 'ok'
+local is_as_before = row['zone'] == before['zone'] and row['capacity'] == before['capacity']
+if not (away_since_ms and is_as_before) then group_changed('join', member) end
+return {'ok'}

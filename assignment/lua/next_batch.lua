@@ -1,10 +1,10 @@
--- Asked by the consumer when the batch before is finished. ARGV: member.
+-- Asked by the consumer when the batch before is finished. ARGV: speaker.
 -- Answers {'fenced'} when it is not a member, else {'ok', replication id, {partition, fence, committed offset,
 -- events applied, what is suspected or '', what is skipped or ''} ...} of what is running under its own live lock.
 -- What is being revoked is revoked now: no batch holds it any more.
-local member = ARGV[1]
+local member = speaks_for(ARGV[1])
 redis.call('HDEL', KEYS[1], '') -- changes nothing, and is refused where a replica would answer what was
-if redis.call('HEXISTS', key('members'), member) == 0 then return {'fenced'} end
+if not member then return {'fenced'} end
 local owned = redis.call('HGETALL', key('owned:' .. member))
 local answers = {'ok', replication_id()}
 local revoked = false

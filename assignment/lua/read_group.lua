@@ -37,10 +37,11 @@ local function cap_future(members_ahead)
   local members = redis.call('HGETALL', key('members'))
   for i = 1, #members, 2 do
     local row = cjson.decode(members[i + 1])
-    if (row['able_at_ms'] or 0) > now then
-      row['able_at_ms'] = now
-      redis.call('HSET', key('members'), members[i], cjson.encode(row))
+    local capped = false
+    for _, name in ipairs({'able_at_ms', 'away_since_ms'}) do
+      if (row[name] or 0) > now then row[name], capped = now, true end
     end
+    if capped then redis.call('HSET', key('members'), members[i], cjson.encode(row)) end
   end
   local settings = redis.call('HGET', KEYS[1], 'settings')
   if settings then cap_locks(cjson.decode(settings)['lease_ms']) end

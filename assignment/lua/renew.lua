@@ -1,10 +1,10 @@
--- ARGV: member, ttl_ms, then partition, fence, ... (may be none). Answers {'fenced'} and touches nothing when
+-- ARGV: speaker, ttl_ms, then partition, fence, ... (may be none). Answers {'fenced'} and touches nothing when
 -- it is not a member, else {'ok', incarnation, target_incarnation, target_epoch, mode_epoch, 1 or 0 per
 -- partition ...}.
 local AT_ONCE = 1000 -- unpack has a limit of about 8,000
-local member, now = ARGV[1], now_ms()
+local member, now = speaks_for(ARGV[1]), now_ms()
 local until_ms = text(now + tonumber(ARGV[2]))
-if redis.call('HEXISTS', key('members'), member) == 0 then return {'fenced'} end
+if not member then return {'fenced'} end
 redis.call('ZADD', key('beats'), text(now), member)
 local meta = redis.call('HMGET', KEYS[1], 'incarnation', 'target_incarnation', 'target_epoch', 'mode_epoch',
   'left_out')

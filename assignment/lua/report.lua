@@ -36,19 +36,26 @@ end
 
 local able, leaving = ARGV[7] == '1', ARGV[8] == '1'
 local reason
+-- The process before it stopped or died: while this one starts nothing of its member moves, for so long.
+local away_since_ms, was_away = row['away_since_ms'], false
+if away_since_ms and not able and not leaving and now - away_since_ms <= instance_timeout_ms() then
+  able = row['able']
+elseif away_since_ms then
+  row['away_since_ms'], was_away = nil, true
+end
 if row['able'] ~= able or (row['leaving'] or false) ~= leaving then
   reason = leaving and 'leaving' or able and 'able' or 'unable'
   if able and not row['able'] then row['able_at_ms'] = now end
 end
+local ready_before = row['ready'] or ''
 local unserved_before = row['unserved'] or ''
 if unserved_before ~= ARGV[12] then reason = reason or 'unserved' end
-local ready_before = row['ready'] or ''
 local known = {}
 for partition in string.gmatch(ready_before, '%S+') do known[partition] = true end
 for partition in string.gmatch(ARGV[11], '%S+') do
   if not known[partition] then reason = reason or 'ready' end
 end
-if reason or ready_before ~= ARGV[11] then
+if reason or was_away or ready_before ~= ARGV[11] then
   row['able'] = able
   row['leaving'] = leaving
   row['ready'] = ARGV[11]

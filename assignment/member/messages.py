@@ -152,10 +152,12 @@ class DrainSeen(Event):
 @dataclass(frozen=True, slots=True)
 class LeaveAsked(Event):
     """This member goes, whoever takes its partitions. `signalled`: by SIGTERM, so that it says of
-    itself that it is leaving and forced; a scale-down said it before.
+    itself that it is leaving and forced; a scale-down said it before. `stops`: only this process
+    does; its instance is expected back, so it says nothing, unless a scale-down wants it to leave.
     """
 
     signalled: bool = True
+    stops: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,7 @@ class MemberState:
     joined: bool = False
     leaving: bool = False
     signalled: bool = False  # leaving by SIGTERM
+    stops: bool = False  # by SIGTERM too, and another process of its instance is expected
     drain: Drain = Drain.NONE
     drain_since: Epoch = NO_EPOCH  # group_epoch of its first word: no earlier target knew of it
     drain_heard: Epoch = NO_EPOCH  # group_epoch of the last word

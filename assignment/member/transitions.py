@@ -249,8 +249,11 @@ def _drain_seen(member: MemberState, event: messages.DrainSeen, now_ms: int) -> 
 
 
 def _leave_asked(member: MemberState, event: messages.LeaveAsked, now_ms: int) -> MemberState:
-    signalled = member.signalled or event.signalled
-    return replace(member, leaving=True, signalled=signalled, waiting={})
+    stops = event.stops and not member.leaving and member.drain is Drain.NONE
+    signalled = member.signalled or (event.signalled and not stops)
+    return replace(
+        member, leaving=True, signalled=signalled, stops=stops or member.stops, waiting={}
+    )
 
 
 _AFTER: Mapping[type, Callable[[MemberState, Any, int], MemberState]] = {

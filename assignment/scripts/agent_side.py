@@ -18,6 +18,7 @@ from assignment.scripts.values import (
     fence_text,
     flag,
     number_of,
+    speaker_text,
     text_of,
     texts_of,
     ttl_text,
@@ -76,15 +77,18 @@ AcquireAnswer = tuple[PartitionAnswer, ...] | Refusal
 
 
 def acquire(
-    member_id: str,
+    speaker: str,
     ttl_ms: int,
     mode_epoch: int,
     incarnation: int,
     partitions: Iterable[Partition],
 ) -> Call[AcquireAnswer]:
-    """One answer per partition, in their order. Raises Fenced: not a member."""
+    """One answer per partition, in their order. Raises Fenced: not a member.
+
+    `speaker`: see speaker_of.
+    """
     arguments: Arguments = [
-        valid_name("member", member_id),
+        speaker_text(speaker),
         ttl_text(ttl_ms),
         epoch_text("mode_epoch", mode_epoch),
         within("incarnation", incarnation, 0, INCARNATION_MAX),
@@ -124,10 +128,10 @@ class Renewed:
     held: tuple[bool, ...]
 
 
-def renew(member_id: str, ttl_ms: int, claims: Iterable[Claim]) -> Call[Renewed]:
+def renew(speaker: str, ttl_ms: int, claims: Iterable[Claim]) -> Call[Renewed]:
     """Also a sign of life when there are none. Raises Fenced: not a member; nothing was renewed."""
-    member = valid_name("member", member_id)
-    return Call("renew", [member, ttl_text(ttl_ms), *_claim_texts(claims)], _renewed)
+    arguments: Arguments = [speaker_text(speaker), ttl_text(ttl_ms), *_claim_texts(claims)]
+    return Call("renew", arguments, _renewed)
 
 
 def _renewed(raw: Raw) -> Renewed:
@@ -200,11 +204,11 @@ class BatchStart:
     replication_id: str = ""
 
 
-def next_batch(member_id: str) -> Call[tuple[BatchStart, ...]]:
+def next_batch(speaker: str) -> Call[tuple[BatchStart, ...]]:
     """What may be read now. Only when the batch before is finished: what is being revoked is
     revoked. Raises Fenced: not a member.
     """
-    return Call("next_batch", [valid_name("member", member_id)], _batch_starts)
+    return Call("next_batch", [speaker_text(speaker)], _batch_starts)
 
 
 def _batch_starts(raw: Raw) -> tuple[BatchStart, ...]:
@@ -224,9 +228,9 @@ def _batch_starts(raw: Raw) -> tuple[BatchStart, ...]:
     )
 
 
-def progress(member_id: str, values: Iterable[tuple[str, str | int | float]]) -> Call[int]:
+def progress(speaker: str, values: Iterable[tuple[str, str | int | float]]) -> Call[int]:
     """0: it is no member."""
-    arguments: Arguments = [valid_name("member", member_id)]
+    arguments: Arguments = [speaker_text(speaker)]
     for name, value in values:
         arguments += [name, str(value)]
     return Call("progress", arguments, number_of)

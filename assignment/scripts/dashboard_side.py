@@ -42,6 +42,7 @@ from assignment.types import (
 )
 
 REASON_MAX = 200
+PROCESS_LENGTH = 12  # as in _common.lua
 Scalar = str | int | float | bool | None
 LIFTED = {"group_epoch", "settings_epoch", "mode_epoch", "event_seq"}  # with the incarnation
 
@@ -60,11 +61,23 @@ def _reason(reason: str) -> str:
 
 class JoinResult(StrEnum):
     OK = "ok"
-    IN_USE = "in_use"  # a live member has this id under another secret
+    IN_USE = "in_use"  # a live process has this id under another secret
     NO_GROUP = "no_group"  # never configured, or Redis was wiped: configure, then ask again
+    WAIT = "wait"  # another process may live under this instance name: ask again after wait_ms
 
 
-def join(member_id: str, secret: str, row: Mapping[str, Scalar]) -> Call[JoinResult]:
+class Joined(NamedTuple):
+    """`host`: where the other process runs. `seen` (WAIT): a sign of its life, said with the next
+    join: if it gave none since, it is replaced; only one that compares the same can do so.
+    """
+
+    result: JoinResult
+    host: str = ""
+    seen: str = ""
+    wait_ms: int = 0
+
+
+def join(member_id: str, secret: str, row: Mapping[str, Scalar], seen: str = "") -> Call[Joined]:
     """`row`: facts of a join as wire.Join has them. Lists would not survive Lua's JSON."""
     within("incarnation", int(row.get("incarnation") or 0), 0, INCARNATION_MAX)
     for name, value in row.items():
@@ -72,13 +85,42 @@ def join(member_id: str, secret: str, row: Mapping[str, Scalar]) -> Call[JoinRes
             raise InvalidInput(f"{name} of a member is not one text or number: {value!r}")
     row_text = json.dumps(dict(row), separators=(",", ":"), allow_nan=False)
     arguments: Arguments = [valid_name("member", member_id), secret_digest(secret), row_text]
-    return Call("join", arguments, lambda raw: JoinResult(text_of(raw)))
+    return Call("join", [*arguments, seen], _joined)
 
 
-def leave(member_id: str, secret: str) -> Call[bool]:
-    """False: it was no member under that secret; nothing was touched."""
-    arguments: Arguments = [valid_name("member", member_id), secret_digest(secret)]
-    return Call("leave", arguments, lambda raw: text_of(raw) == "ok")
+def _joined(raw: Raw) -> Joined:
+    match texts_of(raw):
+        case ["wait", seen, host, wait_ms]:
+            return Joined(JoinResult.WAIT, host, seen, int(wait_ms))
+        case ["in_use", host]:
+            return Joined(JoinResult.IN_USE, host)
+        case [result]:
+            return Joined(JoinResult(result))
+        case answer:
+            raise InvalidInput(f"join answered {answer}")
+
+
+def in_use(member_id: str, joined: Joined) -> str:
+    return f"a live process of {member_id!r} runs on {joined.host or 'an unknown host'}"
+
+
+def wait_reply(joined: Joined) -> wire.Reply:
+    return wire.Reply(
+        status=wire.Status.WAIT, seen=joined.seen, host=joined.host, wait_ms=joined.wait_ms
+    )
+
+
+def leave(member_id: str, secret: str, *, stops: bool = False) -> Call[bool]:
+    """False: it was no member under that secret; nothing was touched. `stops`: only its process
+    ends; under an instance name the member stays for instance_timeout_ms.
+    """
+    arguments: Arguments = [valid_name("member", member_id), secret_digest(secret), flag(stops)]
+    return Call("leave", arguments, lambda raw: text_of(raw) != "fenced")
+
+
+def process_of(secret: str) -> str:
+    """By it Redis tells one process of an instance name from the next (speaks_for in Lua)."""
+    return secret_digest(secret)[:PROCESS_LENGTH]
 
 
 class EvictResult(StrEnum):

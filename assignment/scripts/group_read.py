@@ -85,6 +85,8 @@ class MemberRow(wire.Introduction):
     joined_at_ms: int
     able: bool = False
     able_at_ms: int = 0  # when it last became able
+    stopped: bool = False  # its process ended cleanly; another one is expected back
+    away_since_ms: int = 0  # last sign of the process before; 0: this one has been able
     leaving: bool = False  # as it said itself: SIGTERM, so leaving and forced
     drain: Drain = Drain.NONE  # as it was told in a scale-down
     ready: frozenset[Partition] = frozenset()  # learners for which it calls for a rebalance

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from assignment.errors import InvalidInput
+from assignment.types import valid_name
 
 Arguments = list[str | bytes]
 Raw = Any  # what a Redis client gave: bytes, text, whole numbers, None, and lists of them
@@ -56,6 +57,13 @@ def within(name: str, value: int, low: int, high: int) -> str:
     if not low <= value <= high:
         raise InvalidInput(f"{name} {value} is not within {low} and {high}")
     return str(value)
+
+
+def speaker_text(speaker: str) -> str:
+    """As wire.speaker_of makes it."""
+    for part in speaker.split("@", 1):
+        valid_name("member", part)
+    return speaker
 
 
 def fence_text(fence: int) -> str:

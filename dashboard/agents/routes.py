@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, assert_never
 
 import msgspec
 from channels.db import database_sync_to_async
@@ -176,20 +176,26 @@ class AgentApi:
     async def _join(self, group: str, join: wire.Join, counter: str) -> wire.Reply:
         _checked_member(join.member, join.secret)
         row = {name: getattr(join, name) for name in ROW}
-        call = dashboard_side.join(join.member, join.secret, row)
+        call = dashboard_side.join(join.member, join.secret, row, join.seen)
         joined = await self._call(call, group, counter)
-        if joined is JoinResult.IN_USE:
-            raise Problem(
-                409, "Member id in use", f"a live member {join.member!r} has another secret"
-            )
-        if joined is JoinResult.NO_GROUP:
-            raise StoreUnavailable(f"group {group!r} is not yet set up in Redis; try again")
-        self.doorbell.ring(group)
-        return wire.Reply(status=wire.Status.OK, want_complete=True, **await _settings_of(group))
+        match joined.result:
+            case JoinResult.OK:
+                self.doorbell.ring(group)
+                told = await _settings_of(group)
+                return wire.Reply(status=wire.Status.OK, want_complete=True, **told)
+            case JoinResult.WAIT:
+                return dashboard_side.wait_reply(joined)
+            case JoinResult.IN_USE:
+                what = "Instance" if join.instance else "Member id"
+                raise Problem(409, f"{what} in use", dashboard_side.in_use(join.member, joined))
+            case JoinResult.NO_GROUP:
+                raise StoreUnavailable(f"group {group!r} is not yet set up in Redis; try again")
+            case _:
+                assert_never(joined.result)
 
     async def _leave(self, group: str, leave: wire.Leave, counter: str) -> wire.Reply:
         _checked_member(leave.member, leave.secret)
-        call = dashboard_side.leave(leave.member, leave.secret)
+        call = dashboard_side.leave(leave.member, leave.secret, stops=leave.stops)
         left = await self._call(call, group, counter)
         if left:
             self.doorbell.ring(group)

@@ -23,7 +23,7 @@ PARTITION_STATES = (
 )
 MEMBER_STATES = (
     *("joining", "alive", "suspect", "unreachable", "stalled", "unable", "draining", "lost"),
-    "leaving",
+    *("leaving", "stopped"),
 )
 _STATE_OF_HELD = {
     HeldState.RESTORING: "restoring",
@@ -62,6 +62,7 @@ class LiveMember:
     why: str
     owned: int
     targeted: int
+    instance: str  # its name is an instance's; "": it is not
     host: str
     version: str
     joined_at_ms: int
@@ -263,6 +264,7 @@ def _member(
         why=why,
         owned=owned,
         targeted=len(target.active) if target else 0,
+        instance=row.instance,
         host=row.host,
         version=row.version,
         joined_at_ms=row.joined_at_ms,
@@ -284,6 +286,10 @@ def _member(
 
 def _silence(seen: Seen, member: str, report: Report | None) -> tuple[str, str] | None:
     """The state of one that is not heard of as it should be, and why; None for the others."""
+    row = seen.read.members[member]
+    if row.stopped:
+        left_ms = row.away_since_ms + seen.settings.instance_timeout_ms - seen.read.now_ms
+        return "stopped", f"another process is expected within {max(0, left_ms) / 1000:.0f} s"
     silent_ms, session_ms = seen.silent_ms(member), seen.settings.session_timeout_ms
     if silent_ms > session_ms:
         return "lost", f"no sign of life for {silent_ms} ms"
@@ -306,10 +312,10 @@ def _ability(seen: Seen, member: str, consumer: Mapping[str, Any]) -> tuple[str,
         return "stalled", why or "no batch finished although there is lag"
     if row.able and row.drain is Drain.LEAVING:
         return "leaving", "told to leave: it stays until others have learned what it owns"
-    if row.able:
+    if row.able and not row.away_since_ms:
         words = f"idle: {seen.settings.partitions} partitions, {_able(seen)} members"
         return "alive", words if _is_idle(seen, member) else ""
-    if not row.able_at_ms and not is_foreign:
+    if row.away_since_ms or (not row.able_at_ms and not is_foreign):
         return "joining", why or "its consumer is starting"
     return "unable", why or f"its consumer is {consumer.get('state', 'unknown')}"
 
@@ -329,7 +335,7 @@ def _numbers(
 ) -> LiveNumbers:
     states = [row.state for row in partitions]
     lags = [row.lag_records for row in partitions]
-    able = [m for m in members if read.members[m.id].able and m.state != "lost"]
+    able = [m for m in members if read.members[m.id].able and m.state not in ("lost", "stopped")]
     loads = [m.owned for m in able if not m.leaving]
     stuck = {row.owner for row in partitions if _is_stuck(row) or row.state == "halted"}
     rates = [m.rows_per_second for m in able if m.rows_per_second is not None]

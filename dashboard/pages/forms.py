@@ -143,6 +143,7 @@ class SettingsForm(StateForm, StrategyForm):
     renew_ms = _timing("How often locks are renewed: at most a third of the lease.")
     heartbeat_ms = _timing("How often an agent reports to this dashboard.")
     session_timeout_ms = _timing("Silence after which a member is lost: at most the lease.")
+    instance_timeout_ms = _timing("So long a member with an instance name may take to restart.")
     grace_ms = _timing("How long a revoked partition may finish its batch in hand.")
     consumer_stall_ms = _timing("No batch for so long while there is lag: stalled, and restarted.")
     dead_letters = forms.ChoiceField(

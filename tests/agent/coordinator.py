@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from agent.dashboard_session.requests import Request
+from agent.dashboard_session.requests import Refusal, Request
 from assignment.scripts import dashboard_side, group_read, values
 from assignment.scripts.dashboard_side import JoinResult
 from assignment.types import GroupSettings
@@ -16,24 +16,26 @@ Run = Callable[[values.Call[Any]], Any]
 
 
 def answer_to(run: Run, settings: GroupSettings, message: Request) -> Reply | None:
-    """None: it cannot answer now. `run` runs a script of the group."""
+    """None: it cannot answer now. `run` runs a script of the group. Raises Refusal."""
     match message:
         case Join():
             return _joined(run, settings, message)
         case Heartbeat():
             return _reported(run, settings, message)
         case Leave(member=member, secret=secret):
-            run(dashboard_side.leave(member, secret))
+            run(dashboard_side.leave(member, secret, stops=message.stops))
             return Reply(status=Status.OK)
 
 
 def _joined(run: Run, settings: GroupSettings, join: Join) -> Reply | None:
-    answer = run(
-        dashboard_side.join(
-            join.member, join.secret, {"host": join.host, "incarnation": join.incarnation}
-        )
-    )
-    if answer is not JoinResult.OK:
+    names = ("host", "incarnation", "instance")
+    row = {name: getattr(join, name) for name in names}
+    answer = run(dashboard_side.join(join.member, join.secret, row, join.seen))
+    if answer.result is JoinResult.WAIT:
+        return dashboard_side.wait_reply(answer)
+    if answer.result is JoinResult.IN_USE:
+        raise Refusal(409, dashboard_side.in_use(join.member, answer))
+    if answer.result is not JoinResult.OK:
         return None
     meta = run(group_read.read_group(group_read.Purpose.LOOK)).meta
     return Reply(

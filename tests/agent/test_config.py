@@ -45,6 +45,14 @@ def test_two_agents_of_one_name_have_two_ids_and_secrets() -> None:
     assert one.secret != two.secret
 
 
+def test_an_instance_is_the_member_of_every_process_under_its_name() -> None:
+    one, two = (parse([*GOOD, "--instance", "east-1", *COMMAND], {}) for _ in range(2))
+    assert one.member_id == two.member_id == one.instance == "east-1"
+    assert one.secret != two.secret
+    assert one.socket != two.socket
+    assert parse([*GOOD, *COMMAND], {"EVENKEEL_INSTANCE": "west"}).member_id == "west"
+
+
 def test_a_rotated_token_is_read_anew(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("first\n")

@@ -46,7 +46,7 @@ def main() -> int:
     while not ending.is_set():
         try:
             if health.batch < 0:
-                store.write_progress(link.control.member, replace(health, batch=0))
+                store.write_progress(link.control.speaker, replace(health, batch=0))
                 health = replace(health, batch=0)
             health = turn(link, store, health)
         except (StoreUnavailable, Fenced):
@@ -56,7 +56,7 @@ def main() -> int:
 
 def turn(link: AgentLink, store: GroupStore, health: ConsumerHealth) -> ConsumerHealth:
     member = link.control.member
-    planned = store.run(agent_side.next_batch(member)) if link.may_process() else ()
+    planned = store.run(agent_side.next_batch(link.control.speaker)) if link.may_process() else ()
     done = 0
     time.sleep(BATCH_S)
     if planned and os.environ.get("TINY_CRASHES"):
@@ -77,7 +77,7 @@ def turn(link: AgentLink, store: GroupStore, health: ConsumerHealth) -> Consumer
     health = replace(
         health, batch=health.batch + 1, batch_at_ms=int(time.time() * 1_000), rows=done
     )
-    store.write_progress(member, health)
+    store.write_progress(link.control.speaker, health)
     return health
 
 

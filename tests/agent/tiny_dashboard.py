@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from agent.dashboard_session.requests import Refusal
 from agent.store.group import GroupStore
 from assignment.scripts import dashboard_side, group_read, values
 from assignment.scripts.group_read import GroupRead, Purpose
@@ -143,8 +144,12 @@ class _Handler(BaseHTTPRequestHandler):
         if status:
             title, detail = PROBLEMS[status]
             self._answer(status, {"status": status, "title": title, "detail": detail})
-        else:
+            return
+        try:
             self._answer(200, dashboard.answer(verb, body))
+        except Refusal as refusal:
+            problem = {"status": refusal.status, "title": "Refused", "detail": str(refusal)}
+            self._answer(refusal.status, problem)
 
     def _answer(self, status: int, body: object) -> None:
         content = msgspec.json.encode(body)

@@ -8,9 +8,11 @@ from assignment.coordinator.incarnation import Known, needs_incarnation
 from assignment.coordinator.reading import ticker_away, unable_members, without_lock
 from assignment.coordinator.stays import expired_members
 from assignment.scripts.group_read import Gap, GroupRead
+from assignment.types import Drain, GroupSettings
 from tests.builders import GRACE_MS, LEASE_MS, NOW, SESSION_MS, grant, group, live, partition
 
 LONG_AGO = NOW - SESSION_MS - 1
+INSTANCE_MS = GroupSettings(stream="s", partitions=1).instance_timeout_ms
 
 
 def raised(view: GroupRead, database: int = 0, **known: int) -> int | None:
@@ -36,6 +38,30 @@ def test_only_the_time_in_which_nobody_could_know_is_not_counted() -> None:
     silent = live("a", beat_at_ms=NOW - SESSION_MS - 2_001)
     assert len(expired_members(group(silent, away=(gap,)))) == 1
     assert expired_members(group(silent, away=(gap, Gap(NOW - 9_500, NOW - 9_400)))) == {}
+
+
+def test_an_instance_that_stopped_is_awaited_for_its_own_time() -> None:
+    since_ms = NOW - INSTANCE_MS
+    stopped = live("a", stopped=True, away_since_ms=since_ms, beat_at_ms=since_ms)
+    assert expired_members(group(stopped)) == {}
+    assert without_lock(group(replace(stopped, target=frozenset({3})), target_at_ms=1)) == {}
+    late = replace(stopped, away_since_ms=since_ms - 1)
+    assert expired_members(group(late)) == {"a": since_ms}
+    gap = Gap(NOW - 9_000, NOW - 8_999)
+    assert expired_members(group(late, away=(gap,))) == {}, "nobody could have joined meanwhile"
+
+
+def test_an_instance_that_is_to_leave_is_not_awaited() -> None:
+    told = live("a", stopped=True, away_since_ms=NOW - 5, beat_at_ms=NOW - 5, drain=Drain.LEAVING)
+    assert expired_members(group(told)) == {"a": NOW - 5}
+
+
+def test_an_instance_that_crashed_again_while_it_was_awaited_has_that_time_and_no_more() -> None:
+    crashed = live("a", away_since_ms=NOW - INSTANCE_MS, beat_at_ms=LONG_AGO)
+    assert expired_members(group(crashed)) == {}
+    assert expired_members(group(replace(crashed, away_since_ms=NOW - INSTANCE_MS - 1)))
+    lives = live("a", away_since_ms=NOW - INSTANCE_MS - 1)
+    assert expired_members(group(lives)) == {}, "it renews"
 
 
 def test_a_late_tick_judges_by_what_it_reads() -> None:

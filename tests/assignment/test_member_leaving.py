@@ -45,6 +45,17 @@ def test_whoever_leaves_and_holds_nothing_is_gone() -> None:
     assert decide(state, NOW) == [Leave(reason="nothing is held any more")]
 
 
+def test_a_process_that_stops_gives_everything_up_and_does_not_say_that_it_leaves() -> None:
+    state = after(member(), LeaveAsked(stops=True))
+    assert (state.leaving, state.stops, state.signalled) == (True, True, False)
+    assert decide(state, NOW) == [Leave(reason="nothing is held any more")]
+
+
+def test_told_to_leave_by_a_scale_down_no_process_of_the_instance_is_expected_back() -> None:
+    state = after(member(), told(8), LeaveAsked(stops=True))
+    assert (state.stops, state.signalled) == (False, True)
+
+
 # --- told to leave by a scale-down ----------------------------------------------------------------
 
 LEAVING, FORCED = Drain.LEAVING, Drain.FORCED

@@ -41,7 +41,12 @@ class World:
         return self.run(dashboard_side.configure(chosen, "settings", rebalance_due=rebalance_due))
 
     def join(self, member_id: str, secret: str = "secret", **row: Any) -> dashboard_side.JoinResult:
-        return self.run(dashboard_side.join(member_id, secret, row))
+        return self.run(dashboard_side.join(member_id, secret, row)).result
+
+    def restart(self, member_id: str, secret: str, seen: str = "") -> dashboard_side.Joined:
+        """Another process joins under that instance name."""
+        row: dict[str, Any] = {"instance": member_id, "host": f"host of {secret}"}
+        return self.run(dashboard_side.join(member_id, secret, row, seen))
 
     def set_incarnation(self, incarnation: int, run_id: str = "", **known: int) -> tuple[bool, int]:
         return self.run(dashboard_side.set_incarnation(incarnation, run_id, known))

@@ -138,6 +138,12 @@ MEMBERS = [
         "told to leave: it stays until others have learned what it owns",
     ),
     ({"members": row_of(able=False, able_at_ms=0)}, "joining", "its consumer is starting"),
+    ({"members": row_of(away_since_ms=NOW - 5)}, "joining", "its consumer is starting"),
+    (
+        {"members": row_of(away_since_ms=NOW - 20_000, stopped=True), "beats": {"a": NOW - 20_000}},
+        "stopped",
+        "another process is expected within 40 s",
+    ),
     (
         {"members": row_of(able=False), "reports": consumer(state="dead", why="exit code 3")},
         "unable",

@@ -6,9 +6,11 @@ time and what is between them.
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
+from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
+from agent.config import ExitCode
 from agent.consumer.consumer import Consumer
 from agent.coordination.founding import Founder
 from agent.coordination.registry import Ask, Registry, first_of
@@ -23,6 +25,7 @@ from agent.store.door import StoreUnavailable
 from agent.store.group import GroupStore
 from assignment.member.messages import RestoreEnded
 from assignment.member.replicas import Wanted
+from assignment.scripts.dashboard_side import process_of
 from assignment.types import Claim, GroupSettings, Partition, ReplicaReport
 from assignment.wire import ControlMessage, Heartbeat, Join, Reply
 from tests.fakes import FakeRedis
@@ -41,6 +44,7 @@ RESTORE_MS = (5, 200)
 HINT_MS = (1, 40)
 UNSERVED_FOR_MS = 1_500  # a lease, in place of minutes: so it is over before a group must be whole
 PAUSED_LOOK_MS = 100
+RESTART_MS = (200, 2_000)
 
 
 class SimInbox(SimpleQueue[Inbox]):
@@ -70,10 +74,15 @@ class SimAgent:
         name: str,
         disk: Mapping[Partition, DiskState] | None = None,
         redis: FakeRedis | None = None,
+        *,
+        instance: bool = False,
     ) -> None:
-        """`disk`: what the process before it left on this machine. `redis`: a wrong one."""
-        self.world, self.name = world, name
-        self.member_id = f"{name}-1"
+        """`disk`: what the process before it left on this machine. `redis`: a wrong one.
+        `instance`: the name is an instance's, which more than one process may have.
+        """
+        self.world, self.name, self.instance = world, name, instance
+        self.member_id = name if instance else f"{name}-1"
+        self.secret = f"{name}-secret-of-sixteen-{len(world.agents) if instance else 0}"
         self.dead = False
         self.exit_code: int | None = None
         self.cut_from_dashboard = self.told_to_go = False
@@ -109,20 +118,22 @@ class SimAgent:
         self._alarm.ask(world.now_ms)
 
     def _assemble(self) -> None:
-        world = self.world
+        world, process = self.world, process_of(self.secret) if self.instance else ""
         self.membership = Membership(
-            store=self.store, member_id=self.member_id,
+            store=self.store, member_id=self.member_id, process=process,
             settings=GroupSettings(stream="unknown", partitions=1),
             replicas=self.manager or self, clock=self.clock, note=self.note,
             unserved_for_ms=UNSERVED_FOR_MS,
         )  # fmt: skip
         identity = Join(
-            member=self.member_id, secret=f"{self.name}-secret-of-sixteen", host=self.name
-        )
+            member=self.member_id, secret=self.secret, host=self.name,
+            instance=self.name if self.instance else "",
+        )  # fmt: skip
         self.agent = Agent(
             control=ControlMessage(
-                group=world.name, member=self.member_id, redis_url="", state_dir="",
-                snapshot_url="", settings=self.membership.state.settings, lease_end_ms=0,
+                group=world.name, member=self.member_id, process=process, redis_url="",
+                state_dir="", snapshot_url="", settings=self.membership.state.settings,
+                lease_end_ms=0,
             ),
             membership=self.membership,
             session=DashboardSession(
@@ -176,6 +187,8 @@ class SimAgent:
         else:
             self.exit_code = int(code)
             self.process.kill()
+            if code is ExitCode.REFUSED:
+                self._refused()
 
     def _ask_dashboard(self, message: Request) -> Reply:
         reply = None if self.cut_from_dashboard else self.world.dashboard_answers(message)
@@ -248,6 +261,27 @@ class SimAgent:
         self.dead = True
         self.process.running = False
         self.process.batch = None
+
+    def restart_later(self) -> None:
+        """A new process on the same machine, as a process manager starts it."""
+        again = self.come_back
+        if not self.instance:
+            disk = self.left_on_disk() if self.manager else {}
+            again = partial(self.world.add_one, disk)
+        self.world.later(self.world.random.randint(*RESTART_MS), again)
+
+    def come_back(self) -> None:
+        """Another process of its instance, once this one has ended, unless there is one already."""
+        if self.lives:
+            self.world.later(PAUSED_LOOK_MS, self.come_back)
+        elif not any(agent.name == self.name for agent in self.world.living()):
+            disk = self.left_on_disk() if self.manager else {}
+            self.world.add(self.name, disk, instance=True)
+
+    def _refused(self) -> None:
+        """By what was taken for a process of its instance; its process manager tries again."""
+        self.world.struck["instance refused"] += 1
+        self.world.agenda.after(self.world.random.randint(*RESTART_MS), self.come_back)
 
     def kill_agent(self) -> None:
         """Its consumer sees the closed socket."""

@@ -166,12 +166,12 @@ class SimConsumer:
     def _say(self) -> int:
         if self._health.state != "ready":
             self._health = replace(self._health, state="ready", batch=0)
-        self.store.write_progress(self._agent.member_id, self._health)
+        self.store.write_progress(self._agent.membership.speaker, self._health)
         self._say_again_ms = self._world.now_ms + SAY_AGAIN_MS
         return 1
 
     def _plan_batch(self) -> int:
-        planned = self.store.run(agent_side.next_batch(self._agent.member_id))
+        planned = self.store.run(agent_side.next_batch(self._agent.membership.speaker))
         free = [p for p in planned if (p.partition, p.fence) not in self._held_back]
         ranges = [(p, entries) for p in free if (entries := self._entries_after(p))]
         if not ranges:

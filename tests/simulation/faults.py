@@ -40,13 +40,13 @@ RESTARTED_MAX = 20  # members; in hundreds of them the others are enough to see
 def kill(world: "World", victims: Victims) -> None:
     for agent in victims:
         agent.kill()
-        world.restart_later(agent)
+        agent.restart_later()
 
 
 def kill_agent(world: "World", victims: Victims) -> None:
     for agent in victims:
         agent.kill_agent()
-        world.restart_later(agent)
+        agent.restart_later()
 
 
 def kill_consumer(world: "World", victims: Victims) -> None:

@@ -44,6 +44,7 @@ class Book:
 
     partition: str
     owners: dict[int, str] = field(default_factory=dict)
+    speakers: dict[int, str] = field(default_factory=dict)  # fence -> process that was told it
     highest: int = 0
     last: int = 0  # fence granted last, as far as Redis remembers
     live: Live | None = None
@@ -66,6 +67,11 @@ class Book:
 Kept = tuple[dict[str, Book], dict[str, int]]
 
 
+def spoken_for(args: Sequence[Any]) -> str:
+    """The member for which a process speaks."""
+    return t(args[0]).partition("@")[0]
+
+
 def claimed(partitions: Iterable[Any], fences: Iterable[Any]) -> set[tuple[str, int]]:
     return {(t(p), int(fence)) for p, fence in zip(partitions, fences, strict=True)}
 
@@ -81,6 +87,9 @@ class Ledger:
         self._group, self._server, self._keys = group, group.server, group.keys
         self.books: dict[str, Book] = {}
         self.signs: dict[str, int] = {}  # member -> Redis time of its last sign of life
+        self.processes: dict[str, str] = {}  # member -> its process, unless Redis forgot since
+        self.stopped: set[str] = set()  # those whose instance is expected back
+        self.away_since_ms: dict[str, int] = {}  # their last sign since which they were not able
         self.ended_early: set[str] = set()  # members whose batch a late `plan` declared ended
         self.events = 0  # appended, ever
         self._target = (0, "")
@@ -106,6 +115,7 @@ class Ledger:
     def rolled_back(self, kept: Kept) -> None:
         """Redis runs anew with what it had then; fences that were granted since stay granted."""
         books, self.signs = kept
+        self.processes, self.stopped, self.away_since_ms = {}, set(), {}
         self.losses += 1
         for name, book in self.books.items():
             old = books.get(name, Book(name))
@@ -116,8 +126,8 @@ class Ledger:
             there = {entry_id for entry_id, _ in self._server.entries_after(key, (0, 0))}
             lost = {i for i in book.events if i not in there}
             self.books[name] = replace(
-                old, owners=book.owners, highest=book.highest, events=book.events,
-                numbers=book.numbers, lost=lost | book.lost,
+                old, owners=book.owners, speakers=book.speakers, highest=book.highest,
+                events=book.events, numbers=book.numbers, lost=lost | book.lost,
             )  # fmt: skip
         self._target = (0, "")
 
@@ -157,10 +167,14 @@ class Ledger:
     def _saw_acquire(self, args: Sequence[Any], answer: Any) -> None:
         if answer[0] != b"ok":
             return
-        member, until_ms = t(args[0]), self._server.now_ms + int(args[1])
+        member, until_ms = spoken_for(args), self._server.now_ms + int(args[1])
         for one in answer[1:]:
             if one[1] == b"granted":
-                self._granted(self.book(t(one[0])), Live(member, int(one[2]), until_ms))
+                book, fence = self.book(t(one[0])), int(one[2])
+                speaker = book.speakers.setdefault(fence, t(args[0]))
+                two = f"{book.partition}: {fence} for two processes, {speaker} and {t(args[0])}"
+                demand(speaker == t(args[0]), two)
+                self._granted(book, Live(member, fence, until_ms))
 
     def _granted(self, book: Book, new: Live) -> None:
         where, live = book.partition, book.live_at(self._server.now_ms)
@@ -186,14 +200,15 @@ class Ledger:
         if args[0] != "tick" or self._server.now_ms >= self._latest_ms:
             return
         now_ms = self._server.now_ms
-        self.signs = {member: min(sign_ms, now_ms) for member, sign_ms in self.signs.items()}
+        for kept in (self.signs, self.away_since_ms):
+            kept.update({member: min(sign_ms, now_ms) for member, sign_ms in kept.items()})
         most = now_ms + self._group.settings.lease_ms
         for book in self.books.values():
             if book.live and book.live.until_ms > most:
                 book.live = replace(book.live, until_ms=most)
 
     def _saw_renew(self, args: Sequence[Any], answer: Any) -> None:
-        member, now_ms = t(args[0]), self._server.now_ms
+        member, now_ms = spoken_for(args), self._server.now_ms
         self.claims[member] = claimed(args[2::2], args[3::2])
         if answer[0] != b"ok":
             return
@@ -235,39 +250,68 @@ class Ledger:
     # --- members
 
     def _saw_join(self, args: Sequence[Any], answer: Any) -> None:
-        """Asked twice, or anew: what it holds stays its own."""
-        if answer != b"ok":
+        """Asked twice, or anew: what it holds stays its own. Another process of its instance is a
+        new owner, where the one before stopped or gave no sign of life for two heartbeats.
+        """
+        if answer[0] != b"ok":
             return
-        member = t(args[0])
-        self.signs[member] = self._server.now_ms
+        member, process = t(args[0]), t(args[1])
+        now_ms, before = self._server.now_ms, self.processes.get(member)
+        if before not in (None, process):
+            silent_ms = now_ms - self.signs.get(member, 0)
+            awaited = silent_ms >= 2 * self._group.settings.heartbeat_ms
+            set_back = now_ms < self._latest_ms
+            demand(awaited or set_back, f"{member} taken over {silent_ms} ms after a sign of life")
+            since_ms = self.away_since_ms.get(member, now_ms - silent_ms)
+            self._gone(member)
+            self.away_since_ms[member] = since_ms
+        self.signs[member], self.processes[member] = now_ms, process
+        self.stopped.discard(member)
         for book in self.books.values():
             live = book.live_at(self._latest_ms)
             if live and live.member == member:
                 lock = self._server.live(self._keys.lock(Partition.parse(book.partition)).encode())
-                demand(lock is not None, f"{book.partition}: taken from {member} by its own join")
+                if before is None and lock is None:
+                    book.live = None  # Redis forgot which process it had
+                else:
+                    demand(lock is not None, f"{live} of {book.partition}: taken by its own join")
 
     def _saw_report(self, args: Sequence[Any], answer: Any) -> None:
         if answer[0] != b"fenced":
             self.signs[t(args[0])] = self._server.now_ms
+        if answer[0] == b"ok" and args[6] == "1":
+            self.away_since_ms.pop(t(args[0]), None)
 
     def _saw_evict(self, args: Sequence[Any], answer: Any) -> None:
         if answer != b"ok":
             return
-        member = t(args[0])
-        silent_ms = self._server.now_ms - self.signs[member]
+        member, settings = t(args[0]), self._group.settings
+        stopped = member in self.stopped
+        signs = self.away_since_ms if stopped else self.signs
+        silent_ms = self._server.now_ms - signs[member]
         set_back = self._server.now_ms < self._latest_ms  # beats of before and after compare wrong
+        patience_ms = settings.instance_timeout_ms if stopped else settings.session_timeout_ms
+        told = stopped and member in self._group.scale_downs.told
         demand(
-            set_back or silent_ms > self._group.settings.session_timeout_ms,
+            set_back or told or silent_ms > patience_ms,
             f"{member} evicted {silent_ms} ms after a sign of life",
         )
         self._gone(member)
 
     def _saw_leave(self, args: Sequence[Any], answer: Any) -> None:
-        if answer == b"ok":
-            self._gone(t(args[0]))
+        member = t(args[0])
+        if answer in (b"ok", b"stopped"):
+            since_ms = self.away_since_ms.get(member, self._server.now_ms)
+            self._gone(member)
+        if answer == b"stopped":
+            self.stopped.add(member)
+            self.signs[member], self.away_since_ms[member] = self._server.now_ms, since_ms
 
     def _gone(self, member: str) -> None:
         self.signs.pop(member, None)
+        self.processes.pop(member, None)
+        self.stopped.discard(member)
+        self.away_since_ms.pop(member, None)
         for book in self.books.values():
             if book.live and book.live.member == member:
                 book.live = None
@@ -283,13 +327,13 @@ class Ledger:
             if done == 1:
                 book.draining_since_ms = self._group.now_ms if state == "revoking" else None
                 if starts:
-                    self._starts(book, member)
+                    self._starts(book, member, int(fence))
 
-    def _starts(self, book: Book, member: str) -> None:
+    def _starts(self, book: Book, member: str, fence: int) -> None:
         """From what all commits before made of the state. After a loss a replica may be elsewhere,
         also by what an old primary answered: its offset tells, and no batch begins with it.
         """
-        replica = self._group.replica_of(member, Partition.parse(book.partition))
+        replica = self._group.replica_of(member, Partition.parse(book.partition), fence)
         if replica is None or (self.losses and replica.offset != book.committed):
             return
         has = (tuple(replica.offset), replica.total, replica.values)
@@ -299,7 +343,7 @@ class Ledger:
     def _saw_next_batch(self, args: Sequence[Any], answer: Any) -> None:
         if answer[0] != b"ok":
             return
-        member = t(args[0])
+        member = spoken_for(args)
         for partition, fence, offset, total, *_ in answer[2:]:
             book = self.book(t(partition))
             self._live(partition, member, int(fence), "planned")

@@ -155,7 +155,7 @@ class SimCourier:
         else:
             self._after_delay(lambda: self._asked_and_answered(message, fate))
 
-    def _asked(self, message: Request) -> Reply | None:
+    def _asked(self, message: Request) -> Reply | Refusal | None:
         agent, beats = self._agent, isinstance(message, Heartbeat)
         if beats and not agent.beats:
             return None
@@ -163,7 +163,9 @@ class SimCourier:
             message = replace(message, **agent.lies)
         try:
             return agent.ask(message)
-        except (DashboardAway, Refusal, InvalidInput):
+        except Refusal as refusal:
+            return refusal
+        except (DashboardAway, InvalidInput):
             return None
 
     def _asked_and_answered(self, message: Request, fate: Fate) -> None:
@@ -171,11 +173,13 @@ class SimCourier:
         heard = None if fate is Fate.NO_REPLY else reply
         self._after_delay(lambda: self._answered(message, heard))
 
-    def _answered(self, message: Request, reply: Reply | None) -> None:
+    def _answered(self, message: Request, answer: Reply | Refusal | None) -> None:
         self._busy = False
-        self._world.struck["dashboard did not answer"] += reply is None
-        error = None if reply else DashboardAway("simulated")
-        self._agent.inbox.put(Answer(message, reply, error))
+        self._world.struck["dashboard did not answer"] += answer is None
+        if isinstance(answer, Reply):
+            self._agent.inbox.put(Answer(message, answer, None))
+        else:
+            self._agent.inbox.put(Answer(message, None, answer or DashboardAway("simulated")))
         self._go()
 
     def _after_delay(self, what: Callable[[], Any]) -> None:

@@ -15,6 +15,7 @@ from assignment.types import Coordination, TargetRow
 from tests.simulation import checks, targets
 from tests.simulation.agents import SimAgent
 from tests.simulation.faults import FAULTS, OF_DASHBOARD, heal
+from tests.simulation.instance_faults import INSTANCE_FAULTS
 from tests.simulation.ledger import Broken, demand
 from tests.simulation.network import Network
 from tests.simulation.outcome import Outcome, Summary
@@ -41,7 +42,10 @@ CLIENT_SHARE = 0.35  # of groups whose agents coordinate
 ALONE_SHARE = 0.15  # of those without a dashboard
 LEARN_MS = 1_000  # a round of learners, when no disk is slow any more
 NEED_DASHBOARD = {*OF_DASHBOARD, "change_of_replicas", "lost_events_come_again"}
-ALL_FAULTS, DRAWN = FAULTS | REPLICA_FAULTS, tuple(FAULTS)
+INSTANCES_EVERY, INSTANCES = 5, 3  # seeds; most of their members have an instance name
+INSTANCE_SHARE = 0.7
+INSTANCE_FAULT_CHANCE = 0.5
+ALL_FAULTS, DRAWN = FAULTS | REPLICA_FAULTS | INSTANCE_FAULTS, tuple(FAULTS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +61,7 @@ class Scenario:
     faults: tuple[tuple[int, str], ...]  # pause before it, name
     settled_first: bool
     replicas: Mapping[str, Any]  # settings of a stateful group
+    instances: float = 0.0
 
 
 def scenario_of(seed: int) -> Scenario:
@@ -74,7 +79,7 @@ def scenario_of(seed: int) -> Scenario:
         members, partitions, count = draw.randint(1, 5), draw.randint(1, 12), draw.randint(2, 6)
     coordination, alone = _coordination(seed)
     by_planner = stateful or draw.random() >= 0.6
-    return Scenario(
+    scenario = Scenario(
         seed=seed,
         members=members,
         partitions=partitions,
@@ -90,6 +95,16 @@ def scenario_of(seed: int) -> Scenario:
         settled_first=draw.random() < 0.7,
         replicas=_replicas(draw) if stateful else {},
     )
+    return _with_instances(scenario) if seed % INSTANCES_EVERY == INSTANCES else scenario
+
+
+def _with_instances(scenario: Scenario) -> Scenario:
+    draw, names = random.Random(~scenario.seed), tuple(INSTANCE_FAULTS)
+    faults = tuple(
+        (pause_ms, draw.choice(names) if draw.random() < INSTANCE_FAULT_CHANCE else name)
+        for pause_ms, name in scenario.faults
+    )
+    return replace(scenario, faults=faults, instances=INSTANCE_SHARE)
 
 
 def _coordination(seed: int) -> tuple[Coordination, bool]:
@@ -122,8 +137,8 @@ def run(seed: int, *, trace: bool = False) -> Outcome:
     scenario = scenario_of(seed)
     world = World(
         seed, coordinators=scenario.coordinators, coordination=scenario.coordination, trace=trace,
-        partitions=scenario.partitions, strategy=scenario.strategy, **scenario.timings,
-        **scenario.replicas,
+        partitions=scenario.partitions, strategy=scenario.strategy, instances=scenario.instances,
+        **scenario.timings, **scenario.replicas,
     )  # fmt: skip
     outcome = Outcome(seed=seed, scenario=scenario, struck=world.struck, reached=world.reached)
     began_s = time.process_time()
@@ -192,7 +207,8 @@ def _victims(world: World) -> list[SimAgent]:
 def heal_ms(world: World) -> int:
     """Within this everything is owned after the last fault has ended (evaluation.md)."""
     s = world.settings
-    return s.lease_ms + s.session_timeout_ms + 2 * s.heartbeat_ms + 2_000
+    awaited_ms = s.instance_timeout_ms if any(a.instance for a in world.agents) else 0
+    return s.lease_ms + s.session_timeout_ms + 2 * s.heartbeat_ms + 2_000 + awaited_ms
 
 
 def _joining_ms(world: World) -> int:

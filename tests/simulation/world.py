@@ -32,7 +32,7 @@ from tests.simulation.agenda import Agenda
 from tests.simulation.agents import SimAgent
 from tests.simulation.coordinator import SimCoordinator
 from tests.simulation.database import Database
-from tests.simulation.ledger import Broken, Kept, Ledger
+from tests.simulation.ledger import Broken, Kept, Ledger, spoken_for
 from tests.simulation.network import Network
 from tests.simulation.replicas import DiskState, Files, read_snapshot
 from tests.simulation.scale_downs import ScaleDowns
@@ -49,7 +49,7 @@ SWITCH_MS = (100, 3_000)  # after a failover
 STEPS_MAX = 3_000_000
 FAST = {
     "lease_ms": 1_500, "renew_ms": 500, "session_timeout_ms": 1_200, "heartbeat_ms": 300,
-    "grace_ms": 1_000, "consumer_stall_ms": 2_000,
+    "grace_ms": 1_000, "consumer_stall_ms": 2_000, "instance_timeout_ms": 4_000,
 }  # fmt: skip
 Noted = tuple[int, str, str, dict[str, Any]]  # ms, who, what, fields
 
@@ -96,16 +96,13 @@ class World:
     name = "sim"
 
     def __init__(
-        self,
-        seed: int,
-        *,
-        coordinators: int = 1,
-        coordination: Coordination = Coordination.SERVER,
-        trace: bool = False,
-        **changes: Any,
-    ) -> None:
+        self, seed: int, *, coordinators: int = 1, instances: float = 0, trace: bool = False,
+        coordination: Coordination = Coordination.SERVER, **changes: Any,
+    ) -> None:  # fmt: skip
+        """`instances`: how many of the members have an instance name, about."""
         random.seed(seed)  # the jitter of the agents
         self.random = random.Random(seed)
+        self._instances = instances
         self.server = FakeRedis()
         self.agenda = Agenda(self.random, self.server.now_ms)
         self.keys = GroupKeys(self.name)
@@ -160,15 +157,16 @@ class World:
     def entries(self, number: int) -> str:
         return StreamKeys(self.settings.stream).entries(number)
 
-    def add(self, name: str, *machine: Any) -> SimAgent:
+    def add(self, name: str, *machine: Any, instance: bool = False) -> SimAgent:
         """`machine`: see SimAgent."""
-        self.agents.append(SimAgent(self, name, *machine))
+        self.agents.append(SimAgent(self, name, *machine, instance=instance))
         return self.agents[-1]
 
-    def add_one(self, *machine: Any) -> SimAgent:
+    def add_one(self, disk: Any = None) -> SimAgent:
         """Under a name that nobody had."""
         self._named += 1
-        return self.add(f"m{self._named}", *machine)
+        instance = self._instances > self.random.random() if self._instances else False
+        return self.add(f"m{self._named}", disk, instance=instance)
 
     def add_misfit(self, has_group: bool) -> None:
         """With another Redis, which may have a group of that name."""
@@ -178,7 +176,8 @@ class World:
                 self.settings, "another", rebalance_due=False, identity="another"
             )
             redis.run_script(call.script, [self.keys.meta], call.args)
-        self.add_one({}, redis)
+        self._named += 1
+        self.add(f"m{self._named}", {}, redis)
 
     def join_again_and_again(self, member: str, *, anew: bool) -> None:
         """Until misfits end, by one member or each time by another."""
@@ -200,11 +199,6 @@ class World:
             if agent.misfit:
                 agent.kill()
 
-    def restart_later(self, agent: SimAgent) -> None:
-        """A new instance on the same machine, as a process manager starts it."""
-        disk = agent.left_on_disk() if self.settings.stateful else {}
-        self.later(self.random.randint(200, 2_000), lambda: self.add_one(disk))
-
     def later(self, ms: int, what: Callable[[], Any]) -> None:
         """Part of a fault: it does not happen any more once all faults have ended."""
         self.agenda.after(ms, lambda: None if self.healed else what())
@@ -217,9 +211,14 @@ class World:
             a.process.in_hand(partition, fence) for a in self.agents if a.member_id == member
         )
 
-    def replica_of(self, member: str, partition: Partition) -> DiskState | None:
-        its = (a.replica_of(partition) for a in self.living() if a.member_id == member)
-        return next(its, None)
+    def replica_of(self, member: str, partition: Partition, fence: int) -> DiskState | None:
+        """Of the process that holds it under that fence."""
+        mine = (a for a in self.living() if a.member_id == member)
+        for agent in mine:
+            holding = agent.membership.state.held.get(partition)
+            if holding and holding.fence == fence:
+                return agent.replica_of(partition)
+        return None
 
     def note_fault(self, name: str, **fields: Any) -> None:
         self.note("FAULT", name, **fields)
@@ -292,7 +291,7 @@ class World:
         if not self.server.away:
             self.note("network", "arrives late", what=call.name)
             if call.name == "next_batch":
-                self.ledger.ended_early.add(t(call.args[0]))
+                self.ledger.ended_early.add(spoken_for(call.args))
             self.execute(call)
 
     def run(self, call: values.Call[Any]) -> Any:

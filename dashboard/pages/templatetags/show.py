@@ -24,7 +24,7 @@ _SHOWN = {
         "moving",
     ),
     ("out", "busy"): ("releasing",),
-    ("out", "warn"): ("draining", "leaving"),
+    ("out", "warn"): ("draining", "leaving", "stopped"),
     ("hollow", ""): ("empty", "idle", "left", "superseded", "revoked", "cancelled"),
     ("hollow", "warn"): ("unowned",),
     ("clock", ""): ("waiting",),
