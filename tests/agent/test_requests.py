@@ -125,7 +125,7 @@ def test_nobody_answers() -> None:
 def test_of_those_that_wait_only_the_newest_is_carried(servers: list[Server]) -> None:
     server = servers[0]
     answers: queue.SimpleQueue[Answer | BaseException] = queue.SimpleQueue()
-    courier = Courier(dashboards(server.url), answers.put)
+    courier = Courier(dashboards(server.url).ask, answers.put)
     server.gate.clear()
     courier.start()
     courier.send(JOIN)
@@ -145,7 +145,7 @@ def test_of_those_that_wait_only_the_newest_is_carried(servers: list[Server]) ->
 
 def test_an_error_is_delivered_as_an_answer() -> None:
     answers: queue.SimpleQueue[Answer | BaseException] = queue.SimpleQueue()
-    courier = Courier(dashboards("http://127.0.0.1:9"), answers.put)
+    courier = Courier(dashboards("http://127.0.0.1:9").ask, answers.put)
     courier.start()
     courier.send(Leave(member="a", secret="s"))
     answer = answers.get(timeout=10)
