@@ -7,8 +7,8 @@ from assignment.coordinator import effects
 from assignment.coordinator.facts import GroupRecord, Mirror
 from assignment.coordinator.incarnation import needs_incarnation
 from assignment.scripts.agent_side import SnapshotRecord
-from assignment.scripts.dashboard_side import restore, resume
 from assignment.scripts.group_read import GroupRead
+from assignment.scripts.recovery import restore, resume
 from assignment.types import INCARNATION_STEP, START, GroupSettings, Partition, Reason
 
 # Settings that a plan depends on, and what a rebalance is called that they cause.

@@ -11,7 +11,6 @@ import msgspec
 
 from assignment import wire
 from assignment.errors import InvalidInput
-from assignment.scripts.agent_side import SnapshotRecord, record_values
 from assignment.scripts.group_read import REPORTED_EPOCHS, GroupRead
 from assignment.scripts.values import (
     INCARNATION_MAX,
@@ -356,37 +355,6 @@ def set_target(
 def _target_set(raw: Raw) -> str | None:
     result, why = texts_of(raw)
     return None if result == "done" else why
-
-
-def resume(target_epoch: int, event_seq: int, rows: Mapping[str, TargetRow]) -> Call[int]:
-    """A group that Redis forgot counts on above these, and has its target again. Answers the
-    group_epoch. `rows`: the last target, of one incarnation.
-    """
-    incarnation = max((row.incarnation for row in rows.values()), default=0)
-    arguments: Arguments = [
-        epoch_text("target_epoch", target_epoch),
-        epoch_text("event_seq", event_seq),
-        within("incarnation", incarnation, 0, INCARNATION_MAX),
-    ]
-    for member_id, row in rows.items():
-        row_text = wire.target_text(replace(row, target_epoch=target_epoch))
-        arguments += [valid_name("member", member_id), row_text]
-    return Call("resume", arguments, number_of)
-
-
-def restore(incarnation: int, records: Mapping[Partition, SnapshotRecord]) -> Call[int | None]:
-    """Before that incarnation is set: partitions go on from snapshots that are newer than what
-    Redis has. How many were moved (forward only); None: too late, grants are possible.
-    """
-    arguments: Arguments = [within("incarnation", incarnation, 1, INCARNATION_MAX)]
-    for partition, record in records.items():
-        values = json.dumps(record_values(record), separators=(",", ":"))
-        arguments += [str(partition), values]
-    return Call("restore", arguments, _moved)
-
-
-def _moved(raw: Raw) -> int | None:
-    return int(raw[1]) if text_of(raw[0]) == "done" else None
 
 
 # --- history --------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from agent.store.door import Door
 from agent.store.group import GroupStore
 from assignment import types
-from assignment.scripts import agent_side, dashboard_side, group_read
+from assignment.scripts import agent_side, dashboard_side, group_read, recovery
 from assignment.scripts.agent_side import CommitRequest, SnapshotRecord
 from assignment.scripts.dashboard_side import LockEvent
 from assignment.scripts.group_read import NO_TICK, GroupRead, Purpose, Ticker
@@ -81,10 +81,10 @@ class World:
         return self.run(dashboard_side.set_mode(expected, mode, "ann", "a test"))
 
     def restore(self, incarnation: int, records: Mapping[Partition, SnapshotRecord]) -> int | None:
-        return self.run(dashboard_side.restore(incarnation, records))
+        return self.run(recovery.restore(incarnation, records))
 
     def resume(self, epoch: int, event_seq: int, target: Mapping[str, TargetRow]) -> int:
-        return self.run(dashboard_side.resume(epoch, event_seq, target))
+        return self.run(recovery.resume(epoch, event_seq, target))
 
     def stand(self, incarnation: int = 1, /, **rows: set[Partition]) -> None:
         """A configured group whose members may acquire what is given."""
