@@ -11,9 +11,9 @@ from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 
+from assignment import maps
 from assignment.coordinator.facts import State, StayEnd
 from assignment.types import Coordination, GroupSettings
-from dashboard.records import maps
 
 NAME_MAX = 100
 MEMBER_MAX = 200

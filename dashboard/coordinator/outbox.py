@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 
 from django.db import transaction
 
+from assignment import maps
 from assignment.coordinator.facts import TargetRecord
 from assignment.coordinator.setting_up import DECIDING
 from assignment.types import Partition, Reason
 from dashboard import models
 from dashboard.live import groups as live_groups
-from dashboard.records import audit, maps
+from dashboard.records import audit
 from dashboard.records.audit import By
 
 OF_RECORD = ("at_ms", "cause", "partitions", "detect_ms")

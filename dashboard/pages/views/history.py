@@ -5,11 +5,11 @@ from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 
+from assignment import maps
 from dashboard.models import Group
 from dashboard.pages import texts
 from dashboard.pages.views import base
 from dashboard.pages.views.partition import lookup
-from dashboard.records import maps
 from dashboard.records.audit import losses
 from dashboard.records.queries import rebalances, scale_downs, tenures
 from dashboard.records.queries.pages import Filters, Page, for_file, page_of

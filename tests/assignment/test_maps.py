@@ -1,7 +1,7 @@
 """The roles of a round, as its record keeps them."""
 
+from assignment import maps
 from assignment.types import TargetRow
-from dashboard.records import maps
 from tests.builders import partitions
 
 
