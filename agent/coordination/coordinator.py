@@ -75,7 +75,9 @@ class Coordinator:
         if self.computes:
             from assignment.coordinator.tick import tick
 
-            effects = RedisEffects(self._store, self._note, self._memory, self.ticker())
+            effects = RedisEffects(
+                self._store, self._member_id, self._note, self._memory, self.ticker()
+            )
             effects.carry_out(tick(self.record(), Coordination.CLIENT))
             if effects.rebalance_wanted:
                 self._rebalance()
@@ -142,7 +144,7 @@ class Coordinator:
         for _ in range(ROUNDS_MAX):
             if not self.is_due():
                 return
-            effects = RedisEffects(self._store, self._note, self._memory)
+            effects = RedisEffects(self._store, self._member_id, self._note, self._memory)
             result = effects.carry_out(rebalance(Coordination.CLIENT))
             self._note("rebalance", why=result)
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from agent.consumer.control import monotonic_ms
 from agent.coordination.memory import Memory
 from agent.membership import Note
 from agent.state.errors import StateError
@@ -11,6 +12,7 @@ from agent.store.group import GroupStore
 from assignment.coordinator import effects
 from assignment.coordinator.effects import Effect, RecordsAway, Steps
 from assignment.coordinator.facts import Hint, Lifted, Mirror, Round
+from assignment.coordinator.outbox import Run, text_of
 from assignment.coordinator.reading import is_held
 from assignment.scripts.dashboard_side import configure, set_incarnation, set_target
 from assignment.scripts.group_read import NO_TICK, GroupRead, Ticker, read_group
@@ -22,12 +24,15 @@ T = TypeVar("T")
 
 
 class RedisEffects:
-    """One run of rules. `rebalance_wanted`: they asked for one; `ticker`: see read_group."""
+    """One run of rules, by a member. `rebalance_wanted`: they asked for one; `ticker`: see
+    read_group.
+    """
 
     def __init__(
-        self, store: GroupStore, note: Note, memory: Memory, ticker: Ticker = NO_TICK
+        self, store: GroupStore, by: str, note: Note, memory: Memory, ticker: Ticker = NO_TICK
     ) -> None:
-        self.store, self.note, self.memory, self.ticker = store, note, memory, ticker
+        self.store, self.by, self.note, self.memory, self.ticker = store, by, note, memory, ticker
+        self.began_ms = monotonic_ms()
         self.rebalance_wanted = False
         self.view: GroupRead | None = None  # the last one
 
@@ -128,7 +133,10 @@ class RedisEffects:
         self.note("redis lost writes", moved_forward_to=moved)
 
     def _set_target(self, effect: effects.SetTarget) -> str | None:
-        call = set_target(effect.view, effect.record.rows, left_out=effect.left_out)
+        text = ""
+        if effect.view.meta.identity:  # a dashboard knows the group, and keeps its history
+            text = text_of(effect.record, Run(self.by, monotonic_ms() - self.began_ms))
+        call = set_target(effect.view, effect.record.rows, text, left_out=effect.left_out)
         return self.store.run(call)
 
 

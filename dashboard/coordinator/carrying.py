@@ -11,6 +11,7 @@ from kombu.exceptions import OperationalError as BrokerAway
 from assignment.coordinator import effects
 from assignment.coordinator.effects import Effect, RecordsAway, Steps
 from assignment.coordinator.facts import GroupRecord
+from assignment.coordinator.outbox import text_of
 from assignment.scripts.dashboard_side import configure, set_incarnation, set_target
 from assignment.scripts.group_read import NO_TICK, GroupRead, Ticker
 from assignment.types import Coordination, Offset
@@ -24,7 +25,7 @@ from dashboard.models import Group
 
 RAISED: dict[tuple[int, str], int] = {}  # group -> incarnation that this process set: the
 # database may refuse to keep it
-NOBODY = outbox.Run()
+NOBODY = outbox.Task()
 AWAY = (OperationalError, InterfaceError, InternalError)  # it does not answer, or refuses to write
 EXPIRES_S = 30  # a stopped worker finds few tasks of a rebalance; the tick asks again
 SHOWN_MAX = 3  # arguments of a script that the log tells
@@ -39,7 +40,7 @@ class Here:
 
     name: str
     row: Group | None
-    by: outbox.Run = NOBODY
+    by: outbox.Task = NOBODY
     ticker: Ticker = NO_TICK
 
 
@@ -118,7 +119,7 @@ def _raise_incarnation(here: Here, effect: effects.RaiseIncarnation) -> bool:
 
 def _set_target(here: Here, effect: effects.SetTarget) -> str | None:
     record, change = effect.record, effect.record.change
-    text = outbox.text_of(record, here.by)
+    text = text_of(record, here.by.ended())
     refused = run(set_target(effect.view, record.rows, text, left_out=effect.left_out), here.name)
     if refused is None:
         log.info(

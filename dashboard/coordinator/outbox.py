@@ -8,68 +8,33 @@ import base64
 import json
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from django.db import transaction
 
-from assignment import maps
-from assignment.coordinator.facts import TargetRecord
+from assignment.coordinator.outbox import MAPS, Run
 from assignment.coordinator.setting_up import DECIDING
-from assignment.types import Partition, Reason
+from assignment.types import Reason
 from dashboard import models
 from dashboard.live import groups as live_groups
 from dashboard.records import audit
 from dashboard.records.audit import By
 
-OF_RECORD = ("at_ms", "cause", "partitions", "detect_ms")
-OF_CHANGE = ("strategy", "balance_degree", "max_minus_min", "score")
-OF_MOVEMENT = ("kept", "stickiness", "stickiness_best")
-MAPS = ("target", "previous", "replicas")  # packed
 BY_SCALE_DOWN = (Reason.SCALE_DOWN, Reason.FORCED, Reason.CANCELLED)
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class Task:
     """Who carries a rebalance out, and since when (monotonic)."""
 
     task_id: str = ""
     worker: str = ""
     began_s: float = field(default_factory=time.monotonic)
 
-
-def text_of(record: TargetRecord, run: Run) -> str:
-    """The columns of the Rebalance that it becomes, and `requests` that it answers."""
-    change, movement = record.change, record.change.movement
-    after = {p: member for member, row in record.rows.items() for p in row.active}
-    packed = {
-        "target": _packed(after, record.partitions),
-        "previous": _packed(record.before, record.partitions),
-        "replicas": maps.pack_replicas(record.rows) if record.stateful else None,
-    }
-    columns = {
-        **{name: getattr(record, name) for name in OF_RECORD},
-        **{name: getattr(change, name) for name in OF_CHANGE},
-        **{name: getattr(movement, name) for name in OF_MOVEMENT},
-        "causes": [
-            {name: v for name, v in cause._asdict().items() if v is not None}
-            for cause in record.causes
-        ],
-        "members": len(change.loads),
-        "moved": movement.moves,
-        "avoidable": movement.avoidable_moves,
-        "compute_ms": round((time.monotonic() - run.began_s) * 1000),
-        "celery_task_id": run.task_id,
-        "celery_worker": run.worker,
-        "learning": len(change.learning),
-    }
-    texts = {n: None if m is None else base64.b64encode(m).decode() for n, m in packed.items()}
-    return json.dumps({**columns, **texts, "requests": record.requests}, separators=(",", ":"))
-
-
-def _packed(owners: Mapping[Partition, str], partitions: int) -> bytes:
-    by_number = {p.number: member for p, member in owners.items()}
-    return maps.pack_owners([by_number.get(number) for number in range(partitions)])
+    def ended(self) -> Run:
+        compute_ms = round((time.monotonic() - self.began_s) * 1000)
+        return Run(self.worker, compute_ms, self.task_id)
 
 
 def keep(group: models.Group) -> None:

@@ -12,7 +12,7 @@ from assignment.coordinator.facts import GroupRecord
 from assignment.scripts.group_read import Ticker
 from assignment.types import Coordination
 from dashboard.coordinator.carrying import AWAY, Here, carry_out, record_of
-from dashboard.coordinator.outbox import Run
+from dashboard.coordinator.outbox import Task
 from dashboard.live import groups as live_groups
 from dashboard.live import health, queue
 from dashboard.live.connection import StoreUnavailable
@@ -88,7 +88,7 @@ def rebalance(group_name: str, task_id: str = "", worker: str = "") -> str:
                 queue.found_busy(group_name)
                 return result
             queue.take_wanted(group_name)
-            here = Here(group_name, _row(group_name), Run(task_id, worker))
+            here = Here(group_name, _row(group_name), Task(task_id, worker))
             result = carry_out(rebalancing.rebalance(Coordination.SERVER), here)
         if not queue.is_wanted(group_name):
             break

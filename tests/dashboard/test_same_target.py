@@ -26,7 +26,7 @@ def target_by(coordination: Coordination, world: World, group: Group, folder: Pa
     """What would be stored of it."""
     world.door.ask("HSET", world.keys.meta, "coordination", coordination.value)
     memory = Memory(str(folder), group.name)
-    by_agent = RedisEffects(world.store, lambda *_, **__: None, memory)
+    by_agent = RedisEffects(world.store, "a", lambda *_, **__: None, memory)
     here = Here(group.name, group)
     stored: list[Any] = []
 

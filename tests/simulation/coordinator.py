@@ -261,7 +261,7 @@ class SimAgentCoordinator(SimCoordinator):
             self.world.memory,
             self._note,
         )
-        self._redis = RedisEffects(self.store, self._note, self.world.memory)
+        self._redis = RedisEffects(self.store, self.name, self._note, self.world.memory)
 
     def hear(self, reasons: Iterable[str]) -> None:
         if self._turns.must_look(reasons):
