@@ -7,11 +7,12 @@ where it has not yet. What a member that is gone said is gone with it.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from assignment.coordinator.reading import is_leaving
 from assignment.scripts.group_read import GroupRead, Lock, Report
 from assignment.troubles import Halted, read_trouble
-from assignment.types import Partition, ReplicaReport
+from assignment.types import Coordination, Partition, ReplicaReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,17 @@ class LiveReplicas:
 
 
 NO_REPLICAS = LiveReplicas()
+
+
+class Mode(NamedTuple):
+    """`computes`: the member that does where agents coordinate; "": none at this moment."""
+
+    coordination: Coordination = Coordination.SERVER
+    epoch: int = 0
+    computes: str = ""
+
+
+UNKNOWN_MODE = Mode()
 
 
 def replicas_of(read: GroupRead) -> Mapping[Partition, LiveReplicas]:

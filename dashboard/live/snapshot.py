@@ -113,6 +113,7 @@ class LiveSnapshot:
     numbers: LiveNumbers
     members: tuple[LiveMember, ...]
     partitions: tuple[LivePartition, ...]
+    mode: reported.Mode = reported.UNKNOWN_MODE
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import redis
@@ -12,6 +13,7 @@ from assignment.scripts.group_read import Purpose, read_group
 from assignment.types import GroupSettings, Offset, Partition
 from assignment.wire import GroupKeys, StreamKeys
 from dashboard.live.connection import StoreUnavailable, sync_client
+from dashboard.live.reported import Mode
 from dashboard.live.scripts import script
 from dashboard.live.snapshot import Backlog, LiveSnapshot, build
 
@@ -60,11 +62,14 @@ def _read(group: str) -> LiveSnapshot:
     pipe.eval(script(call.script).text, 1, GroupKeys(group).meta, *call.args)
     pipe.hgetall(GroupKeys(group).since)
     pipe.script_load(script("appended").text)  # the second trip calls it for each partition
-    raw, since, _ = pipe.execute()
+    pipe.get(GroupKeys(group).coordinator)
+    raw, since, _, computes = pipe.execute()
     read = call.read(raw)
     if read.meta.settings is None:
         raise GroupNotThere(f"group {group!r} is not set up in Redis yet")
-    return build(group, read, since, _backlog(read.meta.settings, read.offsets))
+    backlog = _backlog(read.meta.settings, read.offsets)
+    mode = Mode(read.meta.coordination, read.meta.mode_epoch, (computes or b"").decode())
+    return replace(build(group, read, since, backlog), mode=mode)
 
 
 def _backlog(of: GroupSettings, committed: Mapping[Partition, Offset]) -> list[Backlog]:

@@ -260,6 +260,15 @@ class ReasonForm(forms.Form):
     reason = _reason("Kept in the audit.")
 
 
+class SwitchForm(ReasonForm):
+    """`epoch`: the mode epoch that was shown; another one may have switched meanwhile."""
+
+    mode = forms.ChoiceField(
+        choices=[(m.value, m.value) for m in types.Coordination], widget=forms.HiddenInput
+    )
+    epoch = forms.IntegerField(min_value=0, widget=forms.HiddenInput)
+
+
 class SkipForm(ReasonForm):
     """`entry`: the one that was shown; another may be the next one meanwhile."""
 

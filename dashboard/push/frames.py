@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from assignment.types import Coordination
 from dashboard.live.group_state import Facts, GroupState, is_lagging, judged
 from dashboard.live.snapshot import PARTITION_STATES, LiveMember, LivePartition, LiveSnapshot
 from dashboard.pages import texts
@@ -142,6 +143,14 @@ def strip_of(snapshot: LiveSnapshot) -> dict[str, Json]:
             "events appended and not yet committed",
         ),
     }
+
+
+def coordination_of(snapshot: LiveSnapshot) -> Json:
+    """Which, and who computes."""
+    mode, epoch, member = snapshot.mode
+    is_server = mode is Coordination.SERVER
+    who = "this dashboard" if is_server else member or "no agent at this moment"
+    return {"mode": mode, "text": f"{mode} coordination", "small": f"mode epoch {epoch}, by {who}"}
 
 
 def _balance(snapshot: LiveSnapshot) -> Json:
@@ -326,6 +335,7 @@ def _head(snapshot: LiveSnapshot) -> Json:
         "state": state,
         "why": why,
         "strip": strip_of(snapshot),
+        "coordination": coordination_of(snapshot),
         "group_epoch": snapshot.group_epoch,
         "target_epoch": snapshot.target_epoch,
         "incarnation": snapshot.incarnation,

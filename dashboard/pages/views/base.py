@@ -94,6 +94,7 @@ def group_context(seen: Seen, tab: str, *, cells: bool = False) -> Context:
         "state": state,
         "state_why": why,
         "partition_states": PARTITION_STATES,
+        "coordination": frames.coordination_of(snapshot) if snapshot else None,
         "strip": [(key, label, strip[key]) for key, label in frames.STRIP_LABELS.items()],
         "first": frames.whole(snapshot, seen.hues, cells=cells) if snapshot else frames.NOTHING,
         "hues": seen.hues,

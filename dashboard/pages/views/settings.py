@@ -5,20 +5,44 @@ from functools import partial
 from django.http import HttpRequest, HttpResponse
 
 from assignment.errors import InvalidInput
+from assignment.types import Coordination
+from dashboard.actions import coordination
 from dashboard.actions import groups as actions
 from dashboard.live.connection import StoreUnavailable
-from dashboard.pages.forms import RebalanceForm, SettingsForm
+from dashboard.live.snapshot import LiveSnapshot
+from dashboard.pages.forms import RebalanceForm, SettingsForm, SwitchForm
 from dashboard.pages.views import base
+from dashboard.records.audit import By
 from dashboard.records.queries import previews
 
 
 def group_settings(request: HttpRequest, name: str) -> HttpResponse:
     seen = base.see(name)
+    if request.GET.get("do") == "switch" and seen.snapshot is not None:
+        return _switch(request, seen, seen.snapshot)
     form = SettingsForm(base.sent(request), settings=seen.group.values)
     change = actions.change_settings
     if base.attempt(request, form, lambda by: change(seen.group, form.changes, by)):
         return base.done(request, f"Settings of {name} are saved.", "group_settings", name)
     context = base.group_context(seen, "group_settings") | {"form": form}
+    return base.show(request, "settings", context)
+
+
+def _switch(request: HttpRequest, seen: base.Seen, now: LiveSnapshot) -> HttpResponse:
+    """To the other coordination, over the mode epoch that was shown."""
+    (other,) = set(Coordination) - {now.mode.coordination}
+    begins = {"mode": other.value, "epoch": now.mode.epoch}
+    form, name = SwitchForm(base.sent(request), initial=begins), seen.group.name
+
+    def switch(by: By) -> coordination.Switched:
+        mode, epoch = form.cleaned_data["mode"], form.cleaned_data["epoch"]
+        return coordination.switch(seen.group, Coordination(mode), by, expected=epoch)
+
+    if switched := base.attempt(request, form, switch):
+        said = f"Coordination is {switched.after.coordination}; nothing paused or moved."
+        return base.done(request, said, "group_settings", name)
+    settings = SettingsForm(None, settings=seen.group.values)
+    context = base.group_context(seen, "group_settings") | {"form": settings, "switch": form}
     return base.show(request, "settings", context)
 
 

@@ -2,13 +2,17 @@
 
 import json
 import re
+from typing import Any
 
 import pytest
 from django.test import Client
 
 from assignment.strategies import NAMES
+from assignment.wire import GroupKeys
 from dashboard.actions import groups
+from dashboard.live import watching
 from dashboard.models import AuditEntry, Group, RebalanceRequest
+from dashboard.push import frames
 from dashboard.records.audit import By
 from tests.dashboard.agents import FakeAgent
 from tests.dashboard.scenes import settle
@@ -230,3 +234,52 @@ def test_looking_changes_nothing(visitor: Client, group: Group, agents: list[Fak
     visitor.get(f"/groups/{group.name}/rebalance/")
     settle(group, agents)
     assert list(group.rebalances.values_list("target_epoch", flat=True)) == epochs
+
+
+# --- coordination ---------------------------------------------------------------------------------
+
+
+def header(visitor: Client, group: Group) -> str:
+    shown = visitor.get(f"/groups/{group.name}/").content.decode()
+    (found,) = re.findall(r'<span id="coordination">(.*?)</span>', shown)
+    return re.sub(r"<[^>]+>", "", found)
+
+
+def test_the_coordination_is_switched_with_a_reason_and_shown_on_the_header(
+    visitor: Client, group: Group, store: Any
+) -> None:
+    assert header(visitor, group) == "server coordination mode epoch 1, by this dashboard"
+    address = f"/groups/{group.name}/settings/"
+    asked = visitor.get(f"{address}?do=switch").content.decode()
+    assert "Switch to client coordination?" in asked
+    values = dict(re.findall(r'type="hidden" name="(mode|epoch)" value="(\w+)"', asked))
+    assert values == {"mode": "client", "epoch": "1"}
+    without = visitor.post(f"{address}?do=switch", values).content.decode()
+    assert "This field is required" in without
+    answer = visitor.post(f"{address}?do=switch", values | {"reason": "no dashboard needed"})
+    assert (answer.status_code, answer["Location"]) == (302, address)
+    entry = AuditEntry.objects.get(action="switch coordination")
+    assert (entry.actor, entry.reason, entry.source) == ("ann", "no dashboard needed", "page")
+    assert entry.after == {"coordination": "client", "mode_epoch": 2}
+    nobody = "mode epoch 2, by no agent at this moment"
+    assert header(visitor, group) == f"client coordination {nobody}"
+    store.set(GroupKeys(group.name).coordinator, "a-1f2e3d")
+    assert header(visitor, group) == "client coordination mode epoch 2, by a-1f2e3d"
+
+
+def test_a_switch_from_a_page_that_is_out_of_date_is_refused(visitor: Client, group: Group) -> None:
+    old = {"mode": "client", "epoch": "0", "reason": "an old page"}
+    shown = visitor.post(f"/groups/{group.name}/settings/?do=switch", old).content.decode()
+    assert "the mode epoch is 1 (server), not 0" in shown
+    assert not AuditEntry.objects.filter(action="switch coordination").exists()
+
+
+def test_a_switch_is_told_to_browsers(visitor: Client, group: Group) -> None:
+    before = watching.snapshot(group.name)
+    changes = frames.Changes(before)
+    values = {"mode": "client", "epoch": "1", "reason": "a test"}
+    visitor.post(f"/groups/{group.name}/settings/?do=switch", values)
+    changes.feed(watching.snapshot(group.name))
+    frame = changes.frame()
+    assert frame is not None
+    assert frame["coordination"]["text"] == "client coordination"

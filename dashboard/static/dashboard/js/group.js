@@ -18,7 +18,13 @@ live.addEventListener("light", ({detail}) => {
 live.addEventListener("change", ({detail}) => {
   for (const [key, value] of Object.entries(detail.strip)) showNumber(key, value);
   if (detail.state) showGroupState();
+  if (detail.coordination) showCoordination(detail.coordination);
 });
+
+function showCoordination({text, small}) {
+  const place = document.getElementById("coordination");
+  place.firstChild.textContent = `${text} `; place.querySelector("small").textContent = small;
+}
 
 // What was, is not what is.
 function showGroupState() {

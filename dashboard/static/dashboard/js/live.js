@@ -155,7 +155,7 @@ export class Live extends EventTarget {
     const epoch = part.target_epoch ?? this.epoch;
     const rebalanced = animate && epoch !== this.epoch;
     this.state = part.state ?? this.state; this.why = part.why ?? this.why; this.epoch = epoch; this.atMs = Math.max(this.atMs, part.at_ms);
-    const detail = {changed, moved, replicated: [...replicated], leaving: leavers !== this.leavers(), rebalanced, members: (part.members ?? []).length + (part.gone ?? []).length > 0, strip: part.strip ?? {}, state: part.state ?? part.why};
+    const detail = {changed, moved, replicated: [...replicated], coordination: part.coordination, leaving: leavers !== this.leavers(), rebalanced, members: (part.members ?? []).length + (part.gone ?? []).length > 0, strip: part.strip ?? {}, state: part.state ?? part.why};
     this.dispatchEvent(new CustomEvent("change", {detail}));
     if (animate && [...this.members.values()].some((m) => m.colour === null)) this.askColours();
   }
