@@ -62,7 +62,7 @@ class LiveMember:
     why: str
     owned: int
     targeted: int
-    instance: str  # its name is an instance's; "": it is not
+    instance: str = ""  # its name is an instance's; "": it is not
     host: str
     version: str
     joined_at_ms: int
