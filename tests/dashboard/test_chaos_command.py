@@ -10,8 +10,8 @@ from django.core.management import call_command
 
 from assignment.errors import InvalidInput
 from dashboard.evaluation.chaos import run  # noqa: F401  (all faults are known)
-from dashboard.evaluation.chaos.asked import FAULTS, SCOPED, Asked
-from dashboard.evaluation.chaos.matrix import lines_of
+from dashboard.evaluation.chaos.asked import FAULTS, Asked
+from dashboard.evaluation.chaos.matrix import lines_of, seeded
 from dashboard.evaluation.chaos.strikes import KNOWN, drawn, strike, unscoped
 from dashboard.evaluation.chaos.world import World
 
@@ -58,9 +58,7 @@ def test_what_is_not_on_this_machine_is_never_struck(
 
 
 def test_every_fault_that_is_named_can_be_struck() -> None:
-    missing = {name for name in FAULTS if unscoped(name)[1] not in KNOWN}
-    assert missing <= {"coordination-switch"}
-    assert set(SCOPED) <= KNOWN.keys()
+    assert {unscoped(name)[1] for name in FAULTS} == KNOWN.keys()
 
 
 @pytest.mark.parametrize(
@@ -102,6 +100,11 @@ def test_a_matrix_has_a_run_a_line(tmp_path: Path) -> None:
     file = tmp_path / "matrix"
     file.write_text("# all of them\n--fault flap --seed 1\n\n--fault swap  # once\n")
     assert lines_of(file) == [["--fault", "flap", "--seed", "1"], ["--fault", "swap"]]
+    assert seeded([["--fault", "flap"], ["--seed", "9"]], 2) == [
+        ["--fault", "flap", "--seed", "1"],
+        ["--fault", "flap", "--seed", "2"],
+        ["--seed", "9"],
+    ]
     file.write_text("# nothing\n")
     with pytest.raises(InvalidInput):
         lines_of(file)

@@ -168,7 +168,13 @@ def test_a_move_over_one_who_could_not_take_it_has_a_cause(scene: Scene) -> None
 
 def test_nothing_may_move_when_only_the_dashboard_is_struck(scene: Scene) -> None:
     scene.asked = Asked(faults=("dashboard-kill",), agents=2, partitions=2, fast=True)
-    only(judge(scene.history()), "without a cause")
+    only(judge(scene.history()), "was granted anew, to light-2-bbbbbb, without a cause", "light-1")
+
+
+def test_a_switch_under_an_old_epoch_that_was_not_refused_is_told(scene: Scene) -> None:
+    whole = scene.history()
+    struck = replace(whole.faults[0], wrong=("a switch was not refused",))
+    only(judge(replace(whole, faults=(struck,))), "a switch was not refused")
 
 
 def test_a_target_with_an_epoch_of_before_is_told(scene: Scene) -> None:

@@ -54,10 +54,25 @@ def rebalance(name: str) -> str:
     return running.rebalance(name)
 
 
+def switch(name: str, mode: str, epoch: str = "") -> dict[str, Any]:
+    """Who coordinates from now on; `epoch`: the mode_epoch that is expected, "" for that of now."""
+    from assignment.scripts.dashboard_side import set_mode
+    from assignment.scripts.group_read import Purpose
+    from assignment.types import Coordination, Epoch
+    from dashboard.live import groups as live
+    from dashboard.live.scripts import run
+
+    there = live.read(name, Purpose.LOOK).meta.mode
+    expected = Epoch(there.incarnation, int(epoch)) if epoch else there
+    found = run(set_mode(expected, Coordination(mode), "chaos", "a fault"), name)
+    return {"done": found.done, "mode_epoch": found.epoch.number}
+
+
 ACTS: dict[str, Callable[..., Any]] = {
     "targets": targets,
     "strategy": strategy,
     "rebalance": rebalance,
+    "switch": switch,
 }
 
 

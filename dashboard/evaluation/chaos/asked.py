@@ -158,8 +158,6 @@ def asked(options: dict[str, Any]) -> Asked:
     """Raises InvalidInput."""
     seed = secrets.randbelow(SEED_MAX) if options["seed"] is None else options["seed"]
     names = ("agents", "partitions", "seconds", "coordination", "strategy", "consumer", "fast")
-    if options["coordination"] == "client":
-        raise InvalidInput("agents cannot coordinate themselves yet: leave out --coordination")
     return Asked(
         faults=split(options["fault"], "+"),
         seed=seed,

@@ -24,7 +24,7 @@ RUN, SAMPLES, EVENTS, COMMITS, APPENDED, OFFSETS, ANSWERS, TARGETS, ACKNOWLEDGED
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Struck:
     """A fault as it was. `hurt`: agents whose partitions may move by it; `worked`: whether it did
-    anything at all; None: nobody could tell.
+    anything at all; None: nobody could tell. `wrong`: what was answered as it never may be.
     """
 
     name: str
@@ -34,6 +34,7 @@ class Struck:
     hurt: tuple[str, ...] = ()
     worked: bool | None = None
     how: str = ""
+    wrong: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +154,8 @@ def load(folder: Path) -> History:
 
 
 def _struck(values: dict[str, Any]) -> Struck:
-    return Struck(**{**values, "victims": tuple(values["victims"]), "hurt": tuple(values["hurt"])})
+    made: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in values.items()}
+    return Struck(**made)
 
 
 def _write(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:

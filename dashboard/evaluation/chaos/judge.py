@@ -77,6 +77,7 @@ def judge(history: History) -> Verdict:
         "targets": targets(history),
         "moves": causeless(history),
         "agents": history.ended,
+        "answered": [text for fault in history.faults for text in fault.wrong],
         "effects": wrong,
         "recovery": after_heal(history, recovered_ms),
     }
@@ -297,7 +298,9 @@ def causeless(history: History) -> Iterator[str]:
         return
     if any(fault.name == "strategy-change" for fault in history.faults):
         return
-    hurt = frozenset() if harmless(history.asked) else history.hurt
+    if harmless(history.asked):
+        yield from anew(history)
+        return
     last: dict[Partition, LockEvent] = {}
     for e in history.events:
         if e.kind != "acquired":
@@ -307,8 +310,15 @@ def causeless(history: History) -> Iterator[str]:
         if before is None or e.at_ms < history.struck_ms or before.member_id == e.member_id:
             continue
         between = named_between(history, e.partition, before.at_ms, e.at_ms)
-        if not {name_of(before.member_id), name_of(e.member_id), *between} & hurt:
+        if not {name_of(before.member_id), name_of(e.member_id), *between} & history.hurt:
             yield f"{e.partition} went from {before.member_id} to {e.member_id} without a cause"
+
+
+def anew(history: History) -> Iterator[str]:
+    """Where nobody is hurt nothing is granted: no partition moves, no fence changes."""
+    for e in history.events:
+        if e.kind == "acquired" and e.at_ms >= history.struck_ms:
+            yield f"{e.partition} was granted anew, to {e.member_id}, without a cause"
 
 
 def named_between(

@@ -1,10 +1,12 @@
 """Many runs one after the other, each in a process of its own, and one comparison of them.
 
 A file has the options of one run a line, as `--fault minor-kill --seed 3 --fast`; what follows a #
-is left out. Every run has its folder in the matrix' own.
+is left out. Every run has its folder in the matrix' own. With seeds asked for, a line without one
+is run with each.
 """
 
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -16,6 +18,8 @@ from assignment.errors import InvalidInput
 from dashboard.demo.parts import ROOT
 
 RUN_TIMEOUT_S = 1_800
+COMMAND = ("-m", "django", "chaos")  # with this very Python: manage.py would look for its own
+ENVIRONMENT = {"PYTHONPATH": str(ROOT), "DJANGO_SETTINGS_MODULE": "dashboard.settings"}
 SUMMARY = "matrix.json"
 
 
@@ -27,6 +31,15 @@ def lines_of(path: Path) -> list[list[str]]:
     if not lines:
         raise InvalidInput(f"{path} names no run")
     return lines
+
+
+def seeded(lines: Sequence[Sequence[str]], seeds: int) -> list[list[str]]:
+    """Each line that names no seed with the seeds 1, 2, 3 ..."""
+    return [
+        [*words, *more]
+        for words in lines
+        for more in ([[]] if "--seed" in words else [["--seed", str(n + 1)] for n in range(seeds)])
+    ]
 
 
 def run_all(
@@ -44,12 +57,13 @@ def run_all(
 
 
 def one(words: Sequence[str], folder: Path) -> dict[str, Any]:
-    command = [sys.executable, "manage.py", "chaos", *words, "--json", "--out", str(folder)]
+    command = [sys.executable, *COMMAND, *words, "--json", "--out", str(folder)]
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "progress.log").open("w") as log:
         done = subprocess.run(
             command,
             cwd=ROOT,
+            env={**os.environ, **ENVIRONMENT},
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,

@@ -154,3 +154,19 @@ def double_rebalance(one: Strike) -> Iterator[None]:
     one.worked = world.happens(lambda: world.eye.last.epochs[1] > epoch, LEAVE_S)
     one.is_over = True
     yield
+
+
+@fault("coordination-switch")
+def coordination_switch(one: Strike) -> Iterator[None]:
+    """To the other one and back. A switch under a mode_epoch of before must be refused."""
+    world, mine = one.world, one.world.asked.coordination
+    other = "client" if mine == "server" else "server"
+    one.how = f"{mine} -> {other}"
+    epoch = world.eye.last.mode_epoch
+    one.worked = bool(world.ask("switch", other)["done"])
+    try:
+        if world.ask("switch", mine, str(epoch))["done"]:
+            one.wrong.append(f"a switch under mode_epoch {epoch} was not refused after another one")
+        yield
+    finally:
+        world.ask("switch", mine)

@@ -34,6 +34,7 @@ class Strike:
     worked: bool | None = None
     is_over: bool = False
     how: str = ""
+    wrong: list[str] = field(default_factory=list)
 
     def noted(self) -> Struck:
         return Struck(
@@ -44,6 +45,7 @@ class Strike:
             hurt=tuple(self.hurt),
             worked=self.worked,
             how=self.how,
+            wrong=tuple(self.wrong),
         )
 
 

@@ -123,6 +123,7 @@ class World:
         self.parts.environment["DATABASE_URL"] = (
             self.postgres.url if self.postgres else f"sqlite:///{self.folder / 'evenkeel.sqlite3'}"
         )
+        self.parts.environment["DJANGO_SETTINGS_MODULE"] = "dashboard.settings"
         self._prepare()
         self.say("starting web, worker and beat")
         self.services = {
@@ -133,6 +134,8 @@ class World:
         self._start_services(self.services)
         self.eye = Eye(self.redis.server.url, GROUP, self.asked.partitions, self.folder)
         self.closers.append(self.eye.close)
+        if self.asked.coordination == "client":
+            self.ask("switch", "client")
         self.say(f"starting {self.asked.agents} agents with {self.asked.consumer} consumers")
         self.start_agents(self.asked.names)
         self.wait_able(self.asked.names)
@@ -176,7 +179,7 @@ class World:
 
     def command(self, name: str, *arguments: str) -> Any:
         """What a command of the product answers in JSON."""
-        return self._answer(name, self._run("manage.py", name, *arguments))
+        return self._answer(name, self._run("-m", "django", name, *arguments))
 
     def _answer(self, what: str, done: "subprocess.CompletedProcess[str]") -> Any:
         if done.returncode:

@@ -47,9 +47,11 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.error = bad_input  # type: ignore[method-assign]
+        parser.epilog = f"faults: {', '.join(asking.FAULTS)}"
         parser.add_argument("what", nargs="?", choices=("run", "matrix", "replay"), default="run")
         parser.add_argument("of", nargs="?", type=Path, help="FILE of a matrix, DIR of a replay")
         parser.add_argument("--json", action="store_true", help="one JSON object")
+        parser.add_argument("--seeds", type=int, default=1, help="of a matrix: so many a line")
         asking.add_options(parser)
 
     def handle(self, *_: Any, **options: Any) -> None:
@@ -71,7 +73,9 @@ class Command(BaseCommand):
             return self.one(asking.asked(options), out)
         if of is None:
             raise InvalidInput(f"chaos {what} needs a {'file' if what == 'matrix' else 'folder'}")
-        return self.replay(of) if what == "replay" else self.matrix(of, out)
+        if what == "replay":
+            return self.replay(of)
+        return self.matrix(matrix.seeded(matrix.lines_of(of), options["seeds"]), out)
 
     def replay(self, folder: Path) -> tuple[dict[str, Any], int]:
         """Judges what is stored anew."""
@@ -84,8 +88,7 @@ class Command(BaseCommand):
         write(history, verdict, folder)
         return judged(history, verdict)[0], verdict.exit_code
 
-    def matrix(self, file: Path, out: Path | None) -> tuple[dict[str, Any], int]:
-        lines = matrix.lines_of(file)
+    def matrix(self, lines: list[list[str]], out: Path | None) -> tuple[dict[str, Any], int]:
         folder = out or Path(tempfile.mkdtemp(prefix="evenkeel-matrix-"))
         folder.mkdir(parents=True, exist_ok=True)
         rows = matrix.run_all(lines, folder, tell)
