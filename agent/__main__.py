@@ -24,7 +24,7 @@ from agent.consumer.supervisor import ConsumerUnstartable, Supervisor
 from agent.coordination.coordinator import Coordinator, CoordinatorThread
 from agent.coordination.founding import Founder
 from agent.coordination.memory import Memory
-from agent.coordination.registry import Ask, Registry, first_of
+from agent.coordination.registry import Registry, first_of
 from agent.dashboard_session.requests import Courier, Dashboards
 from agent.dashboard_session.session import DashboardSession
 from agent.hints import HintListener
@@ -84,7 +84,7 @@ def _run(config: Config, note: Note) -> ExitCode:
     supervisor = None if config.attach else Supervisor(config.command, environ, inbox.put, (held,))
     consumer = Consumer(consumer_socket, supervisor, note)
     registry = Registry(store, founder.make_group if founder else lambda: False)
-    courier = Courier(_asking(config, registry, store), inbox.put)
+    courier = _courier(config, registry, store, inbox)
     replicas = _replicas(config, state_dir, inbox, note)
     settings = GroupSettings(stream="unknown", partitions=1)  # until the dashboard tells
     process = dashboard_side.process_of(config.secret) if config.instance else ""
@@ -158,11 +158,14 @@ def _founder(config: Config, store: GroupStore) -> Founder | None:
     return None if config.dashboards else founder  # a dashboard's own record of the group counts
 
 
-def _asking(config: Config, registry: Registry, store: GroupStore) -> Ask:
+def _courier(
+    config: Config, registry: Registry, store: GroupStore, inbox: "queue.SimpleQueue[Inbox]"
+) -> Courier:
     if not config.dashboards:
-        return registry.ask
+        return Courier(registry.ask, inbox.put)
     dashboards = Dashboards(config.dashboards, config.group, config.current_token)
-    return first_of(dashboards.ask, registry, store)
+    ask = first_of(dashboards.ask, registry, store)
+    return Courier(ask, inbox.put, dashboards.look_for_earlier)
 
 
 def _replicas(

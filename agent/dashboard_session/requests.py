@@ -1,12 +1,11 @@
 """The dashboard as an agent sees it: join, heartbeat, leave over HTTP (coordination.md section 3).
 
-`Dashboards` asks the first address that answers and goes back to an earlier one when it does.
+`Dashboards` asks the first address that answers, and goes back to an earlier one (route.py).
 `Courier` does the asking in a thread of its own, so that a slow dashboard never delays a renew.
 Knows nothing of partitions or Redis.
 """
 
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,11 +13,13 @@ from typing import Any
 import msgspec
 import urllib3
 
+from agent.dashboard_session.route import Route
 from assignment.errors import EvenkeelError
 from assignment.wire import API_PREFIX, Heartbeat, Join, Leave, Reply
 
-TIMEOUT = urllib3.Timeout(connect=1.0, read=3.0)  # far below a session; Redis is followed meanwhile
-GO_BACK_S = 5.0  # how often an earlier address is tried again while a later one answers
+CONNECT_S = 1.0
+READ_S = 3.0  # far below a session; Redis is followed meanwhile
+WAIT_MIN_S = 1.0  # for one of several addresses, however short the heartbeats are
 REPLY_BYTES_MAX = 16 * 2**20  # a target of 100,000 partitions is some MiB
 
 
@@ -43,45 +44,58 @@ VERBS: Mapping[type, str] = {Join: "join", Heartbeat: "heartbeat", Leave: "leave
 class Dashboards:
     """All addresses of the dashboard, in order of preference. Used by one thread."""
 
-    def __init__(
-        self,
-        urls: Sequence[str],
-        group: str,
-        token: Callable[[], str],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, urls: Sequence[str], group: str, token: Callable[[], str]) -> None:
         self._urls = tuple(urls)
         self._group = group
         self._token = token
-        self._clock = clock
-        self._current = 0
-        self._tried_back_at = clock()
-        self._pool = urllib3.PoolManager(retries=False, timeout=TIMEOUT, maxsize=1)
+        self._route = Route(addresses=len(self._urls))
+        self._heartbeat_s = READ_S  # until the settings are told
+        self._pool = urllib3.PoolManager(retries=False, maxsize=1)
 
     @property
     def current_url(self) -> str:
-        return self._urls[self._current]
+        return self._urls[self._route.current]
 
     def ask(self, request: Request) -> Reply:
         """Raises DashboardAway or Refusal."""
         failures = []
-        for index in self._order():
+        for index in self._route.order:
             try:
                 reply = self._ask_one(self._urls[index], request)
             except DashboardAway as error:
                 failures.append(str(error))
             else:
-                self._current = index
+                self._route = self._route.answered_by(index)
+                self._note_settings(reply)
                 return reply
         raise DashboardAway("; ".join(failures))
 
-    def _order(self) -> list[int]:
-        """The current address first, then the others; now and then an earlier one comes first."""
-        others = [i for i in range(len(self._urls)) if i != self._current]
-        if self._current and self._clock() - self._tried_back_at >= GO_BACK_S:
-            self._tried_back_at = self._clock()
-            return list(range(len(self._urls)))
-        return [self._current, *others]
+    def look_for_earlier(self) -> None:
+        """After each beat: whether one before the current answers (again)."""
+        if (index := self._route.to_probe) is not None:
+            self._route = self._route.probed(answers=self._is_there(self._urls[index]))
+
+    def _is_there(self, url: str) -> bool:
+        try:
+            response = self._pool.request(
+                "GET", f"{url}/healthz", timeout=self._timeout(), redirect=False
+            )
+        except urllib3.exceptions.HTTPError:
+            return False
+        return bool(response.status == 200)
+
+    def _note_settings(self, reply: Reply) -> None:
+        if reply.settings is not None:
+            self._heartbeat_s = reply.settings.heartbeat_ms / 1_000
+
+    def _timeout(self) -> urllib3.Timeout:
+        """Where there is another one to ask, a heartbeat at most: with the pause before the request
+        that finds it silent, the next one answers within two.
+        """
+        wait_s = CONNECT_S + READ_S
+        if len(self._urls) > 1:
+            wait_s = min(wait_s, max(WAIT_MIN_S, self._heartbeat_s))
+        return urllib3.Timeout(connect=min(CONNECT_S, wait_s), total=wait_s)
 
     def _ask_one(self, url: str, request: Request) -> Reply:
         address = f"{url}{API_PREFIX}/{self._group}/{VERBS[type(request)]}"
@@ -91,7 +105,12 @@ class Dashboards:
         }
         try:
             response = self._pool.request(
-                "POST", address, body=msgspec.json.encode(request), headers=headers, redirect=False
+                "POST",
+                address,
+                body=msgspec.json.encode(request),
+                headers=headers,
+                timeout=self._timeout(),
+                redirect=False,
             )
         except urllib3.exceptions.HTTPError as error:
             raise DashboardAway(f"{url} does not answer: {error}") from error
@@ -137,14 +156,19 @@ class Answer:
 class Courier:
     """Carries one request at a time; of those that wait for it only the newest is kept.
 
-    `ask` raises DashboardAway or Refusal, as that of Dashboards.
+    `ask` raises DashboardAway or Refusal, as that of Dashboards. `after_beat` is called when the
+    answer to a heartbeat has been delivered.
     """
 
     def __init__(
-        self, ask: Callable[[Request], Reply], deliver: Callable[[Answer | BaseException], None]
+        self,
+        ask: Callable[[Request], Reply],
+        deliver: Callable[[Answer | BaseException], None],
+        after_beat: Callable[[], None] = lambda: None,
     ) -> None:
         self._ask_one = ask
         self._deliver = deliver
+        self._after_beat = after_beat
         self._waiting: Request | None = None
         self._busy = False
         self._closed = False
@@ -176,6 +200,8 @@ class Courier:
                 with self._changed:
                     self._busy = False
                 self._deliver(answer)
+                if isinstance(request, Heartbeat):
+                    self._after_beat()
         except BaseException as error:  # a bug: the loop must hear of it and end
             self._deliver(error)
 

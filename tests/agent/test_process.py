@@ -11,9 +11,11 @@ from typing import Any
 import psutil
 import pytest
 
+from agent.dashboard_session.route import GO_BACK_BEATS
 from agent.store.door import RedisDoor, pairs
 from dashboard.demo.embedded_redis import EmbeddedRedis
 from tests.agent.conftest import AgentProcess, World, until
+from tests.agent.tiny_dashboard import TinyDashboard
 
 
 def started(world: World, numbers: range = range(4), **environ: str) -> tuple[AgentProcess, str]:
@@ -240,11 +242,21 @@ def test_a_slow_dashboard_delays_no_renew(world: World) -> None:
 
 
 @pytest.mark.slow
-def test_the_first_dashboard_that_answers_is_used(world: World) -> None:
-    dead = "http://127.0.0.1:9"
-    agent = world.agent("a", "--dashboard", f"{dead},{world.dashboard.url}")
+def test_the_first_dashboard_that_answers_is_used_and_gone_back_to_after_ten_beats(
+    world: World,
+) -> None:
+    first, second = world.dashboard, TinyDashboard(world.store, world.dashboard.settings)
+    agent = world.agent("a", "--dashboard", f"{first.url},{second.url}")
     world.member()
+    assert not second.beats
+    first.stop()
+    until(lambda: second.beats, "the second is asked")
     assert not agent.events("dashboard away")
+    first.start()
+    heard_first, heard_second = len(first.beats), len(second.beats)
+    until(lambda: len(first.beats) > heard_first, "it goes back")
+    assert len(second.beats) - heard_second >= GO_BACK_BEATS - 1  # one came while it started
+    second.stop()
 
 
 def test_a_fenced_member_joins_anew_with_the_same_id(world: World) -> None:

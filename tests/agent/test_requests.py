@@ -6,16 +6,18 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import msgspec
 import pytest
 
 from agent.dashboard_session.requests import (
-    GO_BACK_S,
     Answer,
     Courier,
     DashboardAway,
     Dashboards,
     Refusal,
 )
+from agent.dashboard_session.route import GO_BACK_BEATS
+from assignment.types import GroupSettings
 from assignment.wire import Heartbeat, Join, Leave, Reply, Status
 from tests.agent.conftest import until
 
@@ -43,13 +45,15 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         server = self.server_of_test
-        body = self.rfile.read(int(self.headers["content-length"]))
+        body = self.rfile.read(int(self.headers["content-length"] or 0))
         server.requests.append((self.path, self.headers["authorization"], body))
         server.gate.wait(10)
         self.send_response(server.status)
         self.send_header("content-length", str(len(server.body)))
         self.end_headers()
         self.wfile.write(server.body)
+
+    do_GET = do_POST
 
     def log_message(self, *_: Any) -> None:
         pass
@@ -65,8 +69,8 @@ def servers() -> Iterator[list[Server]]:
         server.http.server_close()
 
 
-def dashboards(*urls: str, clock: Any = lambda: 0.0) -> Dashboards:
-    return Dashboards(urls, "flights", lambda: "t0ken", clock)
+def dashboards(*urls: str) -> Dashboards:
+    return Dashboards(urls, "flights", lambda: "t0ken")
 
 
 def test_a_join_carries_the_token_and_is_answered(servers: list[Server]) -> None:
@@ -100,21 +104,39 @@ def test_what_is_no_reply_is_not_believed(servers: list[Server], body: bytes) ->
         dashboards(servers[0].url).ask(JOIN)
 
 
-def test_the_first_that_answers_is_used_and_an_earlier_one_when_it_is_back(
+def test_the_first_that_answers_is_used_and_an_earlier_one_after_ten_beats(
     servers: list[Server],
 ) -> None:
     first, second = servers
-    now = [0.0]
-    asked = dashboards(first.url, second.url, clock=lambda: now[0])
+    asked = dashboards(first.url, second.url)
     first.status = 503
     asked.ask(JOIN)
     assert asked.current_url == second.url
     first.status = 200
-    asked.ask(JOIN)
-    assert len(first.requests) == 1  # not tried again with every request
-    now[0] = GO_BACK_S
-    asked.ask(JOIN)
+    for _ in range(GO_BACK_BEATS):
+        assert asked.current_url == second.url
+        asked.ask(JOIN)
+        asked.look_for_earlier()
     assert asked.current_url == first.url
+    assert [path for path, *_ in first.requests[1:]] == ["/healthz"] * GO_BACK_BEATS
+    asked.look_for_earlier()
+    assert len(first.requests) == 1 + GO_BACK_BEATS, "there is none before it"
+
+
+def test_a_silent_address_is_given_up_within_a_heartbeat_when_there_is_another(
+    servers: list[Server],
+) -> None:
+    """As a process that stands still: its socket is open."""
+    first, second = servers
+    settings = GroupSettings(stream="s", partitions=1, heartbeat_ms=300)
+    body = msgspec.json.encode(Reply(status=Status.OK, settings=settings))
+    first.body = second.body = body
+    asked = dashboards(first.url, second.url)
+    asked.ask(JOIN)
+    first.gate.clear()
+    asked.ask(JOIN)
+    assert asked.current_url == second.url
+    assert not first.gate.is_set(), "it did not wait for the first"
 
 
 def test_nobody_answers() -> None:

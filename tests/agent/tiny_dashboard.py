@@ -129,6 +129,9 @@ class _Handler(BaseHTTPRequestHandler):
     dashboard: TinyDashboard
     protocol_version = "HTTP/1.1"
 
+    def do_GET(self) -> None:
+        self._answer(200, {"status": "ok"})
+
     def do_POST(self) -> None:
         dashboard = self.dashboard
         body = self.rfile.read(int(self.headers["content-length"]))

@@ -24,10 +24,10 @@ EVENT_EVERY_S = 0.01
 
 
 @contextmanager
-def tiny_demo(folder: Path, consumers: int) -> Iterator[Demo]:
+def tiny_demo(folder: Path, consumers: int, make: type[Demo] = Demo) -> Iterator[Demo]:
     """With its dashboard and so many consumers started."""
     options = Options(data=folder, port=free_port(), consumers=consumers, pipeline=TINY)
-    demo = Demo(options, lambda line: print(line, file=sys.stderr, flush=True))
+    demo = make(options, lambda line: print(line, file=sys.stderr, flush=True))
     try:
         demo.start_dashboard()
         demo.start_consumers()
