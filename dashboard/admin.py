@@ -5,6 +5,7 @@ from django.db.models import Model
 from django.http import HttpRequest
 
 from dashboard import models
+from dashboard.evaluation.stored import Evaluation
 
 
 class ReadOnly(admin.ModelAdmin):  # type: ignore[type-arg]
@@ -16,3 +17,4 @@ class ReadOnly(admin.ModelAdmin):  # type: ignore[type-arg]
 
 admin.site.register([models.Group, models.MemberRecord, models.Rebalance, models.Tenure], ReadOnly)
 admin.site.register([models.HistoryGap, models.ScaleDown, models.AuditEntry], ReadOnly)
+admin.site.register(Evaluation, ReadOnly)

@@ -34,7 +34,7 @@ def automatically(reason: str) -> By:
 def record(
     by: By,
     action: str,
-    group: Group,
+    group: Group | None = None,
     *,
     object: str = "",
     before: Any = None,
@@ -47,7 +47,7 @@ def record(
     return AuditEntry.objects.create(
         actor=by.actor,
         action=action,
-        object=object or group.name,
+        object=object or str(group or ""),
         group=group,
         reason=by.reason[:REASON_MAX],
         before=before,

@@ -1,6 +1,7 @@
 """The command `chaos`, with real processes and light consumers."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,10 +11,11 @@ ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_S = 170
 
 
-def chaos(*arguments: str) -> tuple[int, str, str]:
+def chaos(data: Path, *arguments: str) -> tuple[int, str, str]:
     done = subprocess.run(
         [sys.executable, str(ROOT / "manage.py"), "chaos", *arguments],
         cwd=ROOT,
+        env={**os.environ, "EVENKEEL_DATA": str(data)},
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
@@ -24,9 +26,8 @@ def chaos(*arguments: str) -> tuple[int, str, str]:
 
 def test_a_group_whose_agent_is_killed_keeps_every_invariant(tmp_path: Path) -> None:
     options = ("--agents", "3", "--partitions", "6", "--seconds", "2", "--seed", "1")
-    code, out, said = chaos(
-        "--fault", "minor-kill", *options, "--fast", "--json", "--out", str(tmp_path)
-    )
+    told = ("--fast", "--json", "--out", str(tmp_path))
+    code, out, said = chaos(tmp_path / "data", "--fault", "minor-kill", *options, *told)
     assert code == 0, said
     found: dict[str, Any] = json.loads(out)
     assert found["held"] and found["healed"] and not found["vacuous"]

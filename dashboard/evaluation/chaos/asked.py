@@ -2,10 +2,10 @@
 
 import argparse
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 from assignment import strategies
@@ -121,6 +121,14 @@ class Asked:
 
     def values(self) -> dict[str, Any]:
         return asdict(self)
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Self:
+        """From what `values` gave, read from JSON."""
+        made: dict[str, Any] = {
+            n: tuple(v) if isinstance(v, list) else v for n, v in values.items()
+        }
+        return cls(**made)
 
 
 LIMITS = {

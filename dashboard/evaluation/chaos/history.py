@@ -132,15 +132,12 @@ MOMENTS = ("began_ms", "struck_ms", "healed_ms", "ended_ms")
 def load(folder: Path) -> History:
     """Raises OSError, ValueError, KeyError or TypeError: it is no stored run."""
     run = json.loads((folder / RUN).read_text())
-    asked: dict[str, Any] = {
-        n: tuple(v) if isinstance(v, list) else v for n, v in run["asked"].items()
-    }
     answers = tuple(Answer(**row) for row in _rows(folder / ANSWERS))
     targets = tuple(
         Target(**{**row, "owners": tuple(row["owners"])}) for row in _rows(folder / TARGETS)
     )
     return History(
-        asked=Asked(**asked),
+        asked=Asked.of(run["asked"]),
         faults=tuple(_struck(values) for values in run["faults"]),
         ended=tuple(run["ended"]),
         stalls=tuple((at, ms) for at, ms in run["stalls"]),

@@ -4,6 +4,8 @@ Exit 0: every invariant held; 1: one did not; 2: the fault did nothing, or was n
 input, or an error of the harness.
 """
 
+import argparse
+import getpass
 import json
 import os
 import shutil
@@ -18,6 +20,7 @@ from django.core.management.base import BaseCommand, CommandParser
 from assignment.errors import EvenkeelError, InvalidInput
 from dashboard.demo.options import Refused
 from dashboard.demo.tree import Stopped, TreeFailed
+from dashboard.evaluation import stored
 from dashboard.evaluation.chaos import asked as asking
 from dashboard.evaluation.chaos import matrix
 from dashboard.evaluation.chaos.asked import Asked
@@ -52,6 +55,7 @@ class Command(BaseCommand):
         parser.add_argument("of", nargs="?", type=Path, help="FILE of a matrix, DIR of a replay")
         parser.add_argument("--json", action="store_true", help="one JSON object")
         parser.add_argument("--seeds", type=int, default=1, help="of a matrix: so many a line")
+        parser.add_argument("--evaluation", type=int, help=argparse.SUPPRESS)  # begun by the page
         asking.add_options(parser)
 
     def handle(self, *_: Any, **options: Any) -> None:
@@ -70,7 +74,7 @@ class Command(BaseCommand):
     def answer(self, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
         what, of, out = options["what"], options["of"], options["out"]
         if what == "run":
-            return self.one(asking.asked(options), out)
+            return self.one(options)
         if of is None:
             raise InvalidInput(f"chaos {what} needs a {'file' if what == 'matrix' else 'folder'}")
         if what == "replay":
@@ -98,7 +102,22 @@ class Command(BaseCommand):
         worst = next((code for code in (VIOLATED, FAILED, VACUOUS) if code in codes), HELD)
         return {"runs": rows, "held": worst == HELD}, worst
 
-    def one(self, wanted: Asked, out: Path | None) -> tuple[dict[str, Any], int]:
+    def one(self, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
+        """Kept for the page Evaluations, where this installation has one."""
+        wanted = asking.asked(options)
+        row = stored.of(options["evaluation"]) or stored.begin(wanted, getpass.getuser())
+        if row is None:
+            return self.judged(wanted, options["out"])
+        found, code = {"error": "it ended early"}, FAILED
+        try:
+            found, code = self.judged(wanted, options["out"] or row.folder)
+            if options["out"] is not None:
+                shutil.copy(options["out"] / REPORT, row.folder / REPORT)
+        finally:
+            stored.end(row.pk, code, found)
+        return found, code
+
+    def judged(self, wanted: Asked, out: Path | None) -> tuple[dict[str, Any], int]:
         folder = Path(tempfile.mkdtemp(prefix="evenkeel-chaos-"))
         tell(f"seed {wanted.seed}, folder {folder}")
         history = run(wanted, folder, tell)
@@ -106,8 +125,9 @@ class Command(BaseCommand):
         if out is not None:
             keep(history, verdict, out)
             shutil.copytree(folder / "logs", out / "logs", dirs_exist_ok=True)
-        if verdict.exit_code == 0 or out is not None:
+            tell(f"the report is {out / REPORT}")
+        if verdict.exit_code == HELD or out is not None:
             shutil.rmtree(folder, ignore_errors=True)
         else:
-            say(f"the logs are in {folder / 'logs'}")
+            tell(f"the logs are in {folder / 'logs'}")
         return judged(history, verdict)[0], verdict.exit_code

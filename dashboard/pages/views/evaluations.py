@@ -1,0 +1,90 @@
+"""Runs of chaos: listed, compared, opened; an admin starts one."""
+
+from pathlib import Path
+
+from csp.constants import NONE, UNSAFE_INLINE
+from csp.decorators import csp_replace
+from django import forms
+from django.core.exceptions import PermissionDenied
+from django.http import FileResponse, Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+
+from assignment import strategies
+from assignment.errors import InvalidInput
+from dashboard.evaluation import stored
+from dashboard.evaluation.chaos.asked import COORDINATIONS, Asked, split
+from dashboard.evaluation.stored import Evaluation
+from dashboard.pages.views import base
+from dashboard.records import audit
+from dashboard.records.queries.pages import page_of
+
+PAGE = 50
+COMPARED_MAX = 1_000
+# The page that a run wrote has its scripts in it; it may reach nothing.
+ALONE = {
+    "default-src": [NONE],
+    "script-src": [UNSAFE_INLINE],
+    "style-src": [UNSAFE_INLINE],
+    "img-src": ["data:"],
+}
+# The page that a run wrote has its scripts in it; it may reach nothing.
+ALONE = {
+    "default-src": [NONE],
+    "script-src": [UNSAFE_INLINE],
+    "style-src": [UNSAFE_INLINE],
+    "img-src": ["data:"],
+}
+AGENTS_MAX, SECONDS_MAX = 10, 60  # beside a dashboard that people use
+
+
+class NewEvaluation(forms.Form):
+    fault = forms.CharField(max_length=200, help_text="as minor-kill, or minor-kill+redis-stall")
+    agents = forms.IntegerField(min_value=1, max_value=AGENTS_MAX, initial=3)
+    partitions = forms.IntegerField(min_value=1, max_value=100, initial=12)
+    seconds = forms.IntegerField(min_value=1, max_value=SECONDS_MAX, initial=5)
+    seed = forms.IntegerField(min_value=0, max_value=2**31, initial=1)
+    coordination = forms.ChoiceField(choices=[(name, name) for name in COORDINATIONS])
+    strategy = forms.ChoiceField(
+        choices=[(name, name) for name in strategies.NAMES], initial="sticky"
+    )
+
+    def asked(self) -> Asked:
+        """Raises InvalidInput."""
+        values = dict(self.cleaned_data)
+        return Asked(faults=split(values.pop("fault"), "+"), fast=True, **values)
+
+
+def evaluations(request: HttpRequest) -> HttpResponse:
+    form = NewEvaluation(base.sent(request))
+    if request.method == "POST":
+        if not request.user.is_staff:
+            raise PermissionDenied("Only an admin starts a run.")
+        if (row := base.attempt(request, form, lambda by: _started(form, by.actor))) is not None:
+            by = base.by(request)
+            audit.record(by, "start evaluation", object=row.faults, after={"command": row.command})
+            return base.done(request, "The run has begun.", "evaluations")
+    found = Evaluation.objects.all()
+    context = {
+        "section": "evaluations",
+        "form": form,
+        "may_start": request.user.is_staff,
+        "page": page_of(found, PAGE),
+        "compared": stored.compared(found[:COMPARED_MAX]),
+    }
+    return base.show(request, "evaluations", context, fragments=("evaluations",))
+
+
+def _started(form: NewEvaluation, actor: str) -> Evaluation:
+    """One at a time: what runs beside another one is late for no fault of its own."""
+    running = [row for row in Evaluation.objects.filter(exit_code=None) if row.is_running]
+    if running:
+        raise InvalidInput(f"{running[0].faults} runs already: wait until it has ended")
+    return stored.start(form.asked(), actor)
+
+
+@csp_replace(ALONE)  # type: ignore[arg-type]  # of views with arguments too
+def evaluation_report(request: HttpRequest, pk: int) -> FileResponse:
+    path: Path = get_object_or_404(Evaluation, pk=pk).folder / "report.html"
+    if not path.exists():
+        raise Http404("This run has no report.")
+    return FileResponse(path.open("rb"), content_type="text/html; charset=utf-8")

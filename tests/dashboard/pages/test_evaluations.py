@@ -1,0 +1,119 @@
+"""GET and POST /evaluations/, and the report of a run."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from pytest_django.fixtures import Settings
+
+from dashboard.evaluation import stored
+from dashboard.evaluation.chaos.asked import Asked
+from dashboard.evaluation.stored import Evaluation
+from dashboard.models import AuditEntry
+
+RESULT = {"recovered_ms": 500, "moves": 2, "lost": 0, "doubled": 0, "violations": []}
+ASKED = {"agents": 2, "partitions": 4, "seconds": 3, "seed": 5}
+FORM = {**ASKED, "fault": "minor-kill", "coordination": "server", "strategy": "sticky"}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, settings: Settings) -> Path:
+    settings.DATA = tmp_path
+    return tmp_path
+
+
+def ended(coordination: str = "server", code: int = 0, **result: Any) -> Evaluation:
+    asked = Asked(faults=("minor-kill",), coordination=coordination, **ASKED)
+    row = stored.made(asked, "ann")
+    stored.end(row.pk, code, {**RESULT, **result})
+    row.refresh_from_db()
+    return row
+
+
+@pytest.fixture
+def admin(user: User, visitor: Client) -> Client:
+    user.is_staff = True
+    user.save()
+    return visitor
+
+
+def test_coordinations_stand_side_by_side(visitor: Client) -> None:
+    for recovered_ms in (100, 300, 500):
+        ended("client", recovered_ms=recovered_ms)
+    ended("server", code=1, unaffected_paused=0.25)
+    rows = {c.coordination: c for c in visitor.get("/evaluations/").context["compared"]}
+    assert (rows["client"].runs, rows["client"].held, rows["client"].recovered_ms) == (3, 3, 300)
+    assert (rows["server"].runs, rows["server"].held) == (1, 0)
+    assert rows["server"].unaffected_paused == 0.25
+    assert rows["client"].unaffected_paused is None
+
+
+def test_a_violation_is_shown_with_its_run(visitor: Client) -> None:
+    ended(code=1, violations=["fence 5 of chaos:0 was given to a and to b"])
+    page = visitor.get("/evaluations/").content.decode()
+    assert "violated" in page and "was given to a and to b" in page
+    assert "--fault minor-kill --agents 2" in page
+
+
+def test_a_list_asks_the_database_no_more_for_more_runs(
+    visitor: Client, django_assert_max_num_queries: Any
+) -> None:
+    for _ in range(5):
+        ended()
+    with django_assert_max_num_queries(6):
+        visitor.get("/evaluations/")
+
+
+def test_the_report_opens_and_may_reach_nothing(visitor: Client) -> None:
+    row = ended()
+    assert visitor.get(f"/evaluations/{row.pk}/").status_code == 404
+    (row.folder / "report.html").write_text("<title>chaos</title>")
+    answer = visitor.get(f"/evaluations/{row.pk}/")
+    assert b"<title>chaos" in answer.getvalue()
+    assert "default-src 'none'" in answer["Content-Security-Policy"]
+    assert f'href="/evaluations/{row.pk}/"' in visitor.get("/evaluations/").content.decode()
+
+
+def test_only_an_admin_starts_a_run(visitor: Client) -> None:
+    assert b"Start a run" not in visitor.get("/evaluations/").content
+    assert visitor.post("/evaluations/", FORM).status_code == 403
+    assert not Evaluation.objects.exists()
+
+
+def test_a_run_that_is_started_has_a_process_of_its_own(
+    admin: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[tuple[list[str], dict[str, Any]]] = []
+
+    def begin(words: list[str], **how: Any) -> Any:
+        begun.append((words, how))
+        how["stderr"].write(b"  1.0 s  striking: minor-kill\n")
+        return psutil.Process(os.getpid())
+
+    monkeypatch.setattr(stored.subprocess, "Popen", begin)  # type: ignore[attr-defined]
+    assert admin.post("/evaluations/", FORM).status_code == 302
+    (words, how) = begun[0]
+    row = Evaluation.objects.get()
+    assert words[-2:] == ["--evaluation", str(row.pk)]
+    assert "--fast" in words and "--seed" in words and how["start_new_session"]
+    assert row.is_running and "striking: minor-kill" in admin.get("/evaluations/").content.decode()
+    assert AuditEntry.objects.get().action == "start evaluation"
+    again = admin.post("/evaluations/", FORM)
+    assert b"minor-kill runs already" in again.content and len(begun) == 1
+
+
+def test_a_fault_that_is_not_known_is_refused_beside_the_form(admin: Client) -> None:
+    answer = admin.post("/evaluations/", {**FORM, "fault": "nonsense"})
+    assert b"there is no fault &#x27;nonsense&#x27;" in answer.content
+    assert not Evaluation.objects.exists()
+
+
+def test_a_run_whose_process_is_gone_has_failed(visitor: Client) -> None:
+    row = stored.made(Asked(faults=("flap",), **ASKED), "ann")
+    row.pid, row.pid_started = os.getpid(), 1.0  # another process had that number
+    row.save()
+    assert row.verdict == "failed"
