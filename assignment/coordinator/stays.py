@@ -38,12 +38,8 @@ def note_stays(view: GroupRead) -> Steps[bool]:
     for stay in gone:
         del known[stay.member_id]
     come = [_stay(view, member) for member in sorted(view.members.keys() - known.keys())]
-    applied = [
-        replace(stay, application=application)
-        for member, stay in known.items()
-        if (application := _application(view, member)) and application != stay.application
-    ]
-    if changed := (*ended, *come, *applied):
+    moved = [now for stay in known.values() if (now := _as_now(stay, view)) != stay]
+    if changed := (*ended, *come, *moved):
         yield from KeepStays(changed)
     return bool(gone or come)
 
@@ -81,6 +77,15 @@ def _stay(view: GroupRead, member: str) -> Stay:
         version=row.version[:VERSION_MAX],
         application=_application(view, member),
     )
+
+
+def _as_now(stay: Stay, view: GroupRead) -> Stay:
+    """The next process of an instance may run elsewhere; Spark's application is known late."""
+    row = view.members.get(stay.member_id)
+    if row is None or row.joined_at_ms != stay.joined_at_ms:
+        return stay
+    now = _stay(view, stay.member_id)
+    return replace(now, application=now.application or stay.application)
 
 
 def _application(view: GroupRead, member: str) -> str:

@@ -160,7 +160,7 @@ def keep_stays(group: models.Group, effect: effects.KeepStays) -> None:
         [_row_of(group, **asdict(stay)) for stay in effect.stays],
         update_conflicts=True,
         unique_fields=["group", "member_id", "joined_at_ms"],
-        update_fields=["left_at_ms", "end", "spark_application_id"],
+        update_fields=["left_at_ms", "end", "host", "version", "spark_application_id"],
     )
 
 

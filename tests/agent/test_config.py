@@ -77,6 +77,8 @@ def test_a_rotated_token_is_read_anew(tmp_path: Path) -> None:
         (["--capacity", "much"], "--capacity 'much' is not a number"),
         (["--capacity", "0"], "--capacity 0 is not above 0"),
         (["--name", "x" * 91], "is longer than 90 characters"),
+        (["--instance", "a b"], "--instance 'a b' is not a name"),
+        (["--instance", "x" * 91], "--instance 'xxx"),
         (["--socket", "/" + "x" * 101], "is longer than 100 bytes"),
         (["--attach"], "--attach needs --socket"),
         (["--attach", "--socket", "/tmp/s"], "--attach starts no consumer"),

@@ -116,6 +116,30 @@ def join_forgets_that_it_was_told_to_leave(patch: Patch) -> None:
     plant(patch, "join", ("row['drain'] = before['drain']", ""))
 
 
+# Of processes that share an instance name.
+
+
+def join_takes_over_a_live_process(patch: Patch) -> None:
+    plant(patch, "join", ("if not before['stopped'] then", "if false then"))
+
+
+def join_compares_no_beat(patch: Patch) -> None:
+    """Whoever waited takes over, whatever the one before did meanwhile."""
+    plant(patch, "join", ("seen ~= '' and seen ~= there", "false"), (
+        "seen == '' or now - tonumber(beat) < wait_ms", "seen == ''"
+    ))  # fmt: skip
+
+
+def join_leaves_the_locks_of_the_process_before(patch: Patch) -> None:
+    plant(patch, "join", ("  end_locks(member, 'expired')\n", ""))
+
+
+def whoever_names_a_member_speaks_for_it(patch: Patch) -> None:
+    said = "(process ~= '' and process ~= process_of(cjson.decode(stored)))"
+    for name in ("acquire", "renew", "next_batch"):
+        plant(patch, name, (said, "false"))
+
+
 def evict_without_beat_check(patch: Patch) -> None:
     """Judged by an old look, although a sign of life came since."""
     plant(patch, "evict", ("if tonumber(beat) > tonumber(ARGV[2]) then", "if false then"))

@@ -34,6 +34,7 @@ from tests.simulation import coordinator
 from tests.simulation.agents import SimAgent
 from tests.simulation.consumer import SimConsumer
 from tests.simulation.coordinator import SimCoordinator
+from tests.simulation.instance_faults import INSTANCE_FAULTS
 from tests.simulation.planting import Patch, instead_of, planted
 from tests.simulation.replicas import DiskState
 
@@ -56,7 +57,18 @@ planted("last granted is 0")(script_bugs.release_that_resets_the_counter)
 planted(": renewed by ")(script_bugs.renew_that_takes_back)
 planted("by its own join")(script_bugs.join_taken_as_new)
 planted("after a sign of life")(script_bugs.evict_without_beat_check)
+planted(" taken over ", *INSTANCE_FAULTS)(script_bugs.join_takes_over_a_live_process)
+planted(" taken over ", *INSTANCE_FAULTS)(script_bugs.join_compares_no_beat)
+planted(" for two processes", *INSTANCE_FAULTS)(
+    script_bugs.join_leaves_the_locks_of_the_process_before
+)
+planted(" for two processes", *INSTANCE_FAULTS)(script_bugs.whoever_names_a_member_speaks_for_it)
 planted(" by coordinator ")(script_bugs.set_target_without_epochs)
+
+
+@instead_of(stays, "is_expected", " evicted ", *INSTANCE_FAULTS)
+def nobody_is_awaited(*asked: Any) -> bool:
+    return False
 
 
 @instead_of(decisions, "_revoke", "with a batch in hand")

@@ -52,6 +52,13 @@ def test_a_quarter_of_the_seeds_has_learners_and_comes_to_the_ends_of_a_scale_do
         assert reached[f"scale-down: {end}"] > 0, end
 
 
+def test_a_fifth_of_the_seeds_has_instances_of_which_two_processes_live_at_once() -> None:
+    named = [seed for seed in range(FAST_SEEDS) if scenario_of(seed).instances]
+    assert len(named) == FAST_SEEDS // 5
+    firsts = range(0, FAST_SEEDS, AT_ONCE)
+    assert sum(summary_of(first).struck["instance refused"] for first in firsts) > 0
+
+
 @cache
 def summary_of(first: int) -> Summary:
     """Of so many seeds from this one on; what more than one test looks at is run once."""
