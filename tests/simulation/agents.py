@@ -106,16 +106,23 @@ class SimAgent:
         self.ask: Ask = self._ask_dashboard
         self.coordinator: SimAgentCoordinator | None = None
         if world.agents_may_coordinate:
-            founder = Founder(self.store, asdict(world.settings))
-            # A group with a dashboard is that one's to make.
-            makes = (lambda: False) if world.coordinators else founder.make_group
-            registry = Registry(self.store, makes)
-            is_alone = not world.coordinators
-            self.ask = registry.ask if is_alone else first_of(self.ask, registry, self.store)
-            self.coordinator = SimAgentCoordinator(self)
+            self.may_coordinate()
         if self.manager:
             self.manager.find_left_over()
         self._alarm.ask(world.now_ms)
+
+    def may_coordinate(self) -> None:
+        """Every agent may; those of a group in which nobody ever does are simulated without."""
+        if self.coordinator is not None:
+            return
+        world = self.world
+        founder = Founder(self.store, asdict(world.settings))
+        # A group with a dashboard is that one's to make.
+        makes = (lambda: False) if world.coordinators else founder.make_group
+        registry = Registry(self.store, makes)
+        is_alone = not world.coordinators
+        self.ask = registry.ask if is_alone else first_of(self.ask, registry, self.store)
+        self.coordinator = SimAgentCoordinator(self)
 
     def _assemble(self) -> None:
         world, process = self.world, process_of(self.secret) if self.instance else ""

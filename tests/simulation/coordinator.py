@@ -21,9 +21,10 @@ from assignment.coordinator.facts import GroupRecord, Lifted, ScaleDowns
 from assignment.errors import GroupMissing
 from assignment.scripts import dashboard_side, group_read
 from assignment.scripts.group_read import GroupRead, Purpose
-from assignment.types import START, Coordination
+from assignment.types import START, Coordination, Reason
 from tests.simulation import database, targets
 from tests.simulation.agenda import Alarm
+from tests.simulation.ledger import demand
 from tests.simulation.network import SimDoor
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ class Job:
 
 
 class SimCoordinator:
+    by = Coordination.SERVER
+
     def __init__(self, world: "World", name: str) -> None:
         self.world, self.name = world, name
         self.up = False
@@ -215,6 +218,8 @@ class SimCoordinator:
         before, cause = self.world.learning(), effect.record.cause
         refused = self._run(dashboard_side.set_target(view, rows, cause, left_out=effect.left_out))
         targets.whoever_learns_anew_says_so(before, self.world)
+        mode = self.world.read().meta.coordination
+        demand(refused or mode is self.by, f"a target by the {self.by} under {mode} coordination")
         self.world.note(self.name, "target", epoch=view.meta.group_epoch, answer=refused or "done")
         return refused
 
@@ -249,6 +254,8 @@ class SimAgentCoordinator(SimCoordinator):
     others come, too.
     """
 
+    by = Coordination.CLIENT
+
     def __init__(self, agent: "SimAgent") -> None:
         self._agent = agent
         super().__init__(agent.world, f"{agent.name}/c")
@@ -264,6 +271,8 @@ class SimAgentCoordinator(SimCoordinator):
         self._redis = RedisEffects(self.store, self.name, self._note, self.world.memory)
 
     def hear(self, reasons: Iterable[str]) -> None:
+        if Reason.MODE in reasons:
+            self._alarm.ask(self.world.now_ms)
         if self._turns.must_look(reasons):
             self.ask_rebalance()
 

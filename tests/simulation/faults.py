@@ -192,6 +192,13 @@ def touch(world: "World", victims: Victims) -> None:
         world.run(dashboard_side.request_rebalance("manual"))
 
 
+def coordination_switch(world: "World", victims: Victims) -> None:
+    """Now and perhaps back soon, with whatever else happens meanwhile."""
+    world.switch()
+    for _ in range(world.random.randint(0, 2)):
+        world.later(world.random.randint(*AWAY_MS), world.switch)
+
+
 def change_strategy(world: "World", victims: Victims) -> None:
     strategy = world.random.choice(BALANCED)
     world.database.settings = replace(world.settings, strategy=strategy)

@@ -14,7 +14,7 @@ from assignment.scripts import dashboard_side
 from assignment.types import Coordination, TargetRow
 from tests.simulation import checks, targets
 from tests.simulation.agents import SimAgent
-from tests.simulation.faults import FAULTS, OF_DASHBOARD, heal
+from tests.simulation.faults import FAULTS, OF_DASHBOARD, coordination_switch, heal
 from tests.simulation.instance_faults import INSTANCE_FAULTS
 from tests.simulation.ledger import Broken, demand
 from tests.simulation.network import Network
@@ -41,11 +41,13 @@ REPLICA_FAULT_CHANCE = 0.65  # of each fault of a stateful group
 CLIENT_SHARE = 0.35  # of groups whose agents coordinate
 ALONE_SHARE = 0.15  # of those without a dashboard
 LEARN_MS = 1_000  # a round of learners, when no disk is slow any more
-NEED_DASHBOARD = {*OF_DASHBOARD, "change_of_replicas", "lost_events_come_again"}
+SWITCH, SWITCH_SHARE = coordination_switch.__name__, 0.25  # of runs
+NEED_DASHBOARD = {*OF_DASHBOARD, SWITCH, "change_of_replicas", "lost_events_come_again"}
 INSTANCES_EVERY, INSTANCES = 5, 3  # seeds; most of their members have an instance name
 INSTANCE_SHARE = 0.7
 INSTANCE_FAULT_CHANCE = 0.5
-ALL_FAULTS, DRAWN = FAULTS | REPLICA_FAULTS | INSTANCE_FAULTS, tuple(FAULTS)
+ALL_FAULTS = FAULTS | REPLICA_FAULTS | INSTANCE_FAULTS | {SWITCH: coordination_switch}
+DRAWN = tuple(FAULTS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +97,19 @@ def scenario_of(seed: int) -> Scenario:
         settled_first=draw.random() < 0.7,
         replicas=_replicas(draw) if stateful else {},
     )
-    return _with_instances(scenario) if seed % INSTANCES_EVERY == INSTANCES else scenario
+    if seed % INSTANCES_EVERY == INSTANCES:
+        scenario = _with_instances(scenario)
+    return _with_switches(scenario)
+
+
+def _with_switches(scenario: Scenario) -> Scenario:
+    """One or two among the faults, by a die of its own."""
+    draw, faults = random.Random(f"{scenario.seed} switches"), list(scenario.faults)
+    if draw.random() < SWITCH_SHARE:
+        for _ in range(draw.randint(1, 2)):
+            fault = draw.randint(*GAP_MS), SWITCH
+            faults.insert(draw.randint(0, len(faults)), fault)
+    return replace(scenario, faults=tuple(faults))
 
 
 def _with_instances(scenario: Scenario) -> Scenario:

@@ -32,7 +32,7 @@ from tests.simulation.agenda import Agenda
 from tests.simulation.agents import SimAgent
 from tests.simulation.coordinator import SimCoordinator
 from tests.simulation.database import Database
-from tests.simulation.ledger import Broken, Kept, Ledger, spoken_for
+from tests.simulation.ledger import Broken, Kept, Ledger, demand, spoken_for
 from tests.simulation.network import Network
 from tests.simulation.replicas import DiskState, Files, read_snapshot
 from tests.simulation.scale_downs import ScaleDowns
@@ -379,6 +379,25 @@ class World:
         if self.server.down:
             self.server.down = False
             self.server.restart()
+
+    def switch(self) -> None:
+        """To the other coordination, if anybody could compute then: nothing else changes."""
+        if self.server.away or (meta := self.read().meta).settings is None:
+            return
+        mode = Coordination.CLIENT
+        if meta.coordination is mode:
+            mode = Coordination.SERVER
+        if mode is Coordination.SERVER and not self.coordinators:
+            return
+        self.agents_may_coordinate = True
+        for agent in self.living():
+            agent.may_coordinate()
+        before = self.fences(), self.read().target, meta.group_epoch
+        done = self.run(dashboard_side.set_mode(meta.mode, mode, "a person", "simulated")).done
+        demand(done, f"a switch to {mode} was refused")
+        after = self.fences(), self.read().target, self.read().meta.group_epoch
+        demand(after == before, f"the switch to {mode} made {before} to {after}")
+        self.struck["coordination was switched"] += 1
 
     def wipe(self) -> None:
         self.server.wipe()
