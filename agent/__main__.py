@@ -41,6 +41,7 @@ from assignment.scripts import dashboard_side
 from assignment.types import GroupSettings
 from assignment.wire import SOCKET_VARIABLE, ControlMessage, Join
 
+SCALE_DOWN = "scale-down"
 REDIS_TIMEOUTS = Timeouts(connect_s=1.0, answer_s=1.0)
 REPLICAS_TIMEOUTS = Timeouts(connect_s=1.0, answer_s=10.0)  # pages of a changelog may be large
 REDIS_PATIENCE_S = 30.0  # at the start: Redis may be started beside this agent
@@ -56,8 +57,13 @@ class Ended(Exception):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    if given[:1] == [SCALE_DOWN]:
+        from agent import scale_down  # with numpy, which an agent may never need
+
+        return scale_down.main(given[1:])
     try:
-        config = configuration.parse(sys.argv[1:] if arguments is None else arguments)
+        config = configuration.parse(given)
         note = _logging(config)
         return int(_run(config, note))
     except (InvalidInput, ConsumerUnstartable, SocketUnusable, StateDirUnusable) as error:

@@ -136,7 +136,8 @@ def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="evenkeel-agent",
-        usage="evenkeel-agent [options] -- COMMAND ...   (or --attach --socket PATH)",
+        usage="evenkeel-agent [options] -- COMMAND ...   (or --attach --socket PATH)\n"
+        "       evenkeel-agent scale-down --help",
         description="Runs beside one Spark consumer: holds its partitions, starts and watches it.",
         epilog=EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -17,10 +17,10 @@ def world(world: World) -> World:
     return world
 
 
-def client_group(world: World) -> None:
+def client_group(world: World, **settings: object) -> None:
     """With quick timings, which no flag says."""
     call = configure(
-        world.settings(),
+        world.settings(**settings),
         Reason.SETTINGS,
         rebalance_due=False,
         coordination=Coordination.CLIENT,
