@@ -1,5 +1,6 @@
 """`chaos` refuses what it cannot do with one sentence and exit code 3; who is struck is drawn."""
 
+import json
 import random
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,6 +10,7 @@ import pytest
 from django.core.management import call_command
 
 from assignment.errors import InvalidInput
+from dashboard.evaluation.chaos import asked as asked_module
 from dashboard.evaluation.chaos import run  # noqa: F401  (all faults are known)
 from dashboard.evaluation.chaos.asked import FAULTS, Asked
 from dashboard.evaluation.chaos.matrix import lines_of, seeded
@@ -32,6 +34,7 @@ NAMES = ("light-1", "light-2", "light-3", "light-4", "light-5")
         (("--fault", "minor-kill", "--strategy", "best"), "there is no strategy 'best'"),
         (("--fault", "minor-kill", "--nonsense"), "unrecognized arguments"),
         (("--fault", "fixed-kill"), "needs --victims"),
+        (("--fault", "drain-half", "--agents", "1"), "needs two agents at least"),
         (("--fault", "fixed-kill", "--victims", "light-9"), "there is no agent 'light-9'"),
         (("replay", "nowhere"), "nowhere holds no run"),
         (("matrix",), "chaos matrix needs a file"),
@@ -55,6 +58,19 @@ def test_what_is_not_on_this_machine_is_never_struck(
         call_command("chaos", "--fault", "minor-kill")
     assert ended.value.code == 3
     assert "'redis.example.com' is not loopback" in capsys.readouterr().err
+
+
+def test_an_error_of_the_harness_is_no_violation(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(options: dict[str, Any]) -> None:
+        raise RuntimeError("what nobody thought of")
+
+    monkeypatch.setattr(asked_module, "asked", broken)
+    with pytest.raises(SystemExit) as ended:
+        call_command("chaos", "--fault", "minor-kill", "--json")
+    assert ended.value.code == 3
+    assert "what nobody thought of" in json.loads(capsys.readouterr().out)["error"]
 
 
 def test_every_fault_that_is_named_can_be_struck() -> None:

@@ -7,6 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from dashboard.evaluation.chaos.history import load
+from dashboard.evaluation.chaos.judge import judge
+from dashboard.evaluation.chaos.result import judged
+
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_S = 170
 
@@ -33,3 +37,6 @@ def test_a_group_whose_agent_is_killed_keeps_every_invariant(tmp_path: Path) -> 
     assert found["held"] and found["healed"] and not found["vacuous"]
     assert (found["lost"], found["doubled"], found["destroyed"]) == (0, 0, 0)
     assert json.loads((tmp_path / "result.json").read_text()) == found
+    assert "Plotly.newPlot" in (tmp_path / "report.html").read_text()
+    stored = load(tmp_path)
+    assert judged(stored, judge(stored))[0] == found

@@ -24,6 +24,7 @@ WHOLE = (
     *("rolling-restart", "drain-one", "drain-half", "strategy-change", "coordination-switch"),
 )
 FAULTS = (*(f"{scope}-{fault}" for scope in SCOPES for fault in SCOPED), *WHOLE)
+FOR_TWO = ("drain-one", "drain-half", "one-to-many")
 COORDINATIONS = ("server", "client")
 CONSUMERS = ("light", "spark")
 AGENTS_MAX, PARTITIONS_MAX, SECONDS_MAX, SEED_MAX = 100, 1_000, 3_600, 2**31
@@ -68,6 +69,8 @@ class Asked:
         _known("consumer", self.consumer, CONSUMERS)
         if any(name.startswith("fixed-") for name in self.faults) and not self.victims:
             raise InvalidInput("a fault of scope fixed needs --victims, as light-1,light-3")
+        if self.agents < 2 and (alone := [name for name in self.faults if name in FOR_TWO]):
+            raise InvalidInput(f"{alone[0]} needs two agents at least: one has to stay")
         if unknown := sorted(set(self.victims) - set(self.names)):
             raise InvalidInput(
                 f"there is no agent {unknown[0]!r}: they are {', '.join(self.names)}"

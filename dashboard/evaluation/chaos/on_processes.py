@@ -1,6 +1,7 @@
 """Faults that strike processes: agents, their consumers, and the dashboard's services."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 
 import psutil
 
@@ -55,26 +56,24 @@ def suspend(one: Strike) -> Iterator[None]:
     families = [victims_family(one, name) for name in one.victims]
     stopped = [p for f in families for p in {"agent": f[:1], "consumer": f[1:]}.get(who, f)]
     try:
-        for process in stopped:
-            process.suspend()
+        each(stopped, psutil.Process.suspend)
         one.worked = bool(stopped) and world.happens(lambda: all(map(is_stopped, stopped)), 1.0)
         world.pass_time(leases * world.asked.timings.lease_ms / 1_000)
     finally:
-        resume(stopped)
+        each(stopped, psutil.Process.resume)
     one.is_over = True
     yield
 
 
 def is_stopped(process: psutil.Process) -> bool:
-    return bool(process.status() == psutil.STATUS_STOPPED)
+    return bool(process.is_running() and process.status() == psutil.STATUS_STOPPED)
 
 
-def resume(stopped: Sequence[psutil.Process]) -> None:
-    for process in stopped:
-        try:
-            process.resume()
-        except psutil.NoSuchProcess:
-            continue
+def each(family: Sequence[psutil.Process], act: Callable[[psutil.Process], object]) -> None:
+    """Who has ended meanwhile is left out."""
+    for process in family:
+        with suppress(psutil.NoSuchProcess):
+            act(process)
 
 
 @fault("web-kill", "worker-kill", "beat-kill", "dashboard-kill")

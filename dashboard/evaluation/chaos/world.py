@@ -32,6 +32,15 @@ from dashboard.evaluation.redis_judge import Content
 from dashboard.evaluation.redis_servers import Postgres, server
 
 GROUP = "chaos"  # and its stream
+# Whatever this installation is set to.
+OWN = {
+    "DJANGO_SETTINGS_MODULE": "dashboard.settings",
+    "EVENKEEL_HOSTS": "127.0.0.1",
+    "EVENKEEL_ORIGINS": "",
+    "EVENKEEL_BEHIND_PROXY": "0",
+    "EVENKEEL_DEVELOPMENT": "1",
+    "EVENKEEL_REDIS_PREFIX": "ek",
+}
 ACTS = "dashboard.evaluation.chaos.acts"
 LIGHT = (sys.executable, "-m", "agent.pipelines.light")
 PREPARE_TIMEOUT_S = 120
@@ -90,12 +99,12 @@ class World:
     closers: list[Callable[[], object]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        if "database-away" in self.asked.faults:
-            self.postgres = Postgres()
-            self.closers.append(self.postgres.close)
         self.lock = demo_options.lock_folder(self.folder)
         self.tree = Tree(lambda line: None, str(self.folder.resolve()), self.lock)
         self.tree.stop_on_signals()
+        if "database-away" in self.asked.faults:
+            self.postgres = Postgres()
+            self.closers.append(self.postgres.close)
         self.effects.mkdir(parents=True, exist_ok=True)
 
     @property
@@ -123,7 +132,7 @@ class World:
         self.parts.environment["DATABASE_URL"] = (
             self.postgres.url if self.postgres else f"sqlite:///{self.folder / 'evenkeel.sqlite3'}"
         )
-        self.parts.environment["DJANGO_SETTINGS_MODULE"] = "dashboard.settings"
+        self.parts.environment |= OWN
         self._prepare()
         self.say("starting web, worker and beat")
         self.services = {

@@ -12,6 +12,7 @@ import shutil
 import sys
 import tempfile
 import time
+import traceback
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -32,7 +33,7 @@ from dashboard.evaluation.chaos.run import run
 from dashboard.management.commands.up import say
 
 BEGAN_S = time.monotonic()
-ADDRESSES = ("REDIS_URL", "DATABASE_URL", "EVENKEEL_URL", "EVENKEEL_REDIS_URL")
+ADDRESSES = ("REDIS_URL", "DATABASE_URL", "EVENKEEL_REDIS_URL")
 
 
 def tell(line: str) -> None:
@@ -60,12 +61,16 @@ class Command(BaseCommand):
 
     def handle(self, *_: Any, **options: Any) -> None:
         try:
-            asking.check_loopback([os.environ[n] for n in ADDRESSES if os.environ.get(n)])
+            if options["evaluation"] is None:  # a dashboard's own may be anywhere: none is used
+                asking.check_loopback([os.environ[n] for n in ADDRESSES if os.environ.get(n)])
             found, code = self.answer(options)
         except Stopped:
             found, code = {"error": "asked to end"}, FAILED
         except (EvenkeelError, Refused, TreeFailed, OSError) as error:
             found, code = {"error": str(error)}, FAILED
+        except Exception as error:  # a bug of the harness is no violation, which is exit 1
+            traceback.print_exc()
+            found, code = {"error": repr(error)}, FAILED
         if "error" in found:
             say(f"evenkeel: {found['error']}")
         self.stdout.write(json.dumps(found) if options["json"] else as_text(found))
