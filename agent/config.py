@@ -154,7 +154,7 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     option("--token-file", "EVENKEEL_TOKEN_FILE", "file that holds the token")
     option("--redis-url", "EVENKEEL_REDIS_URL", "redis://, rediss:// or unix:// address")
     option("--name", "EVENKEEL_NAME", "first part of the member id", socket.gethostname())
-    option("--instance", "EVENKEEL_INSTANCE", "member id of every process here, one at a time")
+    option("--instance", "EVENKEEL_INSTANCE", "member id, kept over restarts with its partitions")
     option("--state-dir", "EVENKEEL_STATE_DIR", "local disk for replicas of state")
     option("--snapshot-url", "EVENKEEL_SNAPSHOT_URL", "folder or fsspec URL all members reach")
     option("--socket", "EVENKEEL_SOCKET", "path of the socket to the consumer")

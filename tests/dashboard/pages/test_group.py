@@ -8,11 +8,13 @@ import pytest
 from django.conf import settings
 from django.test import Client
 
+from assignment.scripts import dashboard_side
 from assignment.wire import GroupKeys, StreamKeys
 from dashboard import coordinator
 from dashboard.actions import scale_down
 from dashboard.live import connection, deadline
 from dashboard.live import groups as live_groups
+from dashboard.live import scripts as live
 from dashboard.live.group_state import STUCK_MS
 from dashboard.models import AuditSource, Group
 from dashboard.pages.templatetags import show
@@ -86,6 +88,16 @@ def test_more_members_than_partitions_are_idle_and_say_so(visitor: Client, group
     page = visitor.get(f"/groups/{group.name}/members/").content.decode()
     assert "idle: 4 partitions, 5 members" in page
     assert "idle: 4 partitions, 5 members" in visitor.get(f"/groups/{group.name}/").content.decode()
+
+
+def test_an_instance_that_stopped_is_shown_as_expected_back(visitor: Client, group: Group) -> None:
+    live.run(dashboard_side.join("east", "one", {"instance": "east"}), group.name)
+    live.run(dashboard_side.leave("east", "one", stops=True), group.name)
+    page = visitor.get(f"/groups/{group.name}/members/").content.decode()
+    row = page.split('data-member="east"')[1].split("</tr>")[0]
+    assert "instance" in row
+    assert "stopped" in row
+    assert "another process is expected within" in row
 
 
 def test_who_left_is_listed(visitor: Client, group: Group, agents: list[FakeAgent]) -> None:
