@@ -76,6 +76,9 @@ def claimed(partitions: Iterable[Any], fences: Iterable[Any]) -> set[tuple[str, 
     return {(t(p), int(fence)) for p, fence in zip(partitions, fences, strict=True)}
 
 
+STOPPED = ""  # in the place of a process: another one is expected
+
+
 class Ledger:
     """`claims`: by member, the locks that its last renew named or that it runs under since, without
     those that it asked to be released, whatever the answer was. One whose grant it never heard of
@@ -88,7 +91,6 @@ class Ledger:
         self.books: dict[str, Book] = {}
         self.signs: dict[str, int] = {}  # member -> Redis time of its last sign of life
         self.processes: dict[str, str] = {}  # member -> its process, unless Redis forgot since
-        self.stopped: set[str] = set()  # those whose instance is expected back
         self.away_since_ms: dict[str, int] = {}  # their last sign since which they were not able
         self.ended_early: set[str] = set()  # members whose batch a late `plan` declared ended
         self.events = 0  # appended, ever
@@ -115,7 +117,7 @@ class Ledger:
     def rolled_back(self, kept: Kept) -> None:
         """Redis runs anew with what it had then; fences that were granted since stay granted."""
         books, self.signs = kept
-        self.processes, self.stopped, self.away_since_ms = {}, set(), {}
+        self.processes, self.away_since_ms = {}, {}
         self.losses += 1
         for name, book in self.books.items():
             old = books.get(name, Book(name))
@@ -257,7 +259,7 @@ class Ledger:
             return
         member, process = t(args[0]), t(args[1])
         now_ms, before = self._server.now_ms, self.processes.get(member)
-        if before not in (None, process):
+        if before not in (None, STOPPED, process):
             silent_ms = now_ms - self.signs.get(member, 0)
             awaited = silent_ms >= 2 * self._group.settings.heartbeat_ms
             set_back = now_ms < self._latest_ms
@@ -266,7 +268,6 @@ class Ledger:
             self._gone(member)
             self.away_since_ms[member] = since_ms
         self.signs[member], self.processes[member] = now_ms, process
-        self.stopped.discard(member)
         for book in self.books.values():
             live = book.live_at(self._latest_ms)
             if live and live.member == member:
@@ -286,7 +287,7 @@ class Ledger:
         if answer != b"ok":
             return
         member, settings = t(args[0]), self._group.settings
-        stopped = member in self.stopped
+        stopped = self.processes.get(member) == STOPPED
         signs = self.away_since_ms if stopped else self.signs
         silent_ms = self._server.now_ms - signs[member]
         set_back = self._server.now_ms < self._latest_ms  # beats of before and after compare wrong
@@ -304,13 +305,11 @@ class Ledger:
             since_ms = self.away_since_ms.get(member, self._server.now_ms)
             self._gone(member)
         if answer == b"stopped":
-            self.stopped.add(member)
-            self.signs[member], self.away_since_ms[member] = self._server.now_ms, since_ms
+            self.processes[member], self.away_since_ms[member] = STOPPED, since_ms
 
     def _gone(self, member: str) -> None:
         self.signs.pop(member, None)
         self.processes.pop(member, None)
-        self.stopped.discard(member)
         self.away_since_ms.pop(member, None)
         for book in self.books.values():
             if book.live and book.live.member == member:
