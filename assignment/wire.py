@@ -34,6 +34,7 @@ CHANGES_MAX = 100  # after so many changes a new complete report is sent (coordi
 HELD_STATES = frozenset(HeldState)
 TARGET_ROLES = ("active", "standby", "learning")
 API_PREFIX = "/api/agent/v1"  # POST {API_PREFIX}/{group}/join | heartbeat | leave, bearer token
+GROUP_INDEX = "ek:groups"  # names of groups that their agents made: for dashboards
 
 
 class _Key:

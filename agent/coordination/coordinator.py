@@ -65,6 +65,7 @@ class Coordinator:
         self.computes = False
         self._lease_ms = LEASE_MS
         self._away = Gap(0, 0)
+        self._said = ""  # came of the last rebalance
 
     def turn(self) -> int:
         """What a tick does, if this member computes. In how many ms to come again. Raises
@@ -134,19 +135,26 @@ class Coordinator:
         self._away = ticker_away(now_ms, meta.tick_ms or None, self._away)
         return Ticker(now_ms, self._away)
 
-    def is_due(self) -> bool:
+    def due_epoch(self) -> int | None:
+        """The group_epoch for which there is no target, where the agents coordinate."""
         meta = self._store.meta()
-        return meta.coordination is Coordination.CLIENT and meta.group_epoch > meta.target_epoch
+        is_due = meta.coordination is Coordination.CLIENT and meta.group_epoch > meta.target_epoch
+        return meta.group_epoch if is_due else None
 
     def _rebalance(self) -> None:
         from assignment.coordinator.rebalance import rebalance
 
+        tried = None
         for _ in range(ROUNDS_MAX):
-            if not self.is_due():
-                return
+            due = self.due_epoch()
+            if due is None or due == tried:
+                return  # what cannot be done yet is tried again with the next turn
+            tried = due
             effects = RedisEffects(self._store, self._member_id, self._note, self._memory)
             result = effects.carry_out(rebalance(Coordination.CLIENT))
-            self._note("rebalance", why=result)
+            if result != self._said:
+                self._said = result
+                self._note("rebalance", why=result)
 
 
 class CoordinatorThread:

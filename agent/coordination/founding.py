@@ -44,6 +44,7 @@ class Founder:
         )
         self._store.run(call)
         self._store.note_reader(settings)
+        self._store.note_group()
         return True
 
     def _settings(self) -> GroupSettings:

@@ -83,6 +83,10 @@ class GroupStore:
         seconds, microseconds = self.door.ask("TIME")
         return int(seconds) * 1000 + int(microseconds) // 1000
 
+    def note_group(self) -> None:
+        """For dashboards that are started later."""
+        self.door.ask("SADD", wire.GROUP_INDEX, self.group)
+
     def hold(self, lease_ms: int) -> None:
         """Nothing is granted for so long."""
         self.door.ask("SET", self.keys.hold, "", "PX", lease_ms)

@@ -74,6 +74,8 @@ def create_group(
     )
     if Group.objects.filter(name=name).exists():
         raise Refused(f"group {name!r} exists already")
+    if name in live_groups.founded():
+        raise Refused(f"group {name!r} is in Redis, made by its agents: adopt it")
     found = live_groups.make_stream(stream, partitions, name)
     if found != partitions:
         raise Refused(f"stream {stream!r} has {found} partitions, not {partitions}")

@@ -12,7 +12,7 @@ from assignment.coordinator.facts import Hint, Lifted
 from assignment.scripts.dashboard_side import LockEvent, read_event
 from assignment.scripts.group_read import NO_TICK, GroupRead, Purpose, Ticker, read_group
 from assignment.types import START, GroupSettings, Offset, Partition, Reason
-from assignment.wire import GroupKeys, StreamKeys, parse_settings
+from assignment.wire import GROUP_INDEX, GroupKeys, StreamKeys, parse_settings
 from dashboard.live.connection import keep_within, ms_of, sync_client
 from dashboard.live.scripts import run, script
 
@@ -42,6 +42,15 @@ def stored_settings(group: str) -> tuple[GroupSettings | None, int]:
     """With their epoch."""
     text, epoch = sync_client().hmget(GroupKeys(group).meta, "settings", "settings_epoch")
     return None if text is None else parse_settings(text.decode()), int(epoch or 0)
+
+
+def founded() -> list[str]:
+    """Groups that their agents made, whether or not a dashboard has them."""
+    return sorted(name.decode() for name in sync_client().smembers(GROUP_INDEX))
+
+
+def member_count(group: str) -> int:
+    return int(sync_client().hlen(GroupKeys(group).members))
 
 
 # --- what happened --------------------------------------------------------------------------------

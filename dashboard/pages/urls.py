@@ -50,6 +50,7 @@ urlpatterns = [
     path("evaluations/<int:pk>/", evaluations.evaluation_report, name="evaluation_report"),
     path("groups/", lists.groups, name="groups"),
     path("groups.csv", lists.groups_csv, name="groups_csv"),
+    path("adopt-group/<str:name>/", lists.adopt_group, name="adopt_group"),
     path("new-group/", lists.new_group, name="new_group"),
     path("groups/<str:name>/", include(of_group)),
     path("demo/", demo.demo_page, name="demo"),

@@ -29,13 +29,13 @@ START_S, CONSUMER_S, SEEN_S = 120.0, 400.0, 60.0
 EVENTS = 1000
 
 
-def section() -> str:
+def section(title: str) -> str:
     text = (ROOT / "README.md").read_text()
-    return text.split("\n## Your own pipeline in 20 lines\n")[1].split("\n## ")[0]
+    return text.split(f"\n## {title}\n")[1].split("\n## ")[0]
 
 
-def blocks(language: str) -> list[str]:
-    found = re.findall(r"^```(\w*)\n(.*?)^```$", section(), re.MULTILINE | re.DOTALL)
+def blocks(language: str, title: str = "Your own pipeline in 20 lines") -> list[str]:
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", section(title), re.MULTILINE | re.DOTALL)
     return [text for name, text in found if name == language]
 
 
@@ -134,16 +134,20 @@ def agent(environment: dict[str, str], printed: str) -> Iterator[Started]:
     running.end()
 
 
-def status(environment: dict[str, str]) -> dict[str, Any]:
+def managed(environment: dict[str, str], *arguments: str) -> str:
     done = subprocess.run(
-        ["python3", "manage.py", "status", "--group", "orders", "--json"],
+        ["python3", "manage.py", *arguments],
         cwd=ROOT,
         env=environment,
         capture_output=True,
         text=True,
         check=True,
     )
-    found: dict[str, Any] = json.loads(done.stdout)
+    return done.stdout
+
+
+def status(environment: dict[str, str], group: str = "orders") -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(managed(environment, "status", "--group", group, "--json"))
     return found
 
 
@@ -191,6 +195,33 @@ def test_the_section_leads_to_a_map_with_its_member(
     assert [(row["data-owner"], row["data-state"]) for row in rows] == [(member_id, "owned")] * 4
     fences = {row["data-fence"] for row in rows}
     assert all(fence and int(fence) > 0 for fence in fences)
+
+
+def test_a_group_with_redis_alone_is_adopted_by_a_dashboard(
+    environment: dict[str, str], dashboard: str, printed: str
+) -> None:
+    """The Redis is the one that is there."""
+    ((address, command),) = [
+        block.split("\n", 1) for block in blocks("", "With Redis alone") if "--stream" in block
+    ]
+    name, _ = address.split("redis://")
+    assert name == "export EVENKEEL_REDIS_URL="
+    url = (Path(environment["EVENKEEL_DATA"]) / "redis_url").read_text().strip()
+    assert command.startswith("evenkeel-agent ") and "python your_pipeline.py" in command
+    command = command.replace("evenkeel-agent ", "~/agent-venv/bin/evenkeel-agent ", 1)
+    command = command.replace("python your_pipeline.py", ".venv/bin/python ~/orders.py")
+    log = Path(environment["HOME"]) / "alone.log"
+    running = Started(f"env {command}", log, {**environment, "EVENKEEL_REDIS_URL": url})
+    try:
+        wait_until(lambda: "coordinates" in running.said(), CONSUMER_S, running.said)
+        assert "on the dashboard" in managed(environment, "adopt_group", "totals")
+        wait_until(
+            lambda: status(environment, "totals")["processed"] == EVENTS, CONSUMER_S, running.said
+        )
+        ((_, member),) = status(environment, "totals")["members"].items()
+        assert member["owned"] == [f"orders:{number}" for number in range(4)]
+    finally:
+        running.end()
 
 
 def test_the_agent_has_no_django(environment: dict[str, str], printed: str) -> None:

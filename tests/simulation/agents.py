@@ -66,6 +66,9 @@ class SimStore(GroupStore):
     def note_reader(self, settings: GroupSettings) -> None:
         self._world.trimming.is_read_by(self._world.name)
 
+    def note_group(self) -> None:
+        """No dashboard looks for it here."""
+
 
 class SimAgent:
     def __init__(

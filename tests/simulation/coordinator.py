@@ -299,7 +299,7 @@ class SimAgentCoordinator(SimCoordinator):
 
     def _rebalance(self) -> None:
         with suppress(StoreUnavailable):
-            if self._turns.is_due():
+            if self._turns.due_epoch() is not None:
                 self._carry_out(rebalance.rebalance(Coordination.CLIENT))
 
     def _next_step(self, job: Job, life: int) -> None:

@@ -1,11 +1,18 @@
 """Overview, the list of groups, and making a new one."""
 
+from contextlib import suppress
 from dataclasses import replace
 
+from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.shortcuts import redirect
+from django.views.decorators.http import require_POST
 
+from assignment.errors import EvenkeelError
+from dashboard.actions import adoption
 from dashboard.actions import groups as actions
+from dashboard.live.connection import StoreUnavailable
 from dashboard.live.group_state import ORDER
 from dashboard.pages.forms import NewGroupForm
 from dashboard.pages.views import base
@@ -32,6 +39,8 @@ def overview(request: HttpRequest) -> HttpResponse:
 
 def groups(request: HttpRequest) -> HttpResponse:
     context = _list(request)
+    with suppress(StoreUnavailable):  # the list says so
+        context["adoptable"] = adoption.adoptable()
     page = Paginator(context["rows"], PAGE).get_page(context["asked"].whole("page") or 1)
     scores, lags = group_queries.trends([row.group.pk for row in page], context["now_ms"])
     context |= {
@@ -80,6 +89,16 @@ MADE: dict[str, base.Made] = {
 
 def groups_csv(request: HttpRequest) -> StreamingHttpResponse:
     return base.csv_file("groups", COLUMNS, _list(request)["rows"], MADE)
+
+
+@require_POST
+def adopt_group(request: HttpRequest, name: str) -> HttpResponse:
+    try:
+        group = adoption.adopt(name, base.by(request))
+    except EvenkeelError as error:
+        messages.error(request, str(error))
+        return redirect("groups")
+    return base.done(request, f"Group {group.name} is on this dashboard now.", "group", name)
 
 
 def new_group(request: HttpRequest) -> HttpResponse:

@@ -1,0 +1,75 @@
+"""Groups that their agents made, with Redis alone: listed, and taken over by this dashboard."""
+
+from dataclasses import asdict, dataclass
+
+from django.db import IntegrityError, transaction
+
+from assignment.scripts.dashboard_side import configure
+from assignment.scripts.group_read import Meta, Purpose
+from assignment.types import GroupSettings, Reason, valid_name
+from dashboard import coordinator
+from dashboard.actions.groups import Refused
+from dashboard.live import groups as live_groups
+from dashboard.live.scripts import run
+from dashboard.models import Group
+from dashboard.records import audit
+from dashboard.records.audit import By
+
+
+@dataclass(frozen=True, slots=True)
+class Adoptable:
+    name: str
+    settings: GroupSettings
+    members: int
+
+
+def adoptable() -> list[Adoptable]:
+    """By name. Raises StoreUnavailable."""
+    founded = live_groups.founded()
+    known = set(Group.objects.filter(name__in=founded).values_list("name", flat=True))
+    found = []
+    for name in founded:
+        settings = None if name in known else live_groups.stored_settings(name)[0]
+        if settings is not None:
+            found.append(Adoptable(name, settings, live_groups.member_count(name)))
+    return found
+
+
+def adopt(name: str, by: By) -> Group:
+    """A record of it as it is: nothing changes for its agents; history is from now on, and of what
+    Redis still has. Raises InvalidInput, Refused and StoreUnavailable.
+    """
+    meta = live_groups.read(valid_name("group", name), Purpose.LOOK).meta
+    if meta.settings is None:
+        raise Refused(f"group {name!r} is not in Redis")
+    try:
+        with transaction.atomic():
+            group = _recorded(name, meta, meta.settings, by)
+            call = configure(
+                meta.settings,
+                Reason.SETTINGS,
+                rebalance_due=False,
+                identity=group.identity,
+                over_epoch=meta.settings_epoch,
+            )
+            run(call, name)
+    except IntegrityError as error:
+        raise Refused(f"group {name!r} has a record here already") from error
+    coordinator.tick()
+    return group
+
+
+def _recorded(name: str, meta: Meta, settings: GroupSettings, by: By) -> Group:
+    if meta.identity and not Group.objects.filter(name=name).exists():
+        raise Refused(f"group {name!r} belongs to another dashboard")
+    group = Group.objects.create(
+        name=name,
+        stream=settings.stream,
+        partitions=settings.partitions,
+        settings=asdict(settings),
+        created_by=by.actor,
+        incarnation=meta.incarnation,
+    )
+    mode = {"coordination": meta.coordination, "mode_epoch": meta.mode_epoch}
+    audit.record(by, "adopt group", group, after={**group.settings, **mode})
+    return group

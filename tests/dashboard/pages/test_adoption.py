@@ -1,0 +1,70 @@
+"""Groups that their agents made: listed, and adopted with what they are."""
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from agent.coordination.founding import Founder
+from agent.store.door import RedisDoor
+from agent.store.group import GroupStore
+from assignment.types import Coordination
+from assignment.wire import GROUP_INDEX
+from dashboard import coordinator
+from dashboard.actions import adoption, groups
+from dashboard.actions.groups import Refused
+from dashboard.models import AuditEntry, AuditSource, Group
+from dashboard.records.audit import By
+from tests.dashboard.agents import FakeAgent
+
+ANN = By("ann", AuditSource.PAGE)
+
+
+@pytest.fixture
+def founded(store: Any, redis_url: str, group_name: str, db: None) -> Any:
+    """Its store; no dashboard knows it."""
+    found = GroupStore(RedisDoor(redis_url), group_name)
+    flags = {"stream": f"s-{group_name}", "partitions": 4, "strategy": "averagely"}
+    assert Founder(found, flags).make_group()
+    yield found
+    store.srem(GROUP_INDEX, group_name)
+
+
+def test_a_group_that_its_agents_made_is_listed_and_adopted(
+    founded: GroupStore, client: Client, admin_user: Any
+) -> None:
+    client.force_login(admin_user)
+    assert f"/adopt-group/{founded.group}/" in client.get("/groups/").content.decode()
+    before = founded.meta()
+    answer = client.post(f"/adopt-group/{founded.group}/")
+    assert answer.headers["Location"] == f"/groups/{founded.group}/"
+    group = Group.objects.get(name=founded.group)
+    assert (group.values, group.coordination) == (before.settings, Coordination.CLIENT)
+    after = founded.meta()
+    assert (after.identity, before.identity) == (group.identity, "")
+    assert after.coordination is Coordination.CLIENT
+    assert (after.group_epoch, after.settings_epoch) == (before.group_epoch, before.settings_epoch)
+    assert AuditEntry.objects.get(action="adopt group").actor == admin_user.get_username()
+    assert f"/adopt-group/{founded.group}/" not in client.get("/groups/").content.decode()
+
+
+def test_its_history_begins_with_what_redis_still_has(founded: GroupStore) -> None:
+    group = Group(name=founded.group)  # as an agent needs it, without a record
+    member = FakeAgent(group, "a")
+    member.start()
+    group = adoption.adopt(founded.group, ANN)
+    coordinator.tick()
+    assert list(group.member_records.values_list("member_id", flat=True)) == ["a"]
+
+
+def test_what_cannot_be_adopted_is_refused(founded: GroupStore) -> None:
+    with pytest.raises(Refused, match="'nowhere' is not in Redis"):
+        adoption.adopt("nowhere", ANN)
+    with pytest.raises(Refused, match="made by its agents: adopt it"):
+        groups.create_group(founded.group, stream="s", partitions=1, by=ANN)
+    adoption.adopt(founded.group, ANN)
+    with pytest.raises(Refused, match="has a record here already"):
+        adoption.adopt(founded.group, ANN)
+    Group.objects.get(name=founded.group).delete()
+    with pytest.raises(Refused, match="belongs to another dashboard"):
+        adoption.adopt(founded.group, ANN)
