@@ -96,6 +96,15 @@ def test_what_was_answered_fenced_is_planned_under_a_higher_fence_only(
     assert list(ranges(planner.next_batch(1))) == ["0"]
 
 
+def test_a_process_that_was_replaced_under_its_instance_name_plans_nothing(
+    world, shared, tmp_path
+) -> None:
+    world.append(world.partitions[0], one(a=1))
+    options = {"redis_url": world.url, "group": world.name, "member": "m1", "tasks": "2"}
+    places = {"folder": str(tmp_path), "stream": world.name}
+    assert Planner({**options, **places, "process": "before"}).next_batch(1) is None
+
+
 @pytest.mark.parametrize("fact", [("lease_end_ms", 0), ("stopping", 1)])
 def test_nothing_is_planned_any_more(world, planner, shared, fact) -> None:
     world.append(world.partitions[0], one(a=1))
