@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 
 from assignment.types import GroupSettings
-from tests.agent.conftest import World
+from tests.agent.conftest import World, until
 from tests.bench.one_agent import (
     PARTITIONS,
     WATCHED_S,
@@ -38,6 +38,7 @@ def measured(world: World) -> list[dict[str, Any]]:
     spent_s = cpu_s(process, wait)
     private, bare = private_mebibytes(process), bare_python()
     return [
+        *coordinating(bare),
         row(
             "agent_idle_memory",
             round(private, 1),
@@ -51,6 +52,31 @@ def measured(world: World) -> list[dict[str, Any]]:
             "% of a core",
             f"{PARTITIONS} partitions, default timings (aim 1)",
         ),
+    ]
+
+
+def coordinating(bare: float) -> list[dict[str, Any]]:
+    """Two agents with Redis alone: the one that computes has loaded the strategies."""
+    with world_of("client") as world:
+        world.store.door.ask("DEL", world.store.keys.meta)
+        flags = ("--stream", "s-client", "--partitions", str(PARTITIONS))
+        one = world.alone("a", *flags)
+        until(lambda: len(world.running(world.member("a"))) == PARTITIONS, "all runs")
+        other = world.alone("b", *flags)
+        until(lambda: bool(world.running(world.member("b"))), "both run")
+        measured = [
+            (name, private_mebibytes(psutil.Process(agent.process.pid)))
+            for name, agent in (("computes", one), ("another", other))
+        ]
+    return [
+        row(
+            f"agent_client_{name}_memory",
+            round(private, 1),
+            "MiB",
+            "private, in a group whose agents coordinate (aim 60 for who does not compute)",
+            ratio=round(private / bare, 2),
+        )
+        for name, private in measured
     ]
 
 

@@ -4,10 +4,15 @@ A seed that fails replays with `pytest -k seed2`; faults in any mixture are in t
 """
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from agent.config import ExitCode
+from agent.store.door import ScriptCall
+from assignment.scripts.group_read import Purpose
+from assignment.types import Coordination
+from tests.fakes.values import t
 from tests.simulation import checks
 from tests.simulation.agents import SimAgent
 from tests.simulation.seeds import heal_ms
@@ -134,3 +139,23 @@ def test_more_members_than_partitions_is_no_error() -> None:
         said = noted(world, agent.name, "idle: 3 partitions, 5 members")
         assert said or agent.member_id in owners
     assert len(owners) == 3
+
+
+def test_of_many_agents_that_coordinate_one_reads_the_group_for_a_change() -> None:
+    """Whole reads for a rebalance, whoever makes them, as at 1,000 members: only one computes."""
+    world = World(3, coordinators=0, coordination=Coordination.CLIENT, partitions=60)
+    members = [world.add_one() for _ in range(40)]
+    world.run_until(checks.settled, 60_000, "the group settles at the start")
+    world.restore_failures, reads, execute = 0.0, [], world.execute
+
+    def counting(call: ScriptCall, *door: Any) -> Any:
+        if call.name == "read_group" and t(call.args[0]) == Purpose.REBALANCE:
+            reads.append(world.now_ms)
+        return execute(call, *door)
+
+    world.execute = counting  # type: ignore[method-assign]
+    members[7].term()
+    world.run_until(lambda w: not members[7].lives, 10_000, "one leaves")
+    settles_again(world)
+    targets = world.read().meta.target_epoch
+    assert targets and 1 <= len(reads) <= 5
