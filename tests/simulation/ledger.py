@@ -289,6 +289,9 @@ class Ledger:
         member, settings = t(args[0]), self._group.settings
         stopped = self.processes.get(member) == STOPPED
         signs = self.away_since_ms if stopped else self.signs
+        if self.losses and member not in signs:  # it had stopped in what Redis went back to
+            self._gone(member)
+            return
         silent_ms = self._server.now_ms - signs[member]
         set_back = self._server.now_ms < self._latest_ms  # beats of before and after compare wrong
         patience_ms = settings.instance_timeout_ms if stopped else settings.session_timeout_ms
