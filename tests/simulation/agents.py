@@ -339,6 +339,6 @@ class SimAgent:
         if self.manager:
             self.manager.slow = False
         if self.coordinator:
-            self.coordinator.paused_until_ms = 0
+            self.coordinator.wake()
         self._alarm.ask(self.world.now_ms)
         self.process.wake()

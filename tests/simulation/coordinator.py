@@ -270,6 +270,11 @@ class SimAgentCoordinator(SimCoordinator):
         )
         self._redis = RedisEffects(self.store, self.name, self._note, self.world.memory)
 
+    def wake(self) -> None:
+        """Its process goes on."""
+        self.paused_until_ms = 0
+        self._alarm.ask(self.world.now_ms)
+
     def hear(self, reasons: Iterable[str]) -> None:
         if Reason.MODE in reasons:
             self._alarm.ask(self.world.now_ms)

@@ -382,6 +382,7 @@ class World:
 
     def switch(self) -> None:
         """To the other coordination, if anybody could compute then: nothing else changes."""
+        self.server.now_ms = self.redis_ms  # else locks run out in between
         if self.server.away or (meta := self.read().meta).settings is None:
             return
         mode = Coordination.CLIENT
