@@ -14,6 +14,7 @@ from assignment.coordinator.effects import Effect, RecordsAway, Steps
 from assignment.coordinator.facts import Hint, Lifted, Mirror, Round
 from assignment.coordinator.outbox import Run, text_of
 from assignment.coordinator.reading import is_held
+from assignment.scripts import recovery
 from assignment.scripts.dashboard_side import configure, set_incarnation, set_target
 from assignment.scripts.group_read import NO_TICK, GroupRead, Ticker, read_group
 from assignment.types import START, GroupSettings, Offset, Partition, Reason
@@ -78,10 +79,10 @@ class RedisEffects:
         self.store.note_reader(effect.settings)
 
     def _hold(self, effect: effects.Hold) -> None:
-        self.store.hold(effect.lease_ms)
+        self.store.run(recovery.hold(effect.lease_ms))
 
     def _read_held(self, effect: effects.ReadHeld) -> bool:
-        return bool(self.store.door.ask("EXISTS", self.store.keys.hold))
+        return self.store.run(recovery.hold())
 
     def _lift(self, effect: effects.LiftStreams) -> dict[Partition, Lifted]:
         return {p: self._lift_one(p, o, effect.restored) for p, o in effect.offsets.items()}

@@ -6,6 +6,7 @@ from typing import Any
 
 from agent.store.group import GroupStore
 from assignment.errors import InvalidInput
+from assignment.scripts import recovery
 from assignment.scripts.dashboard_side import configure
 from assignment.scripts.group_read import Meta
 from assignment.types import Coordination, GroupSettings, Reason
@@ -34,7 +35,7 @@ class Founder:
         it does not know any more may still be at work. Raises StoreUnavailable.
         """
         settings = self._settings()
-        self._store.hold(settings.lease_ms)
+        self._store.run(recovery.hold(settings.lease_ms))
         call = configure(
             settings,
             Reason.SETTINGS,

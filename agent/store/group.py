@@ -87,10 +87,6 @@ class GroupStore:
         """For dashboards that are started later."""
         self.door.ask("SADD", wire.GROUP_INDEX, self.group)
 
-    def hold(self, lease_ms: int) -> None:
-        """Nothing is granted for so long."""
-        self.door.ask("SET", self.keys.hold, "", "PX", lease_ms)
-
     def note_reader(self, settings: GroupSettings) -> None:
         """Of its stream, which is made if it was not there; trimming asks for it."""
         keys = wire.StreamKeys(settings.stream)

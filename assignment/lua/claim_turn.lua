@@ -3,7 +3,12 @@
 -- Answers 0: this member, for so long; else in how many ms to ask again; -1: a dashboard computes.
 if redis.call('HGET', KEYS[1], 'coordination') ~= 'client' then return -1 end
 local holder = redis.call('GET', key('coordinator'))
-if holder and holder ~= ARGV[1] then return math.max(redis.call('PTTL', key('coordinator')), 1) end
+if holder and holder ~= ARGV[1] then
+  local left_ms = math.max(redis.call('PTTL', key('coordinator')), 1)
+  if left_ms <= tonumber(ARGV[2]) or ARGV[2] == '0' then return left_ms end
+  redis.call('SET', key('coordinator'), holder, 'PX', ARGV[2]) -- the clock was set back
+  return tonumber(ARGV[2])
+end
 if ARGV[2] == '0' then
   redis.call('DEL', key('coordinator'))
   return 1

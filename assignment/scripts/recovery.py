@@ -35,6 +35,11 @@ def resume(target_epoch: int, event_seq: int, rows: Mapping[str, TargetRow]) -> 
     return Call("resume", arguments, number_of)
 
 
+def hold(lease_ms: int | None = None) -> Call[bool]:
+    """Whether nothing is to be granted; with `lease_ms`: from now on, for so long."""
+    return Call("hold", ["" if lease_ms is None else str(lease_ms)], lambda raw: raw == 1)
+
+
 def restore(incarnation: int, records: Mapping[Partition, SnapshotRecord]) -> Call[int | None]:
     """Before that incarnation is set: partitions go on from snapshots that are newer than what
     Redis has. How many were moved (forward only); None: too late, grants are possible.

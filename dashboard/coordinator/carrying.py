@@ -12,6 +12,7 @@ from assignment.coordinator import effects
 from assignment.coordinator.effects import Effect, RecordsAway, Steps
 from assignment.coordinator.facts import GroupRecord
 from assignment.coordinator.outbox import text_of
+from assignment.scripts import recovery
 from assignment.scripts.dashboard_side import configure, set_incarnation, set_target
 from assignment.scripts.group_read import NO_TICK, GroupRead, Ticker
 from assignment.types import Coordination, Offset
@@ -152,8 +153,8 @@ IN_REDIS: Mapping[type[Effect[Any]], Callable[[Here, Any], Any]] = {
     effects.ReadNow: lambda here, effect: live_groups.redis_now_ms(),
     effects.Run: _run,
     effects.Configure: _configure,
-    effects.Hold: lambda here, effect: live_groups.wait(here.name, effect.lease_ms),
-    effects.ReadHeld: lambda here, effect: live_groups.is_waiting(here.name),
+    effects.Hold: lambda here, effect: run(recovery.hold(effect.lease_ms), here.name),
+    effects.ReadHeld: lambda here, effect: run(recovery.hold(), here.name),
     effects.LiftStreams: lambda here, effect: live_groups.lift_streams(
         effect.offsets, effect.restored
     ),

@@ -13,7 +13,7 @@ from assignment.scripts.dashboard_side import LockEvent, read_event
 from assignment.scripts.group_read import NO_TICK, GroupRead, Purpose, Ticker, read_group
 from assignment.types import START, GroupSettings, Offset, Partition, Reason
 from assignment.wire import GROUP_INDEX, GroupKeys, StreamKeys, parse_settings
-from dashboard.live.connection import keep_within, ms_of, sync_client
+from dashboard.live.connection import ms_of, sync_client
 from dashboard.live.scripts import run, script
 
 EVENTS_AT_ONCE = 5_000
@@ -178,21 +178,3 @@ def trim_entries(stream: str, lowest: Mapping[int, Offset], read_from: str) -> i
         of = keys.entries(number), keys.index(number)
         pipe.evalsha(trim.sha, 2, *of, str(offset), read_from)
     return sum(pipe.execute()[1:])
-
-
-# --- after a wiped Redis nothing is granted for one lease: old owners may still be at work --------
-
-
-def _waiting(group: str) -> str:
-    return f"{django_settings.REDIS_PREFIX}:waiting:{group}"
-
-
-def wait(group: str, lease_ms: int) -> None:
-    sync_client().set(_waiting(group), lease_ms, px=lease_ms)
-
-
-def is_waiting(group: str) -> bool:
-    lease_ms = sync_client().get(_waiting(group))
-    if lease_ms is not None:
-        keep_within(_waiting(group), int(lease_ms))
-    return lease_ms is not None

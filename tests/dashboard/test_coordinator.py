@@ -8,6 +8,7 @@ from pytest_django.fixtures import Settings
 
 from assignment.coordinator import effects, setting_up
 from assignment.coordinator.tick import tick
+from assignment.scripts import recovery
 from assignment.scripts.group_read import Purpose
 from assignment.scripts.values import Call
 from assignment.types import Coordination
@@ -283,9 +284,9 @@ def test_whoever_read_the_group_before_it_was_set_up_puts_it_back_after_a_wipe(
     slow = as_read_before_the_incarnation(group)
     sync_client().delete(*sync_client().keys(f"ek:{{{group.name}}}:*"))
     carrying.carry_out(tick(record_of(slow), Coordination.SERVER), Here(slow.name, slow))
-    assert live_groups.is_waiting(group.name), "owners that Redis forgot may be at work"
+    assert run(recovery.hold(), group.name), "owners that Redis forgot may be at work"
     assert live_groups.read(group.name, Purpose.LOOK).meta.incarnation == 0
-    until(lambda: not live_groups.is_waiting(group.name))
+    until(lambda: not run(recovery.hold(), group.name))
     coordinator.tick()
     assert live_groups.read(group.name, Purpose.LOOK).meta.incarnation > group.incarnation
 

@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 import redis
 
+from assignment.scripts import recovery
 from assignment.wire import GroupKeys
 from dashboard import coordinator
-from dashboard.live import groups as live_groups
 from dashboard.live import queue
 from dashboard.live.connection import StoreUnavailable
+from dashboard.live.scripts import run
 from dashboard.models import Group, Rebalance
 from tests.dashboard.agents import FakeAgent, until
 
@@ -105,8 +106,7 @@ def test_what_expires_is_kept_within_its_time_when_the_clock_was_set_back(
     store.set(keys.queued, 1, px=HOUR_MS)
     assert not queue.want(group_name)
     assert store.pttl(keys.queued) <= queue.QUEUED_MS
-    live_groups.wait(group_name, 5_000)
-    held = live_groups._waiting(group_name)
-    store.pexpire(held, HOUR_MS)
-    assert live_groups.is_waiting(group_name)
-    assert store.pttl(held) <= 5_000
+    run(recovery.hold(5_000), group_name)
+    store.pexpire(keys.hold, HOUR_MS)
+    assert run(recovery.hold(), group_name)
+    assert store.pttl(keys.hold) <= 5_000

@@ -19,7 +19,7 @@ from assignment.coordinator import draining, effects, rebalance, tick
 from assignment.coordinator.effects import Effect, RecordsAway, Steps
 from assignment.coordinator.facts import GroupRecord, Lifted, ScaleDowns
 from assignment.errors import GroupMissing
-from assignment.scripts import dashboard_side, group_read
+from assignment.scripts import dashboard_side, group_read, recovery
 from assignment.scripts.group_read import GroupRead, Purpose
 from assignment.types import START, Coordination, Reason
 from tests.simulation import database, targets
@@ -195,9 +195,6 @@ class SimCoordinator:
         self._run(dashboard_side.configure(effect.settings, effect.reason, **how))
         self.world.trimming.is_read_by(self.world.name)
 
-    def _hold(self, job: Job, effect: effects.Hold) -> None:
-        self.world.held_until_ms = self.world.now_ms + effect.lease_ms
-
     def _lift(self, job: Job, effect: effects.LiftStreams) -> Any:
         for partition, offset in effect.offsets.items():
             entries = self.world.entries(partition.number)
@@ -232,8 +229,8 @@ IN_REDIS: Mapping[type[Effect[Any]], Callable[[SimCoordinator, Job, Any], Any]] 
     effects.ReadRecord: lambda self, job, effect: self._record(),
     effects.Run: lambda self, job, effect: self._run(effect.call),
     effects.Configure: SimCoordinator._configure,
-    effects.Hold: SimCoordinator._hold,
-    effects.ReadHeld: lambda self, job, effect: self.world.now_ms < self.world.held_until_ms,
+    effects.Hold: lambda self, job, effect: self._run(recovery.hold(effect.lease_ms)),
+    effects.ReadHeld: lambda self, job, effect: self._run(recovery.hold()),
     effects.LiftStreams: SimCoordinator._lift,
     effects.RaiseIncarnation: SimCoordinator._raise_incarnation,
     effects.WantRebalance: lambda self, job, effect: self.ask_rebalance(),

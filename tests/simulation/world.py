@@ -124,7 +124,6 @@ class World:
         self.database = Database(settings, coordination)
         self.memory = SimMemory()
         self.agents_may_coordinate = coordination is Coordination.CLIENT
-        self.held_until_ms = 0  # no grants before: Redis was wiped
         self.ticker = Ticker()
         self.ledger = Ledger(self)
         self._connect()
