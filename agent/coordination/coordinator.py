@@ -133,7 +133,7 @@ class Coordinator:
         if meta.settings is not None:
             self._lease_ms = min(LEASE_MS, meta.settings.session_timeout_ms)
         self._away = ticker_away(now_ms, meta.tick_ms or None, self._away)
-        return Ticker(now_ms, self._away)
+        return Ticker(now_ms, self._away, serves=False)
 
     def due_epoch(self) -> int | None:
         """The group_epoch for which there is no target, where the agents coordinate."""

@@ -6,10 +6,18 @@ from dataclasses import replace
 from assignment.coordinator import effects
 from assignment.coordinator.facts import GroupRecord, Mirror
 from assignment.coordinator.incarnation import needs_incarnation
+from assignment.coordinator.reading import came_back_lately
 from assignment.scripts.agent_side import SnapshotRecord
-from assignment.scripts.group_read import GroupRead
+from assignment.scripts.group_read import TICKER_AWAY_MS, GroupRead
 from assignment.scripts.recovery import restore, resume
-from assignment.types import INCARNATION_STEP, START, GroupSettings, Partition, Reason
+from assignment.types import (
+    INCARNATION_STEP,
+    START,
+    Coordination,
+    GroupSettings,
+    Partition,
+    Reason,
+)
 
 # Settings that a plan depends on, and what a rebalance is called that they cause.
 DECIDING = {
@@ -73,6 +81,17 @@ def _put_back(record: GroupRecord, settings: GroupSettings, epoch: int) -> effec
     yield from effects.Configure(
         settings, epoch, Reason.WIPED, rebalance_due=False, coordination=record.coordination
     )
+
+
+def may_raise(record: GroupRecord, view: GroupRead, by: Coordination) -> bool:
+    """Two memories must not choose the same incarnation for two Redis that forgot: the database's
+    chooses while a dashboard ticks. When agents may have chosen meanwhile, their word is awaited.
+    """
+    meta = view.meta
+    if by is Coordination.CLIENT:
+        return not meta.identity or view.now_ms - meta.served_ms > TICKER_AWAY_MS
+    agents_may = Coordination.CLIENT in (record.coordination, meta.coordination)
+    return not (agents_may and came_back_lately(view))
 
 
 def raise_incarnation(record: GroupRecord, view: GroupRead) -> effects.Steps[None]:

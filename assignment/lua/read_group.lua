@@ -1,6 +1,7 @@
 -- Everything a coordinator decides from, at one moment. ARGV: purpose ('rebalance' takes a new coordinator_epoch
 -- first, 'tick' stores the time of the tick, 'look' changes nothing); for 'tick': from and until when nobody ticked
--- at all the last time, when the ticker gave its last sign of life (0: unknown), and until when that holds.
+-- at all the last time, when the ticker gave its last sign of life (0: unknown), until when that holds, and '1'
+-- when it is a dashboard's.
 -- Answers {now_ms, run_id, meta, members, beats, reports, asked, target, grants, locks (partition,
 -- "member/fence" ...; they end at the grant's until_ms), offsets, applied, snapshots}, each as flat name,
 -- value lists.
@@ -25,7 +26,7 @@ local function cap_locks(lease_ms)
   end
 end
 local function cap_future(members_ahead)
-  for _, name in ipairs({'tick_ms', 'target_at_ms', 'due_since_ms'}) do cap(name, now) end
+  for _, name in ipairs({'tick_ms', 'served_ms', 'target_at_ms', 'due_since_ms'}) do cap(name, now) end
   redis.call('HDEL', KEYS[1], 'away') -- every session begins now
   for _, member in ipairs(members_ahead) do
     redis.call('ZADD', key('beats'), text(now), member)
@@ -69,6 +70,7 @@ elseif ARGV[1] == 'tick' then
     redis.call('HSET', KEYS[1], 'away', table.concat(gaps, ' '))
   end
   redis.call('HSET', KEYS[1], 'tick_ms', text(now), 'tick_run', run)
+  if ARGV[6] == '1' then redis.call('HSET', KEYS[1], 'served_ms', text(now)) end
 end
 local grants = redis.call('HGETALL', key('grants'))
 local locks = {}

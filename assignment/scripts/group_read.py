@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self
 
 from assignment import wire
 from assignment.scripts.agent_side import SnapshotRecord, read_snapshots
-from assignment.scripts.values import Call, Raw, pairs_of, text_of
+from assignment.scripts.values import Call, Raw, flag, pairs_of, text_of
 from assignment.troubles import Unserved
 from assignment.types import (
     Coordination,
@@ -62,6 +62,7 @@ class Meta:
     incarnation: int = 0  # 0 = not set
     run_id: str = ""  # "run_id/replication id" of Redis when the incarnation was set
     tick_ms: int = 0
+    served_ms: int = 0  # the last one of a dashboard
     away: tuple[Gap, ...] = ()  # when no tick or no Redis was there: the last ones, newest first
     event_seq: int = 0  # of the last event
     refused_commits: int = 0
@@ -160,6 +161,7 @@ class Ticker(NamedTuple):
 
     seen_ms: int = 0
     away: Gap = Gap(0, 0)
+    serves: bool = True  # a dashboard's, no agent's
 
 
 NO_TICK = Ticker()
@@ -168,7 +170,7 @@ NO_TICK = Ticker()
 def read_group(purpose: Purpose, ticker: Ticker = NO_TICK) -> Call[GroupRead]:
     since = ticker.seen_ms and ticker.seen_ms + TICKER_AWAY_MS
     numbers = map(str, (*ticker.away, ticker.seen_ms, since))
-    return Call("read_group", [purpose.value, *numbers], _group_read)
+    return Call("read_group", [purpose.value, *numbers, flag(ticker.serves)], _group_read)
 
 
 def _group_read(raw: Raw) -> GroupRead:

@@ -2,9 +2,12 @@
 
 from dataclasses import replace
 
+from assignment.coordinator.facts import GroupRecord
 from assignment.coordinator.incarnation import CLAIMED_AHEAD_MAX, Known, needs_incarnation
 from assignment.coordinator.planning import Nothing, next_target
-from assignment.scripts.group_read import GroupRead
+from assignment.coordinator.setting_up import may_raise
+from assignment.scripts.group_read import Gap, GroupRead
+from assignment.types import Coordination
 from tests.builders import group, live
 
 DATABASE = Known(incarnation=1, target_epoch=7, event_seq=40)
@@ -78,3 +81,25 @@ def test_no_target_is_made_before_the_incarnation_is_raised() -> None:
 
 def replace_report(of: GroupRead, **epochs: int) -> GroupRead:
     return replace(of, reports={"a": replace(of.reports["a"], **epochs)})
+
+
+def test_agents_leave_it_to_a_dashboard_that_ticks() -> None:
+    """Two memories must not choose the same one for two Redis that forgot."""
+    read, now_ms = view(), view().now_ms
+    alone = replace(read, meta=replace(read.meta, identity=""))
+    served = replace(read, meta=replace(read.meta, identity="its", served_ms=now_ms - 3_000))
+    left = replace(served, meta=replace(served.meta, served_ms=now_ms - 3_001))
+    record = GroupRecord(name="g", settings=None)
+    asked = [may_raise(record, one, Coordination.CLIENT) for one in (alone, served, left)]
+    assert asked == [True, False, True]
+
+
+def test_a_dashboard_awaits_the_word_of_agents_that_may_have_chosen() -> None:
+    read = view()
+    read = replace(read, meta=replace(read.meta, tick_ms=read.now_ms))
+    back = replace(read, meta=replace(read.meta, away=(Gap(0, read.now_ms),)))
+    server = GroupRecord(name="g", settings=None)
+    client = replace(server, coordination=Coordination.CLIENT)
+    asked = [may_raise(one, back, Coordination.SERVER) for one in (server, client)]
+    assert asked == [True, False]
+    assert may_raise(client, read, Coordination.SERVER)

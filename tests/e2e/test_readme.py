@@ -151,6 +151,19 @@ def status(environment: dict[str, str], group: str = "orders") -> dict[str, Any]
     return found
 
 
+def send_again(environment: dict[str, str]) -> None:
+    """The section's events once more, by its own lines."""
+    (commands,) = [block for block in blocks("") if "create_group" in block]
+    lines = [line for line in commands.splitlines() if line.startswith("export")]
+    lines += commands[commands.index("for n in") :].splitlines()
+    subprocess.run(
+        ["bash", "-e", "-o", "pipefail", "-c", "\n".join(lines)],
+        cwd=ROOT,
+        env=environment,
+        check=True,
+    )
+
+
 class Rows(html.parser.HTMLParser):
     """Rows of the accessible table of the map."""
 
@@ -215,8 +228,9 @@ def test_a_group_with_redis_alone_is_adopted_by_a_dashboard(
     try:
         wait_until(lambda: "coordinates" in running.said(), CONSUMER_S, running.said)
         assert "on the dashboard" in managed(environment, "adopt_group", "totals")
+        send_again(environment)  # what the other group read before may be trimmed
         wait_until(
-            lambda: status(environment, "totals")["processed"] == EVENTS, CONSUMER_S, running.said
+            lambda: status(environment, "totals")["processed"] >= EVENTS, CONSUMER_S, running.said
         )
         ((_, member),) = status(environment, "totals")["members"].items()
         assert member["owned"] == [f"orders:{number}" for number in range(4)]

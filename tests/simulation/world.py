@@ -432,7 +432,7 @@ class World:
     def ticker_lives(self) -> None:
         """As whoever ticks keeps it in Redis."""
         now_ms = self.server.now_ms
-        seen_ms, away = self.ticker
+        seen_ms, away, _ = self.ticker
         self.ticker = Ticker(now_ms, ticker_away(now_ms, seen_ms or None, away))
 
     def dashboard_answers(self, message: Request) -> Reply | None:
