@@ -177,6 +177,13 @@ def test_a_switch_under_an_old_epoch_that_was_not_refused_is_told(scene: Scene) 
     only(judge(replace(whole, faults=(struck,))), "a switch was not refused")
 
 
+def test_what_the_machine_alone_may_have_done_is_not_judged(scene: Scene) -> None:
+    scene.hurt = ()
+    whole = scene.history()
+    stalled = replace(whole, stalls=((10_800, 900), (12_800, 900)))
+    assert judge(stalled).held and not judge(replace(whole, stalls=((10_800, 300),))).held
+
+
 def test_a_target_with_an_epoch_of_before_is_told(scene: Scene) -> None:
     targets = (target(2, 900), target(2, 11_000))
     only(judge(scene.history(targets=targets)), "target 2 was stored after target 2")
@@ -191,6 +198,7 @@ def test_a_group_that_is_even_too_late_is_told(scene: Scene) -> None:
     bound_ms = scene.asked.bound_ms
     only(judge(scene.history()), f"even again {bound_ms + 100} ms after the heal, not within")
     only(judge(scene.history(samples=scene.samples[:4])), "not even again")
+    assert judge(scene.history(stalls=((HEALED + 500, 200),))).held
 
 
 def test_a_group_that_nobody_could_look_at_is_not_judged_late(scene: Scene) -> None:

@@ -310,6 +310,8 @@ def causeless(history: History) -> Iterator[str]:
         if before is None or e.at_ms < history.struck_ms or before.member_id == e.member_id:
             continue
         between = named_between(history, e.partition, before.at_ms, e.at_ms)
+        if was_starved(history, e.at_ms):
+            continue
         if not {name_of(before.member_id), name_of(e.member_id), *between} & history.hurt:
             yield f"{e.partition} went from {before.member_id} to {e.member_id} without a cause"
 
@@ -317,8 +319,23 @@ def causeless(history: History) -> Iterator[str]:
 def anew(history: History) -> Iterator[str]:
     """Where nobody is hurt nothing is granted: no partition moves, no fence changes."""
     for e in history.events:
-        if e.kind == "acquired" and e.at_ms >= history.struck_ms:
+        if e.kind != "acquired" or e.at_ms < history.struck_ms:
+            continue
+        if not was_starved(history, e.at_ms):
             yield f"{e.partition} was granted anew, to {e.member_id}, without a cause"
+
+
+def was_starved(history: History, at_ms: int) -> bool:
+    """Whether the machine let nobody run for so long before then that a lease may have ended by
+    that alone: nobody knows what would have been.
+    """
+    timings = history.asked.timings
+    since_ms = at_ms - 2 * timings.lease_ms
+    return 2 * stalled_ms(history, since_ms, at_ms) >= timings.lease_ms - timings.renew_ms
+
+
+def stalled_ms(history: History, from_ms: int, to_ms: int) -> int:
+    return sum(ms for at, ms in history.stalls if from_ms <= at <= to_ms)
 
 
 def named_between(
@@ -371,7 +388,9 @@ def after_heal(history: History, recovered_ms: int | None) -> Iterator[str]:
         return  # nobody looked
     if recovered_ms is None:
         yield f"not even again {seen[-1].at_ms - history.healed_ms} ms after the heal"
-    elif recovered_ms > bound_ms:
+    elif recovered_ms - bound_ms > stalled_ms(
+        history, history.healed_ms, history.healed_ms + recovered_ms
+    ):
         yield f"even again {recovered_ms} ms after the heal, not within {bound_ms}"
     lags = [s.lag for s in seen if s.lag is not None]
     if lags and lags[-1] > 0:
