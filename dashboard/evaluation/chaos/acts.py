@@ -54,18 +54,27 @@ def rebalance(name: str) -> str:
     return running.rebalance(name)
 
 
-def switch(name: str, mode: str, epoch: str = "") -> dict[str, Any]:
-    """Who coordinates from now on; `epoch`: the mode_epoch that is expected, "" for that of now."""
+def switch(name: str, mode: str) -> int:
+    """Who coordinates from now on; the mode_epoch of then."""
+    from dashboard.actions import coordination
+    from dashboard.management.answers import by_command, group_named
+
+    by = by_command("chaos")
+    return coordination.switch(
+        group_named(name), coordination.mode_named(mode), by
+    ).after.mode_epoch
+
+
+def switch_late(name: str, mode: str, epoch: str) -> bool:
+    """Whether Redis takes a switch of who read the mode_epoch of before."""
     from assignment.scripts.dashboard_side import set_mode
     from assignment.scripts.group_read import Purpose
     from assignment.types import Coordination, Epoch
     from dashboard.live import groups as live
     from dashboard.live.scripts import run
 
-    there = live.read(name, Purpose.LOOK).meta.mode
-    expected = Epoch(there.incarnation, int(epoch)) if epoch else there
-    found = run(set_mode(expected, Coordination(mode), "chaos", "a fault"), name)
-    return {"done": found.done, "mode_epoch": found.epoch.number}
+    expected = Epoch(live.read(name, Purpose.LOOK).meta.incarnation, int(epoch))
+    return run(set_mode(expected, Coordination(mode), "chaos", "a fault"), name).done
 
 
 ACTS: dict[str, Callable[..., Any]] = {
@@ -73,6 +82,7 @@ ACTS: dict[str, Callable[..., Any]] = {
     "strategy": strategy,
     "rebalance": rebalance,
     "switch": switch,
+    "switch_late": switch_late,
 }
 
 
