@@ -38,7 +38,7 @@ from agent.store.group import GroupStore
 from assignment import VERSION
 from assignment.errors import InvalidInput
 from assignment.scripts import dashboard_side
-from assignment.types import GroupSettings
+from assignment.types import Epoch, GroupSettings
 from assignment.wire import SOCKET_VARIABLE, ControlMessage, Join
 
 SCALE_DOWN = "scale-down"
@@ -121,18 +121,17 @@ def _run(config: Config, note: Note) -> ExitCode:
         clock=monotonic_ms,
         note=note,
     )
-    hints = HintListener(store, config.member_id, inbox.put)
     coordinator = CoordinatorThread(
         Coordinator(
             store,
             config.member_id,
-            lambda: membership.state.incarnation,
+            lambda: Epoch(membership.state.incarnation, membership.state.mode_epoch),
             Memory(config.snapshot_url, config.group),
             note,
         ),
-        store,
         inbox.put,
     )
+    hints = HintListener(store, config.member_id, inbox.put, coordinator.hear)
     try:
         for part in (consumer_socket, courier, hints, coordinator):
             part.start()

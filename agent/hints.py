@@ -5,7 +5,7 @@ Nothing depends on a hint: whoever misses one reads the same facts with the next
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from agent.store.door import StoreUnavailable
@@ -23,10 +23,17 @@ class Hinted:
 
 
 class HintListener:
+    """`hear` is told of every hint; `deliver` of those that concern the member."""
+
     def __init__(
-        self, store: GroupStore, member_id: str, deliver: Callable[[Hinted | BaseException], None]
+        self,
+        store: GroupStore,
+        member_id: str,
+        deliver: Callable[[Hinted | BaseException], None],
+        hear: Callable[[Iterable[str]], None],
     ) -> None:
         self._store = store
+        self._hear = hear
         self._member_id = member_id
         self._deliver = deliver
         self._closed = threading.Event()
@@ -56,6 +63,7 @@ class HintListener:
         while not self._closed.is_set():
             heard = self._store.wait_hints(after, WAIT_MS)
             after = heard.last_id
+            self._hear(hint.reason for hint in heard.hints)
             me = self._member_id
             mine = (h.reason for h in heard.hints if concerns(h.reason, h.member_id, me))
             if reasons := frozenset(mine):

@@ -7,7 +7,7 @@ compute at once from harm is compare-and-set, as between two workers of a dashbo
 
 import random
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 
 from agent.consumer.control import monotonic_ms
@@ -21,7 +21,7 @@ from assignment.coordinator.facts import GroupRecord
 from assignment.coordinator.reading import ticker_away
 from assignment.scripts.agent_side import claim_turn
 from assignment.scripts.group_read import Gap, Ticker
-from assignment.types import Coordination, Reason
+from assignment.types import Coordination, Epoch, Reason
 
 # Of who computes. With the wait for it below TICKER_AWAY_MS: so its death delays no session's end.
 LEASE_MS = 2_000
@@ -46,20 +46,21 @@ CHANGES_NOTHING = frozenset(
 class Coordinator:
     """One turn at a time, of a thread of its own or of whoever calls `turn`.
 
-    `incarnation`: the highest that this member heard of.
+    `known`: the highest incarnation and mode_epoch that this member heard of.
     """
 
     def __init__(
         self,
         store: GroupStore,
         member_id: str,
-        incarnation: Callable[[], int],
+        known: Callable[[], Epoch],
         memory: Memory,
         note: Note,
     ) -> None:
         self._store = store
         self._member_id = member_id
-        self._incarnation = incarnation
+        self._known = known
+        self._served_at: Epoch | None = None  # what was known when a dashboard computed
         self._memory = memory
         self._note = note
         self.computes = False
@@ -71,7 +72,6 @@ class Coordinator:
         """What a tick does, if this member computes. In how many ms to come again. Raises
         StoreUnavailable, or StateError: whoever cannot know what was must not compute.
         """
-        self.remember()
         again_ms = self.claim()
         if self.computes:
             from assignment.coordinator.tick import tick
@@ -84,21 +84,27 @@ class Coordinator:
                 self._rebalance()
         return again_ms
 
-    def look(self, reasons: Iterable[str]) -> None:
+    def look(self, reasons: Collection[str]) -> None:
         """`reasons` of hints. Raises StoreUnavailable."""
         if self.must_look(reasons):
             self._rebalance()
 
-    def must_look(self, reasons: Iterable[str]) -> bool:
+    def must_look(self, reasons: Collection[str]) -> bool:
+        if Reason.MODE in reasons:
+            self._served_at = None
         return self.computes and not CHANGES_NOTHING.issuperset(reasons)
 
-    def remember(self) -> None:
-        if self._incarnation() > self._memory.highest():
-            self._memory.keep(self._incarnation())
-
     def claim(self) -> int:
-        """Computes from now on, if nobody else does. In how many ms to claim again."""
+        """Computes from now on, if nobody else does. In how many ms to claim again: Redis is not
+        asked while a dashboard computes, as far as this member knows. Raises as `turn`.
+        """
+        known = self._known()
+        if known == self._served_at:
+            return self._lease_ms
         left_ms = self._store.run(claim_turn(self._member_id, self._lease_ms))
+        self._served_at = known if left_ms < 0 else None
+        if left_ms >= 0 and known.incarnation > self._memory.highest():
+            self._memory.keep(known.incarnation)
         computes = left_ms == 0
         if computes is not self.computes:
             self._note("coordinates" if computes else "coordinates no more")
@@ -124,7 +130,7 @@ class Coordinator:
             name=self._store.group,
             settings=None,
             coordination=Coordination.CLIENT,
-            incarnation=max(self._incarnation(), self._memory.highest()),
+            incarnation=max(self._known().incarnation, self._memory.highest()),
         )
 
     def ticker(self) -> Ticker:
@@ -158,25 +164,28 @@ class Coordinator:
 
 
 class CoordinatorThread:
-    """Turns of a coordinator, and a look at each change that the control stream tells."""
+    """Turns of a coordinator, and a look at each change that it hears of."""
 
-    def __init__(
-        self,
-        coordinator: Coordinator,
-        store: GroupStore,
-        deliver: Callable[[BaseException], None],
-    ) -> None:
+    def __init__(self, coordinator: Coordinator, deliver: Callable[[BaseException], None]) -> None:
         self._coordinator = coordinator
-        self._store = store
         self._deliver = deliver
         self._closed = threading.Event()
+        self._woken = threading.Condition()
+        self._heard: set[str] = set()
         self._thread = threading.Thread(target=self._run, name="coordinator", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
+    def hear(self, reasons: Iterable[str]) -> None:
+        """Of hints, in any thread."""
+        with self._woken:
+            self._heard.update(reasons)
+            self._woken.notify()
+
     def close(self) -> None:
         self._closed.set()
+        self.hear(())
         with suppress(StoreUnavailable):  # the turn ends by itself
             self._coordinator.resign()
 
@@ -195,13 +204,19 @@ class CoordinatorThread:
                 self._deliver(error)
 
     def _go_on(self) -> None:
-        after, next_turn_ms = self._store.last_hint_id(), 0
+        next_turn_ms = 0
         while not self._closed.is_set():
             if monotonic_ms() >= next_turn_ms:
                 next_turn_ms = monotonic_ms() + self._coordinator.turn()
-            heard = self._store.wait_hints(after, max(1, next_turn_ms - monotonic_ms()))
-            after = heard.last_id
-            reasons = {hint.reason for hint in heard.hints}
+            reasons = self._wait(next_turn_ms - monotonic_ms())
             if Reason.MODE in reasons:
                 next_turn_ms = 0  # somebody computes from now on, or nobody here does
             self._coordinator.look(reasons)
+
+    def _wait(self, most_ms: int) -> frozenset[str]:
+        with self._woken:
+            if not self._heard and not self._closed.is_set():
+                self._woken.wait(max(0, most_ms) / 1_000)
+            reasons = frozenset(self._heard)
+            self._heard.clear()
+        return reasons

@@ -1,7 +1,9 @@
 -- ARGV: member, lease_ms (0 = it gives the turn back). Who computes the targets of a group whose agents
 -- coordinate: it only saves work, what is computed is compared when it is stored.
 -- Answers 0: this member, for so long; else in how many ms to ask again; -1: a dashboard computes.
-if redis.call('HGET', KEYS[1], 'coordination') ~= 'client' then return -1 end
+local coordination = redis.call('HGET', KEYS[1], 'coordination')
+if not coordination then return math.max(tonumber(ARGV[2]), 1) end -- nobody made the group yet
+if coordination ~= 'client' then return -1 end
 local holder = redis.call('GET', key('coordinator'))
 if holder and holder ~= ARGV[1] then
   local left_ms = math.max(redis.call('PTTL', key('coordinator')), 1)

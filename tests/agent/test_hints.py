@@ -25,7 +25,7 @@ def test_no_state_of_a_server_ends_whoever_listens(
     monkeypatch.setattr(door, "wait", lambda *_: threading.Event().wait(PATIENCE_S))
     monkeypatch.setattr(server, "_demand_ready", watched(server._demand_ready, asked))
     heard: list[Hinted | BaseException] = []
-    listener = HintListener(GroupStore(door, group_name), "a", heard.append)
+    listener = HintListener(GroupStore(door, group_name), "a", heard.append, lambda _: None)
     listener.start()
     until(lambda: len(asked) >= 3)
     assert heard == []

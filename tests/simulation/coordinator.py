@@ -21,7 +21,7 @@ from assignment.coordinator.facts import GroupRecord, Lifted, ScaleDowns
 from assignment.errors import GroupMissing
 from assignment.scripts import dashboard_side, group_read, recovery
 from assignment.scripts.group_read import GroupRead, Purpose
-from assignment.types import START, Coordination, Reason
+from assignment.types import START, Coordination, Epoch, Reason
 from tests.simulation import database, targets
 from tests.simulation.agenda import Alarm
 from tests.simulation.ledger import demand
@@ -261,7 +261,7 @@ class SimAgentCoordinator(SimCoordinator):
         self._turns = Coordinator(
             self.store,
             agent.member_id,
-            lambda: agent.membership.state.incarnation,
+            lambda: Epoch(agent.membership.state.incarnation, agent.membership.state.mode_epoch),
             self.world.memory,
             self._note,
         )
@@ -290,7 +290,6 @@ class SimAgentCoordinator(SimCoordinator):
             self._alarm.ask(self.paused_until_ms)
             return
         try:
-            self._turns.remember()
             again_ms = self._turns.claim()
             if self._turns.computes:
                 self._redis.ticker = self._turns.ticker()

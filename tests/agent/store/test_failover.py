@@ -202,7 +202,7 @@ def test_hints_are_heard_again_after_a_demotion(
     monkeypatch.setattr("agent.hints.AWAY_S", 0.01)
     store = GroupStore.connect(pair.url, group_name)
     heard: list[Hinted | BaseException] = []
-    listener = HintListener(store, "a", heard.append)
+    listener = HintListener(store, "a", heard.append, lambda _: None)
     listener.start()
     until(lambda: pair.waits() == 1)
     pair.demote()
