@@ -16,8 +16,11 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
+
+import msgspec
 
 from agent.consumer.control import AgentLink, AgentUnreachable, monotonic_ms
 from agent.consumer.in_hand import EXIT_LEASE, EXIT_NO_AGENT
@@ -25,21 +28,22 @@ from agent.state.errors import StateError
 from agent.state.partition import PartitionState
 from agent.state.restore import restore
 from agent.store.door import StoreUnavailable, asked
-from agent.store.events import EventStore
+from agent.store.events import EventStore, RawEntry
 from agent.store.group import GroupStore
 from assignment.errors import Fenced
 from assignment.scripts import agent_side
 from assignment.scripts.agent_side import BatchStart, CommitAnswer, CommitRequest
-from assignment.types import Offset, Partition
+from assignment.types import START, Offset, Partition
 from assignment.wire import ConsumerHealth, pack_changes, pack_ids
 
 LOG_VARIABLE = "EVENKEEL_LIGHT_LOG"
 BATCH_S = 0.1  # what a batch takes at least: a consumer that is stopped has one in hand
-EVENTS_MAX = 2_000  # of one partition in one batch
+EVENTS_MAX = 4_000  # of one batch, of all partitions alike: what a consumer can do is bounded
 TRY_AGAIN_S = 0.1
 SAY_AGAIN_S = 5.0  # without a change: Redis may have forgotten
 WATCH_EVERY_S = 0.02
 Value = Mapping[str, int]
+DECODER = msgspec.json.Decoder(dict[str, Any])
 
 
 def main() -> int:
@@ -133,8 +137,9 @@ class LightConsumer:
             self.say()
         asked = agent_side.next_batch(control.speaker)
         starts = self.groups.run(asked) if self.link.may_process() else ()
-        batches = [batch for start in starts if (batch := self.read(start))]
-        time.sleep(BATCH_S)
+        began_s = time.monotonic()
+        batches = [b for start in starts if (b := self.read(start, EVENTS_MAX // len(starts)))]
+        time.sleep(max(0.0, began_s + BATCH_S - time.monotonic()))
         if batches:
             self.commit(control.member, batches)
 
@@ -143,18 +148,18 @@ class LightConsumer:
         self.groups.write_progress(self.link.control.speaker, self.health)
         self.say_again_s = time.monotonic() + SAY_AGAIN_S
 
-    def read(self, start: BatchStart) -> Batch | None:
+    def read(self, start: BatchStart, events_max: int) -> Batch | None:
         """None: there is nothing new, or its state cannot be brought to where it starts."""
         partition = start.partition
-        end = self.end(start)
-        if end <= start.committed:
+        last = self.events.last_offset(partition)
+        if last <= start.committed:
             return None
         try:
             state = self.state(start)
             if state.offset != start.committed:
                 return None
-            chunks = self.events.read(partition, start.committed, end, start.replication_id)
-            events = [event for chunk in chunks for entry in chunk for event in events_of(entry)]
+            chunks = self.events.read(partition, start.committed, last, start.replication_id)
+            end, events = first_of(chain.from_iterable(chunks), events_max)
             with state.reading() as reading:
                 old, total = reading.get_many(event["key"] for event in events), reading.total
         except StateError as error:
@@ -162,10 +167,6 @@ class LightConsumer:
             return None
         ids = [event["id"] for event in events]
         return Batch(start, end, ids, merged(old, events), total)
-
-    def end(self, start: BatchStart) -> Offset:
-        ids = self.events.ids(start.partition, start.committed, EVENTS_MAX)
-        return ids[-1] if ids else start.committed
 
     def state(self, start: BatchStart) -> PartitionState:
         """At the committed offset, restored once it was claimed under this fence."""
@@ -241,10 +242,23 @@ class LightConsumer:
         self.link.close()
 
 
+def first_of(entries: Iterable[RawEntry], events_max: int) -> tuple[Offset, list[dict[str, Any]]]:
+    """The events of whole entries, as many as there may be, of one entry at least; and where they
+    end.
+    """
+    end, events = START, list[dict[str, Any]]()
+    for entry in entries:
+        more = events_of(entry)
+        if events and len(events) + len(more) > events_max:
+            break
+        end = Offset.parse(entry[0].decode())
+        events += more
+    return end, events
+
+
 def events_of(entry: Sequence[Any]) -> list[dict[str, Any]]:
     """Of one entry in the form `lines` or `json`."""
-    fields = entry[1]
-    return [json.loads(line) for line in fields[1].splitlines()]
+    return DECODER.decode_lines(entry[1][1])
 
 
 if __name__ == "__main__":

@@ -280,7 +280,7 @@ class Reading:
 
     def get_many(self, keys: Iterable[str]) -> dict[str, Any]:
         """key -> value of those that are there."""
-        wanted = sorted(map(_stored_key, keys))  # neighbours lie on the same page
+        wanted = sorted(set(map(_stored_key, keys)))  # neighbours lie on the same page
         found = self._transaction.cursor().getmulti(wanted)
         return dict(_value(bytes(key), bytes(value)) for key, value in found)
 
