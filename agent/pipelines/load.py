@@ -1,9 +1,11 @@
 """Events for agent/pipelines/counters.py: every key once, then keys by chance at a steady rate.
 
     python -m agent.pipelines.load --stream S --keys N --rate EVENTS_PER_SECOND [--redis-url URL]
+    python -m agent.pipelines.load --stream S --keys N --events N --partitions N
 
 An event is {"id": 0, 1, 2 ..., "key": "key-17", "amount": whole number}. Runs until it is asked to
-end; then all that was sent is stored. Started again it goes on with the next id.
+end; then all that was sent is stored. Started again it goes on with the next id. With --events it
+ends after so many in all, sent as fast as they are stored.
 """
 
 import argparse
@@ -23,6 +25,7 @@ from assignment.errors import EvenkeelError
 PRODUCER_ID = "load"
 SLICE_S = 0.02  # events of so much time are sent together
 LINGER_MS = 10
+BULK_LINGER_MS = 1_000  # whole entries
 AMOUNT_MAX = 100
 OK, FAILED = 0, 4
 
@@ -38,13 +41,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 options.stream,
                 producer_id=PRODUCER_ID,
                 form=options.form,
+                partitions=options.partitions,
                 acknowledged=acknowledged,
-                linger_ms=LINGER_MS,
+                linger_ms=LINGER_MS if options.events is None else BULK_LINGER_MS,
             ) as producer,
         ):
             load = Load(producer, options.keys, random.Random(options.seed))
             try:
                 load.every_key(stop.sleep)
+                if options.events is not None:
+                    load.at_once(options.events, stop.sleep)
+                    return OK
                 _say(f"{options.keys} keys were sent; {options.rate:g} events a second from now on")
                 load.steadily(options.rate, stop.sleep)
             except Stopped:
@@ -75,6 +82,14 @@ class Load:
             self._send(key(self.next_id))
         self._producer.flush()
 
+    def at_once(self, events: int, sleep: Callable[[float], None]) -> None:
+        """Until there are so many in all, as fast as they are stored."""
+        while self.next_id < events:
+            if self.next_id % 1_000 == 0:
+                sleep(0)
+            self._send(key(self._dice.randrange(self._keys)))
+        self._producer.flush()
+
     def steadily(
         self,
         rate: float,
@@ -99,7 +114,10 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m agent.pipelines.load")
     parser.add_argument("--stream", required=True)
     parser.add_argument("--keys", type=int, required=True)
-    parser.add_argument("--rate", type=float, required=True, help="events a second")
+    how = parser.add_mutually_exclusive_group(required=True)
+    how.add_argument("--rate", type=float, help="events a second")
+    how.add_argument("--events", type=int, help="so many, as fast as they are stored")
+    parser.add_argument("--partitions", type=int, help="makes the stream")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--form", choices=FORMS, default=FORMS[0], help="of the entries")
     parser.add_argument("--acknowledged", type=Path, metavar="FILE", help="ids of stored events")

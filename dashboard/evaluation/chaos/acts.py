@@ -8,11 +8,15 @@ The last line is the answer in JSON.
 import json
 import os
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
 import django
 
+from assignment.wire import GroupKeys
+
+LOOK_EVERY_S = 0.05
 PHASES = ("detect", "compute", "deliver", "revoke", "acquire", "first_effect", "total")
 
 
@@ -77,12 +81,27 @@ def switch_late(name: str, mode: str, epoch: str) -> bool:
     return run(set_mode(expected, Coordination(mode), "chaos", "a fault"), name).done
 
 
+def drain(name: str, member: str, events: str) -> list[str]:
+    """Told by a scale-down to leave, once so many events were applied: a process that had to start
+    first would be late.
+    """
+    from dashboard.actions import scale_down
+    from dashboard.live.connection import sync_client
+    from dashboard.management.answers import by_command, group_named
+
+    group, applied = group_named(name), GroupKeys(name).applied
+    while sum(int(v.split(b" ")[0]) for v in sync_client().hvals(applied)) < int(events):
+        time.sleep(LOOK_EVERY_S)
+    return sorted(scale_down.start(group, by_command(), members=[member]).members)
+
+
 ACTS: dict[str, Callable[..., Any]] = {
     "targets": targets,
     "strategy": strategy,
     "rebalance": rebalance,
     "switch": switch,
     "switch_late": switch_late,
+    "drain": drain,
 }
 
 

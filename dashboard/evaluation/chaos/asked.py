@@ -53,10 +53,9 @@ class Asked:
     consumer: str = "light"
     victims: tuple[str, ...] = ()
     fast: bool = False
+    stateful: bool = False  # also when no fault needs it
 
     def __post_init__(self) -> None:
-        if not self.faults:
-            raise InvalidInput("no fault is named: give --fault NAME[+NAME...]")
         for name in self.faults:
             if name not in FAULTS:
                 raise InvalidInput(f"there is no fault {name!r}: choose from {', '.join(FAULTS)}")
@@ -93,7 +92,7 @@ class Asked:
             "partitions": self.partitions,
             "strategy": self.strategy,
             "trimming": False,
-            "stateful": any(f.startswith("drain-") for f in self.faults),
+            "stateful": self.stateful or any(f.startswith("drain-") for f in self.faults),
             **(FAST if self.fast else {}),
         }
 
@@ -116,7 +115,7 @@ class Asked:
         words = ["python3 manage.py chaos --fault", "+".join(self.faults)]
         for f in fields(self):
             value = getattr(self, f.name)
-            if f.name in ("faults", "fast", "victims") or value == f.default:
+            if f.name in ("faults", "fast", "victims", "stateful") or value == f.default:
                 continue
             words += [f"--{f.name}", str(value)]
         words += ["--victims", ",".join(self.victims)] if self.victims else []
@@ -167,10 +166,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def asked(options: dict[str, Any]) -> Asked:
     """Raises InvalidInput."""
+    faults = split(options["fault"], "+")
+    if not faults:
+        raise InvalidInput("no fault is named: give --fault NAME[+NAME...]")
     seed = secrets.randbelow(SEED_MAX) if options["seed"] is None else options["seed"]
     names = ("agents", "partitions", "seconds", "coordination", "strategy", "consumer", "fast")
     return Asked(
-        faults=split(options["fault"], "+"),
+        faults=faults,
         seed=seed,
         victims=split(options["victims"], ","),
         **{name: options[name] for name in names},

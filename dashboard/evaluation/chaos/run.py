@@ -44,8 +44,9 @@ class Run:
         """Raises what ends a run before it is struck; what comes later is told in `problem`."""
         world, asked = self.world, self.world.asked
         world.start()
+        world.start_flow()
         world.say("waiting until all is owned and processed")
-        world.wait(self.is_settled, SETTLE_S, "the group did not settle")
+        world.wait(lambda: is_settled(world), SETTLE_S, "the group did not settle")
         self.began_ms = now_ms()
         quiet_s = QUIET_LEASES * asked.timings.lease_ms / 1_000
         world.pass_time(quiet_s)
@@ -57,15 +58,6 @@ class Run:
         except TreeFailed as error:
             self.problem = str(error)
             world.say(f"not healed: {error}")
-
-    def is_settled(self) -> bool:
-        sample = self.world.eye.last
-        return (
-            sample is not NOTHING
-            and self.world.eye.is_fresh
-            and len([m for m, able in sample.members.items() if able]) >= self.world.asked.agents
-            and is_even(sample, self.world.asked)
-        )
 
     def strike_all(self) -> None:
         with ExitStack() as healing:
@@ -80,7 +72,7 @@ class Run:
         world = self.world
         world.say("waiting until the group is even again")
         limit_s = LATE_FACTOR * world.asked.bound_ms / 1_000
-        world.happens(self.is_settled, limit_s)
+        world.happens(lambda: is_settled(world), limit_s)
         world.pass_time(quiet_s)
         world.end_flow()
         world.say("waiting until every event is processed")
@@ -109,6 +101,17 @@ class Run:
             ended=tuple(world.ended),
             stalls=tuple(world.eye.stalls),
         )
+
+
+def is_settled(world: World) -> bool:
+    """All are able, and what they hold is even and what the newest target says."""
+    sample = world.eye.last
+    return (
+        sample is not NOTHING
+        and world.eye.is_fresh
+        and len([m for m, able in sample.members.items() if able]) >= world.asked.agents
+        and is_even(sample, world.asked)
+    )
 
 
 def answers_in(folder: Path) -> tuple[Answer, ...]:

@@ -148,6 +148,8 @@ class World:
         self.say(f"starting {self.asked.agents} agents with {self.asked.consumer} consumers")
         self.start_agents(self.asked.names)
         self.wait_able(self.asked.names)
+
+    def start_flow(self) -> None:
         self.producer = self._producer()
         self.tree.start(self.producer)
 
@@ -196,10 +198,10 @@ class World:
             raise TreeFailed(f"{what}: {said[-1]}")
         return json.loads(done.stdout.splitlines()[-1])
 
-    def begin(self, act: str) -> "subprocess.Popen[bytes]":
+    def begin(self, act: str, *arguments: str) -> "subprocess.Popen[bytes]":
         """As `ask`, not waited for."""
         return subprocess.Popen(
-            [sys.executable, "-m", ACTS, act, GROUP],
+            [sys.executable, "-m", ACTS, act, GROUP, *arguments],
             env={**os.environ, **self.parts.environment},
             cwd=ROOT,
             stdout=subprocess.DEVNULL,

@@ -1,0 +1,116 @@
+"""`rebalance_table` refuses what it cannot do; its rows, its test and its figures as values."""
+
+from dataclasses import replace
+
+import pytest
+from django.core.management import call_command
+
+from dashboard.evaluation.chaos.history import History
+from dashboard.evaluation.redis_judge import Content
+from dashboard.evaluation.table import ROWS, Measured, Row, Wanted, lines, made, measured, result
+from tests.dashboard.chaos_histories import FENCE, ONE, P0, P1, TWO, commit, happened
+
+STICKY = Row(coordination="server", strategy="sticky", rebalances=1)
+AVERAGELY = Row(coordination="client", strategy="averagely", rebalances=1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--messages", "999"), "messages 999 is not within 1000 and"),
+        (("--messages", "many"), "invalid int value"),
+        (("--repeat", "0"), "repeat 0 is not within 1 and 100"),
+        (("--consumer", "storm"), "there is no consumer 'storm': choose from light, spark"),
+        (("--rows", "11"), "rows '11' is no list of numbers from 1 to 10"),
+        (("--rows", "first"), "is no list of numbers"),
+        (("--nonsense",), "unrecognized arguments"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    arguments: tuple[str, ...], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        call_command("rebalance_table", *arguments)
+    assert ended.value.code == 3
+    said = [line for line in capsys.readouterr().err.splitlines() if "evenkeel" in line]
+    assert len(said) == 1 and sentence in said[0]
+
+
+def test_every_row_is_there_with_one_rebalance_and_with_two() -> None:
+    ways = {
+        ("server", "sticky", False),
+        ("server", "averagely", False),
+        ("server", "sticky", True),
+        ("client", "averagely", False),
+        ("client", "sticky", False),
+    }
+    assert {(r.coordination, r.strategy, r.learners, r.rebalances) for r in ROWS} == {
+        (*way, count) for way in ways for count in (1, 2)
+    }
+    assert all(Wanted().asked(row).settings["stateful"] == row.learners for row in ROWS)
+
+
+def test_the_rows_take_turns_and_each_turn_has_another_victim(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    order: list[tuple[Row, int]] = []
+
+    def run(wanted: Wanted, row: Row, number: int) -> Measured:
+        order.append((row, number))
+        return Measured(took_ms=1, partitions_moved=1, paused_partition_ms=1)
+
+    monkeypatch.setattr("dashboard.evaluation.table.one_run", run)
+    made(Wanted(repeat=2), (STICKY, AVERAGELY), lambda line: None)
+    assert order == [(STICKY, 0), (AVERAGELY, 0), (STICKY, 1), (AVERAGELY, 1)]
+
+
+def test_a_row_has_the_median_and_the_spread_of_its_runs() -> None:
+    def runs(*times: int) -> list[Measured]:
+        return [Measured(took_ms=t, partitions_moved=1, paused_partition_ms=2 * t) for t in times]
+
+    found = result({STICKY: runs(900, 1_100, 1_000), AVERAGELY: runs(1_000, 1_300, 1_100)}, "light")
+    assert found["rows"][0] == {
+        "coordination": "server",
+        "strategy": "sticky",
+        "consumer": "light",
+        "learners": False,
+        "rebalances": 1,
+        "runs_ms": [900, 1_100, 1_000],
+        "median_ms": 1_000,
+        "min_ms": 900,
+        "max_ms": 1_100,
+        "partitions_moved": 1,
+        "paused_partition_ms": 2_000,
+    }
+    once = found["test"]["once_ms"]
+    assert (once["pairs"], once["median_difference"], once["p"]) == (3, -100, 0.25)
+    assert found["test"]["twice_ms"]["pairs"] == 0
+    assert found["test"]["all_as_share"]["median_difference"] == pytest.approx(-0.1)
+    assert len([*lines(found)]) == 2 + len(found["test"])
+
+
+def test_the_clock_ends_with_the_last_commit_and_pauses_are_between_two_owners() -> None:
+    """light-1 releases partition 0 at 12 s; light-2 has committed in it 700 ms after light-1."""
+    events = [
+        happened("acquired", 1_000, ONE, FENCE),
+        happened("acquired", 1_000, TWO, FENCE, P1),
+        happened("released", 12_000, ONE, FENCE),
+        happened("acquired", 12_100, TWO, FENCE + 1),
+    ]
+    commits = {
+        P0: [commit(11_900, FENCE, 0, 1), commit(12_600, FENCE + 1, 1, 2)],
+        P1: [commit(12_000, FENCE, 0, 1), commit(13_000, FENCE, 1, 2)],
+    }
+    history = History(
+        asked=Wanted().asked(STICKY),
+        began_ms=10_000,
+        struck_ms=10_000,
+        healed_ms=None,
+        ended_ms=13_000,
+        faults=(),
+        eras=(Content(stream={}, commits=commits, events=events),),
+        acknowledged=frozenset(),
+    )
+    found = Measured(took_ms=3_000, partitions_moved=1, paused_partition_ms=700)
+    assert measured(history) == found
+    assert measured(replace(history, struck_ms=12_200)).partitions_moved == 0
