@@ -50,7 +50,7 @@ LOSSES = (
 planted(": commit under ", "redis_clock_is_set")(script_bugs.commit_without_fence_check)
 planted(" is not (1")(script_bugs.commit_without_offset_check)
 planted(": no event ")(script_bugs.commit_of_what_another_server_had)
-planted("'s too")(script_bugs.acquire_with_fence_reused)
+planted(" for two processes")(script_bugs.acquire_with_fence_reused)
 planted(" runs set() of ")(script_bugs.acquire_gives_a_stale_own_lock_back)
 planted(" is not above ")(script_bugs.acquire_under_any_run)
 planted("last granted is 0")(script_bugs.release_that_resets_the_counter)
@@ -173,7 +173,7 @@ def the_record_comes_before_the_target(patch: Patch) -> None:
     patch.setitem(coordinator.IN_REDIS, effects.SetTarget, recorded_first)  # type: ignore[arg-type]
 
 
-@planted("was appended below", "redis_clock_is_set", "redis_clock_jumps")
+@planted("was appended below", "redis_clock_is_set", "redis_clock_jumps", rare=(4004, 2659))
 def ids_of_streams_are_not_lifted(patch: Patch) -> None:
     plant(patch, "lift", ("if lifts then redis.call('XSETID', stream, id) end", ""))
 
@@ -194,7 +194,7 @@ def events_are_trimmed_by_what_was_read_of_another_history(patch: Patch) -> None
     plant(patch, "trim", ("replication_id() ~= ARGV[2]", "false"))
 
 
-@instead_of(restore, "_shares_history", " has (", "lost_events_come_again")
+@instead_of(restore, "_shares_history", " has (", "lost_events_come_again", rare=(1257,))
 def a_replica_of_another_history_is_believed(
     shares_history: Any, store: Any, state: Any, partition: Any, entries: Any
 ) -> Any:

@@ -35,12 +35,14 @@ class Bug:
 BUGS: dict[str, Bug] = {}
 
 
-def planted(reason: str, *faults: str, stateful: bool = False) -> Callable[[Plant], Plant]:
+def planted(
+    reason: str, *faults: str, stateful: bool = False, rare: Sequence[int] = ()
+) -> Callable[[Plant], Plant]:
     """A bug that is shown by these faults (only seeds that have one are tried; none: any), and what
-    is said of it.
+    is said of it. `rare`: seeds that show it, where few do.
     """
     shown = (s for s in SCENARIOS if not faults or {name for _, name in s.faults} & {*faults})
-    tried = [s.seed for s in shown if s.replicas or not stateful]
+    tried = [*rare, *(s.seed for s in shown if s.replicas or not stateful)]
 
     def noted(plant: Plant) -> Plant:
         BUGS[plant.__name__] = Bug(plant=plant, seeds=tried, reason=reason)
@@ -49,7 +51,7 @@ def planted(reason: str, *faults: str, stateful: bool = False) -> Callable[[Plan
     return noted
 
 
-def instead_of(owner: Any, name: str, reason: str, *faults: str, stateful: bool = False) -> Any:
+def instead_of(owner: Any, name: str, reason: str, *faults: str, **which: Any) -> Any:
     """As `planted`: a function in the place of another one, which it is given first."""
 
     def noted(bug: Callable[..., Any]) -> None:
@@ -58,7 +60,7 @@ def instead_of(owner: Any, name: str, reason: str, *faults: str, stateful: bool 
             patch.setattr(owner, name, lambda *args, **how: bug(right, *args, **how))
 
         plant.__name__ = bug.__name__
-        planted(reason, *faults, stateful=stateful)(plant)
+        planted(reason, *faults, **which)(plant)
 
     return noted
 

@@ -153,7 +153,8 @@ def lost_events_come_again(world: "World", victims: Victims) -> None:
         return
     strike, began_ms = world.losing_writes(behind=True), world.redis_ms
     _run_until(world, lambda: _a_standby_is_above(world, began_ms))
-    for coordinator in world.coordinators:
+    beside = (agent.coordinator for agent in world.living() if agent.coordinator)
+    for coordinator in (*world.coordinators, *beside):
         coordinator.paused_until_ms = world.now_ms + AWAITED_MS
     strike()
 
