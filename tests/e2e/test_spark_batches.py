@@ -206,6 +206,8 @@ def test_nothing_is_planned_when_the_lease_is_over(
         link.lease_end_ms = 0
         shared = consumer._shared
         until(lambda: shared.get("lease_end_ms") == 0, "the planner knows")
+        polls = shared.get("polls")
+        until(lambda: shared.get("polls") > polls + 1, "a look that began before it is over")
         world.append(world.partitions[0], one(key="a", amount=2))
         polls = shared.get("polls")
         until(lambda: shared.get("polls") > polls + 3, "some looks")
