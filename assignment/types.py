@@ -144,7 +144,7 @@ class Reason(StrEnum):
     READY = "ready"
     NEXT_ROUND = "next round"
     INCARNATION = "incarnation"  # Redis may have lost a target
-    # What follows tells agents something and changes nothing that a plan depends on.
+    # NOT_A_CAUSE:
     TARGET = "target"
     RELEASED = "released"
     EXPIRED = "expired"
@@ -152,6 +152,20 @@ class Reason(StrEnum):
     SETTINGS = "settings"
     MODE = "mode"  # who coordinates
     WIPED = "redis wiped"
+
+
+# They tell agents something and change nothing that a plan depends on.
+NOT_A_CAUSE = frozenset(
+    (
+        Reason.TARGET,
+        Reason.RELEASED,
+        Reason.EXPIRED,
+        Reason.REVOKED,
+        Reason.SETTINGS,
+        Reason.MODE,
+        Reason.WIPED,
+    )
+)
 
 
 class Claim(NamedTuple):

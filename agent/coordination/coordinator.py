@@ -21,7 +21,7 @@ from assignment.coordinator.facts import GroupRecord
 from assignment.coordinator.reading import ticker_away
 from assignment.scripts.agent_side import claim_turn
 from assignment.scripts.group_read import Gap, Ticker
-from assignment.types import Coordination, Epoch, Reason
+from assignment.types import NOT_A_CAUSE, Coordination, Epoch, Reason
 
 # Of who computes. With the wait for it below TICKER_AWAY_MS: so its death delays no session's end.
 LEASE_MS = 2_000
@@ -30,17 +30,7 @@ JITTER = 0.2  # of a lease: those who find it free do not all ask at once
 AWAY_S = 1.0  # between two tries while Redis is away
 ROUNDS_MAX = 5  # changes that keep coming wait for the next turn
 # A dashboard computes what a person asked of it; if it died, the next turn does.
-CHANGES_NOTHING = frozenset(
-    (
-        Reason.TARGET,
-        Reason.RELEASED,
-        Reason.EXPIRED,
-        Reason.REVOKED,
-        Reason.SETTINGS,
-        Reason.MODE,
-        Reason.MANUAL,
-    )
-)
+NOT_LOOKED_AT = NOT_A_CAUSE | {Reason.MANUAL}
 
 
 class Coordinator:
@@ -92,7 +82,7 @@ class Coordinator:
     def must_look(self, reasons: Collection[str]) -> bool:
         if Reason.MODE in reasons:
             self._served_at = None
-        return self.computes and not CHANGES_NOTHING.issuperset(reasons)
+        return self.computes and not NOT_LOOKED_AT.issuperset(reasons)
 
     def claim(self) -> int:
         """Computes from now on, if nobody else does. In how many ms to claim again: Redis is not

@@ -14,20 +14,9 @@ from assignment.coordinator.reading import owners_before, settings_of, without_l
 from assignment.coordinator.record import Cause
 from assignment.errors import InvalidInput
 from assignment.scripts.group_read import GroupRead, Purpose
-from assignment.types import Coordination, Reason
+from assignment.types import NOT_A_CAUSE, Coordination, Reason
 
 CAUSES_MAX = 200  # kept of those that gathered; a record stays readable
-NOT_A_CAUSE = frozenset(
-    (
-        Reason.TARGET,
-        Reason.RELEASED,
-        Reason.EXPIRED,
-        Reason.REVOKED,
-        Reason.SETTINGS,
-        Reason.MODE,
-        Reason.WIPED,
-    )
-)
 
 
 def rebalance(by: Coordination) -> effects.Steps[str]:
