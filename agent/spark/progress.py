@@ -19,6 +19,7 @@ from agent.store.group import GroupStore
 from assignment.wire import ConsumerHealth
 
 WRITE_EVERY_S = 0.5  # at most; after a change
+LAST_WORD_S = 5.0  # a busy machine may need it; without Redis a write fails by itself
 SAY_AGAIN_S = 5.0  # without a change: Redis may have forgotten (wiped, or the member was taken out)
 
 
@@ -36,7 +37,7 @@ class Progress:
         self._say_again_s = say_again_s
         self._health = ConsumerHealth()
         self._changed = threading.Event()
-        self._ended = False
+        self._ended = threading.Event()
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._write, name="progress", daemon=True)
         self._thread.start()
@@ -46,7 +47,10 @@ class Progress:
         return self._health
 
     def say(self, **facts: Any) -> None:
+        """Nothing any more after `end`: Spark tells of a query's end late, also of another's."""
         with self._lock:
+            if self._ended.is_set():
+                return
             self._health = replace(self._health, **facts)
         self._changed.set()
 
@@ -70,22 +74,24 @@ class Progress:
 
     def end(self, why: str) -> None:
         """Says `dead` as the last thing."""
-        self.say(state="dead", why=why)
-        self._ended = True
-        self._thread.join(timeout=2 * WRITE_EVERY_S)
+        with self._lock:
+            self._health = replace(self._health, state="dead", why=why)
+            self._ended.set()
+        self._changed.set()
+        self._thread.join(timeout=LAST_WORD_S)
 
     def _write(self) -> None:
         while True:
             self._changed.wait(self._say_again_s)
             self._changed.clear()
-            ended, health = self._ended, self._health
+            ended, health = self._ended.is_set(), self._health
             try:
                 self._groups.write_progress(self._member_id, health)
             except StoreUnavailable:
                 self._changed.set()
             if ended:
                 return
-            time.sleep(WRITE_EVERY_S)
+            self._ended.wait(WRITE_EVERY_S)
 
 
 class QueryWatch(StreamingQueryListener):

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 
 from agent.spark.progress import Progress, QueryWatch
 from agent.store.group import GroupStore
@@ -68,3 +69,13 @@ def test_a_consumer_that_has_not_practised_is_not_ready() -> None:
     watch.onQueryStarted(None)  # type: ignore[arg-type]
     assert progress.health.state == "ready"
     progress.end("over")
+
+
+def test_nothing_is_said_after_the_last_word() -> None:
+    store = group_with_member()
+    join(store)
+    progress = Progress(store, "a")
+    progress.end("over")
+    late = SimpleNamespace(exception="a query of before was stopped")
+    QueryWatch(progress, lambda: True).onQueryTerminated(late)  # type: ignore[arg-type]
+    assert (progress.health.state, progress.health.why, said(store)) == ("dead", "over", "dead")
