@@ -322,7 +322,8 @@ class Membership:
             self.fenced(str(error))
             return
         if isinstance(answers, agent_side.Refusal):
-            self._refused(partitions, str(answers))
+            to_all = answers is agent_side.Refusal.NO_INCARNATION
+            self._refused(partitions, str(answers), to_all=to_all)
             self.read_target()
             return
         self._acquired(answers, reason)
@@ -342,13 +343,15 @@ class Membership:
         if any(isinstance(answer, agent_side.NotTarget) for answer in answers):
             self.read_target()
 
-    def _refused(self, partitions: Iterable[Partition], why: str, owner: str = "") -> None:
+    def _refused(
+        self, partitions: Iterable[Partition], why: str, owner: str = "", *, to_all: bool = False
+    ) -> None:
         for partition in partitions:
             wait = self.state.waiting.get(partition)
             if wait and wait.why != why:
                 self.note("waiting", why=why, partition=str(partition), epoch=self.target.number)
             retry_ms = self.clock() + random.randint(*ACQUIRE_RETRY_MS)
-            self.feed(messages.Refused(partition, why, retry_ms, owner))
+            self.feed(messages.Refused(partition, why, retry_ms, owner, to_all))
 
     @property
     def speaker(self) -> str:

@@ -85,12 +85,15 @@ class Granted(Event):
 
 @dataclass(frozen=True, slots=True)
 class Refused(Event):
-    """An acquire was not granted; asked again from `retry_ms` on."""
+    """An acquire was not granted; asked again from `retry_ms` on. `to_all`: nobody is granted
+    anything now.
+    """
 
     partition: Partition
     why: str
     retry_ms: int
     owner: str = ""
+    to_all: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,9 @@ class Holding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """A partition that the target gives and that is not held yet. `owner` "": nobody is known."""
+    """A partition that the target gives and that is not held yet. `since_ms`: since when it may be
+    had, as far as is known; `owner` "": nobody is known.
+    """
 
     since_ms: int
     retry_ms: int

@@ -137,7 +137,13 @@ def _refused(member: MemberState, event: messages.Refused, now_ms: int) -> Membe
     wait = member.waiting.get(event.partition)
     if wait is None:
         return member
-    asked = replace(wait, owner=event.owner, why=event.why, retry_ms=event.retry_ms)
+    asked = replace(
+        wait,
+        since_ms=now_ms if event.to_all else wait.since_ms,  # what nobody gets tells of no member
+        owner=event.owner,
+        why=event.why,
+        retry_ms=event.retry_ms,
+    )
     return replace(member, waiting={**member.waiting, event.partition: asked})
 
 

@@ -326,6 +326,14 @@ def test_waiting_for_an_owner_never_makes_unable() -> None:
     assert why_unable(replace(state, renewed_ms=late), late) == ""
 
 
+def test_what_nobody_is_granted_makes_unable_only_from_when_it_may_be_had() -> None:
+    late = NOW + LEASE_MS + GRACE_MS
+    refused = messages.Refused(partition(0), "no_incarnation", late, to_all=True)
+    state = after(member(target=[0], renewed_ms=late), refused, now_ms=late)
+    assert why_unable(state, late + 1) == ""
+    assert why_unable(replace(state, renewed_ms=2 * late), 2 * late).startswith("flights:0 is")
+
+
 def test_processing_ends_at_four_fifths_of_the_lease() -> None:
     assert processing_end_ms(settings(lease_ms=10_000), NOW) == NOW + 8_000
 
