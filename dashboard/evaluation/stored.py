@@ -127,10 +127,17 @@ def start(asked: Asked, actor: str) -> Evaluation:
     child for long. Its progress goes to its folder.
     """
     row = made(asked, actor)
-    words = asked.command().split()[3:]
     with (row.folder / PROGRESS).open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "django", "chaos", *words, "--evaluation", str(row.pk)],
+            [
+                sys.executable,
+                "-m",
+                "django",
+                "chaos",
+                *asked.options(),
+                "--evaluation",
+                str(row.pk),
+            ],
             cwd=settings.ROOT,
             env={**own_environment(), "PYTHONPATH": str(settings.ROOT)},
             stdin=subprocess.DEVNULL,

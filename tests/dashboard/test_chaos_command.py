@@ -2,18 +2,15 @@
 
 import json
 import random
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from django.core.management import call_command
 
-from assignment.errors import InvalidInput
 from dashboard.evaluation.chaos import asked as asked_module
 from dashboard.evaluation.chaos import run  # noqa: F401  (all faults are known)
 from dashboard.evaluation.chaos.asked import FAULTS, Asked
-from dashboard.evaluation.chaos.matrix import lines_of, seeded
 from dashboard.evaluation.chaos.strikes import KNOWN, drawn, strike, unscoped
 from dashboard.evaluation.chaos.world import World
 
@@ -38,6 +35,9 @@ NAMES = ("light-1", "light-2", "light-3", "light-4", "light-5")
         (("--fault", "fixed-kill", "--victims", "light-9"), "there is no agent 'light-9'"),
         (("replay", "nowhere"), "nowhere holds no run"),
         (("matrix",), "chaos matrix needs a file"),
+        (("matrix", "nowhere"), "No such file or directory: 'nowhere'"),
+        (("matrix", "docs/matrix.txt", "--seeds", "0"), "seeds 0 is not within 1 and"),
+        (("matrix", "docs/matrix.txt", "--parallel", "0"), "parallel 0 is not within 1 and"),
     ],
 )
 def test_bad_input_is_one_sentence(
@@ -110,20 +110,6 @@ def test_a_run_can_be_asked_for_again() -> None:
     assert asked.command() == (
         "python3 manage.py chaos --fault fixed-kill+flap --seed 9 --victims light-1 --fast"
     )
-
-
-def test_a_matrix_has_a_run_a_line(tmp_path: Path) -> None:
-    file = tmp_path / "matrix"
-    file.write_text("# all of them\n--fault flap --seed 1\n\n--fault swap  # once\n")
-    assert lines_of(file) == [["--fault", "flap", "--seed", "1"], ["--fault", "swap"]]
-    assert seeded([["--fault", "flap"], ["--seed", "9"]], 2) == [
-        ["--fault", "flap", "--seed", "1"],
-        ["--fault", "flap", "--seed", "2"],
-        ["--seed", "9"],
-    ]
-    file.write_text("# nothing\n")
-    with pytest.raises(InvalidInput):
-        lines_of(file)
 
 
 def test_the_bound_grows_where_redis_is_started_anew() -> None:

@@ -4,7 +4,6 @@ import argparse
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -110,16 +109,18 @@ class Asked:
     def loses_writes(self) -> bool:
         return any(name in LOSING for name in self.faults)
 
-    def command(self) -> str:
-        """What runs it again."""
-        words = ["python3 manage.py chaos --fault", "+".join(self.faults)]
+    def options(self) -> list[str]:
+        """Those of `chaos` that run it again: one without a seed would draw another."""
+        words = ["--fault", "+".join(self.faults)]
         for f in fields(self):
             value = getattr(self, f.name)
-            if f.name in ("faults", "fast", "victims", "stateful") or value == f.default:
-                continue
-            words += [f"--{f.name}", str(value)]
+            if f.name == "seed" or (f.name not in ELSEWHERE and value != f.default):
+                words += [f"--{f.name}", str(value)]
         words += ["--victims", ",".join(self.victims)] if self.victims else []
-        return " ".join([*words, *(["--fast"] if self.fast else [])])
+        return [*words, *(["--fast"] if self.fast else [])]
+
+    def command(self) -> str:
+        return " ".join(["python3 manage.py chaos", *self.options()])
 
     def values(self) -> dict[str, Any]:
         return asdict(self)
@@ -140,6 +141,7 @@ LIMITS = {
     "seed": SEED_MAX,
 }
 LEAST = {"seed": 0}
+ELSEWHERE = ("faults", "victims", "fast", "stateful")  # are not told as name and value
 LOSING = ("redis-wipe", "redis-failover", "redis-lost-writes")
 RESTARTING = (*LOSING, "redis-kill", "clock-back")
 
@@ -161,7 +163,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--consumer", default="light", help="light or spark")
     parser.add_argument("--victims", default="", help="agents by comma, of the scope fixed")
     parser.add_argument("--fast", action="store_true", help="a lease of 1.5 s and what fits to it")
-    parser.add_argument("--out", type=Path, help="folder for the report and all raw data")
 
 
 def asked(options: dict[str, Any]) -> Asked:

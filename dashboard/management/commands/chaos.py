@@ -55,7 +55,14 @@ class Command(BaseCommand):
         parser.add_argument("what", nargs="?", choices=("run", "matrix", "replay"), default="run")
         parser.add_argument("of", nargs="?", type=Path, help="FILE of a matrix, DIR of a replay")
         parser.add_argument("--json", action="store_true", help="one JSON object")
-        parser.add_argument("--seeds", type=int, default=1, help="of a matrix: so many a line")
+        parser.add_argument("--out", type=Path, help="folder for the report and all raw data")
+        parser.add_argument("--seeds", type=int, default=1, help="of a matrix: so many of each run")
+        parser.add_argument(
+            "--parallel",
+            type=int,
+            default=1,
+            help="of a matrix: runs at once; they cost each other time",
+        )
         parser.add_argument("--evaluation", type=int, help=argparse.SUPPRESS)  # begun by the page
         asking.add_options(parser)
 
@@ -84,7 +91,7 @@ class Command(BaseCommand):
             raise InvalidInput(f"chaos {what} needs a {'file' if what == 'matrix' else 'folder'}")
         if what == "replay":
             return self.replay(of)
-        return self.matrix(matrix.seeded(matrix.lines_of(of), options["seeds"]), out)
+        return self.matrix(matrix.runs_of(of, options["seeds"]), out, options["parallel"])
 
     def replay(self, folder: Path) -> tuple[dict[str, Any], int]:
         """Judges what is stored anew."""
@@ -97,10 +104,12 @@ class Command(BaseCommand):
         write(history, verdict, folder)
         return judged(history, verdict)[0], verdict.exit_code
 
-    def matrix(self, lines: list[list[str]], out: Path | None) -> tuple[dict[str, Any], int]:
+    def matrix(
+        self, wanted: list[Asked], out: Path | None, parallel: int
+    ) -> tuple[dict[str, Any], int]:
+        """Goes on with what a matrix in that folder has not run yet."""
         folder = out or Path(tempfile.mkdtemp(prefix="evenkeel-matrix-"))
-        folder.mkdir(parents=True, exist_ok=True)
-        rows = matrix.run_all(lines, folder, tell)
+        rows = matrix.Matrix(wanted, folder, parallel, tell).run()
         (folder / REPORT).write_text(comparison(rows))
         tell(f"the comparison is in {folder}")
         codes = {row["exit"] for row in rows}
