@@ -1,6 +1,7 @@
 """The judge of chaos: what is right passes, each broken history is told of."""
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,11 @@ import pytest
 from assignment.types import START, Offset
 from assignment.wire import pack_ids
 from dashboard.evaluation.chaos.asked import Asked
+from dashboard.evaluation.chaos.eye import Sample
 from dashboard.evaluation.chaos.figures import figures
-from dashboard.evaluation.chaos.history import Answer, History, load, save
+from dashboard.evaluation.chaos.history import REDIS, Answer, History, load, save
 from dashboard.evaluation.chaos.judge import HELD, VACUOUS, VIOLATED, Verdict, judge
+from dashboard.evaluation.effects import Appended
 from dashboard.evaluation.redis_judge import Content
 from tests.dashboard.chaos_histories import (
     FENCE,
@@ -39,6 +42,22 @@ def only(verdict: Verdict, *parts: str) -> None:
     assert all(part in said for part in parts), said
     assert all(any(part in text for part in parts) for text in verdict.violations), said
     assert verdict.exit_code == VIOLATED
+
+
+def starved(scene: Scene, ms: dict[str, int]) -> list[Sample]:
+    """Its samples; from 11 s to 12.5 s those had no CPU for so long."""
+    return [replace(s, starved=ms if s.at_ms >= 12_500 else {}) for s in scene.samples]
+
+
+def with_pause(scene: Scene, until_ms: int = 12_400, idle: range = range(0)) -> History:
+    """Partition 1 has an event every 100 ms, but for the time `idle`, and a commit every 400 ms,
+    but from 11 s on.
+    """
+    times = [*range(6_000, 11_001, 400), 11_000, until_ms, 12_600]
+    commits = [commit(to, FENCE, came, to) for came, to in pairwise(times)]
+    stream = [Appended(Offset(ms, 0), (ms,)) for ms in range(6_000, 12_700, 100) if ms not in idle]
+    both = replace(scene.content, stream={P1: stream}, commits={P1: commits})
+    return scene.history(eras=(both,))
 
 
 def test_a_history_that_is_right_holds(scene: Scene) -> None:
@@ -184,6 +203,14 @@ def test_what_the_machine_alone_may_have_done_is_not_judged(scene: Scene) -> Non
     assert judge(stalled).held and not judge(replace(whole, stalls=((10_800, 300),))).held
 
 
+def test_an_owner_that_had_no_cpu_for_most_of_a_lease_may_lose_its_partition(scene: Scene) -> None:
+    scene.hurt = ()
+    both = {"light-1": 900, "light-2": 900}
+    assert judge(scene.history(samples=starved(scene, both))).held
+    told = judge(scene.history(samples=starved(scene, {"light-2": 900})))
+    only(told, f"went from {ONE} to {TWO} without a cause")
+
+
 def test_a_target_with_an_epoch_of_before_is_told(scene: Scene) -> None:
     targets = (target(2, 900), target(2, 11_000))
     only(judge(scene.history(targets=targets)), "target 2 was stored after target 2")
@@ -235,6 +262,21 @@ def test_the_figures_are_those_of_what_happened(scene: Scene) -> None:
     assert found["unowned_ms"] == 100
     assert found["pause_ms"]["max"] == 2_500
     assert found["phases_ms"]["detect"]["count"] == 2
+
+
+def test_a_partition_of_an_unhurt_owner_that_had_events_and_no_commit_has_paused(
+    scene: Scene,
+) -> None:
+    assert figures(with_pause(scene), 500)["unaffected_paused"] == 1.0
+    assert figures(with_pause(scene, until_ms=11_900), 500)["unaffected_paused"] == 0.0
+
+
+def test_a_pause_without_events_or_without_a_cpu_is_not_the_groups(scene: Scene) -> None:
+    idle = with_pause(scene, idle=range(11_000, 12_200))
+    assert figures(idle, 500)["unaffected_paused"] == 0.0
+    for name in ("light-2", REDIS):
+        scene.samples[:] = starved(Scene(), {name: 600})
+        assert figures(with_pause(scene), 500)["unaffected_paused"] == 0.0
 
 
 def test_figures_that_nobody_can_know_are_none(scene: Scene) -> None:

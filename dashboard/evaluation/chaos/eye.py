@@ -7,14 +7,14 @@ What cannot be read is no sample: nobody knows then.
 import json
 import threading
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from assignment import invariants
 from assignment.lua import script
 from assignment.scripts.group_read import GroupRead, Purpose, read_group
+from dashboard.evaluation.chaos.starving import Starving
 from dashboard.evaluation.inspecting import Server
 from dashboard.live.connection import StoreUnavailable, reaching_redis
 
@@ -27,7 +27,8 @@ STALL_MS = 200
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
     """`locks`: partition -> [member, fence]; `target`: partition -> member; `members`: member ->
-    whether it is able; `faults`: what does not hold at this moment (assignment.invariants).
+    whether it is able; `faults`: what does not hold at this moment (assignment.invariants);
+    `starved`: ms that an agent or its consumer, or Redis, had no CPU so far.
     """
 
     at_ms: int
@@ -42,6 +43,7 @@ class Sample:
     faults: tuple[str, ...] = ()
     refused: int = 0  # commits since this Redis began
     lag: int | None = None  # events appended and not applied
+    starved: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def owners(self) -> dict[str, str]:
@@ -52,13 +54,18 @@ NOTHING = Sample(at_ms=0)
 
 
 class Eye:
-    def __init__(self, url: str, group: str, partitions: int, folder: Path) -> None:
+    """`pids`: of whom the group lives by, by name."""
+
+    def __init__(
+        self, url: str, group: str, partitions: int, pids: Callable[[], Mapping[str, int | None]]
+    ) -> None:
         self._group, self._partitions = group, partitions
         self.last: Sample = NOTHING
         self.samples: list[Sample] = []
         self.stalls: list[tuple[int, int]] = []  # when this thread was not let run, for how long
         self._seen_s = 0.0
         self._looks = 0
+        self._starving = Starving(pids)
         self._over = threading.Event()
         self.server = self.at(url)
         self._thread = threading.Thread(target=self._run, name="eye", daemon=True)
@@ -87,13 +94,14 @@ class Eye:
             self._over.wait(LOOK_EVERY_S)
 
     def _look(self) -> None:
+        starved = self._starving.look()
         try:
             read = look(self.server)
             self._looks += 1
             lag = lag_of(self.server, read) if self._looks % LAG_EVERY == 0 else None
         except (StoreUnavailable, ValueError):
             return
-        self.last = sample_of(read, lag)
+        self.last = replace(sample_of(read, lag), starved=starved)
         self.samples.append(self.last)
         self._seen_s = time.monotonic()
 

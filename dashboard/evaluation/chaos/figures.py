@@ -1,18 +1,29 @@
 """The figures of one run: what the faults cost. Pure. A figure that nobody can know is None."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 from assignment import metrics
-from assignment.types import Offset
+from assignment.types import Offset, Partition
 from dashboard.evaluation import moves
 from dashboard.evaluation.chaos.eye import Sample
-from dashboard.evaluation.chaos.history import History
+from dashboard.evaluation.chaos.history import History, all_of
 from dashboard.evaluation.chaos.judge import ENDS, harmless, name_of
 from dashboard.evaluation.coverage import Tenure, coverage
+from dashboard.evaluation.redis_judge import Content
 from dashboard.evaluation.steps import Commit, Interval
 
 PHASES = ("detect", "compute", "deliver", "revoke", "acquire", "first_effect", "total")
+
+
+class Wait(NamedTuple):
+    """`waited_ms`: of that time, what the machine did not take."""
+
+    from_ms: int
+    to_ms: int
+    waited_ms: int
 
 
 def figures(history: History, recovered_ms: int | None) -> dict[str, Any]:
@@ -26,14 +37,13 @@ def figures(history: History, recovered_ms: int | None) -> dict[str, Any]:
         ended_ms=until_ms,
         converged=recovered_ms is not None,
     )
-    seen = moves.History(intervals, commits, (), ())
     handed = moves.handovers(moves.commits_by_partition(commits), change)
     before, after = sample_at(history, history.struck_ms), sample_at(history, history.ended_ms)
     loads = loads_of(after) if after else []
     return {
         "moves": moved(history),
         "avoidable_moves": avoidable(history),
-        "unaffected_paused": paused(history, seen, change),
+        "unaffected_paused": paused(history, intervals, until_ms),
         "refused_commits": refused(history),
         "processed_again": processed_again(history),
         "balance_degree": rounded(metrics.balance_degree(loads)),
@@ -127,19 +137,42 @@ def rebalances(history: History) -> int | None:
     return sum(t.at_ms >= history.struck_ms for t in history.targets)
 
 
-def paused(history: History, seen: moves.History, change: moves.Change) -> float | None:
-    """The share of those partitions whose owner nobody struck, and which kept their fence."""
+def paused(history: History, intervals: Sequence[Interval], until_ms: int) -> float | None:
+    """The share of those partitions whose owner nobody struck, and which kept their fence, that
+    had events for longer without a commit than two batches and some slack, the longest batch of the
+    quiet time. What its owner had no CPU is not counted: that is this machine's, not the group's.
+    """
     at = sample_at(history, history.struck_ms)
-    if at is None:
-        return None
     hurt = frozenset() if harmless(history.asked) else history.hurt
-    theirs = {p for p, member in at.owners.items() if name_of(member) not in hurt}
-    gone = moves.moved_partitions(seen.intervals, change)
-    if not theirs - gone:
+    owners = {p: name_of(member) for p, member in at.owners.items()} if at else {}
+    new = {i.partition for i in intervals if history.struck_ms <= i.started_ms < until_ms}
+    kept = {p: name for p, name in owners.items() if p not in new and name not in hurt}
+    if not kept:
         return None
-    mine = [c for c in seen.commits if c.partition in theirs]
-    share = moves.of_change(moves.History(seen.intervals, mine, (), ()), change)
-    return float(str(share["unaffected_paused"]))
+    whole = all_of(history.eras)
+    waits = {p: list(waits_of(history, whole, p, name)) for p, name in kept.items()}
+    quiet = longest(waits.values(), history.began_ms, history.struck_ms)
+    limit_ms = 2 * quiet + moves.SLACK_MS
+    stood = [p for p in kept if longest([waits[p]], history.struck_ms, until_ms) > limit_ms]
+    return round(len(stood) / len(kept), 4)
+
+
+def waits_of(history: History, whole: Content, partition: str, owner: str) -> Iterator[Wait]:
+    """From the moment when a partition had an event, and the commit before, to the next commit."""
+    of = Partition.parse(partition)
+    came = [one.offset for one in whole.stream.get(of, ())]
+    for before, after in pairwise(whole.commits.get(of, ())):
+        to_ms = Offset.parse(after.entry_id).ms
+        first = bisect_right(came, before.to_offset)
+        came_ms = came[first].ms if first < len(came) else to_ms
+        from_ms = min(to_ms, max(came_ms, Offset.parse(before.entry_id).ms))
+        yield Wait(from_ms, to_ms, to_ms - from_ms - history.held_up_ms(from_ms, to_ms, [owner]))
+
+
+def longest(waits: Iterable[Iterable[Wait]], from_ms: int, to_ms: int) -> int:
+    """Of those that have a part in that time."""
+    found = (w.waited_ms for of in waits for w in of if w.to_ms > from_ms and w.from_ms < to_ms)
+    return max(found, default=0)
 
 
 def refused(history: History) -> int | None:

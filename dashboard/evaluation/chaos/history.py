@@ -2,8 +2,10 @@
 
 import base64
 import json
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +15,13 @@ from assignment.wire import ChangelogEntry
 from dashboard.evaluation.chaos.asked import Asked
 from dashboard.evaluation.chaos.eye import Sample, read_sample, sample_line
 from dashboard.evaluation.effects import Appended
-from dashboard.evaluation.redis_judge import Content
+from dashboard.evaluation.redis_judge import Content, joined
 
 RUN, SAMPLES, EVENTS, COMMITS, APPENDED, OFFSETS, ANSWERS, TARGETS, ACKNOWLEDGED = (
     *("run.json", "samples.jsonl", "lock_events.jsonl", "commits.jsonl", "appended.jsonl"),
     *("offsets.json", "answers.jsonl", "targets.jsonl", "acknowledged.txt"),
 )
+REDIS = "redis"  # among those that may starve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +100,27 @@ class History:
     def hurt(self) -> frozenset[str]:
         """Names of agents whose partitions may move."""
         return frozenset(name for fault in self.faults for name in (*fault.victims, *fault.hurt))
+
+    def held_up_ms(self, from_ms: int, to_ms: int, names: Iterable[str] = ()) -> int:
+        """How long then this machine let nobody run, or none of these and Redis."""
+        stalled_ms = sum(ms for at, ms in self.stalls if from_ms <= at <= to_ms)
+        if not self.samples:
+            return stalled_ms
+        first = bisect_right(self.samples, from_ms, key=at_ms_of) - 1
+        last = bisect_left(self.samples, to_ms, key=at_ms_of)  # what is waited is counted after it
+        before = self.samples[max(0, first)].starved
+        after = self.samples[min(last, len(self.samples) - 1)].starved
+        starved_ms = sum(after.get(n, 0) - before.get(n, 0) for n in {REDIS, *names})
+        return max(stalled_ms, min(starved_ms, to_ms - from_ms))
+
+
+def all_of(eras: Iterable[Content]) -> Content:
+    """What came of them in the end."""
+    return reduce(joined, eras, Content(stream={}, commits={}))
+
+
+def at_ms_of(sample: Sample) -> int:
+    return sample.at_ms
 
 
 # --- files

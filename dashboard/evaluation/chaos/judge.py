@@ -15,7 +15,7 @@ from assignment.wire import unpack_changes, unpack_ids
 from dashboard.evaluation import redis_judge
 from dashboard.evaluation.chaos.asked import Asked
 from dashboard.evaluation.chaos.eye import Sample
-from dashboard.evaluation.chaos.history import History
+from dashboard.evaluation.chaos.history import History, all_of
 from dashboard.evaluation.effects import Appended, Commits, Stream
 from dashboard.evaluation.redis_judge import Content
 
@@ -206,14 +206,11 @@ def unrefused(history: History) -> Iterator[str]:
 
 def judged_effects(history: History) -> tuple[Effects, list[str]]:
     """Lost and doubled by event; what of acknowledged events is gone with a Redis that forgot."""
-    *before, now = history.eras
-    past = Content(stream={}, commits={})
-    for era in before:
-        past = redis_judge.joined(past, era)
+    now, past = history.eras[-1], all_of(history.eras[:-1])
     name = "wipe" if history.asked.loses_writes else ""
     ends = {p: entries[-1].offset for p, entries in now.stream.items() if entries}
     found = redis_judge.effects(name, history.acknowledged, past, now, ends)
-    whole = redis_judge.joined(past, now)
+    whole = all_of(history.eras)
     # What was appended and is not committed yet at the end is behind, which is told as lag.
     behind = behind_at_end(now)
     lost = found.lost - behind
@@ -303,41 +300,37 @@ def causeless(history: History) -> Iterator[str]:
     if harmless(history.asked):
         yield from anew(history)
         return
-    last: dict[Partition, LockEvent] = {}
-    for e in history.events:
-        if e.kind != "acquired":
-            continue
-        before = last.get(e.partition)
-        last[e.partition] = e
-        if before is None or e.at_ms < history.struck_ms or before.member_id == e.member_id:
+    for before, e in regranted(history):
+        if before.member_id == e.member_id:
             continue
         between = named_between(history, e.partition, before.at_ms, e.at_ms)
-        if was_starved(history, e.at_ms):
-            continue
         if not {name_of(before.member_id), name_of(e.member_id), *between} & history.hurt:
             yield f"{e.partition} went from {before.member_id} to {e.member_id} without a cause"
 
 
 def anew(history: History) -> Iterator[str]:
     """Where nobody is hurt nothing is granted: no partition moves, no fence changes."""
-    for e in history.events:
-        if e.kind != "acquired" or e.at_ms < history.struck_ms:
-            continue
-        if not was_starved(history, e.at_ms):
-            yield f"{e.partition} was granted anew, to {e.member_id}, without a cause"
+    for _, e in regranted(history):
+        yield f"{e.partition} was granted anew, to {e.member_id}, without a cause"
 
 
-def was_starved(history: History, at_ms: int) -> bool:
-    """Whether the machine let nobody run for so long before then that a lease may have ended by
-    that alone: nobody knows what would have been.
+def regranted(history: History) -> Iterator[tuple[LockEvent, LockEvent]]:
+    """The grant before and each since the first fault, but those of which nobody knows: the machine
+    let the owner before not run for so long that its lease may have ended by that alone.
     """
+    last: dict[Partition, LockEvent] = {}
     timings = history.asked.timings
-    since_ms = at_ms - 2 * timings.lease_ms
-    return 2 * stalled_ms(history, since_ms, at_ms) >= timings.lease_ms - timings.renew_ms
-
-
-def stalled_ms(history: History, from_ms: int, to_ms: int) -> int:
-    return sum(ms for at, ms in history.stalls if from_ms <= at <= to_ms)
+    for e in history.events:
+        if e.kind != "acquired":
+            continue
+        before = last.get(e.partition)
+        last[e.partition] = e
+        if before is None or e.at_ms < history.struck_ms:
+            continue
+        since_ms, owner = e.at_ms - 2 * timings.lease_ms, name_of(before.member_id)
+        held_up_ms = history.held_up_ms(since_ms, e.at_ms, [owner])
+        if 2 * held_up_ms < timings.lease_ms - timings.renew_ms:
+            yield before, e
 
 
 def named_between(
@@ -390,8 +383,8 @@ def after_heal(history: History, recovered_ms: int | None) -> Iterator[str]:
         return  # nobody looked
     if recovered_ms is None:
         yield f"not even again {seen[-1].at_ms - history.healed_ms} ms after the heal"
-    elif recovered_ms - bound_ms > stalled_ms(
-        history, history.healed_ms, history.healed_ms + recovered_ms
+    elif recovered_ms - bound_ms > history.held_up_ms(
+        history.healed_ms, history.healed_ms + recovered_ms
     ):
         yield f"even again {recovered_ms} ms after the heal, not within {bound_ms}"
     lags = [s.lag for s in seen if s.lag is not None]

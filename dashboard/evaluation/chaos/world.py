@@ -27,6 +27,7 @@ from dashboard.demo.parts import CONSUMER, ROOT, Parts, RedisPart, answers
 from dashboard.demo.tree import Process, Stopped, Tree, TreeFailed, always
 from dashboard.evaluation.chaos.asked import Asked
 from dashboard.evaluation.chaos.eye import Eye, Sample
+from dashboard.evaluation.chaos.history import REDIS
 from dashboard.evaluation.forwarder import Forwarder
 from dashboard.evaluation.redis_judge import Content
 from dashboard.evaluation.redis_servers import Postgres, server
@@ -141,7 +142,7 @@ class World:
             "beat": self.parts.beat(),
         }
         self._start_services(self.services)
-        self.eye = Eye(self.redis.server.url, GROUP, self.asked.partitions, self.folder)
+        self.eye = Eye(self.redis.server.url, GROUP, self.asked.partitions, self.pids)
         self.closers.append(self.eye.close)
         if self.asked.coordination == "client":
             self.ask("switch", "client")
@@ -272,6 +273,11 @@ class World:
         )
 
     # --- who is here
+
+    def pids(self) -> dict[str, int | None]:
+        """Of those whom the group lives by, by agent, and of Redis."""
+        agents = {name: agent.part.pid for name, agent in tuple(self.agents.items())}
+        return {REDIS: self.redis.server.pid, **agents}
 
     def member_of(self, name: str, sample: Sample | None = None) -> str | None:
         """The id of the able member that this agent is now."""
