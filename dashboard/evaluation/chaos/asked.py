@@ -3,7 +3,7 @@
 import argparse
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -78,6 +78,11 @@ class Asked:
     def names(self) -> tuple[str, ...]:
         """Of the agents that a run starts with."""
         return tuple(f"{self.consumer}-{number}" for number in range(1, self.agents + 1))
+
+    @property
+    def any_seed(self) -> Self:
+        """What runs that differ by their seed alone have in common."""
+        return replace(self, seed=0)
 
     @property
     def timings(self) -> GroupSettings:

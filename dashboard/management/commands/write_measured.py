@@ -1,0 +1,57 @@
+"""`python3 manage.py write_measured`: the tables of docs/measured.md, from what runs have left.
+
+Exit 0: written; 3: bad input.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from assignment.errors import InvalidInput
+from dashboard.demo.parts import ROOT
+from dashboard.evaluation import measured
+from dashboard.evaluation.chaos import matrix
+from dashboard.evaluation.table import RESULT
+from dashboard.management.answers import AnswerCommand
+
+PAGE, MATRIX = ROOT / "docs/measured.md", ROOT / "docs/matrix.txt"
+
+
+class Command(AnswerCommand):
+    help = "Writes the tables of docs/measured.md. A table whose folder is not named stays."
+    refused = 3
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("--runs", type=Path, help="DIR of chaos matrix docs/matrix.txt --out")
+        parser.add_argument("--table", type=Path, help="DIR of rebalance_table --out")
+        parser.add_argument("--page", type=Path, default=PAGE, help="docs/measured.md")
+
+    def answer(self, options: dict[str, Any]) -> tuple[dict[str, Any], str]:
+        runs, table, page = options["runs"], options["table"], options["page"]
+        if runs is None and table is None:
+            raise InvalidInput("name what was measured: --runs DIR, --table DIR or both")
+        try:
+            tables = {**(faults_in(runs) if runs else {}), **(table_in(table) if table else {})}
+            page.write_text(measured.put(page.read_text(), tables))
+        except (OSError, ValueError, KeyError) as error:
+            raise InvalidInput(f"the tables cannot be made: {error}") from error
+        missing = {n: sum(measured.NOT_RUN in line for line in tables[n]) for n in tables}
+        text = "\n".join(
+            f"{name}: {rows} rows {measured.NOT_RUN}" for name, rows in missing.items()
+        )
+        return {"page": str(page), "not_run_yet": missing}, text
+
+
+def faults_in(folder: Path) -> dict[str, list[str]]:
+    wanted, stored = matrix.runs_of(MATRIX, seeds=1), matrix.stored_rows(folder)
+    if not {a.any_seed for a in wanted} & {a.any_seed for a in stored}:
+        raise InvalidInput(f"{folder} holds no run of docs/matrix.txt")
+    return measured.fault_tables(wanted, stored)
+
+
+def table_in(folder: Path) -> dict[str, list[str]]:
+    path = folder / RESULT
+    return {"rebalances": measured.rebalance_table(json.loads(path.read_text()))}
