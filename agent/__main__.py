@@ -129,6 +129,7 @@ def _run(config: Config, note: Note) -> ExitCode:
             Memory(config.snapshot_url, config.group),
             note,
         ),
+        agent.rests,
         inbox.put,
     )
     hints = HintListener(store, config.member_id, inbox.put, coordinator.hear)
