@@ -10,10 +10,12 @@ from typing import Any
 
 import psutil
 import pytest
+from django.core.management import load_command_class
 
 from assignment.errors import InvalidInput
 from dashboard.demo.files import lock_file
 from dashboard.demo.tree import Stopped
+from dashboard.evaluation.chaos import asked as asking
 from dashboard.evaluation.chaos import matrix
 from dashboard.evaluation.chaos.asked import COORDINATIONS, FAULTS, Asked
 from dashboard.evaluation.chaos.matrix import LOCK, Matrix, Row, Times, runs_of, shown
@@ -75,16 +77,17 @@ def order(out: Path) -> list[str]:
 # --- the file
 
 
-def test_a_line_is_a_run_of_each_combination_with_each_seed(tmp_path: Path) -> None:
+def test_a_line_is_a_run_of_each_combination_seed_by_seed(tmp_path: Path) -> None:
     file = tmp_path / "matrix"
     file.write_text(
         "# two faults\n--fault flap,swap+minor-kill --coordination server,client --fast\n\n"
         "--fault flap --seed 9  # once\n--fault flap --seed 9\n"
     )
     found = runs_of(file, 2)
+    faults = (("flap",), ("swap", "minor-kill"))
     assert [(a.faults, a.coordination, a.seed, a.fast) for a in found] == [
-        *((("flap",), mode, seed, True) for mode in COORDINATIONS for seed in (1, 2)),
-        *((("swap", "minor-kill"), mode, seed, True) for mode in COORDINATIONS for seed in (1, 2)),
+        *((names, mode, 1, True) for names in faults for mode in COORDINATIONS),
+        *((names, mode, 2, True) for names in faults for mode in COORDINATIONS),
         (("flap",), "server", 9, False),
     ]
 
@@ -215,6 +218,8 @@ def test_the_time_left_is_that_of_runs_of_the_same_kind() -> None:
     ]
 
 
-def test_the_command_of_a_run_is_what_its_folder_says() -> None:
-    asked = Asked(faults=("flap", "swap"), seed=0, coordination="client", fast=True)
-    assert matrix.folder_name(asked) == "fault_flap+swap_seed_0_coordination_client_fast"
+def test_a_run_is_asked_for_as_the_matrix_knows_it() -> None:
+    parser = load_command_class("dashboard", "chaos").create_parser("manage.py", "chaos")
+    for asked in [*runs_of(OF_DOCS, 2), Asked(faults=("flap", "swap"), seed=0, fast=True)]:
+        assert asking.asked(vars(parser.parse_args(asked.options()))) == asked
+    assert matrix.folder_name(asked) == "fault_flap+swap_seed_0_fast"
