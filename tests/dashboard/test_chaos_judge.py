@@ -229,8 +229,9 @@ def test_a_group_that_is_even_too_late_is_told(scene: Scene) -> None:
 
 
 def test_a_group_that_nobody_could_look_at_is_not_judged_late(scene: Scene) -> None:
-    found = judge(scene.history(samples=()))
+    found = judge(scene.history(samples=scene.samples[:2]))
     assert (found.recovered_ms, found.violations) == (None, ())
+    assert (found.healed, found.exit_code) == (False, VACUOUS)
 
 
 def test_an_agent_that_ended_by_itself_is_told(scene: Scene) -> None:

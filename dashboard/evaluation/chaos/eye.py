@@ -15,6 +15,7 @@ from assignment import invariants
 from assignment.lua import script
 from assignment.scripts.group_read import GroupRead, Purpose, read_group
 from dashboard.evaluation.chaos.starving import Starving
+from dashboard.evaluation.checks import now_ms
 from dashboard.evaluation.inspecting import Server
 from dashboard.live.connection import StoreUnavailable, reaching_redis
 
@@ -26,7 +27,9 @@ STALL_MS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """`locks`: partition -> [member, fence]; `target`: partition -> member; `members`: member ->
+    """`at_ms`: by this machine's clock, also when that of Redis was set back.
+
+    `locks`: partition -> [member, fence]; `target`: partition -> member; `members`: member ->
     whether it is able; `faults`: what does not hold at this moment (assignment.invariants);
     `starved`: ms that an agent or its consumer, or Redis, had no CPU so far.
     """
@@ -128,7 +131,7 @@ def lag_of(server: Server, read: GroupRead) -> int:
 def sample_of(read: GroupRead, lag: int | None = None) -> Sample:
     meta = read.meta
     return Sample(
-        at_ms=read.now_ms,
+        at_ms=now_ms(),
         run_id=read.run_id,
         incarnation=meta.incarnation,
         coordination=meta.coordination,

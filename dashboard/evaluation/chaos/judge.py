@@ -45,7 +45,7 @@ class Effects:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """`healed` False: the faults could not be undone, or it did not become even again at all."""
+    """`healed` False: the faults could not be undone, or nobody could look at the group then."""
 
     violations: tuple[str, ...]
     effects: Effects
@@ -87,7 +87,7 @@ def judge(history: History) -> Verdict:
         effects=effects,
         recovered_ms=recovered_ms,
         vacuous=is_vacuous(history),
-        healed=history.healed_ms is not None,
+        healed=bool(seen_after_heal(history)),
     )
 
 
@@ -359,28 +359,27 @@ def is_even(sample: Sample, asked: Asked) -> bool:
     )
 
 
+def seen_after_heal(history: History) -> list[Sample]:
+    if history.healed_ms is None:
+        return []
+    return [sample for sample in history.samples if sample.at_ms >= history.healed_ms]
+
+
 def recovery_ms(history: History) -> int | None:
     """From the heal until it is even and stays so."""
-    if history.healed_ms is None:
-        return None
     since: int | None = None
-    for sample in history.samples:
-        if sample.at_ms < history.healed_ms:
-            continue
+    for sample in seen_after_heal(history):
         if not is_even(sample, history.asked):
             since = None
         elif since is None:
             since = sample.at_ms
-    return None if since is None else since - history.healed_ms
+    return None if since is None or history.healed_ms is None else since - history.healed_ms
 
 
 def after_heal(history: History, recovered_ms: int | None) -> Iterator[str]:
-    if history.healed_ms is None:
+    seen, bound_ms = seen_after_heal(history), history.asked.bound_ms
+    if not seen or history.healed_ms is None:
         return
-    bound_ms = history.asked.bound_ms
-    seen = [s for s in history.samples if s.at_ms >= history.healed_ms]
-    if not seen:
-        return  # nobody looked
     if recovered_ms is None:
         yield f"not even again {seen[-1].at_ms - history.healed_ms} ms after the heal"
     elif recovered_ms - bound_ms > history.held_up_ms(
