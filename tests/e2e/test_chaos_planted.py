@@ -6,16 +6,14 @@ One of them runs always; all with EVENKEEL_SWEEP=1, which takes some minutes.
 import json
 import os
 import shutil
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.e2e.test_chaos import ROOT, chaos
+
 SOURCES = ("agent", "assignment", "dashboard", "templates", "manage.py")
-TIMEOUT_S = 280
 
 KEPT_FROM_BEFORE = """                everything = dict(reading.items())
                 old = globals().setdefault("EARLY", {}).setdefault(partition, everything)
@@ -115,21 +113,8 @@ def planted_tree(folder: Path, one: Planted) -> Path:
 def test_chaos_tells_of(name: str, tmp_path: Path) -> None:
     one = PLANTED[name]
     tree = planted_tree(tmp_path, one)
-    options = (*one.options.split(), "--partitions", "6", "--fast", "--json")
-    done = subprocess.run(
-        [sys.executable, "-m", "django", "chaos", *options, "--out", str(tmp_path / "out")],
-        cwd=tree,
-        env={
-            **{n: v for n, v in os.environ.items() if n not in ("REDIS_URL", "DATABASE_URL")},
-            "PYTHONPATH": str(tree),
-            "DJANGO_SETTINGS_MODULE": "dashboard.settings",
-            "EVENKEEL_DATA": str(tmp_path / "data"),
-        },
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert done.returncode == 1, f"{found}\n{done.stderr}"
+    options = (*one.options.split(), "--partitions", "6", "--out", str(tmp_path / "out"))
+    code, out, said = chaos(tmp_path / "data", *options, tree=tree)
+    found = json.loads(out.splitlines()[-1])
+    assert code == 1, f"{found}\n{said}"
     assert any(one.told in text for text in found["violations"]), found["violations"]

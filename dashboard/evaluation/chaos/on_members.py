@@ -34,6 +34,14 @@ def come(one: Strike, names: Sequence[str]) -> None:
     one.world.wait_able(names)
 
 
+def until_they_come(one: Strike) -> Iterator[None]:
+    """The victims are away as long as the fault lasts."""
+    try:
+        yield
+    finally:
+        come(one, one.victims)
+
+
 def further(one: Strike, count: int) -> tuple[str, ...]:
     """Names of agents that are not here yet."""
     asked, there = one.world.asked, len(one.world.agents)
@@ -58,10 +66,7 @@ def leave_many(one: Strike) -> Iterator[None]:
     one.victims = some(one, one.world.asked.agents - 1)
     leave(one, one.victims)
     one.worked = True
-    try:
-        yield
-    finally:
-        come(one, one.victims)
+    yield from until_they_come(one)
 
 
 @fault("flap")
@@ -94,10 +99,7 @@ def one_to_many(one: Strike) -> Iterator[None]:
     come(one, one.victims)
     leave(one, one.victims)
     one.worked = True
-    try:
-        yield
-    finally:
-        come(one, one.victims)
+    yield from until_they_come(one)
 
 
 @fault("rolling-restart")
@@ -121,10 +123,7 @@ def drain(one: Strike) -> Iterator[None]:
     world.command("scale_down", world.group, "--members", ",".join(members), "--json")
     wait_ended(one, one.victims, DRAIN_S)
     one.worked = all(world.agents[name].part.exit_code() == 0 for name in one.victims)
-    try:
-        yield
-    finally:
-        come(one, one.victims)
+    yield from until_they_come(one)
 
 
 @fault("strategy-change")
