@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
+from time import monotonic
 from types import ModuleType
 
-GIVE_WAY_S = 0.25  # for each module: a loop that is at work for longer waits for somebody else
+GIVE_WAY_S = 2.0  # in all: a loop that itself waits for a module that is being loaded never rests
 
 
 class GivesWay(MetaPathFinder):
@@ -21,12 +22,15 @@ class GivesWay(MetaPathFinder):
     def __init__(self, rests: threading.Event) -> None:
         self._rests = rests
         self._thread = threading.get_ident()
+        self._left_s = GIVE_WAY_S
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         if threading.get_ident() == self._thread:
-            self._rests.wait(GIVE_WAY_S)
+            began_s = monotonic()
+            self._rests.wait(max(0.0, self._left_s))
+            self._left_s -= monotonic() - began_s
         return None
 
 
