@@ -102,8 +102,9 @@ def without_lock(view: GroupRead) -> dict[str, Partition]:
     """Able members with an assigned partition that nobody has locked for longer than lease + grace.
 
     Its lowest such partition for each. Empty while no lock could be taken: Redis came back, or has
-    no incarnation. What no tick saw is not counted: a clock set forward ends all locks long ago.
-    A tick that finds one asks for a rebalance (`request_rebalance`).
+    no incarnation; the time counts from when that was set. What no tick saw is not counted: a clock
+    set forward ends all locks long ago. A tick that finds one asks for a rebalance
+    (`request_rebalance`).
     """
     settings, meta = settings_of(view), view.meta
     lockable = view.grants_are_possible and not came_back_lately(view)
@@ -115,7 +116,8 @@ def without_lock(view: GroupRead) -> dict[str, Partition]:
         able = member in view.members and view.members[member].able
         if not able or is_expected(view, view.members[member]):
             continue
-        since = max(meta.target_at_ms, view.members[member].able_at_ms)
+        able_at_ms = view.members[member].able_at_ms
+        since = max(meta.target_at_ms, meta.incarnation_at_ms, able_at_ms)
         free = row.active - view.locks.keys() - view.members[member].unserved
         for partition in sorted(free):
             grant = view.grants.get(partition)

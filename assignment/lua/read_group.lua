@@ -26,7 +26,9 @@ local function cap_locks(lease_ms)
   end
 end
 local function cap_future(members_ahead)
-  for _, name in ipairs({'tick_ms', 'served_ms', 'target_at_ms', 'due_since_ms'}) do cap(name, now) end
+  for _, name in ipairs({'tick_ms', 'served_ms', 'incarnation_at_ms', 'target_at_ms', 'due_since_ms'}) do
+    cap(name, now)
+  end
   redis.call('HDEL', KEYS[1], 'away') -- every session begins now
   for _, member in ipairs(members_ahead) do
     redis.call('ZADD', key('beats'), text(now), member)

@@ -6,7 +6,7 @@
 local stored = tonumber(redis.call('HGET', KEYS[1], 'incarnation') or '0')
 local another_run = ARGV[2] ~= '' and ARGV[2] ~= run_id()
 if another_run or tonumber(ARGV[1]) <= stored then return {'stale', text(stored)} end
-redis.call('HSET', KEYS[1], 'incarnation', ARGV[1], 'run_id', run_id())
+redis.call('HSET', KEYS[1], 'incarnation', ARGV[1], 'run_id', run_id(), 'incarnation_at_ms', text(now_ms()))
 lift(key('events'), ARGV[3]) -- by a clock that is behind new ones would count as stored
 for i = 4, #ARGV, 2 do lift_number(ARGV[i], ARGV[i + 1]) end
 redis.call('HINCRBY', KEYS[1], 'coordinator_epoch', 1) -- whoever read before stores nothing

@@ -60,6 +60,7 @@ class Meta:
     coordinator_epoch: int = 0
     settings_epoch: int = 0
     incarnation: int = 0  # 0 = not set
+    incarnation_at_ms: int = 0  # when it was set: before that nothing was granted under it
     run_id: str = ""  # "run_id/replication id" of Redis when the incarnation was set
     tick_ms: int = 0
     served_ms: int = 0  # the last one of a dashboard

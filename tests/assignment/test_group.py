@@ -102,6 +102,7 @@ def test_an_assigned_partition_that_nobody_locks_for_long_makes_its_member_unabl
         {"target_at_ms": NOW - PATIENCE - 1, "tick_ms": NOW - PATIENCE - 1},
         {"target_at_ms": 1, "run_id": "before"},
         {"target_at_ms": 1, "incarnation": 0},
+        {"target_at_ms": 1, "incarnation_at_ms": NOW - PATIENCE},
     ],
     ids=[
         "just assigned",
@@ -110,6 +111,7 @@ def test_an_assigned_partition_that_nobody_locks_for_long_makes_its_member_unabl
         "its clock was set",
         "redis is another",
         "never granted",
+        "granted since just now",
     ],
 )
 def test_a_lock_that_could_not_be_taken_yet_is_no_inability(meta: dict[str, object]) -> None:

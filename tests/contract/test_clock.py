@@ -87,7 +87,7 @@ def set_back(world: World, fence: int) -> GroupRead:
     ask("HSET", keys.grants, str(P0), f"{fence} a {ahead + LONG_MS} -")
     ask("ZADD", keys.beats, ahead, "a")
     ask("HSET", keys.asked, "a", ahead)
-    for name in ("tick_ms", "target_at_ms", "due_since_ms"):
+    for name in ("tick_ms", "incarnation_at_ms", "target_at_ms", "due_since_ms"):
         ask("HSET", keys.meta, name, ahead)
     return group
 
@@ -104,6 +104,7 @@ def test_a_tick_and_only_a_tick_caps_what_lies_in_the_future(
     assert world.door.ask("PTTL", world.keys.lock(P0)) <= lease_ms
     meta = after.meta
     assert max(meta.tick_ms, meta.target_at_ms, meta.due_since_ms) <= after.now_ms
+    assert meta.incarnation_at_ms <= after.now_ms
 
 
 def test_a_lock_that_was_capped_is_still_its_holders(

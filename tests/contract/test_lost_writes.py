@@ -50,6 +50,7 @@ def test_numbers_go_on_above_all_that_is_known_of_them(alone: World) -> None:
     after = alone.read().meta
     assert (after.settings_epoch, after.event_seq) == (before.settings_epoch, before.event_seq)
     assert after.group_epoch == before.group_epoch + 1, "a target is due"
+    assert 0 < before.incarnation_at_ms <= after.incarnation_at_ms <= alone.read().now_ms
     known = {"group_epoch": 70, "settings_epoch": 9, "mode_epoch": 5, "event_seq": 400}
     alone.set_incarnation(3, **known)
     meta = alone.read().meta
