@@ -129,7 +129,6 @@ def _run(config: Config, note: Note) -> ExitCode:
             Memory(config.snapshot_url, config.group),
             note,
         ),
-        agent.rests,
         inbox.put,
     )
     hints = HintListener(store, config.member_id, inbox.put, coordinator.hear)

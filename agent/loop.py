@@ -5,9 +5,8 @@ and only put events into the inbox. The clock is monotonic; renewing comes befor
 """
 
 import queue
-import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import assert_never
 
@@ -67,7 +66,6 @@ class Agent:
     inbox: "queue.SimpleQueue[Inbox]"
     clock: Callable[[], int]
     note: Note
-    rests: threading.Event = field(default_factory=threading.Event)  # while there is nothing to do
     _settings_told: GroupSettings | None = None
     _lease_told: bool = False
     _lease_end_ms: int = 0
@@ -88,19 +86,11 @@ class Agent:
 
     def run(self) -> ExitCode:
         while (code := self.step()) is None:
-            event = self._next_event()
-            if event is not None:
-                self._take(event)
+            try:
+                self._take(self.inbox.get(timeout=self.wait_ms() / 1_000))
+            except queue.Empty:
+                continue
         return code
-
-    def _next_event(self) -> Inbox | None:
-        self.rests.set()
-        try:
-            return self.inbox.get(timeout=self.wait_ms() / 1_000)
-        except queue.Empty:
-            return None
-        finally:
-            self.rests.clear()
 
     def step(self) -> ExitCode | None:
         """One turn; how to end, when it is over."""

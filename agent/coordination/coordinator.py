@@ -12,7 +12,6 @@ from contextlib import suppress
 
 from agent.consumer.control import monotonic_ms
 from agent.coordination.effects import RedisEffects
-from agent.coordination.loading import giving_way
 from agent.coordination.memory import Memory
 from agent.membership import Note
 from agent.state.errors import StateError
@@ -155,18 +154,10 @@ class Coordinator:
 
 
 class CoordinatorThread:
-    """Turns of a coordinator, and a look at each change that it hears of. `rests`: set while the
-    agent's loop has nothing to do.
-    """
+    """Turns of a coordinator, and a look at each change that it hears of."""
 
-    def __init__(
-        self,
-        coordinator: Coordinator,
-        rests: threading.Event,
-        deliver: Callable[[BaseException], None],
-    ) -> None:
+    def __init__(self, coordinator: Coordinator, deliver: Callable[[BaseException], None]) -> None:
         self._coordinator = coordinator
-        self._rests = rests
         self._deliver = deliver
         self._closed = threading.Event()
         self._woken = threading.Condition()
@@ -190,21 +181,17 @@ class CoordinatorThread:
 
     def _run(self) -> None:
         try:
-            with giving_way(self._rests):
-                self._keep_on()
+            while not self._closed.is_set():
+                try:
+                    self._go_on()
+                except StoreUnavailable:
+                    self._closed.wait(AWAY_S)
+                except StateError as error:
+                    self._coordinator.step_back(str(error))
+                    self._closed.wait(AWAY_S)
         except BaseException as error:  # a bug: the loop must hear of it and end
             if not self._closed.is_set():
                 self._deliver(error)
-
-    def _keep_on(self) -> None:
-        while not self._closed.is_set():
-            try:
-                self._go_on()
-            except StoreUnavailable:
-                self._closed.wait(AWAY_S)
-            except StateError as error:
-                self._coordinator.step_back(str(error))
-                self._closed.wait(AWAY_S)
 
     def _go_on(self) -> None:
         next_turn_ms = 0
