@@ -13,6 +13,7 @@ from dashboard.evaluation.chaos.eye import Sample
 from dashboard.evaluation.chaos.figures import figures
 from dashboard.evaluation.chaos.history import REDIS, Answer, History, load, save
 from dashboard.evaluation.chaos.judge import HELD, VACUOUS, VIOLATED, Verdict, judge
+from dashboard.evaluation.chaos.starving import HARNESS
 from dashboard.evaluation.effects import Appended
 from dashboard.evaluation.redis_judge import Content
 from tests.dashboard.chaos_histories import (
@@ -275,7 +276,7 @@ def test_a_partition_of_an_unhurt_owner_that_had_events_and_no_commit_has_paused
 def test_a_pause_without_events_or_without_a_cpu_is_not_the_groups(scene: Scene) -> None:
     idle = with_pause(scene, idle=range(11_000, 12_200))
     assert figures(idle, 500)["unaffected_paused"] == 0.0
-    for name in ("light-2", REDIS):
+    for name in ("light-2", REDIS, HARNESS):
         scene.samples[:] = starved(Scene(), {name: 600})
         assert figures(with_pause(scene), 500)["unaffected_paused"] == 0.0
 

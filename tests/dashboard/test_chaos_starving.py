@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from dashboard.evaluation.chaos import starving
-from dashboard.evaluation.chaos.starving import Starving
+from dashboard.evaluation.chaos.starving import HARNESS, Starving
 
 AGENT, CONSUMER = 11, 12
 MS = starving.NS_A_MS
@@ -16,13 +16,14 @@ def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(starving, "PROC", tmp_path)
     children = tmp_path / str(AGENT) / "task" / str(AGENT) / "children"
     children.parent.mkdir(parents=True)
-    (tmp_path / str(CONSUMER)).mkdir()
     children.write_text(f"{CONSUMER} ")
     return tmp_path
 
 
 def waited(proc: Path, pid: int, ms: int) -> None:
-    (proc / str(pid) / "schedstat").write_text(f"5000000 {ms * MS} 17\n")
+    told = proc / str(pid) / "task" / str(pid) / "schedstat"
+    told.parent.mkdir(parents=True, exist_ok=True)
+    told.write_text(f"5000000 {ms * MS} 17\n")
 
 
 def test_an_agent_starved_as_long_as_it_or_its_consumer_had_no_cpu_since_the_first_look(
@@ -31,12 +32,12 @@ def test_an_agent_starved_as_long_as_it_or_its_consumer_had_no_cpu_since_the_fir
     looks = Starving(lambda: {"light-1": AGENT})
     waited(proc, AGENT, 1_000)
     waited(proc, CONSUMER, 50)
-    assert looks.look() == {"light-1": 0}
+    assert looks.look() == {"light-1": 0, HARNESS: 0}
     waited(proc, AGENT, 1_020)
     waited(proc, CONSUMER, 450)
-    assert looks.look() == {"light-1": 400}
+    assert looks.look() == {"light-1": 400, HARNESS: 0}
     waited(proc, AGENT, 1_120)
-    assert looks.look() == {"light-1": 500}
+    assert looks.look() == {"light-1": 500, HARNESS: 0}
 
 
 def test_who_is_not_there_starves_no_more(proc: Path) -> None:
@@ -45,7 +46,21 @@ def test_who_is_not_there_starves_no_more(proc: Path) -> None:
     waited(proc, AGENT, 10)
     looks.look()
     waited(proc, AGENT, 30)
-    assert looks.look() == {"redis": 20}
+    assert looks.look() == {"redis": 20, HARNESS: 0}
     for gone in (None, 999):
         pids["redis"] = gone
-        assert looks.look() == {"redis": 20}
+        assert looks.look() == {"redis": 20, HARNESS: 0}
+
+
+def test_of_this_process_all_threads_count_together(
+    proc: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(starving, "own_threads", lambda: [AGENT, CONSUMER])
+    monkeypatch.setattr("os.getpid", lambda: AGENT)
+    looks = Starving(dict)
+    for waited_ms, sum_ms in ((100, 0), (130, 60)):
+        for thread in (AGENT, CONSUMER):
+            told = proc / str(AGENT) / "task" / str(thread) / "schedstat"
+            told.parent.mkdir(exist_ok=True)
+            told.write_text(f"5 {waited_ms * MS} 17")
+        assert looks.look() == {HARNESS: sum_ms}

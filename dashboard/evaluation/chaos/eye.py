@@ -31,7 +31,7 @@ class Sample:
 
     `locks`: partition -> [member, fence]; `target`: partition -> member; `members`: member ->
     whether it is able; `faults`: what does not hold at this moment (assignment.invariants);
-    `starved`: ms that an agent or its consumer, or Redis, had no CPU so far.
+    `starved`: ms that an agent or its consumer, Redis or the harness had no CPU so far.
     """
 
     at_ms: int

@@ -14,6 +14,7 @@ from assignment.types import Offset, Partition
 from assignment.wire import ChangelogEntry
 from dashboard.evaluation.chaos.asked import Asked
 from dashboard.evaluation.chaos.eye import Sample, read_sample, sample_line
+from dashboard.evaluation.chaos.starving import HARNESS
 from dashboard.evaluation.effects import Appended
 from dashboard.evaluation.redis_judge import Content, joined
 
@@ -102,7 +103,9 @@ class History:
         return frozenset(name for fault in self.faults for name in (*fault.victims, *fault.hurt))
 
     def held_up_ms(self, from_ms: int, to_ms: int, names: Iterable[str] = ()) -> int:
-        """How long then this machine let nobody run, or none of these and Redis."""
+        """How long then this machine let nobody run, or not these, nor what they need to be heard:
+        the harness, whose forwarders are their network, and Redis.
+        """
         stalled_ms = sum(ms for at, ms in self.stalls if from_ms <= at <= to_ms)
         if not self.samples:
             return stalled_ms
@@ -110,7 +113,7 @@ class History:
         last = bisect_left(self.samples, to_ms, key=at_ms_of)  # what is waited is counted after it
         before = self.samples[max(0, first)].starved
         after = self.samples[min(last, len(self.samples) - 1)].starved
-        starved_ms = sum(after.get(n, 0) - before.get(n, 0) for n in {REDIS, *names})
+        starved_ms = sum(after.get(n, 0) - before.get(n, 0) for n in {REDIS, HARNESS, *names})
         return max(stalled_ms, min(starved_ms, to_ms - from_ms))
 
 

@@ -1,5 +1,7 @@
 """How long processes of this machine were ready to run and had no CPU, as Linux counts it."""
 
+import os
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -8,9 +10,13 @@ NS_A_MS = 1_000_000
 PROC = Path("/proc")
 
 
+HARNESS = "harness"  # this process: all that the struck ones say goes through its forwarders
+
+
 class Starving:
     """Of each named process or one of its children, whichever waited longer each time; only what
-    their main threads waited. Where it is not counted, nobody starved.
+    their main threads waited. Of this process all threads together: each needs the interpreter that
+    one without a CPU may hold. Where it is not counted, nobody starved.
     """
 
     def __init__(self, pids: Callable[[], Mapping[str, int | None]]) -> None:
@@ -22,18 +28,25 @@ class Starving:
         """ms of each in all looks."""
         for name, pid in self._pids().items():
             found = () if pid is None else (pid, *children(pid))
-            waited_ns = max((self._since(one) for one in found), default=0)
-            self._waited_ns[name] = self._waited_ns.get(name, 0) + waited_ns
+            self._add(name, max((self._since(one, one) for one in found), default=0))
+        self._add(HARNESS, sum(self._since(os.getpid(), thread) for thread in own_threads()))
         return {name: waited_ns // NS_A_MS for name, waited_ns in self._waited_ns.items()}
 
-    def _since(self, pid: int) -> int:
+    def _add(self, name: str, waited_ns: int) -> None:
+        self._waited_ns[name] = self._waited_ns.get(name, 0) + waited_ns
+
+    def _since(self, pid: int, thread: int) -> int:
         """Since the last look; 0 for one that was not there then."""
-        numbers = numbers_in(PROC / str(pid) / "schedstat")
+        numbers = numbers_in(PROC / str(pid) / "task" / str(thread) / "schedstat")
         if len(numbers) < 2:
             return 0
-        before = self._counted_ns.get(pid, numbers[1])
-        self._counted_ns[pid] = numbers[1]
+        before = self._counted_ns.get(thread, numbers[1])
+        self._counted_ns[thread] = numbers[1]
         return max(0, numbers[1] - before)
+
+
+def own_threads() -> list[int]:
+    return [thread.native_id for thread in threading.enumerate() if thread.native_id is not None]
 
 
 def children(pid: int) -> Iterable[int]:
