@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from dashboard.evaluation.moves import Takeover
+from dashboard.evaluation.figures import Takeover
 
 
 def takeovers(logs: Iterable[Path]) -> list[Takeover]:

@@ -40,7 +40,7 @@ def main() -> None:
 
 def evaluate(options: argparse.Namespace) -> dict[str, Any]:
     from dashboard.evaluation import reading, steps
-    from dashboard.evaluation.effects import count_effects
+    from dashboard.evaluation.judge import count_effects
 
     record = reading.read(options.group)
     acknowledged = reading.acknowledged(options.acknowledged)
@@ -102,23 +102,23 @@ def changed(
     committed offset in all of them: of what was learned, and of what was restored by a member that
     never had the partition before.
     """
-    from dashboard.evaluation import agent_logs, moves, result
+    from dashboard.evaluation import agent_logs, figures, result
 
-    changes = [moves.Change(**values) for values in json.loads(path.read_text())]
+    changes = [figures.Change(**values) for values in json.loads(path.read_text())]
     wrong = per_step(record, lost, doubled, [change.began_ms for change in changes])
-    history = moves.History(
+    history = figures.History(
         record.intervals,
         record.commit_times,
         record.rebalances_ms,
         agent_logs.takeovers(sorted(logs.glob("consumer-*.log"))),
     )
-    taken = [one for change in changes for one in moves.takeovers_in(history, change)]
-    first = moves.from_another(history, taken)
+    taken = [one for change in changes for one in figures.takeovers_in(history, change)]
+    first = figures.from_another(history, taken)
     keys = [result.keys_of(entries) for entries in record.commits.values()]
     return {
         "keys": {"least": min(keys, default=0), "in_all": sum(keys)},
         "changes": [
-            {**moves.of_change(history, change), **counts}
+            {**figures.of_change(history, change), **counts}
             for change, counts in zip(changes, wrong, strict=True)
         ],
         "learned_ms": [one.took_ms for one in taken if one.learned],

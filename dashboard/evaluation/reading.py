@@ -12,7 +12,7 @@ from assignment.scripts.group_read import Purpose
 from assignment.types import Offset, Partition
 from assignment.wire import ChangelogEntry, unpack_ids
 from dashboard.evaluation import changelogs
-from dashboard.evaluation.effects import Appended, Commits, Stream
+from dashboard.evaluation.judge import Appended, Commits, Stream
 from dashboard.evaluation.steps import Commit, Interval
 from dashboard.live import groups as live
 from dashboard.models import Group, Rebalance, Tenure

@@ -11,8 +11,8 @@ from typing import Any
 import pandas as pd
 
 from assignment.wire import ChangelogEntry, unpack_changes
-from dashboard.evaluation.effects import Commits
 from dashboard.evaluation.flights_check import COLUMNS, COUNTS, JOINED_COUNTS, KEYS, NAMES
+from dashboard.evaluation.judge import Commits
 
 ROUTE = "route"
 P95 = "delay_p95"

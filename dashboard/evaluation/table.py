@@ -21,15 +21,15 @@ from assignment.errors import InvalidInput
 from assignment.wire import StreamKeys
 from dashboard.demo.parts import CONSUMER, ROOT
 from dashboard.demo.tree import TreeFailed
-from dashboard.evaluation import moves
+from dashboard.evaluation import figures as measures
 from dashboard.evaluation.chaos import figures
 from dashboard.evaluation.chaos.asked import CONSUMERS, Asked
 from dashboard.evaluation.chaos.history import History
 from dashboard.evaluation.chaos.report import page
 from dashboard.evaluation.chaos.run import is_settled
 from dashboard.evaluation.chaos.world import GROUP, SETTLE_S, World
+from dashboard.evaluation.checks.redis_judge import Content
 from dashboard.evaluation.paired import NAME, compared
-from dashboard.evaluation.redis_judge import Content
 from dashboard.evaluation.setting import setting, today
 from dashboard.live.connection import reaching_redis
 
@@ -221,7 +221,7 @@ def measured(history: History) -> Measured:
     """paused_partition_ms: of each partition that changed hands, from the last commit under the
     fence before to the first under the next one.
     """
-    change = moves.Change(
+    change = measures.Change(
         name="rebalance",
         quiet_ms=history.began_ms,
         stirred_ms=history.began_ms,
@@ -229,7 +229,7 @@ def measured(history: History) -> Measured:
         ended_ms=history.ended_ms + 1,
         converged=True,
     )
-    handed = moves.handovers(moves.commits_by_partition(figures.commits_of(history)), change)
+    handed = measures.handovers(measures.commits_by_partition(figures.commits_of(history)), change)
     return Measured(
         took_ms=history.ended_ms - history.began_ms,
         partitions_moved=figures.moved(history),

@@ -16,7 +16,7 @@ import redis
 from dashboard.demo.demo import Demo
 from dashboard.demo.embedded_redis import free_port
 from dashboard.demo.options import Options
-from dashboard.evaluation.checks import Run, own_run
+from dashboard.evaluation.system import Run, own_run
 
 TINY = (sys.executable, "-m", "tests.agent.tiny_consumer")
 PARTITIONS = 4

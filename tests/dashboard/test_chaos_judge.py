@@ -14,8 +14,8 @@ from dashboard.evaluation.chaos.figures import figures
 from dashboard.evaluation.chaos.history import REDIS, Answer, History, load, save
 from dashboard.evaluation.chaos.judge import HELD, VACUOUS, VIOLATED, Verdict, judge
 from dashboard.evaluation.chaos.starving import HARNESS
-from dashboard.evaluation.effects import Appended
-from dashboard.evaluation.redis_judge import Content
+from dashboard.evaluation.checks.redis_judge import Content
+from dashboard.evaluation.judge import Appended
 from tests.dashboard.chaos_histories import (
     FENCE,
     HEALED,

@@ -6,7 +6,7 @@ import pytest
 
 from assignment.types import START, Offset, Partition
 from assignment.wire import ChangelogEntry, pack_changes, pack_ids, unpack_ids
-from dashboard.evaluation.effects import Appended, Commits, Effects, Stream, count_effects
+from dashboard.evaluation.judge import Appended, Commits, Effects, Stream, count_effects
 
 ZERO, ONE = Partition("flights", 0), Partition("flights", 1)
 EVENTS = range(20)

@@ -9,10 +9,10 @@ from django.core.management.base import BaseCommand, CommandError
 from assignment.scripts.dashboard_side import LockEvent
 from assignment.types import START, GroupSettings, Offset, Partition
 from assignment.wire import ChangelogEntry, pack_changes, pack_ids
-from dashboard.evaluation import faults, redis_judge, redis_trees, scaling
-from dashboard.evaluation.effects import Appended
-from dashboard.evaluation.pages import Answer, judge
-from dashboard.evaluation.redis_judge import Content, Step, Tenure
+from dashboard.evaluation.checks import faults, redis_judge, redis_trees, scaling
+from dashboard.evaluation.checks.pages import Answer, judge
+from dashboard.evaluation.checks.redis_judge import Content, Step, Tenure
+from dashboard.evaluation.judge import Appended
 from dashboard.management.commands import fault_check, redis_check, scaling_check
 
 P = Partition("flights", 0)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dashboard.evaluation import faults
+from dashboard.evaluation.checks import faults
 from tests.agent.tiny_demo import PARTITIONS, flowing, tiny_run
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from dashboard.evaluation import redis_run, redis_steps
-from dashboard.evaluation.redis_run import NamedDemo, RedisRun
-from dashboard.evaluation.redis_steps import RedisSteps
+from dashboard.evaluation.checks import redis_run, redis_steps
+from dashboard.evaluation.checks.redis_run import NamedDemo, RedisRun
+from dashboard.evaluation.checks.redis_steps import RedisSteps
 from tests.agent.tiny_demo import flowing, tiny_run
 
 HUNG_S = 2.0  # far below the lease: nothing may change hands

@@ -13,8 +13,8 @@ import pytest
 from agent.pipelines import load
 from agent.producer.library import partition_of
 from dashboard.demo import requests
-from dashboard.evaluation import scaling
-from dashboard.evaluation.scaling import STEPS, Scaling
+from dashboard.evaluation.checks import scaling
+from dashboard.evaluation.checks.scaling import STEPS, Scaling
 from dashboard.management.commands import scaling_check
 from tests.agent.tiny_demo import flowing, tiny_run
 

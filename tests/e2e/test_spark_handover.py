@@ -17,7 +17,7 @@ from assignment.wire import ChangelogEntry, unpack_ids
 from dashboard.demo.options import GROUP
 from dashboard.demo.parts import Parts
 from dashboard.evaluation import agent_logs, flights_check, result
-from dashboard.evaluation.checks import Run, own_run
+from dashboard.evaluation.system import Run, own_run
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 FIRST, ALL = 2_000, 3_000  # flights before the handover, and in all

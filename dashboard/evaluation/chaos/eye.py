@@ -15,8 +15,8 @@ from assignment import invariants
 from assignment.lua import script
 from assignment.scripts.group_read import GroupRead, Purpose, read_group
 from dashboard.evaluation.chaos.starving import Starving
-from dashboard.evaluation.checks import now_ms
 from dashboard.evaluation.inspecting import Server
+from dashboard.evaluation.system import now_ms
 from dashboard.live.connection import StoreUnavailable, reaching_redis
 
 LOOK_EVERY_S = 0.1

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 from assignment import metrics
 from assignment.types import Offset, Partition
-from dashboard.evaluation import moves
+from dashboard.evaluation import figures as measures
 from dashboard.evaluation.chaos.eye import Sample
 from dashboard.evaluation.chaos.history import History, all_of
 from dashboard.evaluation.chaos.judge import ENDS, harmless, name_of
+from dashboard.evaluation.checks.redis_judge import Content
 from dashboard.evaluation.coverage import Tenure, coverage
-from dashboard.evaluation.redis_judge import Content
 from dashboard.evaluation.steps import Commit, Interval
 
 PHASES = ("detect", "compute", "deliver", "revoke", "acquire", "first_effect", "total")
@@ -29,7 +29,7 @@ class Wait(NamedTuple):
 def figures(history: History, recovered_ms: int | None) -> dict[str, Any]:
     intervals, commits = intervals_of(history), commits_of(history)
     until_ms = end_of(history, recovered_ms)
-    change = moves.Change(
+    change = measures.Change(
         name="+".join(history.asked.faults),
         quiet_ms=history.began_ms,
         stirred_ms=history.struck_ms,
@@ -37,7 +37,7 @@ def figures(history: History, recovered_ms: int | None) -> dict[str, Any]:
         ended_ms=until_ms,
         converged=recovered_ms is not None,
     )
-    handed = moves.handovers(moves.commits_by_partition(commits), change)
+    handed = measures.handovers(measures.commits_by_partition(commits), change)
     before, after = sample_at(history, history.struck_ms), sample_at(history, history.ended_ms)
     loads = loads_of(after) if after else []
     return {
@@ -49,7 +49,7 @@ def figures(history: History, recovered_ms: int | None) -> dict[str, Any]:
         "balance_degree": rounded(metrics.balance_degree(loads)),
         "stickiness": stuck(before, after),
         "stickiness_best": stuck_best(before, after),
-        "pause_ms": moves.summary([later.at_ms - first.at_ms for first, later in handed]),
+        "pause_ms": measures.summary([later.at_ms - first.at_ms for first, later in handed]),
         "unowned_ms": unowned(history, intervals, until_ms),
         "phases_ms": phases(history),
         "rebalances": rebalances(history),
@@ -152,7 +152,7 @@ def paused(history: History, intervals: Sequence[Interval], until_ms: int) -> fl
     whole = all_of(history.eras)
     waits = {p: list(waits_of(history, whole, p, name)) for p, name in kept.items()}
     quiet = longest(waits.values(), history.began_ms, history.struck_ms)
-    limit_ms = 2 * quiet + moves.SLACK_MS
+    limit_ms = 2 * quiet + measures.SLACK_MS
     stood = [p for p in kept if longest([waits[p]], history.struck_ms, until_ms) > limit_ms]
     return round(len(stood) / len(kept), 4)
 
@@ -224,6 +224,6 @@ def phases(history: History) -> Mapping[str, Any] | None:
         return None
     stored = [t for t in history.targets if t.at_ms >= history.struck_ms]
     return {
-        phase: moves.summary([ms for t in stored if (ms := t.phases.get(phase)) is not None])
+        phase: measures.summary([ms for t in stored if (ms := t.phases.get(phase)) is not None])
         for phase in PHASES
     }

@@ -15,8 +15,8 @@ from assignment.wire import ChangelogEntry
 from dashboard.evaluation.chaos.asked import Asked
 from dashboard.evaluation.chaos.eye import Sample, read_sample, sample_line
 from dashboard.evaluation.chaos.starving import HARNESS
-from dashboard.evaluation.effects import Appended
-from dashboard.evaluation.redis_judge import Content, joined
+from dashboard.evaluation.checks.redis_judge import Content, joined
+from dashboard.evaluation.judge import Appended
 
 RUN, SAMPLES, EVENTS, COMMITS, APPENDED, OFFSETS, ANSWERS, TARGETS, ACKNOWLEDGED = (
     *("run.json", "samples.jsonl", "lock_events.jsonl", "commits.jsonl", "appended.jsonl"),

@@ -12,12 +12,12 @@ from itertools import pairwise
 from assignment.scripts.dashboard_side import LockEvent
 from assignment.types import INCARNATION_STEP, START, Offset, Partition
 from assignment.wire import unpack_changes, unpack_ids
-from dashboard.evaluation import redis_judge
 from dashboard.evaluation.chaos.asked import Asked
 from dashboard.evaluation.chaos.eye import Sample
 from dashboard.evaluation.chaos.history import History, all_of
-from dashboard.evaluation.effects import Appended, Commits, Stream
-from dashboard.evaluation.redis_judge import Content
+from dashboard.evaluation.checks import redis_judge
+from dashboard.evaluation.checks.redis_judge import Content
+from dashboard.evaluation.judge import Appended, Commits, Stream
 
 NAMED_MAX = 5  # of one kind; the rest only counted
 HELD, VIOLATED, VACUOUS, FAILED = 0, 1, 2, 3  # exit codes

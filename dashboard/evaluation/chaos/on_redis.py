@@ -13,8 +13,8 @@ import psutil
 from dashboard.demo.embedded_redis import EmbeddedRedis
 from dashboard.evaluation.chaos.strikes import Strike, fault
 from dashboard.evaluation.chaos.world import World
+from dashboard.evaluation.checks.redis_run import content
 from dashboard.evaluation.forwarder import Forwarder
-from dashboard.evaluation.redis_run import content
 from dashboard.evaluation.redis_servers import appended, behind_clock, replica_appended, server
 
 OLDER_S = 2.0  # how old the data are that lost their last writes

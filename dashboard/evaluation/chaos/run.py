@@ -17,9 +17,9 @@ from dashboard.evaluation.chaos.history import Answer, History, Target
 from dashboard.evaluation.chaos.judge import is_even
 from dashboard.evaluation.chaos.strikes import Strike, strike, struck
 from dashboard.evaluation.chaos.world import SETTLE_S, World
-from dashboard.evaluation.checks import now_ms
+from dashboard.evaluation.checks.redis_run import content
 from dashboard.evaluation.reading import acknowledged
-from dashboard.evaluation.redis_run import content
+from dashboard.evaluation.system import now_ms
 
 QUIET_LEASES = 2.0  # of a run before it is struck, and after it has recovered
 LATE_FACTOR = 3  # so many bounds are waited for, to tell how late it was

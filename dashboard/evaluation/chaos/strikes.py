@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from assignment.errors import InvalidInput
 from dashboard.evaluation.chaos.asked import SCOPES
 from dashboard.evaluation.chaos.history import Struck
-from dashboard.evaluation.checks import now_ms
+from dashboard.evaluation.system import now_ms
 
 if TYPE_CHECKING:
     from dashboard.evaluation.chaos.world import World

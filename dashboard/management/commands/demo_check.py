@@ -16,7 +16,7 @@ from django.core.management.base import BaseCommand, CommandParser
 
 from dashboard.demo.options import Refused
 from dashboard.demo.tree import Stopped, TreeFailed
-from dashboard.evaluation.checks import FLIGHTS_IN_ALL, Run, own_run, speed_for
+from dashboard.evaluation.system import FLIGHTS_IN_ALL, Run, own_run, speed_for
 from dashboard.management.commands.up import say, whole
 
 CONSUMERS = 3

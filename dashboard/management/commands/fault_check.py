@@ -13,8 +13,8 @@ from django.core.management.base import BaseCommand, CommandParser
 
 from dashboard.demo.options import Refused
 from dashboard.demo.tree import Stopped, TreeFailed
-from dashboard.evaluation.checks import FLIGHTS_IN_ALL, add_steps, own_run, speed_for
-from dashboard.evaluation.faults import STEPS, Faults, faults_of
+from dashboard.evaluation.checks.faults import STEPS, Faults, faults_of
+from dashboard.evaluation.system import FLIGHTS_IN_ALL, add_steps, own_run, speed_for
 from dashboard.management.commands.up import say, whole
 
 FLOW_S = 1_800.0  # all flights of the year take so long, which is longer than the steps

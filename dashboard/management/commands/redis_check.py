@@ -16,10 +16,10 @@ from django.core.management.base import BaseCommand, CommandParser
 
 from dashboard.demo.options import Refused
 from dashboard.demo.tree import Stopped, TreeFailed
-from dashboard.evaluation import redis_judge
-from dashboard.evaluation.checks import add_steps
-from dashboard.evaluation.redis_judge import Step
-from dashboard.evaluation.redis_trees import STEPS, steps_of
+from dashboard.evaluation.checks import redis_judge
+from dashboard.evaluation.checks.redis_judge import Step
+from dashboard.evaluation.checks.redis_trees import STEPS, steps_of
+from dashboard.evaluation.system import add_steps
 from dashboard.management.commands.up import say, whole
 
 

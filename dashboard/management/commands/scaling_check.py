@@ -16,8 +16,8 @@ from django.core.management.base import BaseCommand, CommandParser
 
 from dashboard.demo.options import COUNTERS, Refused
 from dashboard.demo.tree import Stopped, TreeFailed
-from dashboard.evaluation.checks import add_steps, own_run
-from dashboard.evaluation.scaling import CONSUMERS, STEPS, Scaling
+from dashboard.evaluation.checks.scaling import CONSUMERS, STEPS, Scaling
+from dashboard.evaluation.system import add_steps, own_run
 from dashboard.management.commands.up import say, whole
 
 KEYS_IN_ALL = 200_000  # at least, when nothing else is asked for

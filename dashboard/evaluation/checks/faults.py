@@ -13,8 +13,8 @@ import psutil
 from assignment.types import GroupSettings
 from dashboard.demo import processes
 from dashboard.demo.tree import Part, Process, TreeFailed
-from dashboard.evaluation.checks import Run, now_ms
 from dashboard.evaluation.steps import Window
+from dashboard.evaluation.system import Run, now_ms
 
 TIMINGS = GroupSettings(stream="any", partitions=1)
 LEASE_S = TIMINGS.lease_ms / 1000

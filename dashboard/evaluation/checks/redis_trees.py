@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from dashboard.evaluation import redis_steps
-from dashboard.evaluation.checks import FLIGHTS_IN_ALL, own_run, speed_for
-from dashboard.evaluation.redis_judge import ENDS_ALL, Step
-from dashboard.evaluation.redis_run import NamedDemo, RedisRun
+from dashboard.evaluation.checks import redis_steps
+from dashboard.evaluation.checks.redis_judge import ENDS_ALL, Step
+from dashboard.evaluation.checks.redis_run import NamedDemo, RedisRun
+from dashboard.evaluation.checks.redis_steps import RedisSteps
+from dashboard.evaluation.checks.up_killed import up_killed
 from dashboard.evaluation.redis_servers import Postgres
-from dashboard.evaluation.redis_steps import RedisSteps
-from dashboard.evaluation.up_killed import up_killed
+from dashboard.evaluation.system import FLIGHTS_IN_ALL, own_run, speed_for
 from dashboard.management.commands.up import say
 
 STEPS = (*redis_steps.STEPS, ENDS_ALL)

@@ -23,15 +23,10 @@ from dashboard.demo.embedded_redis import free_port
 from dashboard.demo.options import GROUP, Options
 from dashboard.demo.parts import ROOT, read_status
 from dashboard.demo.tree import TreeFailed
-from dashboard.evaluation import checked_up, flights_check, redis_judge
-from dashboard.evaluation.checks import (
-    PROCESSED_S,
-    now_ms,
-)
-from dashboard.evaluation.inspecting import Server
-from dashboard.evaluation.reading import acknowledged
-from dashboard.evaluation.redis_judge import ENDS_ALL, Step, not_judged
-from dashboard.evaluation.redis_run import (
+from dashboard.evaluation import flights_check
+from dashboard.evaluation.checks import checked_up, redis_judge
+from dashboard.evaluation.checks.redis_judge import ENDS_ALL, Step, not_judged
+from dashboard.evaluation.checks.redis_run import (
     NOTHING,
     TIMINGS,
     above,
@@ -39,6 +34,12 @@ from dashboard.evaluation.redis_run import (
     is_back,
     records_of,
     settled_history,
+)
+from dashboard.evaluation.inspecting import Server
+from dashboard.evaluation.reading import acknowledged
+from dashboard.evaluation.system import (
+    PROCESSED_S,
+    now_ms,
 )
 from dashboard.live.connection import StoreUnavailable
 

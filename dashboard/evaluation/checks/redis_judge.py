@@ -15,7 +15,7 @@ from typing import Any
 from assignment.scripts.dashboard_side import LockEvent
 from assignment.types import START, GroupSettings, Offset, Partition
 from assignment.wire import ChangelogEntry
-from dashboard.evaluation.effects import Appended, Commits, Stream, count_effects
+from dashboard.evaluation.judge import Appended, Commits, Stream, count_effects
 
 MARGIN_MS = 2_000
 HELD, NOT_HELD, CHECK_FAILED = 0, 1, 3  # exit codes

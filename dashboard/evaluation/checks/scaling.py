@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from dashboard.demo import processes
 from dashboard.demo.options import GROUP
 from dashboard.demo.tree import Process, TreeFailed
-from dashboard.evaluation.checks import Run, now_ms
-from dashboard.evaluation.moves import Change
+from dashboard.evaluation.figures import Change
+from dashboard.evaluation.system import Run, now_ms
 
 CONSUMERS = 3
 EVENTS_PER_SECOND = 300.0

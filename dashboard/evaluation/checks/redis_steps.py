@@ -15,10 +15,10 @@ from dashboard.demo import processes
 from dashboard.demo.embedded_redis import EmbeddedRedis, RedisNotStarted, free_port, wheel_binary
 from dashboard.demo.options import Refused
 from dashboard.demo.tree import Part, Process, TreeFailed
+from dashboard.evaluation.checks.pages import Pages
+from dashboard.evaluation.checks.redis_judge import Step, broken, not_judged
+from dashboard.evaluation.checks.redis_run import RECOVER_S, TIMINGS, Note, RedisRun, Vacuous
 from dashboard.evaluation.forwarder import Forwarder
-from dashboard.evaluation.pages import Pages
-from dashboard.evaluation.redis_judge import Step, broken, not_judged
-from dashboard.evaluation.redis_run import RECOVER_S, TIMINGS, Note, RedisRun, Vacuous
 from dashboard.evaluation.redis_servers import (
     Postgres,
     appended,

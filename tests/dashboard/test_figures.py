@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from dashboard.evaluation import agent_logs, moves
-from dashboard.evaluation.moves import Change, History, Takeover
+from dashboard.evaluation import agent_logs, figures
+from dashboard.evaluation.figures import Change, History, Takeover
 from dashboard.evaluation.steps import Commit, Interval
 
 CHANGE = Change(
@@ -36,7 +36,7 @@ HISTORY = History(INTERVALS, STAYS + MOVES, [500, 1_000, 1_200, 3_000], [])
 
 
 def test_pause_is_from_the_last_commit_of_one_owner_to_the_first_of_the_next() -> None:
-    found = moves.of_change(HISTORY, CHANGE)
+    found = figures.of_change(HISTORY, CHANGE)
     assert found["pause_ms"] == {"median": 450, "p95": 450, "max": 450, "count": 1}
     assert (found["moved"], found["unaffected"], found["rounds"]) == (1, 1, 2)
     assert (found["max_minus_min"], found["converged"], found["took_ms"]) == (1, True, 2_000)
@@ -45,21 +45,21 @@ def test_pause_is_from_the_last_commit_of_one_owner_to_the_first_of_the_next() -
 def test_pause_is_told_by_its_parts() -> None:
     held = [replace(INTERVALS[1], ended_ms=1_550), INTERVALS[2]]
     history = History(held, MOVES, [], [takeover("b", 2, 1_601, 1_640)])
-    found = moves.of_change(history, CHANGE)
+    found = figures.of_change(history, CHANGE)
     assert found["parts_ms"] == {"let_go": 150, "acquire": 50, "restore": 40, "commit": 210}
-    found = moves.of_change(History(held, MOVES, [], []), CHANGE)
+    found = figures.of_change(History(held, MOVES, [], []), CHANGE)
     assert set(found["parts_ms"].values()) == {None}  # type: ignore[attr-defined]
 
 
 def test_pause_that_ends_after_the_change_is_not_of_it() -> None:
-    found = moves.of_change(HISTORY, replace(CHANGE, ended_ms=1_850))
+    found = figures.of_change(HISTORY, replace(CHANGE, ended_ms=1_850))
     assert found["pause_ms"] == {"median": None, "p95": None, "max": None, "count": 0}
 
 
 def test_partition_that_goes_through_two_hands_paused_twice() -> None:
     again = [*STAYS, *MOVES, *commits("s:1", 3, 4_600)]
     history = replace_commits(again)
-    found = moves.of_change(history, replace(CHANGE, ended_ms=5_000))
+    found = figures.of_change(history, replace(CHANGE, ended_ms=5_000))
     assert found["pause_ms"] == {"median": 550.0, "p95": 650, "max": 650, "count": 2}
 
 
@@ -68,7 +68,7 @@ def replace_commits(found: list[Commit]) -> History:
 
 
 def test_partition_that_nobody_touched_does_not_pause() -> None:
-    found = moves.of_change(HISTORY, CHANGE)
+    found = figures.of_change(HISTORY, CHANGE)
     assert (found["unaffected_paused"], found["gap_before_ms"], found["gap_during_ms"]) == (
         0.0,
         100,
@@ -82,23 +82,23 @@ def test_gap_above_two_micro_batches_and_a_little_is_a_pause() -> None:
         late = [c for c in STAYS if not 1_500 < c.at_ms < 1_500 + gap_ms]
         return replace_commits([*late, *MOVES, *commits("s:0", 1, 1_500 + gap_ms)])
 
-    assert moves.of_change(with_gap(400), CHANGE)["unaffected_paused"] == 0.0
-    found = moves.of_change(with_gap(401), CHANGE)
+    assert figures.of_change(with_gap(400), CHANGE)["unaffected_paused"] == 0.0
+    found = figures.of_change(with_gap(401), CHANGE)
     assert (found["unaffected_paused"], found["gap_during_ms"]) == (1.0, 401)
 
 
 def test_pause_that_begins_before_the_change_or_ends_after_it_counts_whole() -> None:
     late = [c for c in STAYS if not 800 < c.at_ms < 1_700]
     quiet = replace(CHANGE, stirred_ms=700)
-    found = moves.of_change(replace_commits([*late, *MOVES]), quiet)
+    found = figures.of_change(replace_commits([*late, *MOVES]), quiet)
     assert (found["unaffected_paused"], found["gap_during_ms"]) == (1.0, 900)
     late = [c for c in STAYS if not 2_800 < c.at_ms < 3_800]
-    found = moves.of_change(replace_commits([*late, *MOVES]), CHANGE)
+    found = figures.of_change(replace_commits([*late, *MOVES]), CHANGE)
     assert (found["unaffected_paused"], found["gap_during_ms"]) == (1.0, 1_000)
 
 
 def test_where_everything_moved_nobody_was_unaffected() -> None:
-    found = moves.of_change(
+    found = figures.of_change(
         History(INTERVALS[1:], [c for c in MOVES if c.partition == "s:1"], [], []), CHANGE
     )
     assert (found["unaffected"], found["unaffected_paused"], found["micro_batch_ms"]) == (
@@ -110,7 +110,7 @@ def test_where_everything_moved_nobody_was_unaffected() -> None:
 
 def test_time_from_acquire_is_of_takeovers_in_the_change() -> None:
     taken = [takeover("b", 2, 1_600, 1_640), takeover("b", 2, 3_000, 3_900)]
-    found = moves.of_change(History(INTERVALS, [], [], taken), CHANGE)
+    found = figures.of_change(History(INTERVALS, [], [], taken), CHANGE)
     assert found["restore_ms"] == {"median": 40, "p95": 40, "max": 40, "count": 1}
 
 
@@ -128,14 +128,14 @@ def takeover(member: str, fence: int, acquired_ms: float, running_ms: float) -> 
 def test_only_who_never_had_a_partition_restores_it_from_nothing() -> None:
     held = [*INTERVALS, interval("s:1", "a", 3, 2_000)]
     taken = [takeover("a", 1, 0, 1), takeover("b", 2, 1, 2), takeover("a", 3, 2, 3)]
-    found = moves.from_another(History(held, [], [], taken), taken)
+    found = figures.from_another(History(held, [], [], taken), taken)
     assert [one.fence for one in found] == [2]
 
 
 def test_95th_percentile_is_by_nearest_rank() -> None:
-    assert moves.summary(range(1, 21))["p95"] == 19
-    assert moves.summary(range(1, 22))["p95"] == 20
-    assert moves.summary([7])["p95"] == 7
+    assert figures.summary(range(1, 21))["p95"] == 19
+    assert figures.summary(range(1, 22))["p95"] == 20
+    assert figures.summary([7])["p95"] == 7
 
 
 # --- what agents wrote ----------------------------------------------------------------------------

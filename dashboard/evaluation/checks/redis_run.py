@@ -23,14 +23,15 @@ from dashboard.demo.embedded_redis import EmbeddedRedis
 from dashboard.demo.options import GROUP
 from dashboard.demo.parts import RedisPart
 from dashboard.demo.tree import Process, TreeFailed
-from dashboard.evaluation import agent_logs, recorded, redis_judge
-from dashboard.evaluation.checks import COMMAND_TIMEOUT_S, PROCESSED_S, Run, now_ms
-from dashboard.evaluation.effects import Appended
+from dashboard.evaluation import agent_logs, recorded
+from dashboard.evaluation.checks import redis_judge
+from dashboard.evaluation.checks.redis_judge import Content, Step, Tenure
 from dashboard.evaluation.forwarder import Forwarder
 from dashboard.evaluation.inspecting import Ownership, Server
+from dashboard.evaluation.judge import Appended
 from dashboard.evaluation.reading import acknowledged, ids_of
-from dashboard.evaluation.redis_judge import Content, Step, Tenure
 from dashboard.evaluation.redis_servers import server
+from dashboard.evaluation.system import COMMAND_TIMEOUT_S, PROCESSED_S, Run, now_ms
 from dashboard.live.connection import StoreUnavailable
 
 TIMINGS = GroupSettings(stream="any", partitions=1)

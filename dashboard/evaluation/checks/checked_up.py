@@ -1,6 +1,6 @@
 """`up` as a check needs it: commits carry the ids of their events, and nothing is trimmed.
 
-python -m dashboard.evaluation.checked_up DATA PORT
+python -m dashboard.evaluation.checks.checked_up DATA PORT
 """
 
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 import django
 
 from dashboard.demo.options import Options
-from dashboard.evaluation.checks import FLIGHTS_IN_ALL, speed_for
+from dashboard.evaluation.system import FLIGHTS_IN_ALL, speed_for
 
 FLOW_S = 3_600.0
 
