@@ -40,28 +40,28 @@ def main() -> None:
 
 def evaluate(options: argparse.Namespace) -> dict[str, Any]:
     from dashboard.evaluation import reading, steps
-    from dashboard.evaluation.judge import count_effects
+    from dashboard.evaluation.inspecting import acknowledged
+    from dashboard.evaluation.judge import effects
 
     record = reading.read(options.group)
-    acknowledged = reading.acknowledged(options.acknowledged)
-    effects = count_effects(acknowledged, record.commits, record.stream)
-    tell(effects.faults)
+    counted = effects(acknowledged(options.acknowledged), record.content)
+    tell(counted.faults)
     found: dict[str, Any] = {
-        "lost": len(effects.lost),
-        "doubled": len(effects.doubled),
+        "lost": len(counted.lost),
+        "doubled": len(counted.doubled),
         "refused_commits": record.refused_commits,
         "rebalances": len(record.rebalances_ms),
         **steps.run_coverage(record.intervals, record.now_ms)._asdict(),
     }
     if options.flights is not None:
         # A commit whose ids and range differ makes the result wrong, whatever its sums say.
-        found["equal"] = is_equal(record, options.flights, options.out) and not effects.faults
+        found["equal"] = is_equal(record, options.flights, options.out) and not counted.faults
     if options.steps is not None:
-        found["steps"] = judged(record, effects.lost, effects.doubled, options.steps)
-        found["faults"] = list(effects.faults)
+        found["steps"] = judged(record, counted.lost, counted.doubled, options.steps)
+        found["faults"] = list(counted.faults)
     if options.changes is not None:
-        found |= changed(record, effects.lost, effects.doubled, options.changes, options.logs)
-        found["faults"] = list(effects.faults)
+        found |= changed(record, counted.lost, counted.doubled, options.changes, options.logs)
+        found["faults"] = list(counted.faults)
     if options.out is not None:
         write_applied(record, options.out)
     return found
@@ -71,7 +71,7 @@ def is_equal(record: "Record", flights: int, out: Path | None) -> bool:
     """Whether the merged rows are those of pandas; with `out` as they stand in the file."""
     from dashboard.evaluation import flights_check, result
 
-    frame = result.merged(record.commits)
+    frame = result.merged(record.content.commits)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         frame.to_csv(out / "result.csv", index=False)
@@ -114,7 +114,7 @@ def changed(
     )
     taken = [one for change in changes for one in figures.takeovers_in(history, change)]
     first = figures.from_another(history, taken)
-    keys = [result.keys_of(entries) for entries in record.commits.values()]
+    keys = [result.keys_of(entries) for entries in record.content.commits.values()]
     return {
         "keys": {"least": min(keys, default=0), "in_all": sum(keys)},
         "changes": [
@@ -150,7 +150,7 @@ def write_applied(record: "Record", out: Path) -> None:
     with (out / "applied.csv").open("w", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(("partition", "fence", "from", "to", "events"))
-        for partition, entries in sorted(record.commits.items()):
+        for partition, entries in sorted(record.content.commits.items()):
             rows.writerows(
                 (partition, e.fence, e.from_offset, e.to_offset, e.events) for e in entries
             )

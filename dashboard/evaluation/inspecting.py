@@ -2,9 +2,14 @@
 and compare them. Reads keys as they lie there; changes nothing but who replicates whom.
 """
 
-from collections.abc import Iterator, Sequence
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import urlsplit
+
+import pyarrow as pa
 
 from assignment.scripts.dashboard_side import LockEvent, read_event
 from assignment.types import HeldState, Offset, Partition
@@ -17,8 +22,13 @@ from assignment.wire import (
     parse_lock,
     parse_target,
 )
-from dashboard.evaluation.changelogs import Entry, all_of
+from dashboard.evaluation.judge import Appended, Content
 from dashboard.live.connection import client_of, reaching_redis
+
+ENTRIES_AT_ONCE = 1_000
+FIRST_ENTRY = "0-0"
+ID = "id"  # column of the flights' events
+Entry = tuple[str, dict[bytes, bytes]]  # id, fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,15 +101,48 @@ class Server:
 
     # --- what was appended, committed, and happened at the locks
 
-    def appended(self, partition: Partition) -> Iterator[Entry]:
-        return all_of(self.stream.entries(partition.number), self.client)
+    def content(self) -> Content:
+        """Everything; commits first, so that the streams hold whatever they are of."""
+        commits = {p: list(self.changelog(p)) for p in self.partitions}
+        return Content(
+            stream={p: list(self.appended(p)) for p in self.partitions},
+            commits=commits,
+            offsets=self.committed(),
+            events=self.lock_events(),
+        )
+
+    def appended(self, partition: Partition) -> Iterator[Appended]:
+        for entry_id, fields in self._all_of(self.stream.entries(partition.number)):
+            yield Appended(Offset.parse(entry_id), ids_of(fields))
 
     def changelog(self, partition: Partition) -> Iterator[ChangelogEntry]:
-        for entry_id, fields in all_of(self.keys.changelog(partition), self.client):
+        for entry_id, fields in self._all_of(self.keys.changelog(partition)):
             yield parse_changelog(entry_id, fields)
 
     def lock_events(self) -> list[LockEvent]:
-        return [read_event(*entry) for entry in all_of(self.keys.events, self.client)]
+        return [read_event(*entry) for entry in self._all_of(self.keys.events)]
+
+    def _all_of(self, key: str) -> Iterator[Entry]:
+        """Entries of a stream from the first one on."""
+        after = FIRST_ENTRY
+        while True:
+            with reaching_redis():
+                found = self.client.xrange(key, min=f"({after}", count=ENTRIES_AT_ONCE)
+            for entry_id, fields in found:
+                after = entry_id.decode()
+                yield after, fields
+            if len(found) < ENTRIES_AT_ONCE:
+                return
+
+    def refused(self) -> dict[tuple[str, int], int]:
+        """(partition, fence) -> how many of its commits were refused."""
+        with reaching_redis():
+            counts = self.client.hgetall(self.keys.refused)
+        found = {}
+        for name, count in counts.items():
+            partition, _, fence = name.decode().rpartition(" ")
+            found[(partition, int(fence))] = int(count)
+        return found
 
     def ends(self) -> dict[Partition, Offset]:
         """Where each partition of the stream ends now; without those that are empty."""
@@ -160,3 +203,22 @@ def _running(
         for p, one in parsed.items()
         if one.state is HeldState.RUNNING and locks.get(p) == (member, one.fence)
     ]
+
+
+def ids_of(fields: Mapping[bytes, bytes]) -> tuple[int, ...]:
+    """Ids of the events in an entry of any form; a malformed one has none."""
+    try:
+        if b"arrow" in fields:
+            with pa.ipc.open_stream(io.BytesIO(fields[b"arrow"])) as table:
+                return tuple(table.read_all().column(ID).to_pylist())
+        if b"lines" in fields:
+            return tuple(int(json.loads(line)[ID]) for line in fields[b"lines"].splitlines())
+        event = json.loads(fields[b"json"]) if b"json" in fields else {ID: fields[ID.encode()]}
+        return (int(event[ID]),)
+    except (pa.ArrowException, KeyError, TypeError, ValueError):
+        return ()
+
+
+def acknowledged(path: Path) -> list[int]:
+    """Ids of the events that the producer was told are stored, one a line."""
+    return [int(line) for line in path.read_text().splitlines()]

@@ -13,7 +13,7 @@ from typing import Any
 
 from assignment.errors import InvalidInput
 from dashboard.evaluation.chaos.asked import Asked
-from dashboard.evaluation.chaos.judge import FAILED, HELD, VACUOUS, VIOLATED
+from dashboard.evaluation.judge import FAILED, HELD, VACUOUS, VIOLATED
 from dashboard.evaluation.table import ROWS, THEIRS, Row
 
 NOT_RUN, UNKNOWN = "not run yet", "—"

@@ -28,7 +28,7 @@ from dashboard.evaluation.chaos.history import History
 from dashboard.evaluation.chaos.report import page
 from dashboard.evaluation.chaos.run import is_settled
 from dashboard.evaluation.chaos.world import GROUP, SETTLE_S, World
-from dashboard.evaluation.checks.redis_judge import Content
+from dashboard.evaluation.judge import Content
 from dashboard.evaluation.paired import NAME, compared
 from dashboard.evaluation.setting import setting, today
 from dashboard.live.connection import reaching_redis

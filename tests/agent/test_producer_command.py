@@ -20,7 +20,7 @@ from agent.store.door import RedisDoor
 from assignment.wire import StreamKeys
 from dashboard.demo.embedded_redis import free_port
 from dashboard.evaluation import flights_check
-from dashboard.evaluation.reading import ids_of
+from dashboard.evaluation.inspecting import ids_of
 
 DEADLINE_S = 60.0
 Run = Callable[..., int]

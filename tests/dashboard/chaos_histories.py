@@ -9,8 +9,7 @@ from assignment.wire import ChangelogEntry, pack_changes, pack_ids
 from dashboard.evaluation.chaos.asked import Asked
 from dashboard.evaluation.chaos.eye import Sample
 from dashboard.evaluation.chaos.history import Answer, History, Struck, Target
-from dashboard.evaluation.checks.redis_judge import Content
-from dashboard.evaluation.judge import Appended
+from dashboard.evaluation.judge import Appended, Content
 
 P0, P1 = Partition("chaos", 0), Partition("chaos", 1)
 ONE, TWO = "light-1-aaaaaa", "light-2-bbbbbb"

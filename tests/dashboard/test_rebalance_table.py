@@ -6,7 +6,7 @@ import pytest
 from django.core.management import call_command
 
 from dashboard.evaluation.chaos.history import History
-from dashboard.evaluation.checks.redis_judge import Content
+from dashboard.evaluation.judge import Content
 from dashboard.evaluation.table import ROWS, Measured, Row, Wanted, lines, made, measured, result
 from tests.dashboard.chaos_histories import FENCE, ONE, P0, P1, TWO, commit, happened
 

@@ -11,12 +11,11 @@ from assignment.types import START, GroupSettings, Offset, Partition
 from assignment.wire import ChangelogEntry, pack_changes, pack_ids
 from dashboard.evaluation.checks import faults, redis_judge, redis_trees, scaling
 from dashboard.evaluation.checks.pages import Answer, judge
-from dashboard.evaluation.checks.redis_judge import Content, Step, Tenure
-from dashboard.evaluation.judge import Appended
+from dashboard.evaluation.checks.redis_judge import Step, Tenure
+from dashboard.evaluation.judge import NOTHING, Appended, Content, effects, joined
 from dashboard.management.commands import fault_check, redis_check, scaling_check
 
 P = Partition("flights", 0)
-NOTHING = Content(stream={}, commits={})
 TIMINGS = GroupSettings(stream="any", partitions=1)
 RIGHT = Step(
     name="wipe",
@@ -64,10 +63,10 @@ def judged(
     name: str, acknowledged: Sequence[int], past: Content, now: Content
 ) -> tuple[set[int], ...]:
     """Lost, doubled, destroyed; nothing contradicts itself."""
-    ends = {p: entries[-1].offset for p, entries in now.stream.items() if entries}
-    effects = redis_judge.effects(name, acknowledged, past, now, ends)
-    assert effects.faults == ()
-    return set(effects.lost), set(effects.doubled), set(effects.destroyed)
+    left = now.ids() if name in redis_judge.LOSING else None
+    found = effects(acknowledged, joined(past, now), left)
+    assert found.faults == ()
+    return set(found.lost), set(found.doubled), set(found.destroyed)
 
 
 # --- effects
@@ -109,8 +108,8 @@ def test_event_sent_again_above_what_is_judged_is_no_loss_of_the_stream() -> Non
         commits=now.commits,
         offsets={},
     )
-    effects = redis_judge.effects("wipe", [3, 9], NOTHING, sent_again, {P: at(9)})
-    assert (effects.lost, effects.destroyed) == (frozenset(), frozenset({3}))
+    found = effects([3, 9], sent_again, sent_again.ids({P: at(9)}))
+    assert (found.lost, found.destroyed) == ((), (3,))
 
 
 def test_effect_on_top_of_the_restored_one_is_doubled() -> None:

@@ -9,10 +9,10 @@ from assignment import metrics
 from assignment.types import Offset, Partition
 from dashboard.evaluation import figures as measures
 from dashboard.evaluation.chaos.eye import Sample
-from dashboard.evaluation.chaos.history import History, all_of
+from dashboard.evaluation.chaos.history import History
 from dashboard.evaluation.chaos.judge import ENDS, harmless, name_of
-from dashboard.evaluation.checks.redis_judge import Content
 from dashboard.evaluation.coverage import Tenure, coverage
+from dashboard.evaluation.judge import Content, joined
 from dashboard.evaluation.steps import Commit, Interval
 
 PHASES = ("detect", "compute", "deliver", "revoke", "acquire", "first_effect", "total")
@@ -149,7 +149,7 @@ def paused(history: History, intervals: Sequence[Interval], until_ms: int) -> fl
     kept = {p: name for p, name in owners.items() if p not in new and name not in hurt}
     if not kept:
         return None
-    whole = all_of(history.eras)
+    whole = joined(*history.eras)
     waits = {p: list(waits_of(history, whole, p, name)) for p, name in kept.items()}
     quiet = longest(waits.values(), history.began_ms, history.struck_ms)
     limit_ms = 2 * quiet + measures.SLACK_MS

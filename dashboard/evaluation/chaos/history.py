@@ -5,7 +5,6 @@ import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,7 @@ from assignment.wire import ChangelogEntry
 from dashboard.evaluation.chaos.asked import Asked
 from dashboard.evaluation.chaos.eye import Sample, read_sample, sample_line
 from dashboard.evaluation.chaos.starving import HARNESS
-from dashboard.evaluation.checks.redis_judge import Content, joined
-from dashboard.evaluation.judge import Appended
+from dashboard.evaluation.judge import Appended, Content
 
 RUN, SAMPLES, EVENTS, COMMITS, APPENDED, OFFSETS, ANSWERS, TARGETS, ACKNOWLEDGED = (
     *("run.json", "samples.jsonl", "lock_events.jsonl", "commits.jsonl", "appended.jsonl"),
@@ -115,11 +113,6 @@ class History:
         after = self.samples[min(last, len(self.samples) - 1)].starved
         starved_ms = sum(after.get(n, 0) - before.get(n, 0) for n in {REDIS, HARNESS, *names})
         return max(stalled_ms, min(starved_ms, to_ms - from_ms))
-
-
-def all_of(eras: Iterable[Content]) -> Content:
-    """What came of them in the end."""
-    return reduce(joined, eras, Content(stream={}, commits={}))
 
 
 def at_ms_of(sample: Sample) -> int:

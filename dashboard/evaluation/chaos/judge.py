@@ -10,17 +10,25 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from assignment.scripts.dashboard_side import LockEvent
-from assignment.types import INCARNATION_STEP, START, Offset, Partition
+from assignment.types import INCARNATION_STEP, Offset, Partition
 from assignment.wire import unpack_changes, unpack_ids
 from dashboard.evaluation.chaos.asked import Asked
 from dashboard.evaluation.chaos.eye import Sample
-from dashboard.evaluation.chaos.history import History, all_of
-from dashboard.evaluation.checks import redis_judge
-from dashboard.evaluation.checks.redis_judge import Content
-from dashboard.evaluation.judge import Appended, Commits, Stream
+from dashboard.evaluation.chaos.history import History
+from dashboard.evaluation.judge import (
+    HELD,
+    VACUOUS,
+    VIOLATED,
+    Appended,
+    Commits,
+    Content,
+    Effects,
+    Stream,
+    effects,
+    joined,
+)
 
 NAMED_MAX = 5  # of one kind; the rest only counted
-HELD, VIOLATED, VACUOUS, FAILED = 0, 1, 2, 3  # exit codes
 ENDS = ("released", "expired")
 # Strategies whose aim is not the same number for each.
 UNEVEN = frozenset(("config", "consistent_hash", "zone", "zone_nearby", "weighted_sticky"))
@@ -34,13 +42,6 @@ HARMLESS = frozenset(
     )
 )
 HARMLESS_PARTS = ("cut-dashboard",)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Effects:
-    lost: int
-    doubled: int
-    destroyed: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +66,7 @@ class Verdict:
 
 
 def judge(history: History) -> Verdict:
-    effects, wrong = judged_effects(history)
+    counted, wrong = judged_effects(history)
     recovered_ms = recovery_ms(history)
     clock = "clock-back" not in history.asked.faults  # else times cannot be compared
     found = {
@@ -84,7 +85,7 @@ def judge(history: History) -> Verdict:
     }
     return Verdict(
         violations=tuple(text for texts in found.values() for text in bounded(list(texts))),
-        effects=effects,
+        effects=counted,
         recovered_ms=recovered_ms,
         vacuous=is_vacuous(history),
         healed=bool(seen_after_heal(history)),
@@ -206,35 +207,18 @@ def unrefused(history: History) -> Iterator[str]:
 
 def judged_effects(history: History) -> tuple[Effects, list[str]]:
     """Lost and doubled by event; what of acknowledged events is gone with a Redis that forgot."""
-    now, past = history.eras[-1], all_of(history.eras[:-1])
-    name = "wipe" if history.asked.loses_writes else ""
-    ends = {p: entries[-1].offset for p, entries in now.stream.items() if entries}
-    found = redis_judge.effects(name, history.acknowledged, past, now, ends)
-    whole = all_of(history.eras)
+    forgets, now, whole = history.asked.loses_writes, history.eras[-1], joined(*history.eras)
     # What was appended and is not committed yet at the end is behind, which is told as lag.
-    behind = behind_at_end(now)
-    lost = found.lost - behind
-    counted = Effects(
-        lost=len(lost), doubled=len(found.doubled), destroyed=len(found.destroyed - behind)
-    )
-    wrong = [f"event {event} was acknowledged and has no effect" for event in sorted(lost)]
-    wrong += [f"event {event} has more than one effect" for event in sorted(found.doubled)]
-    if not history.asked.loses_writes:
+    behind = now.ids() - now.ids(now.offsets)
+    found = effects(history.acknowledged, whole, now.ids() if forgets else None).without(behind)
+    wrong = [f"event {event} was acknowledged and has no effect" for event in found.lost]
+    wrong += [f"event {event} has more than one effect" for event in found.doubled]
+    if not forgets:
         wrong += found.faults
         if history.asked.consumer == "light":  # Spark's ids come by key
             wrong += disordered(whole.commits, whole.stream)
         wrong += wrong_values(whole.commits)
-    return counted, wrong
-
-
-def behind_at_end(now: Content) -> frozenset[int]:
-    return frozenset(
-        event
-        for partition, entries in now.stream.items()
-        for one in entries
-        if one.offset > now.offsets.get(partition, START)
-        for event in one.ids
-    )
+    return found, wrong
 
 
 def disordered(commits: Commits, stream: Stream) -> Iterator[str]:

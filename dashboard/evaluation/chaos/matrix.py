@@ -36,8 +36,8 @@ from dashboard.demo.parts import ROOT
 from dashboard.demo.tree import Stopped
 from dashboard.evaluation.chaos import asked as asking
 from dashboard.evaluation.chaos.asked import FAULTS, Asked
-from dashboard.evaluation.chaos.judge import FAILED
 from dashboard.evaluation.chaos.result import RESULT
+from dashboard.evaluation.judge import FAILED
 from dashboard.evaluation.setting import setting, today
 
 COMMAND = ("-m", "django", "chaos")  # with this very Python: manage.py would look for its own

@@ -13,7 +13,6 @@ import psutil
 from dashboard.demo.embedded_redis import EmbeddedRedis
 from dashboard.evaluation.chaos.strikes import Strike, fault
 from dashboard.evaluation.chaos.world import World
-from dashboard.evaluation.checks.redis_run import content
 from dashboard.evaluation.forwarder import Forwarder
 from dashboard.evaluation.redis_servers import appended, behind_clock, replica_appended, server
 
@@ -95,7 +94,7 @@ def remember(world: World, folder: Path) -> None:
     witness = server(folder, like=world.redis.server)
     witness.start()
     try:
-        world.eras.append(content(world.eye.at(witness.url)))
+        world.eras.append(world.eye.at(witness.url).content())
     finally:
         witness.kill()
     shutil.rmtree(folder, ignore_errors=True)

@@ -32,9 +32,9 @@ def result(history: History, verdict: Verdict, measured: dict[str, Any]) -> dict
         "avoidable_moves": measured["avoidable_moves"],
         "unaffected_paused": measured["unaffected_paused"],
         "refused_commits": measured["refused_commits"],
-        "lost": effects.lost,
-        "doubled": effects.doubled,
-        "destroyed": effects.destroyed,
+        "lost": len(effects.lost),
+        "doubled": len(effects.doubled),
+        "destroyed": len(effects.destroyed),
         "balance_degree": measured["balance_degree"],
         "stickiness": measured["stickiness"],
     }

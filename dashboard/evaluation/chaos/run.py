@@ -17,8 +17,7 @@ from dashboard.evaluation.chaos.history import Answer, History, Target
 from dashboard.evaluation.chaos.judge import is_even
 from dashboard.evaluation.chaos.strikes import Strike, strike, struck
 from dashboard.evaluation.chaos.world import SETTLE_S, World
-from dashboard.evaluation.checks.redis_run import content
-from dashboard.evaluation.reading import acknowledged
+from dashboard.evaluation.inspecting import acknowledged
 from dashboard.evaluation.system import now_ms
 
 QUIET_LEASES = 2.0  # of a run before it is struck, and after it has recovered
@@ -85,7 +84,7 @@ class Run:
     def history(self) -> History:
         world = self.world
         self.ended_ms = now_ms()
-        now = content(world.eye.server)
+        now = world.eye.server.content()
         return History(
             asked=world.asked,
             began_ms=self.began_ms,

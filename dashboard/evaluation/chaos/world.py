@@ -28,8 +28,8 @@ from dashboard.demo.tree import Process, Stopped, Tree, TreeFailed, always
 from dashboard.evaluation.chaos.asked import Asked
 from dashboard.evaluation.chaos.eye import Eye, Sample
 from dashboard.evaluation.chaos.history import REDIS
-from dashboard.evaluation.checks.redis_judge import Content
 from dashboard.evaluation.forwarder import Forwarder
+from dashboard.evaluation.judge import Content
 from dashboard.evaluation.redis_servers import Postgres, server
 
 GROUP = "chaos"  # and its stream

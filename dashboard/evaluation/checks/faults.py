@@ -4,15 +4,17 @@ A step starts when every partition is owned and events have flowed for a while, 
 before it can be compared with the time during it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from typing import Any
 
 import psutil
 
 from assignment.types import GroupSettings
 from dashboard.demo import processes
 from dashboard.demo.tree import Part, Process, TreeFailed
+from dashboard.evaluation.judge import late, not_zero
 from dashboard.evaluation.steps import Window
 from dashboard.evaluation.system import Run, now_ms
 
@@ -216,29 +218,22 @@ def each(
             continue
 
 
-def faults_of(step: dict[str, object]) -> list[str]:
+def faults_of(step: Mapping[str, Any]) -> list[str]:
     """What is wrong with a step's numbers; empty when all is right.
 
     A raised incarnation gives every partition a new fence, but no new owner (coordination.md 8).
     """
-    wrong = []
-    recovered, bound = step["recovered_ms"], step["bound_ms"]
-    if not isinstance(recovered, int) or not isinstance(bound, int) or recovered > bound:
-        wrong.append(f"recovered_ms {recovered} is not within {bound}")
+    wrong = late(step["recovered_ms"], step["bound_ms"])
     gap = step["others_commit_gap_during_ms"]
-    if not isinstance(gap, int) or gap >= TIMINGS.lease_ms:
+    if gap >= TIMINGS.lease_ms:
         wrong.append(f"others_commit_gap_during_ms {gap} is not below the lease")
-    wrong.extend(
-        f"{name} is {step[name]}"
-        for name in ("others_owners_changed", "lost", "doubled")
-        if step[name] != 0
-    )
+    wrong += not_zero(step, "others_owners_changed", "lost", "doubled")
     if step["incarnation_raised"] and step["name"] not in MAY_LOSE_WRITES:
         wrong.append("the incarnation was raised")
-    if step["others_fences_changed"] != 0 and not step["incarnation_raised"]:
-        wrong.append(f"others_fences_changed is {step['others_fences_changed']}")
-    if step["name"] in ("term", "dashboard_away", "redis_restart") and step["expired_leases"] != 0:
-        wrong.append(f"expired_leases is {step['expired_leases']}")
+    if not step["incarnation_raised"]:
+        wrong += not_zero(step, "others_fences_changed")
+    if step["name"] in ("term", "dashboard_away", "redis_restart"):
+        wrong += not_zero(step, "expired_leases")
     if step["name"] == "suspend" and step["refused_commits"] == 0:
         wrong.append("no commit was refused: the run is void")
     return [f"{step['name']}: {text}" for text in wrong]

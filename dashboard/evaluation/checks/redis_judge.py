@@ -1,129 +1,25 @@
-"""What a fault of Redis left behind, judged: effects, moves, history, bounds. Pure.
-
-A Redis that forgot is compared with what it held just before. Both together give one chain of
-effects per partition: what was committed before up to the offset that was restored, then what was
-committed since. Lost and doubled are judged on that chain (evaluation.md: from the restored offsets
-on); an event that was acknowledged and is neither in the chain nor in the stream is destroyed.
-"""
+"""What a fault of Redis left behind, judged: moves, history, bounds. Pure."""
 
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from assignment.scripts.dashboard_side import LockEvent
-from assignment.types import START, GroupSettings, Offset, Partition
-from assignment.wire import ChangelogEntry
-from dashboard.evaluation.judge import Appended, Commits, Stream, count_effects
+from assignment.types import GroupSettings, Partition
+from dashboard.evaluation.judge import FAILED, HELD, VIOLATED, late, not_zero
 
 MARGIN_MS = 2_000
-HELD, NOT_HELD, CHECK_FAILED = 0, 1, 3  # exit codes
 LOSING = ("failover", "lost_writes", "wipe")  # a new incarnation waits for one lease, then restores
 ENDS_ALL = "up_killed"
 TENURE_ENDS = ("released", "expired")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Content:
-    """All that a server holds of the group and its stream."""
-
-    stream: Stream
-    commits: Commits
-    offsets: Mapping[Partition, Offset] = field(default_factory=dict)
-    events: Sequence[LockEvent] = ()
 
 
 def bound_ms(name: str, timings: GroupSettings, restore_ms: float = 0.0) -> int:
     """`restore_ms`: the longest that a partition took from its lock to the committed offset."""
     bound = timings.lease_ms + timings.session_timeout_ms + 2 * timings.heartbeat_ms + MARGIN_MS
     return bound + (timings.lease_ms + round(restore_ms) if name in LOSING else 0)
-
-
-# --- effects
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Effects:
-    """Event ids, and in `faults` whatever contradicts itself."""
-
-    lost: frozenset[int]
-    doubled: frozenset[int]
-    destroyed: frozenset[int]
-    faults: tuple[str, ...]
-
-
-def effects(
-    name: str,
-    acknowledged: Collection[int],
-    past: Content,
-    now: Content,
-    ends: Mapping[Partition, Offset],
-) -> Effects:
-    """`past`: what was true before the fault; `now`: what the server holds, processed up to `ends`,
-    where each partition of the stream ended once all of `acknowledged` was in it.
-
-    Only a Redis that forgets may destroy; in every other step what is gone is lost.
-    """
-    whole = joined(past, now)
-    counted = count_effects(acknowledged, whole.commits, whole.stream)
-    there = {
-        event
-        for partition, entries in now.stream.items()
-        for one in entries
-        if one.offset <= ends.get(partition, START)
-        for event in one.ids
-    }
-    destroyed = frozenset(counted.lost) - there if name in LOSING else frozenset()
-    return Effects(
-        lost=frozenset(counted.lost) - destroyed,
-        doubled=frozenset(counted.doubled),
-        destroyed=destroyed,
-        faults=counted.faults,
-    )
-
-
-def joined(past: Content, now: Content) -> Content:
-    """What `now` holds, and where it jumps over a range (a state was restored) what filled it."""
-    commits: dict[Partition, Sequence[ChangelogEntry]] = {}
-    stream: dict[Partition, Sequence[Appended]] = {}
-    for partition in sorted(past.stream.keys() | now.stream.keys()):
-        chain, filled = _filled(
-            past.commits.get(partition, ()),
-            now.commits.get(partition, ()),
-            now.offsets.get(partition, START),
-        )
-        commits[partition] = chain
-        before = past.stream.get(partition, ())
-        entries = {e.offset: e for e in before if any(a < e.offset <= b for a, b in filled)}
-        entries |= {entry.offset: entry for entry in now.stream.get(partition, ())}
-        stream[partition] = [entries[offset] for offset in sorted(entries)]
-    return Content(stream=stream, commits=commits, offsets=now.offsets, events=now.events)
-
-
-def _filled(
-    past: Sequence[ChangelogEntry], now: Sequence[ChangelogEntry], committed: Offset
-) -> tuple[list[ChangelogEntry], list[tuple[Offset, Offset]]]:
-    """The chain, and the ranges of it that are from the past."""
-    chain: list[ChangelogEntry] = []
-    filled: list[tuple[Offset, Offset]] = []
-    reached = START
-    for entry in now:
-        if entry.from_offset > reached:
-            chain += _between(past, reached, entry.from_offset)
-            filled.append((reached, entry.from_offset))
-        chain.append(entry)
-        reached = entry.to_offset
-    if committed > reached:
-        chain += _between(past, reached, committed)
-        filled.append((reached, committed))
-    return chain, filled
-
-
-def _between(
-    entries: Sequence[ChangelogEntry], after: Offset, until: Offset
-) -> list[ChangelogEntry]:
-    return [e for e in entries if e.from_offset >= after and e.to_offset <= until]
 
 
 # --- moves and history
@@ -244,13 +140,11 @@ def faults_of(step: Step) -> list[str]:
     """What is wrong with a step, a sentence each; empty when it held."""
     if step.error:
         return [f"{step.name}: not judged: {step.error}"]
-    wrong = list(step.problems)
-    if step.recovered_ms is None or step.recovered_ms > step.bound_ms:
-        wrong.append(f"recovered_ms {step.recovered_ms} is not within {step.bound_ms}")
+    wrong = [*step.problems, *late(step.recovered_ms, step.bound_ms)]
     counts = {"lost": step.lost, "doubled": step.doubled, "moves": step.moves_without_cause}
     if step.name != ENDS_ALL:
         counts["agents_ended"] = step.agents_ended
-    wrong += [f"{name} is {count}" for name, count in counts.items() if count]
+    wrong += not_zero(counts)
     if (step.destroyed or 0) != step.destroyed_counted:
         said = "nothing" if step.destroyed is None else step.destroyed
         wrong.append(f"destroyed {said} was reported, {step.destroyed_counted} were counted")
@@ -262,9 +156,9 @@ def faults_of(step: Step) -> list[str]:
 def exit_code(steps: Sequence[Step], why: str = "") -> int:
     """What did not hold comes before what could not be judged; `why` the check itself ended."""
     if any(faults_of(step) for step in steps if not step.error):
-        return NOT_HELD
+        return VIOLATED
     if why or not steps or any(step.error for step in steps):
-        return CHECK_FAILED
+        return FAILED
     return HELD
 
 

@@ -25,11 +25,10 @@ from dashboard.demo.parts import RedisPart
 from dashboard.demo.tree import Process, TreeFailed
 from dashboard.evaluation import agent_logs, recorded
 from dashboard.evaluation.checks import redis_judge
-from dashboard.evaluation.checks.redis_judge import Content, Step, Tenure
+from dashboard.evaluation.checks.redis_judge import Step, Tenure
 from dashboard.evaluation.forwarder import Forwarder
-from dashboard.evaluation.inspecting import Ownership, Server
-from dashboard.evaluation.judge import Appended
-from dashboard.evaluation.reading import acknowledged, ids_of
+from dashboard.evaluation.inspecting import Ownership, Server, acknowledged
+from dashboard.evaluation.judge import NOTHING, Content, effects, joined
 from dashboard.evaluation.redis_servers import server
 from dashboard.evaluation.system import COMMAND_TIMEOUT_S, PROCESSED_S, Run, now_ms
 from dashboard.live.connection import StoreUnavailable
@@ -41,7 +40,6 @@ WARM_S = 180.0
 RESEND_S = 5.0  # within it a producer that starts anew sends again what is missing
 HISTORY_TRIES = 6  # times HISTORY_WAIT_S: how long history may be behind the locks
 HISTORY_WAIT_S = 5.0
-NOTHING = Content(stream={}, commits={})
 
 
 class Vacuous(Exception):
@@ -172,7 +170,7 @@ class RedisRun:
     # --- what the check sees
 
     def content(self, of: EmbeddedRedis | None = None) -> Content:
-        return content(self.seen(of))
+        return self.seen(of).content()
 
     def content_of(self, folder: Path) -> Content:
         """What a dead server's folder holds, by a server of its own that reads it."""
@@ -202,9 +200,10 @@ class RedisRun:
         events = acknowledged(self.run.acknowledged)
         ends = self.wait_processed(note)
         now = self.content()
-        past = self.past if note.past is None else redis_judge.joined(self.past, note.past)
-        effects = redis_judge.effects(note.name, set(events) - self.gone, past, now, ends)
-        note.problems += effects.faults[:3]
+        whole = joined(self.past, *([note.past] if note.past else ()), now)
+        left = now.ids(ends) if note.name in redis_judge.LOSING else None
+        found = effects(set(events) - self.gone, whole, left)
+        note.problems += found.faults[:3]
         at_locks = [*(note.past.events if note.past else ()), *now.events]
         happened = above(at_locks, note.owners)
         records, missing = settled_history(
@@ -214,8 +213,8 @@ class RedisRun:
             note.recorded,
             self.run.pass_time,
         )
-        self.past = redis_judge.joined(past, now)
-        self.gone |= effects.destroyed
+        self.past = whole
+        self.gone |= set(found.destroyed)
         for text in missing[:5]:
             self.run.say(f"history: {text}")
         return Step(
@@ -223,10 +222,10 @@ class RedisRun:
             how=note.how,
             recovered_ms=note.recovered_ms,
             bound_ms=redis_judge.bound_ms(note.name, TIMINGS, self.restore_ms(note)),
-            lost=len(effects.lost),
-            doubled=len(effects.doubled),
+            lost=len(found.lost),
+            doubled=len(found.doubled),
             destroyed=self.reported(note, records),
-            destroyed_counted=len(effects.destroyed),
+            destroyed_counted=len(found.destroyed),
             moves_without_cause=redis_judge.moves_without_cause(at_locks, note.owners, note.hurt),
             agents_ended=self.agents_ended(note),
             history_complete=not missing,
@@ -272,23 +271,6 @@ class RedisRun:
         files = sorted((self.demo.options.data / "logs").glob("consumer-*.log"))
         taken = [t for t in agent_logs.takeovers(files) if t.acquired_ms >= note.began_ms]
         return max((t.took_ms for t in taken), default=0.0)
-
-
-def content(server: Server) -> Content:
-    """All that a server holds; commits first, so that the streams hold whatever they are of.
-
-    Raises StoreUnavailable.
-    """
-    commits = {p: list(server.changelog(p)) for p in server.partitions}
-    return Content(
-        stream={
-            p: [Appended(Offset.parse(i), ids_of(fields)) for i, fields in server.appended(p)]
-            for p in server.partitions
-        },
-        commits=commits,
-        offsets=server.committed(),
-        events=server.lock_events(),
-    )
 
 
 def records_of(environment: Mapping[str, str]) -> Mapping[str, Any]:

@@ -27,16 +27,14 @@ from dashboard.evaluation import flights_check
 from dashboard.evaluation.checks import checked_up, redis_judge
 from dashboard.evaluation.checks.redis_judge import ENDS_ALL, Step, not_judged
 from dashboard.evaluation.checks.redis_run import (
-    NOTHING,
     TIMINGS,
     above,
-    content,
     is_back,
     records_of,
     settled_history,
 )
-from dashboard.evaluation.inspecting import Server
-from dashboard.evaluation.reading import acknowledged
+from dashboard.evaluation.inspecting import Server, acknowledged
+from dashboard.evaluation.judge import effects, joined
 from dashboard.evaluation.system import (
     PROCESSED_S,
     now_ms,
@@ -245,8 +243,8 @@ def judged(
     ends = seen.ends()
     if not happens(lambda: has_processed(seen, ends), PROCESSED_S):
         problems.append(f"not every event was processed within {PROCESSED_S:.0f} s")
-    now = content(seen)
-    effects = redis_judge.effects(ENDS_ALL, stored, NOTHING, now, ends)
+    now = seen.content()
+    found = effects(stored, joined(now))
     records, missing = settled_history(
         lambda: records_of(up.environment),
         lambda: seen.ownership().locks,
@@ -259,18 +257,18 @@ def judged(
         how=f"{HOW}; {len(stored)} of its events were acknowledged",
         recovered_ms=recovered_ms,
         bound_ms=redis_judge.bound_ms(ENDS_ALL, TIMINGS),
-        lost=len(effects.lost),
-        doubled=len(effects.doubled),
+        lost=len(found.lost),
+        doubled=len(found.doubled),
         destroyed=redis_judge.reported(
             records["audit"][len(before.recorded["audit"]) :], foreign.log.read_text()
         ),
-        destroyed_counted=len(effects.destroyed),
+        destroyed_counted=len(found.destroyed),
         moves_without_cause=redis_judge.moves_without_cause(
             now.events, before.owners, {"consumer-1", "consumer-2", "consumer-3"}
         ),
         agents_ended=len({member for member, _ in before.owners.values()}),
         history_complete=not missing,
-        problems=(*problems, *effects.faults[:3]),
+        problems=(*problems, *found.faults[:3]),
     )
 
 

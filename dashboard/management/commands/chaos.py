@@ -26,10 +26,11 @@ from dashboard.evaluation.chaos import asked as asking
 from dashboard.evaluation.chaos import matrix
 from dashboard.evaluation.chaos.asked import Asked
 from dashboard.evaluation.chaos.history import load
-from dashboard.evaluation.chaos.judge import FAILED, HELD, VACUOUS, VIOLATED, judge
+from dashboard.evaluation.chaos.judge import judge
 from dashboard.evaluation.chaos.report import comparison
 from dashboard.evaluation.chaos.result import REPORT, as_text, judged, keep, write
 from dashboard.evaluation.chaos.run import run
+from dashboard.evaluation.judge import FAILED, HELD, VACUOUS, VIOLATED
 from dashboard.management.commands.up import say
 
 BEGAN_S = time.monotonic()

@@ -19,6 +19,7 @@ from dashboard.demo.tree import Stopped, TreeFailed
 from dashboard.evaluation.checks import redis_judge
 from dashboard.evaluation.checks.redis_judge import Step
 from dashboard.evaluation.checks.redis_trees import STEPS, steps_of
+from dashboard.evaluation.judge import HELD
 from dashboard.evaluation.system import add_steps
 from dashboard.management.commands.up import say, whole
 
@@ -50,7 +51,7 @@ class Command(BaseCommand):
         if why:
             say(f"evenkeel: {why}")
         code = redis_judge.exit_code(steps, why)
-        answer = {"steps": [asdict(step) for step in steps], "ok": code == redis_judge.HELD}
+        answer = {"steps": [asdict(step) for step in steps], "ok": code == HELD}
         if out:
             out.mkdir(parents=True, exist_ok=True)
             (out / "steps.json").write_text(json.dumps(answer, indent=2))

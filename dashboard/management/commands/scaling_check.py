@@ -17,6 +17,7 @@ from django.core.management.base import BaseCommand, CommandParser
 from dashboard.demo.options import COUNTERS, Refused
 from dashboard.demo.tree import Stopped, TreeFailed
 from dashboard.evaluation.checks.scaling import CONSUMERS, STEPS, Scaling
+from dashboard.evaluation.judge import not_zero
 from dashboard.evaluation.system import add_steps, own_run
 from dashboard.management.commands.up import say, whole
 
@@ -130,7 +131,7 @@ def consumers_at_start(asked: Asked) -> int:
 
 def faults_of(step: dict[str, Any]) -> list[str]:
     """What is wrong with a step's numbers, with learners or without; empty when all is right."""
-    wrong = [f"{name} is {step[name]}" for name in ("lost", "doubled") if step[name] != 0]
+    wrong = not_zero(step, "lost", "doubled")
     if step["max_minus_min"] is None or step["max_minus_min"] > 1:
         wrong.append(f"max_minus_min is {step['max_minus_min']}")
     return [f"{step['name']}: {text}" for text in wrong]
@@ -140,9 +141,7 @@ def pauses_of(step: dict[str, Any], *, moved: bool) -> list[str]:
     """What paused too long in a step with learners: any partition that did not move, and, where
     `moved` is asked for, one that did for more than two micro-batches and a little (`limit_ms`).
     """
-    wrong = []
-    if step["unaffected_paused"] > 0:
-        wrong.append(f"unaffected_paused is {step['unaffected_paused']}")
+    wrong = not_zero(step, "unaffected_paused")
     longest = step["pause_ms"]["max"]
     if moved and step["name"] in HANDED_OVER and (longest is None or longest > step["limit_ms"]):
         wrong.append(f"pause_ms max is {longest}, above {step['limit_ms']}")
