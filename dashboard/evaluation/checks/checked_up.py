@@ -3,14 +3,13 @@
 python -m dashboard.evaluation.checks.checked_up DATA PORT
 """
 
-import os
 import sys
 from pathlib import Path
 
-import django
-
+from dashboard.demo import up
 from dashboard.demo.options import Options
 from dashboard.evaluation.system import FLIGHTS_IN_ALL, speed_for
+from dashboard.management.arguments import say
 
 FLOW_S = 3_600.0
 
@@ -21,11 +20,7 @@ def options(folder: Path, port: int) -> Options:
 
 
 def main() -> None:
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
-    django.setup()
-    from dashboard.management.commands import up
-
-    sys.exit(up.run(options(Path(sys.argv[1]), int(sys.argv[2])), None))
+    sys.exit(up.run(options(Path(sys.argv[1]), int(sys.argv[2])), None, say))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from dashboard.evaluation.checks.redis_steps import RedisSteps
 from dashboard.evaluation.checks.up_killed import up_killed
 from dashboard.evaluation.redis_servers import Postgres
 from dashboard.evaluation.system import FLIGHTS_IN_ALL, own_run, speed_for
-from dashboard.management.commands.up import say
+from dashboard.management.arguments import say
 
 STEPS = (*redis_steps.STEPS, ENDS_ALL)
 NEEDS_POSTGRES = "database_away"

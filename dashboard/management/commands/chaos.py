@@ -31,7 +31,7 @@ from dashboard.evaluation.chaos.report import comparison
 from dashboard.evaluation.chaos.result import REPORT, as_text, judged, keep, write
 from dashboard.evaluation.chaos.run import run
 from dashboard.evaluation.judge import FAILED, HELD, VACUOUS, VIOLATED
-from dashboard.management.commands.up import say
+from dashboard.management.arguments import say
 
 BEGAN_S = time.monotonic()
 ADDRESSES = ("REDIS_URL", "DATABASE_URL", "EVENKEEL_REDIS_URL")

@@ -17,7 +17,7 @@ from django.core.management.base import BaseCommand, CommandParser
 from dashboard.demo.options import Refused
 from dashboard.demo.tree import Stopped, TreeFailed
 from dashboard.evaluation.system import FLIGHTS_IN_ALL, Run, own_run, speed_for
-from dashboard.management.commands.up import say, whole
+from dashboard.management.arguments import say, whole
 
 CONSUMERS = 3
 QUIET_S = 10.0  # of events before the first and after the last disturbance

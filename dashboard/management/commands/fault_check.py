@@ -15,7 +15,7 @@ from dashboard.demo.options import Refused
 from dashboard.demo.tree import Stopped, TreeFailed
 from dashboard.evaluation.checks.faults import STEPS, Faults, faults_of
 from dashboard.evaluation.system import FLIGHTS_IN_ALL, add_steps, own_run, speed_for
-from dashboard.management.commands.up import say, whole
+from dashboard.management.arguments import say, whole
 
 FLOW_S = 1_800.0  # all flights of the year take so long, which is longer than the steps
 STOP_S = 60.0

@@ -21,7 +21,7 @@ from dashboard.evaluation.checks.redis_judge import Step
 from dashboard.evaluation.checks.redis_trees import STEPS, steps_of
 from dashboard.evaluation.judge import HELD
 from dashboard.evaluation.system import add_steps
-from dashboard.management.commands.up import say, whole
+from dashboard.management.arguments import say, whole
 
 
 class Command(BaseCommand):

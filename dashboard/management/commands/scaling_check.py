@@ -19,7 +19,7 @@ from dashboard.demo.tree import Stopped, TreeFailed
 from dashboard.evaluation.checks.scaling import CONSUMERS, STEPS, Scaling
 from dashboard.evaluation.judge import not_zero
 from dashboard.evaluation.system import add_steps, own_run
-from dashboard.management.commands.up import say, whole
+from dashboard.management.arguments import say, whole
 
 KEYS_IN_ALL = 200_000  # at least, when nothing else is asked for
 KEYS_JUDGED = 100_000  # in a partition: below, the fixed costs of an acquire are most of both times
