@@ -3,7 +3,6 @@
 Only processes of the run's own tree are hurt, each named by pid and start time.
 """
 
-import argparse
 import json
 import os
 import random
@@ -12,9 +11,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -43,22 +42,6 @@ def speed_for(flights: int, seconds: float) -> float:
 def now_ms() -> int:
     """Redis runs on this machine, so this is its clock too."""
     return time.time_ns() // 1_000_000
-
-
-def add_steps(parser: argparse.ArgumentParser, known: Collection[str]) -> None:
-    """`--steps a,b`: some of a check's steps, in the order in which it runs them; never none."""
-
-    def names(text: str) -> list[str]:
-        asked = [name.strip() for name in text.split(",") if name.strip()]
-        if unknown := [name for name in asked if name not in known]:
-            raise argparse.ArgumentTypeError(
-                f"there is no step {', '.join(unknown)}: choose from {', '.join(known)}"
-            )
-        if not asked:
-            raise argparse.ArgumentTypeError(f"choose from {', '.join(known)}")
-        return [name for name in known if name in asked]
-
-    parser.add_argument("--steps", type=names, default=list(known), help=f"of {', '.join(known)}")
 
 
 @dataclass(slots=True)
@@ -152,10 +135,13 @@ class Run:
         return answer
 
     def evaluate(self, *arguments: str) -> Mapping[str, Any]:
-        """The numbers, by a process that reads Redis and the database and nothing of this one."""
+        """The numbers of what was acknowledged, by a process that reads Redis and the database and
+        nothing of this one.
+        """
         self.say("evaluating")
+        where = ("--acknowledged", str(self.acknowledged))
         done = subprocess.run(
-            [sys.executable, "-m", "dashboard.evaluation.evaluate", GROUP, *arguments],
+            [sys.executable, "-m", "dashboard.evaluation.evaluate", GROUP, *where, *arguments],
             env={**os.environ, **self.demo.parts.environment},
             stdout=subprocess.PIPE,
             text=True,
@@ -166,6 +152,12 @@ class Run:
             raise TreeFailed(f"the evaluation failed: {done.stdout.strip() or 'see above'}")
         found: Mapping[str, Any] = json.loads(done.stdout.splitlines()[-1])
         return found
+
+    def evaluate_times(self, option: str, times: Sequence[Any]) -> Mapping[str, Any]:
+        """Also of each of these times, one by one."""
+        data = self.demo.options.data
+        (data / "times.json").write_text(json.dumps([asdict(one) for one in times]))
+        return self.evaluate(option, str(data / "times.json"), "--logs", str(data / "logs"))
 
 
 @contextmanager

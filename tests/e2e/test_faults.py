@@ -3,8 +3,6 @@
 Everything else is real: agents, dashboard, Celery, Redis, signals, history.
 """
 
-import json
-from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -24,9 +22,7 @@ def judged() -> dict[str, Any]:
             steps.term()
             steps.redis_restart()
         run.acknowledged.write_text("")
-        windows = run.demo.options.data / "steps.json"
-        windows.write_text(json.dumps([asdict(window) for window in steps.windows]))
-        found = run.evaluate("--acknowledged", str(run.acknowledged), "--steps", str(windows))
+        found = run.evaluate_times("--steps", steps.windows)
     assert steps.problems == []
     assert found["overlap_ms"] == 0
     return {step["name"]: step for step in found["steps"]}

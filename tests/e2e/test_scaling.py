@@ -3,9 +3,7 @@
 Everything else is real: agents that learn, dashboard, Celery, Redis, the command, history.
 """
 
-import json
 from collections import Counter
-from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -13,9 +11,8 @@ import pytest
 from agent.pipelines import load
 from agent.producer.library import partition_of
 from dashboard.demo import requests
-from dashboard.evaluation.checks import scaling
+from dashboard.evaluation.checks import scaling, scaling_runs
 from dashboard.evaluation.checks.scaling import STEPS, Scaling
-from dashboard.management.commands import scaling_check
 from tests.agent.tiny_demo import flowing, tiny_run
 
 
@@ -36,12 +33,7 @@ def judged() -> dict[str, Any]:
             steps.all(["timeout"])
             assert len(run.demo.consumers) == 2
         run.acknowledged.write_text("")
-        changes = run.demo.options.data / "changes.json"
-        changes.write_text(json.dumps([asdict(change) for change in steps.changes]))
-        found = run.evaluate(
-            *("--acknowledged", str(run.acknowledged), "--changes", str(changes)),
-            *("--logs", str(run.demo.options.data / "logs")),
-        )
+        found = run.evaluate_times("--changes", steps.changes)
     assert steps.problems == []
     return dict(found)
 
@@ -49,7 +41,7 @@ def judged() -> dict[str, Any]:
 @pytest.mark.slow
 def test_member_that_is_told_to_leave_pauses_only_what_it_had(judged: dict[str, Any]) -> None:
     step, _ = judged["changes"]
-    assert scaling_check.faults_of(step) == []
+    assert scaling_runs.faults_of(step) == []
     assert step["name"] == "drain_named"
     assert step["converged"]
     assert step["moved"] in (1, 2)
@@ -65,7 +57,7 @@ def test_member_whose_time_is_over_goes_at_once(judged: dict[str, Any]) -> None:
     """However quick the learners were: `judged` has seen that there are no problems."""
     _, step = judged["changes"]
     assert (step["name"], step["converged"]) == ("timeout", True)
-    assert scaling_check.faults_of(step) == []
+    assert scaling_runs.faults_of(step) == []
 
 
 def test_steps_have_the_names_of_the_options() -> None:
@@ -87,7 +79,7 @@ def test_steps_have_the_names_of_the_options() -> None:
 )
 def test_step_with_a_wrong_number_is_named(change: dict[str, Any], said: list[str]) -> None:
     right = {"name": "add", "lost": 0, "doubled": 0, "max_minus_min": 1}
-    assert scaling_check.faults_of({**right, **change}) == said
+    assert scaling_runs.faults_of({**right, **change}) == said
 
 
 @pytest.mark.parametrize(
@@ -102,9 +94,9 @@ def test_step_with_a_wrong_number_is_named(change: dict[str, Any], said: list[st
 )
 def test_pause_that_is_too_long_is_named(change: dict[str, Any], said: list[str]) -> None:
     right = {"name": "add", "unaffected_paused": 0.0, "pause_ms": {"max": 900}, "limit_ms": 900}
-    assert scaling_check.pauses_of({**right, **change}, moved=True) == said
+    assert scaling_runs.pauses_of({**right, **change}, moved=True) == said
     few = [text for text in said if "pause_ms" not in text]
-    assert scaling_check.pauses_of({**right, **change}, moved=False) == few
+    assert scaling_runs.pauses_of({**right, **change}, moved=False) == few
 
 
 @pytest.mark.parametrize(("each", "partitions"), [(16_667, 12), (1, 12), (50, 3), (100_000, 2)])
@@ -115,6 +107,6 @@ def test_every_partition_gets_as_many_keys_as_are_asked_for(each: int, partition
 
 
 def test_ratio_is_of_medians() -> None:
-    assert scaling_check.warm_over_cold([10.0, 20.0, 90.0], [200.0, 400.0]) == 0.0667
-    assert scaling_check.warm_over_cold([], [200.0]) is None
-    assert scaling_check.warm_over_cold([1.0], []) is None
+    assert scaling_runs.warm_over_cold([10.0, 20.0, 90.0], [200.0, 400.0]) == 0.0667
+    assert scaling_runs.warm_over_cold([], [200.0]) is None
+    assert scaling_runs.warm_over_cold([1.0], []) is None

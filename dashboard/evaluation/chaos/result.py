@@ -57,7 +57,3 @@ def write(history: History, verdict: Verdict, out: Path) -> None:
     (out / RESULT).write_text(json.dumps(found, indent=1))
     (out / FIGURES).write_text(json.dumps(measured, indent=1))
     (out / REPORT).write_text(report(history, found, measured))
-
-
-def as_text(found: dict[str, Any]) -> str:
-    return "\n".join(f"{name}: {value}" for name, value in found.items())

@@ -4,7 +4,7 @@ A step starts when every partition is owned and events have flowed for a while, 
 before it can be compared with the time during it.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,13 +16,15 @@ from dashboard.demo import processes
 from dashboard.demo.tree import Part, Process, TreeFailed
 from dashboard.evaluation.judge import late, not_zero
 from dashboard.evaluation.steps import Window
-from dashboard.evaluation.system import Run, now_ms
+from dashboard.evaluation.system import FLIGHTS_IN_ALL, Run, now_ms, own_run, speed_for
+from dashboard.management.arguments import say
 
 TIMINGS = GroupSettings(stream="any", partitions=1)
 LEASE_S = TIMINGS.lease_ms / 1000
 TAKEOVER_MS = TIMINGS.lease_ms + 2_000
 RETURN_MS = 30_000  # web, worker and beat start, and history catches up, on two busy cores
 QUIET_S = LEASE_S + 2
+FLOW_S = 1_800.0  # all flights of the year take so long, which is longer than the steps
 WARM_BATCHES = 8
 WARM_S = 180.0
 AWAY_S = 60.0
@@ -174,6 +176,23 @@ class Faults:
 
     def history_is_complete(self) -> bool:
         return bool(self.run.demo.status().get("history_behind") == 0)
+
+
+def check(names: Sequence[str], seed: int) -> tuple[dict[str, Any], list[str]]:
+    """The steps' numbers, and what is wrong. Raises Refused, TreeFailed, Stopped."""
+    with own_run(say, seed, speed=speed_for(FLIGHTS_IN_ALL, FLOW_S)) as run:
+        run.start()
+        faults = Faults(run)
+        for name in names:
+            STEPS[name](faults)
+        run.wait_processed(run.end_flow())
+        run.demo.wait_settled()
+        found = run.evaluate_times("--steps", faults.windows)
+    problems = [*faults.problems, *found["faults"]]
+    if found["overlap_ms"]:
+        problems.append(f"two members owned a partition: overlap_ms is {found['overlap_ms']}")
+    problems += [text for step in found["steps"] for text in faults_of(step)]
+    return {"steps": found["steps"]}, problems
 
 
 STEPS: dict[str, Callable[[Faults], None]] = {

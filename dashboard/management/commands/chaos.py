@@ -6,21 +6,15 @@ input, or an error of the harness.
 
 import argparse
 import getpass
-import json
 import os
 import shutil
-import sys
 import tempfile
-import time
-import traceback
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 
-from assignment.errors import EvenkeelError, InvalidInput
-from dashboard.demo.options import Refused
-from dashboard.demo.tree import Stopped, TreeFailed
+from assignment.errors import InvalidInput
 from dashboard.evaluation import stored
 from dashboard.evaluation.chaos import asked as asking
 from dashboard.evaluation.chaos import matrix
@@ -28,34 +22,23 @@ from dashboard.evaluation.chaos.asked import Asked
 from dashboard.evaluation.chaos.history import load
 from dashboard.evaluation.chaos.judge import judge
 from dashboard.evaluation.chaos.report import comparison
-from dashboard.evaluation.chaos.result import REPORT, as_text, judged, keep, write
+from dashboard.evaluation.chaos.result import REPORT, judged, keep, write
 from dashboard.evaluation.chaos.run import run
 from dashboard.evaluation.judge import FAILED, HELD, VACUOUS, VIOLATED
-from dashboard.management.arguments import say
+from dashboard.evaluation.runner import EvaluationCommand, Found, bad_input, tell
 
-BEGAN_S = time.monotonic()
 ADDRESSES = ("REDIS_URL", "DATABASE_URL", "EVENKEEL_REDIS_URL")
 
 
-def tell(line: str) -> None:
-    say(f"{time.monotonic() - BEGAN_S:6.1f} s  {line}")
-
-
-def bad_input(message: str) -> NoReturn:
-    say(f"evenkeel: {message}")
-    sys.exit(FAILED)
-
-
-class Command(BaseCommand):
+class Command(EvaluationCommand):
     help = "Strikes agents, consumers, network, Redis or dashboard of a group of its own."
-    requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
         parser.error = bad_input  # type: ignore[method-assign]
         parser.epilog = f"faults: {', '.join(asking.FAULTS)}"
         parser.add_argument("what", nargs="?", choices=("run", "matrix", "replay"), default="run")
         parser.add_argument("of", nargs="?", type=Path, help="FILE of a matrix, DIR of a replay")
-        parser.add_argument("--json", action="store_true", help="one JSON object")
         parser.add_argument("--out", type=Path, help="folder for the report and all raw data")
         parser.add_argument("--seeds", type=int, default=1, help="of a matrix: so many of each run")
         parser.add_argument(
@@ -67,24 +50,12 @@ class Command(BaseCommand):
         parser.add_argument("--evaluation", type=int, help=argparse.SUPPRESS)  # begun by the page
         asking.add_options(parser)
 
-    def handle(self, *_: Any, **options: Any) -> None:
-        try:
-            if options["evaluation"] is None:  # a dashboard's own may be anywhere: none is used
-                asking.check_loopback([os.environ[n] for n in ADDRESSES if os.environ.get(n)])
-            found, code = self.answer(options)
-        except Stopped:
-            found, code = {"error": "asked to end"}, FAILED
-        except (EvenkeelError, Refused, TreeFailed, OSError) as error:
-            found, code = {"error": str(error)}, FAILED
-        except Exception as error:  # a bug of the harness is no violation, which is exit 1
-            traceback.print_exc()
-            found, code = {"error": repr(error)}, FAILED
-        if "error" in found:
-            say(f"evenkeel: {found['error']}")
-        self.stdout.write(json.dumps(found) if options["json"] else as_text(found))
-        sys.exit(code)
+    def ended_early(self, why: str) -> tuple[Found, int]:
+        return {"error": why}, FAILED
 
-    def answer(self, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
+    def body(self, options: dict[str, Any]) -> tuple[Found, int]:
+        if options["evaluation"] is None:  # a dashboard's own may be anywhere: none is used
+            asking.check_loopback([os.environ[n] for n in ADDRESSES if os.environ.get(n)])
         what, of, out = options["what"], options["of"], options["out"]
         if what == "run":
             return self.one(options)
@@ -94,7 +65,7 @@ class Command(BaseCommand):
             return self.replay(of)
         return self.matrix(matrix.runs_of(of, options["seeds"]), out, options["parallel"])
 
-    def replay(self, folder: Path) -> tuple[dict[str, Any], int]:
+    def replay(self, folder: Path) -> tuple[Found, int]:
         """Judges what is stored anew."""
         try:
             history = load(folder)
@@ -105,9 +76,7 @@ class Command(BaseCommand):
         write(history, verdict, folder)
         return judged(history, verdict)[0], verdict.exit_code
 
-    def matrix(
-        self, wanted: list[Asked], out: Path | None, parallel: int
-    ) -> tuple[dict[str, Any], int]:
+    def matrix(self, wanted: list[Asked], out: Path | None, parallel: int) -> tuple[Found, int]:
         """Goes on with what a matrix in that folder has not run yet."""
         folder = out or Path(tempfile.mkdtemp(prefix="evenkeel-matrix-"))
         rows = matrix.Matrix(wanted, folder, parallel, tell).run()
@@ -117,7 +86,7 @@ class Command(BaseCommand):
         worst = next((code for code in (VIOLATED, FAILED, VACUOUS) if code in codes), HELD)
         return {"runs": rows, "held": worst == HELD}, worst
 
-    def one(self, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
+    def one(self, options: dict[str, Any]) -> tuple[Found, int]:
         """Kept for the page Evaluations, where this installation has one."""
         wanted = asking.asked(options)
         row = stored.of(options["evaluation"]) or stored.begin(wanted, getpass.getuser())
@@ -132,7 +101,7 @@ class Command(BaseCommand):
             stored.end(row.pk, code, found)
         return found, code
 
-    def judged(self, wanted: Asked, out: Path | None) -> tuple[dict[str, Any], int]:
+    def judged(self, wanted: Asked, out: Path | None) -> tuple[Found, int]:
         folder = Path(tempfile.mkdtemp(prefix="evenkeel-chaos-"))
         tell(f"seed {wanted.seed}, folder {folder}")
         history = run(wanted, folder, tell)

@@ -5,163 +5,33 @@ A run of its own with learners and one without, with events flowing all the time
 every step was right.
 """
 
-import json
-import secrets
-import sys
-from dataclasses import asdict, dataclass
-from statistics import median
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 
-from dashboard.demo.options import COUNTERS, Refused
-from dashboard.demo.tree import Stopped, TreeFailed
-from dashboard.evaluation.checks.scaling import CONSUMERS, STEPS, Scaling
-from dashboard.evaluation.judge import not_zero
-from dashboard.evaluation.system import add_steps, own_run
-from dashboard.management.arguments import say, whole
+from dashboard.evaluation.checks.scaling import STEPS
+from dashboard.evaluation.checks.scaling_runs import Asked, check
+from dashboard.evaluation.judge import VIOLATED
+from dashboard.evaluation.runner import EvaluationCommand, Found, add_seed, add_steps, told
+from dashboard.management.arguments import whole
 
 KEYS_IN_ALL = 200_000  # at least, when nothing else is asked for
-KEYS_JUDGED = 100_000  # in a partition: below, the fixed costs of an acquire are most of both times
-WARM_OVER_COLD_MAX = 0.1
-# A learner takes over from an owner that lives: the others wait for a lease or for a time limit.
-HANDED_OVER = ("add", "drain_named", "drain_half", "kill_celery", "kill_web")
 
 
-class Command(BaseCommand):
+class Command(EvaluationCommand):
     help = "Adds, drains and kills consumers of a run of its own, and measures what paused."
-    requires_system_checks: list[str] = []
+    failed = VIOLATED
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--json", action="store_true", help="one JSON object")
+        super().add_arguments(parser)
         parser.add_argument(
             "--keys", type=whole(1, 10_000_000), help="at least so many in each partition"
         )
         parser.add_argument("--partitions", type=whole(2, 1_000), default=12)
         add_steps(parser, STEPS)
-        parser.add_argument("--seed", type=whole(0, 2**31), help="of who is hurt")
+        add_seed(parser, "of who is hurt")
 
-    def handle(self, *_: Any, **options: Any) -> None:
-        seed = secrets.randbelow(2**31) if options["seed"] is None else options["seed"]
-        keys = options["keys"] or -(-KEYS_IN_ALL // options["partitions"])
-        asked = Asked(keys, options["partitions"], tuple(options["steps"]), seed)
-        try:
-            found, problems = check(asked)
-        except Stopped:
-            sys.exit("evenkeel: asked to end")
-        except (Refused, TreeFailed) as error:
-            sys.exit(f"evenkeel: {error}")
-        for text in problems:
-            say(f"wrong: {text}")
-        self.stdout.write(json.dumps(found) if options["json"] else as_text(found))
-        sys.exit(0 if found["ok"] else 1)
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """`keys`: at least so many in each partition."""
-
-    keys: int
-    partitions: int
-    steps: tuple[str, ...]
-    seed: int
-
-
-def check(asked: Asked) -> tuple[dict[str, Any], list[str]]:
-    """The numbers, and what is wrong with them. Raises Refused, TreeFailed, Stopped."""
-    say("with learners")
-    warm, wrong = measured(asked, stateful=True)
-    say("without learners")
-    cold, wrong_cold = measured(asked, stateful=False)
-    problems = wrong + [f"without learners: {text}" for text in wrong_cold]
-    ratio = warm_over_cold(warm["learned_ms"], cold["restored_ms"])
-    each = min(warm["keys"]["least"], cold["keys"]["least"])
-    is_judged = ratio is not None and each >= KEYS_JUDGED
-    if each < asked.keys:
-        problems.append(f"a partition had {each} keys in place of {asked.keys}")
-    if ratio is not None and is_judged and ratio > WARM_OVER_COLD_MAX:
-        problems.append(f"warm_over_cold {ratio} is above {WARM_OVER_COLD_MAX}")
-    problems += [text for step in warm["changes"] for text in pauses_of(step, moved=is_judged)]
-    return {
-        "steps": warm["changes"],
-        "cold": cold["changes"],
-        "warm_over_cold": ratio,
-        "warm_ms": middle(warm["learned_ms"]),
-        "cold_ms": middle(cold["restored_ms"]),
-        "keys": warm["keys"]["in_all"],
-        "keys_per_partition": each,
-        "warm_over_cold_judged": is_judged,
-        "ok": not problems,
-    }, problems
-
-
-def measured(asked: Asked, *, stateful: bool) -> tuple[dict[str, Any], list[str]]:
-    """One run: what its evaluation says, and what is wrong with it whatever it is for."""
-    with own_run(
-        say,
-        asked.seed,
-        consumers=consumers_at_start(asked),
-        partitions=asked.partitions,
-        pipeline=COUNTERS,
-        stateful=stateful,
-    ) as run:
-        scaling = Scaling(run, asked.keys)
-        scaling.start()
-        scaling.all(asked.steps)
-        run.wait_processed(run.end_flow())
-        run.demo.wait_settled()
-        changes = run.demo.options.data / "changes.json"
-        changes.write_text(json.dumps([asdict(change) for change in scaling.changes]))
-        found = dict(
-            run.evaluate(
-                *("--acknowledged", str(run.acknowledged), "--changes", str(changes)),
-                *("--logs", str(run.demo.options.data / "logs")),
-            )
-        )
-    problems = [*scaling.problems, *found["faults"]]
-    problems += [text for step in found["changes"] for text in faults_of(step)]
-    problems += [f"{name} was not run" for name in asked.steps[len(found["changes"]) :]]
-    return found, problems
-
-
-def consumers_at_start(asked: Asked) -> int:
-    """No more than the first step needs."""
-    return min(CONSUMERS, asked.partitions - 1) if asked.steps[:1] == ("add",) else CONSUMERS
-
-
-def faults_of(step: dict[str, Any]) -> list[str]:
-    """What is wrong with a step's numbers, with learners or without; empty when all is right."""
-    wrong = not_zero(step, "lost", "doubled")
-    if step["max_minus_min"] is None or step["max_minus_min"] > 1:
-        wrong.append(f"max_minus_min is {step['max_minus_min']}")
-    return [f"{step['name']}: {text}" for text in wrong]
-
-
-def pauses_of(step: dict[str, Any], *, moved: bool) -> list[str]:
-    """What paused too long in a step with learners: any partition that did not move, and, where
-    `moved` is asked for, one that did for more than two micro-batches and a little (`limit_ms`).
-    """
-    wrong = not_zero(step, "unaffected_paused")
-    longest = step["pause_ms"]["max"]
-    if moved and step["name"] in HANDED_OVER and (longest is None or longest > step["limit_ms"]):
-        wrong.append(f"pause_ms max is {longest}, above {step['limit_ms']}")
-    return [f"{step['name']}: {text}" for text in wrong]
-
-
-def warm_over_cold(warm: list[float], cold: list[float]) -> float | None:
-    """None when one of them was not measured."""
-    return round(median(warm) / median(cold), 4) if warm and cold else None
-
-
-def middle(values: list[float]) -> float | None:
-    return round(median(values), 1) if values else None
-
-
-def as_text(found: dict[str, Any]) -> str:
-    lines = [
-        f"{run}  " + "  ".join(f"{name} {value}" for name, value in step.items())
-        for run in ("steps", "cold")
-        for step in found[run]
-    ]
-    rest = {name: value for name, value in found.items() if name not in ("steps", "cold")}
-    return "\n".join([*lines, *(f"{name}: {value}" for name, value in rest.items())])
+    def body(self, options: dict[str, Any]) -> tuple[Found, int]:
+        partitions = options["partitions"]
+        keys = options["keys"] or -(-KEYS_IN_ALL // partitions)
+        return told(*check(Asked(keys, partitions, tuple(options["steps"]), options["seed"])))
