@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def evaluate(options: argparse.Namespace) -> dict[str, Any]:
-    from dashboard.evaluation import reading, steps
+    from dashboard.evaluation import figures, reading
     from dashboard.evaluation.inspecting import acknowledged
     from dashboard.evaluation.judge import effects
 
@@ -51,7 +51,7 @@ def evaluate(options: argparse.Namespace) -> dict[str, Any]:
         "doubled": len(counted.doubled),
         "refused_commits": record.refused_commits,
         "rebalances": len(record.rebalances_ms),
-        **steps.run_coverage(record.intervals, record.now_ms)._asdict(),
+        **figures.run_coverage(record.intervals, record.now_ms)._asdict(),
     }
     if options.flights is not None:
         # A commit whose ids and range differ makes the result wrong, whatever its sums say.
@@ -85,12 +85,13 @@ def judged(
     record: "Record", lost: tuple[int, ...], doubled: tuple[int, ...], path: Path
 ) -> list[dict[str, Any]]:
     """Each step's numbers, in their order."""
-    from dashboard.evaluation import steps
+    from dashboard.evaluation import figures, steps
 
+    commits = figures.commits_of([record.content])
     windows = [steps.Window(**values) for values in json.loads(path.read_text())]
     wrong = per_step(record, lost, doubled, [window.began_ms for window in windows])
     return [
-        {**steps.of_step(record.intervals, record.commit_times, window), **counts}
+        {**steps.of_step(record.intervals, commits, window), **counts}
         for window, counts in zip(windows, wrong, strict=True)
     ]
 
@@ -108,7 +109,7 @@ def changed(
     wrong = per_step(record, lost, doubled, [change.began_ms for change in changes])
     history = figures.History(
         record.intervals,
-        record.commit_times,
+        figures.commits_of([record.content]),
         record.rebalances_ms,
         agent_logs.takeovers(sorted(logs.glob("consumer-*.log"))),
     )

@@ -1,17 +1,55 @@
-"""What a change of the group did, read from history: who paused, for how long, how it was restored.
+"""The figures that all checks and chaos share, read from history: who moved, who paused and for how
+long, how it was restored, how long nobody owned a partition, and the bound of a recovery.
 
 Pure. All times are milliseconds of one machine's clock: Redis' for locks and commits, the agents'
 for what they did.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
+from typing import NamedTuple, Protocol
 
-from dashboard.evaluation.steps import Commit, Interval, by_partition
+from assignment.errors import InvalidInput
+from assignment.scripts.dashboard_side import LockEvent
+from assignment.types import GroupSettings, Offset, Partition
+from dashboard.evaluation.judge import Content
 
 SLACK_MS = 200  # beside two micro-batches
+MARGIN_MS = 2_000
+ENDS = ("released", "expired")  # kinds of lock events
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """One tenure: [started_ms, ended_ms), or still going on. `refused`: its refused commits."""
+
+    partition: str
+    member: str
+    fence: int
+    started_ms: int
+    ended_ms: int | None = None
+    end: str | None = None
+    refused_at_ms: int | None = None
+    refused: int = 0
+
+    def holds_at(self, at_ms: int) -> bool:
+        return self.started_ms <= at_ms and (self.ended_ms is None or at_ms < self.ended_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    at_ms: int
+    partition: str
+    fence: int
+
+
+class Coverage(NamedTuple):
+    """Sums over partitions, in partition-milliseconds."""
+
+    unowned_ms: int
+    overlap_ms: int  # time with more than one owner, counted once for each owner too many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,8 +209,15 @@ def commits_by_partition(commits: Iterable[Commit]) -> dict[str, list[Commit]]:
     return found
 
 
-def is_within(at_ms: float, change: Change) -> bool:
-    return change.began_ms <= at_ms < change.ended_ms
+class Time(Protocol):
+    @property
+    def began_ms(self) -> int: ...
+    @property
+    def ended_ms(self) -> int: ...
+
+
+def is_within(at_ms: float, time: Time) -> bool:
+    return time.began_ms <= at_ms < time.ended_ms
 
 
 def summary(values: Sequence[float]) -> dict[str, float | int | None]:
@@ -186,3 +231,100 @@ def summary(values: Sequence[float]) -> dict[str, float | int | None]:
         "max": round(ordered[-1], 1),
         "count": len(ordered),
     }
+
+
+# --- who owned what
+
+
+def by_partition(intervals: Iterable[Interval]) -> dict[str, list[Interval]]:
+    """Each partition's tenures in the order of their fences."""
+    found: dict[str, list[Interval]] = {}
+    for interval in sorted(intervals, key=lambda i: i.fence):
+        found.setdefault(interval.partition, []).append(interval)
+    return found
+
+
+def run_coverage(intervals: Sequence[Interval], until_ms: int) -> Coverage:
+    """Overlap over the whole run; unowned from the moment at which every partition had its first
+    owner.
+    """
+    held = by_partition(intervals)
+    begun_ms = max((first.started_ms for first, *_ in held.values()), default=until_ms)
+    return Coverage(
+        unowned_ms=coverage(intervals, held, begun_ms, until_ms).unowned_ms,
+        overlap_ms=coverage(intervals, held, 0, until_ms).overlap_ms,
+    )
+
+
+def coverage(
+    intervals: Iterable[Interval], partitions: Iterable[str], start_ms: int, end_ms: int
+) -> Coverage:
+    """Ownership gap and overlap of the partitions within [start_ms, end_ms)."""
+    if end_ms < start_ms:
+        raise InvalidInput(f"the window ends at {end_ms}, before its start {start_ms}")
+    spans: dict[str, list[tuple[int, int]]] = {partition: [] for partition in partitions}
+    for i in intervals:
+        first = max(i.started_ms, start_ms)
+        last = end_ms if i.ended_ms is None else min(i.ended_ms, end_ms)
+        if i.partition in spans and first < last:
+            spans[i.partition].append((first, last))
+    unowned = overlap = 0
+    for own in spans.values():
+        union = _union(own)
+        unowned += end_ms - start_ms - union
+        overlap += sum(last - first for first, last in own) - union
+    return Coverage(unowned, overlap)
+
+
+def _union(spans: list[tuple[int, int]]) -> int:
+    covered, reached = 0, None
+    for first, last in sorted(spans):
+        begin = first if reached is None else max(first, reached)
+        covered += max(0, last - begin)
+        reached = last if reached is None else max(last, reached)
+    return covered
+
+
+def regrants(events: Iterable[LockEvent]) -> Iterator[tuple[LockEvent, LockEvent]]:
+    """Each grant, and before it the one before of its partition."""
+    last: dict[Partition, LockEvent] = {}
+    for event in events:
+        if event.kind != "acquired":
+            continue
+        if (before := last.get(event.partition)) is not None:
+            yield before, event
+        last[event.partition] = event
+
+
+def moves(events: Iterable[LockEvent]) -> Iterator[tuple[LockEvent, LockEvent]]:
+    """From one member to another."""
+    return ((a, b) for a, b in regrants(events) if a.member_id != b.member_id)
+
+
+def name_of(member_id: str) -> str:
+    """Of its agent: what comes after it is random."""
+    return member_id.rpartition("-")[0]
+
+
+def commits_of(eras: Iterable[Content]) -> list[Commit]:
+    """Of all eras, each once, in the order of their time: a changelog's entry id begins with Redis'
+    time of the commit.
+    """
+    found = {
+        (str(partition), entry.entry_id): Commit(
+            Offset.parse(entry.entry_id).ms, str(partition), entry.fence
+        )
+        for era in eras
+        for partition, entries in era.commits.items()
+        for entry in entries
+    }
+    return sorted(found.values(), key=lambda commit: commit.at_ms)
+
+
+def bound_ms(timings: GroupSettings, more_leases: int = 0, restore_ms: float = 0.0) -> int:
+    """From the heal to an even group (evaluation.md). A Redis that was started anew grants nothing
+    for one lease more. `restore_ms`: the longest that a partition took from its lock to the
+    committed offset.
+    """
+    waits = timings.session_timeout_ms + 2 * timings.heartbeat_ms + MARGIN_MS
+    return (1 + more_leases) * timings.lease_ms + waits + round(restore_ms)

@@ -8,9 +8,9 @@ from django.conf import settings
 from assignment.scripts.group_read import Purpose
 from assignment.types import Offset
 from assignment.wire import ChangelogEntry, unpack_ids
+from dashboard.evaluation.figures import Interval
 from dashboard.evaluation.inspecting import Server
 from dashboard.evaluation.judge import Content
-from dashboard.evaluation.steps import Commit, Interval
 from dashboard.live import groups as live
 from dashboard.models import Group, Rebalance, Tenure
 
@@ -22,15 +22,6 @@ class Record:
     intervals: Sequence[Interval]
     refused_commits: int
     rebalances_ms: Sequence[int]  # when each target was stored
-
-    @property
-    def commit_times(self) -> list[Commit]:
-        """A changelog's entry id begins with Redis' time of the commit."""
-        return [
-            Commit(committed_ms(entry), str(partition), entry.fence)
-            for partition, entries in self.content.commits.items()
-            for entry in entries
-        ]
 
     def appended_ms(self) -> dict[int, int]:
         """Event id -> when it was appended."""

@@ -7,31 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from assignment.types import INCARNATION_STEP
-from dashboard.evaluation.coverage import Coverage, Tenure, coverage
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
-    """One tenure: [started_ms, ended_ms), or still going on. `refused`: its refused commits."""
-
-    partition: str
-    member: str
-    fence: int
-    started_ms: int
-    ended_ms: int | None = None
-    end: str | None = None
-    refused_at_ms: int | None = None
-    refused: int = 0
-
-    def holds_at(self, at_ms: int) -> bool:
-        return self.started_ms <= at_ms and (self.ended_ms is None or at_ms < self.ended_ms)
-
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    at_ms: int
-    partition: str
-    fence: int
+from dashboard.evaluation.figures import Commit, Interval, by_partition, is_within
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,27 +26,6 @@ class Window:
     victims: tuple[str, ...]
     recovered_ms: int | None = None
     over_ms: int | None = None
-
-
-def run_coverage(intervals: Sequence[Interval], until_ms: int) -> Coverage:
-    """Overlap over the whole run; unowned from the moment at which every partition had its first
-    owner.
-    """
-    tenures = [Tenure(i.partition, i.started_ms, i.ended_ms) for i in intervals]
-    held = by_partition(intervals)
-    begun_ms = max((first.started_ms for first, *_ in held.values()), default=until_ms)
-    return Coverage(
-        unowned_ms=coverage(tenures, held, begun_ms, until_ms).unowned_ms,
-        overlap_ms=coverage(tenures, held, 0, until_ms).overlap_ms,
-    )
-
-
-def by_partition(intervals: Iterable[Interval]) -> dict[str, list[Interval]]:
-    """Each partition's tenures in the order of their fences."""
-    found: dict[str, list[Interval]] = {}
-    for interval in sorted(intervals, key=lambda i: i.fence):
-        found.setdefault(interval.partition, []).append(interval)
-    return found
 
 
 def recovery_ms(intervals: Sequence[Interval], window: Window) -> int | None:
@@ -145,7 +100,7 @@ def longest_gap_ms(
 
 def expired_leases(intervals: Iterable[Interval], window: Window) -> int:
     return sum(
-        i.end == "expired" and i.ended_ms is not None and in_window(i.ended_ms, window)
+        i.end == "expired" and i.ended_ms is not None and is_within(i.ended_ms, window)
         for i in intervals
     )
 
@@ -154,12 +109,8 @@ def refused_commits(intervals: Iterable[Interval], window: Window) -> int:
     return sum(
         i.refused
         for i in intervals
-        if i.refused_at_ms is not None and in_window(i.refused_at_ms, window)
+        if i.refused_at_ms is not None and is_within(i.refused_at_ms, window)
     )
-
-
-def in_window(at_ms: int, window: Window) -> bool:
-    return window.began_ms <= at_ms < window.ended_ms
 
 
 def of_step(

@@ -229,7 +229,9 @@ def measured(history: History) -> Measured:
         ended_ms=history.ended_ms + 1,
         converged=True,
     )
-    handed = measures.handovers(measures.commits_by_partition(figures.commits_of(history)), change)
+    handed = measures.handovers(
+        measures.commits_by_partition(measures.commits_of(history.eras)), change
+    )
     return Measured(
         took_ms=history.ended_ms - history.began_ms,
         partitions_moved=figures.moved(history),

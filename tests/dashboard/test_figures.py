@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 from dashboard.evaluation import agent_logs, figures
-from dashboard.evaluation.figures import Change, History, Takeover
-from dashboard.evaluation.steps import Commit, Interval
+from dashboard.evaluation.figures import Change, Commit, History, Interval, Takeover
 
 CHANGE = Change(
     name="add",

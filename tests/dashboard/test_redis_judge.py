@@ -189,9 +189,9 @@ def test_gap_does_not_excuse_a_wrong_owner_now() -> None:
 
 
 def test_bound_has_a_lease_and_the_restore_more_where_redis_forgot() -> None:
-    assert redis_judge.bound_ms("redis_hung", TIMINGS, 500.4) == 28_000
+    assert redis_judge.bound_of("redis_hung", TIMINGS, 500.4) == 28_000
     for name in redis_judge.LOSING:
-        assert redis_judge.bound_ms(name, TIMINGS, 500.4) == 38_500
+        assert redis_judge.bound_of(name, TIMINGS, 500.4) == 38_500
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from assignment.types import INCARNATION_STEP
 from dashboard.evaluation import steps
-from dashboard.evaluation.steps import Commit, Interval, Window
+from dashboard.evaluation.figures import Commit, Interval, run_coverage
+from dashboard.evaluation.steps import Window
 
 STEP = Window(
     name="kill", before_ms=0, began_ms=1_000, ended_ms=9_000, bound_ms=3_000, victims=("a",)
@@ -38,22 +39,22 @@ def test_partition_that_nobody_took_is_no_recovery() -> None:
 
 
 def test_overlap_is_time_with_two_owners_over_the_whole_run() -> None:
-    assert steps.run_coverage(HISTORY, until_ms=6_000).overlap_ms == 0
+    assert run_coverage(HISTORY, until_ms=6_000).overlap_ms == 0
     late = [replace(LOST, ended_ms=2_800), TAKEN, OTHER]
-    assert steps.run_coverage(late, until_ms=6_000).overlap_ms == 100
+    assert run_coverage(late, until_ms=6_000).overlap_ms == 100
 
 
 def test_owner_that_never_ended_overlaps_with_the_next() -> None:
-    found = steps.run_coverage([replace(LOST, ended_ms=None), TAKEN], until_ms=6_000)
+    found = run_coverage([replace(LOST, ended_ms=None), TAKEN], until_ms=6_000)
     assert found.overlap_ms == 3_300
 
 
 def test_unowned_counts_from_when_every_partition_had_its_first_owner() -> None:
     ended = replace(TAKEN, ended_ms=5_000)
-    found = steps.run_coverage([LOST, ended, OTHER], until_ms=6_000)
+    found = run_coverage([LOST, ended, OTHER], until_ms=6_000)
     assert found.unowned_ms == 200 + 1_000
     later = replace(OTHER, started_ms=2_600)
-    assert steps.run_coverage([LOST, ended, later], until_ms=6_000).unowned_ms == 100 + 1_000
+    assert run_coverage([LOST, ended, later], until_ms=6_000).unowned_ms == 100 + 1_000
 
 
 def changed(history: list[Interval], window: Window = STEP) -> tuple[object, object, object]:

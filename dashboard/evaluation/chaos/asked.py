@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from assignment import strategies
 from assignment.errors import InvalidInput
 from assignment.types import GroupSettings
+from dashboard.evaluation.figures import bound_ms
 
 SCOPES = ("minor", "major", "random", "fixed")
 SCOPED = (
@@ -35,7 +36,6 @@ FAST = {
     "heartbeat_ms": 300,
     "grace_ms": 1_000,
 }
-MARGIN_MS = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,13 +102,7 @@ class Asked:
 
     @property
     def bound_ms(self) -> int:
-        """From the heal to an even group (evaluation.md). A Redis that was started anew grants
-        nothing for one lease more.
-        """
-        timings = self.timings
-        restarts = any(name in RESTARTING for name in self.faults)
-        bound = timings.lease_ms + timings.session_timeout_ms + 2 * timings.heartbeat_ms + MARGIN_MS
-        return bound + (timings.lease_ms if restarts else 0)
+        return bound_ms(self.timings, int(any(name in RESTARTING for name in self.faults)))
 
     @property
     def loses_writes(self) -> bool:

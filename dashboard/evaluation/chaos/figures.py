@@ -8,14 +8,12 @@ from typing import Any, NamedTuple
 from assignment import metrics
 from assignment.types import Offset, Partition
 from dashboard.evaluation import figures as measures
+from dashboard.evaluation.chaos.acts import PHASES
 from dashboard.evaluation.chaos.eye import Sample
 from dashboard.evaluation.chaos.history import History
-from dashboard.evaluation.chaos.judge import ENDS, harmless, name_of
-from dashboard.evaluation.coverage import Tenure, coverage
+from dashboard.evaluation.chaos.judge import harmless
+from dashboard.evaluation.figures import ENDS, Interval, name_of
 from dashboard.evaluation.judge import Content, joined
-from dashboard.evaluation.steps import Commit, Interval
-
-PHASES = ("detect", "compute", "deliver", "revoke", "acquire", "first_effect", "total")
 
 
 class Wait(NamedTuple):
@@ -27,7 +25,7 @@ class Wait(NamedTuple):
 
 
 def figures(history: History, recovered_ms: int | None) -> dict[str, Any]:
-    intervals, commits = intervals_of(history), commits_of(history)
+    intervals, commits = intervals_of(history), measures.commits_of(history.eras)
     until_ms = end_of(history, recovered_ms)
     change = measures.Change(
         name="+".join(history.asked.faults),
@@ -84,19 +82,6 @@ def intervals_of(history: History) -> list[Interval]:
     return found
 
 
-def commits_of(history: History) -> list[Commit]:
-    """Of all eras, each once, in the order of their time."""
-    found = {
-        (str(partition), entry.entry_id): Commit(
-            Offset.parse(entry.entry_id).ms, str(partition), entry.fence
-        )
-        for era in history.eras
-        for partition, entries in era.commits.items()
-        for entry in entries
-    }
-    return sorted(found.values(), key=lambda commit: commit.at_ms)
-
-
 def sample_at(history: History, at_ms: int) -> Sample | None:
     """The last one until then."""
     found = [sample for sample in history.samples if sample.at_ms <= at_ms]
@@ -112,15 +97,8 @@ def loads_of(sample: Sample) -> list[int]:
 
 def moved(history: History) -> int:
     """Grants since the first fault to another member than the one before."""
-    last: dict[str, str] = {}
-    count = 0
-    for e in history.events:
-        if e.kind != "acquired":
-            continue
-        before = last.get(str(e.partition), e.member_id)
-        count += before != e.member_id and e.at_ms >= history.struck_ms
-        last[str(e.partition)] = e.member_id
-    return count
+    found = measures.moves(history.events)
+    return sum(after.at_ms >= history.struck_ms for _, after in found)
 
 
 def avoidable(history: History) -> int | None:
@@ -213,9 +191,8 @@ def stuck_best(before: Sample | None, after: Sample | None) -> float | None:
 
 def unowned(history: History, intervals: Sequence[Interval], until_ms: int) -> int:
     """Partition-milliseconds without an owner since the first fault."""
-    tenures = [Tenure(i.partition, i.started_ms, i.ended_ms) for i in intervals]
     names = [str(p) for p in history.asked.timings.all_partitions()]
-    return coverage(tenures, names, history.struck_ms, until_ms).unowned_ms
+    return measures.coverage(intervals, names, history.struck_ms, until_ms).unowned_ms
 
 
 def phases(history: History) -> Mapping[str, Any] | None:

@@ -15,6 +15,7 @@ from assignment.wire import unpack_changes, unpack_ids
 from dashboard.evaluation.chaos.asked import Asked
 from dashboard.evaluation.chaos.eye import Sample
 from dashboard.evaluation.chaos.history import History
+from dashboard.evaluation.figures import ENDS, name_of, regrants
 from dashboard.evaluation.judge import (
     HELD,
     VACUOUS,
@@ -29,7 +30,6 @@ from dashboard.evaluation.judge import (
 )
 
 NAMED_MAX = 5  # of one kind; the rest only counted
-ENDS = ("released", "expired")
 # Strategies whose aim is not the same number for each.
 UNEVEN = frozenset(("config", "consistent_hash", "zone", "zone_nearby", "weighted_sticky"))
 # A new number of members moves partitions between others, too.
@@ -264,10 +264,6 @@ def targets(history: History) -> Iterator[str]:
             yield f"target {after.epoch} was stored after target {before.epoch}"
 
 
-def name_of(member: str) -> str:
-    return member.rpartition("-")[0]
-
-
 def harmless(asked: Asked) -> bool:
     return all(
         name in HARMLESS or (name.endswith(HARMLESS_PARTS) and asked.coordination == "server")
@@ -302,14 +298,9 @@ def regranted(history: History) -> Iterator[tuple[LockEvent, LockEvent]]:
     """The grant before and each since the first fault, but those of which nobody knows: the machine
     let the owner before not run for so long that its lease may have ended by that alone.
     """
-    last: dict[Partition, LockEvent] = {}
     timings = history.asked.timings
-    for e in history.events:
-        if e.kind != "acquired":
-            continue
-        before = last.get(e.partition)
-        last[e.partition] = e
-        if before is None or e.at_ms < history.struck_ms:
+    for before, e in regrants(history.events):
+        if e.at_ms < history.struck_ms:
             continue
         since_ms, owner = e.at_ms - 2 * timings.lease_ms, name_of(before.member_id)
         held_up_ms = history.held_up_ms(since_ms, e.at_ms, [owner])

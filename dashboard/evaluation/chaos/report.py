@@ -11,13 +11,12 @@ from typing import Any
 
 from assignment import metrics
 from dashboard.evaluation.chaos.figures import (
-    commits_of,
     intervals_of,
     loads_of,
     stuck,
 )
 from dashboard.evaluation.chaos.history import History
-from dashboard.evaluation.chaos.judge import name_of
+from dashboard.evaluation.figures import commits_of, name_of
 
 PLOTLY = Path(__file__).parents[2] / "static/dashboard/vendor/plotly-cartesian-4.1.1.min.js"
 COLOURS = (
@@ -154,7 +153,7 @@ def pauses(history: History) -> Figure:
     """Per partition the times between two commits that were long."""
     found: dict[str, list[tuple[float, int]]] = defaultdict(list)
     last: dict[str, int] = {}
-    for commit in commits_of(history):
+    for commit in commits_of(history.eras):
         before = last.get(commit.partition, commit.at_ms)
         if commit.at_ms - before > PAUSE_MS and commit.at_ms >= history.struck_ms:
             took_ms = commit.at_ms - before

@@ -28,6 +28,7 @@ from dashboard.demo.tree import Process, Stopped, Tree, TreeFailed, always
 from dashboard.evaluation.chaos.asked import Asked
 from dashboard.evaluation.chaos.eye import Eye, Sample
 from dashboard.evaluation.chaos.history import REDIS
+from dashboard.evaluation.figures import name_of
 from dashboard.evaluation.forwarder import Forwarder
 from dashboard.evaluation.judge import Content
 from dashboard.evaluation.redis_servers import Postgres, server
@@ -282,7 +283,7 @@ class World:
     def member_of(self, name: str, sample: Sample | None = None) -> str | None:
         """The id of the able member that this agent is now."""
         seen = sample or self.eye.last
-        found = (m for m, able in seen.members.items() if able and m.rpartition("-")[0] == name)
+        found = (m for m, able in seen.members.items() if able and name_of(m) == name)
         return next(found, None) if seen else None
 
     def wait_able(self, names: Iterable[str]) -> None:

@@ -8,18 +8,15 @@ from typing import Any
 
 from assignment.scripts.dashboard_side import LockEvent
 from assignment.types import GroupSettings, Partition
+from dashboard.evaluation.figures import ENDS, bound_ms, moves, name_of
 from dashboard.evaluation.judge import FAILED, HELD, VIOLATED, late, not_zero
 
-MARGIN_MS = 2_000
 LOSING = ("failover", "lost_writes", "wipe")  # a new incarnation waits for one lease, then restores
 ENDS_ALL = "up_killed"
-TENURE_ENDS = ("released", "expired")
 
 
-def bound_ms(name: str, timings: GroupSettings, restore_ms: float = 0.0) -> int:
-    """`restore_ms`: the longest that a partition took from its lock to the committed offset."""
-    bound = timings.lease_ms + timings.session_timeout_ms + 2 * timings.heartbeat_ms + MARGIN_MS
-    return bound + (timings.lease_ms + round(restore_ms) if name in LOSING else 0)
+def bound_of(name: str, timings: GroupSettings, restore_ms: float = 0.0) -> int:
+    return bound_ms(timings, 1, restore_ms) if name in LOSING else bound_ms(timings)
 
 
 # --- moves and history
@@ -32,28 +29,36 @@ def moves_without_cause(
 ) -> int:
     """How often a partition went from one member to another although neither was hurt.
 
-    `owners`: member and fence of each when the step began. `hurt`: what the ids of those begin with
-    that were killed, or started by the step.
+    `owners`: member and fence of each when the step began. `hurt`: names of those that were killed,
+    or started by the step.
     """
-    causes = tuple(f"{name}-" for name in hurt)
-    last: dict[Partition, str] = {partition: member for partition, (member, _) in owners.items()}
-    moves = 0
-    for event in _granted(events, {p: fence for p, (_, fence) in owners.items()}):
-        before = last.get(event.partition, event.member_id)
-        if before != event.member_id:
-            moves += not (before.startswith(causes) or event.member_id.startswith(causes))
-        last[event.partition] = event.member_id
-    return moves
+    return sum(
+        not {name_of(before.member_id), name_of(after.member_id)} & set(hurt)
+        for before, after in moves(granted(events, owners))
+    )
 
 
-def _granted(events: Iterable[LockEvent], fences: Mapping[Partition, int]) -> list[LockEvent]:
-    """Grants above those fences, each once, in the order of the fences."""
-    grants = {
-        (e.partition, e.fence): e
-        for e in events
-        if e.kind == "acquired" and e.fence > fences.get(e.partition, 0)
-    }
+def granted(
+    events: Iterable[LockEvent], owners: Mapping[Partition, tuple[str, int]]
+) -> list[LockEvent]:
+    """The grants of these owners and those above them, each once, in the order of the fences."""
+    grants = {(p, fence): grant_of(p, member, fence) for p, (member, fence) in owners.items()}
+    for event in events:
+        if event.kind == "acquired" and event.fence > owners.get(event.partition, ("", 0))[1]:
+            grants[event.partition, event.fence] = event
     return [grants[key] for key in sorted(grants)]
+
+
+def grant_of(partition: Partition, member_id: str, fence: int) -> LockEvent:
+    return LockEvent(
+        entry_id="",
+        seq=0,
+        kind="acquired",
+        partition=partition,
+        member_id=member_id,
+        fence=fence,
+        at_ms=0,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +86,7 @@ def missing_in_history(
         row = rows.get((str(event.partition), event.fence))
         if row is None or row.member != event.member_id:
             missing.append(f"{event.partition} {event.kind} {event.member_id}/{event.fence}")
-        elif event.kind in TENURE_ENDS and row.is_open:
+        elif event.kind in ENDS and row.is_open:
             missing.append(f"end of {event.partition} {event.member_id}/{event.fence}")
     if gaps:
         missing = []

@@ -221,7 +221,7 @@ class RedisRun:
             name=note.name,
             how=note.how,
             recovered_ms=note.recovered_ms,
-            bound_ms=redis_judge.bound_ms(note.name, TIMINGS, self.restore_ms(note)),
+            bound_ms=redis_judge.bound_of(note.name, TIMINGS, self.restore_ms(note)),
             lost=len(found.lost),
             doubled=len(found.doubled),
             destroyed=self.reported(note, records),

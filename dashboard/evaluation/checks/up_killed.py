@@ -256,7 +256,7 @@ def judged(
         name=ENDS_ALL,
         how=f"{HOW}; {len(stored)} of its events were acknowledged",
         recovered_ms=recovered_ms,
-        bound_ms=redis_judge.bound_ms(ENDS_ALL, TIMINGS),
+        bound_ms=redis_judge.bound_of(ENDS_ALL, TIMINGS),
         lost=len(found.lost),
         doubled=len(found.doubled),
         destroyed=redis_judge.reported(
