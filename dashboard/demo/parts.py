@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -173,16 +173,6 @@ class Parts:
             may_end=without_error,
         )
 
-    def load(self, keys: int, rate: float, acknowledged: Path) -> Process:
-        """Events for agent/pipelines/counters.py in the place of flights."""
-        return self.process(
-            "producer",
-            CONSUMER,
-            "agent.pipelines.load",
-            *("--stream", GROUP, "--keys", str(keys), "--rate", f"{rate:g}"),
-            *("--acknowledged", str(acknowledged)),
-        )
-
     def state_folder(self, consumer: str) -> Path:
         return self.options.data / "agents" / consumer
 
@@ -193,24 +183,41 @@ class Parts:
         may_end: Callable[[int], bool | None] = never,
     ) -> Process:
         name = f"consumer-{number}"
-        check = {"EVENKEEL_CHECK": "1"} if self.options.check else {}
         spark = {SPARK_CONF: json.dumps({**QUICK_SPARK, **spark_conf_given()})}
+        return self.agent(
+            *(name, GROUP, self.options.url, self.options.pipeline),
+            environment={"EVENKEEL_REDIS_URL": self.redis_url, **spark},
+            is_ready=is_ready,
+            may_end=may_end,
+            ready_s=CONSUMER_READY_S,
+            stop_s=GRACE_S + 7,
+        )
+
+    def agent(
+        self,
+        name: str,
+        group: str,
+        dashboard: str,
+        pipeline: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        **more: Any,
+    ) -> Process:
+        """`pipeline`: the command of the consumer beside it."""
+        check = {"EVENKEEL_CHECK": "1"} if self.options.check else {}
         log_format = ("--log-format", "json") if self.options.check else ()
         return self.process(
             name,
             CONSUMER,
             "agent",
-            *("--group", GROUP, "--name", name, "--dashboard", self.options.url),
+            *("--group", group, "--name", name, "--dashboard", dashboard),
             *("--token-file", str(self.options.data / "agent_token")),
             *("--state-dir", str(self.state_folder(name))),
             *("--snapshot-url", str(self.options.data / "snapshots")),
             *log_format,
-            *("--", *self.options.pipeline),
-            environment={"EVENKEEL_REDIS_URL": self.redis_url, **check, **spark},
-            is_ready=is_ready,
-            may_end=may_end,
-            ready_s=CONSUMER_READY_S,
-            stop_s=GRACE_S + 7,
+            *("--", *pipeline),
+            environment={**check, **environment},
+            **more,
         )
 
     def lives(self, name: str) -> bool:
@@ -238,10 +245,12 @@ class Parts:
         ages_ms: Mapping[str, int | None] = checks["redis"]["ages_ms"]
         return ages_ms
 
-    def prepare(self) -> None:
-        """Tables, operator, group and token. Raises Refused with the sentence it failed with."""
+    def prepare(self, *group: str) -> None:
+        """Tables, operator, group (as the options say, or by these arguments) and token. Raises
+        Refused with the sentence it failed with.
+        """
         done = subprocess.run(
-            [sys.executable, "-m", "dashboard.demo.prepare", *self._group_asked()],
+            [sys.executable, "-m", "dashboard.demo.prepare", *(group or self._group_asked())],
             env={**os.environ, **self.environment},
             capture_output=True,
             text=True,

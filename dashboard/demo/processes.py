@@ -5,6 +5,7 @@ A process is always named by pid and start time (psutil checks both), so a reuse
 
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 import psutil
 
@@ -35,12 +36,15 @@ def with_children(pid: int) -> list[psutil.Process]:
         return []
 
 
-def kill(processes: Iterable[psutil.Process]) -> None:
+def each(processes: Iterable[psutil.Process], act: Callable[[psutil.Process], object]) -> None:
+    """Who has ended meanwhile is left out."""
     for process in processes:
-        try:
-            process.kill()
-        except psutil.NoSuchProcess:
-            continue
+        with suppress(psutil.NoSuchProcess):
+            act(process)
+
+
+def kill(processes: Iterable[psutil.Process]) -> None:
+    each(processes, psutil.Process.kill)
 
 
 def wait_gone(find: Callable[[], list[psutil.Process]], timeout_s: float) -> list[psutil.Process]:
@@ -92,8 +96,4 @@ def top_of(processes: list[psutil.Process]) -> list[psutil.Process]:
 
 
 def terminate(processes: Iterable[psutil.Process]) -> None:
-    for process in processes:
-        try:
-            process.terminate()
-        except psutil.NoSuchProcess:
-            continue
+    each(processes, psutil.Process.terminate)

@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+import psutil
+
 from dashboard.demo import logs, processes
 
 POLL_S = 0.1
@@ -116,6 +118,11 @@ class Process:
     @property
     def pid(self) -> int | None:
         return self.popen.pid if self.popen and self.popen.poll() is None else None
+
+    @property
+    def family(self) -> list[psutil.Process]:
+        """Itself, then all that came from it; empty when it does not run."""
+        return processes.with_children(self.pid) if self.pid else []
 
     def exit_code(self) -> int | None:
         return self.popen.poll() if self.popen else None

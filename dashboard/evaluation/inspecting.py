@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 
 from assignment.scripts.dashboard_side import LockEvent, read_event
-from assignment.types import HeldState, Offset, Partition
+from assignment.types import START, HeldState, Offset, Partition
 from assignment.wire import (
     ChangelogEntry,
     GroupKeys,
@@ -160,6 +160,11 @@ class Server:
         with reaching_redis():
             offsets = self.client.hgetall(self.keys.offsets)
         return {Partition.parse(p.decode()): Offset.parse(o.decode()) for p, o in offsets.items()}
+
+    def has_committed(self, ends: Mapping[Partition, Offset]) -> bool:
+        """Whether every partition has, that far."""
+        committed = self.committed()
+        return all(committed.get(p, START) >= end for p, end in ends.items())
 
     # --- replication
 

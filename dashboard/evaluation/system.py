@@ -1,4 +1,5 @@
-"""What the checks share: a run of their own, events that flow, processes to hurt, an evaluation.
+"""Systems that are started to be struck: how they are waited for and asked, and the demo as a check
+runs it, with events that flow, processes to hurt and an evaluation.
 
 Only processes of the run's own tree are hurt, each named by pid and start time.
 """
@@ -13,24 +14,25 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
-
-import psutil
 
 from dashboard.demo import processes
 from dashboard.demo.demo import Demo
 from dashboard.demo.embedded_redis import free_port
 from dashboard.demo.options import GROUP, Options
-from dashboard.demo.parts import ROOT
+from dashboard.demo.parts import CONSUMER, ROOT, Parts
 from dashboard.demo.tree import Process, TreeFailed
+from dashboard.evaluation import evaluate
+from dashboard.evaluation.figures import name_of
 
 FLIGHTS_IN_ALL = 336_776
 FLIGHTS_PER_DAY = FLIGHTS_IN_ALL / 365
 DAY_S = 86_400
 EVALUATE_TIMEOUT_S = 600
-COMMAND_TIMEOUT_S = 60
+COMMAND_TIMEOUT_S = 120
 PROCESSED_S = 300.0  # from the last event to the last commit
 
 
@@ -44,8 +46,79 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+class Waiting:
+    """What waits, a turn at a time, and looks after what it started meanwhile."""
+
+    __slots__ = ()
+
+    def turn(self) -> None:
+        """A short wait. Raises what ends the run."""
+        raise NotImplementedError
+
+    def happens(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Whether it comes true within that time."""
+        until = time.monotonic() + seconds
+        while not (found := condition()) and time.monotonic() < until:
+            self.turn()
+        return found
+
+    def wait(self, condition: Callable[[], bool], seconds: float, failed: str) -> None:
+        """Raises TreeFailed."""
+        if not self.happens(condition, seconds):
+            raise TreeFailed(f"{failed} within {seconds:.0f} s")
+
+    def pass_time(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            self.turn()
+
+
+def run_program(
+    environment: Mapping[str, str], *program: str, timeout_s: float, stderr: int | None = PIPE
+) -> "subprocess.CompletedProcess[str]":
+    """A module with its arguments, in a process that belongs to the system of that environment."""
+    return subprocess.run(
+        [sys.executable, "-m", *program],
+        env={**os.environ, "DJANGO_SETTINGS_MODULE": "dashboard.settings", **environment},
+        cwd=ROOT,
+        stdout=PIPE,
+        stderr=stderr,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+
+
+def ask(
+    what: str,
+    environment: Mapping[str, str],
+    *program: str,
+    timeout_s: float = COMMAND_TIMEOUT_S,
+    stderr: int | None = PIPE,
+) -> Any:
+    """What it answers in JSON in its last line. Raises TreeFailed with its last word."""
+    done = run_program(environment, *program, timeout_s=timeout_s, stderr=stderr)
+    if done.returncode:
+        said = ((done.stderr or "") + done.stdout).strip().splitlines() or ["see above"]
+        raise TreeFailed(f"{what}: {said[-1]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def load(
+    parts: Parts, stream: str, keys: int, rate: float, acknowledged: Path, *more: str
+) -> Process:
+    """A producer of events for counters, in the place of flights."""
+    return parts.process(
+        "producer",
+        CONSUMER,
+        "agent.pipelines.load",
+        *("--stream", stream, "--keys", str(keys), "--rate", f"{rate:g}"),
+        *("--acknowledged", str(acknowledged), *more),
+    )
+
+
 @dataclass(slots=True)
-class Run:
+class Run(Waiting):
     """A demo in check mode: nothing is trimmed, commits carry the ids of their events."""
 
     demo: Demo
@@ -53,7 +126,6 @@ class Run:
     dice: random.Random
     producer: Process | None = None
     kills: int = 0
-    members_hurt: list[str] = field(default_factory=list)
 
     @property
     def acknowledged(self) -> Path:
@@ -78,60 +150,33 @@ class Run:
     def member_of(self, consumer: Process) -> str:
         """Id of the member that this agent is now. Raises TreeFailed when it is none."""
         for member_id in self.demo.status()["members"]:
-            if member_id.startswith(f"{consumer.name}-"):
+            if name_of(member_id) == consumer.name:
                 return str(member_id)
         raise TreeFailed(f"{consumer.name} is no member")
-
-    def family(self, consumer: Process) -> list[psutil.Process]:
-        """The agent, then its consumer with all that belongs to it."""
-        return processes.with_children(consumer.pid) if consumer.pid else []
 
     def kill(self, consumer: Process) -> None:
         """SIGKILL to the agent and its consumer at once."""
         self.say(f"killing {self.member_of(consumer)} with its consumer")
-        processes.kill(self.family(consumer))
+        processes.kill(consumer.family)
         self.kills += 1
 
-    def wait(self, condition: Callable[[], bool], seconds: float, failed: str) -> None:
-        self.demo.tree.wait(condition, seconds, failed)
-
-    def happens(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """Whether it comes true within that time."""
-        until = time.monotonic() + seconds
-        while not (found := condition()) and time.monotonic() < until:
-            self.demo.tree.turn()
-        return found
-
-    def pass_time(self, seconds: float) -> None:
-        """Lets so much time go by while the tree is looked after."""
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            self.demo.tree.turn()
+    def turn(self) -> None:
+        """Raises TreeFailed, Stopped."""
+        self.demo.tree.turn()
 
     def wait_processed(self, events: int) -> None:
         self.say("waiting until every event is processed")
         self.wait(
             lambda: int(self.demo.status()["processed"]) >= events,
             PROCESSED_S,
-            f"{events} events were not processed within {PROCESSED_S:.0f} s",
+            f"{events} events were not processed",
         )
 
-    def command(self, *arguments: str) -> Mapping[str, Any]:
-        """What a command of this project answers in JSON, asked as in a second terminal.
-
-        Raises TreeFailed with the sentence it was refused with.
-        """
-        done = subprocess.run(
-            [sys.executable, str(ROOT / "manage.py"), *arguments, "--json"],
-            env={**os.environ, **self.demo.parts.environment},
-            capture_output=True,
-            text=True,
-            timeout=COMMAND_TIMEOUT_S,
-            check=False,
+    def command(self, name: str, *arguments: str) -> Mapping[str, Any]:
+        """What a command of this project answers in JSON, asked as in a second terminal."""
+        answer: Mapping[str, Any] = ask(
+            name, self.demo.parts.environment, "django", name, *arguments, "--json"
         )
-        if done.returncode:
-            raise TreeFailed(f"{arguments[0]}: {(done.stderr or done.stdout).strip()}")
-        answer: Mapping[str, Any] = json.loads(done.stdout.splitlines()[-1])
         return answer
 
     def evaluate(self, *arguments: str) -> Mapping[str, Any]:
@@ -139,18 +184,13 @@ class Run:
         nothing of this one.
         """
         self.say("evaluating")
-        where = ("--acknowledged", str(self.acknowledged))
-        done = subprocess.run(
-            [sys.executable, "-m", "dashboard.evaluation.evaluate", GROUP, *where, *arguments],
-            env={**os.environ, **self.demo.parts.environment},
-            stdout=subprocess.PIPE,
-            text=True,
-            timeout=EVALUATE_TIMEOUT_S,
-            check=False,
+        found: Mapping[str, Any] = ask(
+            "the evaluation",
+            self.demo.parts.environment,
+            *(evaluate.__name__, GROUP, "--acknowledged", str(self.acknowledged), *arguments),
+            timeout_s=EVALUATE_TIMEOUT_S,
+            stderr=None,  # details of what is wrong
         )
-        if done.returncode:
-            raise TreeFailed(f"the evaluation failed: {done.stdout.strip() or 'see above'}")
-        found: Mapping[str, Any] = json.loads(done.stdout.splitlines()[-1])
         return found
 
     def evaluate_times(self, option: str, times: Sequence[Any]) -> Mapping[str, Any]:

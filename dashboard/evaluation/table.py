@@ -7,7 +7,6 @@ even they get their names in one step, and the clock of Redis runs from there to
 
 import html
 import json
-import os
 import shutil
 import subprocess
 import tempfile
@@ -19,7 +18,6 @@ from typing import Any
 
 from assignment.errors import InvalidInput
 from assignment.wire import StreamKeys
-from dashboard.demo.parts import CONSUMER, ROOT
 from dashboard.demo.tree import TreeFailed
 from dashboard.evaluation import figures as measures
 from dashboard.evaluation.chaos import figures
@@ -31,6 +29,7 @@ from dashboard.evaluation.chaos.world import GROUP, SETTLE_S, World
 from dashboard.evaluation.judge import Content
 from dashboard.evaluation.paired import NAME, compared
 from dashboard.evaluation.setting import setting, today
+from dashboard.evaluation.system import run_program
 from dashboard.live.connection import reaching_redis
 
 MESSAGES, REPEAT, SIZE = 1_000_000, 5, 4  # SIZE: partitions, and consumers
@@ -149,15 +148,8 @@ class Run:
     def produce(self) -> None:
         told = ("--stream", STAGE, "--keys", str(min(KEYS, self.messages)), "--form", "lines")
         count = ("--events", str(self.messages), "--partitions", str(SIZE))
-        part = self.world.parts.process("load", CONSUMER, "agent.pipelines.load", *told, *count)
-        done = subprocess.run(
-            part.command,
-            env={**os.environ, **part.environment},
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=PRODUCE_S,
-            check=False,
+        done = run_program(
+            self.world.parts.environment, "agent.pipelines.load", *told, *count, timeout_s=PRODUCE_S
         )
         if done.returncode:
             raise TreeFailed(f"the messages were not produced: {done.stderr.strip()[-200:]}")

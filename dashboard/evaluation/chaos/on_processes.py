@@ -1,7 +1,6 @@
 """Faults that strike processes: agents, their consumers, and the dashboard's services."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator
 
 import psutil
 
@@ -9,10 +8,6 @@ from dashboard.demo import processes
 from dashboard.evaluation.chaos.strikes import Strike, fault
 
 SUSPENDED_LEASES = (0.5, 1.0, 2.0, 5.0)
-
-
-def victims_family(one: Strike, name: str) -> list[psutil.Process]:
-    return one.world.agents[name].family
 
 
 @fault("kill", "kill-agent")
@@ -23,7 +18,7 @@ def kill(one: Strike) -> Iterator[None]:
     try:
         for name in one.victims:
             world.struck.add(name)
-            family = victims_family(one, name)
+            family = one.world.agents[name].part.family
             killed += family if one.name.endswith("kill") else family[:1]
         processes.kill(killed)
         gone = psutil.wait_procs(killed, 5.0)[0]
@@ -37,7 +32,7 @@ def kill(one: Strike) -> Iterator[None]:
 @fault("kill-consumer")
 def kill_consumer(one: Strike) -> Iterator[None]:
     """Its agent starts another one."""
-    killed = [p for name in one.victims for p in victims_family(one, name)[1:]]
+    killed = [p for name in one.victims for p in one.world.agents[name].part.family[1:]]
     processes.kill(killed)
     one.worked = bool(killed) and len(psutil.wait_procs(killed, 5.0)[0]) == len(killed)
     one.world.pass_time(one.world.asked.timings.heartbeat_ms / 1_000)
@@ -53,27 +48,20 @@ def suspend(one: Strike) -> Iterator[None]:
     who = one.dice.choice(("agent", "consumer", "both"))
     leases = one.dice.choice(SUSPENDED_LEASES)
     one.how = f"{who} for {leases:g} leases"
-    families = [victims_family(one, name) for name in one.victims]
+    families = [one.world.agents[name].part.family for name in one.victims]
     stopped = [p for f in families for p in {"agent": f[:1], "consumer": f[1:]}.get(who, f)]
     try:
-        each(stopped, psutil.Process.suspend)
+        processes.each(stopped, psutil.Process.suspend)
         one.worked = bool(stopped) and world.happens(lambda: all(map(is_stopped, stopped)), 1.0)
         world.pass_time(leases * world.asked.timings.lease_ms / 1_000)
     finally:
-        each(stopped, psutil.Process.resume)
+        processes.each(stopped, psutil.Process.resume)
     one.is_over = True
     yield
 
 
 def is_stopped(process: psutil.Process) -> bool:
     return bool(process.is_running() and process.status() == psutil.STATUS_STOPPED)
-
-
-def each(family: Sequence[psutil.Process], act: Callable[[psutil.Process], object]) -> None:
-    """Who has ended meanwhile is left out."""
-    for process in family:
-        with suppress(psutil.NoSuchProcess):
-            act(process)
 
 
 @fault("web-kill", "worker-kill", "beat-kill", "dashboard-kill")

@@ -10,7 +10,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,11 +19,10 @@ from urllib.parse import urlsplit, urlunsplit
 import psutil
 
 from dashboard.demo import options as demo_options
-from dashboard.demo import processes
 from dashboard.demo.embedded_redis import EmbeddedRedis, free_port
-from dashboard.demo.options import COUNTERS, Options, Refused
-from dashboard.demo.parts import CONSUMER, ROOT, Parts, RedisPart, answers
-from dashboard.demo.tree import Process, Stopped, Tree, TreeFailed, always
+from dashboard.demo.options import COUNTERS, Options
+from dashboard.demo.parts import ROOT, Parts, RedisPart, answers
+from dashboard.demo.tree import Process, Stopped, Tree, always
 from dashboard.evaluation.chaos.asked import Asked
 from dashboard.evaluation.chaos.eye import Eye, Sample
 from dashboard.evaluation.chaos.history import REDIS
@@ -32,6 +30,7 @@ from dashboard.evaluation.figures import name_of
 from dashboard.evaluation.forwarder import Forwarder
 from dashboard.evaluation.judge import Content
 from dashboard.evaluation.redis_servers import Postgres, server
+from dashboard.evaluation.system import Waiting, ask, load
 
 GROUP = "chaos"  # and its stream
 # Whatever this installation is set to.
@@ -45,9 +44,9 @@ OWN = {
 }
 ACTS = "dashboard.evaluation.chaos.acts"
 LIGHT = (sys.executable, "-m", "agent.pipelines.light")
-PREPARE_TIMEOUT_S = 120
 READY_S = {"light": 60.0, "spark": 300.0}
 SETTLE_S = 90.0
+DASHBOARD_S = 90.0
 KEYS = 20
 RATE = {"light": 200.0, "spark": 500.0}  # events a second in all
 STOP_S = 15.0
@@ -71,14 +70,9 @@ class Agent:
     part: Process
     links: Links
 
-    @property
-    def family(self) -> list[psutil.Process]:
-        """The agent, then its consumer with all that belongs to it."""
-        return processes.with_children(self.part.pid) if self.part.pid else []
-
 
 @dataclass(slots=True)
-class World:
+class World(Waiting):
     """Every method may raise TreeFailed, Refused, Stopped."""
 
     asked: Asked
@@ -167,38 +161,17 @@ class World:
 
     def _prepare(self) -> None:
         settings = self.asked.settings
-        arguments = ("--group", GROUP, "--partitions", str(self.asked.partitions), "--check")
         more = {n: v for n, v in settings.items() if n not in ("stream", "partitions")}
-        told = ("--settings", json.dumps(more))
-        done = self._run("-m", "dashboard.demo.prepare", *arguments, *told)
-        if done.returncode:
-            lines = done.stderr.strip().splitlines() or ["the database was not prepared"]
-            raise Refused(lines[-1].removeprefix("evenkeel: "))
-
-    def _run(self, *program: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [sys.executable, *program],
-            env={**os.environ, **self.parts.environment},
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=PREPARE_TIMEOUT_S,
-            check=False,
-        )
+        size = ("--partitions", str(self.asked.partitions))
+        self.parts.prepare("--group", GROUP, *size, "--check", "--settings", json.dumps(more))
 
     def ask(self, act: str, *arguments: str) -> Any:
         """What the module `acts` answers in a process that reaches the database."""
-        return self._answer(act, self._run("-m", ACTS, act, GROUP, *arguments))
+        return ask(act, self.parts.environment, ACTS, act, GROUP, *arguments)
 
     def command(self, name: str, *arguments: str) -> Any:
         """What a command of the product answers in JSON."""
-        return self._answer(name, self._run("-m", "django", name, *arguments))
-
-    def _answer(self, what: str, done: "subprocess.CompletedProcess[str]") -> Any:
-        if done.returncode:
-            said = (done.stderr + done.stdout).strip().splitlines() or ["it said nothing"]
-            raise TreeFailed(f"{what}: {said[-1]}")
-        return json.loads(done.stdout.splitlines()[-1])
+        return ask(name, self.parts.environment, "django", name, *arguments)
 
     def begin(self, act: str, *arguments: str) -> "subprocess.Popen[bytes]":
         """As `ask`, not waited for."""
@@ -220,7 +193,7 @@ class World:
     def _start_services(self, services: Mapping[str, Process]) -> None:
         for part in services.values():
             self.tree.start(part, wait=False)
-        self.wait(lambda: answers(self.parts.options.port, "/readyz"), 90.0, "the dashboard")
+        self.wait_dashboard()
         self.tree.left_dead = tuple(self.tree.parts)
 
     def start_agents(self, names: Iterable[str]) -> None:
@@ -243,20 +216,14 @@ class World:
                 self._forwarder(self.parts.options.port),
             ),
         )
-        return self.parts.process(
+        return self.parts.agent(
             name,
-            CONSUMER,
-            "agent",
-            *("--group", GROUP, "--name", name, "--log-format", "json"),
-            *("--dashboard", f"http://127.0.0.1:{links.dashboard.port}"),
-            *("--token-file", str(self.folder / "agent_token")),
-            *("--state-dir", str(self.parts.state_folder(name))),
-            *("--snapshot-url", str(self.folder / "snapshots")),
-            *("--", *(LIGHT if self.asked.consumer == "light" else COUNTERS)),
+            GROUP,
+            f"http://127.0.0.1:{links.dashboard.port}",
+            LIGHT if self.asked.consumer == "light" else COUNTERS,
             environment={
                 "EVENKEEL_REDIS_URL": self.redis_url(links.redis),
                 "EVENKEEL_LIGHT_LOG": str(self.effects),
-                "EVENKEEL_CHECK": "1",
                 "EVENKEEL_SOCKET": "",
             },
             is_ready=always,
@@ -264,14 +231,8 @@ class World:
         )
 
     def _producer(self) -> Process:
-        rate = RATE[self.asked.consumer]
-        return self.parts.process(
-            "producer",
-            CONSUMER,
-            "agent.pipelines.load",
-            *("--stream", GROUP, "--keys", str(KEYS * self.asked.partitions), "--rate", str(rate)),
-            *("--form", "lines", "--acknowledged", str(self.acknowledged)),
-        )
+        rate, keys = RATE[self.asked.consumer], KEYS * self.asked.partitions
+        return load(self.parts, GROUP, keys, rate, self.acknowledged, "--form", "lines")
 
     # --- who is here
 
@@ -298,32 +259,19 @@ class World:
         """The processes of these services, with their children."""
         found: list[psutil.Process] = []
         for name in names:
-            pid = self.services[name].pid
-            found += processes.with_children(pid) if pid else []
+            found += self.services[name].family
         return found
 
     def restart(self, *names: str) -> None:
         for name in names:
             self.services[name].start()
-        self.wait(lambda: answers(self.parts.options.port, "/readyz"), 90.0, "the dashboard")
+        self.wait_dashboard()
+
+    def wait_dashboard(self) -> None:
+        port = self.parts.options.port
+        self.wait(lambda: answers(port, "/readyz"), DASHBOARD_S, "the dashboard was not ready")
 
     # --- time
-
-    def wait(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
-        if not self.happens(condition, seconds):
-            raise TreeFailed(f"{what}: not within {seconds:.0f} s; the logs are in {self.logs}")
-
-    def happens(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """Whether it comes true within that time."""
-        until = time.monotonic() + seconds
-        while not (found := condition()) and time.monotonic() < until:
-            self.turn()
-        return found
-
-    def pass_time(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            self.turn()
 
     def turn(self) -> None:
         """A short wait, with a look at those that nobody struck. Raises Stopped."""

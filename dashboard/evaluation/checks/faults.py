@@ -50,7 +50,7 @@ class Faults:
         """Its consumer must have ended itself, all of it, one lease and 2 s later."""
         victim = self.next_victim()
         with self.step("kill_agent", TAKEOVER_MS, victim) as note:
-            agent, *consumer = self.run.family(victim)
+            agent, *consumer = victim.family
             processes.kill([agent])
             self.run.pass_time(LEASE_S + 2)
             orphans = [process.pid for process in consumer if lives(process)]
@@ -61,13 +61,13 @@ class Faults:
     def kill_consumer(self) -> None:
         victim = self.next_victim()
         with self.step("kill_consumer", TAKEOVER_MS, victim) as note:
-            processes.kill(self.run.family(victim)[1:])
+            processes.kill(victim.family[1:])
             self.wait_owned_without(note.victims)
 
     def term(self) -> None:
         victim = self.next_victim()
         with self.step("term", TIMINGS.grace_ms, victim) as note:
-            agent = self.run.family(victim)[0]
+            agent = victim.family[0]
             agent.terminate()
             self.run.wait(lambda: not lives(agent), RECOVER_S, "the agent did not end")
             if (took := now_ms() - note.began_ms) > TIMINGS.grace_ms:
@@ -80,13 +80,13 @@ class Faults:
             refused = self.refused()
             victim = self.next_victim()
             with self.step("suspend", TAKEOVER_MS, victim) as note:
-                family = self.run.family(victim)
-                each(family, psutil.Process.suspend)
+                family = victim.family
+                processes.each(family, psutil.Process.suspend)
                 try:
                     self.run.pass_time(2 * LEASE_S)
                     self.wait_owned_without(note.victims)
                 finally:
-                    each(reversed(family), psutil.Process.resume)
+                    processes.each(reversed(family), psutil.Process.resume)
                 self.run.pass_time(LEASE_S)
             if self.refused() > refused:
                 return
@@ -224,17 +224,6 @@ def lives(process: psutil.Process) -> bool:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
-
-
-def each(
-    family: "list[psutil.Process] | Iterator[psutil.Process]",
-    strike: Callable[[psutil.Process], None],
-) -> None:
-    for process in family:
-        try:
-            strike(process)
-        except psutil.NoSuchProcess:
-            continue
 
 
 def faults_of(step: Mapping[str, Any]) -> list[str]:

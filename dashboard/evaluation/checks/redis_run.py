@@ -5,10 +5,6 @@ The name is a forwarder, so that another server can take the place of the first.
 counts it reads from the servers, never from what the product says.
 """
 
-import json
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from assignment.scripts.dashboard_side import LockEvent
-from assignment.types import START, GroupSettings, Offset, Partition
+from assignment.types import GroupSettings, Offset, Partition
 from dashboard.demo import logs
 from dashboard.demo.demo import Demo
 from dashboard.demo.embedded_redis import EmbeddedRedis
 from dashboard.demo.options import GROUP
 from dashboard.demo.parts import RedisPart
-from dashboard.demo.tree import Process, TreeFailed
+from dashboard.demo.tree import Process
 from dashboard.evaluation import agent_logs, recorded
 from dashboard.evaluation.checks import redis_judge
 from dashboard.evaluation.checks.redis_judge import Step, Tenure
@@ -30,7 +26,7 @@ from dashboard.evaluation.forwarder import Forwarder
 from dashboard.evaluation.inspecting import Ownership, Server, acknowledged
 from dashboard.evaluation.judge import NOTHING, Content, effects, joined
 from dashboard.evaluation.redis_servers import server
-from dashboard.evaluation.system import COMMAND_TIMEOUT_S, PROCESSED_S, Run, now_ms
+from dashboard.evaluation.system import PROCESSED_S, Run, ask, now_ms
 from dashboard.live.connection import StoreUnavailable
 
 TIMINGS = GroupSettings(stream="any", partitions=1)
@@ -251,10 +247,9 @@ class RedisRun:
 
         def is_processed() -> bool:
             try:
-                committed = self.seen().committed()
+                return self.seen().has_committed(ends)
             except StoreUnavailable:
                 return False
-            return all(committed.get(p, START) >= end for p, end in ends.items())
 
         if not self.run.happens(is_processed, PROCESSED_S):
             note.problems.append(f"not every event was processed within {PROCESSED_S:.0f} s")
@@ -275,18 +270,8 @@ class RedisRun:
 
 def records_of(environment: Mapping[str, str]) -> Mapping[str, Any]:
     """What the product recorded, by a process that reads its database. Raises TreeFailed."""
-    done = subprocess.run(
-        [sys.executable, "-m", recorded.__name__, GROUP],
-        env={**os.environ, **environment},
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=COMMAND_TIMEOUT_S,
-        check=False,
-    )
-    if done.returncode:
-        raise TreeFailed("the database does not tell of the group: see above")
-    records: Mapping[str, Any] = json.loads(done.stdout)
-    return records
+    found: Mapping[str, Any] = ask("the database", environment, recorded.__name__, GROUP)
+    return found
 
 
 def is_back(now: Ownership, base: Ownership, without: Collection[str] = ()) -> bool:

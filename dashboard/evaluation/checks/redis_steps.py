@@ -18,6 +18,7 @@ from dashboard.demo.tree import Part, Process, TreeFailed
 from dashboard.evaluation.checks.pages import Pages
 from dashboard.evaluation.checks.redis_judge import Step, broken, not_judged
 from dashboard.evaluation.checks.redis_run import RECOVER_S, TIMINGS, Note, RedisRun, Vacuous
+from dashboard.evaluation.figures import name_of
 from dashboard.evaluation.forwarder import Forwarder
 from dashboard.evaluation.redis_servers import (
     Postgres,
@@ -223,7 +224,7 @@ class RedisSteps:
         return self.run.log_of(part).lower() if part.log.exists() else ""
 
     def is_member(self, part: Process) -> bool:
-        return any(m.startswith(f"{part.name}-") for m in self.run.demo.status()["members"])
+        return part.name in map(name_of, self.run.demo.status()["members"])
 
     def database_away(self, note: Note) -> None:
         if self.postgres is None:
@@ -249,7 +250,7 @@ class RedisSteps:
         """Kills an agent with its consumer; the others must take over while it stays away."""
         member = self.run.run.member_of(victim)
         with self.run.demo.tree.not_restarting(victim, *left_dead):
-            processes.kill(self.run.run.family(victim))
+            processes.kill(victim.family)
             self.run.heal(note)
             self.run.recover(note, (member,), seconds)
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from dashboard.demo import processes
 from dashboard.demo.options import GROUP
 from dashboard.demo.tree import Process, TreeFailed
-from dashboard.evaluation.figures import Change
-from dashboard.evaluation.system import Run, now_ms
+from dashboard.evaluation.figures import Change, name_of
+from dashboard.evaluation.system import Run, load, now_ms
 
 CONSUMERS = 3
 EVENTS_PER_SECOND = 300.0
@@ -78,13 +78,13 @@ class Scaling:
         keys = keys_in_all(self.keys, demo.options.partitions)
         demo.start_dashboard()
         demo.start_consumers()
-        self.run.producer = demo.parts.load(keys, EVENTS_PER_SECOND, self.run.acknowledged)
+        self.run.producer = load(demo.parts, GROUP, keys, EVENTS_PER_SECOND, self.run.acknowledged)
         demo.tree.start(self.run.producer)
         self.run.say(f"every one of {keys} keys is processed once")
         self.run.wait(
             lambda: int(demo.status()["processed"]) >= keys,
             SEED_S,
-            f"{keys} keys were not processed within {SEED_S:.0f} s",
+            f"{keys} keys were not processed",
         )
 
     def all(self, names: Sequence[str]) -> None:
@@ -174,8 +174,8 @@ class Scaling:
             victims = [part for part in tree.parts if part.name in parts]
             with tree.not_restarting(*victims):
                 for part in victims:
-                    if isinstance(part, Process) and part.pid:
-                        processes.kill(processes.with_children(part.pid))
+                    if isinstance(part, Process):
+                        processes.kill(part.family)
                 self.run.say(f"killed {', '.join(parts)} for {AWAY_S:.0f} s")
                 self.run.pass_time(AWAY_S)
 
@@ -231,7 +231,7 @@ class Scaling:
         note.told = told["leave"]
         self.run.say(f"told to leave: {', '.join(note.told)}")
         for consumer in self.run.demo.consumers:
-            if any(member_id.startswith(f"{consumer.name}-") for member_id in note.told):
+            if consumer.name in map(name_of, note.told):
                 note.leave.append(consumer)
 
     def under_way(self, note: Note) -> None:
@@ -246,26 +246,18 @@ class Scaling:
 
     def owner(self) -> Process:
         """A consumer that owns something, by chance."""
-        members = self.run.demo.status()["members"]
-        owners = [
-            consumer
-            for consumer in self.run.demo.consumers
-            for member_id, member in members.items()
-            if member_id.startswith(f"{consumer.name}-") and member["owned"]
-        ]
-        return self.run.dice.choice(owners)
+        return self.run.dice.choice(self.having("owned"))
 
     def learner(self, leaving: Process) -> Process:
         """One that learns now; when none is seen, one of those that stay."""
-        members = self.run.demo.status()["members"]
         others = [c for c in self.run.demo.consumers if c is not leaving]
-        learning = [
-            consumer
-            for consumer in others
-            for member_id, member in members.items()
-            if member_id.startswith(f"{consumer.name}-") and member["learning"]
-        ]
+        learning = [c for c in self.having("learning") if c is not leaving]
         return self.run.dice.choice(learning or others)
+
+    def having(self, what: str) -> list[Process]:
+        members = self.run.demo.status()["members"].items()
+        names = {name_of(member_id) for member_id, member in members if member[what]}
+        return [consumer for consumer in self.run.demo.consumers if consumer.name in names]
 
     def able_since_ms(self, consumer: Process) -> int:
         since = self.run.demo.status()["able_since_ms"]
@@ -302,12 +294,12 @@ class Scaling:
         """
         demo, status = self.run.demo, self.run.demo.status()
         gone = [*note.leave, *(c for c in note.killed if c.pid is None)]
-        names = tuple(f"{consumer.name}-" for consumer in gone)
-        left = [member_id for member_id in status["members"] if member_id.startswith(names)]
+        names = {consumer.name for consumer in gone}
+        left = [member_id for member_id in status["members"] if name_of(member_id) in names]
         here = [consumer for consumer in demo.consumers if consumer not in gone]
         is_settled = (
             status["ready"]
-            and not (names and left)
+            and not left
             and all(consumer.pid is None for consumer in note.leave)
             and len(status["members"]) >= len(here)
             and not status["learning"]

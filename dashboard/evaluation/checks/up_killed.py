@@ -17,7 +17,7 @@ from typing import Any
 
 import psutil
 
-from assignment.types import START, Offset, Partition
+from assignment.types import Partition
 from dashboard.demo import processes
 from dashboard.demo.embedded_redis import free_port
 from dashboard.demo.options import GROUP, Options
@@ -35,10 +35,7 @@ from dashboard.evaluation.checks.redis_run import (
 )
 from dashboard.evaluation.inspecting import Server, acknowledged
 from dashboard.evaluation.judge import effects, joined
-from dashboard.evaluation.system import (
-    PROCESSED_S,
-    now_ms,
-)
+from dashboard.evaluation.system import PROCESSED_S, Waiting, now_ms
 from dashboard.live.connection import StoreUnavailable
 
 START_S = 900.0  # three consumers, one after the other, each as long as the tree allows it
@@ -53,7 +50,7 @@ HOW = "SIGKILL to `up`, another one at once; a producer of somebody else's ran a
 
 
 @dataclass(slots=True)
-class Up:
+class Up(Waiting):
     """One data folder, and whoever was started on it."""
 
     folder: Path
@@ -78,6 +75,9 @@ class Up:
     def options(self) -> Options:
         return checked_up.options(self.folder, self.port)
 
+    def turn(self) -> None:
+        time.sleep(POLL_S)
+
     def start(self) -> None:
         with (self.folder / "up.log").open("ab") as log:
             self.process = subprocess.Popen(
@@ -99,7 +99,7 @@ class Up:
             fresh = status.get("at_ms", 0) > since_ms and status.get("ready")
             return bool(fresh and len(status["members"]) >= self.options.consumers)
 
-        wait(runs, START_S, "`up` did not get to own every partition")
+        self.wait(runs, START_S, "`up` did not get to own every partition")
 
     def last_line(self) -> str:
         lines = (self.folder / "up.log").read_text(errors="replace").strip().splitlines()
@@ -224,7 +224,7 @@ def struck(up: Up, foreign: Foreign) -> Step:
 
 def recovery_ms(up: Up) -> int | None:
     base, began_s = up.seen().ownership(), time.monotonic()
-    if not happens(lambda: is_back(up.seen().ownership(), base), RECOVER_S):
+    if not up.happens(lambda: is_back(up.seen().ownership(), base), RECOVER_S):
         return None
     return round((time.monotonic() - began_s) * 1_000)
 
@@ -241,7 +241,7 @@ def judged(
     stored = set(acknowledged(foreign.file))
     seen = up.seen()
     ends = seen.ends()
-    if not happens(lambda: has_processed(seen, ends), PROCESSED_S):
+    if not up.happens(lambda: seen.has_committed(ends), PROCESSED_S):
         problems.append(f"not every event was processed within {PROCESSED_S:.0f} s")
     now = seen.content()
     found = effects(stored, joined(now))
@@ -250,7 +250,7 @@ def judged(
         lambda: seen.ownership().locks,
         above(now.events, before.owners),
         before.recorded,
-        time.sleep,
+        up.pass_time,
     )
     return Step(
         name=ENDS_ALL,
@@ -270,21 +270,3 @@ def judged(
         history_complete=not missing,
         problems=(*problems, *found.faults[:3]),
     )
-
-
-def has_processed(seen: Server, ends: Mapping[Partition, Offset]) -> bool:
-    """Whether every partition has committed that far."""
-    committed = seen.committed()
-    return all(committed.get(p, START) >= end for p, end in ends.items())
-
-
-def happens(condition: Callable[[], bool], seconds: float) -> bool:
-    until = time.monotonic() + seconds
-    while not (is_so := condition()) and time.monotonic() < until:
-        time.sleep(POLL_S)
-    return is_so
-
-
-def wait(condition: Callable[[], bool], seconds: float, failed: str) -> None:
-    if not happens(condition, seconds):
-        raise TreeFailed(f"{failed} within {seconds:.0f} s")
