@@ -8,16 +8,20 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from dashboard.demo.embedded_redis import EmbeddedRedis, wheel_binary
 from dashboard.demo.tree import TreeFailed
+from dashboard.evaluation.judge import Content
 
 LIBRARY = "libfaketimeMT.so.1"
 PACKAGE = "libfaketime"
 PACKAGE_TIMEOUT_S = 60
+BEHIND_MIN = 7  # of a clock that was set back
 MANIFEST = "appendonly.aof.manifest"
 REPLICA_TRIES = 5  # the server may be rewriting its file at that moment
 
@@ -49,6 +53,31 @@ def replica_appended(folder: Path, to: Path) -> None:
         if (source / MANIFEST).read_bytes() == before:
             return
     raise TreeFailed("the append-only folder did not stand still long enough to be replicated")
+
+
+@contextmanager
+def forgetting(
+    redis: EmbeddedRedis, evidence: Path, put_back: Callable[[], object]
+) -> Iterator[None]:
+    """Killed, its data taken away as evidence; in the end started on what was put back."""
+    try:
+        redis.kill()
+        evidence.mkdir()
+        appended(redis.folder).rename(appended(evidence))
+        put_back()
+        yield
+    finally:
+        redis.start()
+
+
+def content_of(folder: Path, like: EmbeddedRedis, read: Callable[[str], Content]) -> Content:
+    """What a dead server's folder holds, by a server of its own, from whose address it is read."""
+    witness = server(folder, like=like)
+    witness.start()
+    try:
+        return read(witness.url)
+    finally:
+        witness.kill()
 
 
 def behind_clock(folder: Path, minutes: int) -> Path | None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from subprocess import PIPE
 from typing import Any
 
+from assignment.types import GroupSettings
 from dashboard.demo import processes
 from dashboard.demo.demo import Demo
 from dashboard.demo.embedded_redis import free_port
@@ -33,7 +34,10 @@ FLIGHTS_PER_DAY = FLIGHTS_IN_ALL / 365
 DAY_S = 86_400
 EVALUATE_TIMEOUT_S = 600
 COMMAND_TIMEOUT_S = 120
+WARM_S = 180.0
+RECOVER_S = 120.0  # deadline of a wait, far above every bound: the bound is judged afterwards
 PROCESSED_S = 300.0  # from the last event to the last commit
+TIMINGS = GroupSettings(stream="any", partitions=1)  # of a group that nobody set
 
 
 def speed_for(flights: int, seconds: float) -> float:
@@ -163,6 +167,17 @@ class Run(Waiting):
     def turn(self) -> None:
         """Raises TreeFailed, Stopped."""
         self.demo.tree.turn()
+
+    def wait_at_work(self, batches: int) -> None:
+        """Settled, and so many batches done: a consumer's first ones take many times as long, for
+        Spark compiles what it runs.
+        """
+        self.demo.wait_settled()
+        self.wait(
+            lambda: int(self.demo.status().get("batches_min", 0)) >= batches,
+            WARM_S,
+            "the consumers did not get to work",
+        )
 
     def wait_processed(self, events: int) -> None:
         self.say("waiting until every event is processed")

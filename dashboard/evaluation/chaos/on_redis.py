@@ -10,14 +10,20 @@ from pathlib import Path
 
 import psutil
 
-from dashboard.demo.embedded_redis import EmbeddedRedis
 from dashboard.evaluation.chaos.strikes import Strike, fault
 from dashboard.evaluation.chaos.world import World
 from dashboard.evaluation.forwarder import Forwarder
-from dashboard.evaluation.redis_servers import appended, behind_clock, replica_appended, server
+from dashboard.evaluation.redis_servers import (
+    BEHIND_MIN,
+    appended,
+    behind_clock,
+    content_of,
+    forgetting,
+    replica_appended,
+    server,
+)
 
 OLDER_S = 2.0  # how old the data are that lost their last writes
-BEHIND_MIN = 7
 SYNC_S = 30.0
 MOMENT = 0.2
 AWAY_LEASES = (MOMENT, 2.0)
@@ -60,7 +66,7 @@ def redis_stall(one: Strike) -> Iterator[None]:
 
 @fault("redis-wipe")
 def redis_wipe(one: Strike) -> Iterator[None]:
-    yield from restarted(one, lambda redis: None)
+    yield from restarted(one, lambda: None)
 
 
 @fault("redis-lost-writes")
@@ -69,34 +75,23 @@ def redis_lost_writes(one: Strike) -> Iterator[None]:
     older = redis.folder / "older"
     replica_appended(redis.folder, older)
     one.world.pass_time(OLDER_S)
-    yield from restarted(one, lambda redis: older.rename(appended(redis.folder)))
+    yield from restarted(one, lambda: older.rename(appended(redis.folder)))
 
 
-def restarted(one: Strike, put_back: Callable[[EmbeddedRedis], object]) -> Iterator[None]:
+def restarted(one: Strike, put_back: Callable[[], object]) -> Iterator[None]:
     """Killed, its data taken away as evidence, started on what is put back."""
     world, redis = one.world, one.world.redis.server
     evidence = world.folder / f"evidence-{time.monotonic_ns()}"
-    redis.kill()
-    try:
-        evidence.mkdir()
-        appended(redis.folder).rename(appended(evidence))
-        put_back(redis)
+    with forgetting(redis, evidence, put_back):
         one.worked = True
         away(one)
-    finally:
-        redis.start()
     yield
     remember(world, evidence)
 
 
 def remember(world: World, folder: Path) -> None:
-    """By a server of its own that reads what the dead one left."""
-    witness = server(folder, like=world.redis.server)
-    witness.start()
-    try:
-        world.eras.append(world.eye.at(witness.url).content())
-    finally:
-        witness.kill()
+    read = content_of(folder, world.redis.server, lambda url: world.eye.at(url).content())
+    world.eras.append(read)
     shutil.rmtree(folder, ignore_errors=True)
 
 

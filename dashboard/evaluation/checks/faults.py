@@ -11,24 +11,28 @@ from typing import Any
 
 import psutil
 
-from assignment.types import GroupSettings
 from dashboard.demo import processes
 from dashboard.demo.tree import Part, Process, TreeFailed
 from dashboard.evaluation.judge import late, not_zero
 from dashboard.evaluation.steps import Window
-from dashboard.evaluation.system import FLIGHTS_IN_ALL, Run, now_ms, own_run, speed_for
+from dashboard.evaluation.system import (
+    FLIGHTS_IN_ALL,
+    RECOVER_S,
+    TIMINGS,
+    Run,
+    now_ms,
+    own_run,
+    speed_for,
+)
 from dashboard.management.arguments import say
 
-TIMINGS = GroupSettings(stream="any", partitions=1)
 LEASE_S = TIMINGS.lease_ms / 1000
 TAKEOVER_MS = TIMINGS.lease_ms + 2_000
 RETURN_MS = 30_000  # web, worker and beat start, and history catches up, on two busy cores
 QUIET_S = LEASE_S + 2
 FLOW_S = 1_800.0  # all flights of the year take so long, which is longer than the steps
 WARM_BATCHES = 8
-WARM_S = 180.0
 AWAY_S = 60.0
-RECOVER_S = 120.0  # deadline of a wait, far above every bound: the bound is judged afterwards
 MAY_LOSE_WRITES = ("redis_restart",)  # the only steps that may raise the incarnation
 SUSPEND_TRIES = 3  # a consumer that had no batch in hand when it was stopped proves nothing
 
@@ -129,8 +133,7 @@ class Faults:
     @contextmanager
     def step(self, name: str, bound_ms: int, victim: Process | None) -> Iterator["Note"]:
         """Quiet time, the fault, then until all consumers are back."""
-        self.run.demo.wait_settled()
-        self.run.wait(self.is_warm, WARM_S, "the consumers did not get to work")
+        self.run.wait_at_work(WARM_BATCHES)
         before_ms = now_ms()
         self.run.pass_time(QUIET_S)
         victims = (self.run.member_of(victim),) if victim else ()
@@ -169,10 +172,6 @@ class Faults:
 
     def refused(self) -> int:
         return int(self.run.demo.status().get("refused_commits", 0))
-
-    def is_warm(self) -> bool:
-        """A consumer's first batches take many times as long: Spark compiles what it runs."""
-        return int(self.run.demo.status().get("batches_min", 0)) >= WARM_BATCHES
 
     def history_is_complete(self) -> bool:
         return bool(self.run.demo.status().get("history_behind") == 0)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from assignment.scripts.dashboard_side import LockEvent
-from assignment.types import GroupSettings, Offset, Partition
+from assignment.types import Offset, Partition
 from dashboard.demo import logs
 from dashboard.demo.demo import Demo
 from dashboard.demo.embedded_redis import EmbeddedRedis
@@ -25,14 +25,11 @@ from dashboard.evaluation.checks.redis_judge import Step, Tenure
 from dashboard.evaluation.forwarder import Forwarder
 from dashboard.evaluation.inspecting import Ownership, Server, acknowledged
 from dashboard.evaluation.judge import NOTHING, Content, effects, joined
-from dashboard.evaluation.redis_servers import server
-from dashboard.evaluation.system import PROCESSED_S, Run, ask, now_ms
+from dashboard.evaluation.redis_servers import content_of, server
+from dashboard.evaluation.system import PROCESSED_S, RECOVER_S, TIMINGS, Run, ask, now_ms
 from dashboard.live.connection import StoreUnavailable
 
-TIMINGS = GroupSettings(stream="any", partitions=1)
-RECOVER_S = 120.0  # deadline of a wait, far above every bound: the bound is judged afterwards
 WARM_BATCHES = 4
-WARM_S = 180.0
 RESEND_S = 5.0  # within it a producer that starts anew sends again what is missing
 HISTORY_TRIES = 6  # times HISTORY_WAIT_S: how long history may be behind the locks
 HISTORY_WAIT_S = 5.0
@@ -115,15 +112,17 @@ class RedisRun:
         """A server, past the name."""
         url = (of or self.primary).url
         if url not in self.servers:
-            self.servers[url] = Server(url, GROUP, GROUP, self.demo.options.partitions)
+            self.servers[url] = self.at(url)
         return self.servers[url]
+
+    def at(self, url: str) -> Server:
+        return Server(url, GROUP, GROUP, self.demo.options.partitions)
 
     # --- a step
 
     def begin(self, name: str) -> Note:
         """Waits for a quiet start. Raises TreeFailed."""
-        self.demo.wait_settled()
-        self.run.wait(self.is_warm, WARM_S, "the consumers did not get to work")
+        self.run.wait_at_work(WARM_BATCHES)
         note = Note(
             name=name,
             began_ms=now_ms(),
@@ -134,9 +133,6 @@ class RedisRun:
         )
         self.run.say(f"step {name}")
         return note
-
-    def is_warm(self) -> bool:
-        return int(self.demo.status().get("batches_min", 0)) >= WARM_BATCHES
 
     def heal(self, note: Note) -> None:
         """From now on the time to recover counts: all is undone, and what was restarted answers."""
@@ -170,12 +166,7 @@ class RedisRun:
 
     def content_of(self, folder: Path) -> Content:
         """What a dead server's folder holds, by a server of its own that reads it."""
-        witness = server(folder, like=self.primary)
-        witness.start()
-        try:
-            return self.content(witness)
-        finally:
-            witness.kill()
+        return content_of(folder, self.primary, lambda url: self.at(url).content())
 
     def locks(self) -> Mapping[Partition, tuple[str, int]]:
         return self.seen().ownership().locks

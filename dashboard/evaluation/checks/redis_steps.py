@@ -17,21 +17,23 @@ from dashboard.demo.options import Refused
 from dashboard.demo.tree import Part, Process, TreeFailed
 from dashboard.evaluation.checks.pages import Pages
 from dashboard.evaluation.checks.redis_judge import Step, broken, not_judged
-from dashboard.evaluation.checks.redis_run import RECOVER_S, TIMINGS, Note, RedisRun, Vacuous
+from dashboard.evaluation.checks.redis_run import Note, RedisRun, Vacuous
 from dashboard.evaluation.figures import name_of
 from dashboard.evaluation.forwarder import Forwarder
 from dashboard.evaluation.redis_servers import (
+    BEHIND_MIN,
     Postgres,
     appended,
     behind_clock,
+    forgetting,
     replica_appended,
     server,
 )
+from dashboard.evaluation.system import RECOVER_S, TIMINGS
 from dashboard.live.connection import StoreUnavailable
 
 WRITES_BEHIND = 200  # at least, of a replica that is promoted
 OLDER_S = 5.0
-BEHIND_MIN = 7
 AWAY_S = 60.0
 HUNG_S = 12.0
 PAGE_MS_MAX = 3_000
@@ -162,13 +164,8 @@ class RedisSteps:
         redis = self.run.primary
         evidence = redis.folder.with_name(f"evidence-{time.monotonic_ns()}")
         with self.run.demo.tree.not_restarting(self.run.part):
-            try:
-                redis.kill()
-                evidence.mkdir()
-                appended(redis.folder).rename(appended(evidence))
-                put_back()
-            finally:
-                redis.start()
+            with forgetting(redis, evidence, put_back):
+                pass
             self.run.heal(note)
         note.past = self.run.content_of(evidence)
         self.run.recover(note)

@@ -20,8 +20,7 @@ from dashboard.evaluation.system import Run, load, now_ms
 CONSUMERS = 3
 EVENTS_PER_SECOND = 300.0
 QUIET_S = 10.0  # what the change is compared with
-WARM_BATCHES = 20  # a consumer's first ones take many times as long: Spark compiles what it runs
-WARM_S = 180.0
+WARM_BATCHES = 20
 SEED_S = 900.0  # every key is processed once within it
 CONVERGE_S = 240.0  # deadline of a change, far above what one takes
 UNDER_WAY_S = 2.0  # how long a scale-down may take until it is seen; then it is hurt all the same
@@ -184,7 +183,7 @@ class Scaling:
     @contextmanager
     def step(self, name: str) -> Iterator[Note]:
         """Quiet time, the change, then until everything is as it has to be."""
-        self.quiet()
+        self.run.wait_at_work(WARM_BATCHES)
         note = Note(quiet_ms=now_ms())
         self.run.pass_time(QUIET_S)
         note.stirred_ms = note.began_ms = now_ms()
@@ -209,14 +208,6 @@ class Scaling:
         self.changes.append(note.change)
         self.run.say(f"step {name}: over after {(now_ms() - note.began_ms) / 1_000:.1f} s")
         self.judge(name, note)
-
-    def quiet(self) -> None:
-        self.run.demo.wait_settled()
-        self.run.wait(
-            lambda: int(self.run.demo.status().get("batches_min", 0)) >= WARM_BATCHES,
-            WARM_S,
-            "the consumers did not get to work",
-        )
 
     def drain(self, note: Note, consumer: Process, *arguments: str) -> None:
         """One member is to leave: told, or in a group without learners by SIGTERM."""

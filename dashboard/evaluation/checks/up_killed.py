@@ -27,7 +27,6 @@ from dashboard.evaluation import flights_check
 from dashboard.evaluation.checks import checked_up, redis_judge
 from dashboard.evaluation.checks.redis_judge import ENDS_ALL, Step, not_judged
 from dashboard.evaluation.checks.redis_run import (
-    TIMINGS,
     above,
     is_back,
     records_of,
@@ -35,12 +34,11 @@ from dashboard.evaluation.checks.redis_run import (
 )
 from dashboard.evaluation.inspecting import Server, acknowledged
 from dashboard.evaluation.judge import effects, joined
-from dashboard.evaluation.system import PROCESSED_S, Waiting, now_ms
+from dashboard.evaluation.system import PROCESSED_S, RECOVER_S, TIMINGS, Waiting, now_ms
 from dashboard.live.connection import StoreUnavailable
 
 START_S = 900.0  # three consumers, one after the other, each as long as the tree allows it
 LOAD_S = 20.0  # of events before the kill, and after the return
-RECOVER_S = 120.0
 END_S = 60.0
 POLL_S = 0.5
 FOREIGN_IDS = 1_000_000_000  # above every id of the replay
