@@ -267,6 +267,8 @@ class Ledger:
             since_ms = self.away_since_ms.get(member, now_ms - silent_ms)
             self._gone(member)
             self.away_since_ms[member] = since_ms
+        elif before is None and member in self.signs:  # Redis forgot which process it had
+            self.away_since_ms.setdefault(member, self.signs[member])
         self.signs[member], self.processes[member] = now_ms, process
         for book in self.books.values():
             live = book.live_at(self._latest_ms)
