@@ -91,6 +91,7 @@ class Parts:
             "EVENKEEL_DATA": str(self.options.data),
             "EVENKEEL_URL": self.options.url,
             "REDIS_URL": self.redis_url,
+            "EVENKEEL_REDIS_URL": self.redis_url,  # another one may stand in the environment
             "PYTHONPATH": str(ROOT),
             "PYTHONUNBUFFERED": "1",
         }

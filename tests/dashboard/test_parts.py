@@ -79,3 +79,9 @@ def test_producer_that_says_nothing_hangs(say: Say, tmp_path: Path) -> None:
     assert found.writes(log)
     os.utime(log, (0, 0))
     assert not found.writes(log)
+
+
+def test_every_part_uses_the_redis_of_its_tree(tmp_path: Path) -> None:
+    found = Parts(Options(data=tmp_path, port=1), "redis://own").process("any", 0, "any")
+    named = {found.environment[name] for name in ("REDIS_URL", "EVENKEEL_REDIS_URL")}
+    assert named == {"redis://own"}, "another one in the caller's environment would be struck"
