@@ -1,6 +1,7 @@
 """Groups that their agents made, with Redis alone: listed, and taken over by this dashboard."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+from typing import NamedTuple
 
 from django.db import IntegrityError, transaction
 
@@ -10,29 +11,29 @@ from assignment.types import GroupSettings, Reason, valid_name
 from dashboard import coordinator
 from dashboard.actions.groups import Refused
 from dashboard.live import groups as live_groups
+from dashboard.live.groups import Founded
 from dashboard.live.scripts import run
 from dashboard.models import Group
 from dashboard.records import audit
 from dashboard.records.audit import By
 
-
-@dataclass(frozen=True, slots=True)
-class Adoptable:
-    name: str
-    settings: GroupSettings
-    members: int
+ADOPTABLE_MAX = 100  # of one page; by command any can be adopted
 
 
-def adoptable() -> list[Adoptable]:
+class Adoptable(NamedTuple):
+    """`more`: how many are not in `groups`."""
+
+    groups: list[Founded]
+    more: int
+
+
+def adoptable() -> Adoptable:
     """By name. Raises StoreUnavailable."""
     founded = live_groups.founded()
     known = set(Group.objects.filter(name__in=founded).values_list("name", flat=True))
-    found = []
-    for name in founded:
-        settings = None if name in known else live_groups.stored_settings(name)[0]
-        if settings is not None:
-            found.append(Adoptable(name, settings, live_groups.member_count(name)))
-    return found
+    new = [name for name in founded if name not in known]
+    groups = live_groups.look_at(new[:ADOPTABLE_MAX])
+    return Adoptable(groups, max(0, len(new) - ADOPTABLE_MAX))
 
 
 def adopt(name: str, by: By) -> Group:

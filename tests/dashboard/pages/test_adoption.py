@@ -13,6 +13,7 @@ from assignment.wire import GROUP_INDEX
 from dashboard import coordinator
 from dashboard.actions import adoption, groups
 from dashboard.actions.groups import Refused
+from dashboard.live import groups as groups_in_redis
 from dashboard.models import AuditEntry, AuditSource, Group
 from dashboard.records.audit import By
 from tests.dashboard.agents import FakeAgent
@@ -46,6 +47,27 @@ def test_a_group_that_its_agents_made_is_listed_and_adopted(
     assert (after.group_epoch, after.settings_epoch) == (before.group_epoch, before.settings_epoch)
     assert AuditEntry.objects.get(action="adopt group").actor == admin_user.get_username()
     assert f"/adopt-group/{founded.group}/" not in client.get("/groups/").content.decode()
+
+
+def test_a_long_list_costs_one_round_trip_and_ends(
+    founded: GroupStore, store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = [f"{founded.group}-gone-{n}" for n in range(3)]
+    store.sadd(GROUP_INDEX, *gone)
+    asked: list[Any] = []
+    client = groups_in_redis.sync_client()
+    pipeline = client.pipeline
+    monkeypatch.setattr(client, "pipeline", lambda **o: asked.append(o) or pipeline(**o))
+    monkeypatch.setattr(groups_in_redis, "sync_client", lambda: client)
+    try:
+        names = [founded.group, *gone]
+        assert [one.name for one in groups_in_redis.look_at(names)] == [founded.group]
+        assert len(asked) == 1
+        monkeypatch.setattr(adoption, "ADOPTABLE_MAX", 0)
+        found = adoption.adoptable()
+        assert found.groups == [] and found.more >= 4
+    finally:
+        store.srem(GROUP_INDEX, *gone)
 
 
 def test_its_history_begins_with_what_redis_still_has(founded: GroupStore) -> None:
