@@ -1,9 +1,12 @@
 """Runs of chaos as the dashboard keeps them: what was asked, what came of it, and the report."""
 
+import fcntl
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -12,11 +15,14 @@ from typing import Any
 from django.conf import settings
 from django.db import DatabaseError, models
 
+from assignment.errors import InvalidInput
 from dashboard.evaluation.chaos.asked import Asked
+from dashboard.evaluation.chaos.judge import VACUOUS
 
 PROGRESS = "progress.log"
 TAIL_BYTES = 4_096
-VERDICTS = {0: "held", 1: "violated", 2: "vacuous", 3: "failed"}
+ENDED = ("Z", "X")  # states of a process
+VERDICTS = {0: "held", 1: "violated", 3: "failed"}
 
 
 class Evaluation(models.Model):
@@ -54,7 +60,17 @@ class Evaluation(models.Model):
     def verdict(self) -> str:
         if self.exit_code is None:
             return "running" if self.is_running else "failed"
+        if self.exit_code == VACUOUS:
+            return "vacuous" if (self.result or {}).get("healed", True) else "not healed"
         return VERDICTS.get(self.exit_code, "failed")
+
+    @property
+    def why(self) -> str:
+        """What the verdict is not enough to say."""
+        error = str((self.result or {}).get("error", ""))
+        if error or self.exit_code is not None:
+            return error
+        return self.said if self.is_running else f"its process ended; last: {self.said or '—'}"
 
     @property
     def command(self) -> str:
@@ -103,14 +119,15 @@ def made(asked: Asked, actor: str) -> Evaluation:
 
 
 def started(pid: int) -> float | None:
-    """When it began, in ticks since the machine did: with the pid it names one process. None: it is
-    gone. Pages ask, and a dashboard without the demo has no psutil.
+    """When it began, in ticks since the machine did: with its pid, one process. None: it has
+    ended, even if its parent has not asked for it yet. Pages ask, and a dashboard without the demo
+    has no psutil.
     """
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None
-    return float(stat.rpartition(")")[2].split()[19])
+    return None if fields[0] in ENDED else float(fields[19])
 
 
 def note_process(row: Evaluation, pid: int) -> None:
@@ -123,30 +140,38 @@ def end(pk: int, exit_code: int, result: dict[str, Any]) -> None:
 
 
 def start(asked: Asked, actor: str) -> Evaluation:
-    """In a session of its own: no process of the dashboard, which it may strike, is its parent's
-    child for long. Its progress goes to its folder.
+    """In a session of its own, and without the mark of this dashboard's tree: it goes on when this
+    process ends. Its progress goes to its folder. One at a time: what runs beside another one is
+    late for no fault of its own. Raises InvalidInput.
     """
-    row = made(asked, actor)
-    with (row.folder / PROGRESS).open("wb") as log:
-        process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "django",
-                "chaos",
-                *asked.options(),
-                "--evaluation",
-                str(row.pk),
-            ],
-            cwd=settings.ROOT,
-            env={**own_environment(), "PYTHONPATH": str(settings.ROOT)},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=log,
-            start_new_session=True,
-        )
-    note_process(row, process.pid)
+    with alone():
+        running = [row for row in Evaluation.objects.filter(exit_code=None) if row.is_running]
+        if running:
+            raise InvalidInput(f"{running[0].faults} runs already: wait until it has ended")
+        row = made(asked, actor)
+        words = ("chaos", *asked.options(), "--evaluation", str(row.pk))
+        with (row.folder / PROGRESS).open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "django", *words],
+                cwd=settings.ROOT,
+                env={**own_environment(), "PYTHONPATH": str(settings.ROOT)},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                start_new_session=True,
+            )
+        note_process(row, process.pid)
     return row
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Of those who start a run, in all processes of this dashboard."""
+    folder = Path(settings.DATA) / "evaluations"
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "start.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def own_environment() -> dict[str, str]:
@@ -159,8 +184,10 @@ def own_environment() -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """All runs under one coordination and strategy."""
+    """All runs that differ by their seeds alone. `size`: what they were run with."""
 
+    faults: str
+    size: str
     coordination: str
     strategy: str
     runs: int
@@ -169,20 +196,31 @@ class Compared:
     moves: float | None
     avoidable_moves: float | None
     unaffected_paused: float | None
+    balance_degree: float | None
     stickiness: float | None
 
 
 def compared(rows: Iterable[Evaluation]) -> list[Compared]:
-    """Medians, side by side; the greatest share of unaffected partitions that paused."""
-    ended = [row for row in rows if row.result and row.exit_code in (0, 1)]
-    modes = sorted({(row.coordination, row.strategy) for row in ended})
-    return [
-        _compared(mode, [r for r in ended if (r.coordination, r.strategy) == mode])
-        for mode in modes
-    ]
+    """Coordinations and strategies under one fault and size stand one below the other: medians,
+    and the greatest share of unaffected partitions that paused.
+    """
+    groups: dict[tuple[str, str, str, str], list[Evaluation]] = defaultdict(list)
+    for row in rows:
+        if row.result and row.exit_code in (0, 1):
+            size = size_of(Asked.of(row.options))
+            groups[row.faults, size, row.coordination, row.strategy].append(row)
+    return [_compared(*key, groups[key]) for key in sorted(groups)]
 
 
-def _compared(mode: tuple[str, str], rows: Sequence[Evaluation]) -> Compared:
+def size_of(asked: Asked) -> str:
+    timings = "fast" if asked.fast else "default timings"
+    number, agents = asked.partitions, f"{asked.agents} agents"
+    return f"{agents}, {number} partitions, {asked.consumer}, {timings}, {asked.seconds} s"
+
+
+def _compared(
+    faults: str, size: str, coordination: str, strategy: str, rows: Sequence[Evaluation]
+) -> Compared:
     def known(name: str) -> list[float]:
         return [r.result[name] for r in rows if r.result and r.result.get(name) is not None]
 
@@ -191,13 +229,16 @@ def _compared(mode: tuple[str, str], rows: Sequence[Evaluation]) -> Compared:
         return round(median(values), 3) if values else None
 
     return Compared(
-        coordination=mode[0],
-        strategy=mode[1],
+        faults=faults,
+        size=size,
+        coordination=coordination,
+        strategy=strategy,
         runs=len(rows),
         held=sum(row.exit_code == 0 for row in rows),
         recovered_ms=middle("recovered_ms"),
         moves=middle("moves"),
         avoidable_moves=middle("avoidable_moves"),
         unaffected_paused=max(known("unaffected_paused"), default=None),
+        balance_degree=middle("balance_degree"),
         stickiness=middle("stickiness"),
     )

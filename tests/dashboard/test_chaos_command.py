@@ -21,8 +21,8 @@ NAMES = ("light-1", "light-2", "light-3", "light-4", "light-5")
     ("arguments", "sentence"),
     [
         (
-            ("--fault", "minor-nonsense"),
-            "no fault 'minor-nonsense': choose from minor-kill",
+            ("--fault", "minor-kil"),
+            "no fault 'minor-kil': 'minor-kill' perhaps; chaos --help names them",
         ),
         (("--fault", "minor-kill+nonsense"), "there is no fault 'nonsense'"),
         ((), "no fault is named"),

@@ -4,6 +4,7 @@ import argparse
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from difflib import get_close_matches
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -57,7 +58,9 @@ class Asked:
     def __post_init__(self) -> None:
         for name in self.faults:
             if name not in FAULTS:
-                raise InvalidInput(f"there is no fault {name!r}: choose from {', '.join(FAULTS)}")
+                near = get_close_matches(name, FAULTS, 1)
+                meant = f": {near[0]!r} perhaps" if near else ""
+                raise InvalidInput(f"there is no fault {name!r}{meant}; chaos --help names them")
         for name, most in LIMITS.items():
             value = getattr(self, name)
             if not LEAST.get(name, 1) <= value <= most:

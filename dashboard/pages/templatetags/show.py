@@ -18,7 +18,7 @@ register = template.Library()
 
 # (icon of img/icons.svg, tone of page.css) -> states
 _SHOWN = {
-    ("full", "ok"): ("owned", "alive", "done", "steady", "valid", "ready", "clean"),
+    ("full", "ok"): ("owned", "alive", "done", "steady", "valid", "ready", "clean", "held"),
     ("in", "busy"): (
         *("acquiring", "joining", "running", "rebalancing", "pending", "restoring", "learning"),
         "moving",
@@ -26,7 +26,7 @@ _SHOWN = {
     ("out", "busy"): ("releasing",),
     ("out", "warn"): ("draining", "leaving", "stopped"),
     ("hollow", ""): ("empty", "idle", "left", "superseded", "revoked", "cancelled"),
-    ("hollow", "warn"): ("unowned",),
+    ("hollow", "warn"): ("unowned", "vacuous"),
     ("clock", ""): ("waiting",),
     ("clock", "warn"): ("expired", "suspect", "unable", "lagging"),
     ("cut", "warn"): ("unserved", "unreachable"),
@@ -35,7 +35,8 @@ _SHOWN = {
     ("pause", "bad"): ("halted",),
     ("swing", "warn"): ("flapping",),
     ("tilt", "warn"): ("unbalanced",),
-    ("alert", "bad"): ("conflict", "lost", "died", "forced", "dead"),
+    ("alert", "bad"): ("conflict", "lost", "died", "forced", "dead", "violated"),
+    ("alert", "warn"): ("failed", "not healed"),
     ("question", ""): ("unknown",),
 }
 STATES = {word: shown for shown, words in _SHOWN.items() for word in words}

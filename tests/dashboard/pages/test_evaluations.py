@@ -1,6 +1,8 @@
 """GET and POST /evaluations/, and the report of a run."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +28,13 @@ def folder(tmp_path: Path, settings: Settings) -> Path:
     return tmp_path
 
 
-def ended(coordination: str = "server", code: int = 0, **result: Any) -> Evaluation:
-    asked = Asked(faults=("minor-kill",), coordination=coordination, **ASKED)
+def ended(
+    coordination: str = "server",
+    code: int = 0,
+    faults: tuple[str, ...] = ("minor-kill",),
+    **result: Any,
+) -> Evaluation:
+    asked = Asked(faults=faults, coordination=coordination, **ASKED)
     row = stored.made(asked, "ann")
     stored.end(row.pk, code, {**RESULT, **result})
     row.refresh_from_db()
@@ -41,15 +48,42 @@ def admin(user: User, visitor: Client) -> Client:
     return visitor
 
 
-def test_coordinations_stand_side_by_side(visitor: Client) -> None:
+def test_coordinations_stand_side_by_side_under_one_fault(visitor: Client) -> None:
     for recovered_ms in (100, 300, 500):
         ended("client", recovered_ms=recovered_ms)
     ended("server", code=1, unaffected_paused=0.25)
-    rows = {c.coordination: c for c in visitor.get("/evaluations/").context["compared"]}
-    assert (rows["client"].runs, rows["client"].held, rows["client"].recovered_ms) == (3, 3, 300)
-    assert (rows["server"].runs, rows["server"].held) == (1, 0)
-    assert rows["server"].unaffected_paused == 0.25
-    assert rows["client"].unaffected_paused is None
+    ended("server", faults=("flap",), moves=40)
+    of = visitor.get("/evaluations/").context["compared"]
+    assert [(c.faults, c.coordination) for c in of] == [
+        *(("flap", "server"), ("minor-kill", "client"), ("minor-kill", "server"))
+    ]
+    _, client, server = of
+    assert (client.runs, client.held, client.recovered_ms) == (3, 3, 300)
+    assert (server.runs, server.held, server.moves) == (1, 0, 2)
+    assert (client.unaffected_paused, server.unaffected_paused) == (None, 0.25)
+    assert client.size == "2 agents, 4 partitions, light, default timings, 3 s"
+
+
+@pytest.mark.parametrize(
+    ("result", "verdict"),
+    [({"vacuous": True, "healed": True}, "vacuous"), ({"healed": False}, "not healed")],
+)
+def test_what_did_nothing_is_told_from_what_did_not_heal(
+    visitor: Client, result: dict[str, Any], verdict: str
+) -> None:
+    ended(code=2, **result)
+    assert f'data-verdict="{verdict}"' in visitor.get("/evaluations/").content.decode()
+
+
+def test_a_run_that_failed_says_why(visitor: Client) -> None:
+    row = ended(code=3, error="the web process was not ready")
+    assert row.verdict == "failed"
+    assert "the web process was not ready" in visitor.get("/evaluations/").content.decode()
+
+
+def test_without_a_run_it_is_told_how_to_start_one(visitor: Client) -> None:
+    page = visitor.get("/evaluations/").content.decode()
+    assert "No run yet." in page and "chaos --fault minor-kill" in page and "<table" not in page
 
 
 def test_a_violation_is_shown_with_its_run(visitor: Client) -> None:
@@ -117,3 +151,18 @@ def test_a_run_whose_process_is_gone_has_failed(visitor: Client) -> None:
     row.pid, row.pid_started = os.getpid(), 1.0  # another process had that number
     row.save()
     assert row.verdict == "failed"
+
+
+def test_a_run_that_was_killed_has_failed_though_nobody_asked_for_its_end(visitor: Client) -> None:
+    row = stored.made(Asked(faults=("flap",), **ASKED), "ann")
+    (row.folder / stored.PROGRESS).write_text("  3.0 s  striking: flap\n")
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        stored.note_process(row, child.pid)
+        assert (row.verdict, row.why) == ("running", "3.0 s  striking: flap")
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and is a zombie
+        assert row.verdict == "failed"
+        assert "its process ended; last: 3.0 s" in visitor.get("/evaluations/").content.decode()
+    finally:
+        child.communicate()
