@@ -187,7 +187,7 @@ class Parts:
         spark = {SPARK_CONF: json.dumps({**QUICK_SPARK, **spark_conf_given()})}
         return self.agent(
             *(name, GROUP, self.options.url, self.options.pipeline),
-            environment={"EVENKEEL_REDIS_URL": self.redis_url, **spark},
+            environment=spark,
             is_ready=is_ready,
             may_end=may_end,
             ready_s=CONSUMER_READY_S,

@@ -17,7 +17,7 @@ from django.db import DatabaseError, models
 
 from assignment.errors import InvalidInput
 from dashboard.evaluation.chaos.asked import Asked
-from dashboard.evaluation.chaos.judge import VACUOUS
+from dashboard.evaluation.judge import VACUOUS
 
 PROGRESS = "progress.log"
 TAIL_BYTES = 4_096

@@ -23,9 +23,9 @@ from dashboard.evaluation import figures as measures
 from dashboard.evaluation.chaos import figures
 from dashboard.evaluation.chaos.asked import CONSUMERS, Asked
 from dashboard.evaluation.chaos.history import History
-from dashboard.evaluation.chaos.report import page
 from dashboard.evaluation.chaos.run import is_settled
 from dashboard.evaluation.chaos.world import GROUP, SETTLE_S, World
+from dashboard.evaluation.html_report import OWNERS, grid, page
 from dashboard.evaluation.judge import Content
 from dashboard.evaluation.paired import NAME, compared
 from dashboard.evaluation.setting import setting, today
@@ -338,13 +338,33 @@ def lines(found: Mapping[str, Any]) -> Iterator[str]:
 def write(found: Mapping[str, Any], folder: Path, wanted: Wanted) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / RESULT).write_text(json.dumps(found, indent=1))
-    text = html.escape("\n".join(lines(found)))
     parts = {
         f"{count} rebalance{'s' if count > 1 else ''}": chart(found["rows"], count)
         for count in (1, 2)
     }
     title = f"{wanted.messages:,} messages, {SIZE} partitions, {SIZE} consumers"
-    (folder / REPORT).write_text(page(title, f"<pre>{text}</pre>", parts))
+    tests = (f"<p>{html.escape(f'{n}: {value}')}</p>" for n, value in found["test"].items())
+    body = f"{grid(COLUMNS, map(cells, found['rows']), COLUMNS[4:])}{''.join(tests)}"
+    (folder / REPORT).write_text(page(title, body, parts))
+
+
+COLUMNS = (
+    *("coordination", "strategy", "consumer", "learners", "rebalances", "runs", "median, ms"),
+    *("min, ms", "max, ms", "partitions moved", "paused, partition-ms"),
+)
+
+
+def cells(row: Mapping[str, Any]) -> list[str]:
+    texts = [
+        row["coordination"],
+        row["strategy"],
+        row["consumer"],
+        "yes" if row["learners"] else "no",
+    ]
+    times = [row["median_ms"], row["min_ms"], row["max_ms"]]
+    counts = [row["rebalances"], len(row["runs_ms"]), *times, row["partitions_moved"]]
+    numbers = [*counts, row["paused_partition_ms"]]
+    return [*texts, *(f"{number:,.10g}" for number in numbers)]
 
 
 def chart(rows: Sequence[Mapping[str, Any]], rebalances: int) -> dict[str, Any]:
@@ -357,12 +377,14 @@ def chart(rows: Sequence[Mapping[str, Any]], rebalances: int) -> dict[str, Any]:
             "pointpos": 0,
             "name": f"{row['coordination']}, {row['strategy']}{learns(row)}",
             "y": row["runs_ms"],
+            "marker": {"color": OWNERS[0]},
         }
         for row in rows
         if row["rebalances"] == rebalances
     ]
     y = {"title": {"text": "ms to the last commit"}, "rangemode": "tozero"}
-    return {"data": data, "layout": {"yaxis": y, "height": 420, "showlegend": False}}
+    x = {"title": {"text": "coordination, strategy"}, "type": "category"}
+    return {"data": data, "layout": {"xaxis": x, "yaxis": y, "height": 420, "showlegend": False}}
 
 
 def learns(row: Mapping[str, Any]) -> str:

@@ -19,9 +19,9 @@ from dashboard.evaluation import stored
 from dashboard.evaluation.chaos import asked as asking
 from dashboard.evaluation.chaos import matrix
 from dashboard.evaluation.chaos.asked import Asked
+from dashboard.evaluation.chaos.comparison import comparison
 from dashboard.evaluation.chaos.history import load
 from dashboard.evaluation.chaos.judge import judge
-from dashboard.evaluation.chaos.report import comparison
 from dashboard.evaluation.chaos.result import REPORT, judged, keep, write
 from dashboard.evaluation.chaos.run import run
 from dashboard.evaluation.judge import FAILED, HELD, VACUOUS, VIOLATED
