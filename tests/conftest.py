@@ -10,8 +10,13 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from dashboard.demo.embedded_redis import EmbeddedRedis, wheel_binary
+
+# Properties are judged by what they find, not by how long a busy machine takes.
+settings.register_profile("evenkeel", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("evenkeel")
 
 
 @pytest.fixture(autouse=True, scope="module")
