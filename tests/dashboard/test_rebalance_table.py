@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from django.core.management import call_command
 
+from dashboard.demo.tree import TreeFailed
 from dashboard.evaluation.chaos.history import History
 from dashboard.evaluation.judge import Content
 from dashboard.evaluation.table import ROWS, Measured, Row, Wanted, lines, made, measured, result
@@ -62,6 +63,23 @@ def test_the_rows_take_turns_and_each_turn_has_another_victim(
     monkeypatch.setattr("dashboard.evaluation.table.one_run", run)
     made(Wanted(repeat=2), (STICKY, AVERAGELY), lambda line: None)
     assert order == [(STICKY, 0), (AVERAGELY, 0), (STICKY, 1), (AVERAGELY, 1)]
+
+
+def test_a_run_whose_messages_ended_before_it_rebalanced_does_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    moved = iter([0, 1, 0, 0, 0])
+
+    def run(wanted: Wanted, row: Row, number: int) -> Measured:
+        return Measured(took_ms=1, partitions_moved=next(moved), paused_partition_ms=1)
+
+    monkeypatch.setattr("dashboard.evaluation.table.one_run", run)
+    said: list[str] = []
+    found = made(Wanted(repeat=1), (STICKY,), said.append)
+    assert found["rows"][0]["partitions_moved"] == 1
+    assert "0 moved before the last message" in said[0]
+    with pytest.raises(TreeFailed, match="1000 messages end before"):
+        made(Wanted(messages=1_000, repeat=1), (STICKY,), said.append)
 
 
 def test_a_row_has_the_median_and_the_spread_of_its_runs() -> None:

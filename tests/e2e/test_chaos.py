@@ -44,6 +44,6 @@ def test_a_group_whose_agent_is_killed_keeps_every_invariant(tmp_path: Path) -> 
     assert found["held"] and found["healed"] and not found["vacuous"]
     assert (found["lost"], found["doubled"], found["destroyed"]) == (0, 0, 0)
     assert json.loads((tmp_path / "result.json").read_text()) == found
-    assert "Plotly.newPlot" in (tmp_path / "report.html").read_text()
+    assert "Plotly.react" in (tmp_path / "report.html").read_text()
     stored = load(tmp_path)
     assert judged(stored, judge(stored))[0] == found
