@@ -22,6 +22,7 @@ from dashboard.evaluation.judge import FAILED
 from dashboard.management.arguments import say, whole
 
 BEGAN_S = time.monotonic()
+EXPECTED = (Stopped, EvenkeelError, Refused, TreeFailed, OSError)
 Found = dict[str, Any]
 
 
@@ -54,15 +55,18 @@ class EvaluationCommand(BaseCommand):
     def _found(self, options: dict[str, Any]) -> tuple[Found | None, int]:
         try:
             return self.body(options)
-        except Stopped:
-            why = "asked to end"
-        except (EvenkeelError, Refused, TreeFailed, OSError) as error:
-            why = str(error)
-        except Exception as error:  # a bug of the harness is no verdict
-            traceback.print_exc()
-            why = repr(error)
+        except Exception as error:
+            if not isinstance(error, EXPECTED):  # a bug of the harness is no verdict
+                traceback.print_exc()
+            why = why_ended(error)
         say(f"evenkeel: {why}")
         return self.ended_early(why)
+
+
+def why_ended(error: Exception) -> str:
+    if isinstance(error, Stopped):
+        return "asked to end"
+    return str(error) if isinstance(error, EXPECTED) else repr(error)
 
 
 def lines_of(name: str, value: Any) -> list[str]:

@@ -25,7 +25,7 @@ from dashboard.evaluation.chaos.judge import judge
 from dashboard.evaluation.chaos.result import REPORT, judged, keep, write
 from dashboard.evaluation.chaos.run import run
 from dashboard.evaluation.judge import FAILED, HELD, VACUOUS, VIOLATED
-from dashboard.evaluation.runner import EvaluationCommand, Found, bad_input, tell
+from dashboard.evaluation.runner import EvaluationCommand, Found, bad_input, tell, why_ended
 
 ADDRESSES = ("REDIS_URL", "DATABASE_URL", "EVENKEEL_REDIS_URL")
 
@@ -97,6 +97,9 @@ class Command(EvaluationCommand):
             found, code = self.judged(wanted, options["out"] or row.folder)
             if options["out"] is not None:
                 shutil.copy(options["out"] / REPORT, row.folder / REPORT)
+        except Exception as error:
+            found = {"error": why_ended(error)}
+            raise
         finally:
             stored.end(row.pk, code, found)
         return found, code

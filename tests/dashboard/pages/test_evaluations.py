@@ -9,9 +9,11 @@ from typing import Any
 import psutil
 import pytest
 from django.contrib.auth.models import User
+from django.core.management import call_command
 from django.test import Client
 from pytest_django.fixtures import Settings
 
+from dashboard.demo.tree import TreeFailed
 from dashboard.evaluation import stored
 from dashboard.evaluation.chaos.asked import Asked
 from dashboard.evaluation.stored import Evaluation
@@ -79,6 +81,20 @@ def test_a_run_that_failed_says_why(visitor: Client) -> None:
     row = ended(code=3, error="the web process was not ready")
     assert row.verdict == "failed"
     assert "the web process was not ready" in visitor.get("/evaluations/").content.decode()
+
+
+def test_a_run_that_its_harness_ended_keeps_the_reason(
+    visitor: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(*_: object) -> None:
+        raise TreeFailed("the web process was not ready")
+
+    monkeypatch.setattr("dashboard.management.commands.chaos.run", run)
+    with pytest.raises(SystemExit) as ended:
+        call_command("chaos", "--fault", "minor-kill")
+    row = Evaluation.objects.get()
+    assert (ended.value.code, row.exit_code) == (3, 3)
+    assert row.why == "the web process was not ready"
 
 
 def test_without_a_run_it_is_told_how_to_start_one(visitor: Client) -> None:
