@@ -14,7 +14,8 @@ from dashboard.evaluation import measured
 from dashboard.evaluation.chaos.asked import Asked
 from dashboard.evaluation.chaos.matrix import ROW, folder_name
 from dashboard.evaluation.measured import FAULT_COLUMNS, NOT_RUN, TABLE_COLUMNS, UNKNOWN, put
-from dashboard.evaluation.table import RESULT, ROWS, Measured, result
+from dashboard.evaluation.table import ROWS, Measured, result
+from dashboard.evaluation.table_report import RESULT
 from dashboard.management.commands.write_measured import PAGE
 
 FLAP = Asked(faults=("flap",), fast=True)

@@ -8,7 +8,8 @@ from django.core.management import call_command
 from dashboard.demo.tree import TreeFailed
 from dashboard.evaluation.chaos.history import History
 from dashboard.evaluation.judge import Content
-from dashboard.evaluation.table import ROWS, Measured, Row, Wanted, lines, made, measured, result
+from dashboard.evaluation.table import ROWS, Measured, Row, Wanted, made, measured, result
+from dashboard.evaluation.table_report import lines
 from tests.dashboard.chaos_histories import FENCE, ONE, P0, P1, TWO, commit, happened
 
 STICKY = Row(coordination="server", strategy="sticky", rebalances=1)

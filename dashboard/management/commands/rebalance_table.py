@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from dashboard.evaluation import table
+from dashboard.evaluation import table, table_report
 from dashboard.evaluation.judge import HELD
 from dashboard.evaluation.runner import EvaluationCommand, Found, bad_input, tell
 from dashboard.evaluation.table import Wanted
@@ -34,8 +34,8 @@ class Command(EvaluationCommand):
         wanted = Wanted(**{n: options[n] for n in ("messages", "repeat", "consumer")})
         found = table.made(wanted, table.chosen(options["rows"]), tell)
         if options["out"] is not None:
-            table.write(found, options["out"], wanted)
+            table_report.write(found, options["out"], wanted)
         return found, HELD
 
     def as_text(self, found: Found) -> str:
-        return "\n".join(table.lines(found))
+        return "\n".join(table_report.lines(found))

@@ -13,7 +13,7 @@ from assignment.errors import InvalidInput
 from dashboard.demo.parts import ROOT
 from dashboard.evaluation import measured
 from dashboard.evaluation.chaos import matrix
-from dashboard.evaluation.table import RESULT
+from dashboard.evaluation.table_report import RESULT
 from dashboard.management.answers import AnswerCommand
 
 PAGE, MATRIX = ROOT / "docs/measured.md", ROOT / "docs/matrix.txt"
