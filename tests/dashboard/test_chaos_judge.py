@@ -190,6 +190,12 @@ def test_nothing_may_move_when_only_the_dashboard_is_struck(scene: Scene) -> Non
     only(judge(scene.history()), "was granted anew, to light-2-bbbbbb, without a cause", "light-1")
 
 
+def test_nothing_of_a_static_member_may_move_while_it_is_restarted(scene: Scene) -> None:
+    assert judge(scene.history()).held
+    scene.asked = Asked(faults=("rolling-restart",), agents=2, partitions=2, fast=True)
+    only(judge(scene.history()), f"went from {ONE} to {TWO}", f"went from {TWO} to {ONE}")
+
+
 def test_a_switch_under_an_old_epoch_that_was_not_refused_is_told(scene: Scene) -> None:
     whole = scene.history()
     struck = replace(whole.faults[0], wrong=("a switch was not refused",))

@@ -104,6 +104,11 @@ class Asked:
         }
 
     @property
+    def is_static(self) -> bool:
+        """Members have instance names, and nothing of them may move while they are restarted."""
+        return self.faults == ("rolling-restart",)
+
+    @property
     def bound_ms(self) -> int:
         return bound_ms(self.timings, int(any(name in RESTARTING for name in self.faults)))
 

@@ -272,7 +272,9 @@ def harmless(asked: Asked) -> bool:
 
 
 def causeless(history: History) -> Iterator[str]:
-    """No partition goes from one member to another, both of whom nobody struck."""
+    """No partition goes from one member to another, both of whom nobody struck; of static members
+    none at all, as they come back.
+    """
     if history.asked.strategy not in STICKY and not harmless(history.asked):
         return
     if any(fault.name == "strategy-change" for fault in history.faults):
@@ -280,11 +282,12 @@ def causeless(history: History) -> Iterator[str]:
     if harmless(history.asked):
         yield from anew(history)
         return
+    hurt = frozenset() if history.asked.is_static else history.hurt
     for before, e in regranted(history):
         if before.member_id == e.member_id:
             continue
         between = named_between(history, e.partition, before.at_ms, e.at_ms)
-        if not {name_of(before.member_id), name_of(e.member_id), *between} & history.hurt:
+        if not {name_of(before.member_id), name_of(e.member_id), *between} & hurt:
             yield f"{e.partition} went from {before.member_id} to {e.member_id} without a cause"
 
 

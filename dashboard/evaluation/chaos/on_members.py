@@ -7,6 +7,7 @@ from dashboard.evaluation.chaos.strikes import Strike, fault
 
 LEAVE_S = 30.0
 DRAIN_S = 120.0
+COME_S = 300.0  # a consumer with Spark
 FLAPS = 3
 OTHERS = ("averagely", "circle", "range", "round_robin")
 
@@ -104,10 +105,16 @@ def one_to_many(one: Strike) -> Iterator[None]:
 
 @fault("rolling-restart")
 def rolling_restart(one: Strike) -> Iterator[None]:
-    one.victims = one.world.asked.names
+    """One after the other, each once all partitions have an owner again: a row that waits for its
+    next process counts as able.
+    """
+    world = one.world
+    one.victims = world.asked.names
     for name in one.victims:
         leave(one, [name])
         come(one, [name])
+        all_owned = f"what {name} had is not owned again"
+        world.wait(lambda: len(world.eye.last.locks) == world.asked.partitions, COME_S, all_owned)
     one.worked = one.is_over = True
     yield
 

@@ -225,6 +225,7 @@ class World(Waiting):
                 "EVENKEEL_REDIS_URL": self.redis_url(links.redis),
                 "EVENKEEL_LIGHT_LOG": str(self.effects),
                 "EVENKEEL_SOCKET": "",
+                "EVENKEEL_INSTANCE": f"{name}-static" if self.asked.is_static else "",
             },
             is_ready=always,
             stop_s=STOP_S,
