@@ -179,7 +179,9 @@ class Consumer:
     # --- the query
 
     def process(self) -> None:
-        """Until `stop`; a query that failed is started again, from what is committed."""
+        """Until `stop`; a query that failed is started again, from what is committed. This thread
+        never waits for `stop`: SIGTERM sets it in this very thread, which would hold its lock then.
+        """
         self._share()
         threading.Thread(target=self._watch, name="lease", daemon=True).start()
         self._session.dataSource.register(EvenkeelSource)
@@ -189,8 +191,9 @@ class Consumer:
         self._check_pipeline()
         while not self._stop.is_set():
             query = self._start_query()
-            while query.isActive and not self._stop.wait(LOOK_EVERY_S):
+            while query.isActive and not self._stop.is_set():
                 self._say_trouble()
+                time.sleep(LOOK_EVERY_S)
             self._finish(query)
             if (error := query.exception()) is not None and not self._stop.is_set():
                 self._failed(error)

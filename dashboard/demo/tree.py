@@ -11,7 +11,6 @@ import random
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -172,14 +171,15 @@ class Tree:
     """Parts in the order of their start. `say` gets one line per thing that happens.
 
     `mark` is one tree's at a time: what carries it already was left by an earlier one, and is
-    ended. `stopping` is set by a signal; every wait ends with Stopped then. `lock` is an open file
-    that the watchdog keeps open until nothing of the tree is left.
+    ended. `stopping` is set by a signal; every wait ends with Stopped then. It is a plain flag: a
+    signal may come while this thread holds the lock of an Event, and would wait for it for ever.
+    `lock` is an open file that the watchdog keeps open until nothing of the tree is left.
     """
 
     def __init__(self, say: Callable[[str], None], mark: str, lock: int | None = None) -> None:
         self.say = say
         self.parts: list[Part] = []
-        self.stopping = threading.Event()
+        self.stopping = False
         self.hurried = False
         self.mark = mark
         self.lock = lock
@@ -209,8 +209,7 @@ class Tree:
             signal.signal(number, self._on_signal)
 
     def _on_signal(self, *_: object) -> None:
-        self.hurried = self.stopping.is_set()
-        self.stopping.set()
+        self.hurried, self.stopping = self.stopping, True
 
     def start(self, part: Part, wait: bool = True) -> None:
         """Starts it, and waits until it is ready. Raises TreeFailed, Stopped."""
@@ -257,7 +256,13 @@ class Tree:
         for part in tuple(self.parts):
             if part is not leave_out and part not in self.left_dead:
                 self._look_at(part, check_health)
-        if self.stopping.wait(POLL_S):
+        self.pause(POLL_S)
+
+    def pause(self, seconds: float) -> None:
+        """So short that nobody minds when a signal comes in it. Raises Stopped."""
+        if not self.stopping:
+            time.sleep(seconds)
+        if self.stopping:
             raise Stopped
 
     def _look_at(self, part: Part, check_health: bool) -> None:
@@ -323,7 +328,7 @@ class Tree:
 
     def stop(self) -> None:
         """Ends every part in reverse order, then whatever still carries the mark."""
-        self.stopping.set()
+        self.stopping = True
         for layer in sorted({part.layer for part in self.parts}, reverse=True):
             parts = [part for part in reversed(self.parts) if part.layer == layer]
             self.say(f"stopping {', '.join(part.name for part in parts)}")

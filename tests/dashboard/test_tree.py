@@ -8,7 +8,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import psutil
 import pytest
@@ -244,3 +248,36 @@ while True:
     supervisor.wait()
     supervisor.stdout.close()
     wait_until(lambda: not processes.marked(mark) and not psutil.pid_exists(int(watchdog)))
+
+
+@contextmanager
+def after_instructions(number: int, act: Callable[[], None]) -> Iterator[list[int]]:
+    """Acts before that instruction of what runs within; what is given has an entry for each."""
+    ran: list[int] = []
+
+    def trace(frame: FrameType, event: str, arg: object) -> Any:
+        frame.f_trace_opcodes = True
+        ran.append(frame.f_lineno)
+        if len(ran) == number:
+            act()
+        return trace
+
+    sys.settrace(trace)
+    try:
+        yield ran
+    finally:
+        sys.settrace(None)
+
+
+def test_a_signal_may_come_at_any_moment_of_a_turn(
+    grown: tree.Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while it waits for nothing but time: an Event's lock was held there."""
+    monkeypatch.setattr(tree, "POLL_S", 0.0)
+    for number in count(1):
+        grown.stopping = False
+        with suppress(tree.Stopped), after_instructions(number, grown._on_signal) as ran:
+            grown.turn()
+        if len(ran) < number:
+            break
+    assert number > 50

@@ -22,7 +22,7 @@ from dashboard.demo import options as demo_options
 from dashboard.demo.embedded_redis import EmbeddedRedis, free_port
 from dashboard.demo.options import COUNTERS, Options
 from dashboard.demo.parts import ROOT, Parts, RedisPart, answers
-from dashboard.demo.tree import Process, Stopped, Tree, always
+from dashboard.demo.tree import Process, Tree, always
 from dashboard.evaluation.chaos.asked import Asked
 from dashboard.evaluation.chaos.eye import Eye, Sample
 from dashboard.evaluation.chaos.history import REDIS
@@ -276,8 +276,7 @@ class World(Waiting):
 
     def turn(self) -> None:
         """A short wait, with a look at those that nobody struck. Raises Stopped."""
-        if self.tree.stopping.wait(TURN_S):
-            raise Stopped
+        self.tree.pause(TURN_S)
         for name, agent in self.agents.items():
             code = agent.part.exit_code()
             if code is not None and name not in self.struck:
