@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 from django.core.management import call_command
 
+from assignment.errors import InvalidInput
 from dashboard.evaluation.chaos import asked as asked_module
 from dashboard.evaluation.chaos import run  # noqa: F401  (all faults are known)
 from dashboard.evaluation.chaos.asked import FAULTS, Asked
@@ -58,6 +59,28 @@ def test_what_is_not_on_this_machine_is_never_struck(
         call_command("chaos", "--fault", "minor-kill")
     assert ended.value.code == 3
     assert "'redis.example.com' is not loopback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [
+        ("redis://127.0.0.1:6379/0", None),
+        ("unix:///run/redis.sock", None),
+        ("sqlite:////data/evenkeel.sqlite3", None),
+        ("postgresql://postgres:@/postgres?host=/run/pg", None),
+        ("postgresql://ann@localhost/evenkeel?host=127.0.0.1", None),
+        ("postgresql://ann@localhost/evenkeel?host=db.example.com", "db.example.com"),
+        ("postgresql://ann@/evenkeel?host=/run/pg,db.example.com", "db.example.com"),
+        ("postgresql://ann@/evenkeel", ""),
+        ("redis.example.com:6379", ""),
+    ],
+)
+def test_a_socket_of_this_machine_is_as_near_as_loopback(address: str, host: str | None) -> None:
+    if host is None:
+        asked_module.check_loopback([address])
+        return
+    with pytest.raises(InvalidInput, match=f"'{host}' is not loopback"):
+        asked_module.check_loopback([address])
 
 
 def test_an_error_of_the_harness_is_no_violation(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
 from typing import Any, Self
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from assignment import strategies
 from assignment.errors import InvalidInput
@@ -194,6 +194,12 @@ def split(text: str, by: str) -> tuple[str, ...]:
 def check_loopback(addresses: Sequence[str]) -> None:
     """Nothing of somebody else is ever struck. Raises InvalidInput."""
     for address in addresses:
-        host = urlsplit(address).hostname or ""
-        if not address.startswith(("unix:", "sqlite:")) and host not in LOOPBACK:
-            raise InvalidInput(f"chaos strikes only what it started, and {host!r} is not loopback")
+        if address.startswith(("unix:", "sqlite:")):
+            continue
+        parts = urlsplit(address)
+        # PostgreSQL takes hosts as options too; a path is a socket of this machine
+        named = ",".join([parts.hostname or "", *parse_qs(parts.query).get("host", [])])
+        for host in [host for host in named.split(",") if host] or [""]:
+            if host not in LOOPBACK and not host.startswith("/"):
+                told = f"chaos strikes only what it started, and {host!r} is not loopback"
+                raise InvalidInput(told)
