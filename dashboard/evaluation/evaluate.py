@@ -119,8 +119,8 @@ def changed(
     return {
         "keys": {"least": min(keys, default=0), "in_all": sum(keys)},
         "changes": [
-            {**figures.of_change(history, change), **counts}
-            for change, counts in zip(changes, wrong, strict=True)
+            {**numbers, **counts}
+            for numbers, counts in zip(figures.of_changes(history, changes), wrong, strict=True)
         ],
         "learned_ms": [one.took_ms for one in taken if one.learned],
         "restored_ms": [one.took_ms for one in first if not one.learned],

@@ -98,29 +98,41 @@ class History:
     takeovers: Sequence[Takeover]
 
 
-def of_change(history: History, change: Change) -> dict[str, object]:
-    """The change's numbers but lost and doubled.
+def of_changes(history: History, changes: Sequence[Change]) -> list[dict[str, object]]:
+    """The numbers of each change of one run but lost and doubled.
 
-    pause_ms: of each partition that changed hands, from the last commit under the fence before to
-    the first under the next one; parts_ms: what it is made of. unaffected_paused: of the partitions
-    that kept their fence, the share whose longest time without a commit in the change is above two
-    micro-batches and SLACK_MS, a micro-batch being the longest time that any of them had between
-    two commits in the quiet time.
+    A micro-batch is the longest time between two commits of a partition in any quiet time of the
+    run: that before one change is shorter than most changes, and the longest of few is small.
+    """
+    quiet = [gap for change in changes for gap in quiet_gaps(history, change)]
+    return [of_change(history, change, quiet) for change in changes]
+
+
+def quiet_gaps(history: History, change: Change) -> list[int]:
+    """Those that end before it is stirred: what ends later may be the pause that is looked for."""
+    return [
+        later - sooner
+        for of in commits_by_partition(history.commits).values()
+        for sooner, later in pairwise(commit.at_ms for commit in of)
+        if change.quiet_ms < later <= change.stirred_ms
+    ]
+
+
+def of_change(history: History, change: Change, quiet: Sequence[int]) -> dict[str, object]:
+    """pause_ms: of each partition that changed hands, from the last commit under the fence before
+    to the first under the next one; parts_ms: what it is made of. unaffected_paused: of the
+    partitions that kept their fence, the share whose longest time without a commit in the change is
+    above two micro-batches, the longest of the `quiet` ones, and SLACK_MS.
     """
     moved = moved_partitions(history.intervals, change)
     of = commits_by_partition(history.commits)
     over = handovers(of, change)
     stayed = {p: times for p, times in of.items() if p not in moved}
-    before = [
-        gap
-        for times in stayed.values()
-        for gap in gaps([c.at_ms for c in times], change.quiet_ms, change.stirred_ms)
-    ]
     during = {
         p: max(gaps([c.at_ms for c in times], change.began_ms, change.ended_ms), default=0)
         for p, times in stayed.items()
     }
-    limit_ms = 2 * max(before, default=0) + SLACK_MS
+    limit_ms = 2 * max(quiet, default=0) + SLACK_MS
     paused = sum(gap > limit_ms for gap in during.values())
     taken = takeovers_in(history, change)
     return {
@@ -136,8 +148,8 @@ def of_change(history: History, change: Change) -> dict[str, object]:
         "took_ms": change.ended_ms - change.began_ms,
         "moved": len(moved),
         "unaffected": len(stayed),
-        "micro_batch_ms": round(median(before)) if before else None,
-        "gap_before_ms": max(before, default=None),
+        "micro_batch_ms": round(median(quiet)) if quiet else None,
+        "gap_before_ms": max(quiet, default=None),
         "gap_during_ms": max(during.values(), default=None),
         "limit_ms": limit_ms,
         "restore_ms": summary([t.took_ms for t in taken]),

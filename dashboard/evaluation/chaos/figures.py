@@ -129,9 +129,10 @@ def paused(history: History, intervals: Sequence[Interval], until_ms: int) -> fl
         return None
     whole = joined(*history.eras)
     waits = {p: list(waits_of(history, whole, p, name)) for p, name in kept.items()}
-    quiet = longest(waits.values(), history.began_ms, history.struck_ms)
-    limit_ms = 2 * quiet + measures.SLACK_MS
-    stood = [p for p in kept if longest([waits[p]], history.struck_ms, until_ms) > limit_ms]
+    batches = (w for of in waits.values() for w in of if w.to_ms <= history.struck_ms)
+    quiet_ms = max((w.waited_ms for w in batches if w.to_ms > history.began_ms), default=0)
+    limit_ms = 2 * quiet_ms + measures.SLACK_MS
+    stood = [p for p in kept if longest(waits[p], history.struck_ms, until_ms) > limit_ms]
     return round(len(stood) / len(kept), 4)
 
 
@@ -147,9 +148,9 @@ def waits_of(history: History, whole: Content, partition: str, owner: str) -> It
         yield Wait(from_ms, to_ms, to_ms - from_ms - history.held_up_ms(from_ms, to_ms, [owner]))
 
 
-def longest(waits: Iterable[Iterable[Wait]], from_ms: int, to_ms: int) -> int:
+def longest(waits: Iterable[Wait], from_ms: int, to_ms: int) -> int:
     """Of those that have a part in that time."""
-    found = (w.waited_ms for of in waits for w in of if w.to_ms > from_ms and w.from_ms < to_ms)
+    found = (w.waited_ms for w in waits if w.to_ms > from_ms and w.from_ms < to_ms)
     return max(found, default=0)
 
 
