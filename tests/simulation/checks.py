@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from agent.state.restore import restore
 from assignment import invariants
 from assignment.coordinator import reading
 from assignment.errors import InvariantBroken
@@ -179,6 +180,18 @@ def replica_is_right(world: "World", agent: "SimAgent", partition: Partition) ->
     if tuple(replica.offset) == book.committed:
         has, should = (replica.total, replica.values), (book.total, book.values)
         demand(has == should, f"{agent.member_id} has {has} of {book}")
+
+
+def replicas_are_right(world: "World", agent: "SimAgent") -> None:
+    """What it runs, as that is; what it only has on its disk, as whoever is given it makes it: its
+    offset may be of a history that Redis lost, and reached since by other commits.
+    """
+    for partition, replica in agent.disk.items():
+        if partition not in agent.membership.state.held:
+            restore(world.store, replica, partition)  # type: ignore[arg-type]
+            committed = world.ledger.book(str(partition)).committed
+            demand(tuple(replica.offset) == committed, f"{replica} was restored to {committed}")
+        replica_is_right(world, agent, partition)
 
 
 def history_is_whole(world: "World") -> None:

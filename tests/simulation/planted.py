@@ -204,6 +204,15 @@ def a_replica_of_another_history_is_believed(
     return shares_history(store, as_if, partition, entries)
 
 
+@instead_of(restore, "_shares_history", " has (", "redis_clock_is_set", rare=(1211,))
+def an_equal_offset_is_believed(
+    shares_history: Any, store: Any, state: Any, partition: Partition, entries: Any
+) -> Any:
+    """Under whatever fence: on the disk of one that does not own the partition any more."""
+    reached = any(e.to_offset == state.offset for e in entries)
+    return reached or shares_history(store, state, partition, entries)
+
+
 @planted("what it cannot serve", "restores_fail")
 def a_pair_that_cannot_be_served_is_given_again(patch: Patch) -> None:
     patch.setattr(planning, "exchanged", lambda assigned, members, **how: assigned)

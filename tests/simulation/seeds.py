@@ -273,8 +273,7 @@ def _demand_after_heal(world: World, outcome: Outcome) -> None:
     outcome.destroyed = world.ledger.destroyed()
     checks.history_is_whole(world)
     for agent in world.living():
-        for partition in agent.disk:
-            checks.replica_is_right(world, agent, partition)
+        checks.replicas_are_right(world, agent)
 
 
 def _demand_fixed_point(world: World) -> None:
