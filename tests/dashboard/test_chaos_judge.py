@@ -196,6 +196,25 @@ def test_nothing_of_a_static_member_may_move_while_it_is_restarted(scene: Scene)
     only(judge(scene.history()), f"went from {ONE} to {TWO}", f"went from {TWO} to {ONE}")
 
 
+def test_a_restart_of_one_static_member_leaves_the_others_their_fences(scene: Scene) -> None:
+    scene.asked = Asked(faults=("rolling-restart",), agents=2, partitions=2, fast=True)
+    scene.events = [
+        happened("acquired", 1_000, ONE, FENCE),
+        happened("acquired", 1_000, TWO, FENCE, P1),
+        happened("released", 10_900, ONE, FENCE),
+        happened("acquired", 12_000, ONE, FENCE + 1),
+    ]
+    scene.commits = [commit(2_000, FENCE, 0, 2), commit(14_000, FENCE + 1, 2, 4)]
+    now = {P0: (ONE, FENCE + 1), P1: (TWO, FENCE)}
+    scene.samples = [sample(9_500, now | {P0: (ONE, FENCE)}), sample(12_500, now)]
+    assert judge(scene.history()).held
+    scene.events += [
+        happened("released", 12_100, TWO, FENCE, P1),
+        happened("acquired", 12_200, TWO, FENCE + 1, P1),
+    ]
+    only(judge(scene.history()), f"chaos:1 was granted anew, to {TWO}, without a cause")
+
+
 def test_a_switch_under_an_old_epoch_that_was_not_refused_is_told(scene: Scene) -> None:
     whole = scene.history()
     struck = replace(whole.faults[0], wrong=("a switch was not refused",))

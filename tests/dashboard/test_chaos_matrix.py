@@ -92,6 +92,12 @@ def test_a_line_is_a_run_of_each_combination_seed_by_seed(tmp_path: Path) -> Non
     ]
 
 
+def test_a_fault_that_names_its_victims_keeps_them(tmp_path: Path) -> None:
+    file = tmp_path / "matrix"
+    file.write_text("--fault rolling-restart,flap --victims light-2\n")
+    assert [a.victims for a in runs_of(file, 1)] == [("light-2",), ()]
+
+
 def test_all_is_every_fault_with_victims_where_they_are_named(tmp_path: Path) -> None:
     file = tmp_path / "matrix"
     file.write_text("--fault all --victims light-2\n")

@@ -25,6 +25,7 @@ WHOLE = (
     *("rolling-restart", "drain-one", "drain-half", "strategy-change", "coordination-switch"),
 )
 FAULTS = (*(f"{scope}-{fault}" for scope in SCOPES for fault in SCOPED), *WHOLE)
+STATIC = "rolling-restart"
 FOR_TWO = ("drain-one", "drain-half", "one-to-many")
 COORDINATIONS = ("server", "client")
 CONSUMERS = ("light", "spark")
@@ -106,7 +107,7 @@ class Asked:
     @property
     def is_static(self) -> bool:
         """Members have instance names, and nothing of them may move while they are restarted."""
-        return self.faults == ("rolling-restart",)
+        return self.faults == (STATIC,)
 
     @property
     def bound_ms(self) -> int:
@@ -168,7 +169,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--coordination", default="server", help="server or client")
     parser.add_argument("--strategy", default="sticky", help=", ".join(strategies.NAMES))
     parser.add_argument("--consumer", default="light", help="light or spark")
-    parser.add_argument("--victims", default="", help="agents by comma, of the scope fixed")
+    parser.add_argument(
+        "--victims", default="", help="agents by comma, of fixed-* and rolling-restart"
+    )
     parser.add_argument("--fast", action="store_true", help="a lease of 1.5 s and what fits to it")
 
 

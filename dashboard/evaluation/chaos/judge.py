@@ -273,7 +273,7 @@ def harmless(asked: Asked) -> bool:
 
 def causeless(history: History) -> Iterator[str]:
     """No partition goes from one member to another, both of whom nobody struck; of static members
-    none at all, as they come back.
+    none at all, as they come back, and those that nobody struck keep their fences.
     """
     if history.asked.strategy not in STICKY and not harmless(history.asked):
         return
@@ -282,9 +282,12 @@ def causeless(history: History) -> Iterator[str]:
     if harmless(history.asked):
         yield from anew(history)
         return
-    hurt = frozenset() if history.asked.is_static else history.hurt
+    is_static = history.asked.is_static
+    hurt = frozenset() if is_static else history.hurt
     for before, e in regranted(history):
         if before.member_id == e.member_id:
+            if is_static and name_of(e.member_id) not in history.hurt:
+                yield anew_text(e)
             continue
         between = named_between(history, e.partition, before.at_ms, e.at_ms)
         if not {name_of(before.member_id), name_of(e.member_id), *between} & hurt:
@@ -294,7 +297,11 @@ def causeless(history: History) -> Iterator[str]:
 def anew(history: History) -> Iterator[str]:
     """Where nobody is hurt nothing is granted: no partition moves, no fence changes."""
     for _, e in regranted(history):
-        yield f"{e.partition} was granted anew, to {e.member_id}, without a cause"
+        yield anew_text(e)
+
+
+def anew_text(e: LockEvent) -> str:
+    return f"{e.partition} was granted anew, to {e.member_id}, without a cause"
 
 
 def regranted(history: History) -> Iterator[tuple[LockEvent, LockEvent]]:

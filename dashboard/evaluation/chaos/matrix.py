@@ -85,14 +85,15 @@ def _expanded(words: Sequence[str], seeds: int) -> Iterator[Asked]:
     parser = _Line(add_help=False, allow_abbrev=False)
     asking.add_options(parser)
     options = vars(parser.parse_args(words))
+    takes_victims: tuple[str, ...] = ("fixed-", asking.STATIC)  # how such a fault begins
     if options["fault"] == "all":
-        options["fault"] = ",".join(FAULTS)
+        options["fault"], takes_victims = ",".join(FAULTS), ("fixed-",)
     numbers = range(1, seeds + 1) if options["seed"] is None else (options["seed"],)
     # What is empty is asked for as well: the refusal names it.
     each = [asking.split(options[name], ",") or ("",) for name in SEVERAL]
     for *values, seed in product(*each, numbers):
         one = {**options, **dict(zip(SEVERAL, values, strict=True)), "seed": seed}
-        if not any(name.startswith("fixed-") for name in one["fault"].split("+")):
+        if not any(name.startswith(takes_victims) for name in one["fault"].split("+")):
             one["victims"] = ""
         yield asking.asked(one)
 

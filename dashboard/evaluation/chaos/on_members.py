@@ -105,11 +105,11 @@ def one_to_many(one: Strike) -> Iterator[None]:
 
 @fault("rolling-restart")
 def rolling_restart(one: Strike) -> Iterator[None]:
-    """One after the other, each once all partitions have an owner again: a row that waits for its
-    next process counts as able.
+    """All, or the victims that are named: one after the other, each once all partitions have an
+    owner again: a row that waits for its next process counts as able.
     """
     world = one.world
-    one.victims = world.asked.names
+    one.victims = world.asked.victims or world.asked.names
     for name in one.victims:
         leave(one, [name])
         come(one, [name])
