@@ -159,8 +159,8 @@ class Run(Waiting):
         raise TreeFailed(f"{consumer.name} is no member")
 
     def kill(self, consumer: Process) -> None:
-        """SIGKILL to the agent and its consumer at once."""
-        self.say(f"killing {self.member_of(consumer)} with its consumer")
+        """SIGKILL to the agent and its consumer at once, whether it is a member or not."""
+        self.say(f"killing {consumer.name} with its consumer")
         processes.kill(consumer.family)
         self.kills += 1
 

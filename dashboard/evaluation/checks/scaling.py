@@ -131,6 +131,8 @@ class Scaling:
             self.under_way(note)
             self.run.kill(victim)
             note.killed.append(victim)
+            if self.stateful and self.went(note) == {"clean"}:
+                raise OverTooSoon  # it had left when it was struck
 
     def kill_learner(self) -> None:
         """A member that learns what another leaves behind is killed with its consumer."""
@@ -229,6 +231,9 @@ class Scaling:
         """Until somebody learns, or as long as that can take. Raises OverTooSoon."""
         if self.stateful:
             self.run.happens(self.somebody_learns, UNDER_WAY_S)
+        here = self.run.demo.status()["members"]
+        if note.told and not any(member_id in here for member_id in note.told):
+            raise OverTooSoon  # though its process may still be ending
         if all(consumer.pid is None for consumer in note.leave):
             raise OverTooSoon
 
