@@ -92,12 +92,12 @@ class Eye:
             late_ms = round((time.monotonic() - until_s) * 1_000)
             if late_ms > STALL_MS:
                 self.stalls.append((time.time_ns() // 1_000_000, late_ms))
-            self._look()
+            self._look(late_ms)
             until_s = time.monotonic() + LOOK_EVERY_S
             self._over.wait(LOOK_EVERY_S)
 
-    def _look(self) -> None:
-        starved = self._starving.look()
+    def _look(self, late_ms: int) -> None:
+        starved = self._starving.look(late_ms)
         try:
             read = look(self.server)
             self._looks += 1
