@@ -237,8 +237,13 @@ def test_an_owner_that_had_no_cpu_for_most_of_a_lease_may_lose_its_partition(sce
 
 
 def test_a_target_with_an_epoch_of_before_is_told(scene: Scene) -> None:
-    targets = (target(2, 900), target(2, 11_000))
-    only(judge(scene.history(targets=targets)), "target 2 was stored after target 2")
+    by_epoch = (target(2, 11_000), target(3, 900))
+    only(judge(scene.history(targets=by_epoch)), "target 2 was stored after target 3")
+
+
+def test_times_of_a_clock_that_went_back_order_no_targets(scene: Scene) -> None:
+    scene.asked = Asked(faults=("clock-back",), agents=2, partitions=2, fast=True)
+    assert judge(scene.history(targets=(target(2, 11_000), target(3, 900)))).held
 
 
 def test_a_group_that_is_even_too_late_is_told(scene: Scene) -> None:

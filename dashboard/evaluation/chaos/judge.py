@@ -76,7 +76,7 @@ def judge(history: History) -> Verdict:
         "answers": unrefused(history) if clock else [],
         "locks": revived(history.samples),
         "moments": moments(history.samples),
-        "targets": targets(history),
+        "targets": targets(history) if clock else [],
         "moves": causeless(history),
         "agents": history.ended,
         "answered": [text for fault in history.faults for text in fault.wrong],
@@ -258,8 +258,8 @@ def wrong_values(commits: Commits) -> Iterator[str]:
 
 
 def targets(history: History) -> Iterator[str]:
-    """Epochs grow, each partition has a member."""
-    for before, after in pairwise(history.targets or ()):
+    """Epochs grow with the time; the records themselves come by their epochs."""
+    for before, after in pairwise(sorted(history.targets or (), key=lambda one: one.at_ms)):
         if (after.incarnation, after.epoch) <= (before.incarnation, before.epoch):
             yield f"target {after.epoch} was stored after target {before.epoch}"
 
