@@ -21,7 +21,8 @@ from dashboard.evaluation.chaos.asked import COORDINATIONS, FAULTS, Asked
 from dashboard.evaluation.chaos.matrix import LOCK, Matrix, Row, Times, runs_of, shown
 
 OF_DOCS = Path(__file__).resolve().parents[2] / "docs/matrix.txt"
-# Instead of `chaos`: seed 1 holds, 2 fails, 3 hangs with a child of its own, 4 waits for seed 5.
+# Instead of `chaos`: seed 1 holds, 2 fails, 3 hangs with a child of its own, 4 waits for seed 5, 7
+# is killed once its result is written.
 RUN = """
 import json, pathlib, signal, subprocess, sys, time
 words = sys.argv[1:]
@@ -42,6 +43,8 @@ while seed == "4" and "5" not in (out.parent / "order").read_text():
     time.sleep(0.01)
 result = {"faults": [{"name": "flap"}], "violations": [], "recovered_ms": 7}
 (out / "result.json").write_text(json.dumps(result))
+if seed == "7":
+    signal.raise_signal(signal.SIGKILL)
 """
 
 
@@ -155,6 +158,15 @@ def test_a_matrix_goes_on_with_what_failed_or_is_missing(tmp_path: Path) -> None
     assert order(tmp_path) == ["1", "2", "2", "6"]
     assert [row["exit"] for row in second] == [0, 3, 0]
     assert told.lines[0].startswith("3 runs: 1 are skipped, this code has made them; 1 that failed")
+
+
+def test_a_run_that_was_killed_after_its_verdict_has_failed_and_is_made_again(
+    tmp_path: Path,
+) -> None:
+    (row,) = made(runs(7), tmp_path)
+    assert (row["exit"], row["error"]) == (3, "it ended with -9 after its verdict")
+    made(runs(7), tmp_path)
+    assert order(tmp_path) == ["7", "7"]
 
 
 def test_what_other_code_has_made_is_run_again(

@@ -37,7 +37,7 @@ from dashboard.demo.tree import Stopped
 from dashboard.evaluation.chaos import asked as asking
 from dashboard.evaluation.chaos.asked import FAULTS, Asked
 from dashboard.evaluation.chaos.result import RESULT
-from dashboard.evaluation.judge import FAILED
+from dashboard.evaluation.judge import FAILED, HELD, VACUOUS, VIOLATED
 from dashboard.evaluation.setting import setting, today
 
 COMMAND = ("-m", "django", "chaos")  # with this very Python: manage.py would look for its own
@@ -176,6 +176,8 @@ def _ended(
     except (OSError, ValueError):
         last = (folder / LOG).read_text().splitlines()[-1:]
         return FAILED, {"error": last[0].strip() if last else "it said nothing"}
+    if code not in (HELD, VIOLATED, VACUOUS):
+        return FAILED, {"error": f"it ended with {code} after its verdict", **found}
     return code, found
 
 
