@@ -228,6 +228,14 @@ def test_what_the_machine_alone_may_have_done_is_not_judged(scene: Scene) -> Non
     assert judge(stalled).held and not judge(replace(whole, stalls=((10_800, 300),))).held
 
 
+def test_of_a_stall_only_what_lies_in_the_time_counts(scene: Scene) -> None:
+    """It is noted by its end: what stood still for its sake may have ended just before."""
+    one = scene.history(stalls=((11_100, 900),), samples=())
+    assert one.held_up_ms(10_000, 11_000) == 800
+    assert one.held_up_ms(11_000, 12_000) == 100
+    assert one.held_up_ms(11_100, 12_000) == 0
+
+
 def test_an_owner_that_had_no_cpu_for_most_of_a_lease_may_lose_its_partition(scene: Scene) -> None:
     scene.hurt = ()
     both = {"light-1": 900, "light-2": 900}

@@ -83,7 +83,7 @@ class History:
     answers: tuple[Answer, ...] | None = None
     targets: tuple[Target, ...] | None = None
     ended: tuple[str, ...] = ()  # agents that ended though nobody struck them
-    stalls: tuple[tuple[int, int], ...] = ()  # when this machine let nobody run, and how long
+    stalls: tuple[tuple[int, int], ...] = ()  # until when this machine let nobody run, and how long
 
     @property
     def events(self) -> list[LockEvent]:
@@ -104,7 +104,8 @@ class History:
         """How long then this machine let nobody run, or not these, nor what they need to be heard:
         the harness, whose forwarders are their network, and Redis.
         """
-        stalled_ms = sum(ms for at, ms in self.stalls if from_ms <= at <= to_ms)
+        parts = (min(at, to_ms) - max(at - ms, from_ms) for at, ms in self.stalls)
+        stalled_ms = sum(ms for ms in parts if ms > 0)
         if not self.samples:
             return stalled_ms
         first = bisect_right(self.samples, from_ms, key=at_ms_of) - 1
