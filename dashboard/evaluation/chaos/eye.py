@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from assignment import invariants
+from assignment.errors import GroupMissing
 from assignment.lua import script
 from assignment.scripts.group_read import GroupRead, Purpose, read_group
 from dashboard.evaluation.chaos.starving import Starving
@@ -66,6 +67,7 @@ class Eye:
         self.last: Sample = NOTHING
         self.samples: list[Sample] = []
         self.stalls: list[tuple[int, int]] = []  # when this thread was not let run, for how long
+        self._error: Exception | None = None
         self._seen_s = 0.0
         self._looks = 0
         self._starving = Starving(pids)
@@ -86,7 +88,18 @@ class Eye:
     def is_fresh(self) -> bool:
         return time.monotonic() - self._seen_s < FRESH_S
 
+    def check(self) -> None:
+        """Raises what ended it early: nobody looked from then on."""
+        if self._error is not None:
+            raise self._error
+
     def _run(self) -> None:
+        try:
+            self._look_on()
+        except Exception as error:  # raised again by `check`
+            self._error = error
+
+    def _look_on(self) -> None:
         until_s = time.monotonic()
         while not self._over.is_set():
             late_ms = round((time.monotonic() - until_s) * 1_000)
@@ -102,9 +115,9 @@ class Eye:
             read = look(self.server)
             self._looks += 1
             lag = lag_of(self.server, read) if self._looks % LAG_EVERY == 0 else None
-        except (StoreUnavailable, ValueError):
+            self.last = replace(sample_of(read, lag), starved=starved)
+        except (StoreUnavailable, GroupMissing, ValueError):  # a wiped one has no group at first
             return
-        self.last = replace(sample_of(read, lag), starved=starved)
         self.samples.append(self.last)
         self._seen_s = time.monotonic()
 

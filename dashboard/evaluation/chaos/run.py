@@ -83,6 +83,7 @@ class Run:
 
     def history(self) -> History:
         world = self.world
+        world.eye.check()
         self.ended_ms = now_ms()
         now = world.eye.server.content()
         return History(
