@@ -23,6 +23,7 @@ from dashboard.evaluation.chaos.asked import CONSUMERS, Asked
 from dashboard.evaluation.chaos.history import History
 from dashboard.evaluation.chaos.run import is_settled
 from dashboard.evaluation.chaos.world import GROUP, SETTLE_S, World
+from dashboard.evaluation.figures import is_within, name_of
 from dashboard.evaluation.judge import Content
 from dashboard.evaluation.paired import NAME, compared
 from dashboard.evaluation.setting import setting, today
@@ -71,7 +72,10 @@ ROWS = tuple(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
+    """`rebalances`: how many moved anything before the last commit."""
+
     took_ms: int
+    rebalances: int
     partitions_moved: int
     paused_partition_ms: int
 
@@ -203,11 +207,14 @@ class Run:
             eras=(Content(stream={}, commits=commits, events=server.lock_events()),),
             acknowledged=frozenset(),
         )
-        return measured(history)
+        return measured(history, self.victim)
 
 
-def measured(history: History) -> Measured:
-    """paused_partition_ms: of each partition that changed hands, from the last commit under the
+def measured(history: History, victim: str) -> Measured:
+    """The victim left when another one got a partition of it, and was back when it got one itself:
+    how many partitions moved tells neither, a strategy that is not sticky moves several at once.
+
+    paused_partition_ms: of each partition that changed hands, from the last commit under the
     fence before to the first under the next one.
     """
     change = measures.Change(
@@ -221,8 +228,12 @@ def measured(history: History) -> Measured:
     handed = measures.handovers(
         measures.commits_by_partition(measures.commits_of(history.eras)), change
     )
+    moved = [pair for pair in measures.moves(history.events) if is_within(pair[1].at_ms, history)]
+    left = any(name_of(before.member_id) == victim for before, _ in moved)
+    back = any(name_of(after.member_id) == victim for _, after in moved)
     return Measured(
         took_ms=history.ended_ms - history.began_ms,
+        rebalances=left + back,
         partitions_moved=figures.moved(history),
         paused_partition_ms=sum(after.at_ms - before.at_ms for before, after in handed),
     )
@@ -250,9 +261,9 @@ def whole_run(wanted: Wanted, row: Row, number: int, say: Say) -> Measured:
     """
     for _ in range(TRIES):
         one = one_run(wanted, row, number)
-        if one.partitions_moved >= row.rebalances:
+        if one.rebalances == row.rebalances:
             return one
-        say(f"{row.way}: {one.partitions_moved} moved before the last message, once more")
+        say(f"{row.way}: {one.rebalances} rebalances before the last message, once more")
     raise TreeFailed(
         f"{wanted.messages} messages end before {row.way} has rebalanced {row.rebalances} times:"
         " ask for more"

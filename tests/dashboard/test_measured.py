@@ -98,7 +98,10 @@ def test_what_has_not_been_run_says_so_and_nothing_else() -> None:
 
 def test_the_rebalance_table_is_what_the_command_left() -> None:
     def runs(*times: int) -> list[Measured]:
-        return [Measured(took_ms=t, partitions_moved=1, paused_partition_ms=2 * t) for t in times]
+        return [
+            Measured(took_ms=t, rebalances=1, partitions_moved=1, paused_partition_ms=2 * t)
+            for t in times
+        ]
 
     made = result({ROWS[0]: runs(9_000, 11_000), ROWS[2]: runs(10_000, 10_500)}, "light")
     found = {**made, "messages": 1_000_000, "setting": SETTING, "ended_on": "2026-11-22"}

@@ -59,7 +59,9 @@ def test_the_rows_take_turns_and_each_turn_has_another_victim(
 
     def run(wanted: Wanted, row: Row, number: int) -> Measured:
         order.append((row, number))
-        return Measured(took_ms=1, partitions_moved=1, paused_partition_ms=1)
+        return Measured(
+            took_ms=1, rebalances=row.rebalances, partitions_moved=1, paused_partition_ms=1
+        )
 
     monkeypatch.setattr("dashboard.evaluation.table.one_run", run)
     made(Wanted(repeat=2), (STICKY, AVERAGELY), lambda line: None)
@@ -72,20 +74,25 @@ def test_a_run_whose_messages_ended_before_it_rebalanced_does_not_count(
     moved = iter([0, 1, 0, 0, 0])
 
     def run(wanted: Wanted, row: Row, number: int) -> Measured:
-        return Measured(took_ms=1, partitions_moved=next(moved), paused_partition_ms=1)
+        return Measured(
+            took_ms=1, rebalances=next(moved), partitions_moved=3, paused_partition_ms=1
+        )
 
     monkeypatch.setattr("dashboard.evaluation.table.one_run", run)
     said: list[str] = []
     found = made(Wanted(repeat=1), (STICKY,), said.append)
-    assert found["rows"][0]["partitions_moved"] == 1
-    assert "0 moved before the last message" in said[0]
+    assert found["rows"][0]["partitions_moved"] == 3
+    assert "0 rebalances before the last message" in said[0]
     with pytest.raises(TreeFailed, match="1000 messages end before"):
         made(Wanted(messages=1_000, repeat=1), (STICKY,), said.append)
 
 
 def test_a_row_has_the_median_and_the_spread_of_its_runs() -> None:
     def runs(*times: int) -> list[Measured]:
-        return [Measured(took_ms=t, partitions_moved=1, paused_partition_ms=2 * t) for t in times]
+        return [
+            Measured(took_ms=t, rebalances=1, partitions_moved=1, paused_partition_ms=2 * t)
+            for t in times
+        ]
 
     found = result({STICKY: runs(900, 1_100, 1_000), AVERAGELY: runs(1_000, 1_300, 1_100)}, "light")
     assert found["rows"][0] == {
@@ -130,6 +137,29 @@ def test_the_clock_ends_with_the_last_commit_and_pauses_are_between_two_owners()
         eras=(Content(stream={}, commits=commits, events=events),),
         acknowledged=frozenset(),
     )
-    found = Measured(took_ms=3_000, partitions_moved=1, paused_partition_ms=700)
-    assert measured(history) == found
-    assert measured(replace(history, struck_ms=12_200)).partitions_moved == 0
+    found = Measured(took_ms=3_000, rebalances=1, partitions_moved=1, paused_partition_ms=700)
+    assert measured(history, "light-1") == found
+    assert measured(replace(history, struck_ms=12_200), "light-1").partitions_moved == 0
+
+
+def test_one_who_comes_back_after_the_last_message_has_not_rebalanced_twice() -> None:
+    """light-1 leaves, and averagely moves both partitions; it is back at 14 s."""
+    events = [
+        happened("acquired", 1_000, ONE, FENCE),
+        happened("acquired", 1_000, TWO, FENCE, P1),
+        happened("acquired", 12_100, TWO, FENCE + 1),
+        happened("acquired", 12_100, "light-3-cccccc", FENCE + 1, P1),
+        happened("acquired", 14_000, "light-1-dddddd", FENCE + 2),
+    ]
+    history = History(
+        asked=Wanted().asked(AVERAGELY),
+        began_ms=10_000,
+        struck_ms=10_000,
+        healed_ms=None,
+        ended_ms=13_000,
+        faults=(),
+        eras=(Content(stream={}, commits={}, events=events),),
+        acknowledged=frozenset(),
+    )
+    assert measured(history, "light-1").rebalances == 1
+    assert measured(replace(history, ended_ms=14_500), "light-1").rebalances == 2
