@@ -73,8 +73,16 @@ class Evaluation(models.Model):
         return self.said if self.is_running else f"its process ended; last: {self.said or '—'}"
 
     @property
+    def asked(self) -> Asked | None:
+        """None: another version asked for what is not known any more."""
+        try:
+            return Asked.of(self.options)
+        except (InvalidInput, TypeError):
+            return None
+
+    @property
     def command(self) -> str:
-        return Asked.of(self.options).command()
+        return self.asked.command() if self.asked else ""
 
     @property
     def said(self) -> str:
@@ -206,9 +214,9 @@ def compared(rows: Iterable[Evaluation]) -> list[Compared]:
     """
     groups: dict[tuple[str, str, str, str], list[Evaluation]] = defaultdict(list)
     for row in rows:
-        if row.result and row.exit_code in (0, 1):
-            size = size_of(Asked.of(row.options))
-            groups[row.faults, size, row.coordination, row.strategy].append(row)
+        asked = row.asked
+        if asked and row.result and row.exit_code in (0, 1):
+            groups[row.faults, size_of(asked), row.coordination, row.strategy].append(row)
     return [_compared(*key, groups[key]) for key in sorted(groups)]
 
 

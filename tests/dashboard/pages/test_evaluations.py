@@ -50,6 +50,18 @@ def admin(user: User, visitor: Client) -> Client:
     return visitor
 
 
+@pytest.mark.parametrize("options", [{"faults": ["gone"]}, {"renamed": 1}])
+def test_a_run_that_another_version_asked_for_is_listed(
+    visitor: Client, options: dict[str, Any]
+) -> None:
+    row = ended()
+    row.options = {**row.options, **options}
+    row.save()
+    answer = visitor.get("/evaluations/")
+    assert answer.status_code == 200 and not answer.context["compared"]
+    assert [shown.pk for shown in answer.context["page"].rows] == [row.pk]
+
+
 def test_coordinations_stand_side_by_side_under_one_fault(visitor: Client) -> None:
     for recovered_ms in (100, 300, 500):
         ended("client", recovered_ms=recovered_ms)
