@@ -1,7 +1,9 @@
 """`chaos` refuses what it cannot do with one sentence and exit code 3; who is struck is drawn."""
 
+import argparse
 import json
 import random
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -9,6 +11,8 @@ import pytest
 from django.core.management import call_command
 
 from assignment.errors import InvalidInput
+from dashboard.demo import processes
+from dashboard.demo.tree import Process
 from dashboard.evaluation.chaos import asked as asked_module
 from dashboard.evaluation.chaos import run  # noqa: F401  (all faults are known)
 from dashboard.evaluation.chaos.asked import FAULTS, Asked
@@ -126,6 +130,27 @@ def test_the_same_seed_strikes_the_same() -> None:
 
 def test_named_victims_are_those_that_are_struck() -> None:
     assert drawn("fixed", NAMES, random.Random(1), ("light-2",)) == ["light-2"]
+
+
+def test_a_victim_that_is_named_twice_is_struck_once() -> None:
+    parser = argparse.ArgumentParser()
+    asked_module.add_options(parser)
+    words = ["--fault", "fixed-kill", "--victims", "light-1,light-2,light-1"]
+    assert asked_module.asked(vars(parser.parse_args(words))).victims == ("light-1", "light-2")
+
+
+def test_whom_two_faults_struck_is_started_again_once(tmp_path: Path) -> None:
+    part = Process(name="light-1", command=("sleep", "600"), log=tmp_path / "log")
+    there = {"light-1": SimpleNamespace(part=part)}
+    tree = SimpleNamespace(parts=[], left_dead=())
+    world = cast(World, SimpleNamespace(agents=there, struck=set(), tree=tree))
+    try:
+        World.start_agents(world, ["light-1"])
+        pid = part.pid
+        World.start_agents(world, ["light-1"])
+        assert part.pid == pid is not None
+    finally:
+        processes.kill(part.family)
 
 
 def test_a_run_can_be_asked_for_again() -> None:

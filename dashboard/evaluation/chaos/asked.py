@@ -185,7 +185,7 @@ def asked(options: dict[str, Any]) -> Asked:
     return Asked(
         faults=faults,
         seed=seed,
-        victims=split(options["victims"], ","),
+        victims=tuple(dict.fromkeys(split(options["victims"], ","))),
         **{name: options[name] for name in names},
     )
 

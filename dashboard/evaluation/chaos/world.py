@@ -197,11 +197,14 @@ class World(Waiting):
         self.tree.left_dead = tuple(self.tree.parts)
 
     def start_agents(self, names: Iterable[str]) -> None:
-        """Does not wait. Who was there before comes back under its name, as a new member."""
+        """Does not wait. Who was there before comes back under its name, as a new member; who runs
+        is let run: another fault that struck it too may have brought it back.
+        """
         for name in names:
             self.struck.discard(name)
             if name in self.agents:
-                self.agents[name].part.start()
+                if self.agents[name].part.pid is None:
+                    self.agents[name].part.start()
                 continue
             part = self._agent(name)
             self.agents[name] = Agent(name, part, self.links[name])
