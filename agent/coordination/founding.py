@@ -26,15 +26,18 @@ class Founder:
         meta = self._store.meta()
         if meta.settings is None:
             if makes:
-                self._settings()
+                self._check_stream(self._settings())
         elif contradictions := _contradictions(meta, meta.settings, self._flags):
             raise InvalidInput(f"group {self._store.group!r}: {'; '.join(contradictions)}")
 
     def make_group(self) -> bool:
         """True: it is there now. Nothing is granted for a lease: if Redis was wiped, owners that
-        it does not know any more may still be at work. Raises StoreUnavailable.
+        it does not know any more may still be at work. Whoever is killed in between leaves no group
+        of which trimming or a dashboard does not know. Raises StoreUnavailable.
         """
         settings = self._settings()
+        self._store.note_reader(settings)
+        self._store.note_group()
         self._store.run(recovery.hold(settings.lease_ms))
         call = configure(
             settings,
@@ -44,9 +47,15 @@ class Founder:
             coordination=Coordination.CLIENT,
         )
         self._store.run(call)
-        self._store.note_reader(settings)
-        self._store.note_group()
         return True
+
+    def _check_stream(self, settings: GroupSettings) -> None:
+        """Raises InvalidInput: of another count it would not have this group among its readers."""
+        there = self._store.stream_partitions(settings.stream)
+        if there not in (0, settings.partitions):
+            raise InvalidInput(
+                f"stream {settings.stream!r} has {there} partitions, not {settings.partitions}"
+            )
 
     def _settings(self) -> GroupSettings:
         missing = {"stream", "partitions"} - self._flags.keys()

@@ -91,8 +91,12 @@ class GroupStore:
         """Of its stream, which is made if it was not there; trimming asks for it."""
         keys = wire.StreamKeys(settings.stream)
         self.door.ask("HSETNX", keys.meta, "partitions", str(settings.partitions))
-        if int(self.door.ask("HGET", keys.meta, "partitions") or 0) == settings.partitions:
+        if self.stream_partitions(settings.stream) == settings.partitions:
             self.door.ask("SADD", keys.groups, self.group)
+
+    def stream_partitions(self, stream: str) -> int:
+        """0: the stream is not there."""
+        return int(self.door.ask("HGET", wire.StreamKeys(stream).meta, "partitions") or 0)
 
     # --- locks ------------------------------------------------------------------------------------
 

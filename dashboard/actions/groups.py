@@ -74,7 +74,7 @@ def create_group(
     )
     if Group.objects.filter(name=name).exists():
         raise Refused(f"group {name!r} exists already")
-    if name in live_groups.founded():
+    if name in live_groups.founded() and live_groups.look_at([name]):
         raise Refused(f"group {name!r} is in Redis, made by its agents: adopt it")
     found = live_groups.make_stream(stream, partitions, name)
     if found != partitions:

@@ -90,3 +90,11 @@ def test_what_cannot_be_adopted_is_refused(founded: GroupStore) -> None:
     Group.objects.get(name=founded.group).delete()
     with pytest.raises(Refused, match="belongs to another dashboard"):
         adoption.adopt(founded.group, ANN)
+
+
+def test_a_name_whose_founder_was_killed_before_it_made_the_group_is_free(
+    founded: GroupStore,
+) -> None:
+    founded.door.ask("DEL", founded.keys.meta)
+    group = groups.create_group(founded.group, ANN, stream=f"t-{founded.group}", partitions=2)
+    assert founded.meta().identity == group.identity

@@ -1,0 +1,67 @@
+"""A group that its agents make, and make anew when Redis forgot it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from agent.coordination.founding import Founder
+from agent.coordination.registry import Registry
+from agent.dashboard_session.requests import DashboardAway
+from agent.store.door import StoreUnavailable
+from agent.store.group import GroupStore
+from assignment.errors import InvalidInput
+from assignment.types import GroupSettings
+from assignment.wire import GROUP_INDEX, Join, StreamKeys
+
+
+@pytest.fixture
+def store(redis_url: str, group_name: str) -> Iterator[GroupStore]:
+    store = GroupStore.connect(redis_url, group_name)
+    yield store
+    store.close()
+
+
+def flags(store: GroupStore, **more: Any) -> dict[str, Any]:
+    return {"stream": f"s-{store.group}", "partitions": 4, **more}
+
+
+def wipe(store: GroupStore) -> None:
+    for key in store.door.ask("KEYS", f"*{store.group}*"):
+        store.door.ask("DEL", key)
+
+
+def note(event: str, **values: object) -> None:
+    print(event, values)
+
+
+def joins(store: GroupStore, founder: Founder, member: str = "a") -> Any:
+    return Registry(store, founder.make_group).ask(Join(member=member, secret="s"))
+
+
+def readers(store: GroupStore) -> set[str]:
+    key = StreamKeys(f"s-{store.group}").groups
+    return {name.decode() for name in store.door.ask("SMEMBERS", key)}
+
+
+def test_a_founder_that_is_killed_in_between_leaves_no_group_that_trimming_ignores(
+    store: GroupStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(settings: GroupSettings) -> None:
+        raise StoreUnavailable("gone")
+
+    founder = Founder(store, flags(store))
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "note_reader", killed)
+        with pytest.raises(DashboardAway):
+            joins(store, founder)
+    joins(store, founder)
+    assert store.meta().settings is not None
+    assert readers(store) == {store.group}
+    assert store.group.encode() in store.door.ask("SMEMBERS", GROUP_INDEX)
+
+
+def test_a_stream_with_another_count_is_refused(store: GroupStore) -> None:
+    store.door.ask("HSET", StreamKeys(f"s-{store.group}").meta, "partitions", "2")
+    with pytest.raises(InvalidInput, match="has 2 partitions, not 4"):
+        Founder(store, flags(store)).check(makes=True)
