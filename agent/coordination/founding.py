@@ -31,11 +31,17 @@ class Founder:
             raise InvalidInput(f"group {self._store.group!r}: {'; '.join(contradictions)}")
 
     def make_group(self) -> bool:
-        """True: it is there now. Nothing is granted for a lease: if Redis was wiped, owners that
-        it does not know any more may still be at work. Whoever is killed in between leaves no group
-        of which trimming or a dashboard does not know. Raises StoreUnavailable.
+        """True: it is there now; False: these flags do not make one, another agent's may. Raises
+        StoreUnavailable.
+
+        Nothing is granted for a lease: if Redis was wiped, owners that it does not know any more
+        may still be at work. Whoever is killed in between leaves no group of which trimming or a
+        dashboard does not know.
         """
-        settings = self._settings()
+        try:
+            settings = self._settings()
+        except InvalidInput:
+            return False
         self._store.note_reader(settings)
         self._store.note_group()
         self._store.run(recovery.hold(settings.lease_ms))

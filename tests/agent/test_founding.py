@@ -65,3 +65,12 @@ def test_a_stream_with_another_count_is_refused(store: GroupStore) -> None:
     store.door.ask("HSET", StreamKeys(f"s-{store.group}").meta, "partitions", "2")
     with pytest.raises(InvalidInput, match="has 2 partitions, not 4"):
         Founder(store, flags(store)).check(makes=True)
+
+
+def test_who_cannot_make_the_group_waits_for_one_who_can(store: GroupStore) -> None:
+    Founder(store, flags(store)).make_group()
+    founder = Founder(store, {})
+    founder.check(makes=True)
+    wipe(store)
+    with pytest.raises(DashboardAway):
+        joins(store, founder)
