@@ -28,6 +28,7 @@ LEASE_MS = 2_000
 TURNS_A_LEASE = 3
 JITTER = 0.2  # of a lease: those who find it free do not all ask at once
 AWAY_S = 1.0  # between two tries while Redis is away
+SERVED_TURNS = 5  # of a dashboard, before it is asked again: after a wipe nobody may tell
 ROUNDS_MAX = 5  # changes that keep coming wait for the next turn
 # A dashboard computes what a person asked of it; if it died, the next turn does.
 NOT_LOOKED_AT = NOT_A_CAUSE | {Reason.MANUAL}
@@ -51,6 +52,7 @@ class Coordinator:
         self._member_id = member_id
         self._known = known
         self._served_at: Epoch | None = None  # what was known when a dashboard computed
+        self._served_turns = 0
         self._memory = memory
         self._note = note
         self.computes = False
@@ -85,12 +87,14 @@ class Coordinator:
         return self.computes and not NOT_LOOKED_AT.issuperset(reasons)
 
     def claim(self) -> int:
-        """Computes from now on, if nobody else does. In how many ms to claim again: Redis is not
-        asked while a dashboard computes, as far as this member knows. Raises as `turn`.
+        """Computes from now on, if nobody else does. In how many ms to claim again: Redis is asked
+        seldom while a dashboard computes, as far as this member knows. Raises as `turn`.
         """
         known = self._known()
-        if known == self._served_at:
+        if known == self._served_at and self._served_turns < SERVED_TURNS:
+            self._served_turns += 1
             return self._lease_ms
+        self._served_turns = 0
         left_ms = self._store.run(claim_turn(self._member_id, self._lease_ms))
         self._served_at = known if left_ms < 0 else None
         if left_ms >= 0 and known.incarnation > self._memory.highest():

@@ -1,17 +1,21 @@
 """A group that its agents make, and make anew when Redis forgot it."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agent.coordination.coordinator import Coordinator
 from agent.coordination.founding import Founder
+from agent.coordination.memory import Memory
 from agent.coordination.registry import Registry
 from agent.dashboard_session.requests import DashboardAway
 from agent.store.door import StoreUnavailable
 from agent.store.group import GroupStore
 from assignment.errors import InvalidInput
-from assignment.types import GroupSettings
+from assignment.scripts.dashboard_side import set_incarnation, set_mode
+from assignment.types import Coordination, Epoch, GroupSettings
 from assignment.wire import GROUP_INDEX, Join, StreamKeys
 
 
@@ -32,7 +36,7 @@ def wipe(store: GroupStore) -> None:
 
 
 def note(event: str, **values: object) -> None:
-    print(event, values)
+    pass
 
 
 def joins(store: GroupStore, founder: Founder, member: str = "a") -> Any:
@@ -74,3 +78,24 @@ def test_who_cannot_make_the_group_waits_for_one_who_can(store: GroupStore) -> N
     wipe(store)
     with pytest.raises(DashboardAway):
         joins(store, founder)
+
+
+def test_agents_compute_again_for_a_group_made_anew_after_a_dashboard_did(
+    store: GroupStore, tmp_path: Path
+) -> None:
+    founder = Founder(store, flags(store))
+    founder.make_group()
+    known = Epoch(1, 1)
+    store.run(set_incarnation(1))
+    coordinator = Coordinator(store, "a", lambda: known, Memory(str(tmp_path), "g"), note)
+    assert store.run(set_mode(Epoch(1, 1), Coordination.SERVER, "ann", "test")).done
+    known = Epoch(1, 2)
+    coordinator.turn()
+    assert not coordinator.computes
+    wipe(store)
+    joins(store, founder)
+    store.door.ask("DEL", f"ek:{{{store.group}}}:hold")
+    for _ in range(10):
+        coordinator.turn()
+    assert coordinator.computes
+    assert store.meta().incarnation == 2
