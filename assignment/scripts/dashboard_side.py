@@ -240,17 +240,17 @@ def configure(
     identity: str = "",
     over_epoch: int | None = None,
     coordination: Coordination = Coordination.SERVER,
+    claims: bool = False,
 ) -> Call[int]:
     """`rebalance_due` when a plan depends on what changed. Answers the group_epoch.
     `identity` of the group in its database; "": as it is in Redis. Nothing is changed when Redis
     has settings of another epoch than `over_epoch`; None: whatever it has. `coordination` of a
-    group that is made by this.
+    group that is made by this. `claims`: nor when Redis has another identity of it.
     """
     due, text = flag(rebalance_due), wire.settings_text(settings)
     over = "" if over_epoch is None else epoch_text("over_epoch", over_epoch)
-    return Call(
-        "configure", [text, due, _reason(reason), identity, over, coordination.value], number_of
-    )
+    arguments: Arguments = [text, due, _reason(reason), identity, over, coordination.value]
+    return Call("configure", [*arguments, flag(claims)], number_of)
 
 
 class ModeSet(NamedTuple):

@@ -52,8 +52,11 @@ def adopt(name: str, by: By) -> Group:
                 rebalance_due=False,
                 identity=group.identity,
                 over_epoch=meta.settings_epoch,
+                claims=True,
             )
             run(call, name)
+            if live_groups.read(name, Purpose.LOOK).meta.identity != group.identity:
+                raise Refused(f"group {name!r} changed meanwhile, or went to another dashboard")
     except IntegrityError as error:
         raise Refused(f"group {name!r} has a record here already") from error
     coordinator.tick()

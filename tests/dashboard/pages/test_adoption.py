@@ -8,6 +8,7 @@ from django.test import Client
 from agent.coordination.founding import Founder
 from agent.store.door import RedisDoor
 from agent.store.group import GroupStore
+from assignment.scripts.group_read import Purpose
 from assignment.types import Coordination
 from assignment.wire import GROUP_INDEX
 from dashboard import coordinator
@@ -98,3 +99,21 @@ def test_a_name_whose_founder_was_killed_before_it_made_the_group_is_free(
     founded.door.ask("DEL", founded.keys.meta)
     group = groups.create_group(founded.group, ANN, stream=f"t-{founded.group}", partitions=2)
     assert founded.meta().identity == group.identity
+
+
+def test_of_two_dashboards_one_adopts_it(
+    founded: GroupStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = groups_in_redis.read
+
+    def slow(name: str, purpose: Purpose, *more: Any) -> Any:
+        view = read(name, purpose, *more)
+        founded.door.ask("HSET", founded.keys.meta, "identity", "of-another-dashboard")
+        return view
+
+    with monkeypatch.context() as patched:
+        patched.setattr(adoption.live_groups, "read", slow)
+        with pytest.raises(Refused, match="went to another dashboard"):
+            adoption.adopt(founded.group, ANN)
+    assert founded.meta().identity == "of-another-dashboard"
+    assert not Group.objects.filter(name=founded.group).exists()
