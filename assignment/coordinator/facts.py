@@ -31,6 +31,7 @@ class GroupRecord(Known):
     settings: GroupSettings | None
     coordination: Coordination = Coordination.SERVER
     mode: Epoch = NO_EPOCH  # under which that was kept
+    identity: str = ""  # by which Redis knows it as this database's
 
 
 @dataclass(frozen=True, slots=True)

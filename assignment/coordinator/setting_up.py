@@ -8,7 +8,8 @@ from assignment.coordinator.facts import GroupRecord, Mirror
 from assignment.coordinator.incarnation import needs_incarnation
 from assignment.coordinator.reading import came_back_lately
 from assignment.scripts.agent_side import SnapshotRecord
-from assignment.scripts.group_read import TICKER_AWAY_MS, GroupRead
+from assignment.scripts.dashboard_side import configure, set_mode
+from assignment.scripts.group_read import TICKER_AWAY_MS, GroupRead, Meta
 from assignment.scripts.recovery import restore, resume
 from assignment.types import (
     INCARNATION_STEP,
@@ -81,6 +82,26 @@ def _put_back(record: GroupRecord, settings: GroupSettings, epoch: int) -> effec
     yield from effects.Configure(
         settings, epoch, Reason.WIPED, rebalance_due=False, coordination=record.coordination
     )
+
+
+def put_right(record: GroupRecord, meta: Meta) -> effects.Steps[None]:
+    """What agents that made the group anew after a wipe cannot know, and a Redis that came from a
+    backup may not: whose it is, and that it was switched. Before the incarnation is raised: then
+    what Redis has is the newer.
+    """
+    if meta.settings is not None and record.identity and not meta.identity:
+        call = configure(
+            meta.settings,
+            Reason.SETTINGS,
+            rebalance_due=False,
+            identity=record.identity,
+            over_epoch=meta.settings_epoch,
+            claims=True,
+        )
+        yield from effects.Run(call)
+    if meta.mode < record.mode and meta.coordination is not record.coordination:
+        why = f"put back: Redis forgot that it was switched to {record.coordination}"
+        yield from effects.Run(set_mode(meta.mode, record.coordination, "Evenkeel", why))
 
 
 def may_raise(record: GroupRecord, view: GroupRead, by: Coordination) -> bool:

@@ -11,7 +11,7 @@ from assignment.coordinator.draining import advance
 from assignment.coordinator.facts import GroupRecord
 from assignment.coordinator.finishing import finish, is_cut_short, note_first_effects
 from assignment.coordinator.reading import without_lock
-from assignment.coordinator.setting_up import may_raise, raise_incarnation, tell
+from assignment.coordinator.setting_up import may_raise, put_right, raise_incarnation, tell
 from assignment.coordinator.stays import expired_members, note_stays
 from assignment.coordinator.switching import kept
 from assignment.scripts.dashboard_side import evict, request_rebalance, sweep
@@ -26,6 +26,7 @@ def tick(record: GroupRecord, by: Coordination) -> effects.Steps[None]:
     view = yield from effects.Read(Purpose.TICK)
     if view.meta.settings is None:
         return  # wiped between the two looks: the next tick puts it back
+    yield from put_right(record, view.meta)
     if may_raise(record, view, by):
         yield from raise_incarnation(record, view)
     yield from _end_what_ended(view)

@@ -56,6 +56,7 @@ def record_of(group: Group) -> GroupRecord:
         settings=group.values,
         coordination=Coordination(group.coordination),
         mode=records.mode_of(group),
+        identity=group.identity,
         incarnation=max(group.incarnation, RAISED.get((group.pk, group.name), 0)),
         event_seq=group.last_event_seq,
     )

@@ -12,7 +12,7 @@ from assignment.scripts.group_read import Purpose
 from assignment.types import Coordination
 from assignment.wire import GROUP_INDEX
 from dashboard import coordinator
-from dashboard.actions import adoption, groups
+from dashboard.actions import adoption, coordination, groups
 from dashboard.actions.groups import Refused
 from dashboard.live import groups as groups_in_redis
 from dashboard.models import AuditEntry, AuditSource, Group
@@ -99,6 +99,27 @@ def test_a_name_whose_founder_was_killed_before_it_made_the_group_is_free(
     founded.door.ask("DEL", founded.keys.meta)
     group = groups.create_group(founded.group, ANN, stream=f"t-{founded.group}", partitions=2)
     assert founded.meta().identity == group.identity
+
+
+def test_one_that_its_agents_made_anew_after_a_wipe_is_ours_again(founded: GroupStore) -> None:
+    group = adoption.adopt(founded.group, ANN)
+    founded.door.ask("DEL", founded.keys.meta)
+    flags = {"stream": f"s-{founded.group}", "partitions": 4, "strategy": "averagely"}
+    assert Founder(founded, flags).make_group()
+    coordinator.tick()
+    assert founded.meta().identity == group.identity
+
+
+def test_a_wipe_does_not_take_a_switch_back(founded: GroupStore) -> None:
+    group = adoption.adopt(founded.group, ANN)
+    coordination.switch(group, Coordination.SERVER, ANN)
+    founded.door.ask("DEL", founded.keys.meta)
+    flags = {"stream": f"s-{founded.group}", "partitions": 4, "strategy": "averagely"}
+    assert Founder(founded, flags).make_group()
+    coordinator.tick()
+    coordinator.tick()
+    group.refresh_from_db()
+    assert (founded.meta().coordination, group.coordination) == (Coordination.SERVER,) * 2
 
 
 def test_of_two_dashboards_one_adopts_it(
