@@ -138,6 +138,11 @@ def raise_incarnation(record: GroupRecord, view: GroupRead) -> effects.Steps[Non
         highest = max(record.incarnation, seen)
         database = replace(record, target_epoch=mirror.target_epoch, incarnation=highest)
         wanted = needs_incarnation(view, database) or wanted
+        if wanted.incarnation > known:
+            with suppress(effects.RecordsAway):
+                is_new = yield from effects.KeepIncarnation(wanted.incarnation)
+            if not is_new:
+                return
         lifted = yield from effects.LiftStreams(mirror.offsets, {})
         moved = bool(newer) and (yield from effects.Run(restore(wanted.incarnation, newer)))
         loss = effects.KeepLoss(

@@ -1,13 +1,16 @@
 """When the incarnation is raised, how far, and above which numbers."""
 
 from dataclasses import replace
+from typing import Any
 
-from assignment.coordinator.facts import GroupRecord
+from assignment.coordinator import effects
+from assignment.coordinator.facts import GroupRecord, Mirror
 from assignment.coordinator.incarnation import CLAIMED_AHEAD_MAX, Known, needs_incarnation
 from assignment.coordinator.planning import Nothing, next_target
-from assignment.coordinator.setting_up import may_raise
+from assignment.coordinator.setting_up import may_raise, raise_incarnation
+from assignment.scripts.agent_side import SnapshotRecord
 from assignment.scripts.group_read import Gap, GroupRead
-from assignment.types import Coordination
+from assignment.types import INCARNATION_STEP, Coordination, Offset, Partition
 from tests.builders import group, live
 
 DATABASE = Known(incarnation=1, target_epoch=7, event_seq=40)
@@ -103,3 +106,38 @@ def test_a_dashboard_awaits_the_word_of_agents_that_may_have_chosen() -> None:
     asked = [may_raise(one, back, Coordination.SERVER) for one in (server, client)]
     assert asked == [True, False]
     assert may_raise(client, read, Coordination.SERVER)
+
+
+def test_none_is_raised_above_what_records_have() -> None:
+    """A snapshot's fence tells of one that neither Redis nor the records know any more."""
+    wiped = replace(group(incarnation=0), grants={}, offsets={}, snapshots={})
+    fence = 9 * INCARNATION_STEP + 1
+    snapshot = SnapshotRecord(
+        url="f", offset=Offset(5, 0), changelog_id="0-0", total=5, fence=fence
+    )
+    mirror = Mirror(
+        target_epoch=0, event_seq=0, snapshots={Partition("t", 0): snapshot}, offsets={}
+    )
+    kept: list[int] = []
+    raised: list[int] = []
+
+    def perform(effect: effects.Effect[Any]) -> Any:
+        match effect:
+            case effects.KeepIncarnation(incarnation):
+                kept.append(incarnation)
+                return True
+            case effects.RaiseIncarnation(incarnation=incarnation):
+                raised.append(incarnation)
+                assert incarnation in kept
+                return True
+            case effects.ReadMirror():
+                return mirror
+            case effects.ReadHeld():
+                return False
+            case effects.Run() | effects.LiftStreams():
+                return {}
+        return None
+
+    record = GroupRecord(name="g", settings=None)
+    effects.run(raise_incarnation(record, wiped), perform)
+    assert raised == [10]
