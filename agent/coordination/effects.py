@@ -4,9 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from agent.consumer.control import monotonic_ms
-from agent.coordination.memory import Memory
+from agent.coordination.memory import Memory, NotKept
 from agent.membership import Note
-from agent.state.errors import StateError
 from agent.store.door import ScriptCall, pairs
 from agent.store.group import GroupStore
 from assignment.coordinator import effects
@@ -119,9 +118,10 @@ class RedisEffects:
         )
 
     def _keep_incarnation(self, effect: effects.KeepIncarnation) -> bool:
+        """Raises StateError: another may have chosen the same one."""
         try:
             return self.memory.keep(effect.incarnation)
-        except StateError as error:
+        except NotKept as error:
             raise RecordsAway(str(error)) from error
 
     def _read_mirror(self, effect: effects.ReadMirror) -> Mirror:

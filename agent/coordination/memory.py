@@ -16,6 +16,10 @@ from assignment.types import GroupSettings
 INCARNATION = "incarnation"
 
 
+class NotKept(StateError):
+    """It cannot be written now; what was kept before is known."""
+
+
 class Memory:
     """`folder`: local, or any fsspec URL."""
 
@@ -29,13 +33,13 @@ class Memory:
         return self._known or self._read()
 
     def keep(self, incarnation: int) -> bool:
-        """False: that one or a higher was kept before. Raises StateError."""
+        """False: that one or a higher was kept before. Raises NotKept; StateError as `highest`."""
         if incarnation <= self._known or incarnation <= self._read():
             return False
         try:
             write_whole(self._url, str(incarnation).encode())
         except OSError as error:
-            raise StateError(f"cannot write {self._url}: {error}") from error
+            raise NotKept(f"cannot write {self._url}: {error}") from error
         self._known = incarnation
         return True
 

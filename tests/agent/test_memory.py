@@ -1,17 +1,28 @@
 """What agents without a database find again after Redis was wiped."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from agent.coordination.coordinator import Coordinator
+from agent.coordination.founding import Founder
 from agent.coordination.memory import INCARNATION, Memory
 from agent.state.errors import StateError
 from agent.state.keeping import write_manifest
+from agent.store.group import GroupStore
 from assignment.scripts.agent_side import SnapshotRecord
-from assignment.types import GroupSettings, Offset, Partition
+from assignment.types import NO_EPOCH, GroupSettings, Offset, Partition
 
 P0, P1 = Partition("s", 0), Partition("s", 1)
 SETTINGS = GroupSettings(stream="s", partitions=3, stateful=True)
+
+
+@pytest.fixture
+def store(redis_url: str, group_name: str) -> Iterator[GroupStore]:
+    store = GroupStore.connect(redis_url, group_name)
+    yield store
+    store.close()
 
 
 def test_an_incarnation_is_kept_once_and_never_goes_back(tmp_path: Path) -> None:
@@ -49,3 +60,34 @@ def test_the_newest_whole_snapshot_of_each_partition_is_found(tmp_path: Path) ->
     mirror = Memory(str(tmp_path), "g").mirror(SETTINGS)
     assert mirror.snapshots == {P0: older, P1: gone}
     assert (mirror.broken, mirror.offsets) == ({P1}, {P0: older.offset, P1: gone.offset})
+
+
+def test_whoever_cannot_read_it_any_more_chooses_none(store: GroupStore, tmp_path: Path) -> None:
+    Founder(store, {"stream": f"s-{store.group}", "partitions": 1}).make_group()
+    store.door.ask("DEL", store.keys.meta.replace(":meta", ":hold"))
+    memory = Memory(str(tmp_path), "g")
+    memory.keep(5)
+    (tmp_path / "g" / INCARNATION).write_text("many")  # another wrote 6, and the disk broke
+    coordinator = Coordinator(store, "a", lambda: NO_EPOCH, memory, lambda *_, **values: None)
+    with pytest.raises(StateError):
+        coordinator.turn()
+    assert store.meta().incarnation == 0
+
+
+def test_whoever_cannot_write_it_goes_on_and_keeps_it_later(
+    store: GroupStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(url: str, data: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    Founder(store, {"stream": f"s-{store.group}", "partitions": 1}).make_group()
+    store.door.ask("DEL", store.keys.meta.replace(":meta", ":hold"))
+    memory = Memory(str(tmp_path), "g")
+    memory.keep(5)
+    coordinator = Coordinator(store, "a", lambda: NO_EPOCH, memory, lambda *_, **values: None)
+    with monkeypatch.context() as patched:
+        patched.setattr("agent.coordination.memory.write_whole", full)
+        coordinator.turn()
+    assert (store.meta().incarnation, memory.highest()) == (6, 5)
+    coordinator.turn()
+    assert Memory(str(tmp_path), "g").highest() == 6
