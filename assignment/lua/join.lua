@@ -4,6 +4,7 @@
 -- Locks that the same process still holds stay: acquire answers them with their fences. So does what a
 -- scale-down told its member.
 local BEATS_AWAITED = 2 -- a live process gives a sign of life within so many heartbeats
+local RENEWS_AWAITED = 1.2 -- and one whose heartbeats reach no dashboard with its renew
 local member, secret, seen = ARGV[1], ARGV[2], ARGV[4]
 if redis.call('HEXISTS', KEYS[1], 'settings') == 0 then return {'no_group'} end
 local stored = redis.call('HGET', key('members'), member)
@@ -19,7 +20,7 @@ if stored and before['secret'] ~= secret then
   if not before['stopped'] then
     local beat = redis.call('ZSCORE', key('beats'), member)
     local there = process_of(before) .. ' ' .. beat
-    local wait_ms = BEATS_AWAITED * setting('heartbeat_ms')
+    local wait_ms = math.max(BEATS_AWAITED * setting('heartbeat_ms'), RENEWS_AWAITED * setting('renew_ms'))
     if seen ~= '' and seen ~= there then return {'in_use', host} end
     if seen == '' or now - tonumber(beat) < wait_ms then return {'wait', there, host, text(wait_ms)} end
     away_since_ms = away_since_ms or tonumber(beat)

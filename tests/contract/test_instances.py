@@ -109,6 +109,21 @@ def test_a_live_process_is_found_by_its_beat_and_the_second_one_is_refused(
     assert world.store.owned("i")[P0].fence == fence
 
 
+def test_a_process_that_only_renews_is_awaited_for_longer_than_a_renew(
+    instance: tuple[World, int],
+) -> None:
+    """Cut off from its dashboard it sends no heartbeat, and lives."""
+    world, fence = instance
+    world.configure(heartbeat_ms=300, lease_ms=3_000, renew_ms=1_000, session_timeout_ms=3_000)
+    world.run(agent_side.renew(speaker("one"), LONG_MS, [Claim(P0, fence)]))
+    first = world.restart("i", "two")
+    world.pass_ms(1_000)
+    assert world.restart("i", "two", first.seen).result is JoinResult.WAIT
+    world.run(agent_side.renew(speaker("one"), LONG_MS, [Claim(P0, fence)]))
+    assert world.restart("i", "two", first.seen).result is JoinResult.IN_USE
+    assert first.wait_ms == 1_200
+
+
 def test_a_silent_process_is_replaced_after_two_heartbeats_and_not_before(
     instance: tuple[World, int],
 ) -> None:
