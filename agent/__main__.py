@@ -89,7 +89,11 @@ def _run(config: Config, note: Note) -> ExitCode:
     environ = {**os.environ, SOCKET_VARIABLE: str(config.socket)}
     supervisor = None if config.attach else Supervisor(config.command, environ, inbox.put, (held,))
     consumer = Consumer(consumer_socket, supervisor, note)
-    registry = Registry(store, founder.make_group if founder else lambda: False)
+    registry = (
+        Registry(store, founder.make_group, founder.why_not)
+        if founder
+        else Registry(store, lambda: False)
+    )
     courier = _courier(config, registry, store, inbox)
     replicas = _replicas(config, state_dir, inbox, note)
     settings = GroupSettings(stream="unknown", partitions=1)  # until the dashboard tells

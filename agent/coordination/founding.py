@@ -27,8 +27,13 @@ class Founder:
         if meta.settings is None:
             if makes:
                 self._check_stream(self._settings())
-        elif contradictions := _contradictions(meta, meta.settings, self._flags):
-            raise InvalidInput(f"group {self._store.group!r}: {'; '.join(contradictions)}")
+        elif why := self.why_not(meta):
+            raise InvalidInput(why)
+
+    def why_not(self, meta: Meta) -> str:
+        """How the flags contradict the group as it is; "" when they do not."""
+        found = _contradictions(meta, meta.settings, self._flags) if meta.settings else ()
+        return f"group {self._store.group!r}: {'; '.join(found)}" if found else ""
 
     def make_group(self) -> bool:
         """True: it is there now; False: these flags do not make one, another agent's may. Raises

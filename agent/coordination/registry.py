@@ -25,11 +25,20 @@ Ask = Callable[[Request], Reply]
 
 
 class Registry:
-    """`make_group`: called when Redis does not have the group; whether it has it now."""
+    """`make_group`: called when Redis does not have the group; whether it has it now. `why_not`:
+    says once, of the group that was joined, why this agent cannot be of it.
+    """
 
-    def __init__(self, store: GroupStore, make_group: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        store: GroupStore,
+        make_group: Callable[[], bool],
+        why_not: Callable[[group_read.Meta], str] = lambda meta: "",
+    ) -> None:
         self._store = store
         self._make_group = make_group
+        self._why_not = why_not
+        self._is_checked = False
 
     def ask(self, request: Request) -> Reply:
         """Raises DashboardAway or Refusal."""
@@ -62,6 +71,10 @@ class Registry:
             raise DashboardAway(f"group {self._store.group!r} is not in Redis yet")
         reply = self._with_settings(Reply(status=Status.OK, want_complete=True))
         meta = self._meta()
+        if not self._is_checked and (why := self._why_not(meta)):  # another one made it meanwhile
+            self._run(dashboard_side.leave(join.member, join.secret))
+            raise Refusal(CONFLICT, why)
+        self._is_checked = True
         return replace(reply, group_epoch=meta.group_epoch, target_epoch=meta.target_epoch)
 
     def _report(self, beat: Heartbeat) -> Reply:

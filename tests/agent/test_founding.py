@@ -10,13 +10,14 @@ from agent.coordination.coordinator import Coordinator
 from agent.coordination.founding import Founder
 from agent.coordination.memory import Memory
 from agent.coordination.registry import Registry
-from agent.dashboard_session.requests import DashboardAway
+from agent.dashboard_session.requests import DashboardAway, Refusal
 from agent.store.door import StoreUnavailable
 from agent.store.group import GroupStore
 from assignment.errors import InvalidInput
-from assignment.scripts.dashboard_side import set_incarnation, set_mode
+from assignment.scripts.dashboard_side import configure, set_incarnation, set_mode
+from assignment.scripts.group_read import Purpose, read_group
 from assignment.types import Coordination, Epoch, GroupSettings
-from assignment.wire import GROUP_INDEX, Join, StreamKeys
+from assignment.wire import GROUP_INDEX, Join, Status, StreamKeys
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def note(event: str, **values: object) -> None:
 
 
 def joins(store: GroupStore, founder: Founder, member: str = "a") -> Any:
-    return Registry(store, founder.make_group).ask(Join(member=member, secret="s"))
+    return Registry(store, founder.make_group, founder.why_not).ask(Join(member=member, secret="s"))
 
 
 def readers(store: GroupStore) -> set[str]:
@@ -99,3 +100,24 @@ def test_agents_compute_again_for_a_group_made_anew_after_a_dashboard_did(
         coordinator.turn()
     assert coordinator.computes
     assert store.meta().incarnation == 2
+
+
+def test_of_two_founders_that_contradict_each_other_one_is_refused(store: GroupStore) -> None:
+    """Both looked before either made it."""
+    first, second = Founder(store, flags(store)), Founder(store, flags(store, partitions=5))
+    for founder in (first, second):
+        founder.check(makes=True)
+    joins(store, first, "a")
+    with pytest.raises(Refusal, match="--partitions 5 was given, and it is 4"):
+        joins(store, second, "b")
+    assert store.run(read_group(Purpose.LOOK)).members.keys() == {"a"}
+
+
+def test_flags_are_compared_once_and_settings_may_change_later(store: GroupStore) -> None:
+    founder = Founder(store, flags(store, strategy="averagely"))
+    registry = Registry(store, founder.make_group, founder.why_not)
+    join = Join(member="a", secret="s")
+    assert registry.ask(join).status is Status.OK
+    settings = GroupSettings(**flags(store, strategy="sticky"))
+    store.run(configure(settings, "settings", rebalance_due=True))
+    assert registry.ask(join).status is Status.OK
