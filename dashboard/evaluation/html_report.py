@@ -6,7 +6,7 @@ light or dark. A part is a figure, or the sentence that says why there is none.
 
 import html
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +51,16 @@ def facts(rows: Iterable[tuple[str, str]]) -> str:
     return f'<dl class="facts">{"".join(cells)}</dl>'
 
 
-def grid(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Iterable[str] = ()) -> str:
-    """Cells are HTML; the columns of `numbers` are aligned as such."""
-    kinds = [f' class="{"n" if name in set(numbers) else "verdict"}"' for name in head]
+def grid(
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    numbers: Collection[str] = (),
+    long: Collection[str] = (),
+) -> str:
+    """Cells are HTML; the columns of `numbers` are aligned as such, `long` texts are broken."""
+    classes = dict.fromkeys(numbers, ' class="n"') | dict.fromkeys(long, ' class="verdict"')
+    kinds = [classes.get(name, "") for name in head]
     names = "".join(f"<th{k}>{html.escape(n)}</th>" for k, n in zip(kinds, head, strict=True))
     lines = "".join(
         f"<tr>{''.join(f'<td{k}>{c}</td>' for k, c in zip(kinds, row, strict=True))}</tr>"

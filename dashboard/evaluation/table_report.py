@@ -33,7 +33,7 @@ def write(found: Mapping[str, Any], folder: Path, wanted: Wanted) -> None:
     }
     title = f"{wanted.messages:,} messages, {SIZE} partitions, {SIZE} consumers"
     tests = (f"<p>{html.escape(f'{n}: {value}')}</p>" for n, value in found["test"].items())
-    body = f"{grid(COLUMNS, map(cells, found['rows']), COLUMNS[4:])}{''.join(tests)}"
+    body = f"{grid(COLUMNS, map(cells, found['rows']), numbers=COLUMNS[4:])}{''.join(tests)}"
     (folder / REPORT).write_text(page(title, body, parts))
 
 

@@ -12,6 +12,7 @@ from dashboard.evaluation.html_report import OWNERS, Figure, grid, page
 from dashboard.evaluation.judge import FAILED
 from dashboard.pages.texts import DASH, grouped
 
+TEXTS = ("run", "verdict")
 COLUMNS = {  # label -> figure of the result
     "recovered, ms": "recovered_ms",
     "bound, ms": "bound_ms",
@@ -39,7 +40,7 @@ def comparison(rows: Sequence[Row]) -> str:
     for row in rows:
         if "faults" in row:  # else it failed: nothing is known of it
             by_mode[f"{row['coordination']}, {row['strategy']}"].append(row)
-    cells = grid(("run", "verdict", *COLUMNS), map(_cells, rows), COLUMNS)
+    cells = grid((*TEXTS, *COLUMNS), map(_cells, rows), numbers=COLUMNS, long=TEXTS)
     held = sum(row["exit"] == 0 for row in rows)
     said = f"<p>{held} of {len(rows)} runs held. A name opens the report of its run.</p>"
     parts = {title: _boxes(by_mode, *of) for title, of in CHARTS.items()}
