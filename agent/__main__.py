@@ -22,7 +22,7 @@ from agent.consumer.control import monotonic_ms
 from agent.consumer.socket import ConsumerSocket, SocketUnusable
 from agent.consumer.supervisor import ConsumerUnstartable, Supervisor
 from agent.coordination.coordinator import Coordinator, CoordinatorThread
-from agent.coordination.founding import Founder
+from agent.coordination.founding import Contradiction, Founder
 from agent.coordination.memory import Memory
 from agent.coordination.registry import Registry, first_of
 from agent.dashboard_session.requests import Courier, Dashboards
@@ -83,7 +83,7 @@ def _run(config: Config, note: Note) -> ExitCode:
         return not inbox.empty()
 
     store = _redis(config, note, stop)
-    founder = _founder(config, store)
+    founder = _founder(config, store, note)
     state_dir, held = claim_state_dir(config.state_root, stop)
     consumer_socket = ConsumerSocket(config.socket, inbox.put)
     environ = {**os.environ, SOCKET_VARIABLE: str(config.socket)}
@@ -156,12 +156,14 @@ def _run(config: Config, note: Note) -> ExitCode:
     return code
 
 
-def _founder(config: Config, store: GroupStore) -> Founder | None:
+def _founder(config: Config, store: GroupStore, note: Note) -> Founder | None:
     if config.group_flags is None:
         return None
-    founder = Founder(store, config.group_flags)
+    founder = Founder(store, config.group_flags, note)
     try:
         founder.check(makes=not config.dashboards)
+    except Contradiction as error:
+        raise Ended(ExitCode.REFUSED, str(error)) from error
     except StoreUnavailable as error:
         raise Ended(ExitCode.REDIS_UNUSABLE, str(error)) from error
     return None if config.dashboards else founder  # a dashboard's own record of the group counts

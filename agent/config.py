@@ -38,8 +38,8 @@ EXIT_CODES = """exit codes:
   0  left the group cleanly (SIGTERM, SIGINT, or told to by a scale-down)
   1  a bug: the log says where
   2  bad configuration: the message names the value
-  3  refused by the dashboard: token wrong, expired or of another group, unknown group,
-     member id in use, instance name with a live process
+  3  refused: token wrong, expired or of another group, unknown group, member id in use,
+     instance name with a live process, flags that contradict the group
   4  Redis is too old, refuses the login, or did not answer at the start
   5  left in a hurry (a second SIGTERM): the batch in hand was not waited for"""
 
@@ -163,12 +163,12 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     option(
         "--coordination",
         "EVENKEEL_COORDINATION",
-        "server: a dashboard computes; client: the agents do, with Redis alone",
+        "server: a dashboard computes; client: the agents do (until the group is switched)",
         Coordination.SERVER,
     )
     option("--stream", "EVENKEEL_STREAM", "of a group to be made: its stream")
     option("--partitions", "EVENKEEL_PARTITIONS", "of a group to be made: their number")
-    option("--strategy", "EVENKEEL_STRATEGY", "of a group to be made")
+    option("--strategy", "EVENKEEL_STRATEGY", "of a group to be made, until it is changed")
     parser.add_argument("--stateful", action="store_true", help="of a group to be made")
     parser.add_argument(
         "--attach", action="store_true", help="start no consumer: wait for one at --socket"

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from agent.membership import Note
 from agent.store.group import GroupStore
 from assignment.errors import InvalidInput
 from assignment.scripts import recovery
@@ -12,28 +13,42 @@ from assignment.scripts.group_read import Meta
 from assignment.types import Coordination, GroupSettings, Reason
 
 
+class Contradiction(InvalidInput):
+    """The flags are good, and what is in Redis is otherwise."""
+
+
 class Founder:
     """`flags`: by the names of GroupSettings, those that were given."""
 
-    def __init__(self, store: GroupStore, flags: Mapping[str, Any]) -> None:
+    def __init__(
+        self, store: GroupStore, flags: Mapping[str, Any], note: Note = lambda *_, **__: None
+    ) -> None:
         self._store = store
         self._flags = flags
+        self._note = note
+        self._is_noted = False
 
     def check(self, *, makes: bool) -> None:
-        """Raises InvalidInput: the flags contradict the group as it is, or do not make one though
-        they should; StoreUnavailable.
+        """Raises Contradiction; InvalidInput: the flags do not make a group though they should;
+        StoreUnavailable.
         """
         meta = self._store.meta()
         if meta.settings is None:
             if makes:
                 self._check_stream(self._settings())
         elif why := self.why_not(meta):
-            raise InvalidInput(why)
+            raise Contradiction(why)
 
     def why_not(self, meta: Meta) -> str:
-        """How the flags contradict the group as it is; "" when they do not."""
-        found = _contradictions(meta, meta.settings, self._flags) if meta.settings else ()
-        return f"group {self._store.group!r}: {'; '.join(found)}" if found else ""
+        """How the flags contradict the group as it is; "" when they do not. What was changed since
+        the group was made contradicts nobody: a supervisor starts its agent with the old flags.
+        """
+        found = _differing(meta, meta.settings, self._flags) if meta.settings else {}
+        changed = [found.pop(name) for name in _changed(meta) & found.keys()]
+        if changed and not self._is_noted:
+            self._is_noted = True
+            self._note("the group was changed since, and counts", flags="; ".join(sorted(changed)))
+        return f"group {self._store.group!r}: {'; '.join(found.values())}" if found else ""
 
     def make_group(self) -> bool:
         """True: it is there now; False: these flags do not make one, another agent's may. Raises
@@ -64,7 +79,7 @@ class Founder:
         """Raises InvalidInput: of another count it would not have this group among its readers."""
         there = self._store.stream_partitions(settings.stream)
         if there not in (0, settings.partitions):
-            raise InvalidInput(
+            raise Contradiction(
                 f"stream {settings.stream!r} has {there} partitions, not {settings.partitions}"
             )
 
@@ -82,11 +97,20 @@ class Founder:
         return GroupSettings(**self._flags)
 
 
-def _contradictions(meta: Meta, settings: GroupSettings, flags: Mapping[str, Any]) -> list[str]:
+def _differing(meta: Meta, settings: GroupSettings, flags: Mapping[str, Any]) -> dict[str, str]:
+    """Both values of each flag that the group has otherwise."""
     asked = {"coordination": str(Coordination.CLIENT), **flags}
     there = {"coordination": str(meta.coordination), **asdict(settings)}
-    return [
-        f"--{name} {value} was given, and it is {there[name]}"
+    return {
+        name: f"--{name} {value} was given, and it is {there[name]}"
         for name, value in asked.items()
         if there[name] != value
-    ]
+    }
+
+
+def _changed(meta: Meta) -> set[str]:
+    """Flags that say how a group is made, and of which it may be otherwise by now. One that was put
+    back counts its epochs from 1 again, under a higher incarnation.
+    """
+    epochs = {"coordination": meta.mode_epoch, "strategy": meta.settings_epoch}
+    return {name for name, epoch in epochs.items() if max(epoch, meta.incarnation) > 1}

@@ -5,8 +5,8 @@ from itertools import chain
 
 import pytest
 
-from assignment.scripts.dashboard_side import configure
-from assignment.types import Coordination, Reason
+from assignment.scripts.dashboard_side import configure, set_incarnation, set_mode
+from assignment.types import Coordination, Epoch, Reason
 from tests.agent.conftest import World, until
 
 
@@ -105,8 +105,20 @@ def test_flags_that_contradict_the_group_are_refused(
 ) -> None:
     client_group(world)
     agent = world.alone("a", *options)
-    assert agent.exit_code() == 2
+    assert agent.exit_code() == 3
     assert sentence in agent.log.read_text()
+
+
+def test_an_agent_that_is_started_again_after_a_switch_joins_with_its_old_flags(
+    world: World,
+) -> None:
+    client_group(world, strategy="sticky")
+    world.store.run(set_incarnation(1))
+    assert world.store.run(set_mode(Epoch(1, 1), Coordination.SERVER, "ann", "test")).done
+    agent = world.alone("a")
+    world.member("a", able=False)
+    [said] = agent.events("the group was changed since, and counts")
+    assert said["flags"] == "--coordination client was given, and it is server"
 
 
 def test_a_group_that_is_missing_needs_stream_and_partitions(world: World) -> None:

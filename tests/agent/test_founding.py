@@ -121,3 +121,30 @@ def test_flags_are_compared_once_and_settings_may_change_later(store: GroupStore
     settings = GroupSettings(**flags(store, strategy="sticky"))
     store.run(configure(settings, "settings", rebalance_due=True))
     assert registry.ask(join).status is Status.OK
+
+
+def test_a_strategy_that_was_changed_since_contradicts_nobody_and_a_partition_count_does(
+    store: GroupStore,
+) -> None:
+    made = flags(store, strategy="averagely")
+    noted: list[Any] = []
+    Founder(store, made).make_group()
+    with pytest.raises(InvalidInput, match="--strategy range was given, and it is averagely"):
+        Founder(store, {**made, "strategy": "range"}).check(makes=True)
+    settings = GroupSettings(**flags(store, strategy="sticky"))
+    store.run(configure(settings, "settings", rebalance_due=True))
+    founder = Founder(store, made, lambda event, **values: noted.append(values["flags"]))
+    founder.check(makes=True)
+    joins(store, founder)
+    assert noted == ["--strategy averagely was given, and it is sticky"]
+    with pytest.raises(InvalidInput, match=r": --partitions 5 was given, and it is 4$"):
+        Founder(store, {**made, "partitions": 5}).check(makes=True)
+
+
+def test_a_group_that_was_put_back_after_a_switch_contradicts_nobody(store: GroupStore) -> None:
+    """As the dashboard does after a wipe: its mode counts from 1, under a higher incarnation."""
+    settings = GroupSettings(**flags(store, strategy="sticky"))
+    store.run(configure(settings, "wiped", rebalance_due=False, coordination=Coordination.SERVER))
+    store.run(set_incarnation(2))
+    assert (store.meta().mode_epoch, store.meta().settings_epoch) == (1, 1)
+    Founder(store, flags(store, strategy="averagely")).check(makes=False)
