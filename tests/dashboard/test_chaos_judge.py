@@ -161,6 +161,31 @@ def test_what_only_a_wiped_redis_held_is_destroyed_and_not_lost(scene: Scene) ->
     assert (found.effects.lost, len(found.effects.destroyed)) == ((), 4)
 
 
+@pytest.mark.parametrize("fault", ["redis-lost-writes", "redis-failover"])
+def test_only_the_last_writes_may_be_destroyed(scene: Scene, fault: str) -> None:
+    """Event 2 was stored 4 s before the fault, event 4 just after it."""
+    scene.asked = Asked(faults=(fault,), agents=2, partitions=2, fast=True)
+    times = (5_000, 6_000, 9_000, 10_500)
+    stream = {P0: [Appended(Offset(ms, 0), (n,)) for n, ms in enumerate(times, 1)]}
+
+    def lost_from(event: int, first: Content) -> History:
+        kept = Offset(times[event - 2], 0)
+        ids, to = pack_ids(range(1, event)), {"to_offset": kept, "total": event - 1}
+        commits = {P0: [replace(commit(7_000, FENCE, 0, event - 1), ids=ids, **to)]}
+        now = Content(stream={P0: stream[P0][: event - 1]}, commits=commits, offsets={P0: kept})
+        return scene.history(eras=(first, now))
+
+    before = Content(stream=stream, commits={}, events=scene.events)
+    found = judge(lost_from(3, before))
+    assert (found.effects.destroyed, found.violations) == ((3, 4), ())
+    only(judge(lost_from(2, before)), "event 2 is destroyed, 4000 ms older than the fault")
+    unseen = Content(stream={P0: stream[P0][:1]}, commits={}, events=scene.events)
+    text = "is destroyed, 5000 ms older than the fault"
+    only(judge(lost_from(2, unseen)), f"event 2 {text}", f"event 3 {text}", f"event 4 {text}")
+    nothing = Content(stream={}, commits={}, events=scene.events)
+    only(judge(scene.history(eras=(nothing, nothing))), "and no Redis has held it")
+
+
 def test_what_is_behind_at_the_end_is_no_loss(scene: Scene) -> None:
     scene.commits.pop()
     scene.samples[-1] = replace(scene.samples[-1], lag=1)

@@ -11,23 +11,12 @@ from itertools import pairwise
 
 from assignment.scripts.dashboard_side import LockEvent
 from assignment.types import INCARNATION_STEP, Offset, Partition
-from assignment.wire import unpack_changes, unpack_ids
 from dashboard.evaluation.chaos.asked import Asked
+from dashboard.evaluation.chaos.effects import judged_effects
 from dashboard.evaluation.chaos.eye import Sample
 from dashboard.evaluation.chaos.history import History
 from dashboard.evaluation.figures import ENDS, name_of, regrants
-from dashboard.evaluation.judge import (
-    HELD,
-    VACUOUS,
-    VIOLATED,
-    Appended,
-    Commits,
-    Content,
-    Effects,
-    Stream,
-    effects,
-    joined,
-)
+from dashboard.evaluation.judge import HELD, VACUOUS, VIOLATED, Content, Effects
 
 NAMED_MAX = 5  # of one kind; the rest only counted
 # Strategies whose aim is not the same number for each.
@@ -200,58 +189,6 @@ def unrefused(history: History) -> Iterator[str]:
                 f"{one.partition}: a commit of {one.member} under fence {one.fence} after fence"
                 f" {max(newer)} was granted was answered {one.answer}, not fenced"
             )
-
-
-# --- effects
-
-
-def judged_effects(history: History) -> tuple[Effects, list[str]]:
-    """Lost and doubled by event; what of acknowledged events is gone with a Redis that forgot."""
-    forgets, now, whole = history.asked.loses_writes, history.eras[-1], joined(*history.eras)
-    # What was appended and is not committed yet at the end is behind, which is told as lag.
-    behind = now.ids() - now.ids(now.offsets)
-    found = effects(history.acknowledged, whole, now.ids() if forgets else None).without(behind)
-    wrong = [f"event {event} was acknowledged and has no effect" for event in found.lost]
-    wrong += [f"event {event} has more than one effect" for event in found.doubled]
-    if not forgets:
-        wrong += found.faults
-        if history.asked.consumer == "light":  # Spark's ids come by key
-            wrong += disordered(whole.commits, whole.stream)
-        wrong += wrong_values(whole.commits)
-    return found, wrong
-
-
-def disordered(commits: Commits, stream: Stream) -> Iterator[str]:
-    """The events of a commit are those of its range, in the order of the stream."""
-    for partition, entries in commits.items():
-        appended: Sequence[Appended] = stream.get(partition, ())
-        at = 0
-        for entry in entries:
-            ids: list[int] = []
-            while at < len(appended) and appended[at].offset <= entry.to_offset:
-                ids += appended[at].ids
-                at += 1
-            done = unpack_ids(entry.ids)
-            if done != ids and sorted(done) == sorted(ids):
-                part = f"({entry.from_offset}, {entry.to_offset}]"
-                yield f"{partition}: the effects in {part} are not in the order of its events"
-
-
-def wrong_values(commits: Commits) -> Iterator[str]:
-    """The state that commits came to counts each event once: an owner that began from an older
-    state than the one that was committed shows here.
-    """
-    for partition, entries in commits.items():
-        state: dict[str, int] = {}
-        for entry in entries:
-            for key, value in unpack_changes(entry.changes).items():
-                state[key] = int((value or {}).get("events", 0))
-            if (counted := sum(state.values())) != entry.total:
-                yield (
-                    f"{partition}: the state at {entry.to_offset} counts {counted} events of"
-                    f" {entry.total}: its owner did not begin where the one before had ended"
-                )
-                break
 
 
 # --- targets and moves
