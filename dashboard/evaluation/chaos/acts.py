@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import django
@@ -47,15 +48,12 @@ def strategy(name: str, new: str) -> str:
     return groups.change_settings(group_named(name), {"strategy": new}, by_command()).name
 
 
-def rebalance(name: str) -> str:
-    """Asked for as by a person, and computed here, beside whoever else does."""
-    from dashboard.actions import groups
-    from dashboard.coordinator import running
-    from dashboard.management.answers import by_command, group_named
+def compute(name: str, folder: str, me: str) -> dict[str, bool]:
+    """Asked for as by a person, and computed here, by two processes at once."""
+    from dashboard.evaluation.chaos.at_once import Meeting, compute_at_once
+    from dashboard.management.answers import group_named
 
-    group = group_named(name)
-    groups.request_rebalance(group, by_command(), strategy=group.values.strategy)
-    return running.rebalance(name)
+    return compute_at_once(group_named(name), Meeting(Path(folder), me))
 
 
 def switch(name: str, mode: str) -> int:
@@ -98,7 +96,7 @@ def drain(name: str, member: str, events: str) -> list[str]:
 ACTS: dict[str, Callable[..., Any]] = {
     "targets": targets,
     "strategy": strategy,
-    "rebalance": rebalance,
+    "compute": compute,
     "switch": switch,
     "switch_late": switch_late,
     "drain": drain,

@@ -1,6 +1,6 @@
 """Faults of membership, and what people plan: who comes, who goes, other rules."""
 
-import subprocess
+import time
 from collections.abc import Iterable, Iterator, Sequence
 
 from dashboard.evaluation.chaos.strikes import Strike, fault
@@ -9,6 +9,7 @@ LEAVE_S = 30.0
 DRAIN_S = 120.0
 COME_S = 300.0  # a consumer with Spark
 FLAPS = 3
+BOTH = ("first", "second")  # see at_once
 OTHERS = ("averagely", "circle", "range", "round_robin")
 
 
@@ -149,12 +150,13 @@ def strategy_change(one: Strike) -> Iterator[None]:
 
 @fault("double-rebalance")
 def double_rebalance(one: Strike) -> Iterator[None]:
-    """Asked for by a person, and computed by two processes beside Celery at once."""
-    world, epoch = one.world, one.world.eye.last.epochs[1]
-    both: list[subprocess.Popen[bytes]] = [world.begin("rebalance") for _ in range(2)]
-    for process in both:
-        process.wait(LEAVE_S)
-    one.worked = world.happens(lambda: world.eye.last.epochs[1] > epoch, LEAVE_S)
+    """Asked for by a person, and computed by two processes at once: one of them may store it."""
+    meeting = one.world.folder / f"meeting-{time.monotonic_ns()}"
+    meeting.mkdir()
+    answers = one.world.ask_together("compute", *((str(meeting), me) for me in BOTH))
+    one.worked = all(answer["met"] for answer in answers)
+    if sum(answer["stored"] for answer in answers) > 1:
+        one.wrong.append("both of two coordinators that computed at once stored a target")
     one.is_over = True
     yield
 

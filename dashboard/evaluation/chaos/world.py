@@ -10,7 +10,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from dashboard.demo import options as demo_options
 from dashboard.demo.embedded_redis import EmbeddedRedis, free_port
 from dashboard.demo.options import COUNTERS, Options
 from dashboard.demo.parts import ROOT, Parts, RedisPart, answers
-from dashboard.demo.tree import Process, Tree, always
+from dashboard.demo.tree import Process, Tree, TreeFailed, always
 from dashboard.evaluation.chaos.asked import Asked
 from dashboard.evaluation.chaos.eye import Eye, Sample
 from dashboard.evaluation.chaos.history import REDIS
@@ -30,7 +30,7 @@ from dashboard.evaluation.figures import name_of
 from dashboard.evaluation.forwarder import Forwarder
 from dashboard.evaluation.judge import Content
 from dashboard.evaluation.redis_servers import Postgres, server
-from dashboard.evaluation.system import Waiting, ask, load
+from dashboard.evaluation.system import COMMAND_TIMEOUT_S, Waiting, ask, load
 
 GROUP = "chaos"  # and its stream
 # Whatever this installation is set to.
@@ -173,15 +173,39 @@ class World(Waiting):
         """What a command of the product answers in JSON."""
         return ask(name, self.parts.environment, "django", name, *arguments)
 
-    def begin(self, act: str, *arguments: str) -> "subprocess.Popen[bytes]":
+    def begin(
+        self, act: str, *arguments: str, answer: int = subprocess.DEVNULL
+    ) -> "subprocess.Popen[bytes]":
         """As `ask`, not waited for."""
         return subprocess.Popen(
             [sys.executable, "-m", ACTS, act, GROUP, *arguments],
             env={**os.environ, **self.parts.environment},
             cwd=ROOT,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stdout=answer,
+            stderr=answer,
         )
+
+    def ask_together(self, act: str, *each: Sequence[str]) -> list[Any]:
+        """As `ask`, by a process for each at the same time; none of them is left."""
+        begun: list[subprocess.Popen[bytes]] = []
+        try:
+            for arguments in each:
+                begun.append(self.begin(act, *arguments, answer=subprocess.PIPE))
+            self.wait(
+                lambda: all(process.poll() is not None for process in begun),
+                COMMAND_TIMEOUT_S,
+                f"{act} was not done",
+            )
+            said = [process.communicate() for process in begun]
+            for process, (_, errors) in zip(begun, said, strict=True):
+                if process.returncode:
+                    last = errors.decode(errors="replace").strip().splitlines()[-1:]
+                    raise TreeFailed(f"{act} ended with {process.returncode}: {''.join(last)}")
+            return [json.loads(out.splitlines()[-1]) for out, _ in said]
+        finally:
+            for process in begun:
+                process.kill()
+                process.communicate()
 
     def lead_to(self, new: EmbeddedRedis) -> None:
         """Every name of Redis leads to that server from now on."""
