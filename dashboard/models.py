@@ -240,11 +240,12 @@ class Tenure(models.Model):
 
 
 class HistoryGap(models.Model):
-    """Events of the lock that were lost before they were stored: history says so."""
+    """What was lost before it was stored, events of the lock or records of rebalances."""
 
     group = models.ForeignKey(Group, on_delete=models.CASCADE, related_name="gaps")
     at_ms = models.BigIntegerField()
     events_lost = models.BigIntegerField(null=True)  # None: Redis was wiped, nobody can know
+    records_lost = models.BigIntegerField(default=0)
 
     class Meta:
         ordering = ("-at_ms",)

@@ -1,10 +1,11 @@
 -- ARGV: coordinator_epoch, mode_epoch, group_epoch, incarnation and run_id that were read, the target's record
 -- (text, '' = none), able members that it leaves out (a space between two), then member, row (JSON) ... The
--- record waits in `outbox` until the database has it.
+-- record waits in `outbox` until the database has it; where none comes, the oldest go, and are counted.
 -- Answers {'done', target_epoch} (also when this run of the coordinator did it before: its reply was lost) or
 -- {'stale', reason}. Writes a row for every present member; `nothing` is the row of one that came after the
 -- read (ARGV has no row for it). A learner that this target places is to say ready anew, even when its
 -- member never heard of the target in between that did not have it.
+local OUTBOX_MAX, OUTBOX_BYTES = 1000, 67108864 -- about, and at least one: a large group's record has a megabyte
 local meta = redis.call('HMGET', KEYS[1], 'coordinator_epoch', 'mode_epoch', 'target_epoch', 'group_epoch',
   'target_run', 'incarnation', 'run_id')
 local run = run_id()
@@ -50,7 +51,12 @@ local now = text(now_ms())
 redis.call('HSET', KEYS[1], 'target_epoch', ARGV[3], 'target_incarnation', ARGV[4], 'target_run', ARGV[1],
   'target_at_ms', now, 'due_since_ms', now, 'left_out', ARGV[7])
 if ARGV[6] ~= '' then
-  redis.call('XADD', key('outbox'), '*', 'incarnation', ARGV[4], 'epoch', ARGV[3], 'record', ARGV[6])
+  local most = math.floor(math.min(OUTBOX_MAX, math.max(1, OUTBOX_BYTES / #ARGV[6])))
+  local waited = redis.call('XLEN', key('outbox'))
+  redis.call('XADD', key('outbox'), 'MAXLEN', '~', most, '*',
+    'incarnation', ARGV[4], 'epoch', ARGV[3], 'record', ARGV[6])
+  local lost = waited + 1 - redis.call('XLEN', key('outbox'))
+  if lost > 0 then redis.call('HINCRBY', KEYS[1], 'records_lost', lost) end
 end
 hint('target', '')
 return {'done', ARGV[3]}

@@ -6,6 +6,7 @@ none is lost in between and no database stands in the way of a failover.
 
 import base64
 import json
+import logging
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -22,6 +23,8 @@ from dashboard.records import audit
 from dashboard.records.audit import By
 
 BY_SCALE_DOWN = (Reason.SCALE_DOWN, Reason.FORCED, Reason.CANCELLED)
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +43,23 @@ class Task:
 def keep(group: models.Group) -> None:
     """In order, each once."""
     while entries := live_groups.outbox(group.name):
+        _note_lost(group, entries[0])
         for entry in entries:
             _keep_one(group, entry)
             live_groups.drop_from_outbox(group.name, entry.entry_id)
+
+
+def _note_lost(group: models.Group, oldest: live_groups.OutboxEntry) -> None:
+    """No database took them for so long that they made room for newer ones."""
+    if not live_groups.records_lost(group.name):
+        return
+    with transaction.atomic():
+        models.Group.objects.select_for_update().get(pk=group.pk)  # of two processes one notes it
+        if lost := live_groups.records_lost(group.name):
+            at_ms = int(oldest.entry_id.partition("-")[0])
+            group.gaps.create(at_ms=at_ms, events_lost=0, records_lost=lost)
+            live_groups.forget_lost(group.name, lost)
+            log.error("history gap group=%s records_lost=%d", group.name, lost)
 
 
 def _keep_one(group: models.Group, entry: live_groups.OutboxEntry) -> None:

@@ -118,6 +118,15 @@ def drop_from_outbox(group: str, entry_id: str) -> None:
     sync_client().xdel(GroupKeys(group).outbox, entry_id)
 
 
+def records_lost(group: str) -> int:
+    """How many the outbox had no room for, and no history says so yet."""
+    return int(sync_client().hget(GroupKeys(group).meta, "records_lost") or 0)
+
+
+def forget_lost(group: str, noted: int) -> None:
+    sync_client().hincrby(GroupKeys(group).meta, "records_lost", -noted)
+
+
 def known_groups() -> dict[str, int]:
     """Group -> incarnation, as a tick with a database noted them last."""
     found = sync_client().hgetall(_index())

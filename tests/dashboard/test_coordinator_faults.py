@@ -1,5 +1,6 @@
 """The coordinator when a database refuses, or a Redis forgets: what goes on, what is said."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -89,6 +90,31 @@ def test_a_record_that_was_stored_and_not_dropped_is_stored_once(
     coordinator.tick()
     assert Rebalance.objects.count() == 1
     assert not live_groups.outbox(group.name)
+
+
+def test_records_that_no_database_takes_are_bounded_and_history_says_how_many_are_gone(
+    group: Group, agent: FakeAgent, client: Any, admin_user: Any
+) -> None:
+    agent.start()
+    keys = GroupKeys(group.name)
+    maps = dict.fromkeys(("target", "previous", "replicas"))
+    record = json.dumps({"requests": [], **maps}) + " " * 5_000  # a node of the stream to itself
+    waits = {"incarnation": 1, "epoch": 1, "record": record}
+    with refusing_to_write():
+        for _ in range(1_100):
+            sync_client().xadd(keys.outbox, waits)
+        assert coordinator.rebalance(group.name).startswith("epoch 2")
+    assert sync_client().xlen(keys.outbox) == 1_000
+    assert live_groups.records_lost(group.name) == 101
+    sync_client().xtrim(keys.outbox, maxlen=1, approximate=False)  # what was made up here
+    coordinator.tick()
+    [gap] = HistoryGap.objects.all()
+    assert (gap.records_lost, gap.events_lost, Rebalance.objects.count()) == (101, 0, 1)
+    coordinator.tick()
+    assert HistoryGap.objects.count() == 1
+    client.force_login(admin_user)
+    page = client.get(f"/groups/{group.name}/history/").content.decode()
+    assert "101 rebalances before it had to go" in page
 
 
 def test_a_record_teaches_the_database_the_incarnation_that_it_missed(

@@ -64,7 +64,9 @@ def lookup(seen: base.Seen, asked: base.Asked, number: int | None) -> base.Conte
     return {
         "at_ms": at_ms,
         "found": tenures.at_moment(seen.group, at_ms, number),
-        "gaps_near": [g for g in tenures.gaps(seen.group) if g.at_ms >= at_ms],
+        "gaps_near": [
+            g for g in tenures.gaps(seen.group) if g.at_ms >= at_ms and g.events_lost != 0
+        ],
     }
 
 

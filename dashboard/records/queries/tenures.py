@@ -70,7 +70,7 @@ class OwnerAt:
 def owner_at(group: Group, partition: Partition, at_ms: int) -> OwnerAt:
     rows = at_moment(group, at_ms, partition.number)
     since_ms = rows[0].started_ms if rows else _last_end(group, partition, at_ms)
-    lost = group.gaps.filter(at_ms__gt=since_ms).exists()
+    lost = group.gaps.filter(at_ms__gt=since_ms).exclude(events_lost=0).exists()
     return OwnerAt(partition=partition, at_ms=at_ms, tenures=rows, doubtful=lost)
 
 
@@ -81,7 +81,7 @@ def _last_end(group: Group, partition: Partition, at_ms: int) -> int:
 
 
 def gaps(group: Group, from_ms: int = 0) -> list[HistoryGap]:
-    """Where events were lost before they could be stored."""
+    """Where events or records of rebalances were lost before they could be stored."""
     return list(HistoryGap.objects.filter(group=group, at_ms__gte=from_ms)[:100])
 
 
