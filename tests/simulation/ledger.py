@@ -64,7 +64,14 @@ class Book:
         return self.live if self.live and now_ms <= self.live.until_ms else None
 
 
-Kept = tuple[dict[str, Book], dict[str, int]]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What Redis had at some time; a wiped one has nothing. Its fields are as the ledger's."""
+
+    books: dict[str, Book] = field(default_factory=dict)
+    signs: dict[str, int] = field(default_factory=dict)
+    processes: dict[str, str] = field(default_factory=dict)
+    away_since_ms: dict[str, int] = field(default_factory=dict)
 
 
 def spoken_for(args: Sequence[Any]) -> str:
@@ -90,7 +97,7 @@ class Ledger:
         self._group, self._server, self._keys = group, group.server, group.keys
         self.books: dict[str, Book] = {}
         self.signs: dict[str, int] = {}  # member -> Redis time of its last sign of life
-        self.processes: dict[str, str] = {}  # member -> its process, unless Redis forgot since
+        self.processes: dict[str, str] = {}  # member -> its process, or STOPPED
         self.away_since_ms: dict[str, int] = {}  # their last sign since which they were not able
         self.ended_early: set[str] = set()  # members whose batch a late `plan` declared ended
         self.events = 0  # appended, ever
@@ -112,15 +119,20 @@ class Ledger:
     # --- what Redis may lose
 
     def kept(self) -> Kept:
-        return {name: replace(book) for name, book in self.books.items()}, dict(self.signs)
+        return Kept(
+            books={name: replace(book) for name, book in self.books.items()},
+            signs=dict(self.signs),
+            processes=dict(self.processes),
+            away_since_ms=dict(self.away_since_ms),
+        )
 
     def rolled_back(self, kept: Kept) -> None:
         """Redis runs anew with what it had then; fences that were granted since stay granted."""
-        books, self.signs = kept
-        self.processes, self.away_since_ms = {}, {}
+        self.signs, self.processes = kept.signs, kept.processes
+        self.away_since_ms = kept.away_since_ms
         self.losses += 1
         for name, book in self.books.items():
-            old = books.get(name, Book(name))
+            old = kept.books.get(name, Book(name))
             if old.live and (book.live is None or book.live.fence != old.live.fence):
                 old.live = replace(old.live, unheld=True)
             partition = Partition.parse(name)
@@ -267,17 +279,12 @@ class Ledger:
             since_ms = self.away_since_ms.get(member, now_ms - silent_ms)
             self._gone(member)
             self.away_since_ms[member] = since_ms
-        elif before is None and member in self.signs:  # Redis forgot which process it had
-            self.away_since_ms.setdefault(member, self.signs[member])
         self.signs[member], self.processes[member] = now_ms, process
         for book in self.books.values():
             live = book.live_at(self._latest_ms)
             if live and live.member == member:
                 lock = self._server.live(self._keys.lock(Partition.parse(book.partition)).encode())
-                if before is None and lock is None:
-                    book.live = None  # Redis forgot which process it had
-                else:
-                    demand(lock is not None, f"{live} of {book.partition}: taken by its own join")
+                demand(lock is not None, f"{live} of {book.partition}: taken by its own join")
 
     def _saw_report(self, args: Sequence[Any], answer: Any) -> None:
         if answer[0] != b"fenced":
@@ -291,9 +298,6 @@ class Ledger:
         member, settings = t(args[0]), self._group.settings
         stopped = self.processes.get(member) == STOPPED
         signs = self.away_since_ms if stopped else self.signs
-        if self.losses and member not in signs:  # it had stopped in what Redis went back to
-            self._gone(member)
-            return
         silent_ms = self._server.now_ms - signs[member]
         set_back = self._server.now_ms < self._latest_ms  # beats of before and after compare wrong
         patience_ms = settings.instance_timeout_ms if stopped else settings.session_timeout_ms

@@ -26,6 +26,7 @@ from assignment.member.messages import Effect, Release, RestoreEnded
 from assignment.member.state import Holding, MemberState
 from assignment.planner import handover, ownership, standbys
 from assignment.planner.values import Learner, MemberView
+from assignment.scripts.group_read import GroupRead, MemberRow
 from assignment.types import Claim, Drain, Epoch, HeldState, Partition
 from assignment.wire import ChangelogEntry
 from tests.fakes import script_bugs
@@ -69,6 +70,15 @@ planted(" by coordinator ")(script_bugs.set_target_without_epochs)
 @instead_of(stays, "is_expected", " evicted ", *INSTANCE_FAULTS)
 def nobody_is_awaited(*asked: Any) -> bool:
     return False
+
+
+@instead_of(stays, "is_expected", " evicted ", *LOSSES, rare=(10073,))
+def nobody_is_awaited_who_stopped_before_a_loss(
+    expected: Any, view: GroupRead, row: MemberRow
+) -> bool:
+    meta = view.meta
+    stopped_before = meta.incarnation > 1 and row.away_since_ms < meta.incarnation_at_ms
+    return not stopped_before and bool(expected(view, row))
 
 
 @instead_of(decisions, "_revoke", "with a batch in hand")

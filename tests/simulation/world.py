@@ -402,7 +402,7 @@ class World:
     def wipe(self) -> None:
         self.server.wipe()
         self.server.down = False
-        self._redis_forgot(({}, {}), "redis wiped")
+        self._redis_forgot(Kept(), "redis wiped")
 
     def _redis_forgot(self, books: Kept, how: str) -> None:
         self.ledger.rolled_back(books)
