@@ -274,6 +274,29 @@ def test_a_target_with_an_epoch_of_before_is_told(scene: Scene) -> None:
     only(judge(scene.history(targets=by_epoch)), "target 2 was stored after target 3")
 
 
+def test_a_mode_of_before_is_told(scene: Scene) -> None:
+    first, *rest = scene.samples
+    scene.samples = [replace(first, mode_epoch=2, coordination="client"), *rest]
+    only(judge(scene.history()), "mode_epoch fell from 2 to 0 in incarnation 0")
+    scene.samples = [replace(first, coordination="client"), *rest]
+    only(judge(scene.history()), "coordination went from client to server under mode_epoch 0")
+    scene.samples = [replace(first, mode_epoch=2, run_id="another"), *rest]
+    assert judge(scene.history()).held, "a Redis that forgot knows no mode_epoch either"
+    scene.samples = [first, *(replace(s, mode_epoch=1, coordination="client") for s in rest)]
+    assert judge(scene.history()).held, "a switch"
+
+
+def test_a_target_that_was_computed_under_an_old_mode_is_told(scene: Scene) -> None:
+    """Between the looks at 10.95 s, 12.5 s and 13.5 s nobody switched."""
+    server, client = (replace(target(2, 11_000), by=by) for by in ("server", "client"))
+    assert judge(scene.history(targets=(server, target(3, 12_800)))).held
+    found = judge(scene.history(targets=(client, target(3, 12_800))))
+    only(found, "target 2 was computed under coordination client, not server")
+    scene.samples[3:] = [replace(s, mode_epoch=1, coordination="client") for s in scene.samples[3:]]
+    switched = scene.history(targets=(client, target(3, 12_800)))
+    assert judge(switched).held, "the look at 12.5 s may have read before the target"
+
+
 def test_times_of_a_clock_that_went_back_order_no_targets(scene: Scene) -> None:
     scene.asked = Asked(faults=("clock-back",), agents=2, partitions=2, fast=True)
     assert judge(scene.history(targets=(target(2, 11_000), target(3, 900)))).held

@@ -22,16 +22,26 @@ PHASES = ("detect", "compute", "deliver", "revoke", "acquire", "first_effect", "
 
 
 def targets(name: str) -> list[dict[str, Any]]:
-    """In the order of their epochs."""
-    from dashboard.models import Rebalance
+    """In the order of their epochs. `by`: the coordination that computed it, "" where none is told,
+    or where a person asked: the dashboard computes that in both.
+    """
+    from dashboard.models import Rebalance, RebalanceRequest
 
     rows = Rebalance.objects.filter(group__name=name).order_by("incarnation", "target_epoch")
+    asked = frozenset(RebalanceRequest.objects.values_list("rebalance", flat=True))
+
+    def by(row: Rebalance) -> str:
+        if row.pk in asked or not row.celery_worker:
+            return ""
+        return "server" if row.celery_task_id else "client"
+
     return [
         {
             "incarnation": row.incarnation,
             "epoch": row.target_epoch,
             "at_ms": row.at_ms,
             "cause": row.cause,
+            "by": by(row),
             "owners": row.owners(),
             "moved": row.moved,
             "avoidable": row.avoidable,

@@ -53,13 +53,16 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A stored target: partition number -> member, None where it names nobody."""
+    """A stored target: partition number -> member, None where it names nobody. `by`: the
+    coordination that computed it, "" where either may.
+    """
 
     incarnation: int
     epoch: int
     at_ms: int
     cause: str
     owners: tuple[str | None, ...]
+    by: str = ""
     moved: int = 0
     avoidable: int | None = None
     phases: Mapping[str, int | None] = field(default_factory=dict)

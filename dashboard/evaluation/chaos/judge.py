@@ -4,6 +4,7 @@ Safety holds all the time; that it is even, quiet and caught up again only after
 not known is not judged.
 """
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -65,7 +66,8 @@ def judge(history: History) -> Verdict:
         "answers": unrefused(history) if clock else [],
         "locks": revived(history.samples),
         "moments": moments(history.samples),
-        "targets": targets(history) if clock else [],
+        "modes": modes(history.samples),
+        "targets": [*targets(history), *old_modes(history)] if clock else [],
         "moves": causeless(history),
         "agents": history.ended,
         "answered": [text for fault in history.faults for text in fault.wrong],
@@ -154,6 +156,45 @@ def revived(samples: Iterable[Sample]) -> Iterator[str]:
 def moments(samples: Iterable[Sample]) -> list[str]:
     """Invariants that did not hold when somebody looked, each once."""
     return list(dict.fromkeys(text for sample in samples for text in sample.faults))
+
+
+# --- coordination
+
+
+def mode_of(sample: Sample) -> tuple[str, int, int, str]:
+    return sample.run_id, sample.incarnation, sample.mode_epoch, sample.coordination
+
+
+def modes(samples: Iterable[Sample]) -> Iterator[str]:
+    """In one run of Redis, within an incarnation, mode_epoch never falls, and who coordinates
+    changes only with it.
+    """
+    last: dict[tuple[str, int], tuple[int, str]] = {}
+    for sample in samples:
+        run_id, incarnation, epoch, mode = mode_of(sample)
+        before, was = last.get((run_id, incarnation), (epoch, mode))
+        last[run_id, incarnation] = epoch, mode
+        if epoch < before:
+            yield f"mode_epoch fell from {before} to {epoch} in incarnation {incarnation}"
+        elif epoch == before and mode != was:
+            yield f"coordination went from {was} to {mode} under mode_epoch {epoch}"
+
+
+def old_modes(history: History) -> Iterator[str]:
+    """No target is of another coordination than the group had then. Known where the looks before
+    and after agree; the second one after, as the first one may have read just before.
+    """
+    times = [sample.at_ms for sample in history.samples]
+    for target in history.targets or ():
+        after = bisect_right(times, target.at_ms)
+        if not target.by or after == 0 or after + 1 >= len(times):
+            continue
+        now = history.samples[after - 1]
+        if mode_of(now) == mode_of(history.samples[after + 1]) and target.by != now.coordination:
+            yield (
+                f"target {target.epoch} was computed under coordination {target.by},"
+                f" not {now.coordination}"
+            )
 
 
 # --- commits
