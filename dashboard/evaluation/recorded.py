@@ -28,10 +28,11 @@ def recorded(name: str) -> dict[str, Any]:
     tenures = group.tenures.order_by("pk").values_list(
         "partition", "member_id", "fence", "ended_ms"
     )
+    gaps = group.gaps.order_by("pk").values_list("at_ms", "events_lost")
     audit = losses(group).order_by("pk")
     return {
         "tenures": [list(row) for row in tenures],
-        "gaps": list(group.gaps.order_by("pk").values_list("pk", flat=True)),
+        "gaps": list(map(list, gaps)),
         "audit": list(audit.values("pk", "action", "reason", "before", "after", "result")),
     }
 

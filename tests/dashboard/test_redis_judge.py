@@ -11,7 +11,7 @@ from assignment.types import START, GroupSettings, Offset, Partition
 from assignment.wire import ChangelogEntry, pack_changes, pack_ids
 from dashboard.evaluation.checks import faults, redis_judge, redis_trees, scaling
 from dashboard.evaluation.checks.pages import Answer, judge
-from dashboard.evaluation.checks.redis_judge import Step, Tenure
+from dashboard.evaluation.checks.redis_judge import Gap, Step, Tenure
 from dashboard.evaluation.judge import NOTHING, Appended, Content, effects, joined
 from dashboard.management.commands import fault_check, redis_check, scaling_check
 
@@ -165,23 +165,48 @@ LOCKS = {P: ("a", 8)}
 
 
 def test_history_of_all_that_happened_lacks_nothing() -> None:
-    assert redis_judge.missing_in_history([acquired("a", 8)], [OPEN], LOCKS, 0) == []
+    assert redis_judge.missing_in_history([acquired("a", 8)], [OPEN], LOCKS, []) == []
 
 
 def test_grant_that_history_does_not_know_is_missing_unless_a_gap_is_shown() -> None:
     events = [acquired("b", 7), acquired("a", 8)]
-    (missing,) = redis_judge.missing_in_history(events, [OPEN], LOCKS, 0)
+    (missing,) = redis_judge.missing_in_history(events, [OPEN], LOCKS, [])
     assert "acquired b/7" in missing
-    assert redis_judge.missing_in_history(events, [OPEN], LOCKS, 1) == []
+    assert redis_judge.missing_in_history(events, [OPEN], LOCKS, [Gap(8, 1)]) == []
+
+
+def test_gap_excuses_only_what_lies_in_it() -> None:
+    """Fences are times too: 3 is in history and 6 ends the gap, which 4 and 5 lie in."""
+    events = [acquired("b", 2), acquired("a", 3), acquired("b", 4), acquired("b", 4, "released")]
+    events += [acquired("c", 5), acquired("a", 6), acquired("c", 7), acquired("a", 8)]
+    closed = [replace(OPEN, fence=fence, is_open=False) for fence in (3, 6)]
+    for lost in (None, 3):
+        found = redis_judge.missing_in_history(events, [*closed, OPEN], LOCKS, [Gap(6, lost)])
+        assert found == [f"{P} acquired b/2", f"{P} acquired c/7"]
+    one = redis_judge.missing_in_history(events, [*closed, OPEN], LOCKS, [Gap(6, 1)])
+    assert f"{P} acquired b/4" in one and f"{P} acquired c/5" not in one
+
+
+def test_end_behind_a_gap_is_not_one_of_the_lost() -> None:
+    events = [acquired("a", 3), acquired("b", 4), replace(acquired("a", 3, "released"), at_ms=6)]
+    closed = replace(OPEN, fence=3, is_open=False)
+    assert redis_judge.missing_in_history(events, [closed], {}, [Gap(6, 1)]) == []
+
+
+def test_end_of_a_grant_that_lies_in_a_gap_is_excused() -> None:
+    events = [acquired("b", 5), replace(acquired("b", 5, "released"), at_ms=7), acquired("a", 8)]
+    events.insert(1, replace(acquired("c", 6), partition=Partition("flights", 1)))
+    other = Tenure(partition="flights:1", member="c", fence=6, is_open=False)
+    assert redis_judge.missing_in_history(events, [other, OPEN], LOCKS, [Gap(6, 1)]) == []
 
 
 def test_end_that_history_does_not_know_is_missing() -> None:
     events = [acquired("a", 8), acquired("a", 8, "expired")]
-    assert len(redis_judge.missing_in_history(events, [OPEN], {}, 0)) == 2
+    assert len(redis_judge.missing_in_history(events, [OPEN], {}, [])) == 2
 
 
 def test_gap_does_not_excuse_a_wrong_owner_now() -> None:
-    missing = redis_judge.missing_in_history([], [OPEN], {P: ("b", 9)}, 1)
+    missing = redis_judge.missing_in_history([], [OPEN], {P: ("b", 9)}, [Gap(9, None)])
     assert len(missing) == 2
 
 

@@ -4,7 +4,8 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import takewhile
+from typing import Any, NamedTuple
 
 from assignment.scripts.dashboard_side import LockEvent
 from assignment.types import GroupSettings, Partition
@@ -71,30 +72,58 @@ class Tenure:
     is_open: bool
 
 
+class Gap(NamedTuple):
+    """A gap that history shows: `at_ms` of the first event behind it; `lost` None: not known."""
+
+    at_ms: int
+    lost: int | None
+
+
 def missing_in_history(
-    events: Iterable[LockEvent],
+    events: Collection[LockEvent],
     tenures: Iterable[Tenure],
     locks: Mapping[Partition, tuple[str, int]],
-    gaps: int,
+    gaps: Iterable[Gap],
 ) -> list[str]:
     """What happened at the locks and is neither in history nor covered by one of its `gaps`; then
     locks whose tenure history does not show as going on, and tenures that go on without a lock.
     """
     rows = {(row.partition, row.fence): row for row in tenures}
-    missing = []
-    for event in events:
-        row = rows.get((str(event.partition), event.fence))
-        if row is None or row.member != event.member_id:
-            missing.append(f"{event.partition} {event.kind} {event.member_id}/{event.fence}")
-        elif event.kind in ENDS and row.is_open:
-            missing.append(f"end of {event.partition} {event.member_id}/{event.fence}")
-    if gaps:
-        missing = []
+    missing = {e: text for e in events if (text := not_shown(e, rows.get(key_of(e))))}
+    covered = {e for gap in gaps for e in covered_by(gap, events, missing)}
+    grants = {key_of(e) for e in covered if e.kind == "acquired"}  # of these no row is begun
+    found = [text for e, text in missing.items() if e not in covered and key_of(e) not in grants]
     open_rows = {(p, row.member, f) for (p, f), row in rows.items() if row.is_open}
     held = {(str(p), member, fence) for p, (member, fence) in locks.items()}
-    missing += [f"{p} goes on with {m}/{f} without a lock" for p, m, f in sorted(open_rows - held)]
-    missing += [f"{p} is held by {m}/{f}, unseen" for p, m, f in sorted(held - open_rows)]
-    return missing
+    found += [f"{p} goes on with {m}/{f} without a lock" for p, m, f in sorted(open_rows - held)]
+    found += [f"{p} is held by {m}/{f}, unseen" for p, m, f in sorted(held - open_rows)]
+    return found
+
+
+def key_of(event: LockEvent) -> tuple[str, int]:
+    return str(event.partition), event.fence
+
+
+def not_shown(event: LockEvent, row: Tenure | None) -> str:
+    """What history lacks of it, "" when nothing."""
+    if row is None or row.member != event.member_id:
+        return f"{event.partition} {event.kind} {event.member_id}/{event.fence}"
+    if event.kind in ENDS and row.is_open:
+        return f"end of {event.partition} {event.member_id}/{event.fence}"
+    return ""
+
+
+def covered_by(
+    gap: Gap, events: Iterable[LockEvent], missing: Collection[LockEvent]
+) -> list[LockEvent]:
+    """Those that came just before the gap's end, as many as it says, none from before the last
+    grant that history shows: only a grant is proof, an end may have been put in its place.
+    """
+    before = sorted({e for e in events if e.at_ms <= gap.at_ms}, key=lambda e: (e.at_ms, e.seq))
+    while before and before[-1].at_ms == gap.at_ms and before[-1] not in missing:
+        before.pop()  # behind the gap
+    found = list(takewhile(lambda e: e.kind != "acquired" or e in missing, reversed(before)))
+    return found[: gap.lost]
 
 
 # --- the verdict

@@ -21,7 +21,7 @@ from dashboard.demo.parts import RedisPart
 from dashboard.demo.tree import Process
 from dashboard.evaluation import agent_logs, recorded
 from dashboard.evaluation.checks import redis_judge
-from dashboard.evaluation.checks.redis_judge import Step, Tenure
+from dashboard.evaluation.checks.redis_judge import Gap, Step, Tenure
 from dashboard.evaluation.forwarder import Forwarder
 from dashboard.evaluation.inspecting import Ownership, Server, acknowledged
 from dashboard.evaluation.judge import NOTHING, Content, effects, joined
@@ -294,7 +294,7 @@ def settled_history(
             Tenure(partition=p, member=m, fence=f, is_open=ended is None)
             for p, m, f, ended in records["tenures"]
         ]
-        gaps = len(records["gaps"]) - len(before["gaps"])
+        gaps = [Gap(*row) for row in records["gaps"][len(before["gaps"]) :]]
         missing = redis_judge.missing_in_history(happened, rows, held, gaps)
         tries += 1
         if not missing or tries == HISTORY_TRIES:
