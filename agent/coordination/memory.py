@@ -1,19 +1,24 @@
 """What outlives a Redis that was wiped, where no database is: files beside the snapshots.
 
-The highest incarnation, so that no fence comes again, and each partition's newest snapshot
+The highest incarnation, so that no fence comes again, in a file of its own for each: whoever stood
+still between reading and writing takes nothing back. And each partition's newest snapshot
 (agent.state.keeping). As safe as that folder: one that every member sees, unless all of them run on
 one machine.
 """
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from agent.state.errors import StateError
 from agent.state.keeping import read_manifest
-from agent.state.snapshots import read_whole, write_whole
+from agent.state.snapshots import make_new, names_in, read_whole
 from assignment.coordinator.facts import Mirror
 from assignment.types import GroupSettings
 
-INCARNATION = "incarnation"
+INCARNATIONS = "incarnations"
+BEFORE = "incarnation"  # one file with the highest, as an earlier version kept it
+T = TypeVar("T")
 
 
 class NotKept(StateError):
@@ -25,7 +30,8 @@ class Memory:
 
     def __init__(self, folder: str, group: str) -> None:
         self._folder, self._group = folder, group
-        self._url = "/".join((folder.rstrip("/"), group, INCARNATION))
+        self._beside = "/".join((folder.rstrip("/"), group))
+        self._kept = f"{self._beside}/{INCARNATIONS}"
         self._known = 0
 
     def highest(self) -> int:
@@ -37,11 +43,12 @@ class Memory:
         if incarnation <= self._known or incarnation <= self._read():
             return False
         try:
-            write_whole(self._url, str(incarnation).encode())
+            make_new(f"{self._kept}/{incarnation}", str(incarnation).encode())
+        except FileExistsError:
+            return False
         except OSError as error:
-            raise NotKept(f"cannot write {self._url}: {error}") from error
-        self._known = incarnation
-        return True
+            raise NotKept(f"cannot write {self._kept}/{incarnation}: {error}") from error
+        return self._read() == incarnation
 
     def mirror(self, settings: GroupSettings) -> Mirror:
         partitions = settings.all_partitions() if settings.stateful else ()
@@ -58,16 +65,24 @@ class Memory:
 
     def _read(self) -> int:
         """Raises StateError: whoever cannot read it must not choose one."""
+        before = f"{self._beside}/{BEFORE}"
         try:
-            text = read_whole(self._url)
-        except FileNotFoundError:
-            text = b"0"
+            names = _unless_gone(names_in, self._kept, list[str]())
+            text = _unless_gone(read_whole, before, b"0")
         except OSError as error:
-            raise StateError(f"cannot read {self._url}: {error}") from error
+            raise StateError(f"cannot read the incarnation in {self._beside}: {error}") from error
         if not text.isdigit():
-            raise StateError(f"{self._url} holds {text[:40]!r}, not an incarnation")
-        self._known = max(self._known, int(text))
+            raise StateError(f"{before} holds {text[:40]!r}, not an incarnation")
+        kept = [int(name) for name in names if name.isdecimal()]
+        self._known = max(self._known, int(text), *kept)
         return self._known
+
+
+def _unless_gone(read: Callable[[str], T], url: str, none: T) -> T:
+    try:
+        return read(url)
+    except FileNotFoundError:
+        return none
 
 
 def _may_be_there(url: str) -> bool:

@@ -6,12 +6,11 @@ partition is moved forward to.
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from pathlib import Path
 
 import msgspec
 
 from agent.state.errors import StateError
-from agent.state.snapshots import SNAPSHOT_SUFFIX, filesystem_of, read_whole, write_whole
+from agent.state.snapshots import SNAPSHOT_SUFFIX, names_in, read_whole, write_whole
 from assignment.scripts.agent_side import SnapshotRecord, read_snapshots, record_values
 from assignment.types import Partition
 from assignment.wire import MANIFEST
@@ -40,11 +39,10 @@ def snapshot_files(folder: str, group: str, partition: Partition) -> list[str]:
     """Raises StateError."""
     beside = _beside(folder, group, partition)
     try:
-        if "://" not in folder:
-            return [str(path) for path in Path(beside).glob(f"*{SNAPSHOT_SUFFIX}")]
-        filesystem, path = filesystem_of(beside)
-        names = (str(name).rpartition("/")[2] for name in filesystem.ls(path, detail=False))
+        names = names_in(beside)
         return [f"{beside}/{name}" for name in names if name.endswith(SNAPSHOT_SUFFIX)]
+    except FileNotFoundError:
+        return []
     except OSError as error:
         raise StateError(f"cannot look into {beside}: {error}") from error
 

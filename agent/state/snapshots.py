@@ -207,6 +207,37 @@ def write_whole(url: str, data: bytes) -> None:
         file.write(data)
 
 
+def make_new(url: str, data: bytes) -> None:
+    """Raises FileExistsError, where the file system can tell."""
+    if "://" in url:
+        filesystem, path = filesystem_of(url)
+        filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
+        try:
+            file = filesystem.open(path, "xb")
+        except (NotImplementedError, ValueError):  # an object store without conditional writes
+            file = filesystem.open(path, "wb")
+        with file:
+            file.write(data)
+        return
+    folder = Path(url).parent
+    _make_folders(folder)
+    with Path(url).open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    _sync_folder(folder)
+
+
+def names_in(folder: str) -> list[str]:
+    """Raises OSError; FileNotFoundError: there is none."""
+    if "://" not in folder:
+        return os.listdir(folder)
+    filesystem, path = filesystem_of(folder)
+    filesystem.invalidate_cache(path)
+    names = (str(name).rstrip("/") for name in filesystem.ls(path, detail=False))
+    return [name.rpartition("/")[2] for name in names]
+
+
 def read_whole(url: str) -> bytes:
     with _reading(url) as file:
         data: bytes = file.read()
