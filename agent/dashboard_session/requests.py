@@ -49,6 +49,7 @@ class Dashboards:
         self._group = group
         self._token = token
         self._route = Route(addresses=len(self._urls))
+        self._beat: Heartbeat | None = None  # that was answered last
         self._heartbeat_s = READ_S  # until the settings are told
         self._pool = urllib3.PoolManager(retries=False, maxsize=1)
 
@@ -67,22 +68,23 @@ class Dashboards:
             else:
                 self._route = self._route.answered_by(index)
                 self._note_settings(reply)
+                self._beat = request if isinstance(request, Heartbeat) else None
                 return reply
         raise DashboardAway("; ".join(failures))
 
     def look_for_earlier(self) -> None:
-        """After each beat: whether one before the current answers (again)."""
-        if (index := self._route.to_probe) is not None:
-            self._route = self._route.probed(answers=self._is_there(self._urls[index]))
+        """After each beat: whether one before the current takes beats (again). It is told the very
+        same one, which changes nothing: a process may live and its database not answer.
+        """
+        if (index := self._route.to_probe) is not None and self._beat is not None:
+            self._route = self._route.probed(answers=self._takes(self._urls[index], self._beat))
 
-    def _is_there(self, url: str) -> bool:
+    def _takes(self, url: str, beat: Heartbeat) -> bool:
         try:
-            response = self._pool.request(
-                "GET", f"{url}/healthz", timeout=self._timeout(), redirect=False
-            )
-        except urllib3.exceptions.HTTPError:
+            self._ask_one(url, beat)
+        except (DashboardAway, Refusal):
             return False
-        return bool(response.status == 200)
+        return True
 
     def _note_settings(self, reply: Reply) -> None:
         if reply.settings is not None:

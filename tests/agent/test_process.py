@@ -254,7 +254,12 @@ def test_the_first_dashboard_that_answers_is_used_and_gone_back_to_after_ten_bea
     assert not agent.events("dashboard away")
     first.start()
     heard_first, heard_second = len(first.beats), len(second.beats)
-    until(lambda: len(first.beats) > heard_first, "it goes back")
+
+    def told_first_alone() -> bool:
+        news = first.beats[heard_first:]
+        return bool(news) and news[-1].sequence > second.beats[-1].sequence
+
+    until(told_first_alone, "it goes back")
     assert len(second.beats) - heard_second >= GO_BACK_BEATS - 1  # one came while it started
     second.stop()
 

@@ -3,6 +3,7 @@
 import queue
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -22,6 +23,7 @@ from assignment.wire import Heartbeat, Join, Leave, Reply, Status
 from tests.agent.conftest import until
 
 JOIN = Join(member="a-1", secret="s" * 32)
+BEAT = Heartbeat(member="a-1", secret="s" * 32, sequence=1, report=1, complete=True)
 REPLY = b'{"status": "ok", "group_epoch": 4, "unknown": 1}'
 
 
@@ -30,6 +32,7 @@ class Server:
 
     def __init__(self) -> None:
         self.status, self.body = 200, REPLY
+        self.get_status: int | None = None  # None: as `status`
         self.requests: list[tuple[str, str, bytes]] = []
         self.gate = threading.Event()
         self.gate.set()
@@ -48,7 +51,8 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["content-length"] or 0))
         server.requests.append((self.path, self.headers["authorization"], body))
         server.gate.wait(10)
-        self.send_response(server.status)
+        got = server.get_status if self.command == "GET" else None
+        self.send_response(got or server.status)
         self.send_header("content-length", str(len(server.body)))
         self.end_headers()
         self.wfile.write(server.body)
@@ -111,16 +115,33 @@ def test_the_first_that_answers_is_used_and_an_earlier_one_after_ten_beats(
     asked = dashboards(first.url, second.url)
     first.status = 503
     asked.ask(JOIN)
+    asked.look_for_earlier()
     assert asked.current_url == second.url
+    assert len(first.requests) == 1, "there is no beat to be told again"
     first.status = 200
-    for _ in range(GO_BACK_BEATS):
+    for number in range(GO_BACK_BEATS):
         assert asked.current_url == second.url
-        asked.ask(JOIN)
+        asked.ask(replace(BEAT, sequence=number))
         asked.look_for_earlier()
     assert asked.current_url == first.url
-    assert [path for path, *_ in first.requests[1:]] == ["/healthz"] * GO_BACK_BEATS
+    assert first.requests[1:] == second.requests[1:], "the very same beats"
     asked.look_for_earlier()
     assert len(first.requests) == 1 + GO_BACK_BEATS, "there is none before it"
+
+
+@pytest.mark.parametrize("status", [503, 401])
+def test_one_that_lives_and_takes_no_beats_is_not_gone_back_to(
+    servers: list[Server], status: int
+) -> None:
+    first, second = servers
+    asked = dashboards(first.url, second.url)
+    first.status, first.get_status = 503, 200
+    asked.ask(JOIN)
+    first.status, first.body = status, b"{}"
+    for _ in range(2 * GO_BACK_BEATS):
+        asked.ask(BEAT)
+        asked.look_for_earlier()
+        assert asked.current_url == second.url
 
 
 def test_a_silent_address_is_given_up_within_a_heartbeat_when_there_is_another(
