@@ -16,10 +16,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from assignment.errors import InvalidInput
-from assignment.types import Coordination, valid_name
+from assignment.types import PARTITIONS_MAX, Coordination, valid_name
 
 SOCKET_PATH_MAX = 100  # the kernel takes 107 bytes for the address of a Unix socket
 DASHBOARDS_MAX = 16
+DIGITS_MAX = 20  # Python reads no number of more than 4,300
 NAME_MAX = 90  # a member id is the name, a dash and six hex digits, and at most 100 characters
 
 
@@ -115,15 +116,22 @@ def _coordination(text: str) -> Coordination:
 
 def _group_flags(given: argparse.Namespace) -> dict[str, Any]:
     """By the names of GroupSettings; only what was given."""
-    if given.partitions and not given.partitions.isdecimal():
-        raise InvalidInput(f"--partitions {given.partitions!r} is not a whole number")
     flags = {
         "stream": given.stream,
-        "partitions": int(given.partitions or 0),
+        "partitions": given.partitions and _partitions(given.partitions),
         "strategy": given.strategy,
         "stateful": given.stateful,
     }
     return {name: value for name, value in flags.items() if value}
+
+
+def _partitions(text: str) -> int:
+    if not text.isdecimal() or len(text) > DIGITS_MAX or not 1 <= int(text) <= PARTITIONS_MAX:
+        shown = text if len(text) <= DIGITS_MAX else f"{text[:DIGITS_MAX]}..."
+        raise InvalidInput(
+            f"--partitions {shown!r} is not a whole number from 1 to {PARTITIONS_MAX}"
+        )
+    return int(text)
 
 
 def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -90,6 +90,23 @@ def test_a_bad_value_is_named(changes: list[str], sentence: str) -> None:
     assert sentence in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("partitions", "shown"),
+    [
+        ("many", "'many'"),
+        ("0", "'0'"),
+        ("-1", "'-1'"),
+        ("100001", "'100001'"),
+        ("9" * 5_000, f"'{'9' * 20}...'"),
+    ],
+)
+def test_a_number_of_partitions_that_no_group_has_is_named(partitions: str, shown: str) -> None:
+    flags = [*GOOD, "--coordination", "client", "--partitions", partitions, *COMMAND]
+    with pytest.raises(InvalidInput) as caught:
+        parse(flags, {})
+    assert str(caught.value) == f"--partitions {shown} is not a whole number from 1 to 100000"
+
+
 def test_no_command_is_bad() -> None:
     with pytest.raises(InvalidInput, match="no consumer"):
         parse(GOOD, {})
