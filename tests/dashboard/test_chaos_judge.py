@@ -314,6 +314,18 @@ def test_a_group_that_is_even_too_late_is_told(scene: Scene) -> None:
     assert judge(scene.history(stalls=((HEALED + 500, 200),))).held
 
 
+def test_a_group_that_the_machine_left_no_time_to_recover_is_neither_late_nor_passed(
+    scene: Scene,
+) -> None:
+    late_ms = HEALED + scene.asked.bound_ms + 100
+    scene.samples[3:] = [sample(at, {P1: (TWO, FENCE)}) for at in (HEALED + 100, late_ms)]
+    cut_short = judge(scene.history(stalls=((HEALED + 500, 200),)))
+    assert (cut_short.violations, cut_short.healed, cut_short.exit_code) == ((), False, VACUOUS)
+    only(judge(scene.history(stalls=((HEALED + 500, 99),))), "not even again")
+    early = scene.history(samples=scene.samples[:4], stalls=((HEALED + 90, 80),))
+    only(judge(early), "not even again 100 ms")
+
+
 def test_a_group_that_nobody_could_look_at_is_not_judged_late(scene: Scene) -> None:
     found = judge(scene.history(samples=scene.samples[:2]))
     assert (found.recovered_ms, found.violations) == (None, ())

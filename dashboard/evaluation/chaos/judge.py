@@ -36,7 +36,9 @@ HARMLESS_PARTS = ("cut-dashboard",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """`healed` False: the faults could not be undone, or nobody could look at the group then."""
+    """`healed` False: the faults could not be undone, or nobody could look at the group for long
+    enough then.
+    """
 
     violations: tuple[str, ...]
     effects: Effects
@@ -79,7 +81,7 @@ def judge(history: History) -> Verdict:
         effects=counted,
         recovered_ms=recovered_ms,
         vacuous=is_vacuous(history),
-        healed=bool(seen_after_heal(history)),
+        healed=bool(seen_after_heal(history)) and not is_cut_short(history, recovered_ms),
     )
 
 
@@ -339,15 +341,30 @@ def recovery_ms(history: History) -> int | None:
     return None if since is None or history.healed_ms is None else since - history.healed_ms
 
 
+def is_late(history: History, took_ms: int) -> bool:
+    """Beyond the bound by more than this machine held the group up."""
+    healed_ms = history.healed_ms or 0
+    held_up_ms = history.held_up_ms(healed_ms, healed_ms + took_ms)
+    return took_ms - history.asked.bound_ms > held_up_ms
+
+
+def is_cut_short(history: History, recovered_ms: int | None) -> bool:
+    """Not even when nobody looked any more, which this machine alone may have caused."""
+    seen = seen_after_heal(history)
+    if recovered_ms is not None or not seen or history.healed_ms is None:
+        return False
+    took_ms = seen[-1].at_ms - history.healed_ms
+    return took_ms > history.asked.bound_ms and not is_late(history, took_ms)
+
+
 def after_heal(history: History, recovered_ms: int | None) -> Iterator[str]:
     seen, bound_ms = seen_after_heal(history), history.asked.bound_ms
     if not seen or history.healed_ms is None:
         return
     if recovered_ms is None:
-        yield f"not even again {seen[-1].at_ms - history.healed_ms} ms after the heal"
-    elif recovered_ms - bound_ms > history.held_up_ms(
-        history.healed_ms, history.healed_ms + recovered_ms
-    ):
+        if not is_cut_short(history, recovered_ms):
+            yield f"not even again {seen[-1].at_ms - history.healed_ms} ms after the heal"
+    elif is_late(history, recovered_ms):
         yield f"even again {recovered_ms} ms after the heal, not within {bound_ms}"
     lags = [s.lag for s in seen if s.lag is not None]
     if lags and lags[-1] > 0:
