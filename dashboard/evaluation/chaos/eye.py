@@ -15,6 +15,7 @@ from assignment import invariants
 from assignment.errors import GroupMissing
 from assignment.lua import script
 from assignment.scripts.group_read import GroupRead, Purpose, read_group
+from assignment.types import START, Offset
 from dashboard.evaluation.chaos.starving import Starving
 from dashboard.evaluation.inspecting import Server
 from dashboard.evaluation.system import now_ms
@@ -134,11 +135,20 @@ def look(server: Server) -> GroupRead:
 
 
 def lag_of(server: Server, read: GroupRead) -> int:
+    """Events behind what is committed. After a wipe a stream counts anew while totals may be put
+    back: whether a partition is behind is told by its offsets alone.
+    """
     with reaching_redis(), server.client.pipeline(transaction=False) as pipe:
         for partition in server.partitions:
             pipe.hget(server.stream.producers(partition.number), ":events")
-        appended = sum(int(value or 0) for value in pipe.execute())
-    return max(0, appended - sum(one.total for one in read.applied.values()))
+            pipe.xrevrange(server.stream.entries(partition.number), count=1)
+        answers = pipe.execute()
+    lag = 0
+    for partition, count, last in zip(server.partitions, answers[::2], answers[1::2], strict=True):
+        committed, applied = read.offsets.get(partition, START), read.applied.get(partition)
+        if last and Offset.parse(last[0][0].decode()) > committed:
+            lag += max(1, int(count or 0) - (applied.total if applied else 0))
+    return lag
 
 
 def sample_of(read: GroupRead, lag: int | None = None) -> Sample:
