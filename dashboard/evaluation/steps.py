@@ -6,6 +6,7 @@ Pure. All times are milliseconds of the Redis server's clock.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from assignment.errors import InvalidInput
 from assignment.types import INCARNATION_STEP
 from dashboard.evaluation.figures import Commit, Interval, by_partition, is_within
 
@@ -29,7 +30,11 @@ class Window:
 
 
 def recovery_ms(intervals: Sequence[Interval], window: Window) -> int | None:
-    """From the fault to the last lost partition in new hands; None when one never was."""
+    """From the fault to the last lost partition in new hands; None when one never was. Raises
+    InvalidInput when the victims had none: such a step shows nothing.
+    """
+    if not any(lost_by_victim(interval, window) for interval in intervals):
+        raise InvalidInput(f"{window.name}: {', '.join(window.victims)} owned nothing")
     last = 0
     for held in by_partition(intervals).values():
         victim = next((i for i in held if lost_by_victim(i, window)), None)

@@ -2,6 +2,9 @@
 
 from dataclasses import replace
 
+import pytest
+
+from assignment.errors import InvalidInput
 from assignment.types import INCARNATION_STEP
 from dashboard.evaluation import steps
 from dashboard.evaluation.figures import Commit, Interval, run_coverage
@@ -36,6 +39,12 @@ def test_recovery_ends_when_the_last_lost_partition_is_owned_again() -> None:
 
 def test_partition_that_nobody_took_is_no_recovery() -> None:
     assert steps.recovery_ms([LOST, OTHER], STEP) is None
+
+
+def test_step_whose_victim_owned_nothing_is_an_error_of_the_check() -> None:
+    for window in (replace(STEP, victims=("c",)), replace(STEP, began_ms=2_600)):
+        with pytest.raises(InvalidInput, match="owned nothing"):
+            steps.of_step(HISTORY, [], window)
 
 
 def test_overlap_is_time_with_two_owners_over_the_whole_run() -> None:
