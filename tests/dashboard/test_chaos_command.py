@@ -16,8 +16,10 @@ from dashboard.demo.tree import Process
 from dashboard.evaluation.chaos import asked as asked_module
 from dashboard.evaluation.chaos import run  # noqa: F401  (all faults are known)
 from dashboard.evaluation.chaos.asked import FAULTS, Asked
+from dashboard.evaluation.chaos.history import save
 from dashboard.evaluation.chaos.strikes import KNOWN, drawn, strike, unscoped
 from dashboard.evaluation.chaos.world import World
+from tests.dashboard.chaos_histories import Scene
 
 NAMES = ("light-1", "light-2", "light-3", "light-4", "light-5")
 
@@ -63,6 +65,37 @@ def test_what_is_not_on_this_machine_is_never_struck(
         call_command("chaos", "--fault", "minor-kill")
     assert ended.value.code == 3
     assert "'redis.example.com' is not loopback" in capsys.readouterr().err
+
+
+def test_an_address_that_is_no_url_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("REDIS_URL", "redis://:secret@[::1")
+    said = refused(capsys, "--fault", "minor-kill")
+    assert said == "evenkeel: an address of this environment is no URL: Invalid IPv6 URL"
+
+
+def test_a_matrix_that_is_no_text_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "matrix").write_bytes(b"--fault minor-kill # \xff")
+    assert "matrix is no text in UTF-8" in refused(capsys, "matrix", str(tmp_path / "matrix"))
+
+
+def test_a_run_without_an_era_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(Scene().history(eras=()), tmp_path)
+    assert "holds no run: nothing that Redis held" in refused(capsys, "replay", str(tmp_path))
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    with pytest.raises(SystemExit) as ended:
+        call_command("chaos", *arguments)
+    assert ended.value.code == 3
+    said = capsys.readouterr().err.strip()
+    assert "Traceback" not in said and said.count("\n") == 0, said
+    return said
 
 
 @pytest.mark.parametrize(

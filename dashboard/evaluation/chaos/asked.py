@@ -199,7 +199,10 @@ def check_loopback(addresses: Sequence[str]) -> None:
     for address in addresses:
         if address.startswith(("unix:", "sqlite:")):
             continue
-        parts = urlsplit(address)
+        try:
+            parts = urlsplit(address)
+        except ValueError as error:
+            raise InvalidInput(f"an address of this environment is no URL: {error}") from error
         # PostgreSQL takes hosts as options too; a path is a socket of this machine
         named = ",".join([parts.hostname or "", *parse_qs(parts.query).get("host", [])])
         for host in [host for host in named.split(",") if host] or [""]:

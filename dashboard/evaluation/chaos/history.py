@@ -156,6 +156,8 @@ MOMENTS = ("began_ms", "struck_ms", "healed_ms", "ended_ms")
 def load(folder: Path) -> History:
     """Raises OSError, ValueError, KeyError or TypeError: it is no stored run."""
     run = json.loads((folder / RUN).read_text())
+    if run["eras"] < 1:
+        raise ValueError("nothing that Redis held is stored")
     answers = tuple(Answer(**row) for row in _rows(folder / ANSWERS))
     targets = tuple(
         Target(**{**row, "owners": tuple(row["owners"])}) for row in _rows(folder / TARGETS)

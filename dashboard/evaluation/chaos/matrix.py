@@ -69,7 +69,11 @@ def runs_of(path: Path, seeds: int) -> list[Asked]:
     if not 1 <= seeds <= SEEDS_MAX:
         raise InvalidInput(f"seeds {seeds} is not within 1 and {SEEDS_MAX}")
     found: dict[Asked, None] = {}
-    for number, text in enumerate(path.read_text().splitlines(), 1):
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{path} is no text in UTF-8: {error}") from error
+    for number, text in enumerate(lines, 1):
         try:
             found |= dict.fromkeys(_expanded(shlex.split(text, comments=True), seeds))
         except (InvalidInput, ValueError) as error:
