@@ -209,9 +209,11 @@ class DashboardSession:
         self.next_join_ms = self.clock() + int(self.join_pause_ms * random.uniform(0.5, 1))
         longest_ms = max(JOIN_RETRY_MS, self.membership.state.settings.heartbeat_ms)
         self.join_pause_ms = min(2 * self.join_pause_ms, longest_ms)
-        if answer.reply is not None and answer.reply.status is wire.Status.WAIT:
+        if answer.reply is None:  # who was cut off as long could give no sign of life: wait anew
+            self.seen = ""
+        elif answer.reply.status is wire.Status.WAIT:
             self._another_process(answer.reply)
-        elif answer.reply is not None and self._take(answer.reply, joined=True):
+        elif self._take(answer.reply, joined=True):
             self.seen = ""
             self.reporter.start_anew()
             self._said = ()
