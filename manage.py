@@ -18,6 +18,7 @@ VENV_PYTHON = VENV / "bin" / "python"
 LOCK = ROOT / "requirements.lock"
 MARK = VENV / "evenkeel.sha256"
 SUPPORTED = ((3, 11), (3, 12), (3, 13))
+BAD_INPUT = 3  # as of every command; 1 is the answer of a check that found something
 
 
 def lock_digest() -> str:
@@ -94,7 +95,8 @@ def run_command() -> None:
     try:
         execute_from_command_line(sys.argv)
     except ImproperlyConfigured as error:
-        sys.exit(f"evenkeel: {error}")
+        print(f"evenkeel: {error}", file=sys.stderr)
+        sys.exit(BAD_INPUT)
 
 
 if __name__ == "__main__":

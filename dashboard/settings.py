@@ -79,13 +79,16 @@ def redis_address(folder: Path) -> str:
     url = text("REDIS_URL", remembered(folder, "redis_url", "redis://127.0.0.1:6379/0"))
     if not is_redis_address(url):
         raise ImproperlyConfigured(
-            f"REDIS_URL {url!r} does not start with redis://, rediss:// or unix://"
+            f"REDIS_URL {url!r} is no URL that starts with redis://, rediss:// or unix://"
         )
     return url
 
 
 def is_redis_address(url: str) -> bool:
-    return urlsplit(url).scheme in ("redis", "rediss", "unix")
+    try:
+        return urlsplit(url).scheme in ("redis", "rediss", "unix")
+    except ValueError:
+        return False
 
 
 def database(folder: Path) -> dict[str, object]:

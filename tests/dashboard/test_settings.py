@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).resolve().parents[2]
 SHOW = "from dashboard import settings as s; print({})"
 
 
@@ -26,6 +27,7 @@ def started(folder: Path, show: str, **environment: str) -> "subprocess.Complete
     ("name", "value"),
     [
         ("REDIS_URL", "http://x"),
+        ("REDIS_URL", "redis://[::1"),
         ("DATABASE_URL", "nonsense://x"),
         ("EVENKEEL_DEBUG", "maybe"),
         ("EVENKEEL_AGENT_RATE", "many"),
@@ -36,6 +38,21 @@ def test_a_wrong_value_is_named(tmp_path: Path, name: str, value: str) -> None:
     process = started(tmp_path, "1", **{name: value})
     assert process.returncode != 0
     assert name in process.stderr.splitlines()[-1]
+
+
+def test_a_command_that_cannot_read_its_settings_ends_with_one_sentence(tmp_path: Path) -> None:
+    """1 would say of `chaos` that an invariant did not hold."""
+    run = "import sys, manage; sys.argv = ['manage.py', 'chaos']; manage.run_command()"
+    process = subprocess.run(
+        [sys.executable, "-c", run],
+        env={**os.environ, "EVENKEEL_DATA": str(tmp_path), "REDIS_URL": "redis://[::1"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert process.returncode == 3
+    assert process.stderr.startswith("evenkeel: REDIS_URL") and process.stderr.count("\n") == 1
 
 
 def test_defaults_are_safe_and_local(tmp_path: Path) -> None:
