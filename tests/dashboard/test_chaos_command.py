@@ -3,6 +3,7 @@
 import argparse
 import json
 import random
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,13 +13,14 @@ from django.core.management import call_command
 
 from assignment.errors import InvalidInput
 from dashboard.demo import processes
-from dashboard.demo.tree import Process
+from dashboard.demo.tree import Process, TreeFailed
 from dashboard.evaluation.chaos import asked as asked_module
 from dashboard.evaluation.chaos import run  # noqa: F401  (all faults are known)
 from dashboard.evaluation.chaos.asked import FAULTS, Asked
 from dashboard.evaluation.chaos.history import save
 from dashboard.evaluation.chaos.strikes import KNOWN, drawn, strike, unscoped
 from dashboard.evaluation.chaos.world import World
+from dashboard.management.commands import chaos
 from tests.dashboard.chaos_histories import Scene
 
 NAMES = ("light-1", "light-2", "light-3", "light-4", "light-5")
@@ -131,6 +133,28 @@ def test_an_error_of_the_harness_is_no_violation(
         call_command("chaos", "--fault", "minor-kill", "--json")
     assert ended.value.code == 3
     assert "what nobody thought of" in json.loads(capsys.readouterr().out)["error"]
+
+
+@pytest.mark.parametrize("started", [True, False])
+def test_a_run_that_ends_early_names_its_logs_or_leaves_nothing(
+    started: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def ended(wanted: Asked, folder: Path, say: object) -> None:
+        if started:
+            (folder / "logs").mkdir()
+        raise TreeFailed("the group did not settle")
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(chaos, "run", ended)
+    with pytest.raises(TreeFailed):
+        chaos.Command().judged(Asked(faults=("minor-kill",)), None)
+    left = [str(path / "logs") for path in tmp_path.iterdir()]
+    assert [f"the logs are in {path}" in capsys.readouterr().err for path in left] == [
+        True
+    ] * started
 
 
 def test_every_fault_that_is_named_can_be_struck() -> None:

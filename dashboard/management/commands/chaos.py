@@ -107,14 +107,27 @@ class Command(EvaluationCommand):
     def judged(self, wanted: Asked, out: Path | None) -> tuple[Found, int]:
         folder = Path(tempfile.mkdtemp(prefix="evenkeel-chaos-"))
         tell(f"seed {wanted.seed}, folder {folder}")
-        history = run(wanted, folder, tell)
-        verdict = judge(history)
-        if out is not None:
-            keep(history, verdict, out)
-            shutil.copytree(folder / "logs", out / "logs", dirs_exist_ok=True)
-            tell(f"the report is {out / REPORT}")
+        try:
+            history = run(wanted, folder, tell)
+            verdict = judge(history)
+            if out is not None:
+                keep(history, verdict, out)
+                shutil.copytree(folder / "logs", out / "logs", dirs_exist_ok=True)
+                tell(f"the report is {out / REPORT}")
+            answer = judged(history, verdict)[0], verdict.exit_code
+        except BaseException:
+            leave(folder)
+            raise
         if verdict.exit_code == HELD or out is not None:
             shutil.rmtree(folder, ignore_errors=True)
         else:
-            tell(f"the logs are in {folder / 'logs'}")
-        return judged(history, verdict)[0], verdict.exit_code
+            leave(folder)
+        return answer
+
+
+def leave(folder: Path) -> None:
+    """Its logs are evidence; one in which nothing was started has none."""
+    if (folder / "logs").is_dir():
+        tell(f"the logs are in {folder / 'logs'}")
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
