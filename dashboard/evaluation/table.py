@@ -42,6 +42,7 @@ THEIRS = {  # ms, of the report: with one rebalance, with two
     ("client", "averagely"): (596_016, 767_318),
 }
 Say = Callable[[str], None]
+Keep = Callable[[dict[str, Any]], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,19 +271,35 @@ def whole_run(wanted: Wanted, row: Row, number: int, say: Say) -> Measured:
     )
 
 
-def made(wanted: Wanted, rows: Sequence[Row], say: Say) -> dict[str, Any]:
+def made(
+    wanted: Wanted, rows: Sequence[Row], say: Say, keep: Keep = lambda found: None
+) -> dict[str, Any]:
+    """All runs. What the earlier ones measured is kept before whatever ends a run is raised."""
+    found: dict[Row, list[Measured]] = {row: [] for row in rows}
+    try:
+        measure(wanted, found, say)
+    except BaseException:
+        if begun := {row: runs for row, runs in found.items() if runs}:
+            keep(answer(wanted, begun))
+        raise
+    return answer(wanted, found)
+
+
+def measure(wanted: Wanted, found: Mapping[Row, list[Measured]], say: Say) -> None:
     """One run of each row, then again: what else the machine does hits all alike. The one who
     leaves is another one each time, and the same for all rows.
     """
-    found: dict[Row, list[Measured]] = {row: [] for row in rows}
     for number in range(wanted.repeat):
-        for row in rows:
+        for row in found:
             one = whole_run(wanted, row, number, say)
             found[row].append(one)
             say(
                 f"{number + 1} of {wanted.repeat}: {row.way}, {row.rebalances} rebalances:"
                 f" {one.took_ms} ms, {one.partitions_moved} moved"
             )
+
+
+def answer(wanted: Wanted, found: Mapping[Row, Sequence[Measured]]) -> dict[str, Any]:
     made_under = {"messages": wanted.messages, "setting": setting(), "ended_on": today()}
     return {**result(found, wanted.consumer), **made_under}
 

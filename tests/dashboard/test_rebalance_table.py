@@ -1,6 +1,8 @@
 """`rebalance_table` refuses what it cannot do; its rows, its test and its figures as values."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from django.core.management import call_command
@@ -85,6 +87,31 @@ def test_a_run_whose_messages_ended_before_it_rebalanced_does_not_count(
     assert "0 rebalances before the last message" in said[0]
     with pytest.raises(TreeFailed, match="1000 messages end before"):
         made(Wanted(messages=1_000, repeat=1), (STICKY,), said.append)
+
+
+def test_runs_that_were_measured_outlive_one_that_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The second run of the second row fails."""
+
+    def run(wanted: Wanted, row: Row, number: int) -> Measured:
+        if (row.strategy, number) == ("averagely", 1):
+            raise TreeFailed("the messages were not produced")
+        return Measured(
+            took_ms=7, rebalances=row.rebalances, partitions_moved=1, paused_partition_ms=1
+        )
+
+    monkeypatch.setattr("dashboard.evaluation.table.one_run", run)
+    with pytest.raises(SystemExit) as ended:
+        call_command(
+            "rebalance_table", "--rows", "1,2", "--repeat", "2", "--json", "--out", str(tmp_path)
+        )
+    assert ended.value.code == 3
+    said = json.loads(capsys.readouterr().out)
+    assert said["error"] == "the messages were not produced"
+    stored = json.loads((tmp_path / "rebalance_table.json").read_text())
+    assert [row["runs_ms"] for row in stored["rows"]] == [[7, 7], [7]]
+    assert said["rows"] == stored["rows"]
 
 
 def test_a_row_has_the_median_and_the_spread_of_its_runs() -> None:

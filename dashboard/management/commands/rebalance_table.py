@@ -1,6 +1,6 @@
 """`python3 manage.py rebalance_table`: what a rebalance costs, by coordination and strategy.
 
-Exit 0: done; 3: bad input, or an error of the harness.
+Exit 0: done; 3: bad input, or an error of the harness: what was measured before it is kept.
 """
 
 from pathlib import Path
@@ -9,13 +9,14 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from dashboard.evaluation import table, table_report
-from dashboard.evaluation.judge import HELD
+from dashboard.evaluation.judge import FAILED, HELD
 from dashboard.evaluation.runner import EvaluationCommand, Found, bad_input, tell
 from dashboard.evaluation.table import Wanted
 
 
 class Command(EvaluationCommand):
     help = "The time of a group for its messages while it rebalances once or twice."
+    kept: Found | None = None  # what the runs before an error have measured
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
@@ -32,10 +33,18 @@ class Command(EvaluationCommand):
 
     def body(self, options: dict[str, Any]) -> tuple[Found, int]:
         wanted = Wanted(**{n: options[n] for n in ("messages", "repeat", "consumer")})
-        found = table.made(wanted, table.chosen(options["rows"]), tell)
-        if options["out"] is not None:
-            table_report.write(found, options["out"], wanted)
+
+        def keep(found: Found) -> None:
+            self.kept = found
+            if options["out"] is not None:
+                table_report.write(found, options["out"], wanted)
+
+        found = table.made(wanted, table.chosen(options["rows"]), tell, keep)
+        keep(found)
         return found, HELD
+
+    def ended_early(self, why: str) -> tuple[Found | None, int]:
+        return self.kept and {**self.kept, "error": why}, FAILED
 
     def as_text(self, found: Found) -> str:
         return "\n".join(table_report.lines(found))
