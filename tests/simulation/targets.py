@@ -54,7 +54,9 @@ def _assigned_is_right(view: GroupRead, rows: Rows) -> None:
         spread = [0] if any(unserved.values()) else [loads[m] for m in may_own] or [0]
         demand(max(spread) - min(spread) <= 1, f"the target's loads are {spread}")
     if settings.strategy == "sticky" and not any(unserved.values()):
-        moves_are_least(reading.highest(claims(view, unable)), owners, may_own)
+        # What a leaving member took over counts for whom a late report still names as its owner.
+        claimed = {m: own for m, own in claims(view, unable).items() if m in unserved}
+        moves_are_least(reading.highest(claimed), owners, may_own)
 
 
 def moves_are_least(
