@@ -1,6 +1,6 @@
 """What holds for a member whatever happens to it, in any order."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from assignment.member import messages
@@ -13,6 +13,7 @@ from assignment.member.state import (
     wanted_partitions,
 )
 from assignment.member.transitions import handle, restore_ordered
+from assignment.member.troubles import UNSERVED_FOR_MS
 from assignment.types import Claim, Drain, Epoch, Held, HeldState
 from tests.assignment.member_states import NOW, RESTORING, RUNNING, after, claim, row
 from tests.builders import GRACE_MS, fence, partition, settings
@@ -88,6 +89,13 @@ def test_whatever_happens_decisions_fit_what_is_held(
 
 
 @given(st.lists(st.tuples(EVENTS, st.integers(0, 5_000)), max_size=30), st.frozensets(NUMBERS))
+@example(
+    history=[
+        (messages.Granted(claim(0, 1), RESTORING), 0),
+        (messages.StoodStill(partition(0)), 0),
+    ],
+    numbers=frozenset({0}),
+)
 def test_when_redis_and_consumer_do_their_part_the_target_is_reached(
     history: list[tuple[messages.Event, int]], numbers: frozenset[int]
 ) -> None:
@@ -95,6 +103,7 @@ def test_when_redis_and_consumer_do_their_part_the_target_is_reached(
     for event, passed_ms in history:
         now_ms += passed_ms
         state, _ = handle(state, event, now_ms)
+    now_ms += UNSERVED_FOR_MS  # what was given up is tried again
     newest = messages.TargetSeen(row(*numbers, epoch=99, incarnation=9))
     state = after(
         state,
@@ -103,6 +112,7 @@ def test_when_redis_and_consumer_do_their_part_the_target_is_reached(
         messages.Renewed(now_ms),
         newest,
         messages.DrainSeen(Drain.NONE, Epoch(9, 99)),
+        messages.Tick(),
         messages.TryAgain(),
         now_ms=now_ms,
     )
