@@ -95,13 +95,14 @@ class Scaling:
                 return
 
     def tried(self, step: "Callable[[Scaling], None]") -> None:
-        for _ in range(TRIES - 1):
+        """Raises TreeFailed: no scale-down took long enough to be hurt."""
+        for _ in range(TRIES):
             try:
                 return step(self)
             except OverTooSoon:
-                self.run.say("the scale-down was over too soon: once more")
+                self.run.say("the scale-down was over too soon")
                 self.reach(CONSUMERS)
-        step(self)
+        raise TreeFailed(f"{TRIES} scale-downs were over before they could be hurt: ask for --keys")
 
     # --- the steps
 
