@@ -114,7 +114,7 @@ def test_records_that_no_database_takes_are_bounded_and_history_says_how_many_ar
     assert HistoryGap.objects.count() == 1
     client.force_login(admin_user)
     page = client.get(f"/groups/{group.name}/history/").content.decode()
-    assert "101 rebalances before it had to go" in page
+    assert "the records of 101 earlier rebalances were lost" in page
 
 
 def test_a_record_teaches_the_database_the_incarnation_that_it_missed(

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from django.core.management import call_command
 
+from assignment.scripts.dashboard_side import LockEvent
 from dashboard.demo.tree import TreeFailed
 from dashboard.evaluation.chaos.history import History
-from dashboard.evaluation.judge import Content
+from dashboard.evaluation.judge import Commits, Content
 from dashboard.evaluation.table import ROWS, Measured, Row, Wanted, made, measured, result
 from dashboard.evaluation.table_report import lines
 from tests.dashboard.chaos_histories import FENCE, ONE, P0, P1, TWO, commit, happened
@@ -142,6 +143,20 @@ def test_a_row_has_the_median_and_the_spread_of_its_runs() -> None:
     assert len([*lines(found)]) == 2 + len(found["test"])
 
 
+def ran(row: Row, events: list[LockEvent], commits: Commits) -> History:
+    """From 10 s to 13 s."""
+    return History(
+        asked=Wanted().asked(row),
+        began_ms=10_000,
+        struck_ms=10_000,
+        healed_ms=None,
+        ended_ms=13_000,
+        faults=(),
+        eras=(Content(stream={}, commits=commits, events=events),),
+        acknowledged=frozenset(),
+    )
+
+
 def test_the_clock_ends_with_the_last_commit_and_pauses_are_between_two_owners() -> None:
     """light-1 releases partition 0 at 12 s; light-2 has committed in it 700 ms after light-1."""
     events = [
@@ -154,16 +169,7 @@ def test_the_clock_ends_with_the_last_commit_and_pauses_are_between_two_owners()
         P0: [commit(11_900, FENCE, 0, 1), commit(12_600, FENCE + 1, 1, 2)],
         P1: [commit(12_000, FENCE, 0, 1), commit(13_000, FENCE, 1, 2)],
     }
-    history = History(
-        asked=Wanted().asked(STICKY),
-        began_ms=10_000,
-        struck_ms=10_000,
-        healed_ms=None,
-        ended_ms=13_000,
-        faults=(),
-        eras=(Content(stream={}, commits=commits, events=events),),
-        acknowledged=frozenset(),
-    )
+    history = ran(STICKY, events, commits)
     found = Measured(took_ms=3_000, rebalances=1, partitions_moved=1, paused_partition_ms=700)
     assert measured(history, "light-1") == found
     assert measured(replace(history, struck_ms=12_200), "light-1").partitions_moved == 0
@@ -178,15 +184,6 @@ def test_one_who_comes_back_after_the_last_message_has_not_rebalanced_twice() ->
         happened("acquired", 12_100, "light-3-cccccc", FENCE + 1, P1),
         happened("acquired", 14_000, "light-1-dddddd", FENCE + 2),
     ]
-    history = History(
-        asked=Wanted().asked(AVERAGELY),
-        began_ms=10_000,
-        struck_ms=10_000,
-        healed_ms=None,
-        ended_ms=13_000,
-        faults=(),
-        eras=(Content(stream={}, commits={}, events=events),),
-        acknowledged=frozenset(),
-    )
+    history = ran(AVERAGELY, events, {})
     assert measured(history, "light-1").rebalances == 1
     assert measured(replace(history, ended_ms=14_500), "light-1").rebalances == 2
