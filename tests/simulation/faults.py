@@ -343,9 +343,10 @@ OF_DASHBOARD = {
 
 
 def heal(world: "World") -> None:
-    """Every fault ends; at least one member and one coordinator are there. A database that refuses
-    now does so until everything is owned: no failover waits for a record. Only what was destroyed
-    is recorded before a group that Redis does not know any more is put back.
+    """Every fault ends; at least one member and one coordinator are there: a process whose name is
+    a living misfit's does not count, it will be refused. A database that refuses now does so until
+    everything is owned: no failover waits for a record. Only what was destroyed is recorded before
+    a group that Redis does not know any more is put back.
     """
     world.healed = True
     world.network = Network()
@@ -358,7 +359,8 @@ def heal(world: "World") -> None:
         coordinator.start()
     for agent in world.living():
         agent.heal()
-    running = world.scale_downs.running
+    running, living = world.scale_downs.running, world.living()
     leaving = world.scale_downs.told | set(running.remaining if running else ())
-    if all(a.told_to_go or a.misfit or a.member_id in leaving for a in world.living()):
+    misfits = {a.member_id for a in living if a.misfit}
+    if all(a.told_to_go or a.member_id in leaving | misfits for a in living):
         world.add_one()
