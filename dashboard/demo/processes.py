@@ -10,7 +10,7 @@ from contextlib import suppress
 import psutil
 
 MARK = "EVENKEEL_TREE"
-KILLED_S = 5.0  # a killed process is gone as soon as the kernel gets to it
+KILLED_S = 15.0  # a killed process is gone once the kernel gets to it and its disk answers
 POLL_S = 0.05
 KEPT_LONGEST = ("redis-server", "valkey-server")  # the others still write while they end
 

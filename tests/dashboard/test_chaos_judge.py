@@ -186,6 +186,23 @@ def test_only_the_last_writes_may_be_destroyed(scene: Scene, fault: str) -> None
     only(judge(scene.history(eras=(nothing, nothing))), "and no Redis has held it")
 
 
+def test_a_killed_redis_may_have_answered_what_its_disk_had_not_taken(scene: Scene) -> None:
+    """The last event that it kept was stored at 4 ms; its chain is judged as any other."""
+    scene.asked = Asked(faults=("redis-kill",), agents=2, partitions=2, fast=True)
+    scene.acknowledged = 6
+
+    def killed(at_ms: int) -> Verdict:
+        history = scene.history()
+        return judge(replace(history, faults=(replace(history.faults[0], at_ms=at_ms),)))
+
+    found = killed(2_004)
+    assert (found.effects.lost, found.effects.destroyed, found.violations) == ((), (5, 6), ())
+    text = "is destroyed, 2001 ms older than the fault"
+    only(killed(2_005), f"event 5 {text}", f"event 6 {text}")
+    scene.commits[2] = commit(11_500, FENCE + 1, 2, 3, counted=2)
+    only(killed(2_004), "counts 2 events of 3")
+
+
 def test_what_is_behind_at_the_end_is_no_loss(scene: Scene) -> None:
     scene.commits.pop()
     scene.samples[-1] = replace(scene.samples[-1], lag=1)

@@ -117,6 +117,10 @@ class Asked:
     def loses_writes(self) -> bool:
         return any(name in LOSING for name in self.faults)
 
+    @property
+    def forgets(self) -> bool:
+        return any(name in FORGETTING for name in self.faults)
+
     def options(self) -> list[str]:
         """Those of `chaos` that run it again: one without a seed would draw another."""
         words = ["--fault", "+".join(self.faults)]
@@ -150,8 +154,11 @@ LIMITS = {
 }
 LEAST = {"seed": 0}
 ELSEWHERE = ("faults", "victims", "fast", "stateful")  # are not told as name and value
-LOSING = ("redis-wipe", "redis-failover", "redis-lost-writes")
-RESTARTING = (*LOSING, "redis-kill", "clock-back")
+# Redis comes back with other data than it had on its disk.
+FORGETTING = ("redis-wipe", "redis-failover", "redis-lost-writes")
+# One that is killed has answered what a slow disk had not taken yet.
+LOSING = (*FORGETTING, "redis-kill")
+RESTARTING = (*LOSING, "clock-back")
 
 
 def _known(what: str, value: str, known: Sequence[str]) -> None:

@@ -14,16 +14,17 @@ WRITE_MS = 2_000  # a Redis on a slow disk answers before it has written, for so
 
 def judged_effects(history: History) -> tuple[Effects, list[str]]:
     """Lost and doubled by event; what of acknowledged events is gone with a Redis that forgot."""
-    forgets, now, whole = history.asked.loses_writes, history.eras[-1], joined(*history.eras)
+    asked, now, whole = history.asked, history.eras[-1], joined(*history.eras)
+    left = now.ids() if asked.loses_writes else None
     # What was appended and is not committed yet at the end is behind, which is told as lag.
     behind = now.ids() - now.ids(now.offsets)
-    found = effects(history.acknowledged, whole, now.ids() if forgets else None).without(behind)
+    found = effects(history.acknowledged, whole, left).without(behind)
     wrong = [f"event {event} was acknowledged and has no effect" for event in found.lost]
     wrong += [f"event {event} has more than one effect" for event in found.doubled]
     wrong += destroyed_early(history, found.destroyed)
-    if not forgets:
+    if not asked.forgets:  # what Redis holds is one chain
         wrong += found.faults
-        if history.asked.consumer == "light":  # Spark's ids come by key
+        if asked.consumer == "light":  # Spark's ids come by key
             wrong += disordered(whole.commits, whole.stream)
         wrong += wrong_values(whole.commits)
     return found, wrong

@@ -10,6 +10,13 @@ from dashboard.evaluation.chaos.strikes import Strike, fault
 SUSPENDED_LEASES = (0.5, 1.0, 2.0, 5.0)
 
 
+def kill_all(killed: list[psutil.Process]) -> bool:
+    """Whether there were some, and all are gone."""
+    processes.kill(killed)
+    left = psutil.wait_procs(killed, processes.KILLED_S)[1]
+    return bool(killed) and not left
+
+
 @fault("kill", "kill-agent")
 def kill(one: Strike) -> Iterator[None]:
     """SIGKILL to agent and consumer, or to the agent alone; started again as a new instance."""
@@ -20,9 +27,7 @@ def kill(one: Strike) -> Iterator[None]:
             world.struck.add(name)
             family = one.world.agents[name].part.family
             killed += family if one.name.endswith("kill") else family[:1]
-        processes.kill(killed)
-        gone = psutil.wait_procs(killed, 5.0)[0]
-        one.worked = bool(killed) and len(gone) == len(killed)
+        one.worked = kill_all(killed)
         yield
     finally:
         world.start_agents(one.victims)
@@ -33,8 +38,7 @@ def kill(one: Strike) -> Iterator[None]:
 def kill_consumer(one: Strike) -> Iterator[None]:
     """Its agent starts another one."""
     killed = [p for name in one.victims for p in one.world.agents[name].part.family[1:]]
-    processes.kill(killed)
-    one.worked = bool(killed) and len(psutil.wait_procs(killed, 5.0)[0]) == len(killed)
+    one.worked = kill_all(killed)
     one.world.pass_time(one.world.asked.timings.heartbeat_ms / 1_000)
     one.world.wait_able(one.victims)
     one.is_over = True
@@ -70,8 +74,7 @@ def service_kill(one: Strike) -> Iterator[None]:
     service = one.name.removesuffix("-kill")
     names = tuple(world.services) if service == "dashboard" else (service,)
     killed = world.service(*names)
-    processes.kill(killed)
-    one.worked = bool(killed) and len(psutil.wait_procs(killed, 5.0)[0]) == len(killed)
+    one.worked = kill_all(killed)
     try:
         yield
     finally:

@@ -1,4 +1,5 @@
-"""Faults of Redis and of the database. What a Redis held that forgot is kept as an era of its own.
+"""Faults of Redis and of the database. What a Redis held that forgot is kept as an era of its own,
+but of one that is killed: what it had not written is nowhere.
 
 Redis is away for a moment, or longer than a lease: then every lock ends, and all may move.
 """
