@@ -6,9 +6,15 @@ local REFUSED_MAX = 10000
 
 local function key(name) return prefix .. name end
 
+-- A script happens at one moment: before Redis 7 TIME goes on while a script runs, and what one script wrote
+-- twice would differ.
+local moment
 local function now_ms()
-  local time = redis.call('TIME')
-  return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+  if not moment then
+    local time = redis.call('TIME')
+    moment = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+  end
+  return moment
 end
 
 -- Which run of which server this is: a restarted one has another run_id, and one that was promoted, also

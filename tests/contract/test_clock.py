@@ -7,11 +7,13 @@ import pytest
 from agent.store.door import ScriptCall
 from assignment.scripts import dashboard_side
 from assignment.scripts.agent_side import SnapshotRecord
-from assignment.scripts.dashboard_side import EvictResult
+from assignment.scripts.dashboard_side import EvictResult, process_of
 from assignment.scripts.group_read import GroupRead, Purpose
-from assignment.types import Claim, Offset
+from assignment.types import Claim, Offset, speaker_of
 from assignment.wire import StreamKeys
 from tests.contract.world import LONG_MS, P0, World
+from tests.fakes import FakeDoor, FakeRedis
+from tests.fakes.commands import COMMANDS
 
 AHEAD_MS = 3_600_000
 HIGH = Offset(9_999_999_999_999, 7)  # far above every clock
@@ -72,6 +74,36 @@ def test_events_of_the_locks_go_on_above_the_last_one_that_history_has(alone: Wo
     assert alone.run(call) == (True, 2)
     alone.fence("a", P0, incarnation=2)
     assert [Offset.parse(event.entry_id) > HIGH for event in alone.events()] == [True]
+
+
+# --- within a script ------------------------------------------------------------------------------
+
+
+def test_a_script_happens_at_one_moment_where_time_goes_on_while_it_runs(
+    monkeypatch: pytest.MonkeyPatch, group_name: str
+) -> None:
+    """Before Redis 7 TIME tells the clock of each call, also inside a script."""
+    time, asked = COMMANDS[b"TIME"], []
+
+    def later(db: FakeRedis) -> Any:
+        asked.append(db.now_ms)
+        db.advance(1)
+        return time(db)
+
+    monkeypatch.setitem(COMMANDS, b"TIME", later)
+    world = World(FakeDoor(FakeRedis()), group_name)
+    world.configure()
+    world.restart("i", "one")
+    world.set_incarnation(1)
+    world.report("i", 1, secret="one", able=True)
+    world.assign(i={P0})
+    world.store.acquire(speaker_of("i", process_of("one")), LONG_MS, 1, 1, [P0])
+    assert P0 in world.read().locks
+    asked.clear()
+    assert world.run(dashboard_side.leave("i", "one", stops=True))
+    assert len(asked) == 1
+    group = world.read()
+    assert group.members["i"].away_since_ms == group.grants[P0].until_ms
 
 
 # --- set back -------------------------------------------------------------------------------------
