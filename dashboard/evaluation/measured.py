@@ -1,13 +1,15 @@
-"""The tables of docs/measured.md, made of what runs have left. Pure.
+"""The tables of docs/measured.md, made of what runs have left, and the lines that keep those runs
+beside it. Pure.
 
 A table stands between two comments that name it; what is there is replaced, the prose is people's.
 What has not been run says so.
 """
 
+import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from statistics import median
 from typing import Any
 
@@ -103,6 +105,32 @@ def _fault_table(rows: Mapping[Asked, Sequence[Found]]) -> Iterator[str]:
     yield ""
     yield from settings(runs)
     yield from (exception(run) for run in runs if run["exit"] != HELD)
+
+
+TOLD_BY_ASKED = ("options", "folder", "coordination", "strategy", "seed")
+
+
+def kept(lines: Iterable[str]) -> dict[Asked, Found]:
+    """Of what `to_keep` made. Raises InvalidInput, ValueError, KeyError, TypeError."""
+    found: dict[Asked, Found] = {}
+    for line in lines:
+        run: dict[str, Any] = json.loads(line)
+        asked = Asked.of(run["asked"])
+        found[asked] = {**run, "options": " ".join(asked.options())}
+    return found
+
+
+def to_keep(wanted: Iterable[Asked], stored: Mapping[Asked, Found]) -> Iterator[str]:
+    """A line for each run whose row is wanted, in the order of what was asked for; of that, what
+    is not as usual.
+    """
+    rows = {asked.any_seed for asked in wanted}
+    usual = {f.name: f.default for f in fields(Asked)}
+    chosen = [asked for asked in stored if asked.any_seed in rows]
+    for asked in sorted(chosen, key=lambda asked: asked.options()):
+        values = {name: v for name, v in asked.values().items() if v != usual[name]}
+        run = {name: v for name, v in stored[asked].items() if name not in TOLD_BY_ASKED}
+        yield PATHS.sub("…", json.dumps({**run, "asked": values}, ensure_ascii=False))
 
 
 def fault_row(asked: Asked, runs: Sequence[Found]) -> list[str]:

@@ -165,6 +165,31 @@ def test_the_command_writes_what_is_stored_and_leaves_the_rest(tmp_path: Path) -
     assert beyond(page.read_text()) == beyond(PAGE.read_text())
 
 
+def test_runs_are_kept_beside_the_page_until_newer_ones_replace_them(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(PAGE.read_text())
+
+    def write(name: str, *runs: Asked, **more: Any) -> list[dict[str, Any]]:
+        for asked in runs:
+            folder = tmp_path / name / folder_name(asked)
+            folder.mkdir(parents=True)
+            values = {**HELD, **more, "asked": asked.values(), "options": " ".join(asked.options())}
+            (folder / ROW).write_text(json.dumps(values))
+        call_command("write_measured", "--runs", str(tmp_path / name), "--page", str(page))
+        return [json.loads(line) for line in page.with_suffix(".jsonl").read_text().splitlines()]
+
+    one, two = (replace(FLAP, seed=seed) for seed in (1, 2))
+    unknown = replace(FLAP, seed=3, agents=7)  # the page has no row for it
+    first = write("first", two, one, unknown, exit=3, error="no disk, see /tmp/x/logs")
+    assert [row["asked"] for row in first] == [
+        {"faults": ["flap"], "seed": seed, "fast": True} for seed in (1, 2)
+    ]
+    assert first[0]["error"] == "no disk, see …"
+    again = write("second", two)
+    assert [row["exit"] for row in again] == [3, 0]
+    assert "flap | server | 2 | 1 |" in page.read_text()
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
