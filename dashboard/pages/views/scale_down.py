@@ -41,7 +41,7 @@ class Previewed:
     @property
     def share(self) -> str:
         """Of the members that stay: what was typed, as long as it gives their number."""
-        if self.found is None:
+        if self.found is None or not self.found.members:
             return ""
         if _fits(self.percent, self.found):
             return self.percent
