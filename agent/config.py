@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from assignment.bounds import CAPACITY_MAX, LINE_MAX, shown
 from assignment.errors import InvalidInput
 from assignment.types import PARTITIONS_MAX, Coordination, valid_name
 
@@ -100,7 +101,7 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> 
         command=_command(command, given.attach),
         attach=given.attach,
         group_flags=_group_flags(given) if is_client else None,
-        zone=given.zone,
+        zone=_zone(given.zone),
         capacity=_capacity(given.capacity),
         log_format=given.log_format,
     )
@@ -258,11 +259,17 @@ def _command(command: list[str], attach: bool) -> tuple[str, ...]:
     return tuple(command)
 
 
+def _zone(text: str) -> str:
+    if len(text) > LINE_MAX:
+        raise InvalidInput(f"--zone {shown(text)} is longer than {LINE_MAX} characters")
+    return text
+
+
 def _capacity(text: str) -> float:
     try:
         capacity = float(text)
     except ValueError as error:
         raise InvalidInput(f"--capacity {text!r} is not a number") from error
-    if not 0 < capacity <= 1_000:
-        raise InvalidInput(f"--capacity {text} is not above 0 and at most 1000")
+    if not 0 < capacity <= CAPACITY_MAX:
+        raise InvalidInput(f"--capacity {text} is not above 0 and at most {CAPACITY_MAX}")
     return capacity

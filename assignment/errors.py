@@ -77,5 +77,9 @@ class InvariantBroken(EvenkeelError, AssertionError):
     """A state that must not exist: a bug. Stop and report."""
 
 
+class Damaged(EvenkeelError):
+    """What Redis holds of a group cannot be read, so nothing is decided about it: repair it."""
+
+
 class GroupMissing(EvenkeelError):
     """The group's own settings are not in Redis: configure it, then ask again."""

@@ -7,6 +7,7 @@ from typing import Any, Self, TypeVar
 
 from agent.store.door import Door, RedisDoor, ScriptCall, Timeouts, pairs
 from assignment import wire
+from assignment.bounds import LINE_MAX, WHY_MAX, shortened
 from assignment.scripts import agent_side, group_read
 from assignment.scripts.group_read import Meta
 from assignment.scripts.values import Call
@@ -234,7 +235,12 @@ def _health(values: Mapping[str, str]) -> wire.ConsumerHealth | None:
     if not values:
         return None
     lists = {name: json.loads(values[name]) for name in ("halted", "failing") if name in values}
-    return read_as(wire.ConsumerHealth, {**values, **lists}, from_texts=True)
+    texts = {
+        name: shortened(values[name], most)
+        for name, most in (("why", WHY_MAX), ("spark_application_id", LINE_MAX))
+        if name in values
+    }
+    return read_as(wire.ConsumerHealth, {**values, **texts, **lists}, from_texts=True)
 
 
 def _health_text(value: Any) -> str | int | float:

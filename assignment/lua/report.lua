@@ -29,6 +29,7 @@ elseif ARGV[5] == 'complete' then
   redis.call('HDEL', key('asked'), member)
 elseif number == ARGV[3] then
   store(string.sub(rest, 1, tonumber(length)), ARGV[6])
+  if redis.call('HEXISTS', key('asked'), member) == 1 then wants = '1' end
 else
   wants = '1'
   redis.call('HSETNX', key('asked'), member, text(now))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from django.db import transaction
 
-from assignment.scripts.dashboard_side import LockEvent
+from assignment.scripts.lock_events import LockEvent
 from dashboard.live import groups as live_groups
 from dashboard.models import Group, HistoryGap, Tenure, TenureEnd
 

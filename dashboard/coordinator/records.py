@@ -12,6 +12,7 @@ from django.db import transaction
 from django.db.models import F, Max, OuterRef, Q, Subquery
 
 from assignment.coordinator import effects, facts
+from assignment.invariants import FaultKind
 from assignment.types import START, Epoch, Offset, Partition
 from dashboard import models
 from dashboard.live import groups as live_groups
@@ -23,6 +24,7 @@ REFUSED = "rebalance refused"  # in the audit: a strategy that does not fit
 
 OF_ROUND = tuple(facts.Round.__dataclass_fields__)
 NOT_LIFTED = facts.Lifted(0, None)
+QUARANTINED = "quarantined"  # in the audit: a report that cannot be read is left out
 FAULTS_MAX = 20  # kept of a group: one cause can break a thing for every partition
 
 log = logging.getLogger(__name__)
@@ -138,9 +140,10 @@ def keep_faults(group: models.Group, effect: effects.KeepFaults) -> None:
         return
     for kind, text in found:
         if [kind, text] not in group.faults:
-            log.error("invariant broken group=%s kind=%s: %s", group.name, kind, text)
+            action = QUARANTINED if kind == FaultKind.UNREADABLE else "invariant broken"
+            log.error("%s group=%s kind=%s: %s", action, group.name, kind, text)
             by = audit.automatically(text)
-            audit.record(by, "invariant broken", group, after={"kind": kind}, result="found")
+            audit.record(by, action, group, after={"kind": kind}, result="found")
     group.faults = found
     group.save(update_fields=["faults"])
 

@@ -6,11 +6,13 @@ All raise StoreUnavailable when Redis cannot be asked.
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import redis
 from django.conf import settings as django_settings
 
 from assignment.coordinator.facts import Hint, Lifted
-from assignment.scripts.dashboard_side import LockEvent, read_event
+from assignment.errors import Damaged
 from assignment.scripts.group_read import NO_TICK, GroupRead, Purpose, Ticker, read_group
+from assignment.scripts.lock_events import LockEvent, read_event
 from assignment.types import START, GroupSettings, Offset, Partition, Reason
 from assignment.wire import GROUP_INDEX, GroupKeys, StreamKeys, parse_settings
 from dashboard.live.connection import ms_of, sync_client
@@ -31,7 +33,11 @@ class OutboxEntry(NamedTuple):
 
 
 def read(group: str, purpose: Purpose, ticker: Ticker = NO_TICK) -> GroupRead:
-    return run(read_group(purpose, ticker), group)
+    """Raises Damaged."""
+    try:
+        return run(read_group(purpose, ticker), group)
+    except redis.ResponseError as error:  # keys of another kind, or no JSON in them
+        raise Damaged(f"the group's records are damaged: {error}") from error
 
 
 def redis_now_ms() -> int:
