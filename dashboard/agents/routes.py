@@ -26,7 +26,7 @@ from assignment.scripts import dashboard_side
 from assignment.scripts.dashboard_side import JoinResult
 from assignment.scripts.values import Call
 from assignment.types import valid_name
-from dashboard.agents import tokens
+from dashboard.agents import messages, tokens
 from dashboard.agents.doorbell import Doorbell
 from dashboard.live import deadline
 from dashboard.live.batch import Batch
@@ -38,8 +38,6 @@ Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 T = TypeVar("T")
 
-BODY_MAX = 8 * 2**20  # a complete report of 100,000 partitions is about 5 MiB
-OTHER_BODY_MAX = 2**14
 PATH = re.compile(re.escape(wire.API_PREFIX) + r"/([^/]{1,100})/(join|heartbeat|leave)")
 SECRET_MIN = 16
 EPOCHS = ("incarnation", "mode_epoch", "group_epoch", "target_epoch", "settings_epoch")
@@ -57,11 +55,6 @@ class Problem(Exception):
         self.status, self.title, self.detail = status, title, detail
 
 
-DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
-    "join": msgspec.json.Decoder(wire.Join),
-    "heartbeat": msgspec.json.Decoder(wire.Heartbeat),
-    "leave": msgspec.json.Decoder(wire.Leave),
-}
 encode = msgspec.json.Encoder().encode
 ROW = tuple(wire.Introduction.__dataclass_fields__)
 
@@ -103,6 +96,7 @@ class AgentApi:
         self.doorbell = Doorbell()
         self.remembered = tokens.Remembered()
         self.rate = Rate()
+        self.reader = messages.Reader()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -110,6 +104,8 @@ class AgentApi:
             await _reply(send, 200, b"application/json", encode(body))
         except Problem as problem:
             await _reply_problem(send, problem)
+        except messages.Malformed as error:
+            await _reply_problem(send, Problem(400, "Malformed JSON", str(error)))
         except InvalidInput as error:
             await _reply_problem(send, Problem(400, "Invalid message", str(error)))
         except StoreUnavailable as error:
@@ -127,12 +123,11 @@ class AgentApi:
             raise Problem(405, "Method not allowed", f"{scope['method']} is not POST")
         group, verb = found.groups()
         token = await _in_time(self._token(scope, group))
-        most = BODY_MAX if verb == "heartbeat" else OTHER_BODY_MAX
-        message = _decoded(verb, await _body(receive, most))
+        body = await _body(receive, messages.most_bytes(verb, token.partitions))
         counter = f"{wire.GroupKeys(group).rate}:{token.token_id}"
         answers: dict[str, Callable[..., Awaitable[wire.Reply]]]
         answers = {"join": self._join, "heartbeat": self._heartbeat, "leave": self._leave}
-        return await _in_time(answers[verb](group, message, counter))
+        return await _in_time(answers[verb](token, body, counter))
 
     async def _token(self, scope: Scope, group: str) -> tokens.Known:
         given = next((v for k, v in scope["headers"] if k == b"authorization"), b"")
@@ -173,10 +168,12 @@ class AgentApi:
         self.rate.counted(second, count)
         return call.read(answer)
 
-    async def _join(self, group: str, join: wire.Join, counter: str) -> wire.Reply:
+    async def _join(self, token: tokens.Known, body: bytes, counter: str) -> wire.Reply:
+        group, join = token.group, messages.read("join", body)
         _checked_member(join.member, join.secret)
         row = {name: getattr(join, name) for name in ROW}
-        call = dashboard_side.join(join.member, join.secret, row, join.seen)
+        most = dashboard_side.members_max(token.partitions)
+        call = dashboard_side.join(join.member, join.secret, row, join.seen, members=most)
         joined = await self._call(call, group, counter)
         match joined.result:
             case JoinResult.OK:
@@ -188,12 +185,16 @@ class AgentApi:
             case JoinResult.IN_USE:
                 what = "Instance" if join.instance else "Member id"
                 raise Problem(409, f"{what} in use", dashboard_side.in_use(join.member, joined))
+            case JoinResult.FULL | JoinResult.BUSY:
+                why = dashboard_side.not_now(group, joined.result)
+                raise Problem(429, "Too many members", why)
             case JoinResult.NO_GROUP:
-                raise StoreUnavailable(f"group {group!r} is not yet set up in Redis; try again")
+                raise StoreUnavailable(dashboard_side.not_now(group, joined.result))
             case _:
                 assert_never(joined.result)
 
-    async def _leave(self, group: str, leave: wire.Leave, counter: str) -> wire.Reply:
+    async def _leave(self, token: tokens.Known, body: bytes, counter: str) -> wire.Reply:
+        group, leave = token.group, messages.read("leave", body)
         _checked_member(leave.member, leave.secret)
         call = dashboard_side.leave(leave.member, leave.secret, stops=leave.stops)
         left = await self._call(call, group, counter)
@@ -201,8 +202,10 @@ class AgentApi:
             self.doorbell.ring(group)
         return wire.Reply(status=wire.Status.OK if left else wire.Status.FENCED)
 
-    async def _heartbeat(self, group: str, beat: wire.Heartbeat, counter: str) -> wire.Reply:
-        answer = await self._call(_report(beat), group, counter)
+    async def _heartbeat(self, token: tokens.Known, body: bytes, counter: str) -> wire.Reply:
+        group = token.group
+        beat, call = await self._read_beat(token, body)
+        answer = await self._call(call, group, counter)
         reply = answer.reply
         if reply.status is not wire.Status.OK:
             return reply
@@ -211,6 +214,15 @@ class AgentApi:
         if (reply.incarnation, reply.settings_epoch) != (beat.incarnation, beat.settings_epoch):
             return replace(reply, **await _settings_of(group))
         return reply
+
+    async def _read_beat(
+        self, token: tokens.Known, body: bytes
+    ) -> tuple[wire.Heartbeat, Call[dashboard_side.Reported]]:
+        try:
+            return await self.reader.do(len(body), partial(_read_beat, token, body))
+        except messages.TooBusy:
+            why = "too many large reports wait to be read; try again"
+            raise Problem(503, "Busy", why) from None
 
 
 async def _in_time(work: Awaitable[T]) -> T:
@@ -229,12 +241,17 @@ def _checked_member(member: str, secret: str) -> None:
         raise Problem(400, "Invalid message", f"secret is shorter than {SECRET_MIN} characters")
 
 
-def _report(beat: wire.Heartbeat) -> Call[dashboard_side.Reported]:
+def _read_beat(
+    token: tokens.Known, body: bytes
+) -> tuple[wire.Heartbeat, Call[dashboard_side.Reported]]:
+    beat: wire.Heartbeat = messages.read("heartbeat", body)
     _checked_member(beat.member, beat.secret)
     lost = [partition for partition, held in beat.owned.items() if held is None]
     if beat.complete and lost:
         raise Problem(400, "Invalid message", f"owned: a complete report cannot lose {lost[0]}")
-    return dashboard_side.report(beat)
+    call = dashboard_side.report(beat)
+    messages.check_partitions(beat, token)
+    return beat, call
 
 
 async def _body(receive: Receive, most: int) -> bytes:
@@ -250,15 +267,6 @@ async def _body(receive: Receive, most: int) -> bytes:
             raise Problem(413, "Body too large", f"more than {most} bytes")
         if not message.get("more_body"):
             return b"".join(parts)
-
-
-def _decoded(verb: str, body: bytes) -> Any:
-    try:
-        return DECODERS[verb].decode(body)
-    except msgspec.ValidationError as error:
-        raise Problem(400, "Invalid message", str(error)) from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Problem(400, "Malformed JSON", str(error)) from error
 
 
 async def _reply_problem(send: Send, problem: Problem) -> None:

@@ -34,6 +34,8 @@ class Known:
     group: str
     expires_at: datetime | None
     read_at: float  # monotonic seconds
+    stream: str = ""  # of the group
+    partitions: int = 0
 
     def is_valid(self, digest: str, now: datetime) -> bool:
         """The comparison takes the same time whatever differs."""
@@ -77,16 +79,19 @@ def read(digest: str) -> Known:
     row = (
         AgentToken.objects.filter(digest=digest, revoked_at=None)
         .filter(Q(expires_at=None) | Q(expires_at__gt=now))
-        .values_list("id", "digest", "group__name", "expires_at", "last_used_at")
+        .values_list(
+            *("id", "digest", "group__name", "expires_at", "last_used_at"),
+            *("group__stream", "group__partitions"),
+        )
         .first()
     )
     if row is None:
         return Known(digest, 0, "", None, time.monotonic())
-    token_id, stored, group, expires_at, last_used_at = row
+    token_id, stored, group, expires_at, last_used_at, stream, partitions = row
     if last_used_at is None or (now - last_used_at).total_seconds() > USED_EVERY_S:
         with suppress(DatabaseError):  # one that refuses writes
             AgentToken.objects.filter(id=token_id).update(last_used_at=now)
-    return Known(stored, token_id, group, expires_at, time.monotonic())
+    return Known(stored, token_id, group, expires_at, time.monotonic(), stream, partitions)
 
 
 def group_exists(name: str) -> bool:

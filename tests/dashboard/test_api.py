@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import threading
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -14,11 +15,12 @@ from django.db.models import QuerySet
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
+from assignment.scripts import dashboard_side
 from assignment.wire import GroupKeys
 from dashboard import coordinator
 from dashboard.actions import groups
-from dashboard.agents import tokens
-from dashboard.agents.routes import BODY_MAX, AgentApi
+from dashboard.agents import messages, tokens
+from dashboard.agents.routes import AgentApi
 from dashboard.demo.embedded_redis import EmbeddedRedis
 from dashboard.live import deadline
 from dashboard.models import AgentToken, AuditSource, Group
@@ -143,6 +145,101 @@ async def test_a_bad_message_is_refused_and_named(
     assert named in problem["detail"]
 
 
+TWICE = json.dumps(BEAT).encode()[:-1]
+STRANGE = [
+    (TWICE + b', "sequence": 9}', "'sequence' is there twice"),
+    (TWICE + b', "owned": {"s:0": "1 running", "s:0": "2 running"}}', "'s:0' is there twice"),
+    ({**BEAT, "mood": "good"}, "unknown field `mood`"),
+    ({**BEAT, "replicas": {"s:0": {"role": "standby", "mood": 1}}}, "unknown field `mood`"),
+    ({**BEAT, "consumer": {"mood": "good"}}, "there is no field 'mood'"),
+    ({**BEAT, "consumer": {"rows_per_second": 10**400}}, "$.consumer"),
+    ({**BEAT, "consumer": {"why": [[[[]]]]}}, "$.consumer"),
+    (TWICE + b', "consumer": ' + b"[" * 955 + b"]" * 955 + b"}", "$.consumer"),
+    (TWICE + b', "mood": ' + b"[" * 5_000 + b"]" * 5_000 + b"}", "unknown field `mood`"),
+    ({**BEAT, "incarnation": 2**21}, "incarnation 2097152"),
+    ({**BEAT, "sequence": 10**30}, "$.sequence"),
+    ({**BEAT, "owned": {"elsewhere:0": "1 running"}}, "'elsewhere:0' is no partition of group"),
+    ({**BEAT, "owned": {"s:0": "٣ running"}}, "'fence state'"),
+]
+
+
+@pytest.mark.parametrize(("body", "named"), STRANGE)
+async def test_what_no_agent_says_is_refused_and_changes_nothing(
+    caller: Caller, group: Group, store: Any, body: Any, named: str
+) -> None:
+    await caller.post("join", JOIN)
+    before = store.hgetall(GroupKeys(group.name).reports)
+    status, problem = await caller.post("heartbeat", body)
+    assert (status, problem["title"]) == (400, "Invalid message")
+    assert named in problem["detail"]
+    assert store.hgetall(GroupKeys(group.name).reports) == before
+
+
+async def test_only_partitions_of_the_group_are_reported(caller: Caller, group: Group) -> None:
+    await caller.post("join", JOIN)
+    last, beyond = f"{group.stream}:3", f"{group.stream}:4"
+    standby = {"role": "standby"}
+    for said in ({"owned": {beyond: "1 running"}}, {"replicas": {beyond: standby}}):
+        status, problem = await caller.post("heartbeat", {**BEAT, **said})
+        assert status == 400
+        assert f"the last one is {last}" in problem["detail"]
+    assert (await caller.post("heartbeat", {**BEAT, "replicas": {last: standby}}))[0] == 200
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"pid": 10**30},
+        {"pid": -1},
+        {"capacity": 0},
+        {"capacity": 10**12},
+        {"host": "h" * 256},
+        {"mood": 1},
+        {"secret": "s" * 300},
+    ],
+)
+async def test_a_strange_introduction_is_refused(caller: Caller, changes: Any) -> None:
+    assert (await caller.post("join", JOIN | changes))[0] == 400
+    body = json.dumps(JOIN).encode()[:-1] + b', "pid": ' + b"1" * 4_299 + b"}"
+    assert (await caller.post("join", body))[0] == 400
+
+
+async def test_a_group_that_is_full_takes_a_member_later(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await caller.post("join", JOIN)
+    monkeypatch.setattr(dashboard_side, "MEMBERS_LEAST", 1)
+    monkeypatch.setattr(dashboard_side, "MEMBERS_MAX", 1)
+    status, problem = await caller.post("join", JOIN | {"member": "m2"})
+    assert (status, problem["title"]) == (429, "Too many members")
+    assert (await caller.post("join", JOIN))[0] == 200
+    await caller.post("leave", {"member": "m1", "secret": SECRET})
+    assert (await caller.post("join", JOIN | {"member": "m2"}))[0] == 200
+
+
+async def test_large_reports_are_read_beside_the_loop(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[str] = []
+    read = messages.read
+
+    def noting(verb: str, body: bytes) -> Any:
+        threads.append(threading.current_thread().name)
+        return read(verb, body)
+
+    monkeypatch.setattr(messages, "read", noting)
+    monkeypatch.setattr(messages, "LARGE", 1_000)
+    await caller.post("join", JOIN)
+    for padding in (0, 2_000):
+        body = json.dumps(BEAT | {"sequence": padding + 1}).encode() + b" " * padding
+        assert (await caller.post("heartbeat", body))[0] == 200
+    assert threads[1] == threading.current_thread().name
+    assert threads[2].startswith("large-body")
+    monkeypatch.setattr(messages, "LARGE_WAITING_MAX", 0)
+    status, problem = await caller.post("heartbeat", b" " * 2_000)
+    assert (status, problem["title"]) == (503, "Busy")
+
+
 async def test_a_missing_or_wrong_token_is_refused(caller: Caller) -> None:
     assert (await caller.post("join", JOIN, token=""))[0] == 401
     status, problem = await caller.post("join", JOIN, token="ekt_wrong")
@@ -196,7 +293,9 @@ async def test_a_member_id_in_use_is_refused(caller: Caller) -> None:
 
 
 async def test_a_body_too_large_is_refused(caller: Caller) -> None:
-    assert (await caller.post("heartbeat", b" " * (BODY_MAX + 1)))[0] == 413
+    most = messages.most_bytes("heartbeat", 4)
+    assert (await caller.post("heartbeat", b" " * most))[0] == 400
+    assert (await caller.post("heartbeat", b" " * (most + 1)))[0] == 413
     assert (await caller.post("join", b" " * 20_000))[0] == 413
 
 
