@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 import uuid
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -113,8 +114,11 @@ def _celery(warnings: list[str], checks: dict[str, Any]) -> dict[str, Any]:
     tick_ms = ages[Sign.TICK]
     if late := checks["redis"]["late_groups"]:
         warnings.append(f"the Celery tick is late: {late} groups wait to be looked at")
+    failing = checks["redis"]["failing_groups"]
+    if failing:
+        _say_failing(checks["redis"], warnings)
     if _is_fresh(tick_ms) or late:
-        return {"tick_age_ms": tick_ms, "late_groups": late}
+        return {"tick_age_ms": tick_ms, "late_groups": late, "failing_groups": failing}
     last = "never ran" if tick_ms is None else f"ran last {tick_ms / 1000:.0f} s ago"
     who = "it fails, and the worker's log says why"
     if not _is_fresh(ages[Sign.BEAT]):
@@ -122,6 +126,17 @@ def _celery(warnings: list[str], checks: dict[str, Any]) -> dict[str, Any]:
     elif not _is_fresh(ages[Sign.WORKER]):
         who = "no Celery worker answers"
     raise NotReady(f"the Celery tick {last}: {who}; no rebalance happens meanwhile")
+
+
+def _say_failing(redis: Mapping[str, Any], warnings: list[str]) -> None:
+    """One group's trouble takes no dashboard out of service; that of all of them does."""
+    count, ticked = redis["failing_groups"], redis["ticked_groups"]
+    names = ", ".join(redis["failing_named"])
+    text = f"the tick fails for {count} of {ticked} groups ({names})"
+    text += ": the worker's log says why, and so does manage.py repair GROUP"
+    if count >= ticked:
+        raise NotReady(text)
+    warnings.append(text)
 
 
 def _is_fresh(age_ms: int | None) -> bool:

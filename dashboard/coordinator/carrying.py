@@ -1,7 +1,7 @@
 """Carries out what the rules ask for: in Redis here, in the database by `records`."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -48,6 +48,11 @@ class Here:
 def carry_out(steps: Steps[T], here: Here) -> T:
     """Raises StoreUnavailable."""
     return effects.run(steps, lambda effect: perform(here, effect))
+
+
+def pieces_of(steps: Steps[T], here: Here) -> Generator[None, None, T]:
+    """The same, effect by effect."""
+    return effects.pieces_of(steps, lambda effect: perform(here, effect))
 
 
 def record_of(group: Group) -> GroupRecord:

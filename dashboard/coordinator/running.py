@@ -4,14 +4,18 @@ one rebalance of a group at a time; triggers that come meanwhile make it run aga
 
 import logging
 import time
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
 
 from assignment.coordinator import rebalance as rebalancing
 from assignment.coordinator import tick as ticking
 from assignment.coordinator.effects import RecordsAway
 from assignment.coordinator.facts import GroupRecord
+from assignment.errors import Damaged
 from assignment.scripts.group_read import Ticker
 from assignment.types import Coordination
-from dashboard.coordinator.carrying import AWAY, Here, carry_out, record_of
+from dashboard.coordinator.carrying import AWAY, Here, carry_out, pieces_of, record_of
 from dashboard.coordinator.outbox import Task
 from dashboard.live import groups as live_groups
 from dashboard.live import health, queue
@@ -20,9 +24,13 @@ from dashboard.models import Group
 
 SAID_EVERY_S = 1.0
 LATE_S = 3.0
+SLICE_S = 0.25  # of a group, while others wait; many times what a group of usual size takes
+PATIENCE_S = 5.0  # of a tick, with groups that take longer; doubled for one that is not done then
+PATIENCE_MAX_S = 80.0
 ROUNDS_MAX = 5  # triggers that keep coming wait for the next task
 
 log = logging.getLogger(__name__)
+_patience_s: dict[str, float] = {}  # of groups that were not done in time, in this process
 
 
 def tick() -> int:
@@ -30,20 +38,67 @@ def tick() -> int:
     with queue.ticking() as mine:
         if not mine:
             return 0
-        looked, clock, groups = 0, _Clock(), _groups()
-        for number, (record, group) in enumerate(groups):
-            here = Here(record.name, group, ticker=clock.goes_on(len(groups) - number))
-            try:
-                carry_out(ticking.tick(record, Coordination.SERVER), here)
-                looked += 1
-            except StoreUnavailable:
-                raise
-            except RecordsAway as error:
-                log.warning("tick of group=%s waits for the database: %s", record.name, error)
-            except Exception:  # the top of a loop: one group's trouble is not the others'
-                log.exception("tick failed group=%s", record.name)
+        clock, groups = _Clock(), _groups()
+        done = in_turns([_Turn(record, group) for record, group in groups], clock.goes_on)
+        failing = [turn.record.name for turn in done if turn.has_failed]
+        health.stamp_failing(failing, len(groups))
         health.stamp(health.Sign.TICK)
-        return looked
+        return sum(turn.is_done for turn in done)
+
+
+@dataclass(slots=True)
+class _Turn:
+    """One group in one tick."""
+
+    record: GroupRecord
+    group: Group | None
+    pieces: Generator[None, None, None] | None = None
+    is_done: bool = False
+    has_failed: bool = False
+
+    def go_on(self, ticker: Ticker, until_s: float) -> bool:
+        """Whether it is over, well or not. Raises StoreUnavailable."""
+        name = self.record.name
+        if self.pieces is None:
+            here = Here(name, self.group, ticker=ticker)
+            self.pieces = pieces_of(ticking.tick(self.record, Coordination.SERVER), here)
+        try:
+            for _ in self.pieces:
+                if time.monotonic() >= until_s:
+                    return False
+            self.is_done = True
+        except StoreUnavailable:
+            raise
+        except RecordsAway as error:
+            log.warning("tick of group=%s waits for the database: %s", name, error)
+        except Damaged as error:
+            log.error("tick failed group=%s: %s", name, error)
+            self.has_failed = True
+        except Exception:  # the top of a loop: one group's trouble is not the others'
+            log.exception("tick failed group=%s", name)
+            self.has_failed = True
+        return True
+
+
+def in_turns(turns: Sequence[_Turn], goes_on: Callable[[int], Ticker]) -> Sequence[_Turn]:
+    """Each for SLICE_S; who needs longer gives way to all the others, and goes on after them. What
+    takes so long that the next tick would be late is left to it: it begins with the others.
+    """
+    began_s, waiting = time.monotonic(), deque(turns)
+    while waiting:
+        turn = waiting.popleft()
+        now_s, ticker = time.monotonic(), goes_on(len(waiting) + 1)
+        name, was_begun = turn.record.name, turn.pieces is not None
+        patience_s = _patience_s.get(name, PATIENCE_S)
+        if was_begun and now_s - began_s > patience_s:
+            log.warning("tick of group=%s takes longer than %g s: left out", name, patience_s)
+            _patience_s[name] = min(2 * patience_s, PATIENCE_MAX_S)
+            continue
+        if turn.go_on(ticker, now_s + SLICE_S):
+            _patience_s.pop(name, None)
+        else:
+            waiting.append(turn)
+    return turns
 
 
 class _Clock:

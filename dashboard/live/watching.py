@@ -9,6 +9,7 @@ from typing import Any
 import redis
 from django.conf import settings
 
+from assignment.errors import Damaged
 from assignment.scripts.group_read import Purpose, read_group
 from assignment.types import GroupSettings, Offset, Partition
 from assignment.wire import GroupKeys, StreamKeys
@@ -22,6 +23,10 @@ KEPT_PARTITIONS_MAX = 200_000  # of all last snapshots together, some 100 MB
 
 _kept: OrderedDict[tuple[str, str], LiveSnapshot] = OrderedDict()  # by server and group
 _keeping = threading.Lock()
+
+
+class GroupDamaged(StoreUnavailable):
+    """Redis answers, and what it holds of the group cannot be read."""
 
 
 class GroupNotThere(StoreUnavailable):
@@ -63,8 +68,11 @@ def _read(group: str) -> LiveSnapshot:
     pipe.hgetall(GroupKeys(group).since)
     pipe.script_load(script("appended").text)  # the second trip calls it for each partition
     pipe.get(GroupKeys(group).coordinator)
-    raw, since, _, computes = pipe.execute()
-    read = call.read(raw)
+    try:
+        raw, since, _, computes = pipe.execute()
+        read = call.read(raw)
+    except (Damaged, redis.ResponseError) as error:
+        raise GroupDamaged(f"{error}; run manage.py repair {group}") from error
     if read.meta.settings is None:
         raise GroupNotThere(f"group {group!r} is not set up in Redis yet")
     backlog = _backlog(read.meta.settings, read.offsets)
