@@ -16,9 +16,12 @@ WHY_MAX = 1_000  # what is told to people
 RATE_MAX = 1e12  # events a second; what is above is no rate
 CAPACITY_MAX = 1_000  # as of --capacity
 SHOWN_MAX = 120  # characters of a value that an error names
+WHOLE_MAX = 2**53
 
 Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
-Whole = Annotated[int, Meta(ge=0, lt=2**53)]  # counts, times, epochs: exact in Lua and JavaScript
+Whole = Annotated[
+    int, Meta(ge=0, lt=WHOLE_MAX)
+]  # counts, times, epochs: exact in Lua and JavaScript
 Rate = Annotated[float, Meta(ge=0, le=RATE_MAX)]
 Capacity = Annotated[float, Meta(gt=0, le=CAPACITY_MAX)]
 Name = Annotated[str, Meta(max_length=NAME_MAX)]
@@ -37,6 +40,11 @@ def shortened(said: str, most: int = WHY_MAX) -> str:
 def shown(text: str) -> str:
     """As an error names it: quoted, and its beginning when it is long."""
     return repr(shortened(text, SHOWN_MAX))
+
+
+def printable(text: str) -> str:
+    """No database, terminal or page refuses it, nor is it read as anything but text."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def closed(kind: type) -> type[msgspec.Struct]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
+from assignment.bounds import printable
 from assignment.coordinator.reading import is_leaving, is_possible, settings_of
 from assignment.errors import InvariantBroken
 from assignment.scripts.group_read import GroupRead
@@ -44,7 +45,7 @@ def faults(view: GroupRead) -> tuple[Fault, ...]:
         FaultKind.MEMBER: _member_faults(view),
         FaultKind.UNREADABLE: _unreadable(view),
     }
-    return tuple(Fault(kind, text) for kind, texts in found.items() for text in texts)
+    return tuple(Fault(kind, printable(text)) for kind, texts in found.items() for text in texts)
 
 
 def _lock_faults(view: GroupRead) -> Iterator[str]:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from assignment.bounds import printable
 from assignment.coordinator.effects import KeepStays, ReadHints, ReadStays, Steps
 from assignment.coordinator.facts import Hint, Stay, StayEnd
 from assignment.coordinator.reading import is_expected, known_ms, settings_of
@@ -74,8 +75,8 @@ def _stay(view: GroupRead, member: str) -> Stay:
     return Stay(
         member_id=member,
         joined_at_ms=row.joined_at_ms,
-        host=_printable(row.host, HOST_MAX),
-        version=_printable(row.version, VERSION_MAX),
+        host=printable(row.host[:HOST_MAX]),
+        version=printable(row.version[:VERSION_MAX]),
         application=_application(view, member),
     )
 
@@ -92,12 +93,7 @@ def _as_now(stay: Stay, view: GroupRead) -> Stay:
 def _application(view: GroupRead, member: str) -> str:
     report = view.reports.get(member)
     said = report.consumer.get("spark_application_id", "") if report else ""
-    return _printable(str(said), APPLICATION_MAX)
-
-
-def _printable(text: str, most: int) -> str:
-    """No database refuses it."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text[:most])
+    return printable(str(said)[:APPLICATION_MAX])
 
 
 def expired_members(view: GroupRead) -> dict[str, int]:

@@ -9,7 +9,10 @@ local RENEWS_AWAITED = 1.2 -- and one whose heartbeats reach no dashboard with i
 local member, secret, seen = ARGV[1], ARGV[2], ARGV[4]
 if redis.call('HEXISTS', KEYS[1], 'settings') == 0 then return {'no_group'} end
 local stored = redis.call('HGET', key('members'), member)
-local before = stored and cjson.decode(stored) or {}
+local before = row_of(stored)
+if stored and not before then end_locks(member, 'expired') end -- it cannot be read: whoever joins is a new owner
+local is_known = before ~= nil
+before = before or {}
 local now = now_ms()
 local row = cjson.decode(ARGV[3])
 if not stored and redis.call('HLEN', key('members')) >= tonumber(ARGV[5]) then return {'full'} end
@@ -21,7 +24,7 @@ redis.call('HSET', KEYS[1], 'joins', second .. ' ' .. text(joins + 1))
 local away_since_ms = before['away_since_ms']
 
 -- A new process is a new owner: whatever the one before held ends, and what it still asks is fenced.
-if stored and before['secret'] ~= secret then
+if is_known and before['secret'] ~= secret then
   local host = before['host'] or ''
   if (row['instance'] or '') == '' or before['instance'] ~= row['instance'] then return {'in_use', host} end
   if not before['stopped'] then

@@ -7,9 +7,8 @@
 -- wants a complete report '1'/'0', target row or '', rebalance_due '1'/'0', drain, identity}.
 local member = ARGV[1]
 local stored = redis.call('HGET', key('members'), member)
-if not stored then return {'fenced'} end
-local row = cjson.decode(stored)
-if row['secret'] ~= ARGV[2] then return {'fenced'} end
+local row = row_of(stored)
+if not row or row['secret'] ~= ARGV[2] then return {'fenced'} end
 local now = now_ms()
 redis.call('ZADD', key('beats'), now, member)
 

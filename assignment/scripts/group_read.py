@@ -27,6 +27,7 @@ from assignment.types import (
     ReplicaReport,
     TargetRow,
     read_as,
+    valid_name,
 )
 
 WHY_MAX = 200  # characters of why something cannot be read
@@ -35,6 +36,7 @@ UNREADABLE = (
     *(OverflowError, RecursionError, msgspec.MsgspecError),
 )  # what the readers below raise of what no script has written
 Incarnation = Annotated[int, msgspec.Meta(ge=0, le=INCARNATION_MAX)]
+R = TypeVar("R")
 T = TypeVar("T")
 
 
@@ -241,7 +243,7 @@ def read_group(purpose: Purpose, ticker: Ticker = NO_TICK) -> Call[GroupRead]:
 
 
 def each(
-    rows: Iterable[tuple[str, bytes]], read: Callable[[str, bytes], T]
+    rows: Iterable[tuple[str, R]], read: Callable[[str, R], T]
 ) -> tuple[dict[str, T], dict[str, str]]:
     """What could be read, and of what could not be why."""
     found: dict[str, T] = {}
@@ -305,7 +307,7 @@ def read_member(member_id: str, raw: bytes) -> MemberRow:
     row = read_as(_Row, values)
     return MemberRow(
         **{name: getattr(row, name) for name in _ROW_NAMES},
-        member_id=member_id,
+        member_id=valid_name("member", member_id),
         drain=Drain(values.get("drain", "")),
         ready=wire.partitions_of(values.get("ready", "").split()),
         unserved=wire.partitions_of(values.get("unserved", "").split()),

@@ -12,7 +12,8 @@ from assignment.invariants import FaultKind
 from assignment.scripts import dashboard_side
 from assignment.scripts.dashboard_side import EvictResult, JoinResult
 from assignment.scripts.group_read import Purpose, Reports
-from assignment.types import Coordination
+from assignment.types import Coordination, Drain
+from assignment.wire import Status
 from tests.contract.world import P0, P1, World
 
 DEEP = b'{"consumer":' + b"[" * 955 + b"]" * 955 + b"}"
@@ -76,6 +77,43 @@ def test_a_member_without_a_beat_goes(alone: World) -> None:
     assert expired_members(view) == {"a": 0}
     assert alone.run(dashboard_side.evict("a", 0, "lost")) is EvictResult.OK
     assert not alone.read().members
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "{",
+        "[]",
+        "7",
+        "{}",
+        "[" * 955 + "]" * 955,
+        '{"secret":7}',
+        '{"secret":"s","away_since_ms":"soon"}',
+        '{"secret":"s","able_at_ms":null}',
+    ],
+)
+def test_no_script_fails_over_a_row_that_cannot_be_read(world: World, row: str) -> None:
+    fence, _ = world.runs(a={P0}, b={P1})
+    world.door.ask("HSET", world.keys.members, "a", row)
+    world.door.ask("ZADD", world.keys.beats, str(2**52), "b")
+    world.read(Purpose.TICK)  # brings it back to now
+    assert world.report("a", 1).status is Status.FENCED
+    assert not world.leave("a")
+    assert world.run(dashboard_side.set_drain(Drain.LEAVING, ["a", "b"])) == ["b"]
+    world.assign(a={P0}, b={P1})
+    assert world.join("a", "another secret") is JoinResult.OK, "nobody can be in its way"
+    assert not world.read().bad_members
+    assert world.fence("a", P0) > fence, "a new owner"
+
+
+def test_a_name_that_is_none_is_left_out_and_shown_so_that_it_harms_nothing(world: World) -> None:
+    world.runs(a={P0})
+    stored = world.door.ask("HGET", world.keys.members, "a")
+    world.door.ask("HSET", world.keys.members, "b\0\n\u202e", stored)
+    view = world.read()
+    assert (list(view.members), list(view.bad_members)) == (["a"], ["b\0\n\u202e"])
+    texts = [fault.text for fault in invariants.faults(view)]
+    assert len(texts) == 2 and all(text.isprintable() for text in texts)
 
 
 def test_a_group_that_cannot_be_read_is_said_to_be_damaged(alone: World) -> None:
