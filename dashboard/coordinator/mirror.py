@@ -22,6 +22,8 @@ def keep(group: Group, read: GroupRead) -> None:
     stored = {row.number: row for row in group.mirror.all()}
     changed = []
     for partition, offset in read.offsets.items():
+        if partition.stream != group.stream or partition.number >= group.partitions:
+            continue  # Redis holds what anybody wrote there
         row = PartitionMirror(
             group=group,
             number=partition.number,

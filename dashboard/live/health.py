@@ -1,7 +1,7 @@
 """What /readyz asks of Redis, and the signs of life that Celery's processes leave there."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -50,7 +50,7 @@ def stamp_late(groups: int) -> None:
     sync_client().set(_key(LATE), groups, px=LATE_SHOWN_MS)
 
 
-def stamp_failing(names: Sequence[str], ticked: int) -> None:
+def stamp_failing(names: Collection[str], ticked: int) -> None:
     """Of the tick that ends."""
     told = {"failing": len(names), "named": sorted(names)[:NAMED_MAX], "ticked": ticked}
     sync_client().set(_key(FAILING), json.dumps(told))

@@ -1,6 +1,7 @@
 """What one member or one group can do to others: nothing that stops them."""
 
-from collections.abc import Generator
+from collections.abc import Collection, Generator
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -8,12 +9,13 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from assignment.coordinator.facts import GroupRecord
-from assignment.scripts.group_read import NO_TICK, Purpose
+from assignment.scripts.group_read import Purpose
 from assignment.wire import GroupKeys
 from dashboard import coordinator
 from dashboard.coordinator import running
-from dashboard.coordinator.running import _Turn, in_turns
+from dashboard.coordinator.running import LONG_S, ROUND_S, SLICE_S, TICK_MAX_S
 from dashboard.live import groups as live_groups
+from dashboard.live import health
 from dashboard.models import AuditEntry, Group, MemberRecord
 from tests.dashboard.agents import FakeAgent, make_group
 
@@ -100,48 +102,113 @@ def test_who_joins_and_never_beats_leaves_no_record(group: Group, agent: FakeAge
     assert MemberRecord.objects.get().member_id == "a"
 
 
+def test_who_writes_beside_the_scripts_harms_no_other_group(
+    group: Group, agent: FakeAgent, store: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ticks, samples and trimming of the groups after it, by name and by stream, go on."""
+    first = make_group(f"a-{group.name}", **PATIENT)
+    agent.start()
+    FakeAgent(first, "b").start()
+    keys = GroupKeys(first.name)
+    for key, damage in (
+        (keys.wanted, lambda: store.set(keys.wanted, "many")),
+        (keys.wanted, lambda: store.hset(keys.wanted, "x", 1)),
+        (keys.offsets, lambda: store.hset(keys.offsets, f"{first.stream}:0", "far")),
+        (keys.meta, lambda: store.hset(keys.meta, "group_epoch", "many")),
+    ):
+        store.delete(keys.wanted)
+        damage()
+        caplog.clear()
+        store.delete(GroupKeys(group.name).queued)
+        assert coordinator.tick() == 1, key
+        assert health.look().failing_named == (first.name,)
+        coordinator.sample()
+        coordinator.trim()
+        assert group.samples.count() > 0
+        group.samples.all().delete()
+    assert f"stream={first.stream} not trimmed" in caplog.text
+    assert f"stream={group.stream} not trimmed" not in caplog.text
+
+
+def test_the_mirror_keeps_partitions_of_the_group_only(
+    group: Group, agent: FakeAgent, store: Any
+) -> None:
+    keys, last = GroupKeys(group.name), f"{group.stream}:3"
+    for text in (last, f"{group.stream}:4", f"{group.stream}:9999999999999999", "elsewhere:1"):
+        store.hset(keys.offsets, text, "5-0")
+    coordinator.sample()
+    assert [(row.number, row.offset) for row in group.mirror.all()] == [(3, "5-0")]
+
+
 # --- time -----------------------------------------------------------------------------------------
+
+
+CHEAP_S = 2**-7  # as all of them no sum of which is rounded
 
 
 class Clock:
     def __init__(self) -> None:
-        self.now_s = 0.0
+        self.now_s = 1_000.0
 
     def monotonic(self) -> float:
         return self.now_s
 
 
-def turn(name: str, clock: Clock, done: list[str], *costs_s: float) -> _Turn:
-    def pieces() -> Generator[None, None, None]:
-        for cost_s in costs_s:
-            clock.now_s += cost_s
-            done.append(name)
+@dataclass
+class Costly:
+    """What the tick of each group costs, piece by piece, on a clock that only they move."""
+
+    clock: Clock
+    costs_s: dict[str, list[float]] = field(default_factory=dict)
+    done: list[str] = field(default_factory=list)
+    told: list[tuple[list[str], int]] = field(default_factory=list)
+
+    def groups(self) -> list[tuple[GroupRecord, None]]:
+        self.clock.now_s += CHEAP_S
+        return [(GroupRecord(name=name, settings=None), None) for name in self.costs_s]
+
+    def pieces(self, steps: Any, here: Any) -> Generator[None, None, None]:
+        for cost_s in self.costs_s[here.name]:
+            self.clock.now_s += cost_s
+            self.done.append(here.name)
             yield
 
-    return _Turn(GroupRecord(name=name, settings=None), None, pieces())
+    def say(self, names: Collection[str], ticked: int) -> None:
+        self.told.append((sorted(names), ticked))
 
 
-def test_a_group_that_takes_long_gives_way_to_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, done = Clock(), list[str]()
-    monkeypatch.setattr(running, "time", clock)
-    slow = turn("slow", clock, done, *[running.SLICE_S] * 3)
-    others = [turn(name, clock, done, 0.01, 0.01) for name in "bc"]
-    in_turns([slow, *others], lambda waiting: NO_TICK)
-    assert done == ["slow", "b", "b", "c", "c", "slow", "slow"]
-    assert all(one.is_done for one in (slow, *others))
+@pytest.fixture
+def costly(monkeypatch: pytest.MonkeyPatch, store: Any) -> Costly:
+    made = Costly(Clock())
+    monkeypatch.setattr(running, "time", made.clock)
+    monkeypatch.setattr(running, "_groups", made.groups)
+    monkeypatch.setattr(running, "pieces_of", made.pieces)
+    monkeypatch.setattr(health, "stamp_failing", made.say)
+    return made
 
 
-def test_one_that_would_delay_the_next_tick_is_left_out_and_given_more_time_then(
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_group_that_takes_long_goes_on_between_the_rounds_of_the_others(costly: Costly) -> None:
+    costly.costs_s = {"slow": [SLICE_S] * 12, "b": [CHEAP_S, CHEAP_S], "c": [CHEAP_S]}
+    assert coordinator.tick() == 3
+    a_round, a_second = ["b", "b", "c"], ["slow"] * round(ROUND_S / SLICE_S)
+    assert costly.done[:12] == ["slow", *a_round, *a_second, *a_round, "slow"]
+    assert costly.done.count("slow") == 12
+    assert costly.done.count("c") == 4
+    assert costly.told == [([], 3)] * 4
+
+
+def test_one_that_takes_very_long_is_counted_with_those_that_fail_and_begins_anew(
+    costly: Costly,
 ) -> None:
-    clock, done = Clock(), list[str]()
-    monkeypatch.setattr(running, "time", clock)
-    monkeypatch.setattr(running, "_patience_s", {})
-    for _ in range(2):
-        slow = turn("slow", clock, done, *[running.PATIENCE_S / 4] * 7)
-        quick = turn("quick", clock, done, 0.01)
-        in_turns([slow, quick], lambda waiting: NO_TICK)
-        assert quick.is_done
-    assert slow.is_done, "with twice the patience"
-    assert done.count("slow") < 14
-    assert running._patience_s == {}
+    costly.costs_s = {"slow": [SLICE_S] * 1_000, "b": [CHEAP_S]}
+    assert coordinator.tick() == 1
+    assert costly.told[0] == ([], 2)
+    assert costly.told[-1] == (["slow"], 2)
+    rounds, slow = len(costly.told), costly.done.count("slow")
+    assert abs(rounds - TICK_MAX_S / ROUND_S) <= 3
+    assert costly.told.count(([], 2)) <= LONG_S / ROUND_S + 2
+    assert costly.done.count("b") == rounds, "the other one is looked at in every round"
+    costly.costs_s = {"slow": [SLICE_S], "b": [CHEAP_S]}
+    assert coordinator.tick() == 2
+    assert costly.done.count("slow") == slow + 1
+    assert costly.told[-1] == ([], 2)
