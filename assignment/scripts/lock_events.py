@@ -3,8 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from assignment.scripts.values import Raw, pairs_of, text_of
-from assignment.types import Partition
+from assignment.bounds import shown
+from assignment.errors import InvalidInput
+from assignment.scripts.values import FENCE_MAX, Raw, pairs_of, text_of, within
+from assignment.types import Partition, valid_name
+
+KINDS = ("acquired", "released", "expired", "fenced")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,7 +17,7 @@ class LockEvent:
 
     entry_id: str
     seq: int
-    kind: str  # acquired, released, expired, fenced
+    kind: str  # of KINDS
     partition: Partition
     member_id: str
     fence: int
@@ -21,13 +25,17 @@ class LockEvent:
 
 
 def read_event(entry_id: Raw, fields: Sequence[Raw] | Mapping[Raw, Raw]) -> LockEvent:
+    """Raises InvalidInput, or another of group_read.UNREADABLE, for what no script has written."""
     values = {name: value.decode() for name, value in pairs_of(fields)}
+    if values["type"] not in KINDS:
+        raise InvalidInput(f"there is no event {shown(values['type'])}")
+    numbers = {name: int(values[name]) for name in ("seq", "fence", "at_ms")}
+    for name, number in numbers.items():
+        within(name, number, 0, FENCE_MAX)
     return LockEvent(
         entry_id=text_of(entry_id),
-        seq=int(values["seq"]),
         kind=values["type"],
         partition=Partition.parse(values["partition"]),
-        member_id=values["member"],
-        fence=int(values["fence"]),
-        at_ms=int(values["at_ms"]),
+        member_id=valid_name("member", values["member"]),
+        **numbers,
     )

@@ -24,7 +24,6 @@ REFUSED = "rebalance refused"  # in the audit: a strategy that does not fit
 
 OF_ROUND = tuple(facts.Round.__dataclass_fields__)
 NOT_LIFTED = facts.Lifted(0, None)
-QUARANTINED = "quarantined"  # in the audit: a report that cannot be read is left out
 FAULTS_MAX = 20  # kept of a group: one cause can break a thing for every partition
 
 log = logging.getLogger(__name__)
@@ -37,9 +36,10 @@ def keep_incarnation(group: models.Group, effect: effects.KeepIncarnation) -> bo
     higher = effect.incarnation
     if higher <= group.incarnation:
         return False
-    group.incarnation = higher
     rows = models.Group.objects.filter(pk=group.pk, incarnation__lt=higher)
-    return bool(rows.update(incarnation=higher))
+    is_new = bool(rows.update(incarnation=higher))
+    group.incarnation = higher
+    return is_new
 
 
 def mode_of(group: models.Group) -> Epoch:
@@ -140,7 +140,7 @@ def keep_faults(group: models.Group, effect: effects.KeepFaults) -> None:
         return
     for kind, text in found:
         if [kind, text] not in group.faults:
-            action = QUARANTINED if kind == FaultKind.UNREADABLE else "invariant broken"
+            action = audit.QUARANTINED if kind == FaultKind.UNREADABLE else "invariant broken"
             log.error("%s group=%s kind=%s: %s", action, group.name, kind, text)
             by = audit.automatically(text)
             audit.record(by, action, group, after={"kind": kind}, result="found")

@@ -12,6 +12,7 @@ from dashboard.records.queries.pages import Filters, narrowed
 REASON_MAX = 500
 AUTOMATIC = "evenkeel"  # the actor when nobody asked
 WIPED, WRITES_LOST = "redis wiped", "writes lost"
+QUARANTINED = "quarantined"  # what a member wrote and nobody can read is left out
 LOSSES = {  # action -> reason
     WIPED: "this Redis does not know the group any more",
     WRITES_LOST: "Redis was restarted or replaced: its last writes may be gone",
