@@ -10,14 +10,15 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from assignment import wire
+from assignment.bounds import WHOLE_MAX
 from assignment.coordinator.incarnation import CLAIMED_AHEAD_MAX
+from assignment.errors import InvalidInput
 from assignment.scripts.agent_side import read_snapshots
 from assignment.scripts.group_read import UNREADABLE, read_member, read_meta, read_report
 from assignment.scripts.group_read import why_unreadable as why_of
 from assignment.scripts.values import FENCE_MAX, INCARNATION_MAX
 from assignment.types import INCARNATION_STEP, Offset, Partition
 
-WHOLE_MAX = 2**53
 KINDS = {
     **dict.fromkeys(("meta", "members", "reports", "asked", "target", "grants"), "hash"),
     **dict.fromkeys(("offsets", "applied", "snapshots", "since"), "hash"),
@@ -64,9 +65,7 @@ def _findings(stored: Stored, incarnations: Collection[int]) -> Iterator[Finding
             mend = Mend.REBUILD if key in COORDINATION else Mend.MIRROR
             yield Finding(mend, key, "", f"it is a {kind}, not a {KINDS[key]}")
     yield from _unreadable(stored)
-    for member, beat in stored.beats.items():
-        if not 0 <= beat < WHOLE_MAX:
-            yield Finding(Mend.EVICT, "beats", member, f"{beat:g} is no time")
+    yield from _beats(stored)
     yield from _meta(stored)
     known = {*incarnations, *found_incarnations(stored)}
     top = believable(known)
@@ -75,6 +74,7 @@ def _findings(stored: Stored, incarnations: Collection[int]) -> Iterator[Finding
         yield Finding(Mend.RENUMBER, "meta", "incarnation", why)
 
 
+OF_MEMBERS = ("reports", "asked")  # the target may name members that come back
 READERS: Mapping[str, tuple[Mend, Callable[[str, bytes], Any]]] = {
     "members": (Mend.EVICT, read_member),
     "reports": (Mend.FORGET, lambda _, raw: read_report(raw)),
@@ -83,20 +83,33 @@ READERS: Mapping[str, tuple[Mend, Callable[[str, bytes], Any]]] = {
     "grants": (Mend.REBUILD, lambda name, raw: (Partition.parse(name), _fence(raw))),
     "locks": (Mend.FORGET, lambda _, raw: wire.parse_lock(raw.decode())),
     "offsets": (Mend.MIRROR, lambda name, raw: (Partition.parse(name), Offset.parse(raw.decode()))),
-    "applied": (Mend.MIRROR, lambda _, raw: [_whole(one) for one in _two(raw)]),
+    "applied": (Mend.MIRROR, lambda name, raw: (Partition.parse(name), _two(raw))),
     "snapshots": (Mend.MIRROR, lambda name, raw: (Partition.parse(name), read_snapshots(raw))),
-    "since": (Mend.FORGET, lambda _, raw: [_whole(one) for one in _two(raw)]),
+    "since": (Mend.FORGET, lambda name, raw: (Partition.parse(name), _two(raw))),
 }
 
 
 def _unreadable(stored: Stored) -> Iterator[Finding]:
     rows = {**stored.rows, "locks": stored.locks}
+    members = rows.get("members", {})
     for key, (mend, read) in READERS.items():
         for name, raw in rows.get(key, {}).items():
             try:
+                name.encode()  # bytes that are no text stand as surrogates in it
                 read(name, raw)
+                if key in OF_MEMBERS and name not in members:
+                    raise InvalidInput("there is no such member")
             except UNREADABLE as error:
                 yield Finding(mend, key, name, why_of(error))
+
+
+def _beats(stored: Stored) -> Iterator[Finding]:
+    members = stored.rows.get("members", {})
+    for member, beat in stored.beats.items():
+        if not 0 <= beat < WHOLE_MAX:
+            yield Finding(Mend.EVICT, "beats", member, f"{beat:g} is no time")
+        elif member not in members:
+            yield Finding(Mend.EVICT, "beats", member, "there is no such member")
 
 
 def _meta(stored: Stored) -> Iterator[Finding]:
@@ -113,9 +126,9 @@ def _whole(raw: bytes) -> int:
     return number
 
 
-def _two(raw: bytes) -> tuple[bytes, bytes]:
+def _two(raw: bytes) -> tuple[int, int]:
     first, second = raw.split(b" ")
-    return first, second
+    return _whole(first), _whole(second)
 
 
 def _fence(raw: bytes) -> int:

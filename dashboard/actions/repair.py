@@ -9,6 +9,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import F
 
+from assignment.bounds import printable
 from assignment.coordinator import effects
 from assignment.coordinator.repair import (
     COORDINATION,
@@ -28,6 +29,7 @@ from dashboard import coordinator
 from dashboard.actions.groups import Refused
 from dashboard.coordinator import mirror
 from dashboard.live import groups as live_groups
+from dashboard.live import queue
 from dashboard.live import stored as live_stored
 from dashboard.live.scripts import run
 from dashboard.models import Group
@@ -35,6 +37,7 @@ from dashboard.records import audit
 from dashboard.records.audit import By
 
 AUDITED_MAX = 100  # findings in one entry
+TICK_WAIT_S = 60.0  # longer than any takes
 
 
 def look(group: Group) -> tuple[Finding, ...]:
@@ -52,20 +55,29 @@ def mend(group: Group, by: By) -> tuple[Finding, ...]:
         _refuse_while_somebody_lives(group)
     if not found:
         return found
-    told = [finding._asdict() for finding in found[:AUDITED_MAX]]
+    told = [_legible(finding) for finding in found[:AUDITED_MAX]]
     audit.record(by, "repair group", group, before={"findings": told, "count": len(found)})
     is_built_anew = bool(mends & {Mend.RENUMBER, Mend.REBUILD})
     rows = [one for one in found if not (is_built_anew and one.key in COORDINATION)]
     for (kind, key), of_key in groupby(sorted(rows), lambda one: (one.mend, one.key)):
         _mend_rows(group, kind, key, [finding.name for finding in of_key])
-    if Mend.RENUMBER in mends:
-        _renumber(group)
     if is_built_anew:
-        _rebuild(group)
+        with queue.nobody_ticks(TICK_WAIT_S):  # it would take the group for one that was wiped
+            _build_anew(group, lowers=Mend.RENUMBER in mends)
     else:
         run(request_rebalance(Reason.MANUAL), group.name)
     coordinator.tick()
     return found
+
+
+def _legible(finding: Finding) -> dict[str, str]:
+    return {name: printable(value) for name, value in finding._asdict().items()}
+
+
+def _build_anew(group: Group, *, lowers: bool) -> None:
+    if lowers:
+        _renumber(group)
+    _rebuild(group)
 
 
 def _stored(group: Group) -> Stored:

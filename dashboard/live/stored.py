@@ -19,8 +19,10 @@ def read(group: str, partitions: Sequence[str]) -> Stored:
     hashes = [name for name, kind in kinds.items() if kind == KINDS[name] == "hash"]
     for name in hashes:
         pipe.hgetall(getattr(keys, name))
-    rows = dict(zip(hashes, map(_texts, pipe.execute()), strict=True))
-    beats = sync_client().zrange(keys.beats, 0, -1, withscores=True) if _is_set(kinds) else ()
+    if kinds.get("beats") == "zset":
+        pipe.zrange(keys.beats, 0, -1, withscores=True)
+    *found, beats = [*pipe.execute(), ()][: len(hashes) + 1]  # of one moment
+    rows = dict(zip(hashes, map(_texts, found), strict=True))
     locks = sync_client().mget([_lock(group, name) for name in partitions])
     return Stored(
         kinds=kinds,
@@ -28,10 +30,6 @@ def read(group: str, partitions: Sequence[str]) -> Stored:
         beats={_text(member): score for member, score in beats},
         locks={n: lock for n, lock in zip(partitions, locks, strict=True) if lock is not None},
     )
-
-
-def _is_set(kinds: Mapping[str, str]) -> bool:
-    return kinds.get("beats") == "zset"
 
 
 def _texts(rows: Mapping[bytes, bytes]) -> dict[str, bytes]:

@@ -70,6 +70,27 @@ def test_damaged_rows_are_named_and_go(
     assert AuditEntry.objects.get(action="repair group").before["count"] == 3
 
 
+def test_names_that_are_no_text_and_rows_of_nobody_are_found_and_told(
+    group: Group, agent: FakeAgent, store: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    agent.start()
+    keys = GroupKeys(group.name)
+    store.hset(keys.members, b"b\xff", store.hget(keys.members, "a"))
+    store.hset(keys.reports, "nobody\0", store.hget(keys.reports, "a"))
+    store.zadd(keys.beats, {b"\xfe": 1})
+    store.hset(keys.applied, "s", "1 1")
+    code, found = ran(capsys, group.name)
+    assert code == 1
+    assert sorted((f["mend"], f["key"]) for f in found["findings"]) == [
+        ("evict", "beats"), ("evict", "members"), ("forget", "reports"), ("mirror", "applied"),
+    ]  # fmt: skip
+    with pytest.raises(SystemExit):
+        call_command("repair", group.name)
+    assert capsys.readouterr().out.replace("\n", "").isprintable()
+    assert ran(capsys, group.name, "--apply")[0] == 0
+    assert ran(capsys, group.name)[1]["findings"] == []
+
+
 def test_a_group_whose_meta_cannot_be_read_is_built_anew_and_goes_on_where_it_was(
     store: Any, group_name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

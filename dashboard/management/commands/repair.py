@@ -10,6 +10,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from assignment.bounds import printable
 from assignment.coordinator.repair import Finding, Mend
 from dashboard.actions import repair
 from dashboard.management.answers import AnswerCommand, by_command, group_named
@@ -63,4 +64,4 @@ def _as_text(name: str, found: tuple[Finding, ...], *, applies: bool) -> str:
 
 
 def _where(finding: Finding) -> str:
-    return f"{finding.key} {finding.name}".rstrip()
+    return printable(f"{finding.key} {finding.name}".rstrip())
