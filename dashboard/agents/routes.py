@@ -15,15 +15,17 @@ from functools import partial
 from typing import Any, TypeVar, assert_never
 
 import msgspec
+import redis
 from channels.db import database_sync_to_async
 from django.conf import settings
 from django.db import DatabaseError
 from django.utils import timezone
 
 from assignment import wire
-from assignment.errors import InvalidInput
+from assignment.errors import Damaged, InvalidInput
 from assignment.scripts import dashboard_side
 from assignment.scripts.dashboard_side import JoinResult
+from assignment.scripts.group_read import UNREADABLE
 from assignment.scripts.values import Call
 from assignment.types import valid_name
 from dashboard.agents import messages, tokens
@@ -108,6 +110,10 @@ class AgentApi:
             await _reply_problem(send, Problem(400, "Malformed JSON", str(error)))
         except InvalidInput as error:
             await _reply_problem(send, Problem(400, "Invalid message", str(error)))
+        except (Damaged, redis.ResponseError) as error:
+            log.error("%s: %s", scope["path"], error)
+            why = "what Redis has of the group cannot be used; run manage.py repair on it"
+            await _reply_problem(send, Problem(503, "Group damaged", why))
         except StoreUnavailable as error:
             await _reply_problem(send, Problem(503, "Redis is away", str(error)))
         except DatabaseError:
@@ -166,7 +172,7 @@ class AgentApi:
         second = self.rate.admitted(counter)
         answer, count = await self.batch.call(script(call.script), group, call.args, second)
         self.rate.counted(second, count)
-        return call.read(answer)
+        return _read(group, lambda: call.read(answer))
 
     async def _join(self, token: tokens.Known, body: bytes, counter: str) -> wire.Reply:
         group, join = token.group, messages.read("join", body)
@@ -223,6 +229,14 @@ class AgentApi:
         except messages.TooBusy:
             why = "too many large reports wait to be read; try again"
             raise Problem(503, "Busy", why) from None
+
+
+def _read(group: str, answer: Callable[[], T]) -> T:
+    """What Redis answered. Raises Damaged."""
+    try:
+        return answer()
+    except UNREADABLE as error:
+        raise Damaged(f"the records of group {group!r} are damaged: {error}") from error
 
 
 async def _in_time(work: Awaitable[T]) -> T:
@@ -291,8 +305,10 @@ async def _settings_of(group: str) -> dict[str, Any]:
         *epochs, identity, settings = await async_client().hmget(wire.GroupKeys(group).meta, *names)
     if settings is None:
         raise StoreUnavailable(f"group {group!r} is not set up in Redis yet; try again")
-    reply: dict[str, Any] = {
-        name: int(value or 0) for name, value in zip(EPOCHS, epochs, strict=True)
-    }
-    reply |= {"identity": (identity or b"").decode(), "settings": msgspec.Raw(settings)}
-    return reply
+
+    def told() -> dict[str, Any]:
+        counted = zip(EPOCHS, epochs, strict=True)
+        numbers = {name: int(value or 0) for name, value in counted}
+        return {**numbers, "identity": (identity or b"").decode()}
+
+    return {**_read(group, told), "settings": msgspec.Raw(settings)}

@@ -240,6 +240,19 @@ async def test_large_reports_are_read_beside_the_loop(
     assert (status, problem["title"]) == (503, "Busy")
 
 
+@pytest.mark.parametrize("field", ["group_epoch", "incarnation", "settings"])
+async def test_a_group_whose_records_are_damaged_is_told_to_be_repaired(
+    caller: Caller, group: Group, store: Any, field: str
+) -> None:
+    await caller.post("join", JOIN)
+    store.hset(GroupKeys(group.name).meta, field, "{many")
+    answers = [await caller.post("heartbeat", BEAT), await caller.post("join", JOIN)]
+    assert all(status in (200, 503) for status, _ in answers), answers
+    damaged = [told for status, told in answers if status == 503]
+    assert {told["title"] for told in damaged} <= {"Group damaged"}
+    assert damaged or field == "settings", "those are passed on as they are"
+
+
 async def test_a_missing_or_wrong_token_is_refused(caller: Caller) -> None:
     assert (await caller.post("join", JOIN, token=""))[0] == 401
     status, problem = await caller.post("join", JOIN, token="ekt_wrong")
