@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from assignment.coordinator.leaving import Asked, asked_of, leavers, live_view, why_stateless
-from assignment.errors import Damaged
 from assignment.scripts.group_read import GroupRead, Purpose
 from dashboard.live import groups as live_groups
-from dashboard.live.watching import GroupDamaged, GroupNotThere
+from dashboard.live.watching import GroupNotThere
 from dashboard.models import Group
 
 __all__ = ["Asked", "Preview", "asked_of", "leavers", "live_view", "preview"]
@@ -59,10 +58,7 @@ def preview(
 
 
 def read(group: Group) -> GroupRead:
-    try:
-        view = live_groups.read(group.name, Purpose.LOOK)
-    except Damaged as error:
-        raise GroupDamaged(f"{error}; run manage.py repair {group.name}") from error
+    view = live_groups.read(group.name, Purpose.LOOK)
     if view.meta.settings is None:
         raise GroupNotThere(f"group {group.name!r} is not set up in Redis yet")
     return view

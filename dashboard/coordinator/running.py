@@ -11,7 +11,6 @@ from assignment.coordinator import rebalance as rebalancing
 from assignment.coordinator import tick as ticking
 from assignment.coordinator.effects import RecordsAway
 from assignment.coordinator.facts import GroupRecord
-from assignment.errors import Damaged
 from assignment.scripts.group_read import NO_TICK, Ticker
 from assignment.types import Coordination
 from dashboard.coordinator.carrying import AWAY, Here, carry_out, pieces_of, record_of
@@ -115,7 +114,7 @@ class _Turn:
             self.is_done = True
         except RecordsAway as error:
             log.warning("tick of group=%s waits for the database: %s", self.name, error)
-        except (Damaged, StoreUnavailable) as error:
+        except StoreUnavailable as error:
             live_groups.redis_now_ms()  # is away too when it is Redis, and not what it has of one
             log.error("tick failed group=%s: %s", self.name, error)
             self.has_failed = True

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 
 from assignment.coordinator import trimming
-from assignment.errors import Damaged, InvalidInput
+from assignment.errors import InvalidInput
 from assignment.scripts.group_read import Purpose
 from assignment.types import Partition
 from dashboard.coordinator import mirror
@@ -35,7 +35,7 @@ def sample() -> int:
             taken += 1
         except GroupNotThere:
             continue  # the tick sets it up
-        except (Damaged, StoreUnavailable) as error:
+        except StoreUnavailable as error:
             live_groups.redis_now_ms()  # is away too when it is Redis, and not what it has of one
             log.error("sample failed group=%s: %s", group.name, error)
         except Exception:  # the top of a loop

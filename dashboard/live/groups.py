@@ -24,7 +24,7 @@ from assignment.scripts.lock_events import LockEvent, read_event
 from assignment.scripts.values import FENCE_MAX
 from assignment.types import START, GroupSettings, Offset, Partition, Reason
 from assignment.wire import GROUP_INDEX, GroupKeys, StreamKeys, parse_settings
-from dashboard.live.connection import ms_of, sync_client
+from dashboard.live.connection import GroupDamaged, ms_of, sync_client
 from dashboard.live.scripts import run, script
 
 EVENTS_AT_ONCE = 5_000
@@ -43,11 +43,11 @@ class OutboxEntry(NamedTuple):
 
 
 def read(group: str, purpose: Purpose, ticker: Ticker = NO_TICK) -> GroupRead:
-    """Raises Damaged."""
+    """Raises GroupDamaged."""
     try:
         return run(read_group(purpose, ticker), group)
-    except redis.ResponseError as error:  # keys of another kind, or no JSON in them
-        raise Damaged(f"the group's records are damaged: {error}") from error
+    except (Damaged, redis.ResponseError) as error:  # keys of another kind, or what cannot be read
+        raise GroupDamaged(group, error) from error
 
 
 def redis_now_ms() -> int:

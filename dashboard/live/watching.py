@@ -13,7 +13,7 @@ from assignment.errors import Damaged
 from assignment.scripts.group_read import Purpose, read_group
 from assignment.types import GroupSettings, Offset, Partition
 from assignment.wire import GroupKeys, StreamKeys
-from dashboard.live.connection import StoreUnavailable, sync_client
+from dashboard.live.connection import GroupDamaged, StoreUnavailable, sync_client
 from dashboard.live.reported import Mode
 from dashboard.live.scripts import script
 from dashboard.live.snapshot import Backlog, LiveSnapshot, build
@@ -23,10 +23,6 @@ KEPT_PARTITIONS_MAX = 200_000  # of all last snapshots together, some 100 MB
 
 _kept: OrderedDict[tuple[str, str], LiveSnapshot] = OrderedDict()  # by server and group
 _keeping = threading.Lock()
-
-
-class GroupDamaged(StoreUnavailable):
-    """Redis answers, and what it holds of the group cannot be read."""
 
 
 class GroupNotThere(StoreUnavailable):
@@ -72,7 +68,7 @@ def _read(group: str) -> LiveSnapshot:
         raw, since, _, computes = pipe.execute()
         read = call.read(raw)
     except (Damaged, redis.ResponseError) as error:
-        raise GroupDamaged(f"{error}; run manage.py repair {group}") from error
+        raise GroupDamaged(group, error) from error
     if read.meta.settings is None:
         raise GroupNotThere(f"group {group!r} is not set up in Redis yet")
     backlog = _backlog(read.meta.settings, read.offsets)

@@ -78,7 +78,9 @@ def test_one_whose_records_are_damaged_is_counted_and_the_others_go_on(
     assert "fails for 2 of 2 groups" in answer.json()["why"][0]
 
 
-@pytest.mark.parametrize("page", ["", "members/", "partitions/", "scale-down/", "settings/"])
+@pytest.mark.parametrize(
+    "page", ["", "members/", "partitions/", "scale-down/", "settings/", "rebalance/", "history/"]
+)
 def test_a_damaged_group_has_pages_that_say_so(
     group: Group, store: Any, visitor: Client, page: str
 ) -> None:
