@@ -33,7 +33,7 @@ from agent.membership import Membership, Note
 from agent.replicas.manager import ReplicaManager
 from agent.state.errors import StateError
 from agent.state.folders import StateDirUnusable, claim_state_dir
-from agent.store.door import RedisDoor, StoreUnavailable, Timeouts, asked
+from agent.store.door import LoginRefused, RedisDoor, StoreUnavailable, Timeouts, asked
 from agent.store.group import GroupStore
 from assignment import VERSION
 from assignment.errors import InvalidInput
@@ -118,6 +118,7 @@ def _run(config: Config, note: Note) -> ExitCode:
             settings=settings,
             lease_end_ms=0,
         ),
+        redis_url=config.consumer_redis_url,
         membership=membership,
         session=DashboardSession(_identity(config), membership, courier, monotonic_ms, note),
         consumer=consumer,
@@ -182,7 +183,8 @@ def _courier(
 def _replicas(
     config: Config, state_dir: Path, inbox: "queue.SimpleQueue[Inbox]", note: Note
 ) -> ReplicaManager:
-    store = GroupStore.connect(config.redis_url, config.group, REPLICAS_TIMEOUTS)
+    door = RedisDoor(config.redis_url, REPLICAS_TIMEOUTS, config.redis_token)
+    store = GroupStore(door, config.group)
     replicas = ReplicaManager(store, state_dir, inbox.put, monotonic_ms)
     try:
         replicas.find_left_over()
@@ -192,8 +194,10 @@ def _replicas(
 
 
 def _redis(config: Config, note: Note, stop: Callable[[], bool]) -> GroupStore:
-    """Waits for a Redis that is only starting. Raises Ended for one that will never do."""
-    door = RedisDoor(config.redis_url, REDIS_TIMEOUTS)
+    """Waits for a Redis that is only starting. Raises Ended for one that will never do. Of a token
+    that Redis does not know the dashboard says whether it is good.
+    """
+    door = RedisDoor(config.redis_url, REDIS_TIMEOUTS, config.redis_token)
     give_up = time.monotonic() + REDIS_PATIENCE_S
     noted = False
 
@@ -204,10 +208,12 @@ def _redis(config: Config, note: Note, stop: Callable[[], bool]) -> GroupStore:
         if not noted:
             note("waiting for Redis", why=str(error))
         noted = True
-        return time.monotonic() <= give_up
+        return time.monotonic() <= give_up and not isinstance(error, LoginRefused)
 
     try:
         is_appendonly = asked(door.is_appendonly, REDIS_TRY_S, may_wait)
+    except LoginRefused:
+        is_appendonly = None
     except (InvalidInput, StoreUnavailable) as error:
         raise Ended(ExitCode.REDIS_UNUSABLE, str(error)) from error
     if is_appendonly is False:

@@ -8,7 +8,7 @@ import os
 import secrets
 import socket
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from assignment.bounds import CAPACITY_MAX, LINE_MAX, shown
 from assignment.errors import InvalidInput
+from assignment.rights import with_login
 from assignment.types import PARTITIONS_MAX, Coordination, valid_name
 
 SOCKET_PATH_MAX = 100  # the kernel takes 107 bytes for the address of a Unix socket
@@ -74,6 +75,16 @@ class Config:
             return self.token_file.read_text().strip() or self.token
         except OSError:
             return self.token
+
+    @property
+    def redis_token(self) -> Callable[[], str] | None:
+        """What logs in to Redis, where --redis-url does not; None: nothing does."""
+        return self.current_token if self.token else None
+
+    def consumer_redis_url(self) -> str:
+        """With a login: a consumer has no token."""
+        token = self.redis_token
+        return with_login(self.redis_url, token()) if token else self.redis_url
 
 
 def parse(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> Config:
@@ -161,7 +172,7 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     option("--dashboard", "EVENKEEL_DASHBOARD", "URL[,URL ...], the first that answers is used")
     option("--token", "EVENKEEL_TOKEN", "the group's agent token (better: the variable or a file)")
     option("--token-file", "EVENKEEL_TOKEN_FILE", "file that holds the token")
-    option("--redis-url", "EVENKEEL_REDIS_URL", "redis://, rediss:// or unix:// address")
+    option("--redis-url", "EVENKEEL_REDIS_URL", "redis:// address; without a login: the token's")
     option("--name", "EVENKEEL_NAME", "first part of the member id", socket.gethostname())
     option("--instance", "EVENKEEL_INSTANCE", "member id, kept over restarts with its partitions")
     option("--state-dir", "EVENKEEL_STATE_DIR", "local disk for replicas of state")

@@ -59,7 +59,8 @@ Inbox = (
 
 @dataclass(slots=True, kw_only=True)
 class Agent:
-    control: ControlMessage  # but for its settings and lease end
+    control: ControlMessage  # but for its settings, its lease end and the login of the day
+    redis_url: Callable[[], str]  # for the consumer, with a login
     membership: Membership
     session: DashboardSession
     consumer: Consumer
@@ -228,7 +229,12 @@ class Agent:
 
     def _control_now(self) -> ControlMessage:
         self._settings_told = settings = self._state.settings
-        return replace(self.control, settings=settings, lease_end_ms=self._lease_end_ms)
+        return replace(
+            self.control,
+            redis_url=self.redis_url(),
+            settings=settings,
+            lease_end_ms=self._lease_end_ms,
+        )
 
     # --- Redis
 

@@ -8,6 +8,7 @@ import pytest
 
 from agent.config import parse
 from assignment.errors import InvalidInput
+from assignment.rights import with_login
 
 GOOD = [
     *("--group", "flights", "--dashboard", "http://127.0.0.1:8000", "--token", "t0ken"),
@@ -129,3 +130,25 @@ def test_help_lists_the_exit_codes() -> None:
     command = [sys.executable, "-m", "agent", "--help"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert "exit codes:" in shown and "EVENKEEL_TOKEN" in shown
+
+
+def test_the_token_logs_in_to_redis_where_the_address_does_not(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("first\n")
+    config = parse([*GOOD, "--token-file", str(file), *COMMAND], {})
+    assert config.redis_token is not None and config.redis_token() == "first"
+    assert config.consumer_redis_url() == with_login("redis://127.0.0.1:6379/0", "first")
+    file.write_text("second\n")
+    assert config.consumer_redis_url() == with_login("redis://127.0.0.1:6379/0", "second")
+
+
+def test_a_login_in_the_address_goes_before_the_token() -> None:
+    own = ["--redis-url", "redis://u:p@127.0.0.1/0"]
+    assert parse([*GOOD, *own, *COMMAND], {}).consumer_redis_url() == own[1]
+
+
+def test_with_redis_alone_nobody_needs_a_token() -> None:
+    alone = ["--group", "g", "--coordination", "client", "--redis-url", "redis://127.0.0.1/0"]
+    config = parse([*alone, "--stream", "s", "--partitions", "2", *COMMAND], {})
+    assert config.redis_token is None
+    assert config.consumer_redis_url() == "redis://127.0.0.1/0"

@@ -1,0 +1,83 @@
+"""What a Redis user may do: the rules as texts, and addresses with and without a login."""
+
+import re
+
+import pytest
+
+from assignment import lua, rights
+from assignment.lua import script
+from assignment.rights import Server, has_login, login_of, with_login, without_login
+
+PARENTS = {"INFO", "XGROUP", "XINFO"}
+URL = "redis://127.0.0.1:6379/0"
+
+
+def called(text: str) -> set[str]:
+    """INFO's sections and subcommands as ACLs name them."""
+    found = re.findall(r"call\(\s*'([A-Z]+)'(?:,\s*'(\w+)')?", text)
+    return {f"{a}|{b}".lower() if a in PARENTS else a.lower() for a, b in found}
+
+
+def test_an_agents_user_may_call_what_the_scripts_call_and_nothing_else_in_them() -> None:
+    assert set().union(*(called(script(name)) for name in lua.names())) == set(rights.SCRIPTS)
+
+
+def test_a_producers_user_may_call_what_its_script_calls() -> None:
+    text = script("append").partition("-- A producer's batch")[2]
+    assert called(text) <= set(rights.PRODUCER)
+
+
+def test_what_is_run_as_reading_only_writes_nothing() -> None:
+    """But for what a common part defines and it does not call."""
+    read_only = [name for name in lua.names() if lua.reads_only(name)]
+    assert read_only == ["appended", "bound"]
+    for name in read_only:
+        own = script(name).rpartition("return lifts\nend")[2]
+        assert called(own) <= {"hmget", "exists", "xrange", "xrevrange", "xinfo|stream"}
+
+
+@pytest.mark.parametrize("reads_only", [True, False])
+def test_nothing_is_allowed_that_rules_other_users_or_scripts(reads_only: bool) -> None:
+    server = Server(reads_only, db=3)
+    for rules in (
+        rights.agent_rules(server, "g", "s"),
+        rights.producer_rules(server, "s"),
+    ):
+        allowed = {rule[1:] for rule in rules if rule.startswith("+")}
+        assert not {
+            a for a in allowed if a.startswith(("@", "eval", "script", "acl", "config"))
+        } - {
+            "evalsha",
+            "evalsha_ro",
+        }
+        assert "-@all" in rules and "resetchannels" in rules and "select|3" in allowed
+        assert ("%R~s:meta" in rules) is reads_only
+
+
+def test_a_prefix_is_no_pattern() -> None:
+    assert r"~e\*\[k\]:celery:*" in rights.broker_rules(Server(reads_only=True), "e*[k]")
+
+
+@pytest.mark.parametrize(
+    ("url", "has"),
+    [
+        (URL, False),
+        ("redis://:p@h:1/0", True),
+        ("redis://u:p@h:1", True),
+        ("unix:///run/r.sock?db=1", False),
+        ("unix:///run/r.sock?password=p", True),
+        ("redis://[", False),
+    ],
+)
+def test_whether_an_address_has_a_login(url: str, has: bool) -> None:
+    assert has_login(url) is has
+
+
+def test_a_login_is_put_into_an_address_and_taken_out() -> None:
+    user, password = login_of("ekt_a/b")
+    assert rights.is_of_token(user)
+    assert rights.user_in(with_login(URL, "ekt_a/b")) == user
+    assert password == "ekt_a/b"
+    assert with_login("redis://u:p@h:1", "t") == "redis://u:p@h:1"
+    assert without_login(with_login(URL, "ekt_a-b")) == URL
+    assert without_login("rediss://u:p@h:1/2?password=x&db=1") == "rediss://h:1/2?db=1"
