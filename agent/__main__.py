@@ -184,7 +184,7 @@ def _replicas(
     config: Config, state_dir: Path, inbox: "queue.SimpleQueue[Inbox]", note: Note
 ) -> ReplicaManager:
     door = RedisDoor(config.redis_url, REPLICAS_TIMEOUTS, config.redis_token)
-    store = GroupStore(door, config.group)
+    store = GroupStore(door, config.group, snapshots_below=config.snapshot_url)
     replicas = ReplicaManager(store, state_dir, inbox.put, monotonic_ms)
     try:
         replicas.find_left_over()

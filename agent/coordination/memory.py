@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from agent.state.errors import StateError
 from agent.state.keeping import read_manifest
+from agent.state.places import is_below
 from agent.state.snapshots import make_new, names_in, read_whole
 from assignment.coordinator.facts import Mirror
 from assignment.types import GroupSettings
@@ -53,7 +54,9 @@ class Memory:
     def mirror(self, settings: GroupSettings) -> Mirror:
         partitions = settings.all_partitions() if settings.stateful else ()
         kept = {p: read_manifest(self._folder, self._group, p) for p in partitions}
-        whole = {p: [r for r in records if _may_be_there(r.url)] for p, records in kept.items()}
+        whole = {
+            p: [r for r in records if self._may_be_there(r.url)] for p, records in kept.items()
+        }
         newest = {p: (whole[p] or records)[0] for p, records in kept.items() if records}
         return Mirror(
             target_epoch=0,
@@ -62,6 +65,9 @@ class Memory:
             offsets={partition: record.offset for partition, record in newest.items()},
             broken=frozenset(p for p in newest if not whole[p]),
         )
+
+    def _may_be_there(self, url: str) -> bool:
+        return is_below(url, self._folder) and ("://" in url or Path(url).exists())
 
     def _read(self) -> int:
         """Raises StateError: whoever cannot read it must not choose one."""
@@ -83,7 +89,3 @@ def _unless_gone(read: Callable[[str], T], url: str, none: T) -> T:
         return read(url)
     except FileNotFoundError:
         return none
-
-
-def _may_be_there(url: str) -> bool:
-    return "://" in url or Path(url).exists()

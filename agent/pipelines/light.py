@@ -124,7 +124,9 @@ class LightConsumer:
 
     def __post_init__(self) -> None:
         control = self.link.control
-        self.groups = GroupStore.connect(control.redis_url, control.group)
+        self.groups = GroupStore.connect(
+            control.redis_url, control.group, snapshots_below=control.snapshot_url
+        )
         self.events = EventStore(self.groups.door)
         if folder := os.environ.get(LOG_VARIABLE):
             path = Path(folder) / f"{control.member}-{os.getpid()}.jsonl"

@@ -148,7 +148,9 @@ class Consumer:
         self._schema = f"{pipeline.schema}, {PARTITION_COLUMN} int"
         self._folder = fresh_folder()
         self._shared = Shared.create(self._folder)
-        self._groups = GroupStore.connect(control.redis_url, control.group)
+        self._groups = GroupStore.connect(
+            control.redis_url, control.group, snapshots_below=control.snapshot_url
+        )
         self._events = EventStore.connect(control.redis_url)
         self._crashes = Crashes(self._groups, control.state_dir)
         self._progress = Progress(self._groups, control.speaker)

@@ -85,7 +85,7 @@ class Snapshotter:
         except StoreUnavailable:
             return  # it may be recorded: the file must stay
         if result is not SnapshotResult.DONE:
-            remove_snapshot(record.url)
+            remove_snapshot(record.url, self._folder)
             return
         _log.info("snapshot", partition=str(state.partition), offset=str(record.offset))
         self._tidy(state.partition, record)
@@ -97,6 +97,6 @@ class Snapshotter:
             named = {one.url for one in (*written, *self._store.read_snapshots(partition))}
             now_ms = time.time_ns() // 1_000_000
             for url in removable(snapshot_files(*place), named, now_ms):
-                remove_snapshot(url)
+                remove_snapshot(url, self._folder)
         except (StateError, StoreUnavailable) as error:
             _log.warning("snapshots left behind", partition=str(partition), why=str(error))

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Self, TypeVar
 
+from agent.state.places import is_below
 from agent.store.door import Door, RedisDoor, ScriptCall, Timeouts, pairs
 from assignment import wire
 from assignment.bounds import LINE_MAX, WHY_MAX, shortened
@@ -63,15 +64,19 @@ class GroupStore:
     answer "not done": read what is.
     """
 
-    def __init__(self, door: Door, group: str) -> None:
+    def __init__(self, door: Door, group: str, *, snapshots_below: str = "") -> None:
+        """`snapshots_below`: the folder or URL outside of which no snapshot is believed in."""
         self.door = door
+        self._snapshots_below = snapshots_below
         self.group = group
         self.keys = wire.GroupKeys(group)
 
     @classmethod
-    def connect(cls, url: str, group: str, timeouts: Timeouts | None = None) -> Self:
+    def connect(
+        cls, url: str, group: str, timeouts: Timeouts | None = None, *, snapshots_below: str = ""
+    ) -> Self:
         """Raises InvalidInput: not a URL of Redis. Connects with the first call."""
-        return cls(RedisDoor(url, timeouts), group)
+        return cls(RedisDoor(url, timeouts), group, snapshots_below=snapshots_below)
 
     def close(self) -> None:
         self.door.close()
@@ -205,8 +210,10 @@ class GroupStore:
         return {keys[name] for name in self.door.wait_any(streams, timeout_ms)}
 
     def read_snapshots(self, partition: Partition) -> tuple[agent_side.SnapshotRecord, ...]:
-        """The newest first, at most two."""
-        return agent_side.read_snapshots(self.door.ask("HGET", self.keys.snapshots, str(partition)))
+        """The newest first, at most two; whoever is in the group can write what is recorded."""
+        raw = self.door.ask("HGET", self.keys.snapshots, str(partition))
+        below, records = self._snapshots_below, agent_side.read_snapshots(raw)
+        return tuple(record for record in records if not below or is_below(record.url, below))
 
     # --- hints ------------------------------------------------------------------------------------
 
