@@ -14,6 +14,7 @@ from django.utils import timezone
 from assignment import maps
 from assignment.coordinator.facts import State, StayEnd
 from assignment.types import Coordination, GroupSettings
+from dashboard.agents.producer_token import ProducerToken  # noqa: F401
 from dashboard.evaluation.stored import Evaluation  # noqa: F401  (Django finds models here)
 
 NAME_MAX = 100

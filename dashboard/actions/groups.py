@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from django.conf import settings as django_settings
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
@@ -21,7 +20,7 @@ from assignment.scripts import crashes, dashboard_side
 from assignment.scripts.crashes import Skip
 from assignment.types import SETTING_NAMES, GroupSettings, Offset, Partition, Reason, valid_name
 from dashboard import coordinator
-from dashboard.agents import tokens
+from dashboard.agents import rights, tokens
 from dashboard.live import groups as live_groups
 from dashboard.live.connection import StoreUnavailable
 from dashboard.live.scripts import run
@@ -165,11 +164,17 @@ def create_token(
         raise InvalidInput(f"token name {name!r} is not of 1 to 100 characters")
     if expires_at is not None and expires_at <= timezone.now():
         raise InvalidInput(f"the expiry {expires_at.isoformat()} is past")
+    made = _created(group, by, name.strip(), expires_at)
+    rights.admit(made.token)
+    return made
+
+
+def _created(group: Group, by: By, name: str, expires_at: datetime | None) -> MadeToken:
     text = tokens.make()
     with transaction.atomic():
         token = AgentToken.objects.create(
             group=group,
-            name=name.strip(),
+            name=name,
             digest=tokens.digest_of(text),
             created_by=by.actor,
             expires_at=expires_at,
@@ -179,7 +184,15 @@ def create_token(
 
 
 def revoke_token(token: AgentToken, by: By) -> AgentToken:
-    """Refused within seconds, also where it is remembered. Revoking again changes nothing."""
+    """Refused within seconds, also where it is remembered; its connections to Redis end. Revoking
+    again changes nothing.
+    """
+    token = _revoked(token, by)
+    rights.dismiss(token)
+    return token
+
+
+def _revoked(token: AgentToken, by: By) -> AgentToken:
     with transaction.atomic():
         token = AgentToken.objects.select_for_update().select_related("group").get(pk=token.pk)
         if token.revoked_at is None:
@@ -194,14 +207,17 @@ def rotate_token(token: AgentToken, by: By) -> MadeToken:
     with transaction.atomic():
         if AgentToken.objects.select_for_update().get(pk=token.pk).revoked_at is not None:
             raise Refused(f"token {token.name!r} is revoked: create a new one")
-        revoke_token(token, by)
-        return create_token(token.group, by, name=token.name, expires_at=token.expires_at)
+        old = _revoked(token, by)
+        made = _created(token.group, by, token.name, token.expires_at)
+    rights.admit(made.token)
+    rights.dismiss(old)
+    return made
 
 
 def agent_command(made: MadeToken, url: str) -> str:
     """What to run beside a consumer, ready to paste."""
     return (
-        f"EVENKEEL_TOKEN={made.text} EVENKEEL_REDIS_URL={shlex.quote(django_settings.REDIS_URL)}"
+        f"EVENKEEL_TOKEN={made.text} EVENKEEL_REDIS_URL={shlex.quote(rights.agents_redis_url())}"
         f" evenkeel-agent --group {made.token.group.name} --dashboard {shlex.quote(url)}"
         " -- python your_pipeline.py"
     )

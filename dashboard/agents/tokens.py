@@ -5,7 +5,6 @@ a revoked token still stops within seconds; for longer while the database is awa
 can go on and join.
 """
 
-import hashlib
 import hmac
 import secrets
 import time
@@ -18,13 +17,14 @@ from django.db import DatabaseError
 from django.db.models import Q
 from django.utils import timezone
 
+from assignment import rights
 from dashboard.models import AgentToken, Group
 
 REMEMBERED_S = 3.0
 OUTAGE_S = 3_600.0  # what it said so long ago counts no more, even while it is away
 REMEMBERED_MAX = 20_000  # of known and of refused tokens together; the oldest go
 USED_EVERY_S = 60.0  # last_used_at is good to a minute
-PREFIX = "ekt_"  # so that a leaked one is recognised by secret scanners
+PREFIX, PRODUCER_PREFIX = "ekt_", "ekp_"  # a leaked one is recognised by secret scanners
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,11 @@ class Known:
         return same and self.token_id > 0 and (self.expires_at is None or now < self.expires_at)
 
 
-def make() -> str:
-    return PREFIX + secrets.token_urlsafe(32)
+digest_of = rights.digest_of
 
 
-def digest_of(token: str) -> str:
-    return hashlib.sha256(token.encode()).hexdigest()
+def make(prefix: str = PREFIX) -> str:
+    return prefix + secrets.token_urlsafe(32)
 
 
 class Remembered:

@@ -17,6 +17,7 @@ from django.http import HttpRequest, JsonResponse
 from django.views.decorators.http import require_safe
 
 from dashboard.live import health as live_health
+from dashboard.live import rights as live_rights
 from dashboard.live.connection import StoreUnavailable, reaching_redis
 from dashboard.live.deadline import left_s
 from dashboard.live.group_state import TICK_AGE_MAX_MS
@@ -74,7 +75,7 @@ def _database(warnings: list[str], checks: dict[str, Any]) -> dict[str, Any]:
 
 def _redis(warnings: list[str], checks: dict[str, Any]) -> dict[str, Any]:
     try:
-        found = live_health.look()
+        found, rights = live_health.look(), live_rights.noted()
     except StoreUnavailable as error:
         raise NotReady(str(error)) from error
     if not found.is_new_enough:
@@ -84,6 +85,8 @@ def _redis(warnings: list[str], checks: dict[str, Any]) -> dict[str, Any]:
         warnings.append(
             "Redis runs without appendonly: a restart of it can lose ownership and offsets"
         )
+    if rights is not None:
+        warnings += rights.sentences()
     return asdict(found)
 
 

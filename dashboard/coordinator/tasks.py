@@ -8,6 +8,7 @@ from typing import Any
 from celery import current_task, shared_task
 
 from dashboard import coordinator
+from dashboard.agents import rights
 from dashboard.live import health
 from dashboard.live.connection import StoreUnavailable
 
@@ -31,7 +32,17 @@ def _task(work: Callable[..., int | str]) -> Any:
 @_task
 def tick() -> int:
     health.stamp(health.Sign.WORKER)
+    _keep_rights()
     return coordinator.tick()
+
+
+def _keep_rights() -> None:
+    try:
+        rights.keep()
+    except StoreUnavailable as error:
+        log.warning("users and scripts of Redis wait: %s", error)
+    except Exception:  # users and scripts stay as they are: the groups have their tick
+        log.exception("users and scripts of Redis are not looked after")
 
 
 @_task

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from assignment.rights import without_login
 from dashboard.demo.embedded_redis import EmbeddedRedis, RedisNotStarted, external_url
-from dashboard.demo.options import GROUP, Options, Refused
+from dashboard.demo.options import AGENTS_URL, GROUP, Options, Refused
 from dashboard.demo.tree import Process, StartFailed, never, without_error
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -217,9 +218,16 @@ class Parts:
             *("--snapshot-url", str(self.options.data / "snapshots")),
             *log_format,
             *("--", *pipeline),
-            environment={**check, **environment},
+            environment={"EVENKEEL_REDIS_URL": self._agents_url(), **check, **environment},
             **more,
         )
+
+    def _agents_url(self) -> str:
+        """Without a login, which their token is; as `prepare` found out for this very Redis."""
+        path = self.options.data / AGENTS_URL
+        found = path.read_text().strip() if path.exists() else ""
+        is_of_this = without_login(found) == without_login(self.redis_url)
+        return found if is_of_this else self.redis_url
 
     def lives(self, name: str) -> bool:
         """Whether beat or worker gave a sign of life lately, or could not: a worker begins only

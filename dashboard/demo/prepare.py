@@ -16,6 +16,7 @@ from typing import Any
 import django
 
 from dashboard.demo.files import write_private
+from dashboard.demo.options import AGENTS_URL
 
 OPERATOR = "operator"
 PASSWORD_BYTES = 12
@@ -60,6 +61,7 @@ def prepare(options: argparse.Namespace) -> None:
 
     call_command("migrate", interactive=False, verbosity=0)
     make_operator(settings.DATA / "login")
+    make_users(settings.DATA / AGENTS_URL)
     if options.group:
         wanted = {
             "stateful": not options.stateless,
@@ -68,6 +70,14 @@ def prepare(options: argparse.Namespace) -> None:
             **options.settings,
         }
         make_group(options.group, options.partitions, wanted, settings.DATA / "agent_token")
+
+
+def make_users(address: Path) -> None:
+    """Of tokens that are there already, and the scripts that they may run."""
+    from dashboard.agents import rights
+
+    rights.keep()
+    write_private(address, f"{rights.agents_redis_url()}\n")
 
 
 def make_operator(login: Path) -> None:

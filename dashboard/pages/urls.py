@@ -15,6 +15,7 @@ from dashboard.pages.views import (
     partition,
     scale_down,
     settings,
+    status,
     tokens,
 )
 
@@ -54,6 +55,7 @@ urlpatterns = [
     path("new-group/", lists.new_group, name="new_group"),
     path("groups/<str:name>/", include(of_group)),
     path("demo/", demo.demo_page, name="demo"),
+    path("status/", status.status, name="status"),
     path("audit/", audit.audit, name="audit"),
     path("audit.csv", audit.audit_csv, name="audit_csv"),
 ]

@@ -1,0 +1,264 @@
+"""Redis' users and scripts, on its primary and on every replica: what is there, put and dropped.
+
+A server keeps neither over a restart (users it does with an aclfile) and hands neither to its
+replicas. Knows no tokens and no groups.
+"""
+
+import hashlib
+import hmac
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NoReturn
+from urllib.parse import urlsplit
+
+import redis
+from django.conf import settings
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from assignment import lua
+from assignment.errors import Trouble, trouble_of
+from assignment.rights import Server, broker_rules, digest_of, user_of
+from dashboard.live.connection import StoreUnavailable, sync_client
+from dashboard.live.scripts import script
+
+READ_ONLY_SINCE = 7  # keys that may only be read
+AT_ONCE = 500  # users of one trip
+REPLICA_TIMEOUT_S = 1.0  # it is a net: whoever does not answer gets it with a later look
+
+log = logging.getLogger(__name__)
+
+
+class UsersRefused(Exception):
+    """This Redis lets us make no users; the text says how it said so."""
+
+
+class Ability(StrEnum):
+    """What of users this Redis can do for us."""
+
+    ALL = "all"
+    SHARED = "shared"  # but no key can be given for reading alone
+    NONE = "none"  # agents log in as the dashboard does
+
+
+ABILITY_TEXTS = {
+    Ability.ALL: "",
+    Ability.SHARED: "Redis is older than 7: whoever holds an agent's token could trim the stream of"
+    " its group, which other groups may read too",
+    Ability.NONE: "this Redis lets the dashboard make no users: agents and producers log in as it"
+    " does, and whoever has their address may change everything in Redis",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """Of one user: `digest` is the SHA-256 of its password, `rules` as ACL SETUSER takes them."""
+
+    digest: str
+    rules: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """`run`: of which server, since which start, with which replicas."""
+
+    run: str
+    server: Server
+    missing: tuple[str, ...]  # scripts that are not loaded on the primary
+    replicas: tuple[tuple[str, int], ...]
+
+
+@dataclass(slots=True)
+class Put:
+    """What came of it. `unreached`: replicas that did not answer, as host:port."""
+
+    ability: Ability = Ability.ALL
+    unreached: list[str] = field(default_factory=list)
+
+    def sentences(self) -> list[str]:
+        """What a person should know."""
+        found = [ABILITY_TEXTS[self.ability]] if ABILITY_TEXTS[self.ability] else []
+        if self.unreached:
+            found.append(
+                f"users and scripts were not put on the replicas {', '.join(self.unreached)}:"
+                " after a failover agents wait for the next tick"
+            )
+        return found
+
+
+def look() -> Found:
+    """One trip. Raises StoreUnavailable."""
+    names = lua.names()
+    pipe = sync_client().pipeline()
+    pipe.info("server").info("replication")
+    pipe.execute_command("SCRIPT EXISTS", *(script(name).sha for name in names))
+    server, replication, there = pipe.execute()
+    replicas = _replicas(replication)
+    identity = (server["run_id"], replication["master_replid"], *replicas)
+    return Found(
+        run=" ".join(map(str, identity)),
+        server=_server(server),
+        missing=tuple(n for n, known in zip(names, there, strict=True) if not known),
+        replicas=replicas,
+    )
+
+
+def server() -> Server:
+    """Raises StoreUnavailable."""
+    return _server(sync_client().info("server"))
+
+
+def load_scripts(found: Found, *, everywhere: bool) -> None:
+    """Those that are missing; `everywhere`: all of them, on every node."""
+    _load(sync_client(), found.missing)
+    for replica in found.replicas if everywhere else ():
+        _on_replica(replica, lambda client: _load(client, lua.names()))
+
+
+def users() -> set[str]:
+    """Raises StoreUnavailable, UsersRefused."""
+    return {_text(name) for name in _asked(sync_client(), [("ACL", "USERS")])[0]}
+
+
+def put(found: Found, wanted: Mapping[str, Rights], dropped: Collection[str] = ()) -> Put:
+    """Makes each user be as it is wanted, and ends the connections of those that are dropped, on
+    every node. Raises StoreUnavailable: the primary has perhaps some of them.
+    """
+    commands = [_set_user(name, rights) for name, rights in wanted.items()]
+    commands += [("ACL", "DELUSER", name) for name in dropped]
+    done = Put(Ability.ALL if found.server.reads_only else Ability.SHARED)
+    try:
+        _asked(sync_client(), commands)
+    except UsersRefused as error:
+        log.warning("no users are made in Redis: %s", error)
+        done.ability = Ability.NONE
+        return done
+    if commands:
+        _save(sync_client())
+    for replica in found.replicas if commands else ():
+        if not _on_replica(replica, lambda client: _asked(client, commands)):
+            done.unreached.append(f"{replica[0]}:{replica[1]}")
+    return done
+
+
+def broker_login() -> tuple[str, str] | None:
+    """User and password of Celery and the channel layer. Made with each of their connections: a
+    server that was started anew has forgotten it, and no tick runs without it. None: this Redis
+    allows none. Raises redis.ConnectionError.
+    """
+    prefix = settings.REDIS_PREFIX
+    key, text = settings.SECRET_KEY.encode(), f"Redis user of Celery and channels {prefix}"
+    password = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+    digest = digest_of(password)
+    try:
+        rights = Rights(digest, broker_rules(server(), prefix))
+        _asked(sync_client(), [_set_user(user_of(digest), rights)])
+    except UsersRefused:
+        return None
+    except StoreUnavailable as error:
+        raise redis.ConnectionError(str(error)) from error
+    return user_of(digest), password
+
+
+def _set_user(name: str, rights: Rights) -> Sequence[str]:
+    return ("ACL", "SETUSER", name, "reset", "on", f"#{rights.digest}", *rights.rules)
+
+
+def note(done: Put) -> None:
+    """For the page Status, and for addresses that commands print. Raises StoreUnavailable."""
+    values = {"ability": str(done.ability), "unreached": " ".join(done.unreached)}
+    sync_client().hset(_key(), mapping=values)
+
+
+def noted() -> Put | None:
+    """None: nobody tried yet. Raises StoreUnavailable."""
+    ability, unreached = sync_client().hmget(_key(), "ability", "unreached")
+    return Put(Ability(_text(ability)), _text(unreached).split()) if ability else None
+
+
+def _key() -> str:
+    return f"{settings.REDIS_PREFIX}:rights"
+
+
+def _replicas(replication: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+    rows = (replication.get(f"slave{n}") for n in range(int(replication["connected_slaves"])))
+    return tuple(sorted((str(row["ip"]), int(row["port"])) for row in rows if row))
+
+
+def _server(info: Mapping[str, Any]) -> Server:
+    major = int(str(info["redis_version"]).partition(".")[0])
+    path = urlsplit(settings.REDIS_URL).path.strip("/")
+    return Server(major >= READ_ONLY_SINCE, int(path) if path.isdecimal() else 0)
+
+
+def _load(client: Any, names: Iterable[str]) -> None:
+    pipe = client.pipeline(transaction=False)
+    for name in names:
+        pipe.script_load(script(name).text)
+    pipe.execute()
+
+
+def _asked(client: Any, commands: Sequence[Sequence[str]]) -> list[Any]:
+    """Raises UsersRefused at the first that is refused, and StoreUnavailable."""
+    answers: list[Any] = []
+    for first in range(0, len(commands), AT_ONCE):
+        pipe = client.pipeline(transaction=False)
+        for command in commands[first : first + AT_ONCE]:
+            pipe.execute_command(*command)
+        answers += pipe.execute(raise_on_error=False)
+        for answer in answers[first:]:
+            if isinstance(answer, redis.ResponseError):
+                _refused(answer)
+    return answers
+
+
+def _refused(error: redis.ResponseError) -> NoReturn:
+    text = str(error)
+    if trouble_of(text, error.status_code) is Trouble.ELSEWHERE:
+        raise StoreUnavailable(f"Redis takes no user now: {text}") from error
+    raise UsersRefused(text) from error
+
+
+def _save(client: Any) -> None:
+    """To its aclfile, where it has one: they are there before the first connection then."""
+    try:
+        client.execute_command("ACL SAVE")
+    except (StoreUnavailable, redis.ResponseError) as error:
+        log.debug("users are not kept over a restart of Redis: %s", error)
+
+
+def _on_replica(replica: tuple[str, int], work: Any) -> bool:
+    client = _client_of(*replica)
+    try:
+        work(client)
+    except (redis.RedisError, OSError, UsersRefused, StoreUnavailable) as error:
+        log.warning("replica %s:%d has not all users and scripts: %s", *replica, error)
+        return False
+    finally:
+        client.close()
+    return True
+
+
+def _client_of(host: str, port: int) -> Any:
+    """As the dashboard logs in to the primary."""
+    options = dict(sync_client().connection_pool.connection_kwargs)
+    kept = {name: options[name] for name in ("username", "password") if name in options}
+    tls = {k: v for k, v in options.items() if k.startswith("ssl_")}
+    if urlsplit(settings.REDIS_URL).scheme == "rediss":
+        tls["ssl"] = True
+    return redis.Redis(
+        host=host,
+        port=port,
+        protocol=2,
+        socket_timeout=REPLICA_TIMEOUT_S,
+        socket_connect_timeout=REPLICA_TIMEOUT_S,
+        retry=Retry(NoBackoff(), 0),
+        **kept,
+        **tls,
+    )
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)

@@ -1,0 +1,40 @@
+"""create_producer_token STREAM: what a producer logs in to Redis with, shown once."""
+
+import shlex
+from datetime import timedelta
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+from django.utils import timezone
+
+from dashboard.actions import producers
+from dashboard.management.answers import asking, by_command
+
+
+class Command(BaseCommand):
+    help = "Makes a token that appends to one stream, or revokes those of a name."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("stream")
+        parser.add_argument("--name", default=producers.TOKEN_NAME)
+        parser.add_argument("--days", type=float, help="valid so long; without it until revoked")
+        parser.add_argument("--revoke", action="store_true", help="those of this name instead")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        stream, name, days = options["stream"], options["name"], options["days"]
+        with asking():
+            if options["revoke"]:
+                count = producers.revoke_tokens(stream, name, by_command())
+                self.stdout.write(f"{count} revoked; their connections are ended.")
+                return
+            made = producers.create_token(
+                stream,
+                by_command(),
+                name=name,
+                expires_at=None if days is None else timezone.now() + timedelta(days=days),
+            )
+        self.stdout.write(
+            "Run the producer with this address (its token is shown only now):\n\n"
+            f"  EVENKEEL_REDIS_URL={shlex.quote(made.redis_url)}"
+            f" evenkeel-producer --stream {stream} --key FIELD"
+        )
