@@ -45,14 +45,15 @@ def keep() -> None:
 
 
 def _keep_users(found: Found, *, all_of_them: bool) -> Put:
-    valid, ended = _by_name(found.server), _ended()
     try:
-        there = live.users()
+        there, ours = live.users()  # before the database: it has them first
     except live.UsersRefused as error:
         log.warning("users of Redis are not looked at: %s", error)
         return Put(Ability.NONE)
+    valid = _by_name(found.server)
     missing = {name: one for name, one in valid.items() if all_of_them or name not in there}
-    return live.put(found, missing, sorted(ended & there))
+    gone = _ended() | (ours - valid.keys())  # also of rows that were deleted
+    return live.put(found, missing, sorted(gone & there))
 
 
 def admit(token: Token) -> None:

@@ -26,6 +26,7 @@ from dashboard.live.scripts import script
 
 READ_ONLY_SINCE = 7  # keys that may only be read
 AT_ONCE = 500  # users of one trip
+NOTED, USERS = "rights", "users"  # what came of it; the names that we made
 REPLICA_TIMEOUT_S = 1.0  # it is a net: whoever does not answer gets it with a later look
 
 log = logging.getLogger(__name__)
@@ -117,9 +118,10 @@ def load_scripts(found: Found, *, everywhere: bool) -> None:
         _on_replica(replica, lambda client: _load(client, lua.names()))
 
 
-def users() -> set[str]:
-    """Raises StoreUnavailable, UsersRefused."""
-    return {_text(name) for name in _asked(sync_client(), [("ACL", "USERS")])[0]}
+def users() -> tuple[set[str], set[str]]:
+    """All, and those that `put` made and did not drop. Raises StoreUnavailable, UsersRefused."""
+    there, ours = _asked(sync_client(), [("ACL", "USERS"), ("SMEMBERS", _key(USERS))])
+    return {_text(name) for name in there}, {_text(name) for name in ours}
 
 
 def put(found: Found, wanted: Mapping[str, Rights], dropped: Collection[str] = ()) -> Put:
@@ -128,9 +130,14 @@ def put(found: Found, wanted: Mapping[str, Rights], dropped: Collection[str] = (
     """
     commands = [_set_user(name, rights) for name, rights in wanted.items()]
     commands += [("ACL", "DELUSER", name) for name in dropped]
+    on_primary = [*commands]
+    if wanted:
+        on_primary.insert(0, ("SADD", _key(USERS), *wanted))
+    if dropped:
+        on_primary.append(("SREM", _key(USERS), *dropped))
     done = Put(Ability.ALL if found.server.reads_only else Ability.SHARED)
     try:
-        _asked(sync_client(), commands)
+        _asked(sync_client(), on_primary)
     except UsersRefused as error:
         log.warning("no users are made in Redis: %s", error)
         done.ability = Ability.NONE
@@ -169,17 +176,17 @@ def _set_user(name: str, rights: Rights) -> Sequence[str]:
 def note(done: Put) -> None:
     """For the page Status, and for addresses that commands print. Raises StoreUnavailable."""
     values = {"ability": str(done.ability), "unreached": " ".join(done.unreached)}
-    sync_client().hset(_key(), mapping=values)
+    sync_client().hset(_key(NOTED), mapping=values)
 
 
 def noted() -> Put | None:
     """None: nobody tried yet. Raises StoreUnavailable."""
-    ability, unreached = sync_client().hmget(_key(), "ability", "unreached")
+    ability, unreached = sync_client().hmget(_key(NOTED), "ability", "unreached")
     return Put(Ability(_text(ability)), _text(unreached).split()) if ability else None
 
 
-def _key() -> str:
-    return f"{settings.REDIS_PREFIX}:rights"
+def _key(name: str) -> str:
+    return f"{settings.REDIS_PREFIX}:{name}"
 
 
 def _replicas(replication: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
