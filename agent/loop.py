@@ -59,8 +59,7 @@ Inbox = (
 
 @dataclass(slots=True, kw_only=True)
 class Agent:
-    control: ControlMessage  # but for its settings, its lease end and the login of the day
-    redis_url: Callable[[], str]  # for the consumer, with a login
+    control: ControlMessage  # but for its settings and lease end
     membership: Membership
     session: DashboardSession
     consumer: Consumer
@@ -229,12 +228,7 @@ class Agent:
 
     def _control_now(self) -> ControlMessage:
         self._settings_told = settings = self._state.settings
-        return replace(
-            self.control,
-            redis_url=self.redis_url(),
-            settings=settings,
-            lease_end_ms=self._lease_end_ms,
-        )
+        return replace(self.control, settings=settings, lease_end_ms=self._lease_end_ms)
 
     # --- Redis
 

@@ -15,7 +15,7 @@ from agent.state.keeping import read_manifest
 from agent.state.places import is_below
 from agent.state.snapshots import make_new, names_in, read_whole
 from assignment.coordinator.facts import Mirror
-from assignment.types import GroupSettings
+from assignment.types import GroupSettings, Partition
 
 INCARNATIONS = "incarnations"
 BEFORE = "incarnation"  # one file with the highest, as an earlier version kept it
@@ -55,7 +55,7 @@ class Memory:
         partitions = settings.all_partitions() if settings.stateful else ()
         kept = {p: read_manifest(self._folder, self._group, p) for p in partitions}
         whole = {
-            p: [r for r in records if self._may_be_there(r.url)] for p, records in kept.items()
+            p: [r for r in records if self._may_be_there(r.url, p)] for p, records in kept.items()
         }
         newest = {p: (whole[p] or records)[0] for p, records in kept.items() if records}
         return Mirror(
@@ -66,8 +66,9 @@ class Memory:
             broken=frozenset(p for p in newest if not whole[p]),
         )
 
-    def _may_be_there(self, url: str) -> bool:
-        return is_below(url, self._folder) and ("://" in url or Path(url).exists())
+    def _may_be_there(self, url: str, partition: Partition) -> bool:
+        is_ours = is_below(url, self._folder, self._group, partition)
+        return is_ours and ("://" in url or Path(url).exists())
 
     def _read(self) -> int:
         """Raises StateError: whoever cannot read it must not choose one."""

@@ -5,12 +5,12 @@ a local path that is no absolute one begins.
 """
 
 import os
-import re
 from typing import NamedTuple
 
-_PART = re.compile(r"[A-Za-z0-9_.-]+(:[0-9]+)?")  # group, stream:number or file, as we name them
+from assignment.scripts.agent_side import is_snapshot_of
+from assignment.types import Partition
+
 _LOCAL = ("", "file", "local")
-DEPTH = 3  # group, partition, file
 
 
 class _Place(NamedTuple):
@@ -19,16 +19,12 @@ class _Place(NamedTuple):
     path: tuple[str, ...]
 
 
-def is_below(url: str, folder: str) -> bool:
+def is_below(url: str, folder: str, group: str, partition: Partition) -> bool:
     """By protocol, host and path: `folder`/group/partition/file, with no way out of it."""
     place, root = _place_of(url), _place_of(folder)
-    rest = place.path[len(root.path) :]
-    return (
-        place[:2] == root[:2]
-        and place.path[: len(root.path)] == root.path
-        and len(rest) == DEPTH
-        and all(_PART.fullmatch(part) and part.strip(".") for part in rest)
-    )
+    depth = len(root.path)
+    is_same_root = (*place[:2], place.path[:depth]) == root
+    return is_same_root and is_snapshot_of(place.path[depth:] or ("",), group, partition)
 
 
 def _place_of(url: str) -> _Place:

@@ -95,10 +95,12 @@ def snapshot_steps(state: PartitionState, snapshot: SnapshotRecord) -> Generator
         raise SnapshotBroken(f"snapshot {snapshot.url} cannot be read: {error}") from error
 
 
-def remove_snapshot(url: str, folder: str) -> None:
-    """No error when it is gone already. Raises StateError, also for what is not below `folder`."""
-    if not is_below(url, folder):
-        raise StateError(f"{url} is not below {folder}: it is left alone")
+def remove_snapshot(url: str, folder: str, group: str, partition: Partition) -> None:
+    """No error when it is gone already. Raises StateError, also for what lies elsewhere than the
+    snapshots of that partition below `folder`.
+    """
+    if not is_below(url, folder, group, partition):
+        raise StateError(f"{url} is no snapshot of {partition} below {folder}: it is left alone")
     try:
         if "://" in url:
             filesystem, path = filesystem_of(url)

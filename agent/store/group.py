@@ -65,7 +65,7 @@ class GroupStore:
     """
 
     def __init__(self, door: Door, group: str, *, snapshots_below: str = "") -> None:
-        """`snapshots_below`: the folder or URL outside of which no snapshot is believed in."""
+        """`snapshots_below`: the folder or URL outside of which no snapshot is opened."""
         self.door = door
         self._snapshots_below = snapshots_below
         self.group = group
@@ -211,9 +211,11 @@ class GroupStore:
 
     def read_snapshots(self, partition: Partition) -> tuple[agent_side.SnapshotRecord, ...]:
         """The newest first, at most two; whoever is in the group can write what is recorded."""
-        raw = self.door.ask("HGET", self.keys.snapshots, str(partition))
-        below, records = self._snapshots_below, agent_side.read_snapshots(raw)
-        return tuple(record for record in records if not below or is_below(record.url, below))
+        return agent_side.read_snapshots(self.door.ask("HGET", self.keys.snapshots, str(partition)))
+
+    def is_own_snapshot(self, partition: Partition, record: agent_side.SnapshotRecord) -> bool:
+        below = self._snapshots_below
+        return not below or is_below(record.url, below, self.group, partition)
 
     # --- hints ------------------------------------------------------------------------------------
 

@@ -297,7 +297,6 @@ def test_a_renew_that_brings_a_longer_lease_counts_by_the_one_it_asked_for(scene
     line = SimpleNamespace(send_lease_end=sent.append, send_settings=lambda settings: None)
     agent = Agent(
         **dict.fromkeys(("control", "session", "inbox"), None),  # type: ignore[arg-type]
-        redis_url=lambda: "",
         membership=scene.member,
         consumer=SimpleNamespace(line=line),  # type: ignore[arg-type]
         clock=lambda: scene.server.now_ms,

@@ -1,6 +1,5 @@
 """Snapshot records are accepted only below the agent's own --snapshot-url."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -9,10 +8,11 @@ from agent.state.errors import StateError
 from agent.state.places import is_below
 from agent.state.snapshots import remove_snapshot
 from agent.store.group import GroupStore
-from assignment.scripts.agent_side import SnapshotRecord, record_values
+from assignment.scripts.agent_side import SnapshotRecord
 from assignment.types import Offset, Partition
 from tests.fakes import FakeDoor, FakeRedis
 
+GROUP, PARTITION = "orders", Partition("orders", 3)
 FILE = "orders/orders:3/5-0-7-1700000000000-ab12.snapshot"
 
 
@@ -30,7 +30,7 @@ FILE = "orders/orders:3/5-0-7-1700000000000-ab12.snapshot"
     ],
 )
 def test_below(url: str, folder: str) -> None:
-    assert is_below(url, folder)
+    assert is_below(url, folder, GROUP, PARTITION)
 
 
 @pytest.mark.parametrize(
@@ -53,35 +53,36 @@ def test_below(url: str, folder: str) -> None:
         ("s3://bucket/a/orders/orders:3/x.snapshot?versionId=1", "s3://bucket/a"),
         ("s3://bucket/a/orders/orders:3/%2e%2e", "s3://bucket/a"),
         ("s3://bucket/a/orders/zip::file/x", "s3://bucket/a"),
+        ("/data/snapshots/another/orders:3/x.snapshot", "/data/snapshots"),
+        ("/data/snapshots/orders/orders:4/x.snapshot", "/data/snapshots"),
+        ("/data/snapshots/orders/orders:3/sub/x.snapshot", "/data/snapshots"),
         ("zip://a::file:///etc/passwd", "/"),
         ("", "/data"),
     ],
 )
 def test_not_below(url: str, folder: str) -> None:
-    assert not is_below(url, folder)
+    assert not is_below(url, folder, GROUP, PARTITION)
 
 
-def test_a_forged_record_is_as_if_it_were_not_there() -> None:
-    partition, folder = Partition("s", 0), "/data/snapshots"
+def record(url: str) -> SnapshotRecord:
+    return SnapshotRecord(url=url, offset=Offset(5, 0), changelog_id="5-0", total=1, fence=7)
 
-    def record(url: str) -> SnapshotRecord:
-        return SnapshotRecord(url=url, offset=Offset(5, 0), changelog_id="5-0", total=1, fence=7)
 
-    good, forged = record(f"{folder}/g/s:0/x.snapshot"), record("/etc/shadow")
-    store = GroupStore(FakeDoor(FakeRedis()), "g", snapshots_below=folder)
-    text = json.dumps([record_values(forged), record_values(good)])
-    store.door.ask("HSET", store.keys.snapshots, str(partition), text)
-    assert store.read_snapshots(partition) == (good,)
+def test_only_what_lies_where_the_groups_snapshots_do_is_its_own() -> None:
+    store = GroupStore(FakeDoor(FakeRedis()), GROUP, snapshots_below="/data/snapshots")
+    assert store.is_own_snapshot(PARTITION, record(f"/data/snapshots/{FILE}"))
+    assert not store.is_own_snapshot(PARTITION, record("/etc/shadow"))
+    assert not store.is_own_snapshot(Partition("orders", 4), record(f"/data/snapshots/{FILE}"))
 
 
 def test_nothing_outside_is_deleted(tmp_path: Path) -> None:
     outside = tmp_path / "precious"
     outside.write_text("x")
-    inside = tmp_path / "snapshots" / "g" / "s:0" / "x.snapshot"
+    folder = tmp_path / "snapshots"
+    inside = folder / FILE
     inside.parent.mkdir(parents=True)
     inside.write_text("x")
-    folder = str(tmp_path / "snapshots")
-    with pytest.raises(StateError, match="is not below"):
-        remove_snapshot(str(outside), folder)
-    remove_snapshot(str(inside), folder)
+    with pytest.raises(StateError, match="is no snapshot of orders:3 below"):
+        remove_snapshot(str(outside), str(folder), GROUP, PARTITION)
+    remove_snapshot(str(inside), str(folder), GROUP, PARTITION)
     assert outside.exists() and not inside.exists()
