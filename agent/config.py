@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from assignment.bounds import CAPACITY_MAX, LINE_MAX, shown
 from assignment.errors import InvalidInput
-from assignment.rights import with_login
+from assignment.rights import has_login, with_login, with_token_file
 from assignment.types import PARTITIONS_MAX, Coordination, valid_name
 
 SOCKET_PATH_MAX = 100  # the kernel takes 107 bytes for the address of a Unix socket
@@ -81,10 +81,14 @@ class Config:
         """What logs in to Redis, where --redis-url does not; None: nothing does."""
         return self.current_token if self.token else None
 
+    @property
     def consumer_redis_url(self) -> str:
-        """With a login: a consumer has no token."""
-        token = self.redis_token
-        return with_login(self.redis_url, token()) if token else self.redis_url
+        """With a login, or with the file that holds it: a consumer has no token."""
+        if not self.token or has_login(self.redis_url):
+            return self.redis_url
+        if self.token_file is not None:
+            return with_token_file(self.redis_url, self.token_file.absolute())
+        return with_login(self.redis_url, self.token)
 
 
 def parse(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> Config:

@@ -389,7 +389,7 @@ class ControlMessage:
     group: str
     member: str
     process: str = ""  # of its agent, under an instance name
-    redis_url: str
+    redis_url: str  # as RedisDoor takes it: with a login, or the file that holds it
     state_dir: str  # one LMDB file per partition
     snapshot_url: str  # folder or fsspec URL
     settings: GroupSettings

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import redis
@@ -21,8 +22,15 @@ from assignment.errors import (
     is_replica,
     trouble_of,
 )
-from assignment.lua import reads_only, script
-from assignment.rights import has_login, is_of_token, login_of, user_in
+from assignment.lua import reads_first, reads_only, script
+from assignment.rights import (
+    has_login,
+    is_of_token,
+    login_of,
+    token_file_in,
+    user_in,
+    without_login,
+)
 from assignment.scripts.values import Arguments, Raw
 
 Answer = TypeVar("Answer")
@@ -115,11 +123,14 @@ class RedisDoor:
         timeouts: Timeouts | None = None,
         token: Callable[[], str] | None = None,
     ) -> None:
-        """`token`: logs in to Redis too, where the URL has no login; asked at each connection.
-        Raises InvalidInput: not a URL of Redis. Does not connect yet.
+        """`token`: logs in to Redis too, where the URL has no login; asked at each connection, as
+        is the file that the URL names with the option token_file. Raises InvalidInput: not a URL
+        of Redis. Does not connect yet.
         """
         timeouts = timeouts or Timeouts()
         self._url = url
+        if file := token_file_in(url):
+            token, url = Path(file).read_text, without_login(url)
         self._login = _TokenLogin(token) if token and not has_login(url) else None
         self._by_token = self._login is not None or is_of_token(user_in(url))
         self._reads_only = True  # it knows EVALSHA_RO, until it says that it does not
@@ -170,6 +181,8 @@ class RedisDoor:
             try:
                 return self._run(call)
             except redis.ResponseError as error:
+                if reads_first(call.name) and isinstance(error, redis.exceptions.NoPermissionError):
+                    return self._run_reading(call)
                 if not self._may_lack_read_only(call, error):
                     raise
             self._reads_only = False
@@ -208,7 +221,17 @@ class RedisDoor:
     def _by_digest(self, call: ScriptCall) -> Command:
         """EVALSHA refuses keys that may only be read."""
         how = "EVALSHA_RO" if self._reads_only and reads_only(call.name) else "EVALSHA"
-        return (how, _script(call.name)[1], len(call.keys), *call.keys, *call.args)
+        return _command(how, call)
+
+    def _run_reading(self, call: ScriptCall) -> Raw:
+        """For whoever may not write its keys: it is done where there is nothing to write."""
+        try:
+            return self._client.execute_command(*_command("EVALSHA_RO", call))
+        except redis.ResponseError as error:
+            raise StoreUnavailable(
+                f"Redis at {self.address} waits for a dashboard, which may write what this token's"
+                f" user may only read: {error}"
+            ) from error
 
     def _run_text(self, call: ScriptCall) -> Raw:
         text, rest = _script(call.name)[0], (len(call.keys), *call.keys, *call.args)
@@ -313,7 +336,11 @@ class _TokenLogin(redis.CredentialProvider):
         self._token = token
 
     def get_credentials(self) -> tuple[str, str]:
-        return login_of(self._token())
+        try:
+            token = self._token()
+        except OSError as error:  # any other error would leave the connection open, without a login
+            raise redis.ConnectionError(f"the token cannot be read: {error}") from error
+        return login_of(token.strip())
 
 
 def shown(url: str) -> str:
@@ -332,6 +359,10 @@ def _demand_primary(connection: Any) -> None:
         return  # a proxy that does not tell stands before a primary
     if is_replica(hello):
         raise redis.ConnectionError("it is a replica")
+
+
+def _command(how: str, call: ScriptCall) -> Command:
+    return (how, _script(call.name)[1], len(call.keys), *call.keys, *call.args)
 
 
 @cache

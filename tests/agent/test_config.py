@@ -8,7 +8,7 @@ import pytest
 
 from agent.config import parse
 from assignment.errors import InvalidInput
-from assignment.rights import with_login
+from assignment.rights import with_login, with_token_file
 
 GOOD = [
     *("--group", "flights", "--dashboard", "http://127.0.0.1:8000", "--token", "t0ken"),
@@ -137,18 +137,20 @@ def test_the_token_logs_in_to_redis_where_the_address_does_not(tmp_path: Path) -
     file.write_text("first\n")
     config = parse([*GOOD, "--token-file", str(file), *COMMAND], {})
     assert config.redis_token is not None and config.redis_token() == "first"
-    assert config.consumer_redis_url() == with_login("redis://127.0.0.1:6379/0", "first")
+    assert config.consumer_redis_url == with_token_file("redis://127.0.0.1:6379/0", file)
     file.write_text("second\n")
-    assert config.consumer_redis_url() == with_login("redis://127.0.0.1:6379/0", "second")
+    assert config.redis_token() == "second"
+    config = parse([*GOOD, *COMMAND], {})
+    assert config.consumer_redis_url == with_login("redis://127.0.0.1:6379/0", "t0ken")
 
 
 def test_a_login_in_the_address_goes_before_the_token() -> None:
     own = ["--redis-url", "redis://u:p@127.0.0.1/0"]
-    assert parse([*GOOD, *own, *COMMAND], {}).consumer_redis_url() == own[1]
+    assert parse([*GOOD, *own, *COMMAND], {}).consumer_redis_url == own[1]
 
 
 def test_with_redis_alone_nobody_needs_a_token() -> None:
     alone = ["--group", "g", "--coordination", "client", "--redis-url", "redis://127.0.0.1/0"]
     config = parse([*alone, "--stream", "s", "--partitions", "2", *COMMAND], {})
     assert config.redis_token is None
-    assert config.consumer_redis_url() == "redis://127.0.0.1/0"
+    assert config.consumer_redis_url == "redis://127.0.0.1/0"

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,12 +11,21 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from agent import scale_down
+from agent.config import ExitCode
 from agent.producer.library import Producer
-from agent.store.door import LoginRefused, RedisDoor, StoreUnavailable
+from agent.store.door import LoginRefused, RedisDoor, ScriptCall, StoreUnavailable
 from agent.store.events import EventStore
 from assignment import lua, rights
 from assignment.errors import InvalidInput
-from assignment.rights import Server, digest_of, user_of, with_login, without_login
+from assignment.rights import (
+    Server,
+    digest_of,
+    user_of,
+    with_login,
+    with_token_file,
+    without_login,
+)
 from assignment.types import START, Claim
 from dashboard.demo.embedded_redis import EmbeddedRedis
 from tests.contract.conftest import PATIENT
@@ -23,6 +33,12 @@ from tests.contract.world import P0, World, commit_of, offset
 
 TOKEN = "ekt_a-token"
 DENIED = (redis.exceptions.NoPermissionError,)
+WITHOUT_KEYS = {
+    *("client|setinfo", "discard", "exec", "info|replication", "info|server", "multi", "ping"),
+    "time",
+}
+KEY_AFTER = {"xread": ("STREAMS",), "evalsha": ("0" * 40, "1"), "evalsha_ro": ("0" * 40, "1")}
+WRONG_FORM = ("wrong number of arguments", "unknown command", "unknown subcommand")
 
 
 @dataclass
@@ -121,6 +137,35 @@ def test_nothing_of_another_group_can_be_written_or_its_own_stream_apart_read(
         World(RedisDoor(place.url, PATIENT, lambda: TOKEN), "another").next_batch()
 
 
+def test_whatever_it_may_ask_nothing_of_another_group_changes_or_is_told(place: Place) -> None:
+    """Every command and every script of its own, on every key of another group, in every place."""
+    other = f"{place.group}x"
+    others = World(RedisDoor(place.server.url, PATIENT), other)
+    others.stand(a={P0})
+    others.running("a", P0)
+    place.admin.hset("another-stream:meta", "partitions", 1)
+    place.admin.xadd("{another-stream:0}", {"secret": "told"})
+    foreign = [*place.admin.scan_iter(f"ek:{{{other}}}:*"), b"another-stream:meta"]
+    foreign += [b"{another-stream:0}", f"{P0.stream}:groups".encode(), b"ek:groups"]
+    before = {key: place.admin.dump(key) for key in foreign}
+    client = place.client()
+    own = [name for name in rights.agent_commands() if name not in WITHOUT_KEYS]
+    own += [rights.READ_ONLY_SCRIPTS] if place.reads_only else []
+    for key in map(bytes.decode, foreign):
+        for name in own:
+            command = (*name.upper().split("|"), *KEY_AFTER.get(name, ()), key)
+            tries = (_refusal(client, *command, *["1"] * n) for n in range(8))
+            error = next(e for e in tries if not any(text in str(e) for text in WRONG_FORM))
+            assert isinstance(error, DENIED), (command, error)
+    for name in lua.names():
+        sha = place.admin.script_load(lua.script(name))
+        for how in ("EVALSHA", "EVALSHA_RO")[: 1 + place.reads_only]:
+            with pytest.raises(DENIED):
+                client.execute_command(how, sha, 1, others.store.keys.meta, *["1"] * 8)
+    assert {key: place.admin.dump(key) for key in foreign} == before
+    place.admin.delete("another-stream:meta", "{another-stream:0}")
+
+
 def test_its_stream_is_for_reading(place: Place) -> None:
     entries = f"{{{P0}}}"
     place.admin.delete(entries)
@@ -144,8 +189,8 @@ def test_its_stream_is_for_reading(place: Place) -> None:
 def test_no_command_outside_of_the_list_works(place: Place) -> None:
     client = place.client()
     before_login = {"auth", "hello", "quit", "reset"}
-    allowed = {*rights.AGENT, rights.READ_ONLY_SCRIPTS, *before_login}
-    allowed |= {"select", "info"}  # with arguments of their own: below
+    allowed = {*rights.agent_commands(), rights.READ_ONLY_SCRIPTS, *before_login}
+    allowed |= {"select", "info", "client"}  # with arguments of their own: below
     cat: Any = place.admin.acl_cat
     names = {str(name) for category in cat() for name in cat(category)} - allowed
     containers = {name.partition("|")[0] for name in names if "|" in name}
@@ -168,6 +213,9 @@ def test_no_command_outside_of_the_list_works(place: Place) -> None:
         ("SCRIPT", "LOAD", "return 1"),
         ("ACL", "WHOAMI"),
         ("PUBLISH", "c", "m"),
+        ("CLIENT", "LIST"),
+        ("CLIENT", "KILL", "TYPE", "normal"),
+        ("CLIENT", "NO-EVICT", "on"),
     ):
         with pytest.raises(DENIED):
             client.execute_command(*command)
@@ -274,3 +322,58 @@ def test_a_producers_user_appends_and_reads_no_event(place: Place, group_name: s
         with pytest.raises(DENIED):
             client.execute_command(*command)
     place.admin.execute_command("ACL", "DELUSER", user_of(digest_of(token)))
+
+
+def test_a_token_in_a_file_is_read_at_each_connection(place: Place, tmp_path: Path) -> None:
+    """So a consumer, which has no other, goes on after a rotation."""
+    file = tmp_path / "token"
+    door = RedisDoor(with_token_file(place.url, file), PATIENT)
+    with pytest.raises(StoreUnavailable):
+        door.ask("PING")
+    file.write_text(f"{TOKEN}\n")
+    assert door.ask("PING") == b"PONG"
+    place.allow("ekt_new", rights.agent_rules(place.on, place.group, P0.stream))
+    place.revoke()
+    with pytest.raises(StoreUnavailable):
+        door.ask("PING")
+    file.write_text("ekt_new\n")
+    assert door.ask("PING") == b"PONG"
+    door.close()
+    place.admin.execute_command("ACL", "DELUSER", user_of(digest_of("ekt_new")))
+
+
+def test_a_stream_whose_ids_are_high_enough_needs_nobody_who_may_write_it(place: Place) -> None:
+    """An agent that coordinates after lost writes; else it waits for a dashboard."""
+    entries = f"{{{P0}}}"
+    place.admin.delete(entries)
+    place.admin.xadd(entries, {"a": "b"}, id="9-1")
+
+    def lift(above: str) -> object:
+        return place.door.run(ScriptCall("lift", (entries, f"{entries}:producers"), [above, "0-0"]))
+
+    assert lift("8-0") == [0, b""]
+    if place.reads_only:
+        with pytest.raises(StoreUnavailable, match="waits for a dashboard, which may write"):
+            lift("10-0")
+    assert place.admin.xinfo_stream(entries)["last-generated-id"] == b"9-1"
+
+
+def test_what_it_may_ask_is_nothing_that_the_server_calls_dangerous(place: Place) -> None:
+    cat: Any = place.admin.acl_cat
+    kinds = ("admin", "dangerous", "pubsub", "keyspace")
+    risky = {str(name) for kind in kinds for name in cat(kind)}
+    for commands in (rights.agent_commands(), rights.producer_commands()):
+        found = {name for name in commands if {name, name.partition("|")[0]} & risky}
+        parts_of_commands = {"client|setinfo", "info|server", "info|replication"}
+        assert found <= {*parts_of_commands, "del", "exists", "pexpire", "pttl"}
+
+
+def test_a_person_scales_down_with_the_token_too(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["--group", place.group, "--redis-url", place.url, "--percent", "50", "--dry-run"]
+    monkeypatch.delenv("EVENKEEL_TOKEN", raising=False)
+    assert scale_down.main(asked) in (ExitCode.BAD_CONFIGURATION, ExitCode.REDIS_UNUSABLE)
+    monkeypatch.setenv("EVENKEEL_TOKEN", TOKEN)
+    assert scale_down.main(asked) == ExitCode.REFUSED
+    assert f"group {place.group} is not in this Redis" in capsys.readouterr().err
