@@ -5,7 +5,8 @@ A tick puts back what a restart or a failover took. What cannot be done now is l
 
 import logging
 import time
-from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
 
 from django.conf import settings
 from django.db.models import Q
@@ -22,46 +23,49 @@ from assignment.rights import (
 from dashboard.agents.producer_token import ProducerToken
 from dashboard.live import rights as live
 from dashboard.live.connection import StoreUnavailable
-from dashboard.live.rights import Ability, Found, Put, Rights
+from dashboard.live.rights import Ability, Rights, Users
 from dashboard.models import AgentToken
 
 COMPARE_EVERY_S = 5.0  # what a command or another process changed in between
 Token = AgentToken | ProducerToken
 
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A comparison: with which run of which servers, whether all of them answered, when."""
+
+    run: str = ""
+    is_whole: bool = True
+    at_s: float = 0.0
+
+
 log = logging.getLogger(__name__)
-_kept: dict[str, tuple[str, float]] = {}  # address -> the run that has all, when it was compared
+_kept: dict[str, _Kept] = {}  # by address
 
 
 def keep() -> None:
     """Scripts and users on every node. Raises StoreUnavailable and DatabaseError."""
     found = live.look()
-    run, at_s = _kept.get(settings.REDIS_URL, ("", 0.0))
-    is_new = run != found.run
-    if found.missing or is_new:
-        live.load_scripts(found, everywhere=is_new)
-    if is_new or time.monotonic() - at_s >= COMPARE_EVERY_S:
-        live.note(_keep_users(found, all_of_them=is_new))
-        _kept[settings.REDIS_URL] = found.run, time.monotonic()
-
-
-def _keep_users(found: Found, *, all_of_them: bool) -> Put:
-    try:
-        there, ours = live.users()  # before the database: it has them first
-    except live.UsersRefused as error:
-        log.warning("users of Redis are not looked at: %s", error)
-        return Put(Ability.NONE)
-    valid = _by_name(found.server)
-    missing = {name: one for name, one in valid.items() if all_of_them or name not in there}
-    gone = _ended() | (ours - valid.keys())  # also of rows that were deleted
-    return live.put(found, missing, sorted(gone & there))
+    if found.missing:
+        live.load_scripts(found)
+    last, now_s = _kept.get(settings.REDIS_URL, _Kept()), time.monotonic()
+    if last.run == found.run and now_s - last.at_s < COMPARE_EVERY_S:
+        return
+    anew = last.run != found.run or not last.is_whole
+    ours = live.ours()  # before the database: it has them first
+    if anew:
+        ours |= _ended()  # whom a node that was away may know still
+    done = live.compare(found, _wanted(found.server), ours, anew=anew)
+    live.note(done)
+    _kept[settings.REDIS_URL] = _Kept(found.run, not done.unreached, now_s)
 
 
 def admit(token: Token) -> None:
     """Its user is there before anybody has the token, where Redis can be asked now."""
     try:
         found = live.look()
-        live.load_scripts(found, everywhere=False)
-        live.note(live.put(found, {user_of(token.digest): rights_of(token, found.server)}))
+        live.load_scripts(found)
+        live.note(live.put(found, {user_of(token.digest): partial(rights_of, token, found.server)}))
     except StoreUnavailable as error:
         log.warning("the user of a token waits for Redis: %s", error)
 
@@ -77,9 +81,8 @@ def dismiss(token: Token) -> None:
 def rights_of(token: Token, server: Server) -> Rights:
     """Of a group's stream as the database has it, not as Redis does, which agents write."""
     if isinstance(token, ProducerToken):
-        return Rights(token.digest, producer_rules(server, token.stream))
-    group = token.group
-    return Rights(token.digest, agent_rules(server, group.name, group.stream))
+        return _of_producer(server, token.digest, token.stream)
+    return _of_agent(server, token.digest, token.group.name, token.group.stream)
 
 
 def agents_redis_url() -> str:
@@ -100,14 +103,25 @@ def _unless_refused(url: str) -> str:
     return settings.REDIS_URL if noted and noted.ability is Ability.NONE else url
 
 
-def _by_name(server: Server) -> dict[str, Rights]:
+def _wanted(server: Server) -> Users:
+    """Of all tokens that are valid now, and of the broker."""
     now = timezone.now()
     valid = Q(revoked_at=None) & (Q(expires_at=None) | Q(expires_at__gt=now))
-    tokens: Iterable[Token] = (
-        *AgentToken.objects.filter(valid).select_related("group"),
-        *ProducerToken.objects.filter(valid),
-    )
-    return {user_of(token.digest): rights_of(token, server) for token in tokens}
+    agents = AgentToken.objects.filter(valid).values_list("digest", "group__name", "group__stream")
+    producers = ProducerToken.objects.filter(valid).values_list("digest", "stream")
+    return {
+        **live.broker_user(server),
+        **{user_of(digest): partial(_of_agent, server, digest, *of) for digest, *of in agents},
+        **{user_of(digest): partial(_of_producer, server, digest, of) for digest, of in producers},
+    }
+
+
+def _of_agent(server: Server, digest: str, group: str, stream: str) -> Rights:
+    return Rights(digest, agent_rules(server, group, stream))
+
+
+def _of_producer(server: Server, digest: str, stream: str) -> Rights:
+    return Rights(digest, producer_rules(server, stream))
 
 
 def _ended() -> set[str]:

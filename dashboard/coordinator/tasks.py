@@ -6,6 +6,7 @@ from functools import wraps
 from typing import Any
 
 from celery import current_task, shared_task
+from django.db import DatabaseError
 
 from dashboard import coordinator
 from dashboard.agents import rights
@@ -32,17 +33,18 @@ def _task(work: Callable[..., int | str]) -> Any:
 @_task
 def tick() -> int:
     health.stamp(health.Sign.WORKER)
-    _keep_rights()
     return coordinator.tick()
 
 
-def _keep_rights() -> None:
+@_task
+def keep_users() -> str:
+    """Users and scripts of Redis; beside the tick, which waits for no replica that is away."""
     try:
         rights.keep()
-    except StoreUnavailable as error:
-        log.warning("users and scripts of Redis wait: %s", error)
-    except Exception:  # users and scripts stay as they are: the groups have their tick
-        log.exception("users and scripts of Redis are not looked after")
+    except DatabaseError as error:
+        log.warning("users of Redis wait for the database: %s", error)
+        return "the database is away"
+    return "kept"
 
 
 @_task

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from assignment.rights import without_login
+from assignment.rights import has_login, with_token_file, without_login
 from dashboard.demo.embedded_redis import EmbeddedRedis, RedisNotStarted, external_url
-from dashboard.demo.options import AGENTS_URL, GROUP, Options, Refused
+from dashboard.demo.options import AGENT_TOKEN, AGENTS_URL, GROUP, PRODUCER_TOKEN, Options, Refused
 from dashboard.demo.tree import Process, StartFailed, never, without_error
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -171,6 +171,7 @@ class Parts:
             "agent.producer",
             "flights",
             *("--stream", GROUP, "--speed", speed, *limit, *arguments),
+            environment={"EVENKEEL_REDIS_URL": self._producers_url()},
             is_healthy=lambda: self.writes(self.log("producer")),
             may_end=without_error,
         )
@@ -213,7 +214,7 @@ class Parts:
             CONSUMER,
             "agent",
             *("--group", group, "--name", name, "--dashboard", dashboard),
-            *("--token-file", str(self.options.data / "agent_token")),
+            *("--token-file", str(self.options.data / AGENT_TOKEN)),
             *("--state-dir", str(self.state_folder(name))),
             *("--snapshot-url", str(self.options.data / "snapshots")),
             *log_format,
@@ -228,6 +229,13 @@ class Parts:
         found = path.read_text().strip() if path.exists() else ""
         is_of_this = without_login(found) == without_login(self.redis_url)
         return found if is_of_this else self.redis_url
+
+    def _producers_url(self) -> str:
+        """As `_agents_url`; the token of its stream is made with the group."""
+        url, token = self._agents_url(), self.options.data.absolute() / PRODUCER_TOKEN
+        if has_login(url) or not token.exists():
+            return self.redis_url
+        return with_token_file(url, token)
 
     def lives(self, name: str) -> bool:
         """Whether beat or worker gave a sign of life lately, or could not: a worker begins only

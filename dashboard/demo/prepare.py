@@ -16,7 +16,7 @@ from typing import Any
 import django
 
 from dashboard.demo.files import write_private
-from dashboard.demo.options import AGENTS_URL
+from dashboard.demo.options import AGENT_TOKEN, AGENTS_URL, PRODUCER_TOKEN
 
 OPERATOR = "operator"
 PASSWORD_BYTES = 12
@@ -69,7 +69,7 @@ def prepare(options: argparse.Namespace) -> None:
             "trimming": not options.check,
             **options.settings,
         }
-        make_group(options.group, options.partitions, wanted, settings.DATA / "agent_token")
+        make_group(options.group, options.partitions, wanted, settings.DATA)
 
 
 def make_users(address: Path) -> None:
@@ -102,15 +102,15 @@ def read_login(login: Path) -> tuple[str, str]:
     return words[0], words[1]
 
 
-def make_group(name: str, partitions: int, wanted: dict[str, Any], token_file: Path) -> None:
-    """Group and token, each once. Refused when the group has another number of partitions."""
-    from dashboard.actions import groups
+def make_group(name: str, partitions: int, wanted: dict[str, Any], folder: Path) -> None:
+    """Group and its tokens, each once. Refused when the group has another number of partitions."""
+    from dashboard.actions import groups, producers
     from dashboard.models import AuditSource, Group
     from dashboard.records.audit import By
 
+    by = By(OPERATOR, AuditSource.COMMAND)
     group = Group.objects.filter(name=name).first()
     if group is None:
-        by = By(OPERATOR, AuditSource.COMMAND)
         group = groups.create_group(name, by, stream=name, partitions=partitions, **wanted)
     if group.partitions != partitions:
         raise groups.Refused(
@@ -118,9 +118,10 @@ def make_group(name: str, partitions: int, wanted: dict[str, Any], token_file: P
             " folder with --data"
         )
     groups.change_settings(group, wanted, By(OPERATOR, AuditSource.COMMAND, WHY))
-    if not token_file.exists():
-        made = groups.create_token(group, By(OPERATOR, AuditSource.COMMAND))
-        write_private(token_file, f"{made.text}\n")
+    if not (file := folder / AGENT_TOKEN).exists():
+        write_private(file, f"{groups.create_token(group, by).text}\n")
+    if not (file := folder / PRODUCER_TOKEN).exists():
+        write_private(file, f"{producers.create_token(name, by).text}\n")
 
 
 if __name__ == "__main__":

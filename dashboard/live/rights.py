@@ -7,7 +7,7 @@ replicas. Knows no tokens and no groups.
 import hashlib
 import hmac
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NoReturn
@@ -61,6 +61,9 @@ class Rights:
     rules: tuple[str, ...]
 
 
+Users = Mapping[str, Callable[[], Rights]]  # by name
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """`run`: of which server, since which start, with which replicas."""
@@ -69,6 +72,7 @@ class Found:
     server: Server
     missing: tuple[str, ...]  # scripts that are not loaded on the primary
     replicas: tuple[tuple[str, int], ...]
+    refused: str = ""  # how it said that we may load no scripts: no user could run any
 
 
 @dataclass(slots=True)
@@ -95,7 +99,13 @@ def look() -> Found:
     pipe = sync_client().pipeline()
     pipe.info("server").info("replication")
     pipe.execute_command("SCRIPT EXISTS", *(script(name).sha for name in names))
-    server, replication, there = pipe.execute()
+    server, replication, there = pipe.execute(raise_on_error=False)
+    refused = ""
+    for answer in (server, replication):
+        if isinstance(answer, redis.ResponseError):
+            raise StoreUnavailable(f"Redis does not say who it is: {answer}") from answer
+    if isinstance(there, redis.ResponseError):
+        refused, there = str(there), [True] * len(names)
     replicas = _replicas(replication)
     identity = (server["run_id"], replication["master_replid"], *replicas)
     return Found(
@@ -103,6 +113,7 @@ def look() -> Found:
         server=_server(server),
         missing=tuple(n for n, known in zip(names, there, strict=True) if not known),
         replicas=replicas,
+        refused=refused,
     )
 
 
@@ -111,43 +122,79 @@ def server() -> Server:
     return _server(sync_client().info("server"))
 
 
-def load_scripts(found: Found, *, everywhere: bool) -> None:
-    """Those that are missing; `everywhere`: all of them, on every node."""
+def load_scripts(found: Found) -> None:
+    """Those that are missing on the primary. Raises StoreUnavailable."""
     _load(sync_client(), found.missing)
-    for replica in found.replicas if everywhere else ():
-        _on_replica(replica, lambda client: _load(client, lua.names()))
 
 
-def users() -> tuple[set[str], set[str]]:
-    """All, and those that `put` made and did not drop. Raises StoreUnavailable, UsersRefused."""
-    there, ours = _asked(sync_client(), [("ACL", "USERS"), ("SMEMBERS", _key(USERS))])
-    return {_text(name) for name in there}, {_text(name) for name in ours}
+def ours() -> set[str]:
+    """Names of users that were made here and not dropped. Raises StoreUnavailable."""
+    return {_text(name) for name in sync_client().smembers(_key(USERS))}
 
 
-def put(found: Found, wanted: Mapping[str, Rights], dropped: Collection[str] = ()) -> Put:
-    """Makes each user be as it is wanted, and ends the connections of those that are dropped, on
-    every node. Raises StoreUnavailable: the primary has perhaps some of them.
+def put(found: Found, wanted: Users, dropped: Collection[str] = ()) -> Put:
+    """On every node: makes each user be as it is wanted, and ends the connections of those that
+    are dropped. Raises StoreUnavailable: the primary has perhaps some of them.
     """
-    commands = [_set_user(name, rights) for name, rights in wanted.items()]
+    commands = [_set_user(name, rights()) for name, rights in wanted.items()]
     commands += [("ACL", "DELUSER", name) for name in dropped]
-    on_primary = [*commands]
-    if wanted:
-        on_primary.insert(0, ("SADD", _key(USERS), *wanted))
-    if dropped:
-        on_primary.append(("SREM", _key(USERS), *dropped))
-    done = Put(Ability.ALL if found.server.reads_only else Ability.SHARED)
+
+    def work(client: Any) -> None:
+        _asked(client, commands)
+        _save(client)
+
+    return _put(found, work, wanted, dropped)
+
+
+def compare(found: Found, wanted: Users, ours: Collection[str], *, anew: bool) -> Put:
+    """Each node has the scripts, the users that are wanted and of `ours` no others; `anew`: also
+    those that are there are made as they are wanted. Raises StoreUnavailable.
+    """
+    gone = sorted(set(ours) - wanted.keys())
+    sha = {script(name).sha: name for name in lua.names()}
+
+    def work(client: Any) -> None:
+        names, *loaded = _asked(client, [("ACL", "USERS"), ("SCRIPT EXISTS", *sha)])
+        there = {_text(name) for name in names}
+        missing = [name for name in wanted if anew or name not in there]
+        commands = [_set_user(name, wanted[name]()) for name in missing]
+        commands += [("ACL", "DELUSER", name) for name in gone if name in there]
+        _load(client, [n for n, known in zip(sha.values(), loaded[0], strict=True) if not known])
+        if commands:
+            _asked(client, commands)
+            _save(client)
+
+    return _put(found, work, wanted.keys() - set(ours), gone)
+
+
+def _put(
+    found: Found, work: Callable[[Any], None], made: Collection[str], dropped: Collection[str]
+) -> Put:
+    """What `work` makes is remembered before, what it drops until it is gone from every node."""
+    if found.refused:
+        return _none(found.refused)
+    _remember(made, ())
     try:
-        _asked(sync_client(), on_primary)
+        work(sync_client())
     except UsersRefused as error:
-        log.warning("no users are made in Redis: %s", error)
-        done.ability = Ability.NONE
-        return done
-    if commands:
-        _save(sync_client())
-    for replica in found.replicas if commands else ():
-        if not _on_replica(replica, lambda client: _asked(client, commands)):
-            done.unreached.append(f"{replica[0]}:{replica[1]}")
+        return _none(str(error))
+    done = Put(Ability.ALL if found.server.reads_only else Ability.SHARED)
+    done.unreached = [f"{h}:{p}" for h, p in found.replicas if not _on_replica((h, p), work)]
+    if not done.unreached:
+        _remember((), dropped)
     return done
+
+
+def _none(why: str) -> Put:
+    log.debug("no users are made in Redis: %s", why)
+    return Put(Ability.NONE)
+
+
+def _remember(made: Collection[str], dropped: Collection[str]) -> None:
+    if made:
+        sync_client().sadd(_key(USERS), *made)
+    if dropped:
+        sync_client().srem(_key(USERS), *dropped)
 
 
 def broker_login() -> tuple[str, str] | None:
@@ -155,18 +202,31 @@ def broker_login() -> tuple[str, str] | None:
     server that was started anew has forgotten it, and no tick runs without it. None: this Redis
     allows none. Raises redis.ConnectionError.
     """
-    prefix = settings.REDIS_PREFIX
-    key, text = settings.SECRET_KEY.encode(), f"Redis user of Celery and channels {prefix}"
-    password = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
-    digest = digest_of(password)
+    name, password = _broker_user()
     try:
-        rights = Rights(digest, broker_rules(server(), prefix))
-        _asked(sync_client(), [_set_user(user_of(digest), rights)])
+        _remember([name], ())
+        _asked(sync_client(), [_set_user(name, _broker_rights(server()))])
     except UsersRefused:
         return None
     except StoreUnavailable as error:
         raise redis.ConnectionError(str(error)) from error
-    return user_of(digest), password
+    return name, password
+
+
+def broker_user(on: Server) -> Users:
+    """Whom a comparison must leave in place."""
+    return {_broker_user()[0]: lambda: _broker_rights(on)}
+
+
+def _broker_user() -> tuple[str, str]:
+    """Name and password."""
+    key, text = settings.SECRET_KEY.encode(), f"Redis user of Celery and channels {_key('')}"
+    password = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+    return user_of(digest_of(password)), password
+
+
+def _broker_rights(on: Server) -> Rights:
+    return Rights(digest_of(_broker_user()[1]), broker_rules(on, settings.REDIS_PREFIX))
 
 
 def _set_user(name: str, rights: Rights) -> Sequence[str]:
@@ -175,6 +235,9 @@ def _set_user(name: str, rights: Rights) -> Sequence[str]:
 
 def note(done: Put) -> None:
     """For the page Status, and for addresses that commands print. Raises StoreUnavailable."""
+    if done != noted():
+        for sentence in done.sentences():
+            log.warning("%s", sentence)
     values = {"ability": str(done.ability), "unreached": " ".join(done.unreached)}
     sync_client().hset(_key(NOTED), mapping=values)
 
@@ -241,7 +304,7 @@ def _on_replica(replica: tuple[str, int], work: Any) -> bool:
     try:
         work(client)
     except (redis.RedisError, OSError, UsersRefused, StoreUnavailable) as error:
-        log.warning("replica %s:%d has not all users and scripts: %s", *replica, error)
+        log.debug("replica %s:%d has not all users and scripts: %s", *replica, error)
         return False
     finally:
         client.close()

@@ -9,8 +9,10 @@ import pytest
 import redis
 from django.contrib.auth.models import User
 from django.core.management import call_command
+from django.db import OperationalError
 from django.test import Client
 from django.utils import timezone
+from pytest_django.fixtures import Settings
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
@@ -18,9 +20,10 @@ from assignment import lua
 from assignment.rights import user_of, with_login, without_login
 from dashboard import coordinator
 from dashboard.actions import groups, producers
-from dashboard.agents import rights
+from dashboard.agents import rights, tokens
 from dashboard.agents.producer_token import ProducerToken
 from dashboard.api import health
+from dashboard.coordinator import tasks
 from dashboard.demo.embedded_redis import USERS, EmbeddedRedis, wheel_binary
 from dashboard.live import rights as live
 from dashboard.live.connection import sync_client
@@ -132,7 +135,7 @@ def test_users_that_an_older_server_cannot_read_keep_nobody_out(tmp_path: Path) 
 
 
 def test_a_replica_has_all_users_and_scripts(
-    point_at: Point, tmp_path: Path, group_name: str
+    point_at: Point, tmp_path: Path, group_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pair_of(tmp_path, wheel_binary()) as pair:
         point_at(f"redis://:{pair.old.password}@127.0.0.1:{pair.old.port}/0")
@@ -150,16 +153,30 @@ def test_a_replica_has_all_users_and_scripts(
         groups.revoke_token(first.token, ANN)
         with pytest.raises(redis.AuthenticationError):
             as_holder(pair.new.url, first.text).ping()
+        monkeypatch.setattr(rights, "COMPARE_EVERY_S", 0.0)
+        pair.at_new.execute_command("ACL", "DELUSER", user_of(second.token.digest))
+        pair.at_new.script_flush()  # started anew at the same address, between two looks
+        rights.keep()
+        assert as_holder(pair.new.url, second.text).ping()
+        found = pair.at_new.script_exists(*(script(name).sha for name in lua.names()))
+        assert all(found)
+        as_before = ("on", f"#{first.token.digest}", "~*", "+ping")  # of before it was revoked
+        pair.at_new.execute_command("ACL", "SETUSER", user_of(first.token.digest), *as_before)
+        rights._kept.clear()  # it was away, and is back
+        rights.keep()
+        with pytest.raises(redis.AuthenticationError):
+            as_holder(pair.new.url, first.text).ping()
         sync_client().close()
 
 
+@pytest.mark.parametrize("lacks", ["-acl", "-script"])
 def test_where_no_users_may_be_made_all_log_in_as_before_and_the_page_says_so_once(
-    own_group: Group, own_redis: EmbeddedRedis, point_at: Point
+    own_group: Group, own_redis: EmbeddedRedis, point_at: Point, lacks: str
 ) -> None:
     visitor = Client()
     visitor.force_login(User.objects.create_user("ann"))
     admin = redis.Redis.from_url(own_redis.url)
-    admin.execute_command("ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all", "-acl")
+    admin.execute_command("ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all", lacks)
     point_at(f"redis://app:pw@127.0.0.1:{own_redis.port}/0")
     made = groups.create_token(own_group, ANN)
     rights.keep()
@@ -201,7 +218,7 @@ def test_a_producers_token_appends_until_it_is_revoked(group: Group, redis_url: 
     with pytest.raises(redis.ConnectionError):
         client.ping()
     token = ProducerToken.objects.get()
-    assert not any(user_of(token.digest) in names for names in live.users())
+    assert user_of(token.digest) not in live.ours()
     assert {"create producer token", "revoke producer token"} <= set(
         AuditEntry.objects.values_list("action", flat=True)
     )
@@ -233,3 +250,41 @@ def test_celery_and_channels_have_a_user_of_their_own(
 def test_a_stream_that_no_group_reads_has_no_producers(db: None) -> None:
     with pytest.raises(producers.InvalidInput, match="no group reads a stream 'nothing'"):
         producers.create_token("nothing", ANN)
+
+
+def test_with_another_secret_key_the_broker_has_another_user_and_the_old_one_goes(
+    group: Group, settings: Settings, store: Any
+) -> None:
+    old = live.broker_login()
+    rights.keep()
+    settings.SECRET_KEY = "another-" * 8
+    new = live.broker_login()
+    assert old and new and old[0] != new[0]
+    rights._kept.clear()
+    rights.keep()
+    there = {name.decode() for name in store.execute_command("ACL", "USERS")}
+    assert new[0] in there and old[0] not in there
+
+
+def test_a_database_that_is_away_leaves_users_as_they_are(
+    group: Group, monkeypatch: pytest.MonkeyPatch, redis_url: str
+) -> None:
+    made = groups.create_token(group, ANN)
+
+    def away(server: Any) -> Any:
+        raise OperationalError("away")
+
+    monkeypatch.setattr(rights, "_wanted", away)
+    assert tasks.keep_users() == "the database is away"
+    assert as_holder(redis_url, made.text).ping()
+
+
+def test_a_token_of_before_there_were_users_has_one_with_the_first_look(
+    group: Group, redis_url: str
+) -> None:
+    text = tokens.make()
+    AgentToken.objects.create(
+        group=group, name="old", digest=tokens.digest_of(text), created_by="ann"
+    )
+    assert tasks.keep_users() == "kept"
+    assert as_holder(redis_url, text).hlen(f"ek:{{{group.name}}}:meta")

@@ -19,6 +19,7 @@ class Command(BaseCommand):
         parser.add_argument("--name", default=producers.TOKEN_NAME)
         parser.add_argument("--days", type=float, help="valid so long; without it until revoked")
         parser.add_argument("--revoke", action="store_true", help="those of this name instead")
+        parser.add_argument("--url", action="store_true", help="print the address and nothing else")
 
     def handle(self, *args: Any, **options: Any) -> None:
         stream, name, days = options["stream"], options["name"], options["days"]
@@ -33,6 +34,9 @@ class Command(BaseCommand):
                 name=name,
                 expires_at=None if days is None else timezone.now() + timedelta(days=days),
             )
+        if options["url"]:
+            self.stdout.write(made.redis_url)
+            return
         self.stdout.write(
             "Run the producer with this address (its token is shown only now):\n\n"
             f"  EVENKEEL_REDIS_URL={shlex.quote(made.redis_url)}"
