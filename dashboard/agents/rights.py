@@ -6,6 +6,7 @@ A tick puts back what a restart or a failover took. What cannot be done now is l
 import logging
 import time
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from django.conf import settings
@@ -27,6 +28,7 @@ from dashboard.live.rights import Ability, Rights, Users
 from dashboard.models import AgentToken
 
 COMPARE_EVERY_S = 5.0  # what a command or another process changed in between
+LATELY = timedelta(minutes=10)  # longer than any comparison takes
 Token = AgentToken | ProducerToken
 
 
@@ -53,8 +55,7 @@ def keep() -> None:
         return
     anew = last.run != found.run or not last.is_whole
     ours = live.ours()  # before the database: it has them first
-    if anew:
-        ours |= _ended()  # whom a node that was away may know still
+    ours |= _ended(None if anew else timezone.now() - LATELY)
     done = live.compare(found, _wanted(found.server), ours, anew=anew)
     live.note(done)
     _kept[settings.REDIS_URL] = _Kept(found.run, not done.unreached, now_s)
@@ -124,8 +125,13 @@ def _of_producer(server: Server, digest: str, stream: str) -> Rights:
     return Rights(digest, producer_rules(server, stream))
 
 
-def _ended() -> set[str]:
-    ended = Q(revoked_at__isnull=False) | Q(expires_at__lte=timezone.now())
+def _ended(since: datetime | None) -> set[str]:
+    """Names of tokens that ended: all, whom a node that was away may know still; or lately, whom a
+    comparison may have put back that had read the database before.
+    """
+    now = timezone.now()
+    first = since or datetime.fromtimestamp(0, UTC)
+    ended = Q(revoked_at__gte=first) | Q(expires_at__gte=first, expires_at__lte=now)
     agents = AgentToken.objects.filter(ended).values_list("digest", flat=True)
     producers = ProducerToken.objects.filter(ended).values_list("digest", flat=True)
     return {user_of(digest) for digest in (*agents, *producers)}

@@ -288,3 +288,20 @@ def test_a_token_of_before_there_were_users_has_one_with_the_first_look(
     )
     assert tasks.keep_users() == "kept"
     assert as_holder(redis_url, text).hlen(f"ek:{{{group.name}}}:meta")
+
+
+def test_one_that_a_late_comparison_put_back_goes_with_the_next(
+    group: Group, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had read the database before the token was revoked."""
+    made = groups.create_token(group, ANN)
+    monkeypatch.setattr(rights, "COMPARE_EVERY_S", 0.0)
+    rights.keep()
+    wanted = rights._wanted(live.server())
+    groups.revoke_token(made.token, ANN)
+    live.compare(live.look(), wanted, live.ours(), anew=True)
+    assert as_holder(redis_url, made.text).ping()
+    sync_client().srem(live._key(live.USERS), user_of(made.token.digest))
+    rights.keep()
+    with pytest.raises(redis.AuthenticationError):
+        as_holder(redis_url, made.text).ping()
