@@ -12,6 +12,8 @@ import dj_database_url
 from csp.constants import NONE, SELF, UNSAFE_INLINE
 from django.core.exceptions import ImproperlyConfigured
 
+from dashboard.safeguards import keep_private
+
 ROOT = Path(__file__).resolve().parent.parent
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 BUSY_TIMEOUT_S = 20  # a writer waits for another one; ticks and pages write little and often
@@ -39,15 +41,6 @@ def number(name: str, default: int, least: int, most: int) -> int:
             f"{name} is {value!r}, not a whole number within {least} and {most}"
         )
     return int(value)
-
-
-def data_folder() -> Path:
-    folder = Path(text("EVENKEEL_DATA", str(ROOT / "data"))).resolve()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ImproperlyConfigured(f"EVENKEEL_DATA {folder} cannot be used: {error}") from error
-    return folder
 
 
 def secret_key(folder: Path) -> str:
@@ -106,7 +99,7 @@ def database(folder: Path) -> dict[str, object]:
     return found
 
 
-DATA = data_folder()
+DATA = keep_private(Path(text("EVENKEEL_DATA", str(ROOT / "data"))).resolve())
 SECRET_KEY = secret_key(DATA)
 ALLOWED_HOSTS = names("EVENKEEL_HOSTS", LOOPBACK)
 # Only loopback names: one's own machine, plain HTTP. Else cookies travel over HTTPS only.
