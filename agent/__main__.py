@@ -30,6 +30,7 @@ from agent.dashboard_session.session import DashboardSession
 from agent.hints import HintListener
 from agent.loop import Agent, Inbox, Signalled
 from agent.membership import Membership, Note
+from agent.private import keep_private
 from agent.replicas.manager import ReplicaManager
 from agent.state.errors import StateError
 from agent.state.folders import StateDirUnusable, claim_state_dir
@@ -57,6 +58,7 @@ class Ended(Exception):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    keep_private()
     given = sys.argv[1:] if arguments is None else list(arguments)
     if given[:1] == [SCALE_DOWN]:
         from agent import scale_down  # with numpy, which an agent may never need

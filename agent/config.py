@@ -7,7 +7,6 @@ import argparse
 import os
 import secrets
 import socket
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from agent import private
 from assignment.bounds import CAPACITY_MAX, LINE_MAX, shown
 from assignment.errors import InvalidInput
 from assignment.rights import has_login, with_login, with_token_file
@@ -100,7 +100,7 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> 
     token_file = Path(given.token_file) if given.token_file else None
     is_client = _coordination(given.coordination) is Coordination.CLIENT
     alone = is_client and not given.dashboard
-    state_root = Path(given.state_dir or Path(tempfile.gettempdir()) / "evenkeel" / given.group)
+    state_root = Path(given.state_dir or private.state_folder() / given.group)
     return Config(
         group=valid_name("group", _required("--group", given.group)),
         dashboards=() if alone else _dashboards(_required("--dashboard", given.dashboard)),
@@ -112,7 +112,7 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> 
         secret=secrets.token_hex(32),
         state_root=state_root.absolute(),
         snapshot_url=given.snapshot_url or str((state_root / "snapshots").absolute()),
-        socket=_socket(given.socket, process, given.attach),
+        socket=_socket(given.socket, process, given.attach, environ),
         command=_command(command, given.attach),
         attach=given.attach,
         group_flags=_group_flags(given) if is_client else None,
@@ -256,11 +256,11 @@ def _checked_url(flag: str, url: str, schemes: Sequence[str]) -> str:
     return url
 
 
-def _socket(path: str, process: str, attach: bool) -> Path:
+def _socket(path: str, process: str, attach: bool, environ: Mapping[str, str]) -> Path:
     if attach and not path:
         raise InvalidInput("--attach needs --socket: the consumer must know where to connect")
     if not path:
-        return Path(tempfile.gettempdir()) / f"evenkeel-{os.getuid()}" / f"{process}.sock"
+        return private.runtime_folder(environ) / f"{process}.sock"
     if len(os.fsencode(path)) > SOCKET_PATH_MAX:
         raise InvalidInput(f"--socket {path!r} is longer than {SOCKET_PATH_MAX} bytes")
     return Path(path).absolute()

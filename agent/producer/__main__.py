@@ -19,6 +19,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
 
+from agent.private import keep_private
 from agent.producer import flights
 from agent.producer.entries import FORMS
 from agent.producer.library import BATCH_EVENTS, GIVE_UP_S, LINGER_MS, Acknowledged, Producer
@@ -35,6 +36,7 @@ TRY_AGAIN_S = 0.5
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    keep_private()
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         if given[:1] == [FLIGHTS]:
