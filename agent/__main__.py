@@ -176,7 +176,7 @@ def _courier(
 ) -> Courier:
     if not config.dashboards:
         return Courier(registry.ask, inbox.put)
-    dashboards = Dashboards(config.dashboards, config.group, config.current_token)
+    dashboards = Dashboards(config.dashboards, config.group, config.current_token, config.ca_file)
     ask = first_of(dashboards.ask, registry, store)
     return Courier(ask, inbox.put, dashboards.look_for_earlier)
 

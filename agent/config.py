@@ -12,16 +12,14 @@ from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-from agent import private
+from agent import addresses, private
 from assignment.bounds import CAPACITY_MAX, LINE_MAX, shown
 from assignment.errors import InvalidInput
 from assignment.rights import has_login, with_login, with_token_file
 from assignment.types import PARTITIONS_MAX, Coordination, valid_name
 
 SOCKET_PATH_MAX = 100  # the kernel takes 107 bytes for the address of a Unix socket
-DASHBOARDS_MAX = 16
 DIGITS_MAX = 20  # Python reads no number of more than 4,300
 NAME_MAX = 90  # a member id is the name, a dash and six hex digits, and at most 100 characters
 
@@ -53,7 +51,7 @@ class Config:
     dashboards: tuple[str, ...]
     token: str
     token_file: Path | None
-    redis_url: str
+    redis_url: str  # with the file of --ca-file in it
     member_id: str
     instance: str  # "": none
     secret: str
@@ -65,6 +63,7 @@ class Config:
     group_flags: Mapping[str, Any] | None = None  # as Founder has them
     zone: str = ""
     capacity: float = 1.0
+    ca_file: str = ""
     log_format: str = "text"
 
     def current_token(self) -> str:
@@ -103,10 +102,10 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> 
     state_root = Path(given.state_dir or private.state_folder() / given.group)
     return Config(
         group=valid_name("group", _required("--group", given.group)),
-        dashboards=() if alone else _dashboards(_required("--dashboard", given.dashboard)),
+        dashboards=() if alone else _dashboards(given),
         token="" if alone else _token(given.token, token_file),
         token_file=token_file,
-        redis_url=_redis_url(_required("--redis-url", given.redis_url)),
+        redis_url=_redis_url(given),
         member_id=instance or process,
         instance=instance,
         secret=secrets.token_hex(32),
@@ -118,6 +117,7 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> 
         group_flags=_group_flags(given) if is_client else None,
         zone=_zone(given.zone),
         capacity=_capacity(given.capacity),
+        ca_file=addresses.ca_file(given.ca_file),
         log_format=given.log_format,
     )
 
@@ -197,6 +197,7 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     parser.add_argument(
         "--attach", action="store_true", help="start no consumer: wait for one at --socket"
     )
+    addresses.add_options(parser, environ)
     parser.add_argument("--log-format", choices=("text", "json"), default="text")
     return parser
 
@@ -228,32 +229,14 @@ def _token(token: str, token_file: Path | None) -> str:
     return token
 
 
-def _dashboards(text: str) -> tuple[str, ...]:
-    urls = tuple(part.strip().rstrip("/") for part in text.split(",") if part.strip())
-    if not 1 <= len(urls) <= DASHBOARDS_MAX:
-        raise InvalidInput(f"--dashboard {text!r} does not name 1 to {DASHBOARDS_MAX} addresses")
-    for url in urls:
-        _checked_url("--dashboard", url, ("http", "https"))
-    return urls
+def _dashboards(given: argparse.Namespace) -> tuple[str, ...]:
+    text = _required("--dashboard", given.dashboard)
+    return addresses.dashboards(text, insecure=addresses.is_insecure(given.insecure))
 
 
-def _redis_url(url: str) -> str:
-    if url.startswith("unix://") and len(url) > len("unix://"):
-        return url
-    return _checked_url("--redis-url", url, ("redis", "rediss"))
-
-
-def _checked_url(flag: str, url: str, schemes: Sequence[str]) -> str:
-    """The password of a URL never reaches the message."""
-    try:
-        parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
-    except ValueError as error:
-        raise InvalidInput(f"{flag}: the address cannot be read: {error}") from error
-    if parts.scheme not in schemes or not host:
-        shown = f"{parts.scheme}://{host or ''}"
-        raise InvalidInput(f"{flag} {shown!r} is not of the form {schemes[0]}://host:port")
-    return url
+def _redis_url(given: argparse.Namespace) -> str:
+    _required("--redis-url", given.redis_url)
+    return addresses.redis_url_of(given)
 
 
 def _socket(path: str, process: str, attach: bool, environ: Mapping[str, str]) -> Path:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from agent import addresses
 from agent.config import ExitCode
 from agent.coordination.effects import RedisEffects
 from agent.coordination.memory import Memory
@@ -70,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.error = _bad_arguments  # type: ignore[method-assign]
     parser.add_argument("--group", default=os.environ.get("EVENKEEL_GROUP"))
     parser.add_argument("--redis-url", default=os.environ.get("EVENKEEL_REDIS_URL"))
+    addresses.add_options(parser, os.environ)
     text = "of the group, where the URL has no login; else EVENKEEL_TOKEN"
     parser.add_argument("--token-file", default=os.environ.get("EVENKEEL_TOKEN_FILE"), help=text)
     parser.add_argument("--percent", help="how many of the live members remain, 1 to 100")
@@ -98,7 +100,7 @@ def _run(given: argparse.Namespace) -> int:
         raise InvalidInput(f"timeout {given.timeout} is below 0")
     if given.abort_at_timeout and not timeout_ms:
         raise InvalidInput("--abort-at-timeout needs a --timeout above 0")
-    door = RedisDoor(given.redis_url, TIMEOUTS, _token(given.token_file))
+    door = RedisDoor(addresses.redis_url_of(given), TIMEOUTS, _token(given.token_file))
     store = GroupStore(door, valid_name("group", given.group))
     try:
         view = store.run(read_group(Purpose.LOOK))

@@ -29,13 +29,13 @@ def test_flags_say_what_the_agent_is(tmp_path: Path) -> None:
 def test_the_environment_stands_in_for_flags() -> None:
     environ = {
         "EVENKEEL_GROUP": "flights",
-        "EVENKEEL_DASHBOARD": "http://one:1/, https://two",
+        "EVENKEEL_DASHBOARD": "http://127.0.0.1:1/, https://two",
         "EVENKEEL_TOKEN": "t0ken",
         "EVENKEEL_REDIS_URL": "unix:///run/redis.sock",
         "EVENKEEL_CAPACITY": "2.5",
     }
     config = parse(COMMAND, environ)
-    assert config.dashboards == ("http://one:1", "https://two")
+    assert config.dashboards == ("http://127.0.0.1:1", "https://two")
     assert config.capacity == 2.5
     assert parse(["--group", "other", *COMMAND], environ).group == "other"
 
@@ -83,6 +83,13 @@ def test_a_rotated_token_is_read_anew(tmp_path: Path) -> None:
         (["--socket", "/" + "x" * 101], "is longer than 100 bytes"),
         (["--attach"], "--attach needs --socket"),
         (["--attach", "--socket", "/tmp/s"], "--attach starts no consumer"),
+        (["--dashboard", "http://10.0.0.1:8000"], "'http://10.0.0.1' is another machine"),
+        (["--dashboard", "https://a, http://b"], "'http://b' is another machine"),
+        (["--redis-url", "redis://u:p@10.0.0.1"], "'redis://10.0.0.1' is another machine"),
+        (["--redis-url", "rediss://h?ssl_cert_reqs=none"], "'rediss://h' is another machine"),
+        (["--redis-url", "rediss://h?ssl_check_hostname=0"], "'rediss://h' is another machine"),
+        (["--ca-file", "/no/such/file"], "--ca-file /no/such/file cannot be read"),
+        (["--ca-file", __file__], "holds no certificate in PEM form"),
     ],
 )
 def test_a_bad_value_is_named(changes: list[str], sentence: str) -> None:
