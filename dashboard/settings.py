@@ -12,10 +12,9 @@ import dj_database_url
 from csp.constants import NONE, SELF, UNSAFE_INLINE
 from django.core.exceptions import ImproperlyConfigured
 
-from dashboard.safeguards import keep_private
+from dashboard.safeguards import LOOPBACK, check_debug, check_production, keep_private
 
 ROOT = Path(__file__).resolve().parent.parent
-LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 BUSY_TIMEOUT_S = 20  # a writer waits for another one; ticks and pages write little and often
 
 
@@ -190,10 +189,19 @@ SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 SECURE_HSTS_SECONDS = 0 if DEVELOPMENT else 31_536_000
+SECURE_SSL_REDIRECT = not DEVELOPMENT
+SECURE_REDIRECT_EXEMPT = ["^healthz$", "^readyz$"]  # asked for inside, often by bare address
+SILENCED_SYSTEM_CHECKS = [
+    "security.W005",  # HSTS for subdomains: other services of the domain are not ours to decide
+    "security.W021",  # HSTS preload: for the owner of the domain to ask for, and hard to take back
+]
 SECURE_PROXY_SSL_HEADER = (
     ("HTTP_X_FORWARDED_PROTO", "https") if flag("EVENKEEL_BEHIND_PROXY", False) else None
 )
 CSRF_TRUSTED_ORIGINS = names("EVENKEEL_ORIGINS", ())
+check_debug(DEBUG, ALLOWED_HOSTS, DEVELOPMENT)
+if not DEVELOPMENT:
+    check_production(SECRET_KEY, ALLOWED_HOSTS, CSRF_TRUSTED_ORIGINS, PUBLIC_URL)
 X_FRAME_OPTIONS = "DENY"
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {

@@ -122,6 +122,7 @@ class AgentApi:
             await _reply_problem(send, Problem(503, "Database is away", why))
 
     async def _answer(self, scope: Scope, receive: Receive) -> wire.Reply:
+        _demand_encrypted(scope)
         found = PATH.fullmatch(scope["path"])
         if not found:
             raise Problem(404, "Not found", f"there is nothing at {scope['path']}")
@@ -237,6 +238,23 @@ def _read(group: str, answer: Callable[[], T]) -> T:
         return answer()
     except UNREADABLE as error:
         raise Damaged(f"the records of group {group!r} are damaged: {error}") from error
+
+
+def _demand_encrypted(scope: Scope) -> None:
+    """No redirect: whoever follows one has shown its token already."""
+    if not (settings.DEVELOPMENT or _is_encrypted(scope)):
+        why = "agents come here over HTTPS: give --dashboard https://..."
+        raise Problem(403, "Plain HTTP", why)
+
+
+def _is_encrypted(scope: Scope) -> bool:
+    """As Django sees it for pages: behind a proxy by the header that the proxy sets."""
+    if settings.SECURE_PROXY_SSL_HEADER is None:
+        return bool(scope["scheme"] == "https")
+    name, secure = settings.SECURE_PROXY_SSL_HEADER
+    wanted = name.removeprefix("HTTP_").replace("_", "-").lower().encode()
+    given = next((value for header, value in scope["headers"] if header == wanted), b"")
+    return bool(given.partition(b",")[0].strip().decode("latin-1") == secure)
 
 
 async def _in_time(work: Awaitable[T]) -> T:

@@ -59,6 +59,13 @@ def prepare(options: argparse.Namespace) -> None:
     from django.conf import settings
     from django.core.management import call_command
 
+    from dashboard.actions.groups import Refused
+
+    if options.group and not settings.DEVELOPMENT:
+        raise Refused(
+            "the demo's agents come over plain HTTP, which is for one machine alone: leave"
+            " EVENKEEL_HOSTS out, or give --no-demo"
+        )
     call_command("migrate", interactive=False, verbosity=0)
     make_operator(settings.DATA / "login")
     make_users(settings.DATA / AGENTS_URL)

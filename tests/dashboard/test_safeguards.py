@@ -1,15 +1,19 @@
-"""A DATA that others reach: no process of the dashboard starts with it."""
+"""What no process of the dashboard starts with: a DATA that others reach, an open production."""
 
 import os
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
 from dashboard.safeguards import keep_private
-from tests.dashboard.test_settings import started
+from tests.dashboard.test_settings import ROOT, started
+
+PRODUCTION = {"EVENKEEL_HOSTS": "keel.example.org"}
+KEY = "0123456789" * 6
 
 
 def last_line(folder: Path, **environment: str) -> str:
@@ -47,3 +51,50 @@ def test_a_data_that_is_not_ours_is_refused(
         ImproperlyConfigured, match=r"belongs to \w+, not to 54321: .*chown -R 5432"
     ):
         keep_private(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("environment", "sentence"),
+    [
+        ({"SECRET_KEY": "x"}, "SECRET_KEY can be guessed"),
+        ({"SECRET_KEY": "ab" * 40}, "SECRET_KEY can be guessed"),
+        ({"SECRET_KEY": f"django-insecure-{KEY}"}, "SECRET_KEY can be guessed"),
+        ({"EVENKEEL_HOSTS": "*"}, "EVENKEEL_HOSTS is '*'"),
+        ({"EVENKEEL_DEBUG": "1"}, "EVENKEEL_DEBUG is on"),
+        ({"EVENKEEL_DEBUG": "1", "EVENKEEL_HOSTS": "*"}, "EVENKEEL_DEBUG is on"),
+        (
+            {"EVENKEEL_DEBUG": "1", "EVENKEEL_HOSTS": "*", "EVENKEEL_DEVELOPMENT": "1"},
+            "EVENKEEL_DEBUG is on",
+        ),
+        ({"EVENKEEL_ORIGINS": "http://keel.example.org"}, "EVENKEEL_ORIGINS 'http://keel"),
+        ({"EVENKEEL_URL": "http://keel.example.org"}, "EVENKEEL_URL 'http://keel"),
+        ({"EVENKEEL_URL": "http://[::1"}, "EVENKEEL_URL 'http://[::1'"),
+    ],
+)
+def test_what_is_open_stops_production(
+    tmp_path: Path, environment: dict[str, str], sentence: str
+) -> None:
+    told = last_line(tmp_path, **{**PRODUCTION, **environment})
+    assert sentence in told
+    assert not environment.get("SECRET_KEY") or environment["SECRET_KEY"] not in told.split()
+
+
+def test_production_starts_with_a_long_key_and_https_alone(tmp_path: Path) -> None:
+    good = {"SECRET_KEY": KEY, "EVENKEEL_URL": "https://keel.example.org"}
+    shown = "s.SECURE_SSL_REDIRECT, s.SESSION_COOKIE_SECURE, s.DEBUG"
+    assert started(tmp_path, shown, **PRODUCTION, **good).stdout == "True True False\n"
+    assert started(tmp_path, shown).stdout == "False False False\n"
+
+
+def test_django_finds_nothing_to_deplore_in_production(tmp_path: Path) -> None:
+    run = "import sys, manage; manage.run_command()"
+    process = subprocess.run(
+        [sys.executable, "-c", run, "check", "--deploy", "--fail-level", "WARNING"],
+        env={**os.environ, "EVENKEEL_DATA": str(tmp_path), **PRODUCTION},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert process.returncode == 0, process.stderr
+    assert process.stdout == "System check identified no issues (2 silenced).\n"
