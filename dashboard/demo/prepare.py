@@ -21,6 +21,7 @@ from dashboard.demo.options import AGENT_TOKEN, AGENTS_URL, PRODUCER_TOKEN
 OPERATOR = "operator"
 PASSWORD_BYTES = 12
 WHY = "as `up` was asked for"
+CHANGED = "-"  # in the place of a password that was changed since: only its owner knows it
 
 
 def main() -> None:
@@ -88,16 +89,24 @@ def make_users(address: Path) -> None:
 
 
 def make_operator(login: Path) -> None:
-    """The password is made once; the user follows the file, should either be lost."""
+    """A password is made where nobody knows one: for a new user, and when its file was deleted. One
+    that was changed since stays as it is, and its file says no longer that it knows it.
+    """
     from django.contrib.auth.models import User
 
-    if not login.exists():
-        write_private(login, f"{OPERATOR} {secrets.token_urlsafe(PASSWORD_BYTES)}\n")
-    name, password = read_login(login)
+    is_known = login.exists()
+    name, password = read_login(login) if is_known else (OPERATOR, CHANGED)
     user = User.objects.filter(username=name).first()
+    if user is not None and is_known:
+        if password != CHANGED and not user.check_password(password):
+            write_private(login, f"{name} {CHANGED}\n")
+        return
+    if password == CHANGED:
+        password = secrets.token_urlsafe(PASSWORD_BYTES)
+        write_private(login, f"{name} {password}\n")
     if user is None:
         User.objects.create_superuser(name, password=password)
-    elif not user.check_password(password):
+    else:
         user.set_password(password)
         user.save()
 
@@ -107,6 +116,13 @@ def read_login(login: Path) -> tuple[str, str]:
     if len(words) != 2:
         raise OSError(f"{login} does not hold a name and a password: delete it to get a new one")
     return words[0], words[1]
+
+
+def shown_login(login: Path) -> str:
+    name, password = read_login(login)
+    if password == CHANGED:
+        password = f"as it was changed (for a new one delete {login} and start again)"
+    return f"login: {name}  password: {password}"
 
 
 def make_group(name: str, partitions: int, wanted: dict[str, Any], folder: Path) -> None:
