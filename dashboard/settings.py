@@ -127,6 +127,7 @@ MIDDLEWARE = [
     "dashboard.live.deadline.one_deadline",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "dashboard.pages.outgoing.outgoing",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
