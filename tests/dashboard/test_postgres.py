@@ -1,4 +1,4 @@
-"""The dashboard on a real PostgreSQL, from the wheel pgserver."""
+"""The dashboard on a real PostgreSQL, from a wheel."""
 
 import json
 import os
