@@ -15,6 +15,7 @@ from django.core.exceptions import ImproperlyConfigured
 from dashboard.safeguards import LOOPBACK, check_debug, check_production, keep_private
 
 ROOT = Path(__file__).resolve().parent.parent
+AUDIT_KEY_MIN = 32  # characters, as many as its digest has bytes
 BUSY_TIMEOUT_S = 20  # a writer waits for another one; ticks and pages write little and often
 
 
@@ -42,11 +43,8 @@ def number(name: str, default: int, least: int, most: int) -> int:
     return int(value)
 
 
-def secret_key(folder: Path) -> str:
-    """The one given, else the one in DATA; made there once, readable by its owner only."""
-    if given := text("SECRET_KEY"):
-        return given
-    path = folder / "secret_key"
+def made_once(path: Path) -> str:
+    """The secret in a file of DATA; made there once, readable by its owner only."""
     made = path.with_suffix(f".{os.getpid()}")
     if not path.exists():
         with open(os.open(made, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
@@ -58,6 +56,19 @@ def secret_key(folder: Path) -> str:
         finally:
             made.unlink()
     return path.read_text().strip()
+
+
+def audit_keys(folder: Path) -> list[str]:
+    """The first chains the audit's entries; with all of them, former ones too, it is verified."""
+    keys = (text("EVENKEEL_AUDIT_KEY") or made_once(folder / "audit_key")).split()
+    if short := [key for key in keys if len(key) < AUDIT_KEY_MIN]:
+        raise ImproperlyConfigured(
+            f"EVENKEEL_AUDIT_KEY: key {keys.index(short[0]) + 1} is shorter than"
+            f" {AUDIT_KEY_MIN} characters"
+        )
+    if not keys:
+        raise ImproperlyConfigured(f"the audit's key in {folder / 'audit_key'} is empty")
+    return keys
 
 
 def remembered(folder: Path, name: str, default: str) -> str:
@@ -99,7 +110,9 @@ def database(folder: Path) -> dict[str, object]:
 
 
 DATA = keep_private(Path(text("EVENKEEL_DATA", str(ROOT / "data"))).resolve())
-SECRET_KEY = secret_key(DATA)
+SECRET_KEY = text("SECRET_KEY") or made_once(DATA / "secret_key")
+AUDIT_KEYS = audit_keys(DATA)
+AUDIT_ANCHORS = DATA / "audit_anchors"
 ALLOWED_HOSTS = names("EVENKEEL_HOSTS", LOOPBACK)
 # Only loopback names: one's own machine, plain HTTP. Else cookies travel over HTTPS only.
 DEVELOPMENT = flag("EVENKEEL_DEVELOPMENT", set(ALLOWED_HOSTS) <= set(LOOPBACK))
@@ -133,6 +146,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "dashboard.pages.middleware.KnownActor",
     "django.contrib.auth.middleware.LoginRequiredMiddleware",  # but where a view says otherwise
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
@@ -200,6 +214,7 @@ SECURE_PROXY_SSL_HEADER = (
     ("HTTP_X_FORWARDED_PROTO", "https") if flag("EVENKEEL_BEHIND_PROXY", False) else None
 )
 CSRF_TRUSTED_ORIGINS = names("EVENKEEL_ORIGINS", ())
+CSRF_FAILURE_VIEW = "dashboard.pages.middleware.csrf_failure"
 check_debug(DEBUG, ALLOWED_HOSTS, DEVELOPMENT)
 if not DEVELOPMENT:
     check_production(SECRET_KEY, ALLOWED_HOSTS, CSRF_TRUSTED_ORIGINS, PUBLIC_URL)

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import NamedTuple
 
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError
 
 from assignment.scripts.dashboard_side import configure
 from assignment.scripts.group_read import Meta, Purpose
@@ -36,6 +36,7 @@ def adoptable() -> Adoptable:
     return Adoptable(groups, max(0, len(new) - ADOPTABLE_MAX))
 
 
+@audit.attempted("adopt group")
 def adopt(name: str, by: By) -> Group:
     """A record of it as it is: nothing changes for its agents; history is from now on, and of what
     Redis still has. Raises InvalidInput, Refused and StoreUnavailable.
@@ -44,7 +45,7 @@ def adopt(name: str, by: By) -> Group:
     if meta.settings is None:
         raise Refused(f"group {name!r} is not in Redis")
     try:
-        with transaction.atomic():
+        with audit.atomic():
             group = _recorded(name, meta, meta.settings, by)
             call = configure(
                 meta.settings,

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError
 from django.utils import timezone
 
 from assignment import strategies
@@ -59,6 +59,7 @@ def checked(values: dict[str, Any]) -> GroupSettings:
     return settings
 
 
+@audit.attempted("create group")
 def create_group(
     name: str, by: By, *, stream: str, partitions: int, strategy: str = "sticky", **timings: Any
 ) -> Group:
@@ -79,7 +80,7 @@ def create_group(
     if found != partitions:
         raise Refused(f"stream {stream!r} has {found} partitions, not {partitions}")
     try:
-        with transaction.atomic():
+        with audit.atomic():
             group = Group.objects.create(
                 name=name,
                 stream=stream,
@@ -94,9 +95,10 @@ def create_group(
     return group
 
 
+@audit.attempted("change settings")
 def change_settings(group: Group, changes: dict[str, Any], by: By) -> Group:
     """Validated as a whole, audited with what changed. Raises InvalidInput."""
-    with transaction.atomic():
+    with audit.atomic():
         group = Group.objects.select_for_update().get(pk=group.pk)
         for name in FIXED:
             if name in changes and changes[name] != group.settings[name]:
@@ -118,13 +120,14 @@ def change_settings(group: Group, changes: dict[str, Any], by: By) -> Group:
     return group
 
 
+@audit.attempted("request rebalance")
 def request_rebalance(
     group: Group, by: By, *, strategy: str, parameters: Mapping[str, Any] | None = None
 ) -> RebalanceRequest:
     """Asks for a new target by `strategy`, this once. Answered by a task; raises InvalidInput."""
     chosen = dict(parameters or {})
     strategies.get(strategy, chosen)
-    with transaction.atomic():
+    with audit.atomic():
         request = RebalanceRequest.objects.create(
             group=group,
             actor=by.actor,
@@ -142,6 +145,7 @@ def request_rebalance(
     return request
 
 
+@audit.attempted("skip event")
 def skip_event(group: Group, number: int, entry: str, by: By) -> Skip:
     """Lets a halted partition go on behind that entry; its owner's consumer carries it out.
 
@@ -149,13 +153,14 @@ def skip_event(group: Group, number: int, entry: str, by: By) -> Skip:
     """
     partition = Partition(group.stream, number)
     skip = Skip(entry=Offset.parse(entry), actor=by.actor, reason=by.reason)
-    with transaction.atomic():  # undone when Redis refuses: nothing is skipped unaudited
+    with audit.atomic():  # undone when Redis refuses: nothing is skipped unaudited
         audit.record(by, "skip event", group, object=str(partition), after={"entry": entry})
         if not run(crashes.skip(partition, skip), group.name):
             raise Refused(f"{partition} is past entry {entry} already")
     return skip
 
 
+@audit.attempted("create token")
 def create_token(
     group: Group, by: By, *, name: str = TOKEN_NAME, expires_at: datetime | None = None
 ) -> MadeToken:
@@ -171,7 +176,7 @@ def create_token(
 
 def _created(group: Group, by: By, name: str, expires_at: datetime | None) -> MadeToken:
     text = tokens.make()
-    with transaction.atomic():
+    with audit.atomic():
         token = AgentToken.objects.create(
             group=group,
             name=name,
@@ -183,8 +188,9 @@ def _created(group: Group, by: By, name: str, expires_at: datetime | None) -> Ma
     return MadeToken(token, text)
 
 
+@audit.attempted("revoke token")
 def revoke_token(token: AgentToken, by: By) -> AgentToken:
-    """Refused within seconds, also where it is remembered; its connections to Redis end. Revoking
+    """Refused within a second, also where it is remembered; its connections to Redis end. Revoking
     again changes nothing.
     """
     token = _revoked(token, by)
@@ -193,7 +199,7 @@ def revoke_token(token: AgentToken, by: By) -> AgentToken:
 
 
 def _revoked(token: AgentToken, by: By) -> AgentToken:
-    with transaction.atomic():
+    with audit.atomic():
         token = AgentToken.objects.select_for_update().select_related("group").get(pk=token.pk)
         if token.revoked_at is None:
             token.revoked_at = timezone.now()
@@ -202,9 +208,10 @@ def _revoked(token: AgentToken, by: By) -> AgentToken:
     return token
 
 
+@audit.attempted("rotate token")
 def rotate_token(token: AgentToken, by: By) -> MadeToken:
     """One of the same name and expiry; the old one is revoked. Raises Refused: it was before."""
-    with transaction.atomic():
+    with audit.atomic():
         if AgentToken.objects.select_for_update().get(pk=token.pk).revoked_at is not None:
             raise Refused(f"token {token.name!r} is revoked: create a new one")
         old = _revoked(token, by)

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db import transaction
 from django.utils import timezone
 
 from assignment.errors import InvalidInput
@@ -40,7 +39,7 @@ def create_token(
     if not Group.objects.filter(stream=stream).exists():
         raise InvalidInput(f"no group reads a stream {stream!r}: create the group first")
     text = tokens.make(tokens.PRODUCER_PREFIX)
-    with transaction.atomic():
+    with audit.atomic():
         token = ProducerToken.objects.create(
             stream=stream,
             name=name.strip(),
@@ -55,7 +54,7 @@ def create_token(
 
 def revoke_tokens(stream: str, name: str, by: By) -> int:
     """How many of that name were valid; their connections end. Raises Refused: none was."""
-    with transaction.atomic():
+    with audit.atomic():
         found = ProducerToken.objects.select_for_update().filter(
             stream=stream, name=name, revoked_at=None
         )

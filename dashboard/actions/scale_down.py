@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError
 
 from assignment.coordinator import draining
 from assignment.errors import InvalidInput
@@ -53,6 +53,7 @@ def limit_of(
     return limit
 
 
+@audit.attempted("scale down")
 def start(
     group: Group,
     by: By,
@@ -110,6 +111,7 @@ def start(
     return _carry_out(row)
 
 
+@audit.attempted("extend scale down")
 def extend(row: ScaleDown, timeout_ms: int | None, by: By) -> ScaleDown:
     """A longer limit, from the moment the members were told; None: no limit. Raises InvalidInput,
     Refused (it ended, or its time is up).
@@ -134,6 +136,7 @@ def extend(row: ScaleDown, timeout_ms: int | None, by: By) -> ScaleDown:
     return _racing(row.group_id, lengthen)
 
 
+@audit.attempted("force members")
 def force(row: ScaleDown, member: str, by: By) -> ScaleDown:
     """This one goes at once (S5). Again: nothing changes. Raises InvalidInput, Refused (ended)."""
 
@@ -152,6 +155,7 @@ def force(row: ScaleDown, member: str, by: By) -> ScaleDown:
     return _carry_out(_racing(row.group_id, hurry))
 
 
+@audit.attempted("abort scale down")
 def abort(row: ScaleDown, by: By) -> ScaleDown:
     """S7: who is here stays, learners are dropped; again: nothing. Raises Refused when done."""
 
@@ -179,7 +183,7 @@ def _racing(group_pk: int, change: Callable[[], T]) -> T:
     for _ in range(RACES_MAX):
         known = Group.objects.values_list("scale_downs_version", flat=True).get(pk=group_pk)
         # On PostgreSQL a second one that begins is met by its constraint first.
-        with suppress(_Overtaken, IntegrityError), transaction.atomic():
+        with suppress(_Overtaken, IntegrityError), audit.atomic():
             result = change()
             if not records.take_version(group_pk, known, known + 1):
                 raise _Overtaken

@@ -22,6 +22,7 @@ from dashboard.live.connection import StoreUnavailable, reaching_redis
 from dashboard.live.deadline import left_s
 from dashboard.live.group_state import TICK_AGE_MAX_MS
 from dashboard.live.health import Sign
+from dashboard.records import guards
 
 ROUND_TRIP_TIMEOUT_S = 2.0
 
@@ -49,7 +50,9 @@ def look() -> dict[str, Any]:
     """{"ready", "why": [...], "warnings": [...], "checks": {name: facts or null}}."""
     warnings: list[str] = []
     why: list[str] = []
-    named = dict(database=_database, redis=_redis, channel_layer=_channel_layer, celery=_celery)
+    named = dict(
+        database=_database, audit=_audit, redis=_redis, channel_layer=_channel_layer, celery=_celery
+    )
     checks: dict[str, Any] = dict.fromkeys(named)
     for name, check in named.items():
         try:
@@ -71,6 +74,17 @@ def _database(warnings: list[str], checks: dict[str, Any]) -> dict[str, Any]:
     if missing:
         raise NotReady(f"{len(missing)} migrations are missing: run manage.py migrate")
     return {"vendor": connection.vendor}
+
+
+def _audit(warnings: list[str], checks: dict[str, Any]) -> dict[str, Any]:
+    if checks["database"] is None:
+        raise NotReady("whether the audit is guarded is not known without the database")
+    if gone := guards.missing(connection):
+        raise NotReady(
+            f"the audit is not guarded: {len(gone)} triggers are missing or were changed"
+            f" ({', '.join(gone)}): run manage.py migrate, then manage.py audit_verify"
+        )
+    return {"guarded": True}
 
 
 def _redis(warnings: list[str], checks: dict[str, Any]) -> dict[str, Any]:

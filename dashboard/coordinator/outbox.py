@@ -91,7 +91,7 @@ def _set_aside(
     first, error = bad[0]
     why = printable(f"{len(bad)} records of targets cannot be kept and are dropped: {error}")
     log.error("%s group=%s: %s", audit.QUARANTINED, group.name, why)
-    with transaction.atomic():
+    with audit.atomic():
         audit.record(audit.automatically(why), audit.QUARANTINED, group, result="found")
         group.gaps.create(at_ms=_at_ms(first), events_lost=0, records_lost=len(bad))
     for entry, _ in bad:
@@ -105,7 +105,7 @@ def _at_ms(entry: live_groups.OutboxEntry) -> int:
 def _keep_one(group: models.Group, epoch: Epoch, columns: dict[str, Any]) -> None:
     requests = columns.pop("requests")
     key = {"incarnation": epoch.incarnation, "target_epoch": epoch.number}
-    with transaction.atomic():
+    with audit.atomic():
         # It may have been set while no record could be kept, by a process that is gone since.
         known = models.Group.objects.filter(pk=group.pk, incarnation__lt=epoch.incarnation)
         known.update(incarnation=epoch.incarnation)
@@ -129,7 +129,7 @@ def _behind(row: models.Rebalance) -> models.AuditEntry | models.ScaleDown | Non
     if row.cause in BY_SCALE_DOWN:
         return models.ScaleDown.objects.filter(group=row.group, asked_at_ms__lte=row.at_ms).first()
     if row.cause in DECIDING.values():
-        return models.AuditEntry.objects.filter(group=row.group, action="change settings").first()
+        return row.group.audit.filter(action="change settings", result=audit.DONE).first()
     return None
 
 

@@ -8,7 +8,6 @@ from dataclasses import asdict
 from typing import Any
 
 import msgspec
-from django.db import transaction
 from django.db.models import F, Max, OuterRef, Q, Subquery
 
 from assignment.coordinator import effects, facts
@@ -48,7 +47,7 @@ def mode_of(group: models.Group) -> Epoch:
 
 def keep_mode(group: models.Group, effect: effects.KeepMode, by: By | None = None) -> bool:
     """`by` is what this process knows of who asked; Redis knows a name and a reason."""
-    with transaction.atomic():
+    with audit.atomic():
         row = models.Group.objects.select_for_update().get(pk=group.pk)
         if effect.mode <= mode_of(row):
             return False
@@ -75,7 +74,7 @@ def keep_loss(group: models.Group, effect: effects.KeepLoss) -> None:
     result = f"{put_back}; {number} events destroyed" if found else "nothing is known to be gone"
     early = sum(lifted.early for lifted in effect.lifted.values())
     action = audit.WIPED if effect.wiped else audit.WRITES_LOST
-    with transaction.atomic():
+    with audit.atomic():
         if effect.wiped:
             _end_history(group)
         audit.record(
@@ -193,7 +192,7 @@ def fact_of(row: models.ScaleDown) -> facts.ScaleDown:
 
 
 def keep_scale_downs(group: models.Group, effect: effects.KeepScaleDowns) -> bool:
-    with transaction.atomic():
+    with audit.atomic():
         if not take_version(group.pk, effect.version, effect.next_version):
             return False
         for fact in effect.changed:
@@ -228,7 +227,7 @@ def read_requests(group: models.Group, effect: effects.ReadRequests) -> tuple[fa
 
 
 def refuse_requests(group: models.Group, effect: effects.RefuseRequests) -> None:
-    with transaction.atomic():
+    with audit.atomic():
         for request in group.requests.filter(pk__in=[r.pk for r in effect.requests]):
             request.state = models.RequestState.REFUSED
             request.save(update_fields=["state"])
@@ -240,7 +239,7 @@ def refuse_requests(group: models.Group, effect: effects.RefuseRequests) -> None
 
 def keep_refusal(group: models.Group, effect: effects.KeepRefusal) -> None:
     after = {"strategy": effect.strategy, "group_epoch": effect.group_epoch}
-    if models.AuditEntry.objects.filter(group=group, action=REFUSED, after=after).exists():
+    if group.audit.filter(action=REFUSED, after=after).exists():
         return
     audit.record(audit.automatically(effect.why), REFUSED, group, after=after, result="refused")
     log.warning("rebalance refused group=%s: %s", group.name, effect.why)

@@ -57,5 +57,7 @@ urlpatterns = [
     path("demo/", demo.demo_page, name="demo"),
     path("status/", status.status, name="status"),
     path("audit/", audit.audit, name="audit"),
+    path("audit/verify/", audit.audit_verify, name="audit_verify"),
     path("audit.csv", audit.audit_csv, name="audit_csv"),
+    path("audit.jsonl", audit.audit_lines, name="audit_lines"),
 ]

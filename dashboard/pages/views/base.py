@@ -1,6 +1,7 @@
 """What every page of a group begins with, and how pages read their address."""
 
 import csv
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,6 +22,7 @@ from dashboard.models import AuditSource, ScaleDown
 from dashboard.pages import texts
 from dashboard.push import frames
 from dashboard.records.audit import By
+from dashboard.records.logins import address_of
 from dashboard.records.queries import colours
 from dashboard.records.queries import groups as group_queries
 from dashboard.records.queries.pages import Filters
@@ -36,7 +38,7 @@ TABS = (
     ("group_settings", "Settings"),
 )
 TEXT_MAX = 200  # of a filter
-TEXT_FILTERS = ("member", "cause", "actor", "action", "object", "group")
+TEXT_FILTERS = ("member", "cause", "actor", "action", "object", "group", "result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +137,9 @@ def show(
 
 
 def by(request: http.HttpRequest, reason: str = "") -> By:
-    return By(request.user.get_username(), AuditSource.PAGE, reason)
+    """Also of a stranger: then without a name."""
+    name = request.user.get_username() if hasattr(request, "user") else ""
+    return By(name, AuditSource.PAGE, reason, address_of(request))
 
 
 def attempt(request: http.HttpRequest, form: Form, action: Callable[[By], T]) -> T | None:
@@ -242,11 +246,8 @@ def csv_file(
         for row in rows:
             yield writer.writerow([_csv_value(_made(row, how)) for how in chosen.values()])
 
-    day = datetime.now(UTC).strftime("%Y-%m-%d")
     return http.StreamingHttpResponse(
-        lines(),
-        content_type="text/csv; charset=utf-8",
-        headers={"Content-Disposition": f'attachment; filename="{name}-{day}.csv"'},
+        lines(), content_type="text/csv; charset=utf-8", headers=_attached(name, "csv")
     )
 
 
@@ -259,10 +260,32 @@ def _made(row: Any, how: Made) -> Any:
     return row
 
 
+FORMULA = frozenset("=+-@|%")  # what spreadsheets begin one with
+UNSEEN = ("C", "Z", "M")  # control, format (zero width) and private; separators; marks
+
+
 def _csv_value(value: Any) -> Any:
-    """A text that a spreadsheet would run as a formula is made a text."""
+    """A text that a spreadsheet would run as a formula is made a text: also one whose first letter
+    that is seen is a full-width form of such a sign.
+    """
     if value is None:
         return ""
-    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
-        return "'" + value
+    if isinstance(value, str):
+        seen = next((c for c in value if not unicodedata.category(c).startswith(UNSEEN)), "")
+        if value[:1] in ("\t", "\r", "\n") or FORMULA & {*unicodedata.normalize("NFKC", seen)}:
+            return "'" + value
     return value
+
+
+def file_of_lines(name: str, lines: Iterable[str]) -> http.StreamingHttpResponse:
+    """JSON lines."""
+    return http.StreamingHttpResponse(
+        (f"{line}\n" for line in lines),
+        content_type="application/jsonl; charset=utf-8",
+        headers=_attached(name, "jsonl"),
+    )
+
+
+def _attached(name: str, ending: str) -> dict[str, str]:
+    day = datetime.now(UTC).strftime("%Y-%m-%d")
+    return {"Content-Disposition": f'attachment; filename="{name}-{day}.{ending}"'}

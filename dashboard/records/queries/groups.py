@@ -187,3 +187,9 @@ def series(group: Group, from_ms: int) -> list[Sample]:
     step = -(-count // POINTS_MAX)
     found = enumerate(rows.iterator(chunk_size=2_000))
     return [row for i, row in found if (count - 1 - i) % step == 0]
+
+
+def existing(names: Iterable[str]) -> frozenset[str]:
+    """Those of them that are groups now."""
+    found = Group.objects.filter(name__in={*names}).order_by()
+    return frozenset(found.values_list("name", flat=True))

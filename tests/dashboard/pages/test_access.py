@@ -17,6 +17,7 @@ PLAIN = (
     "audit",
     "status",
     "audit_csv",
+    "audit_lines",
     "evaluations",
 )
 OF_GROUP = (

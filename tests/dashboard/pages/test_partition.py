@@ -112,7 +112,8 @@ def test_who_may_not_skip_is_told_why_and_is_refused(
     assert 'disabled title="To skip an event takes the permission to change groups."' in page
     answer = visitor.post(f"{address}?do=skip", {"entry": "7-1", "reason": "broken"})
     assert answer.status_code == 403
-    assert not AuditEntry.objects.filter(action="skip event").exists()
+    (entry,) = AuditEntry.objects.filter(result__startswith="denied")
+    assert (entry.actor, entry.object) == ("ann", address)
 
 
 def test_an_event_is_skipped_with_a_reason_and_audited(
@@ -135,7 +136,7 @@ def test_an_event_is_skipped_with_a_reason_and_audited(
     assert asked_for == b'7-1 {"actor": "ann", "reason": "broken"}'
 
 
-def test_an_event_that_is_past_already_is_not_skipped_nor_audited(
+def test_an_event_that_is_past_already_is_not_skipped_and_that_is_audited(
     operator: Client, group: Group, agents: list[FakeAgent]
 ) -> None:
     number = owned_number(agents[0])
@@ -145,7 +146,8 @@ def test_an_event_that_is_past_already_is_not_skipped_nor_audited(
         f"/groups/{group.name}/partitions/{number}/?do=skip", {"entry": "7-1", "reason": "x"}
     )
     assert "is past entry 7-1 already" in answer.content.decode()
-    assert not AuditEntry.objects.filter(action="skip event").exists()
+    entry = AuditEntry.objects.get(action="skip event")
+    assert entry.result.startswith("refused: ")
 
 
 def test_what_no_member_can_serve_says_so_with_each_reason(
