@@ -11,20 +11,18 @@ pages = get_asgi_application()  # before the imports below: they need the app re
 
 from channels.auth import AuthMiddlewareStack  # noqa: E402
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
-from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402
 
 from assignment.wire import API_PREFIX  # noqa: E402
 from dashboard.agents.routes import AgentApi, Receive, Send  # noqa: E402
 from dashboard.live.connection import close_async_client  # noqa: E402
+from dashboard.push.origin import OwnOrigin  # noqa: E402
 from dashboard.push.sockets import websocket_urlpatterns  # noqa: E402
 
 agents = AgentApi()
 people = ProtocolTypeRouter(
     {
         "http": pages,
-        "websocket": AllowedHostsOriginValidator(
-            AuthMiddlewareStack(URLRouter(websocket_urlpatterns))
-        ),
+        "websocket": OwnOrigin(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
     }
 )
 

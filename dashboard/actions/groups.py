@@ -241,4 +241,4 @@ def _tell(group: Group) -> None:
 def _audit_token(action: str, token: AgentToken, by: By) -> None:
     expires_at = token.expires_at and token.expires_at.isoformat()
     after = {"token": token.pk, "expires_at": expires_at}
-    audit.record(by, action, token.group, object=f"{token.group.name}/{token.name}", after=after)
+    audit.record(by, action, token.group, object=tokens.named(token), after=after)

@@ -10,6 +10,7 @@ import logging
 import re
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar, assert_never
@@ -99,6 +100,8 @@ class AgentApi:
         self.remembered = tokens.Remembered()
         self.rate = Rate()
         self.reader = messages.Reader()
+        self._looked_s = 0.0  # monotonic: when what was revoked was asked for
+        self._looking: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -142,14 +145,17 @@ class AgentApi:
         if scheme.lower() != "bearer" or not token:
             raise Problem(401, "No token", "the header Authorization: Bearer <token> is missing")
         digest = tokens.digest_of(token.strip())
+        await self._look_at_revoked()
         known = self.remembered.get(digest)
         if known is None:
-            known = await self._read_token(digest)
+            known = await self._read_token(digest, _address(scope))
         if not known.is_valid(digest, timezone.now()):
             raise Problem(401, "Token refused", "this token is wrong, expired or revoked")
         if known.group != group:
             if not await in_thread(tokens.group_exists)(group):
                 raise Problem(404, "Unknown group", f"there is no group {group!r}")
+            with suppress(DatabaseError):
+                await in_thread(tokens.note_other_group)(known.token_id, group, _address(scope))
             raise Problem(
                 403,
                 "Token of another group",
@@ -157,9 +163,28 @@ class AgentApi:
             )
         return known
 
-    async def _read_token(self, digest: str) -> tokens.Known:
+    async def _look_at_revoked(self) -> None:
+        """One request at a time asks, and waits for it a moment. While the database does not
+        answer no other one asks: threads that wait for it would be all there are.
+        """
+        now_s = time.monotonic()
+        if self._looking is not None or now_s - self._looked_s < tokens.LOOK_EVERY_S:
+            return
+        self._looked_s = now_s
+        self._looking = asyncio.create_task(self._forget_revoked())
+        await asyncio.wait([self._looking], timeout=tokens.LOOK_WAIT_S)
+
+    async def _forget_revoked(self) -> None:
         try:
-            known: tokens.Known = await in_thread(tokens.read)(digest)
+            self.remembered.forget(await in_thread(tokens.revoked_lately)())
+        except DatabaseError:
+            pass  # then what is remembered counts, as long as it may
+        finally:
+            self._looking = None
+
+    async def _read_token(self, digest: str, address: str) -> tokens.Known:
+        try:
+            known: tokens.Known = await in_thread(tokens.read)(digest, address)
         except DatabaseError:
             self.remembered.database_is_away()
             before = self.remembered.get(digest)
@@ -255,6 +280,10 @@ def _is_encrypted(scope: Scope) -> bool:
     wanted = name.removeprefix("HTTP_").replace("_", "-").lower().encode()
     given = next((value for header, value in scope["headers"] if header == wanted), b"")
     return bool(given.partition(b",")[0].strip().decode("latin-1") == secure)
+
+
+def _address(scope: Scope) -> str:
+    return str((scope.get("client") or ("",))[0])
 
 
 async def _in_time(work: Awaitable[T]) -> T:

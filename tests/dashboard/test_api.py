@@ -23,7 +23,7 @@ from dashboard.agents import messages, tokens
 from dashboard.agents.routes import AgentApi
 from dashboard.demo.embedded_redis import EmbeddedRedis
 from dashboard.live import deadline
-from dashboard.models import AgentToken, AuditSource, Group
+from dashboard.models import AgentToken, AuditEntry, AuditSource, Group
 from dashboard.records.audit import By
 from tests.dashboard.agents import SECRET, make_group
 
@@ -270,14 +270,20 @@ async def test_an_expired_token_is_refused(caller: Caller, group: Group) -> None
     assert (await caller.post("join", JOIN, token=await asyncio.to_thread(expired)))[0] == 401
 
 
-async def test_a_revoked_token_stops_within_seconds(
+async def test_a_revoked_token_is_refused_within_a_second_though_it_is_remembered(
     caller: Caller, group: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(tokens, "REMEMBERED_S", 3_600.0)
     assert (await caller.post("join", JOIN))[0] == 200
     token = await asyncio.to_thread(group.tokens.get)
     await asyncio.to_thread(lambda: groups.revoke_token(token, by=By("ann", AuditSource.PAGE)))
-    monkeypatch.setattr(tokens, "REMEMBERED_S", 0)
-    assert (await caller.post("join", JOIN))[0] == 401
+    assert tokens.LOOK_EVERY_S + tokens.LOOK_WAIT_S < 1
+    monkeypatch.setattr(tokens, "LOOK_EVERY_S", 0)
+    for _ in range(2):
+        assert (await caller.post("join", JOIN))[0] == 401
+    entry = await asyncio.to_thread(AuditEntry.objects.get, action="use token")
+    assert entry.result == "denied: the token is revoked"
+    assert entry.actor == f"token {group.name}/{token.name}"
 
 
 async def test_a_token_of_another_group_is_refused(caller: Caller, group: Group) -> None:
@@ -285,6 +291,8 @@ async def test_a_token_of_another_group_is_refused(caller: Caller, group: Group)
     status, problem = await caller.post("join", JOIN, group=other.name)
     assert status == 403
     assert group.name in problem["detail"]
+    entry = await asyncio.to_thread(AuditEntry.objects.get, action="use token")
+    assert (entry.group, entry.result[:7]) == (other.name, "denied:")
 
 
 async def test_an_unknown_group_is_not_found(caller: Caller) -> None:
@@ -351,7 +359,7 @@ async def test_a_hung_redis_costs_one_deadline_and_hears_of_nothing_given_up(
 
 
 async def test_database_away_is_said(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    def away(digest: str) -> tokens.Known:
+    def away(*_: str) -> tokens.Known:
         raise OperationalError("no connection")
 
     monkeypatch.setattr(tokens, "read", away)
@@ -366,7 +374,7 @@ async def test_a_token_that_was_known_is_good_while_the_database_is_away(
     monkeypatch.setattr(tokens, "time", SimpleNamespace(monotonic=lambda: now[0]))
     await caller.post("join", JOIN)
 
-    def away(digest: str) -> tokens.Known:
+    def away(*_: str) -> tokens.Known:
         asked.append(now[0])
         raise OperationalError("no connection")
 
@@ -381,6 +389,24 @@ async def test_a_token_that_was_known_is_good_while_the_database_is_away(
     assert await status_after(tokens.REMEMBERED_S) == 200
     assert len(asked) == 2
     assert await status_after(tokens.OUTAGE_S) == 503
+
+
+async def test_one_thread_at_most_waits_for_what_was_revoked(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, go_on = [], threading.Event()
+
+    def slow() -> list[str]:
+        asked.append("")
+        go_on.wait(30)
+        return []
+
+    monkeypatch.setattr(tokens, "revoked_lately", slow)
+    monkeypatch.setattr(tokens, "LOOK_EVERY_S", 0)
+    monkeypatch.setattr(tokens, "LOOK_WAIT_S", 0.01)
+    answers = [(await caller.post("join", JOIN))[0] for _ in range(3)]
+    go_on.set()
+    assert (answers, len(asked)) == ([200] * 3, 1)
 
 
 async def test_a_database_that_refuses_writes_refuses_no_token(
