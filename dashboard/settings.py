@@ -189,9 +189,16 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in ("MinimumLengthValidator", "CommonPasswordValidator", "NumericPasswordValidator")
 ]
-AXES_FAILURE_LIMIT = 10
+# Failed log ins of a user name from one address, of a user name, of an address: then a lockout.
+LOGIN_LIMITS = (10, 30, 50)
+AXES_HANDLER = "dashboard.pages.login_limits.LoginLimits"
+AXES_FAILURE_LIMIT = LOGIN_LIMITS[0]
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"], "username", "ip_address"]
 AXES_COOLOFF_TIME = 0.25  # hours
-AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = (
+    False  # who goes on trying keeps nobody out for ever
+)
+AXES_CLIENT_IP_CALLABLE = "dashboard.pages.login_limits.address"
 AXES_RESET_ON_SUCCESS = True
 AXES_VERBOSE = False
 LOGIN_URL = "login"
@@ -210,9 +217,7 @@ SILENCED_SYSTEM_CHECKS = [
     "security.W005",  # HSTS for subdomains: other services of the domain are not ours to decide
     "security.W021",  # HSTS preload: for the owner of the domain to ask for, and hard to take back
 ]
-SECURE_PROXY_SSL_HEADER = (
-    ("HTTP_X_FORWARDED_PROTO", "https") if flag("EVENKEEL_BEHIND_PROXY", False) else None
-)
+BEHIND_PROXY = flag("EVENKEEL_BEHIND_PROXY", False)  # what it says of clients is read in asgi.py
 CSRF_TRUSTED_ORIGINS = names("EVENKEEL_ORIGINS", ())
 CSRF_FAILURE_VIEW = "dashboard.pages.middleware.csrf_failure"
 check_debug(DEBUG, ALLOWED_HOSTS, DEVELOPMENT)

@@ -111,7 +111,8 @@ class Parts:
         )
 
     def web(self) -> Process:
-        options = ("--host", "127.0.0.1", "--port", str(self.options.port), "--no-access-log")
+        address = ("--host", "127.0.0.1", "--port", str(self.options.port))
+        options = (*address, "--no-access-log", "--no-proxy-headers")
         return self.process(
             "web",
             WEB,
