@@ -2,6 +2,7 @@
 
 import ipaddress
 import os
+from contextlib import suppress
 from typing import Any
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
@@ -13,12 +14,14 @@ pages = get_asgi_application()  # before the imports below: they need the app re
 from channels.auth import AuthMiddlewareStack  # noqa: E402
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
 from django.conf import settings  # noqa: E402
+from django.db import DatabaseError  # noqa: E402
 
 from assignment.wire import API_PREFIX  # noqa: E402
-from dashboard.agents.routes import AgentApi, Receive, Send  # noqa: E402
+from dashboard.agents.routes import AgentApi, Receive, Send, in_thread  # noqa: E402
 from dashboard.live.connection import close_async_client  # noqa: E402
 from dashboard.push.origin import OwnOrigin  # noqa: E402
 from dashboard.push.sockets import websocket_urlpatterns  # noqa: E402
+from dashboard.records import audit  # noqa: E402
 
 CLAIMS = (b"forwarded", b"x-real-ip")
 NOBODY = "0.0.0.0"  # the address of everybody whose own one was replaced by what they claimed
@@ -89,5 +92,7 @@ async def _lifespan(receive: Receive, send: Send) -> None:
             await send({"type": "lifespan.startup.complete"})
         else:
             await close_async_client()
+            with suppress(DatabaseError):
+                await in_thread(audit.floods.tell)()
             await send({"type": "lifespan.shutdown.complete"})
             return

@@ -1,11 +1,15 @@
-"""Who connected: what clients claim of themselves counts only behind a proxy."""
+"""Who connected: what clients claim of themselves counts only behind a proxy. How it ends."""
 
+import asyncio
 from typing import Any
 
 import pytest
 from pytest_django.fixtures import Settings
 
-from dashboard.asgi import NOBODY, as_connected
+from dashboard.asgi import NOBODY, application, as_connected
+from dashboard.models import AuditEntry
+from dashboard.records import audit
+from dashboard.records.audit import By
 
 
 def scope(client: str = "127.0.0.1", kind: str = "http", **headers: str) -> dict[str, Any]:
@@ -45,3 +49,24 @@ def test_behind_a_proxy_what_it_added_itself_counts(
 def test_an_address_that_is_none_is_not_taken(settings: Settings, claimed: str) -> None:
     settings.BEHIND_PROXY = True
     assert as_connected(scope(x_forwarded_for=claimed))["client"] == ("127.0.0.1", 5)
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_what_was_only_counted_is_on_record_when_the_process_ends() -> None:
+    def flood() -> None:
+        for _ in range(3):
+            audit.denied(By("ann", "page"), "turn", why="no right")
+
+    await asyncio.to_thread(flood)
+    told = list[str]()
+
+    async def receive() -> dict[str, str]:
+        return {"type": "lifespan.shutdown"}
+
+    async def send(message: dict[str, Any]) -> None:
+        told.append(message["type"])
+
+    await application({"type": "lifespan"}, receive, send)
+    assert told == ["lifespan.shutdown.complete"]
+    rows = await asyncio.to_thread(lambda: list(AuditEntry.objects.order_by("seq")))
+    assert [row.count for row in rows] == [1, 2]
