@@ -12,7 +12,7 @@ from dashboard.models import AuditEntry
 from dashboard.records import chain, guards
 
 pytestmark = pytest.mark.django_db(transaction=True)
-NAMES = ("dashboard", "0017_audit_names")
+NAMES = ("dashboard", "0012_audit_names")
 
 
 def migrate(*target: str) -> None:

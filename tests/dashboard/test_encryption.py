@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 from pytest_django.fixtures import Settings
 
-from dashboard.agents.routes import AgentApi
+from dashboard.asgi import application
 
 JOIN = "/api/agent/v1/g/join"
 
@@ -23,7 +23,7 @@ async def asked(scheme: str, *headers: tuple[bytes, bytes]) -> tuple[int, str]:
         sent.append(message)
 
     scope = {"type": "http", "method": "POST", "path": JOIN, "scheme": scheme}
-    await AgentApi()({**scope, "headers": list(headers)}, receive, send)
+    await application({**scope, "headers": list(headers)}, receive, send)
     return sent[0]["status"], json.loads(sent[1]["body"])["title"]
 
 
@@ -36,11 +36,11 @@ async def test_agents_are_refused_before_their_token_is_looked_at(settings: Sett
 
 
 async def test_behind_a_proxy_its_header_says_how_they_came(settings: Settings) -> None:
-    settings.DEVELOPMENT = False
-    settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    settings.DEVELOPMENT, settings.BEHIND_PROXY = False, True
     assert await asked("http", (b"x-forwarded-proto", b"https")) == (401, "No token")
-    assert await asked("http", (b"x-forwarded-proto", b"http")) == (403, "Plain HTTP")
-    assert await asked("https") == (403, "Plain HTTP")
+    assert await asked("https", (b"x-forwarded-proto", b"http")) == (403, "Plain HTTP")
+    settings.BEHIND_PROXY = False
+    assert await asked("http", (b"x-forwarded-proto", b"https")) == (403, "Plain HTTP")
 
 
 @pytest.mark.django_db

@@ -22,7 +22,7 @@ def seal(apps: StateApps, schema_editor: BaseDatabaseSchemaEditor) -> None:
 
 
 class Migration(migrations.Migration):
-    dependencies = [("dashboard", "0017_audit_names")]
+    dependencies = [("dashboard", "0012_audit_names")]
     operations = [
         migrations.CreateModel(
             "AuditHead",

@@ -16,7 +16,7 @@ def copy_names(apps: StateApps, schema_editor: BaseDatabaseSchemaEditor) -> None
 
 
 class Migration(migrations.Migration):
-    dependencies = [("dashboard", "0010_records_lost")]
+    dependencies = [("dashboard", "0011_producer_tokens")]
     operations = [
         migrations.AddField(
             "auditentry", "group_name", models.CharField(max_length=100, blank=True, default="")
