@@ -1,7 +1,9 @@
 """The one web process: agents' routes first, then Channels' sockets, then Django's pages."""
 
 import ipaddress
+import logging
 import os
+import sys
 from contextlib import suppress
 from typing import Any
 
@@ -22,14 +24,18 @@ from dashboard.live.connection import close_async_client  # noqa: E402
 from dashboard.push.origin import OwnOrigin  # noqa: E402
 from dashboard.push.sockets import websocket_urlpatterns  # noqa: E402
 from dashboard.records import audit  # noqa: E402
+from dashboard.web.bodies import Bounded  # noqa: E402
 
 CLAIMS = (b"forwarded", b"x-real-ip")
 NOBODY = "0.0.0.0"  # the address of everybody whose own one was replaced by what they claimed
 
+PROTOCOLS = "dashboard.web.protocols"
+
+log = logging.getLogger(__name__)
 agents = AgentApi()
 people = ProtocolTypeRouter(
     {
-        "http": pages,
+        "http": Bounded(pages),
         "websocket": OwnOrigin(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
     }
 )
@@ -89,6 +95,8 @@ async def _lifespan(receive: Receive, send: Send) -> None:
     while True:
         message = await receive()
         if message["type"] == "lifespan.startup":
+            if PROTOCOLS not in sys.modules:
+                log.warning("strangers are not bounded here: start `python -m dashboard.web`")
             await send({"type": "lifespan.startup.complete"})
         else:
             await close_async_client()

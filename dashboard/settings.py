@@ -147,6 +147,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "dashboard.pages.middleware.KnownActor",
+    "dashboard.web.visitors.known_people",
     "django.contrib.auth.middleware.LoginRequiredMiddleware",  # but where a view says otherwise
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",

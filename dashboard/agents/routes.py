@@ -35,6 +35,7 @@ from dashboard.live import deadline
 from dashboard.live.batch import Batch
 from dashboard.live.connection import StoreUnavailable, async_client, reaching_redis
 from dashboard.live.scripts import script
+from dashboard.web.visitors import said_who
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -133,6 +134,7 @@ class AgentApi:
             raise Problem(405, "Method not allowed", f"{scope['method']} is not POST")
         group, verb = found.groups()
         token = await _in_time(self._token(scope, group))
+        said_who(scope)
         body = await _body(receive, messages.most_bytes(verb, token.partitions))
         counter = f"{wire.GroupKeys(group).rate}:{token.token_id}"
         answers: dict[str, Callable[..., Awaitable[wire.Reply]]]

@@ -116,8 +116,7 @@ class Parts:
         return self.process(
             "web",
             WEB,
-            "uvicorn",
-            "dashboard.asgi:application",
+            "dashboard.web",
             *options,
             "--timeout-graceful-shutdown",
             "3",

@@ -72,7 +72,7 @@ class System:
             "DATABASE_URL": database_url(),
         }
         self.commands = {
-            "web": ("uvicorn", "dashboard.asgi:application", "--port", str(self.port)),
+            "web": ("dashboard.web", "--port", str(self.port)),
             "worker": (
                 *("celery", "-A", "dashboard.celery", "worker"),
                 *("--concurrency=2", "--without-mingle", "--without-gossip"),
