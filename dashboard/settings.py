@@ -257,6 +257,9 @@ LOGGING = {
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["stderr"], "level": text("EVENKEEL_LOG_LEVEL", "INFO")},
     "loggers": {
+        # A wrong Host or too many fields are answered; each would be a traceback in here.
+        "django.security": {"level": "CRITICAL"},
+        "django.security.csrf": {"level": "WARNING"},
         "axes": {"level": "WARNING"},
         # A line for every tick would bury the decisions.
         "celery.beat": {"level": "WARNING"},

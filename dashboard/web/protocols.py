@@ -21,6 +21,7 @@ from dashboard.web.visitors import VISIT, Visit, Visitors, address_of
 HEADER_BYTES_MAX = 2**18  # the scale-down wizard's address names up to 2,000 members
 HEADERS_MAX = 100
 AHEAD_MAX = 16  # requests sent before the answer to the first
+REST_BYTES_MAX = 8 * 2**20  # the largest report: its agent reads why it was refused
 FRAGMENTS_MAX = 64  # of a message, of which browsers send none
 API = API_PREFIX.encode()
 
@@ -61,6 +62,7 @@ class HttpProtocol(HttpToolsProtocol):
     is_claimed = False  # a token was shown, and is being checked
     is_over = False  # the token was refused: nothing more is expected
     header_bytes = 0
+    rest_bytes = 0  # since a body was refused
     quiet_bytes = 0  # since anything of a body came: of a header, or of what follows the body
 
     # --- the connection
@@ -110,6 +112,10 @@ class HttpProtocol(HttpToolsProtocol):
         if self.quiet_bytes > HEADER_BYTES_MAX and self.in_message:
             self.refusal = _too_large()
             self.send_400_response("")
+            return
+        self.rest_bytes = self.rest_bytes + len(data) if self.awaited is Awaited.REST else 0
+        if self.rest_bytes > REST_BYTES_MAX:
+            self.transport.abort()
             return
         self.wait()
 

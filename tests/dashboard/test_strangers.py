@@ -498,3 +498,23 @@ async def test_agents_routes_read_no_body_without_a_token() -> None:
     api: Callable[..., Awaitable[None]] = routes.AgentApi()
     await api(scope, receive, send)
     assert sent[0]["status"] == 401
+
+
+async def test_rest_of_a_refused_body_is_taken_up_to_a_bound() -> None:
+    """So that an agent whose large report is refused reads why."""
+
+    async def refuses(scope: dict[str, Any], receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 413, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    start = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
+    async with serving(refuses) as web:
+        within = await web.open(start % 2**22 + b"x" * 2**22)
+        async with asyncio.timeout(DEADLINE_S):
+            assert (await within.reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 413 ")
+        above = await web.open(start % 10**9)
+        with suppress(ConnectionError):
+            for _ in range(1_000):
+                above.writer.write(b"x" * 2**16)
+                await above.writer.drain()
+            raise AssertionError("60 MB were taken")
