@@ -274,6 +274,14 @@ async def test_all_addresses_together_have_a_bound() -> None:
         await until(lambda: web.strangers == 10)
 
 
+async def test_behind_a_proxy_all_addresses_are_one_that_has_no_bound(settings: Settings) -> None:
+    settings.BEHIND_PROXY = True
+    async with serving(visitors=Visitors(per_address=1, in_all=5, patience_s=0.0)) as web:
+        for _ in range(10):
+            await web.open(GET)
+        await until(lambda: web.strangers == 5)
+
+
 async def test_who_comes_when_all_places_work_is_told_so() -> None:
     released = asyncio.Event()
     async with serving(echo_after(released), Visitors(per_address=2)) as web:
@@ -462,7 +470,7 @@ async def test_agent_with_its_token_is_no_stranger(whole: None, group: Group) ->
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_somebody_signed_in_is_no_stranger(whole: None, settings: Settings) -> None:
+async def test_somebody_signed_in_is_no_stranger(whole: None, group: Group) -> None:
     def sign_in() -> bytes:
         client = Client()
         client.force_login(User.objects.create(username="ann"))
@@ -474,6 +482,12 @@ async def test_somebody_signed_in_is_no_stranger(whole: None, settings: Settings
         page = b"GET /groups/ HTTP/1.1\r\nHost: localhost\r\n%s\r\n\r\n"
         assert (await person.ask(page % cookie))[0] == 200
         assert (await stranger.ask(page % b"Cookie: sessionid=wrong"))[0] == 302
+        start = (
+            b"GET /ws/group/%s/ HTTP/1.1\r\nHost: localhost\r\nOrigin: http://localhost\r\n%s\r\n"
+        )
+        watching = await web.open(start % (group.name.encode(), cookie) + OFFERED)
+        async with asyncio.timeout(DEADLINE_S):
+            assert (await watching.reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
         await until(lambda: web.strangers == 1)
 
 
