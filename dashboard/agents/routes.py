@@ -16,7 +16,6 @@ from functools import partial
 from typing import Any, TypeVar, assert_never
 
 import msgspec
-import redis
 from channels.db import database_sync_to_async
 from django.conf import settings
 from django.db import DatabaseError
@@ -114,7 +113,7 @@ class AgentApi:
             await _reply_problem(send, Problem(400, "Malformed JSON", str(error)))
         except InvalidInput as error:
             await _reply_problem(send, Problem(400, "Invalid message", str(error)))
-        except (Damaged, redis.ResponseError) as error:
+        except Damaged as error:
             log.error("%s: %s", scope["path"], error)
             why = "what Redis has of the group cannot be used; run manage.py repair on it"
             await _reply_problem(send, Problem(503, "Group damaged", why))
@@ -348,6 +347,7 @@ async def _settings_of(group: str) -> dict[str, Any]:
     def told() -> dict[str, Any]:
         counted = zip(EPOCHS, epochs, strict=True)
         numbers = {name: int(value or 0) for name, value in counted}
+        wire.parse_settings(settings.decode())  # they are passed on as they are
         return {**numbers, "identity": (identity or b"").decode()}
 
     return {**_read(group, told), "settings": msgspec.Raw(settings)}
