@@ -16,6 +16,7 @@ from assignment.coordinator.facts import State, StayEnd
 from assignment.types import Coordination, GroupSettings
 from dashboard.agents.producer_token import ProducerToken  # noqa: F401
 from dashboard.evaluation.stored import Evaluation  # noqa: F401  (Django finds models here)
+from dashboard.records.grants import RoleGrant  # noqa: F401  (as above)
 from dashboard.records.stored import AuditEntry as AuditEntry  # noqa: PLC0414
 from dashboard.records.stored import AuditHead as AuditHead  # noqa: PLC0414
 from dashboard.records.stored import AuditSource as AuditSource  # noqa: PLC0414

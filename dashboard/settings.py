@@ -126,7 +126,6 @@ AGENT_RATE_PER_SECOND = number("EVENKEEL_AGENT_RATE", 5_000, 1, 1_000_000)  # of
 
 INSTALLED_APPS = [
     "dashboard.apps.DashboardConfig",
-    "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -148,7 +147,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "dashboard.pages.middleware.KnownActor",
     "dashboard.web.visitors.known_people",
-    "django.contrib.auth.middleware.LoginRequiredMiddleware",  # but where a view says otherwise
+    "dashboard.pages.gate.Gate",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "axes.middleware.AxesMiddleware",
@@ -167,6 +166,7 @@ TEMPLATES = [
                 "django.contrib.messages.context_processors.messages",
                 "dashboard.pages.views.account.theme",
                 "dashboard.pages.views.demo.link",
+                "dashboard.pages.gate.allowed",
             ],
             "libraries": {"show": "dashboard.pages.templatetags.show"},
         },

@@ -7,7 +7,9 @@ from assignment.errors import InvalidInput
 from assignment.scripts.dashboard_side import set_mode
 from assignment.scripts.group_read import TICKER_AWAY_MS, Meta, Purpose
 from assignment.types import Coordination
+from dashboard.actions.access import require
 from dashboard.actions.groups import Refused
+from dashboard.actions.roles import Action
 from dashboard.coordinator import records
 from dashboard.live import groups as live_groups
 from dashboard.live import push, queue
@@ -35,9 +37,10 @@ def mode_named(text: str) -> Coordination:
 
 @audit.attempted("switch coordination")
 def switch(group: Group, mode: Coordination, by: By, *, expected: int | None = None) -> Switched:
-    """Audited with what it was before. Raises Refused and StoreUnavailable. If this is killed
-    when Redis has it already, the next tick keeps it.
+    """Audited with what it was before. Raises Denied, Refused and StoreUnavailable. If this is
+    killed when Redis has it already, the next tick keeps it.
     """
+    require(by, Action.CHANGE_SETTINGS, group)
     with audit.atomic():
         Group.objects.select_for_update().get(pk=group.pk)
         switched = switch_in_redis(group.name, mode, by, expected=expected)

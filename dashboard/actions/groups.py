@@ -1,5 +1,6 @@
 """What people do to groups and tokens: one function each, used by pages and commands alike.
 
+Each asks the matrix whether `by` may (roles.py) and raises Denied or NeedsApproval.
 Every action is audited in the transaction that does it. Redis is told after the database has it;
 when Redis is away the next tick tells it.
 """
@@ -20,6 +21,8 @@ from assignment.scripts import crashes, dashboard_side
 from assignment.scripts.crashes import Skip
 from assignment.types import SETTING_NAMES, GroupSettings, Offset, Partition, Reason, valid_name
 from dashboard import coordinator
+from dashboard.actions.access import require
+from dashboard.actions.roles import Action
 from dashboard.agents import rights, tokens
 from dashboard.live import groups as live_groups
 from dashboard.live.connection import StoreUnavailable
@@ -69,6 +72,7 @@ def create_group(
     StoreUnavailable.
     """
     valid_name("group", name)
+    require(by, Action.MAKE_GROUP, name)
     settings = checked(
         {"stream": stream, "partitions": partitions, "strategy": strategy, **timings}
     )
@@ -98,6 +102,7 @@ def create_group(
 @audit.attempted("change settings")
 def change_settings(group: Group, changes: dict[str, Any], by: By) -> Group:
     """Validated as a whole, audited with what changed. Raises InvalidInput."""
+    require(by, Action.CHANGE_SETTINGS, group)
     with audit.atomic():
         group = Group.objects.select_for_update().get(pk=group.pk)
         for name in FIXED:
@@ -125,6 +130,7 @@ def request_rebalance(
     group: Group, by: By, *, strategy: str, parameters: Mapping[str, Any] | None = None
 ) -> RebalanceRequest:
     """Asks for a new target by `strategy`, this once. Answered by a task; raises InvalidInput."""
+    require(by, Action.REBALANCE, group)
     chosen = dict(parameters or {})
     strategies.get(strategy, chosen)
     with audit.atomic():
@@ -151,6 +157,7 @@ def skip_event(group: Group, number: int, entry: str, by: By) -> Skip:
 
     Raises Refused (it is past it already) and StoreUnavailable: then nothing was asked for.
     """
+    require(by, Action.SKIP_EVENT, group)
     partition = Partition(group.stream, number)
     skip = Skip(entry=Offset.parse(entry), actor=by.actor, reason=by.reason)
     with audit.atomic():  # undone when Redis refuses: nothing is skipped unaudited
@@ -165,6 +172,7 @@ def create_token(
     group: Group, by: By, *, name: str = TOKEN_NAME, expires_at: datetime | None = None
 ) -> MadeToken:
     """Raises InvalidInput."""
+    require(by, Action.MANAGE_TOKENS, group)
     if not name.strip() or len(name) > 100:
         raise InvalidInput(f"token name {name!r} is not of 1 to 100 characters")
     if expires_at is not None and expires_at <= timezone.now():
@@ -193,6 +201,7 @@ def revoke_token(token: AgentToken, by: By) -> AgentToken:
     """Refused within a second, also where it is remembered; its connections to Redis end. Revoking
     again changes nothing.
     """
+    require(by, Action.MANAGE_TOKENS, token.group)
     token = _revoked(token, by)
     rights.dismiss(token)
     return token
@@ -211,6 +220,7 @@ def _revoked(token: AgentToken, by: By) -> AgentToken:
 @audit.attempted("rotate token")
 def rotate_token(token: AgentToken, by: By) -> MadeToken:
     """One of the same name and expiry; the old one is revoked. Raises Refused: it was before."""
+    require(by, Action.MANAGE_TOKENS, token.group)
     with audit.atomic():
         if AgentToken.objects.select_for_update().get(pk=token.pk).revoked_at is not None:
             raise Refused(f"token {token.name!r} is revoked: create a new one")

@@ -8,7 +8,9 @@ from django.utils import timezone
 from assignment.errors import InvalidInput
 from assignment.rights import digest_of
 from assignment.types import valid_name
+from dashboard.actions.access import require
 from dashboard.actions.groups import Refused
+from dashboard.actions.roles import Action
 from dashboard.agents import rights, tokens
 from dashboard.agents.producer_token import NAME_MAX, ProducerToken
 from dashboard.models import Group
@@ -30,7 +32,10 @@ class MadeProducerToken:
 def create_token(
     stream: str, by: By, *, name: str = TOKEN_NAME, expires_at: datetime | None = None
 ) -> MadeProducerToken:
-    """For a stream that a group reads: it is there. Raises InvalidInput."""
+    """For a stream that a group reads: it is there. It takes the right in all groups, for several
+    may read the stream. Raises InvalidInput.
+    """
+    require(by, Action.MANAGE_TOKENS, None)
     valid_name("stream", stream)
     if not name.strip() or len(name) > NAME_MAX:
         raise InvalidInput(f"token name {name!r} is not of 1 to {NAME_MAX} characters")
@@ -54,6 +59,7 @@ def create_token(
 
 def revoke_tokens(stream: str, name: str, by: By) -> int:
     """How many of that name were valid; their connections end. Raises Refused: none was."""
+    require(by, Action.MANAGE_TOKENS, None)
     with audit.atomic():
         found = ProducerToken.objects.select_for_update().filter(
             stream=stream, name=name, revoked_at=None

@@ -26,7 +26,9 @@ from assignment.scripts.agent_side import SnapshotRecord, record_of, record_valu
 from assignment.scripts.dashboard_side import configure, request_rebalance
 from assignment.types import INCARNATION_STEP, Coordination, Reason
 from dashboard import coordinator
+from dashboard.actions.access import require
 from dashboard.actions.groups import Refused
+from dashboard.actions.roles import Action
 from dashboard.coordinator import mirror
 from dashboard.live import groups as live_groups
 from dashboard.live import queue
@@ -49,6 +51,7 @@ def mend(group: Group, by: By) -> tuple[Finding, ...]:
     """What was found, mended now; audited. Raises Refused and StoreUnavailable. Ended in between
     it can be asked for again.
     """
+    require(by, Action.REPAIR, group)
     found = look(group)
     mends = {finding.mend for finding in found}
     if Mend.RENUMBER in mends:

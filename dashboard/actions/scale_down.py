@@ -17,6 +17,8 @@ from assignment.errors import InvalidInput
 from assignment.types import REPLICA_LIMITS
 from dashboard import coordinator
 from dashboard.actions import groups, preview
+from dashboard.actions.access import require
+from dashboard.actions.roles import Action
 from dashboard.coordinator import records
 from dashboard.live import groups as live_groups
 from dashboard.live.connection import StoreUnavailable
@@ -71,6 +73,9 @@ def start(
     While one runs the same command is answered with it and changes nothing. Raises InvalidInput,
     Refused (another one runs, not stateful, all would leave), StoreUnavailable.
     """
+    require(by, Action.SCALE_DOWN, group)
+    if changes_eager := eager not in (None, group.values.learn_partial_rebalance):
+        require(by, Action.CHANGE_SETTINGS, group)
     asked = preview.asked_of(percent, members)
     limit = limit_of(group, timeout_ms, at_deadline)
     how = _How(limit, AtDeadline(at_deadline), eager)
@@ -86,7 +91,7 @@ def start(
     def begin() -> ScaleDown:
         if running := group.running_scale_down:
             return _same(running, asked, how)
-        if eager is not None:
+        if changes_eager:
             groups.change_settings(group, {"learn_partial_rebalance": eager}, by)
         row = ScaleDown.objects.create(
             group=group,
@@ -116,6 +121,7 @@ def extend(row: ScaleDown, timeout_ms: int | None, by: By) -> ScaleDown:
     """A longer limit, from the moment the members were told; None: no limit. Raises InvalidInput,
     Refused (it ended, or its time is up).
     """
+    require(by, Action.SCALE_DOWN, row.group)
     _check_timeout(timeout_ms)
 
     def lengthen() -> ScaleDown:
@@ -139,6 +145,7 @@ def extend(row: ScaleDown, timeout_ms: int | None, by: By) -> ScaleDown:
 @audit.attempted("force members")
 def force(row: ScaleDown, member: str, by: By) -> ScaleDown:
     """This one goes at once (S5). Again: nothing changes. Raises InvalidInput, Refused (ended)."""
+    require(by, Action.SCALE_DOWN, row.group)
 
     def hurry() -> ScaleDown:
         now = _running(row)
@@ -158,6 +165,7 @@ def force(row: ScaleDown, member: str, by: By) -> ScaleDown:
 @audit.attempted("abort scale down")
 def abort(row: ScaleDown, by: By) -> ScaleDown:
     """S7: who is here stays, learners are dropped; again: nothing. Raises Refused when done."""
+    require(by, Action.SCALE_DOWN, row.group)
 
     def cancel() -> ScaleDown | None:
         now = _found(row)

@@ -10,7 +10,6 @@ from typing import Any
 
 from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
-from django.contrib.auth.decorators import login_not_required
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, JsonResponse
@@ -33,13 +32,11 @@ class NotReady(Exception):
     """The text says why, in a sentence that names what to do."""
 
 
-@login_not_required
 @require_safe
 def healthz(request: HttpRequest) -> JsonResponse:
     return JsonResponse({"status": "ok"})
 
 
-@login_not_required
 @require_safe
 def readyz(request: HttpRequest) -> JsonResponse:
     report = look()

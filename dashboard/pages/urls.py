@@ -17,6 +17,7 @@ from dashboard.pages.views import (
     settings,
     status,
     tokens,
+    users,
 )
 
 LOGIN = LoginView.as_view(template_name="dashboard/login.html", redirect_authenticated_user=True)
@@ -60,4 +61,7 @@ urlpatterns = [
     path("audit/verify/", audit.audit_verify, name="audit_verify"),
     path("audit.csv", audit.audit_csv, name="audit_csv"),
     path("audit.jsonl", audit.audit_lines, name="audit_lines"),
+    path("users/", users.users, name="users"),
+    path("users/<int:pk>/", users.user, name="user"),
+    path("password/", users.password, name="password"),
 ]

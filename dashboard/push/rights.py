@@ -16,7 +16,7 @@ from channels.db import database_sync_to_async
 
 from dashboard.live import push
 from dashboard.records import sessions
-from dashboard.records.queries.groups import existing
+from dashboard.records.rights import watched
 from dashboard.records.sessions import Login
 
 NOT_ALLOWED = 4403
@@ -40,8 +40,8 @@ End = Callable[[int], Awaitable[None]]  # given the code to close with
 def refused(seats: Collection[Seat]) -> dict[Seat, int]:
     """Those that may not watch, or not go on, with the code that says why. Raises DatabaseError."""
     ended = sessions.ended({seat.login for seat in seats})
-    there = existing(seat.group for seat in seats)
-    found = {seat: NOT_THERE for seat in seats if seat.group not in there}
+    there = watched({(seat.login.user_pk, seat.group) for seat in seats})
+    found = {seat: NOT_THERE for seat in seats if (seat.login.user_pk, seat.group) not in there}
     return found | {seat: NOT_ALLOWED for seat in seats if seat.login in ended}
 
 

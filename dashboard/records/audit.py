@@ -17,6 +17,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from assignment.errors import EvenkeelError
+from dashboard.actions.roles import EVERYTHING, Rights
 from dashboard.live.connection import StoreUnavailable
 from dashboard.models import AuditEntry, AuditSource, Group
 from dashboard.records import chain, stored
@@ -41,12 +42,16 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class By:
-    """Who did it, by which way, why, and from which address when there was one."""
+    """Who did it, by which way, why, from which address when there was one, and what such a one
+    may. Without `rights` it is the system itself, or who runs its machine; a page says them, in
+    `pages.views.base.by` alone.
+    """
 
     actor: str
     source: AuditSource | str
     reason: str = ""
     address: str = ""
+    rights: Rights = EVERYTHING
 
 
 def automatically(reason: str) -> By:

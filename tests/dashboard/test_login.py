@@ -44,15 +44,17 @@ def test_users_and_their_rights_are_on_record(ann: User) -> None:
     client = Client()
     client.force_login(boss)
     roles = UserGroup.objects.create(name="auditor")
-    client.post(f"/admin/auth/user/{ann.pk}/delete/", {"post": "yes"})
-    entry = AuditEntry.objects.get(action="delete user")
+    client.post(f"/users/{ann.pk}/", {"do": "deactivate"})
+    entry = AuditEntry.objects.get(action="change user")
     assert (entry.actor, entry.object, entry.source) == ("boss", "user ann", "page")
+    ann.delete()
+    assert AuditEntry.objects.get(action="delete user").object == "user ann"
     boss.groups.add(roles)
     assert AuditEntry.objects.get(action="change rights").after == {"roles": ["auditor"]}
     boss.is_active = False
     boss.set_password("another")
     boss.save()
-    entry = AuditEntry.objects.get(action="change user")
+    entry = AuditEntry.objects.get(action="change user", object="user boss")
     assert entry.before == {"is_active": True, "password": "(not shown)"}
     assert entry.after == {"is_active": False, "password": "(another one, not shown)"}
     assert AuditEntry.objects.filter(action="create role", object="role auditor").exists()

@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand, CommandParser
 from django.utils import timezone
 
 from dashboard.actions import producers
-from dashboard.management.answers import asking, by_command
+from dashboard.management.answers import add_as, asking, by_command
 
 
 class Command(BaseCommand):
@@ -16,6 +16,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("stream")
+        add_as(parser)
         parser.add_argument("--name", default=producers.TOKEN_NAME)
         parser.add_argument("--days", type=float, help="valid so long; without it until revoked")
         parser.add_argument("--revoke", action="store_true", help="those of this name instead")
@@ -24,13 +25,14 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         stream, name, days = options["stream"], options["name"], options["days"]
         with asking():
+            by = by_command(as_user=options["as_user"])
             if options["revoke"]:
-                count = producers.revoke_tokens(stream, name, by_command())
+                count = producers.revoke_tokens(stream, name, by)
                 self.stdout.write(f"{count} revoked; their connections are ended.")
                 return
             made = producers.create_token(
                 stream,
-                by_command(),
+                by,
                 name=name,
                 expires_at=None if days is None else timezone.now() + timedelta(days=days),
             )

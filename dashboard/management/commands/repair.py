@@ -13,7 +13,7 @@ from django.core.management.base import CommandParser
 from assignment.bounds import printable
 from assignment.coordinator.repair import Finding, Mend
 from dashboard.actions import repair
-from dashboard.management.answers import AnswerCommand, by_command, group_named
+from dashboard.management.answers import AnswerCommand, add_as, by_command, group_named
 
 FOUND = 1  # exit code
 WORDS = {
@@ -32,6 +32,7 @@ class Command(AnswerCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("group")
+        add_as(parser)
         parser.add_argument("--apply", action="store_true", help="mend what was found")
         parser.add_argument("--reason", default="", help="kept in the audit")
         parser.add_argument("--data", type=Path, help="data folder, default ./data")
@@ -44,7 +45,7 @@ class Command(AnswerCommand):
 
     def answer(self, options: dict[str, Any]) -> tuple[dict[str, Any], str]:
         group, applies = group_named(options["group"]), options["apply"]
-        by = by_command(options["reason"])
+        by = by_command(options["reason"], as_user=options["as_user"])
         found = repair.mend(group, by) if applies else repair.look(group)
         self.is_left = bool(found) and not applies
         told = {

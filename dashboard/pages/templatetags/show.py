@@ -17,14 +17,19 @@ register = template.Library()
 
 # (icon of img/icons.svg, tone of page.css) -> states
 _SHOWN = {
-    ("full", "ok"): ("owned", "alive", "done", "steady", "valid", "ready", "clean", "held"),
+    ("full", "ok"): (
+        *("owned", "alive", "done", "steady", "valid", "ready", "clean", "held", "active"),
+        "allowed",
+    ),
     ("in", "busy"): (
         *("acquiring", "joining", "running", "rebalancing", "pending", "restoring", "learning"),
         "moving",
     ),
     ("out", "busy"): ("releasing",),
     ("out", "warn"): ("draining", "leaving", "stopped"),
-    ("hollow", ""): ("empty", "idle", "left", "superseded", "revoked", "cancelled"),
+    ("hollow", ""): (
+        *("empty", "idle", "left", "superseded", "revoked", "cancelled", "deactivated"),
+    ),
     ("hollow", "warn"): ("unowned", "vacuous"),
     ("clock", ""): ("waiting",),
     ("clock", "warn"): ("expired", "suspect", "unable", "lagging"),

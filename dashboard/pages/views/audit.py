@@ -1,32 +1,32 @@
 """The audit list, its files, and the button that follows its chain."""
 
 import json
-from typing import Any
 
 from django.contrib import messages
-from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_POST
 
+from dashboard.actions.roles import Action
 from dashboard.models import AuditEntry
 from dashboard.pages import texts
 from dashboard.pages.views import base
 from dashboard.records import audit as entries
 from dashboard.records import chain
 from dashboard.records.queries.groups import existing
-from dashboard.records.queries.pages import for_file, page_of
+from dashboard.records.queries.pages import Filters, for_file, page_of
+from dashboard.records.rights import narrowed_to
 from dashboard.records.stored import canonical_json
 
 PAGE = 50
 VERIFIED_MAX = 20_000  # by the button, in a second or two; the command follows all of it
-VERIFIERS = ("auditor", "admin")
 
 
 def audit(request: HttpRequest) -> HttpResponse:
     asked = base.Asked(request.GET)
     filters = asked.filters()
-    page = page_of(entries.found(filters), PAGE)
+    page = page_of(_found(request, filters), PAGE)
     context = {
         "section": "audit",
         "asked": asked,
@@ -35,19 +35,19 @@ def audit(request: HttpRequest) -> HttpResponse:
         "groups": existing(row.group for row in page.rows),
         "actions": entries.actions(),
         "results": entries.RESULTS,
-        "no_verify": "" if may_verify(request.user) else "It takes an auditor or an admin.",
+        "no_verify": base.rights_of(request).why_not(Action.VERIFY_AUDIT, None),
     }
     return base.show(request, "audit", context, fragments=("audit",))
 
 
-def may_verify(user: Any) -> bool:
-    return bool(user.is_superuser or user.groups.filter(name__in=VERIFIERS).exists())
+def _found(request: HttpRequest, filters: Filters) -> QuerySet[AuditEntry]:
+    """Of the groups whose audit this person may read; what is of no group for auditors of all."""
+    rights = base.rights_of(request)
+    return narrowed_to(entries.found(filters), rights, Action.READ_AUDIT, "group")
 
 
 @require_POST
 def audit_verify(request: HttpRequest) -> HttpResponse:
-    if not may_verify(request.user):
-        raise PermissionDenied("only an auditor or an admin verifies the audit")
     found = chain.verify(VERIFIED_MAX)
     entries.record(base.by(request), "verify audit", object="audit", result=found.sentence)
     (messages.success if found.ok else messages.error)(request, found.sentence)
@@ -66,13 +66,13 @@ MADE: dict[str, base.Made] = {
 
 
 def audit_csv(request: HttpRequest) -> StreamingHttpResponse:
-    found = entries.found(base.Asked(request.GET).filters())
+    found = _found(request, base.Asked(request.GET).filters())
     return base.csv_file("audit", HEAD, for_file(found), MADE)
 
 
 def audit_lines(request: HttpRequest) -> StreamingHttpResponse:
     """All that an entry's HMAC covers, in its canonical form, and the HMAC."""
-    found = entries.found(base.Asked(request.GET).filters())
+    found = _found(request, base.Asked(request.GET).filters())
     return base.file_of_lines("audit", map(_line, for_file(found)))
 
 

@@ -9,18 +9,22 @@ from typing import Any, TypeVar
 
 from django import http
 from django.contrib import messages
+from django.contrib.auth.models import AnonymousUser
+from django.core.exceptions import BadRequest
 from django.forms import Form
 from django.shortcuts import redirect, render
 from django.utils import timezone
 
 from assignment.errors import EvenkeelError, InvalidInput
+from dashboard.actions.roles import Rights
 from dashboard.live import watching
 from dashboard.live.connection import StoreUnavailable
 from dashboard.live.group_state import GroupState
 from dashboard.live.snapshot import MEMBER_STATES, PARTITION_STATES, LiveSnapshot
 from dashboard.models import AuditSource, ScaleDown
-from dashboard.pages import texts
+from dashboard.pages import forms, texts
 from dashboard.push import frames
+from dashboard.records import rights
 from dashboard.records.audit import By
 from dashboard.records.logins import address_of
 from dashboard.records.queries import colours
@@ -38,6 +42,8 @@ TABS = (
     ("group_settings", "Settings"),
 )
 TEXT_MAX = 200  # of a filter
+KEY_DIGITS_MAX = 16
+NO_GROUP = "There is no group {}."  # the same for who may not see it
 TEXT_FILTERS = ("member", "cause", "actor", "action", "object", "group", "result")
 
 
@@ -67,7 +73,7 @@ def now_ms() -> int:
 def see(name: str) -> Seen:
     group = group_queries.find(name)
     if group is None:
-        raise http.Http404(f"There is no group {name}.")
+        raise http.Http404(NO_GROUP.format(name))
     snapshot, problem = None, ""
     try:
         snapshot = watching.snapshot(name)
@@ -136,16 +142,29 @@ def show(
     return render(request, f"dashboard/{template}.html", context)
 
 
+def rights_of(request: http.HttpRequest) -> Rights:
+    """Of who is logged in; read once per request."""
+    held = vars(request)
+    if "rights" not in held:
+        held["rights"] = rights.of_user(getattr(request, "user", AnonymousUser()))
+    found: Rights = held["rights"]
+    return found
+
+
 def by(request: http.HttpRequest, reason: str = "") -> By:
     """Also of a stranger: then without a name."""
     name = request.user.get_username() if hasattr(request, "user") else ""
-    return By(name, AuditSource.PAGE, reason, address_of(request))
+    return By(name, AuditSource.PAGE, reason, address_of(request), rights_of(request))
 
 
-def attempt(request: http.HttpRequest, form: Form, action: Callable[[By], T]) -> T | None:
+def attempt(
+    request: http.HttpRequest, form: Form, action: Callable[[By], T], *, also: Iterable[str] = ()
+) -> T | None:
     """What the action made of a form that was sent; None when none was, or when it was refused:
-    then the form says why.
+    then the form says why. `also`: what is sent beside the form's own fields. Raises Denied.
     """
+    if form.is_bound:
+        forms.refuse_unknown(form, request.POST, also)
     if not form.is_valid():
         return None
     try:
@@ -161,6 +180,25 @@ def done(
     """To the page that shows it, with the sentence on it."""
     messages.success(request, said)
     return redirect(page, *arguments)
+
+
+def asked_to(request: http.HttpRequest, known: Iterable[str]) -> str:
+    """The `do=` of a form, else of the address; "" for none. Raises BadRequest with the value."""
+    do = (sent(request) or request.GET).get("do", "") or request.GET.get("do", "")
+    if do and do not in known:
+        raise BadRequest(f"do={do[:TEXT_MAX]!r} is none of {', '.join(known)}")
+    return do
+
+
+def only(request: http.HttpRequest, known: Iterable[str]) -> None:
+    """Where there is no form to say it beside. Raises BadRequest with the name."""
+    for name in sorted(set(request.POST) - {*known, forms.CSRF}):
+        raise BadRequest(f"there is no field {name[:TEXT_MAX]!r}")
+
+
+def is_key(text: str) -> bool:
+    """Whether it may be a row's number that a form carries."""
+    return text.isascii() and text.isdecimal() and len(text) <= KEY_DIGITS_MAX
 
 
 def sent(request: http.HttpRequest) -> http.QueryDict | None:

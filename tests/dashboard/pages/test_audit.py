@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Group as UserGroup
 from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
@@ -17,6 +16,7 @@ from dashboard.pages.views import audit as audit_view
 from dashboard.pages.views import base
 from dashboard.records import audit, guards
 from dashboard.records.audit import By
+from tests.dashboard.people import granted, logged_in
 
 
 @pytest.fixture
@@ -121,15 +121,18 @@ def test_differences() -> None:
     assert (len(many.shown), many.more) == (12, 88)
 
 
-def test_an_auditor_verifies_by_the_button(
-    visitor: Client, user: User, entries: list[AuditEntry]
-) -> None:
+def test_an_auditor_verifies_by_the_button(entries: list[AuditEntry]) -> None:
+    bob = User.objects.create(username="bob")
+    granted(bob, "auditor", "g*")
+    visitor = logged_in(bob)
     assert "disabled title" in visitor.get("/audit/").content.decode()
     assert visitor.post("/audit/verify/").status_code == 403
-    entry = AuditEntry.objects.get(action="POST audit verify")
-    assert (entry.actor, entry.object) == ("ann", "/audit/verify/")
-    assert entry.result == "denied: only an auditor or an admin verifies the audit"
-    user.groups.add(UserGroup.objects.create(name="auditor"))
+    entry = AuditEntry.objects.get(action="verify the audit")
+    assert entry.actor == "bob"
+    assert (
+        entry.result == "denied: to verify the audit takes the role auditor or admin in all groups"
+    )
+    granted(bob, "auditor")
     page = visitor.post("/audit/verify/", follow=True).content.decode()
     assert "The chain holds" in page
     guards.lift(connection)
