@@ -65,12 +65,14 @@ def forgeries(target: Target) -> Found:
 def origins(target: Target) -> Found:
     """Every socket, opened by a page of another site in the browser of somebody signed in."""
     cookie, problems = target.sign_in().cookie, []
+    near = (f"https://{HOST}:{target.port}", f"http://{HOST}:{target.port + 1}", f"http://{HOST}")
+    foreign = (None, "null", *near, *FOREIGN)
     for route in routes.sockets():
         path = routes.socket_path(route, target.group)
-        for origin in (None, "null", *FOREIGN):
+        for origin in foreign:
             if status := _opened(target, path, cookie, origin):
                 problems.append(f"{path} was opened by {origin} with {status}")
-    return Found(f"{len(routes.sockets())} sockets, {len(FOREIGN) + 2} origins", problems)
+    return Found(f"{len(routes.sockets())} sockets, {len(foreign)} origins", problems)
 
 
 def sockets(target: Target) -> Found:

@@ -17,7 +17,7 @@ import psutil
 from assignment.wire import API_PREFIX
 from dashboard.demo.prepare import read_login
 from dashboard.demo.tree import Process, Stopped
-from dashboard.evaluation.attack import floods, mutated, refused
+from dashboard.evaluation.attack import floods, insiders, mutated, refused
 from dashboard.evaluation.attack.state import Held, Witness
 from dashboard.evaluation.attack.target import Found, NotJudged, Target, first
 from dashboard.evaluation.checks.redis_trees import database
@@ -38,6 +38,9 @@ Check = Callable[[Target], Found]
 # In this order: what mutated messages leave in Redis is seen by no page before.
 CHECKS: Mapping[str, Check] = {
     "redis_without_login": refused.redis,
+    "redis_with_a_token": insiders.redis_user,
+    "revoked_token": insiders.revoked,
+    "another_user": insiders.other_user,
     "agents_without_right": refused.tokens,
     "pages_without_login": refused.strangers,
     "pages_forged": refused.forgeries,
