@@ -425,11 +425,3 @@ async def test_a_group_that_redis_lost_is_tried_again(
     status, problem = await caller.post("join", JOIN)
     assert status == 503
     assert "not yet set up" in problem["detail"]
-
-
-async def test_lists_in_lists_without_end_are_no_message(caller: Caller) -> None:
-    nested = json.dumps({**BEAT, "consumer": {"why": "@"}}).replace(
-        '"@"', "[" * 20_000 + "]" * 20_000
-    )
-    status, answer = await caller.post("heartbeat", nested.encode())
-    assert (status, answer["title"]) == (400, "Malformed JSON")

@@ -18,6 +18,7 @@ from dashboard.live import groups as live_groups
 from dashboard.live import health
 from dashboard.models import AuditEntry, Group, MemberRecord
 from tests.dashboard.agents import FakeAgent, make_group
+from tests.dashboard.people import granted, logged_in
 
 pytestmark = pytest.mark.django_db
 DEEP = b'{"consumer":' + b"[" * 955 + b"]" * 955 + b"}"
@@ -27,9 +28,9 @@ BAD_REPORT = b"1 1 1 %d %s{}" % (len(DEEP), DEEP)
 
 @pytest.fixture
 def visitor(db: None) -> Client:
-    client = Client()
-    client.force_login(User.objects.create_user("ann"))
-    return client
+    user = User.objects.create_user("ann")
+    granted(user, "admin")
+    return logged_in(user)
 
 
 def test_a_report_that_cannot_be_read_is_quarantined_shown_and_audited_once(

@@ -28,6 +28,8 @@ WAYS = (
     *("DEL {}", "DUMP {}", "EXPIRE {} 9", "GET {}", "HGETALL {}", "HSET {} a b", "RENAME {} x"),
     *("SET {} x", "TYPE {}", "XADD {} * a b", "XRANGE {} - +", "XTRIM {} MAXLEN 0"),
 )
+WRITES = ("DEL {}", "HSET {} a b", "SET {} x", "XADD {} * a b", "XTRIM {} MAXLEN 0")
+READS_ONLY = 7  # the first version of Redis that can
 NEVER = (
     *("ACL LIST", "ACL WHOAMI", "CLIENT LIST", "CONFIG GET *", "DBSIZE", "EVAL return 0"),
     *("FLUSHALL", "FUNCTION LIST", "KEYS *", "PUBLISH a b", "REPLICAOF NO ONE", "SAVE", "SCAN 0"),
@@ -59,15 +61,18 @@ def redis_user(target: Target) -> Found:
     try:
         if not _asked(own, "HGETALL", GroupKeys(target.group).meta):
             raise NotJudged("the token's user cannot read its own group")
-        foreign = list(_foreign(target))
+        foreign, of_stream = _keys_of_others(target)
         if not foreign:
             raise NotJudged("Redis holds no key of others")
         before, problems = target.state(), list[str]()
-        for way in (*NEVER, *(way.replace("{}", name) for name in foreign for way in WAYS)):
+        tried = [*NEVER, *(way.replace("{}", name) for name in foreign for way in WAYS)]
+        tried += [way.replace("{}", name) for name in of_stream for way in WRITES]
+        for way in tried:
             problems += _let_through(own, way)
         if what := changed(before, target.state()):
             problems.append(f"changed {what}")
-        return Found(f"{len(NEVER)} commands, {len(foreign)} keys in {len(WAYS)} ways", problems)
+        shown = f"{len(NEVER)} commands, {len(foreign)} keys in {len(WAYS)} ways"
+        return Found(f"{shown}, {len(of_stream)} of its stream in {len(WRITES)}", problems)
     finally:
         own.close()
 
@@ -77,13 +82,18 @@ def _client(target: Target, token: str) -> Any:
     return client_of(with_login(f"redis://{HOST}:{place.port}{place.path}", token))
 
 
-def _foreign(target: Target) -> Iterator[str]:
-    """Keys that are not the group's own, nor its stream's."""
-    prefix = GroupKeys(target.group).meta.removesuffix("meta")
+def _keys_of_others(target: Target) -> tuple[list[str], list[str]]:
+    """Those that are not the group's, and those of its stream, which has its name: where Redis can
+    give a key for reading alone they may not be written.
+    """
+    own = GroupKeys(target.group).meta.removesuffix("meta")
+    streams = (f"{target.group}:", f"{{{target.group}:")
     with client_of(target.redis_url) as everything:
         names = sorted(name.decode() for name in everything.scan_iter(count=1_000))
-    others = [n for n in names if not n.startswith(prefix) and f"{{{target.group}" not in n]
-    yield from others[:KEYS_MAX]
+        reads_only = int(everything.info("server")["redis_version"].split(".")[0]) >= READS_ONLY
+    foreign = [name for name in names if not name.startswith((own, *streams))]
+    of_stream = [name for name in names if name.startswith(streams)] if reads_only else []
+    return foreign[:KEYS_MAX], of_stream[:KEYS_MAX]
 
 
 def _asked(client: Any, *words: str) -> Any:
@@ -99,6 +109,8 @@ def _let_through(client: Any, way: str) -> Iterator[str]:
     except NoPermissionError:
         return
     except RedisError as error:
+        if str(error).startswith("unknown command"):
+            return  # an older server
         yield f"{way} was answered {error}"
     else:
         yield f"{way} was done"
