@@ -168,6 +168,7 @@ class Fleet:
                 *("--group", self.name, "--dashboard", self.system.url, "--name", name),
                 *("--redis-url", self.system.redis.url, "--log-format", "json"),
                 *("--state-dir", str(self.folder / "state" / name)),
+                *("--snapshot-url", str(self.folder / "snapshots")),
             ]
             with log.open("wb") as file:
                 process = subprocess.Popen(
