@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
 """Evenkeel's one entry point: makes its own virtual environment when needed, then runs a command.
 
-Standard library only above `run_command`: it must start on a machine with nothing but Python.
+Standard library only above `run_command`, and nothing that Python 3.8 cannot read: it must start on
+a machine with nothing but Python, and say there what is missing.
 """
+
+from __future__ import annotations
 
 import fcntl
 import hashlib
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -19,6 +23,11 @@ LOCK = ROOT / "requirements.lock"
 MARK = VENV / "evenkeel.sha256"
 SUPPORTED = ((3, 11), (3, 12), (3, 13))
 BAD_INPUT = 3  # as of every command; 1 is the answer of a check that found something
+HOW_TO_GET = (
+    "with the system: `apt install python3.13 python3.13-venv` (Debian, Ubuntu) or"
+    " `dnf install python3.13` (Fedora); for yourself: `uv python install 3.13` (docs.astral.sh/uv)"
+)
+PRODUCTION = ("django", "channels_redis", "axes")  # what requirements-production.lock brings
 
 
 def lock_digest() -> str:
@@ -43,7 +52,11 @@ def supported_python() -> str:
         found = shutil.which(f"python{major}.{minor}")
         if found and runs_supported(found):
             return found
-    sys.exit(f"evenkeel needs Python 3.11, 3.12 or 3.13; this is {sys.version.split()[0]}")
+    sys.exit(
+        "evenkeel needs Python 3.11, 3.12 or 3.13 with its venv; this is"
+        f" {sys.version.split()[0]} and no other one is on PATH. Get one, then start this again:"
+        f" {HOW_TO_GET}"
+    )
 
 
 def install() -> None:
@@ -65,7 +78,15 @@ def install() -> None:
     MARK.write_text(lock_digest())
 
 
+def is_production() -> bool:
+    """Whether an environment of the operator's own runs this, which holds what production needs."""
+    own = sys.prefix != sys.base_prefix and Path(sys.prefix).resolve() != VENV.resolve()
+    return own and all(importlib.util.find_spec(name) for name in PRODUCTION)
+
+
 def run_in_venv() -> None:
+    if is_production():
+        return
     if not is_set_up():
         with open(ROOT / ".venv.lock", "w") as holder:
             fcntl.flock(holder, fcntl.LOCK_EX)
@@ -95,8 +116,15 @@ def run_command() -> None:
     try:
         execute_from_command_line(sys.argv)
     except ImproperlyConfigured as error:
-        print(f"evenkeel: {error}", file=sys.stderr)
-        sys.exit(BAD_INPUT)
+        why = str(error)
+    except ModuleNotFoundError as error:
+        if not is_production():
+            raise
+        why = f"{error.name} is not in production's lock: start this with a Python outside of it"
+    else:
+        return
+    print(f"evenkeel: {why}", file=sys.stderr)
+    sys.exit(BAD_INPUT)
 
 
 if __name__ == "__main__":

@@ -30,10 +30,11 @@ from agent.dashboard_session.session import DashboardSession
 from agent.hints import HintListener
 from agent.loop import Agent, Inbox, Signalled
 from agent.membership import Membership, Note
+from agent.private import keep_private
 from agent.replicas.manager import ReplicaManager
 from agent.state.errors import StateError
 from agent.state.folders import StateDirUnusable, claim_state_dir
-from agent.store.door import RedisDoor, StoreUnavailable, Timeouts, asked
+from agent.store.door import LoginRefused, RedisDoor, StoreUnavailable, Timeouts, asked
 from agent.store.group import GroupStore
 from assignment import VERSION
 from assignment.errors import InvalidInput
@@ -57,6 +58,7 @@ class Ended(Exception):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    keep_private()
     given = sys.argv[1:] if arguments is None else list(arguments)
     if given[:1] == [SCALE_DOWN]:
         from agent import scale_down  # with numpy, which an agent may never need
@@ -112,7 +114,7 @@ def _run(config: Config, note: Note) -> ExitCode:
             group=config.group,
             member=config.member_id,
             process=process,
-            redis_url=config.redis_url,
+            redis_url=config.consumer_redis_url,
             state_dir=str(state_dir),
             snapshot_url=config.snapshot_url,
             settings=settings,
@@ -174,7 +176,7 @@ def _courier(
 ) -> Courier:
     if not config.dashboards:
         return Courier(registry.ask, inbox.put)
-    dashboards = Dashboards(config.dashboards, config.group, config.current_token)
+    dashboards = Dashboards(config.dashboards, config.group, config.current_token, config.ca_file)
     ask = first_of(dashboards.ask, registry, store)
     return Courier(ask, inbox.put, dashboards.look_for_earlier)
 
@@ -182,7 +184,8 @@ def _courier(
 def _replicas(
     config: Config, state_dir: Path, inbox: "queue.SimpleQueue[Inbox]", note: Note
 ) -> ReplicaManager:
-    store = GroupStore.connect(config.redis_url, config.group, REPLICAS_TIMEOUTS)
+    door = RedisDoor(config.redis_url, REPLICAS_TIMEOUTS, config.redis_token)
+    store = GroupStore(door, config.group, snapshots_below=config.snapshot_url)
     replicas = ReplicaManager(store, state_dir, inbox.put, monotonic_ms)
     try:
         replicas.find_left_over()
@@ -192,8 +195,10 @@ def _replicas(
 
 
 def _redis(config: Config, note: Note, stop: Callable[[], bool]) -> GroupStore:
-    """Waits for a Redis that is only starting. Raises Ended for one that will never do."""
-    door = RedisDoor(config.redis_url, REDIS_TIMEOUTS)
+    """Waits for a Redis that is only starting. Raises Ended for one that will never do. Of a token
+    that Redis does not know the dashboard says whether it is good.
+    """
+    door = RedisDoor(config.redis_url, REDIS_TIMEOUTS, config.redis_token)
     give_up = time.monotonic() + REDIS_PATIENCE_S
     noted = False
 
@@ -204,10 +209,12 @@ def _redis(config: Config, note: Note, stop: Callable[[], bool]) -> GroupStore:
         if not noted:
             note("waiting for Redis", why=str(error))
         noted = True
-        return time.monotonic() <= give_up
+        return time.monotonic() <= give_up and not isinstance(error, LoginRefused)
 
     try:
         is_appendonly = asked(door.is_appendonly, REDIS_TRY_S, may_wait)
+    except LoginRefused:
+        is_appendonly = None
     except (InvalidInput, StoreUnavailable) as error:
         raise Ended(ExitCode.REDIS_UNUSABLE, str(error)) from error
     if is_appendonly is False:

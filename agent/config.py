@@ -7,19 +7,19 @@ import argparse
 import os
 import secrets
 import socket
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
+from agent import addresses, private
+from assignment.bounds import CAPACITY_MAX, LINE_MAX, shown
 from assignment.errors import InvalidInput
+from assignment.rights import has_login, with_login, with_token_file
 from assignment.types import PARTITIONS_MAX, Coordination, valid_name
 
 SOCKET_PATH_MAX = 100  # the kernel takes 107 bytes for the address of a Unix socket
-DASHBOARDS_MAX = 16
 DIGITS_MAX = 20  # Python reads no number of more than 4,300
 NAME_MAX = 90  # a member id is the name, a dash and six hex digits, and at most 100 characters
 
@@ -51,7 +51,7 @@ class Config:
     dashboards: tuple[str, ...]
     token: str
     token_file: Path | None
-    redis_url: str
+    redis_url: str  # with the file of --ca-file in it
     member_id: str
     instance: str  # "": none
     secret: str
@@ -63,6 +63,7 @@ class Config:
     group_flags: Mapping[str, Any] | None = None  # as Founder has them
     zone: str = ""
     capacity: float = 1.0
+    ca_file: str = ""
     log_format: str = "text"
 
     def current_token(self) -> str:
@@ -74,6 +75,20 @@ class Config:
         except OSError:
             return self.token
 
+    @property
+    def redis_token(self) -> Callable[[], str] | None:
+        """What logs in to Redis, where --redis-url does not; None: nothing does."""
+        return self.current_token if self.token else None
+
+    @property
+    def consumer_redis_url(self) -> str:
+        """With a login, or with the file that holds it: a consumer has no token."""
+        if not self.token or has_login(self.redis_url):
+            return self.redis_url
+        if self.token_file is not None:
+            return with_token_file(self.redis_url, self.token_file.absolute())
+        return with_login(self.redis_url, self.token)
+
 
 def parse(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> Config:
     """Raises InvalidInput; exits by itself for --help and unknown flags, as argparse does."""
@@ -84,24 +99,25 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> 
     token_file = Path(given.token_file) if given.token_file else None
     is_client = _coordination(given.coordination) is Coordination.CLIENT
     alone = is_client and not given.dashboard
-    state_root = Path(given.state_dir or Path(tempfile.gettempdir()) / "evenkeel" / given.group)
+    state_root = Path(given.state_dir or private.state_folder() / given.group)
     return Config(
         group=valid_name("group", _required("--group", given.group)),
-        dashboards=() if alone else _dashboards(_required("--dashboard", given.dashboard)),
+        dashboards=() if alone else _dashboards(given),
         token="" if alone else _token(given.token, token_file),
         token_file=token_file,
-        redis_url=_redis_url(_required("--redis-url", given.redis_url)),
+        redis_url=_redis_url(given),
         member_id=instance or process,
         instance=instance,
         secret=secrets.token_hex(32),
         state_root=state_root.absolute(),
         snapshot_url=given.snapshot_url or str((state_root / "snapshots").absolute()),
-        socket=_socket(given.socket, process, given.attach),
+        socket=_socket(given.socket, process, given.attach, environ),
         command=_command(command, given.attach),
         attach=given.attach,
         group_flags=_group_flags(given) if is_client else None,
-        zone=given.zone,
+        zone=_zone(given.zone),
         capacity=_capacity(given.capacity),
+        ca_file=addresses.ca_file(given.ca_file),
         log_format=given.log_format,
     )
 
@@ -160,7 +176,7 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     option("--dashboard", "EVENKEEL_DASHBOARD", "URL[,URL ...], the first that answers is used")
     option("--token", "EVENKEEL_TOKEN", "the group's agent token (better: the variable or a file)")
     option("--token-file", "EVENKEEL_TOKEN_FILE", "file that holds the token")
-    option("--redis-url", "EVENKEEL_REDIS_URL", "redis://, rediss:// or unix:// address")
+    option("--redis-url", "EVENKEEL_REDIS_URL", "redis:// address; without a login: the token's")
     option("--name", "EVENKEEL_NAME", "first part of the member id", socket.gethostname())
     option("--instance", "EVENKEEL_INSTANCE", "member id, kept over restarts with its partitions")
     option("--state-dir", "EVENKEEL_STATE_DIR", "local disk for replicas of state")
@@ -181,6 +197,7 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     parser.add_argument(
         "--attach", action="store_true", help="start no consumer: wait for one at --socket"
     )
+    addresses.add_options(parser, environ)
     parser.add_argument("--log-format", choices=("text", "json"), default="text")
     return parser
 
@@ -212,39 +229,21 @@ def _token(token: str, token_file: Path | None) -> str:
     return token
 
 
-def _dashboards(text: str) -> tuple[str, ...]:
-    urls = tuple(part.strip().rstrip("/") for part in text.split(",") if part.strip())
-    if not 1 <= len(urls) <= DASHBOARDS_MAX:
-        raise InvalidInput(f"--dashboard {text!r} does not name 1 to {DASHBOARDS_MAX} addresses")
-    for url in urls:
-        _checked_url("--dashboard", url, ("http", "https"))
-    return urls
+def _dashboards(given: argparse.Namespace) -> tuple[str, ...]:
+    text = _required("--dashboard", given.dashboard)
+    return addresses.dashboards(text, insecure=addresses.is_insecure(given.insecure))
 
 
-def _redis_url(url: str) -> str:
-    if url.startswith("unix://") and len(url) > len("unix://"):
-        return url
-    return _checked_url("--redis-url", url, ("redis", "rediss"))
+def _redis_url(given: argparse.Namespace) -> str:
+    _required("--redis-url", given.redis_url)
+    return addresses.redis_url_of(given)
 
 
-def _checked_url(flag: str, url: str, schemes: Sequence[str]) -> str:
-    """The password of a URL never reaches the message."""
-    try:
-        parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
-    except ValueError as error:
-        raise InvalidInput(f"{flag}: the address cannot be read: {error}") from error
-    if parts.scheme not in schemes or not host:
-        shown = f"{parts.scheme}://{host or ''}"
-        raise InvalidInput(f"{flag} {shown!r} is not of the form {schemes[0]}://host:port")
-    return url
-
-
-def _socket(path: str, process: str, attach: bool) -> Path:
+def _socket(path: str, process: str, attach: bool, environ: Mapping[str, str]) -> Path:
     if attach and not path:
         raise InvalidInput("--attach needs --socket: the consumer must know where to connect")
     if not path:
-        return Path(tempfile.gettempdir()) / f"evenkeel-{os.getuid()}" / f"{process}.sock"
+        return private.runtime_folder(environ) / f"{process}.sock"
     if len(os.fsencode(path)) > SOCKET_PATH_MAX:
         raise InvalidInput(f"--socket {path!r} is longer than {SOCKET_PATH_MAX} bytes")
     return Path(path).absolute()
@@ -258,11 +257,17 @@ def _command(command: list[str], attach: bool) -> tuple[str, ...]:
     return tuple(command)
 
 
+def _zone(text: str) -> str:
+    if len(text) > LINE_MAX:
+        raise InvalidInput(f"--zone {shown(text)} is longer than {LINE_MAX} characters")
+    return text
+
+
 def _capacity(text: str) -> float:
     try:
         capacity = float(text)
     except ValueError as error:
         raise InvalidInput(f"--capacity {text!r} is not a number") from error
-    if not 0 < capacity <= 1_000:
-        raise InvalidInput(f"--capacity {text} is not above 0 and at most 1000")
+    if not 0 < capacity <= CAPACITY_MAX:
+        raise InvalidInput(f"--capacity {text} is not above 0 and at most {CAPACITY_MAX}")
     return capacity

@@ -9,12 +9,14 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
+from agent import addresses
 from agent.config import ExitCode
 from agent.coordination.effects import RedisEffects
 from agent.coordination.memory import Memory
-from agent.store.door import StoreUnavailable, Timeouts
+from agent.store.door import RedisDoor, StoreUnavailable, Timeouts
 from agent.store.group import GroupStore
 from assignment.coordinator import effects
 from assignment.coordinator.draining import advance
@@ -69,6 +71,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.error = _bad_arguments  # type: ignore[method-assign]
     parser.add_argument("--group", default=os.environ.get("EVENKEEL_GROUP"))
     parser.add_argument("--redis-url", default=os.environ.get("EVENKEEL_REDIS_URL"))
+    addresses.add_options(parser, os.environ)
+    text = "of the group, where the URL has no login; else EVENKEEL_TOKEN"
+    parser.add_argument("--token-file", default=os.environ.get("EVENKEEL_TOKEN_FILE"), help=text)
     parser.add_argument("--percent", help="how many of the live members remain, 1 to 100")
     parser.add_argument("--member", action="append", help="who is to leave; may be repeated")
     parser.add_argument("--timeout", metavar="S", help="seconds, after which they go at once")
@@ -95,7 +100,8 @@ def _run(given: argparse.Namespace) -> int:
         raise InvalidInput(f"timeout {given.timeout} is below 0")
     if given.abort_at_timeout and not timeout_ms:
         raise InvalidInput("--abort-at-timeout needs a --timeout above 0")
-    store = GroupStore.connect(given.redis_url, valid_name("group", given.group), TIMEOUTS)
+    door = RedisDoor(addresses.redis_url_of(given), TIMEOUTS, _token(given.token_file))
+    store = GroupStore(door, valid_name("group", given.group))
     try:
         view = store.run(read_group(Purpose.LOOK))
         _check(store.group, view)
@@ -111,6 +117,13 @@ def _run(given: argparse.Namespace) -> int:
         return _until_gone(drains)
     finally:
         store.close()
+
+
+def _token(file: str | None) -> Callable[[], str] | None:
+    if file:
+        return Path(file).read_text
+    token = os.environ.get("EVENKEEL_TOKEN", "")
+    return (lambda: token) if token else None
 
 
 def _check(name: str, view: GroupRead) -> None:

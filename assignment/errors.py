@@ -28,7 +28,8 @@ BUG_TEXTS = (
     "syntax error",
     "nvalid stream ID",
 )
-KILLED = "Script killed by user"  # by an operator, with SCRIPT KILL
+# By an operator, with SCRIPT KILL; and what a user may not do, whose rights a dashboard puts right.
+NO_BUGS = ("Script killed by user", "ACL failure in script", "The user executing the script can't")
 INSIDE = re.compile(r"user_script:.*?\s-([A-Z]+) ")  # Redis 6.2 packs what a command answered
 
 
@@ -51,7 +52,7 @@ def trouble_of(text: str, code: str | None = None) -> Trouble:
     if word in ELSEWHERE:
         return Trouble.ELSEWHERE
     asked_wrongly = word == "ERR" and any(part in text for part in BUG_TEXTS)
-    is_bug = word in BUGS or (asked_wrongly and KILLED not in text)
+    is_bug = word in BUGS or (asked_wrongly and not any(part in text for part in NO_BUGS))
     return Trouble.BUG if is_bug else Trouble.PASSING
 
 
@@ -75,6 +76,10 @@ class Fenced(EvenkeelError):
 
 class InvariantBroken(EvenkeelError, AssertionError):
     """A state that must not exist: a bug. Stop and report."""
+
+
+class Damaged(EvenkeelError):
+    """What Redis holds of a group cannot be read, so nothing is decided about it: repair it."""
 
 
 class GroupMissing(EvenkeelError):

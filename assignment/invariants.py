@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
+from assignment.bounds import printable
 from assignment.coordinator.reading import is_leaving, is_possible, settings_of
 from assignment.errors import InvariantBroken
 from assignment.scripts.group_read import GroupRead
@@ -27,6 +28,7 @@ class FaultKind(StrEnum):
     REPORT = "report"
     TARGET = "target"
     MEMBER = "member"
+    UNREADABLE = "unreadable"  # quarantined: left out of everything until there is another one
 
 
 class Fault(NamedTuple):
@@ -41,8 +43,9 @@ def faults(view: GroupRead) -> tuple[Fault, ...]:
         FaultKind.REPORT: _report_faults(view),
         FaultKind.TARGET: _target_faults(view),
         FaultKind.MEMBER: _member_faults(view),
+        FaultKind.UNREADABLE: _unreadable(view),
     }
-    return tuple(Fault(kind, text) for kind, texts in found.items() for text in texts)
+    return tuple(Fault(kind, printable(text)) for kind, texts in found.items() for text in texts)
 
 
 def _lock_faults(view: GroupRead) -> Iterator[str]:
@@ -115,12 +118,19 @@ def _learner_faults(view: GroupRead) -> Iterator[str]:
 
 
 def _member_faults(view: GroupRead) -> Iterator[str]:
-    for member in sorted(view.members.keys() ^ view.beats.keys()):
-        where = "no beat" if member in view.members else "a beat and is no member"
+    members = view.members.keys() | view.bad_members.keys()
+    for member in sorted(members ^ view.beats.keys()):
+        where = "no beat" if member in members else "a beat and is no member"
         yield f"{member} has {where}"
     rows: Mapping[str, object]
     # A target of before Redis forgot names members that may come back.
     target = view.target if view.meta.target_incarnation == view.meta.incarnation else {}
     for name, rows in (("target", target), ("reports", view.reports), ("asked", view.asked)):
-        for member in sorted(rows.keys() - view.members.keys()):
+        for member in sorted(rows.keys() - members):
             yield f"{member} has a row in {name} and is no member"
+
+
+def _unreadable(view: GroupRead) -> Iterator[str]:
+    for what, bad in (("row", view.bad_members), ("report", view.bad_reports)):
+        for member, why in sorted(bad.items()):
+            yield f"the {what} of {member} cannot be read and is left out: {why}"

@@ -13,9 +13,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
+import msgspec
+
 from assignment.types import Partition, TargetRow
 
 MEMBERS_MAX = 65_535  # what a u16 can tell apart
+UNPACKED_MAX = 2**26  # bytes: 100,000 partitions, each a member of its own, have a fifth of it
 KINDS = ("assigned", "revoked", "standby", "learning")
 Numbers = dict[str, list[int]]
 Roles = dict[str, Numbers]  # member -> kind -> numbers
@@ -33,13 +36,31 @@ def pack_owners(owners: Sequence[str | None]) -> bytes:
     return zlib.compress(json.dumps(members).encode() + b"\n" + cells.tobytes(), 1)
 
 
+def _unpacked(packed: bytes) -> bytes:
+    unpacking = zlib.decompressobj()
+    found = unpacking.decompress(packed, UNPACKED_MAX)
+    if not unpacking.eof:
+        raise ValueError(f"it is cut off, or more than {UNPACKED_MAX} bytes")
+    return found
+
+
 def unpack_owners(packed: bytes) -> list[str | None]:
-    head, _, body = zlib.decompress(packed).partition(b"\n")
-    members = [None, *json.loads(head)]
+    head, _, body = _unpacked(packed).partition(b"\n")
+    members = [None, *_names(head)]
     cells = array("H", body)
     if sys.byteorder == "big":
         cells.byteswap()
     return [members[cell] for cell in cells]
+
+
+class _Replicas(msgspec.Struct, frozen=True):
+    members: tuple[str, ...] = ()
+    standby: dict[str, list[int]] = {}
+    learning: dict[str, list[int]] = {}
+
+
+_names = msgspec.json.Decoder(tuple[str, ...]).decode
+_replicas = msgspec.json.Decoder(_Replicas).decode
 
 
 class Move(NamedTuple):
@@ -69,16 +90,16 @@ def _numbers(partitions: Iterable[Partition]) -> list[int]:
 
 def roles(before: Sequence[str | None], after: Sequence[str | None], packed: bytes | None) -> Roles:
     """Of every member named by any of the three. `before` and `after`: number -> owner."""
-    said = json.loads(zlib.decompress(packed)) if packed else {}
-    found: Roles = {member: _nothing() for member in said.get("members", ())}
+    said = _replicas(_unpacked(packed)) if packed else _Replicas()
+    found: Roles = {member: _nothing() for member in said.members}
     for number, owner in enumerate(after):
         if owner is not None:
             found.setdefault(owner, _nothing())["assigned"].append(number)
     for number, owner, _ in moves(before, after):
         if owner is not None:
             found.setdefault(owner, _nothing())["revoked"].append(number)
-    for kind in ("standby", "learning"):
-        for member, numbers in said.get(kind, {}).items():
+    for kind, rows in (("standby", said.standby), ("learning", said.learning)):
+        for member, numbers in rows.items():
             found.setdefault(member, _nothing())[kind] = numbers
     return dict(sorted(found.items()))
 

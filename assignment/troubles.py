@@ -10,13 +10,13 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
+from assignment.bounds import Whole
 from assignment.types import Offset, Partition, read_as
 
 UNSERVED_MAX = 100  # a member that cannot serve more partitions is unable as a whole
 TROUBLES_MAX = 100  # of each kind that one consumer tells; the next ones follow when these are gone
 WHY_MAX = 160  # characters of what is said of one partition
 Why = Annotated[str, msgspec.Meta(max_length=WHY_MAX)]  # for people
-Whole = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
 T = TypeVar("T")
 
 

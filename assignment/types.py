@@ -14,12 +14,14 @@ from typing import Annotated, Any, NamedTuple, Self, TypeVar
 
 import msgspec
 
+from assignment.bounds import Rate, Whole, Words, shown
 from assignment.errors import InvalidInput
 
 INCARNATION_STEP = 2**32  # a fence is incarnation * 2^32 + counter (coordination.md section 2)
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+NUMBER_PATTERN = re.compile(r"0|[1-9][0-9]{0,15}")
+OFFSET_PATTERN = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")  # two numbers of 64 bits
 PARSED_KEPT = 4_096  # names of partitions, which are read again and again
-REPLICA_RATE_MAX = 1e12  # events a second; what is above is no rate
 PARTITIONS_MAX = 100_000  # one group in the dashboard's dense mode (dashboard.md section 7)
 T = TypeVar("T")
 
@@ -39,7 +41,7 @@ def valid_name(kind: str, name: str) -> str:
     """The name itself; InvalidInput when it could not be part of a key, a URL and a log line."""
     if not NAME_PATTERN.fullmatch(name):
         raise InvalidInput(
-            f"{kind} {name!r} is not a name: letters, digits, '_', '.', '-', at most 100,"
+            f"{kind} {shown(name)} is not a name: letters, digits, '_', '.', '-', at most 100,"
             " first a letter or digit"
         )
     return name
@@ -64,9 +66,9 @@ class Partition(NamedTuple):
     @classmethod
     @lru_cache(PARSED_KEPT)
     def parse(cls, text: str) -> Self:
-        stream, colon, number = text.rpartition(":")
-        if not colon or not number.isdecimal() or not NAME_PATTERN.fullmatch(stream):
-            raise InvalidInput(f"partition {text!r} is not of the form stream:number")
+        stream, _, number = text.rpartition(":")
+        if not NUMBER_PATTERN.fullmatch(number) or not NAME_PATTERN.fullmatch(stream):
+            raise InvalidInput(f"partition {shown(text)} is not of the form stream:number")
         return cls(stream, int(number))
 
 
@@ -84,9 +86,9 @@ class Offset(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        ms, dash, seq = text.partition("-")
-        if not dash or not ms.isdecimal() or not seq.isdecimal():
-            raise InvalidInput(f"offset {text!r} is not of the form ms-seq")
+        ms, _, seq = text.partition("-")
+        if not OFFSET_PATTERN.fullmatch(text):
+            raise InvalidInput(f"offset {shown(text)} is not of the form ms-seq")
         return cls(int(ms), int(seq))
 
 
@@ -335,12 +337,12 @@ class ReplicaReport:
 
     role: Role  # standby or learner
     # Events behind the committed offset; -1: not known yet.
-    lag: Annotated[int, msgspec.Meta(lt=2**53)] = -1
+    lag: Annotated[int, msgspec.Meta(ge=-1, lt=2**53)] = -1
     percent: Annotated[float, msgspec.Meta(ge=0, le=100)] = 0.0  # restored
-    rate: Annotated[float, msgspec.Meta(ge=0, le=REPLICA_RATE_MAX)] = 0.0  # events a second
-    eta_ms: int | None = None  # until it has caught up, as far as can be told
+    rate: Rate = 0.0  # events a second
+    eta_ms: Whole | None = None  # until it has caught up, as far as can be told
     ready: bool = False
-    why: str = ""  # a trouble in one sentence, "" = none
+    why: Words = ""  # a trouble in one sentence, "" = none
 
     def __post_init__(self) -> None:
         if self.role is Role.OWNER:

@@ -1,7 +1,7 @@
 """Key names and message forms: the contract of agent and dashboard (coordination.md section 1).
 
 Pure: makes and reads texts and bytes; sends nothing. Message classes are plain dataclasses, whose
-types say all that msgspec checks where they are read.
+types say all that msgspec checks where they are read, bounds included.
 """
 
 import json
@@ -13,9 +13,11 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from assignment.bounds import Capacity, Int64, Line, Name, Rate, Told, Whole, Words, shown
 from assignment.errors import InvalidInput
 from assignment.troubles import Unserved
 from assignment.types import (
+    NUMBER_PATTERN,
     Epoch,
     Grant,
     GroupSettings,
@@ -166,8 +168,8 @@ def parse_grant(text: str) -> Grant:
 def parse_held(text: str) -> Held:
     """Raises InvalidInput when it is not `fence state`."""
     fence, _, state = text.partition(" ")
-    if not fence.isdecimal() or state not in HELD_STATES:
-        raise InvalidInput(f"held {text!r} is not of the form 'fence state'")
+    if not NUMBER_PATTERN.fullmatch(fence) or state not in HELD_STATES:
+        raise InvalidInput(f"held {shown(text)} is not of the form 'fence state'")
     return Held(fence=int(fence), state=HeldState(state))
 
 
@@ -193,26 +195,26 @@ def partitions_of(texts: Iterable[str]) -> frozenset[Partition]:
 class Introduction:
     """What a process says of itself when it joins; a member's row keeps it."""
 
-    host: str = ""
-    version: str = ""
-    instance: str = ""
-    zone: str = ""
-    capacity: float = 1.0
-    pid: int = 0
-    incarnation: int = 0  # the highest that this process ever saw
+    host: Line = ""
+    version: Line = ""
+    instance: Name = ""
+    zone: Line = ""
+    capacity: Capacity = 1.0
+    pid: Whole = 0
+    incarnation: Int64 = 0  # the highest that this process ever saw
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join(Introduction):
-    member: str
-    secret: str  # random, made once per process
-    seen: str = ""  # of another process under its instance name, from the reply before
+    member: Line
+    secret: Line  # random, made once per process
+    seen: Line = ""  # of another process under its instance name, from the reply before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leave:
-    member: str
-    secret: str
+    member: Line
+    secret: Line
     stops: bool = False  # only this process: its instance is expected back
 
 
@@ -220,11 +222,11 @@ class Leave:
 class SeenEpochs:
     """In every report: what a member's process has heard of, 0 where it has not."""
 
-    incarnation: int = 0  # the highest that it ever saw
-    mode_epoch: int = 0  # under that incarnation, as settings_epoch
-    settings_epoch: int = 0
-    target_incarnation: int = 0  # of the target that its agent has, as target_epoch
-    target_epoch: int = 0
+    incarnation: Int64 = 0  # the highest that it ever saw
+    mode_epoch: Int64 = 0  # under that incarnation, as settings_epoch
+    settings_epoch: Int64 = 0
+    target_incarnation: Int64 = 0  # of the target that its agent has, as target_epoch
+    target_epoch: Int64 = 0
 
     @property
     def target(self) -> Epoch:
@@ -233,41 +235,39 @@ class SeenEpochs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat(SeenEpochs):
-    """`owned` is complete (partition -> "fence state") or, with complete False, all changes.
-
-    Changes are those since the complete report with that number (None = no longer held). Consumer
-    health and rates ride in `consumer`. `replicas` and `ready` are complete in every heartbeat.
+    """`owned` is complete (partition -> "fence state") or, with complete False, all changes since
+    the complete report of that number (None = no longer held). All else is always complete.
     """
 
-    member: str
-    secret: str
-    sequence: int  # grows with every heartbeat of the process
-    report: int  # number of the last complete report
+    member: Line
+    secret: Line
+    sequence: Int64  # grows with every heartbeat of the process
+    report: Int64  # number of the last complete report
     complete: bool
-    owned: Mapping[str, str | None] = field(default_factory=dict)
+    owned: Mapping[Name, Name | None] = field(default_factory=dict)
     able: bool = False
-    unable: str = ""  # types.UnableReason, "" = able
+    unable: Line = ""  # types.UnableReason, "" = able
     leaving: bool = False
-    consumer: Mapping[str, Any] = field(default_factory=dict)  # see ConsumerHealth
-    replicas: Mapping[str, ReplicaReport] = field(default_factory=dict)  # by partition
-    ready: Sequence[str] = ()  # learners for which this member calls for a rebalance
-    unserved: Mapping[str, Unserved] = field(default_factory=dict)  # by partition
+    consumer: Told = field(default_factory=dict)  # fields of ConsumerHealth
+    replicas: Mapping[Name, ReplicaReport] = field(default_factory=dict)  # by partition
+    ready: Sequence[Name] = ()  # learners for which this member calls for a rebalance
+    unserved: Mapping[Name, Unserved] = field(default_factory=dict)  # by partition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerHealth:
     """What a consumer says of itself: hash `progress:<member>`, and `consumer` of a heartbeat."""
 
-    state: str = "starting"  # starting, ready, stalled, dead
-    why: str = ""  # for people
-    spark_application_id: str = ""
-    batch: int = -1  # last finished plan
-    batch_at_ms: int = 0  # wall clock of its end
-    batch_ms: int = 0
-    rows: int = 0
-    rows_per_second: float = 0.0
-    refused_commits: int = 0
-    dead_letters: int = 0
+    state: Name = "starting"  # starting, ready, stalled, dead
+    why: Words = ""  # for people
+    spark_application_id: Line = ""
+    batch: Int64 = -1  # last finished plan
+    batch_at_ms: Whole = 0  # wall clock of its end
+    batch_ms: Whole = 0
+    rows: Whole = 0
+    rows_per_second: Rate = 0.0
+    refused_commits: Whole = 0
+    dead_letters: Whole = 0
     halted: tuple[Mapping[str, Any], ...] = ()  # see troubles.Halted; at most TROUBLES_MAX
     failing: tuple[Mapping[str, Any], ...] = ()  # see troubles.Failing; at most TROUBLES_MAX
 
@@ -389,7 +389,7 @@ class ControlMessage:
     group: str
     member: str
     process: str = ""  # of its agent, under an instance name
-    redis_url: str
+    redis_url: str  # as RedisDoor takes it: with a login, or the file that holds it
     state_dir: str  # one LMDB file per partition
     snapshot_url: str  # folder or fsspec URL
     settings: GroupSettings

@@ -9,5 +9,8 @@ class DashboardConfig(AppConfig):
 
     def ready(self) -> None:
         from dashboard.celery import app
+        from dashboard.records import guards, logins
 
         app.set_default()
+        guards.follow_migrations(self)
+        logins.connect()

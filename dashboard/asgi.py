@@ -1,6 +1,10 @@
 """The one web process: agents' routes first, then Channels' sockets, then Django's pages."""
 
+import ipaddress
+import logging
 import os
+import sys
+from contextlib import suppress
 from typing import Any
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
@@ -11,25 +15,35 @@ pages = get_asgi_application()  # before the imports below: they need the app re
 
 from channels.auth import AuthMiddlewareStack  # noqa: E402
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
-from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402
+from django.conf import settings  # noqa: E402
+from django.db import DatabaseError  # noqa: E402
 
 from assignment.wire import API_PREFIX  # noqa: E402
-from dashboard.agents.routes import AgentApi, Receive, Send  # noqa: E402
+from dashboard.agents.routes import AgentApi, Receive, Send, in_thread  # noqa: E402
 from dashboard.live.connection import close_async_client  # noqa: E402
+from dashboard.push.origin import OwnOrigin  # noqa: E402
 from dashboard.push.sockets import websocket_urlpatterns  # noqa: E402
+from dashboard.records import audit  # noqa: E402
+from dashboard.web.bodies import Bounded  # noqa: E402
 
+CLAIMS = (b"forwarded", b"x-real-ip")
+NOBODY = "0.0.0.0"  # the address of everybody whose own one was replaced by what they claimed
+
+PROTOCOLS = "dashboard.web.protocols"
+
+log = logging.getLogger(__name__)
 agents = AgentApi()
 people = ProtocolTypeRouter(
     {
-        "http": pages,
-        "websocket": AllowedHostsOriginValidator(
-            AuthMiddlewareStack(URLRouter(websocket_urlpatterns))
-        ),
+        "http": Bounded(pages),
+        "websocket": OwnOrigin(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
     }
 )
 
 
 async def application(scope: dict[str, Any], receive: Receive, send: Send) -> None:
+    if scope["type"] != "lifespan":
+        scope = as_connected(scope)
     if scope["type"] == "http" and scope["path"].startswith(API_PREFIX):
         await agents(scope, receive, send)
     elif scope["type"] == "lifespan":
@@ -38,12 +52,55 @@ async def application(scope: dict[str, Any], receive: Receive, send: Send) -> No
         await people(scope, receive, send)
 
 
+def as_connected(scope: dict[str, Any]) -> dict[str, Any]:
+    """With the address and the scheme of who connected; without headers that claim others.
+
+    Behind a proxy (EVENKEEL_BEHIND_PROXY) those are what the one next to us added: the last of each
+    list. Else nobody is believed, also when the server was: uvicorn believes every process of its
+    machine unless it is started with --no-proxy-headers.
+    """
+    kept, claims = [], dict[bytes, list[str]]()
+    for name, value in scope["headers"]:
+        if name in CLAIMS or name.startswith(b"x-forwarded-"):
+            claims.setdefault(name, []).extend(value.decode("latin-1").split(","))
+        else:
+            kept.append((name, value))
+    scope = {**scope, "headers": kept}
+    addresses = [_address(text) for text in claims.get(b"x-forwarded-for", ())]
+    client = scope.get("client")
+    if settings.BEHIND_PROXY:
+        if addresses and addresses[-1]:
+            scope["client"] = (addresses[-1], 0)
+        if schemes := claims.get(b"x-forwarded-proto"):
+            is_secure = schemes[-1].strip().lower() in ("https", "wss")
+            names = ("wss", "ws") if scope["type"] == "websocket" else ("https", "http")
+            scope["scheme"] = names[0] if is_secure else names[1]
+    elif client and client[0] in addresses:
+        scope["client"] = (NOBODY, 0)
+    return scope
+
+
+def _address(text: str) -> str:
+    """Without a port; "" for what is none."""
+    text = text.strip()
+    host = text.partition("]")[0].lstrip("[") if text.startswith("[") else text
+    host = host.partition(":")[0] if host.count(":") == 1 else host
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        return ""
+
+
 async def _lifespan(receive: Receive, send: Send) -> None:
     while True:
         message = await receive()
         if message["type"] == "lifespan.startup":
+            if PROTOCOLS not in sys.modules:
+                log.warning("strangers are not bounded here: start `python -m dashboard.web`")
             await send({"type": "lifespan.startup.complete"})
         else:
             await close_async_client()
+            with suppress(DatabaseError):
+                await in_thread(audit.floods.tell)()
             await send({"type": "lifespan.shutdown.complete"})
             return

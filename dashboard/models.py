@@ -14,7 +14,12 @@ from django.utils import timezone
 from assignment import maps
 from assignment.coordinator.facts import State, StayEnd
 from assignment.types import Coordination, GroupSettings
+from dashboard.agents.producer_token import ProducerToken  # noqa: F401
 from dashboard.evaluation.stored import Evaluation  # noqa: F401  (Django finds models here)
+from dashboard.records.grants import RoleGrant  # noqa: F401  (as above)
+from dashboard.records.stored import AuditEntry as AuditEntry  # noqa: PLC0414
+from dashboard.records.stored import AuditHead as AuditHead  # noqa: PLC0414
+from dashboard.records.stored import AuditSource as AuditSource  # noqa: PLC0414
 
 NAME_MAX = 100
 MEMBER_MAX = 200
@@ -57,6 +62,10 @@ class Group(models.Model):
         """The same for ever, also after a wiped Redis; another dashboard's group has another."""
         made = f"{self.name} {self.pk} {self.created_at.isoformat()}"
         return hashlib.sha256(made.encode()).hexdigest()[:32]
+
+    @property
+    def audit(self) -> models.QuerySet[AuditEntry]:
+        return AuditEntry.objects.filter(group=self.name)
 
     @property
     def running_scale_down(self) -> "ScaleDown | None":
@@ -249,33 +258,6 @@ class HistoryGap(models.Model):
 
     class Meta:
         ordering = ("-at_ms",)
-
-
-class AuditSource(models.TextChoices):
-    PAGE = "page"
-    API = "api"
-    COMMAND = "command"
-    AUTOMATIC = "automatic"
-
-
-class AuditEntry(models.Model):
-    at = models.DateTimeField(auto_now_add=True, db_index=True)
-    actor = models.CharField(max_length=150)
-    action = models.CharField(max_length=60)
-    object = models.CharField(max_length=255)
-    group = models.ForeignKey(Group, on_delete=models.SET_NULL, null=True, related_name="audit")
-    reason = models.CharField(max_length=500, blank=True)
-    before = models.JSONField(null=True)
-    after = models.JSONField(null=True)
-    source = models.CharField(max_length=10, choices=AuditSource)
-    result = models.CharField(max_length=100, default="done")
-
-    class Meta:
-        ordering = ("-at", "-id")
-        verbose_name_plural = "audit entries"
-
-    def __str__(self) -> str:
-        return f"{self.actor} {self.action} {self.object}"
 
 
 class Sample(models.Model):

@@ -12,8 +12,10 @@ import dj_database_url
 from csp.constants import NONE, SELF, UNSAFE_INLINE
 from django.core.exceptions import ImproperlyConfigured
 
+from dashboard.safeguards import LOOPBACK, check_debug, check_production, keep_private
+
 ROOT = Path(__file__).resolve().parent.parent
-LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+AUDIT_KEY_MIN = 32  # characters, as many as its digest has bytes
 BUSY_TIMEOUT_S = 20  # a writer waits for another one; ticks and pages write little and often
 
 
@@ -41,20 +43,8 @@ def number(name: str, default: int, least: int, most: int) -> int:
     return int(value)
 
 
-def data_folder() -> Path:
-    folder = Path(text("EVENKEEL_DATA", str(ROOT / "data"))).resolve()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ImproperlyConfigured(f"EVENKEEL_DATA {folder} cannot be used: {error}") from error
-    return folder
-
-
-def secret_key(folder: Path) -> str:
-    """The one given, else the one in DATA; made there once, readable by its owner only."""
-    if given := text("SECRET_KEY"):
-        return given
-    path = folder / "secret_key"
+def made_once(path: Path) -> str:
+    """The secret in a file of DATA; made there once, readable by its owner only."""
     made = path.with_suffix(f".{os.getpid()}")
     if not path.exists():
         with open(os.open(made, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
@@ -66,6 +56,19 @@ def secret_key(folder: Path) -> str:
         finally:
             made.unlink()
     return path.read_text().strip()
+
+
+def audit_keys(folder: Path) -> list[str]:
+    """The first chains the audit's entries; with all of them, former ones too, it is verified."""
+    keys = (text("EVENKEEL_AUDIT_KEY") or made_once(folder / "audit_key")).split()
+    if short := [key for key in keys if len(key) < AUDIT_KEY_MIN]:
+        raise ImproperlyConfigured(
+            f"EVENKEEL_AUDIT_KEY: key {keys.index(short[0]) + 1} is shorter than"
+            f" {AUDIT_KEY_MIN} characters"
+        )
+    if not keys:
+        raise ImproperlyConfigured(f"the audit's key in {folder / 'audit_key'} is empty")
+    return keys
 
 
 def remembered(folder: Path, name: str, default: str) -> str:
@@ -106,8 +109,10 @@ def database(folder: Path) -> dict[str, object]:
     return found
 
 
-DATA = data_folder()
-SECRET_KEY = secret_key(DATA)
+DATA = keep_private(Path(text("EVENKEEL_DATA", str(ROOT / "data"))).resolve())
+SECRET_KEY = text("SECRET_KEY") or made_once(DATA / "secret_key")
+AUDIT_KEYS = audit_keys(DATA)
+AUDIT_ANCHORS = DATA / "audit_anchors"
 ALLOWED_HOSTS = names("EVENKEEL_HOSTS", LOOPBACK)
 # Only loopback names: one's own machine, plain HTTP. Else cookies travel over HTTPS only.
 DEVELOPMENT = flag("EVENKEEL_DEVELOPMENT", set(ALLOWED_HOSTS) <= set(LOOPBACK))
@@ -121,7 +126,6 @@ AGENT_RATE_PER_SECOND = number("EVENKEEL_AGENT_RATE", 5_000, 1, 1_000_000)  # of
 
 INSTALLED_APPS = [
     "dashboard.apps.DashboardConfig",
-    "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -135,12 +139,15 @@ MIDDLEWARE = [
     "dashboard.live.deadline.one_deadline",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "dashboard.pages.outgoing.outgoing",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "django.contrib.auth.middleware.LoginRequiredMiddleware",  # but where a view says otherwise
+    "dashboard.pages.middleware.KnownActor",
+    "dashboard.web.visitors.known_people",
+    "dashboard.pages.gate.Gate",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "axes.middleware.AxesMiddleware",
@@ -159,6 +166,7 @@ TEMPLATES = [
                 "django.contrib.messages.context_processors.messages",
                 "dashboard.pages.views.account.theme",
                 "dashboard.pages.views.demo.link",
+                "dashboard.pages.gate.allowed",
             ],
             "libraries": {"show": "dashboard.pages.templatetags.show"},
         },
@@ -182,9 +190,16 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in ("MinimumLengthValidator", "CommonPasswordValidator", "NumericPasswordValidator")
 ]
-AXES_FAILURE_LIMIT = 10
+# Failed log ins of a user name from one address, of a user name, of an address: then a lockout.
+LOGIN_LIMITS = (10, 30, 50)
+AXES_HANDLER = "dashboard.pages.login_limits.LoginLimits"
+AXES_FAILURE_LIMIT = LOGIN_LIMITS[0]
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"], "username", "ip_address"]
 AXES_COOLOFF_TIME = 0.25  # hours
-AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = (
+    False  # who goes on trying keeps nobody out for ever
+)
+AXES_CLIENT_IP_CALLABLE = "dashboard.pages.login_limits.address"
 AXES_RESET_ON_SUCCESS = True
 AXES_VERBOSE = False
 LOGIN_URL = "login"
@@ -197,10 +212,18 @@ SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 SECURE_HSTS_SECONDS = 0 if DEVELOPMENT else 31_536_000
-SECURE_PROXY_SSL_HEADER = (
-    ("HTTP_X_FORWARDED_PROTO", "https") if flag("EVENKEEL_BEHIND_PROXY", False) else None
-)
+SECURE_SSL_REDIRECT = not DEVELOPMENT
+SECURE_REDIRECT_EXEMPT = ["^healthz$", "^readyz$"]  # asked for inside, often by bare address
+SILENCED_SYSTEM_CHECKS = [
+    "security.W005",  # HSTS for subdomains: other services of the domain are not ours to decide
+    "security.W021",  # HSTS preload: for the owner of the domain to ask for, and hard to take back
+]
+BEHIND_PROXY = flag("EVENKEEL_BEHIND_PROXY", False)  # what it says of clients is read in asgi.py
 CSRF_TRUSTED_ORIGINS = names("EVENKEEL_ORIGINS", ())
+CSRF_FAILURE_VIEW = "dashboard.pages.middleware.csrf_failure"
+check_debug(DEBUG, ALLOWED_HOSTS, DEVELOPMENT)
+if not DEVELOPMENT:
+    check_production(SECRET_KEY, ALLOWED_HOSTS, CSRF_TRUSTED_ORIGINS, PUBLIC_URL)
 X_FRAME_OPTIONS = "DENY"
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
@@ -234,6 +257,9 @@ LOGGING = {
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["stderr"], "level": text("EVENKEEL_LOG_LEVEL", "INFO")},
     "loggers": {
+        # A wrong Host or too many fields are answered; each would be a traceback in here.
+        "django.security": {"level": "CRITICAL"},
+        "django.security.csrf": {"level": "WARNING"},
         "axes": {"level": "WARNING"},
         # A line for every tick would bury the decisions.
         "celery.beat": {"level": "WARNING"},

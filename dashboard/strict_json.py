@@ -3,13 +3,16 @@
 import json
 from typing import Any
 
+from assignment.bounds import shown
 from assignment.errors import InvalidInput
 
 
 def read(name: str, content: str | bytes) -> Any:
     """The document. InvalidInput says in a sentence what is wrong with it; `name` begins it."""
     try:
-        return json.loads(content, object_pairs_hook=_object, parse_constant=_no_number)
+        if isinstance(content, bytes):
+            content = content.decode(json.detect_encoding(content))
+        return _DECODER.decode(content)
     except InvalidInput:
         raise
     except (ValueError, RecursionError) as error:
@@ -17,13 +20,16 @@ def read(name: str, content: str | bytes) -> Any:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in found:
-            raise InvalidInput(f"{name!r} is there twice in one object")
-        found[name] = value
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for n, name in enumerate(names) if name in names[:n])
+        raise InvalidInput(f"{shown(twice)} is there twice in one object")
     return found
 
 
 def _no_number(name: str) -> Any:
     raise InvalidInput(f"{name} is not a number")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_no_number)

@@ -1,6 +1,5 @@
 """Addresses of people's pages. Agents' routes are dispatched before Django, in asgi.py."""
 
-from django.contrib import admin
 from django.urls import include, path
 
 from dashboard.api import health
@@ -8,6 +7,5 @@ from dashboard.api import health
 urlpatterns = [
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),
-    path("admin/", admin.site.urls),
     path("", include("dashboard.pages.urls")),
 ]

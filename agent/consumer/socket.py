@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.consumer.lines import line_of, messages_from
+from agent.private import make_own
 from assignment.types import GroupSettings
 from assignment.wire import ControlMessage
 
@@ -156,7 +157,7 @@ def _listen(path: Path) -> socket.socket:
     """A listening socket that only this user reaches; a path that nobody answers at is replaced."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_own(path.parent, closed=False)
         _remove_left_over(path)
         before = os.umask(0o177)
         try:

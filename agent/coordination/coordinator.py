@@ -19,6 +19,7 @@ from agent.store.door import StoreUnavailable
 from agent.store.group import GroupStore
 from assignment.coordinator.facts import GroupRecord
 from assignment.coordinator.reading import ticker_away
+from assignment.errors import Damaged
 from assignment.scripts.agent_side import claim_turn
 from assignment.scripts.group_read import Gap, Ticker
 from assignment.types import NOT_A_CAUSE, Coordination, Epoch, Reason
@@ -190,7 +191,7 @@ class CoordinatorThread:
                     self._go_on()
                 except StoreUnavailable:
                     self._closed.wait(AWAY_S)
-                except StateError as error:
+                except (StateError, Damaged) as error:
                     self._coordinator.step_back(str(error))
                     self._closed.wait(AWAY_S)
         except BaseException as error:  # a bug: the loop must hear of it and end

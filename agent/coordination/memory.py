@@ -12,9 +12,10 @@ from typing import TypeVar
 
 from agent.state.errors import StateError
 from agent.state.keeping import read_manifest
+from agent.state.places import is_below
 from agent.state.snapshots import make_new, names_in, read_whole
 from assignment.coordinator.facts import Mirror
-from assignment.types import GroupSettings
+from assignment.types import GroupSettings, Partition
 
 INCARNATIONS = "incarnations"
 BEFORE = "incarnation"  # one file with the highest, as an earlier version kept it
@@ -53,7 +54,9 @@ class Memory:
     def mirror(self, settings: GroupSettings) -> Mirror:
         partitions = settings.all_partitions() if settings.stateful else ()
         kept = {p: read_manifest(self._folder, self._group, p) for p in partitions}
-        whole = {p: [r for r in records if _may_be_there(r.url)] for p, records in kept.items()}
+        whole = {
+            p: [r for r in records if self._may_be_there(r.url, p)] for p, records in kept.items()
+        }
         newest = {p: (whole[p] or records)[0] for p, records in kept.items() if records}
         return Mirror(
             target_epoch=0,
@@ -62,6 +65,10 @@ class Memory:
             offsets={partition: record.offset for partition, record in newest.items()},
             broken=frozenset(p for p in newest if not whole[p]),
         )
+
+    def _may_be_there(self, url: str, partition: Partition) -> bool:
+        is_ours = is_below(url, self._folder, self._group, partition)
+        return is_ours and ("://" in url or Path(url).exists())
 
     def _read(self) -> int:
         """Raises StateError: whoever cannot read it must not choose one."""
@@ -83,7 +90,3 @@ def _unless_gone(read: Callable[[str], T], url: str, none: T) -> T:
         return read(url)
     except FileNotFoundError:
         return none
-
-
-def _may_be_there(url: str) -> bool:
-    return "://" in url or Path(url).exists()

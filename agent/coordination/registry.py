@@ -67,8 +67,8 @@ class Registry:
             return dashboard_side.wait_reply(joined)
         if joined.result is JoinResult.IN_USE:
             raise Refusal(CONFLICT, dashboard_side.in_use(join.member, joined))
-        if joined.result is JoinResult.NO_GROUP:
-            raise DashboardAway(f"group {self._store.group!r} is not in Redis yet")
+        if joined.result is not JoinResult.OK:
+            raise DashboardAway(dashboard_side.not_now(self._store.group, joined.result))
         reply = self._with_settings(Reply(status=Status.OK, want_complete=True))
         meta = self._meta()
         if not self._is_checked and (why := self._why_not(meta)):  # another one made it meanwhile

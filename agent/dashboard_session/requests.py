@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import urllib3
 
+from agent.addresses import trusting
 from agent.dashboard_session.route import Route
 from assignment.errors import EvenkeelError
 from assignment.wire import API_PREFIX, Heartbeat, Join, Leave, Reply
@@ -44,14 +45,18 @@ VERBS: Mapping[type, str] = {Join: "join", Heartbeat: "heartbeat", Leave: "leave
 class Dashboards:
     """All addresses of the dashboard, in order of preference. Used by one thread."""
 
-    def __init__(self, urls: Sequence[str], group: str, token: Callable[[], str]) -> None:
+    def __init__(
+        self, urls: Sequence[str], group: str, token: Callable[[], str], ca_file: str = ""
+    ) -> None:
+        """`ca_file`: certificates of authorities to trust too; "" for none."""
         self._urls = tuple(urls)
         self._group = group
         self._token = token
         self._route = Route(addresses=len(self._urls))
         self._beat: Heartbeat | None = None  # that was answered last
         self._heartbeat_s = READ_S  # until the settings are told
-        self._pool = urllib3.PoolManager(retries=False, maxsize=1)
+        context = trusting(ca_file) if ca_file else None
+        self._pool = urllib3.PoolManager(retries=False, maxsize=1, ssl_context=context)
 
     @property
     def current_url(self) -> str:

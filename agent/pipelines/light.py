@@ -24,6 +24,7 @@ import msgspec
 
 from agent.consumer.control import AgentLink, AgentUnreachable, monotonic_ms
 from agent.consumer.in_hand import EXIT_LEASE, EXIT_NO_AGENT
+from agent.private import keep_private
 from agent.state.errors import StateError
 from agent.state.partition import PartitionState
 from agent.state.restore import restore
@@ -47,6 +48,7 @@ DECODER = msgspec.json.Decoder(dict[str, Any])
 
 
 def main() -> int:
+    keep_private()
     ending = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ending.set())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the agent gets it too, and asks to end
@@ -124,7 +126,9 @@ class LightConsumer:
 
     def __post_init__(self) -> None:
         control = self.link.control
-        self.groups = GroupStore.connect(control.redis_url, control.group)
+        self.groups = GroupStore.connect(
+            control.redis_url, control.group, snapshots_below=control.snapshot_url
+        )
         self.events = EventStore(self.groups.door)
         if folder := os.environ.get(LOG_VARIABLE):
             path = Path(folder) / f"{control.member}-{os.getpid()}.jsonl"

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from agent.private import keep_private
 from agent.producer.entries import FORMS
 from agent.producer.library import Producer
 from agent.producer.lines import acknowledging
@@ -31,6 +32,7 @@ OK, FAILED = 0, 4
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    keep_private()
     options = _parser().parse_args(arguments)
     stop = Stop()
     try:

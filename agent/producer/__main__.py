@@ -19,6 +19,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
 
+from agent import addresses
+from agent.private import keep_private
 from agent.producer import flights
 from agent.producer.entries import FORMS
 from agent.producer.library import BATCH_EVENTS, GIVE_UP_S, LINGER_MS, Acknowledged, Producer
@@ -35,6 +37,7 @@ TRY_AGAIN_S = 0.5
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    keep_private()
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         if given[:1] == [FLIGHTS]:
@@ -105,6 +108,7 @@ def _producer_arguments(parser: argparse.ArgumentParser, form: str) -> None:
         default=os.environ.get("EVENKEEL_REDIS_URL") or os.environ.get("REDIS_URL") or REDIS_URL,
         help=f"EVENKEEL_REDIS_URL or REDIS_URL in the environment, else {REDIS_URL}",
     )
+    addresses.add_options(parser, os.environ)
     parser.add_argument(
         "--form", choices=FORMS, default=form, help=f"of the entries (default {form})"
     )
@@ -174,12 +178,13 @@ def _producer(options: argparse.Namespace, stop: Stop) -> Iterator[Producer]:
 
 
 def _connected(options: argparse.Namespace, stop: Stop, acknowledged: Acknowledged) -> Producer:
+    url = addresses.redis_url_of(options)
     give_up = time.monotonic() + GIVE_UP_S
     told = False
     while True:
         try:
             return Producer(
-                options.redis_url,
+                url,
                 options.stream,
                 form=options.form,
                 partitions=options.partitions,

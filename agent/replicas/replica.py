@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Self
 
 from agent.state.restore import Progress
+from assignment.bounds import shortened
 from assignment.types import Claim, Offset, Partition, ReplicaReport, Role
 
 WINDOW_MS = 10_000
@@ -202,7 +203,7 @@ class Replica:
             rate=self.pace.rate(now_ms),
             eta_ms=0 if lag == 0 else self.pace.eta_ms(now_ms, lag),
             ready=ready,
-            why=self.why,
+            why=shortened(self.why),
         )
 
     def _percent(self) -> float:

@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from agent import private
 from assignment.errors import EvenkeelError
 
 SUPPORTED = (17, 21, 25)
@@ -113,10 +114,11 @@ def cache_folder() -> Path:
             return folder
     except OSError:
         pass
-    folder = Path(tempfile.gettempdir()) / f"evenkeel-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    if folder.stat().st_uid != os.getuid():
-        raise JavaUnsuitable(f"{folder} belongs to another user; set XDG_CACHE_HOME")
+    folder = private.state_folder()
+    try:
+        private.make_own(folder, closed=True)
+    except OSError as error:
+        raise JavaUnsuitable(f"{error.strerror}; set XDG_CACHE_HOME") from error
     return folder
 
 

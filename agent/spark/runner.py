@@ -21,6 +21,7 @@ import structlog
 
 from agent.consumer.control import AgentLink, AgentUnreachable, monotonic_ms
 from agent.consumer.in_hand import EXIT_FAILED, EXIT_JVM_KILLED, EXIT_LEASE, EXIT_NO_AGENT
+from agent.private import keep_private
 from agent.spark import commit
 from agent.spark.effects import StateEffects
 from agent.spark.failures import Crashes, cause_of, jvm_was_killed
@@ -59,6 +60,7 @@ def main(pipeline: Pipeline) -> None:
     """The program of a consumer. Exit codes: 0 ended in order, 1 failed, 3 no agent, 4 its lease
     ended with a batch in hand, 5 its JVM was killed from outside.
     """
+    keep_private()
     try:
         run(pipeline)
     except AgentUnreachable as error:
@@ -148,7 +150,9 @@ class Consumer:
         self._schema = f"{pipeline.schema}, {PARTITION_COLUMN} int"
         self._folder = fresh_folder()
         self._shared = Shared.create(self._folder)
-        self._groups = GroupStore.connect(control.redis_url, control.group)
+        self._groups = GroupStore.connect(
+            control.redis_url, control.group, snapshots_below=control.snapshot_url
+        )
         self._events = EventStore.connect(control.redis_url)
         self._crashes = Crashes(self._groups, control.state_dir)
         self._progress = Progress(self._groups, control.speaker)

@@ -78,14 +78,15 @@ class Snapshotter:
 
     def write(self, state: PartitionState, fence: int) -> None:
         """Writes, records, and removes what is old and named by no record. Raises StateError."""
-        record = write_snapshot(state, self._folder, self._store.group, fence)
+        place = (self._folder, self._store.group, state.partition)
+        record = write_snapshot(state, *place[:2], fence)
         call = agent_side.snapshot(state.partition, record, trim=self._trim())
         try:
             result = self._store.run(call)
         except StoreUnavailable:
             return  # it may be recorded: the file must stay
         if result is not SnapshotResult.DONE:
-            remove_snapshot(record.url)
+            remove_snapshot(record.url, *place)
             return
         _log.info("snapshot", partition=str(state.partition), offset=str(record.offset))
         self._tidy(state.partition, record)
@@ -97,6 +98,6 @@ class Snapshotter:
             named = {one.url for one in (*written, *self._store.read_snapshots(partition))}
             now_ms = time.time_ns() // 1_000_000
             for url in removable(snapshot_files(*place), named, now_ms):
-                remove_snapshot(url)
+                remove_snapshot(url, *place)
         except (StateError, StoreUnavailable) as error:
             _log.warning("snapshots left behind", partition=str(partition), why=str(error))

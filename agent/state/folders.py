@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from agent.private import make_own
+
 AGENTS_MAX = 256  # on one machine under one root
 ORPHAN_WAIT_S = 10.0  # a consumer ends within a lease of its agent's death
 POLL_S = 0.1
@@ -26,10 +28,9 @@ def claim_state_dir(root: Path, stop: Callable[[], bool]) -> tuple[Path, int]:
     StateDirUnusable.
     """
     try:
-        root.mkdir(mode=0o700, parents=True, exist_ok=True)
         for number in range(AGENTS_MAX):
             folder = root / f"agent-{number}"
-            folder.mkdir(mode=0o700, exist_ok=True)
+            make_own(folder, closed=True)
             held = os.open(folder / "held", os.O_RDWR | os.O_CREAT, 0o600)
             if _claimed(held, stop):
                 os.ftruncate(held, 0)

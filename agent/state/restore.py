@@ -24,6 +24,7 @@ PAGE_BYTES = 4 * 2**20  # fewer entries when they are larger: an answer must com
 # How many recorded snapshots each try passes over. The owner may record a new one and trim while
 # the one before is read; and one may be whole and lead nowhere: Redis lost the commit it was of.
 PASSED_OVER = (0, 1, 0, 2)
+URL_SHOWN = 200
 
 Answer = TypeVar("Answer")
 
@@ -52,6 +53,10 @@ class ChangelogReader(Protocol):
 
     def read_snapshots(self, partition: Partition) -> Sequence[SnapshotRecord]:
         """The recorded ones, newest first; at most two."""
+        ...
+
+    def is_own_snapshot(self, partition: Partition, record: SnapshotRecord) -> bool:
+        """Whether it lies where this group's snapshots do; any other is never opened."""
         ...
 
 
@@ -146,8 +151,15 @@ def restore_steps(
     if reached is None:
         raise StateLost(
             f"neither changelog nor snapshots of {partition} lead to its committed offset; "
-            f"the replica stands at {state.offset}"
+            f"the replica stands at {state.offset}{_but_elsewhere(store, partition)}"
         )
+
+
+def _but_elsewhere(store: ChangelogReader, partition: Partition) -> str:
+    records = store.read_snapshots(partition)
+    others = [one for one in records if not store.is_own_snapshot(partition, one)]
+    urls = ", ".join(repr(one.url[:URL_SHOWN]) for one in others)
+    return f"; not opened, since not below --snapshot-url: {urls}" if urls else ""
 
 
 def _start_again(
@@ -155,6 +167,8 @@ def _start_again(
 ) -> Steps[None]:
     yield Progress(0, -1, exact=False)  # what the replica of before holds does not count
     for snapshot in store.read_snapshots(partition)[passed_over:]:
+        if not store.is_own_snapshot(partition, snapshot):
+            continue
         with (
             contextlib.suppress(SnapshotBroken),
             contextlib.closing(snapshot_steps(state, snapshot)) as parts,

@@ -21,6 +21,7 @@ import msgspec
 
 from agent.state.errors import SnapshotBroken, StateError
 from agent.state.partition import PartitionState, Reading
+from agent.state.places import is_below
 from assignment.scripts.agent_side import SnapshotRecord
 from assignment.types import Offset, Partition
 
@@ -94,8 +95,12 @@ def snapshot_steps(state: PartitionState, snapshot: SnapshotRecord) -> Generator
         raise SnapshotBroken(f"snapshot {snapshot.url} cannot be read: {error}") from error
 
 
-def remove_snapshot(url: str) -> None:
-    """No error when it is gone already. Raises StateError."""
+def remove_snapshot(url: str, folder: str, group: str, partition: Partition) -> None:
+    """No error when it is gone already. Raises StateError, also for what lies elsewhere than the
+    snapshots of that partition below `folder`.
+    """
+    if not is_below(url, folder, group, partition):
+        raise StateError(f"{url} is no snapshot of {partition} below {folder}: it is left alone")
     try:
         if "://" in url:
             filesystem, path = filesystem_of(url)

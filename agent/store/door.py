@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import redis
@@ -21,7 +22,15 @@ from assignment.errors import (
     is_replica,
     trouble_of,
 )
-from assignment.lua import script
+from assignment.lua import reads_first, reads_only, script
+from assignment.rights import (
+    has_login,
+    is_of_token,
+    login_of,
+    token_file_in,
+    user_in,
+    without_login,
+)
 from assignment.scripts.values import Arguments, Raw
 
 Answer = TypeVar("Answer")
@@ -32,11 +41,16 @@ REFUSALS = (
     redis.exceptions.AuthorizationError,
     redis.exceptions.NoPermissionError,
 )
+LOGIN = ("credential_provider", "username", "password", "redis_connect_func")  # of a connection
 BLOCK_MAX_MS = 30_000  # a wait longer than this is asked again
 
 
 class StoreUnavailable(EvenkeelError):
     """Redis does not answer now; a write may be done or not: stay safe, ask again, bounded."""
+
+
+class LoginRefused(StoreUnavailable):
+    """Redis knows no such token: it is revoked, or a dashboard has yet to put its user back."""
 
 
 def asked(
@@ -103,10 +117,23 @@ class RedisDoor:
     dropped, and the next call resolves the name again.
     """
 
-    def __init__(self, url: str, timeouts: Timeouts | None = None) -> None:
-        """Raises InvalidInput: not a URL of Redis. Does not connect yet."""
+    def __init__(
+        self,
+        url: str,
+        timeouts: Timeouts | None = None,
+        token: Callable[[], str] | None = None,
+    ) -> None:
+        """`token`: logs in to Redis too, where the URL has no login; asked at each connection, as
+        is the file that the URL names with the option token_file. Raises InvalidInput: not a URL
+        of Redis. Does not connect yet.
+        """
         timeouts = timeouts or Timeouts()
         self._url = url
+        if file := token_file_in(url):
+            token, url = Path(file).read_text, without_login(url)
+        self._login = _TokenLogin(token) if token and not has_login(url) else None
+        self._by_token = self._login is not None or is_of_token(user_in(url))
+        self._reads_only = True  # it knows EVALSHA_RO, until it says that it does not
         self.address = shown(url)
         self._client = self._client_of(url, timeouts.connect_s, timeouts.answer_s)
         waiting_s = BLOCK_MAX_MS / 1000 + timeouts.answer_s
@@ -122,36 +149,105 @@ class RedisDoor:
                 retry=Retry(NoBackoff(), 0),  # only the caller knows how long it may try
                 max_connections=CONNECTIONS_MAX,
                 decode_responses=False,
-                redis_connect_func=_demand_primary,
+                redis_connect_func=self._greet,
+                credential_provider=self._login,
             )
         except ValueError as error:
             raise InvalidInput(f"{self.address!r} is not the URL of a Redis: {error}") from error
         client.response_callbacks.clear()  # raw answers; a dict per stream entry costs three times
         return client
 
+    def _greet(self, connection: Any) -> None:
+        """A server that has no users of ours may let everybody in."""
+        try:
+            _demand_primary(connection)
+        except redis.AuthenticationError:
+            if not self._by_token:
+                raise
+            before = {name: getattr(connection, name) for name in LOGIN}
+            for name in LOGIN:
+                setattr(connection, name, None)
+            connection.redis_connect_func = _demand_primary
+            try:
+                connection.connect()  # anew: the client closes what is refused
+            except redis.AuthenticationError as error:
+                raise redis.AuthenticationError("it knows no such token") from error
+            finally:
+                for name, value in before.items():
+                    setattr(connection, name, value)
+
     def run(self, call: ScriptCall) -> Raw:
-        text, sha = _script(call.name)
-        rest = (len(call.keys), *call.keys, *call.args)
         with self._reaching():
             try:
-                return self._client.execute_command("EVALSHA", sha, *rest)
-            except redis.exceptions.NoScriptError:
-                return self._client.execute_command("EVAL", text, *rest)
+                return self._run(call)
+            except redis.ResponseError as error:
+                if reads_first(call.name) and isinstance(error, redis.exceptions.NoPermissionError):
+                    return self._run_reading(call)
+                if not self._may_lack_read_only(call, error):
+                    raise
+            self._reads_only = False
+            try:
+                return self._run(call)
+            except redis.exceptions.NoPermissionError:
+                self._reads_only = True  # it is the keys that it may not have
+                raise
+
+    def _run(self, call: ScriptCall) -> Raw:
+        try:
+            return self._client.execute_command(*self._by_digest(call))
+        except redis.exceptions.NoScriptError:
+            return self._run_text(call)
 
     def run_many(self, calls: Sequence[ScriptCall]) -> list[Raw]:
         with self._reaching():
             pipeline = self._client.pipeline(transaction=False)
             for call in calls:
-                sha = _script(call.name)[1]
-                pipeline.execute_command("EVALSHA", sha, len(call.keys), *call.keys, *call.args)
+                pipeline.execute_command(*self._by_digest(call))
             answers: list[Raw] = pipeline.execute(raise_on_error=False)
         for index, answer in enumerate(answers):
-            if isinstance(answer, redis.exceptions.NoScriptError):
+            if isinstance(answer, redis.ResponseError) and self._is_asked_again(
+                calls[index], answer
+            ):
                 answers[index] = self.run(calls[index])
             elif isinstance(answer, Exception):
                 with self._reaching():
                     raise answer
         return answers
+
+    def _is_asked_again(self, call: ScriptCall, error: redis.ResponseError) -> bool:
+        is_unknown = isinstance(error, redis.exceptions.NoScriptError)
+        return is_unknown or self._may_lack_read_only(call, error)
+
+    def _by_digest(self, call: ScriptCall) -> Command:
+        """EVALSHA refuses keys that may only be read."""
+        how = "EVALSHA_RO" if self._reads_only and reads_only(call.name) else "EVALSHA"
+        return _command(how, call)
+
+    def _run_reading(self, call: ScriptCall) -> Raw:
+        """For whoever may not write its keys: it is done where there is nothing to write."""
+        try:
+            return self._client.execute_command(*_command("EVALSHA_RO", call))
+        except redis.ResponseError as error:
+            raise StoreUnavailable(
+                f"Redis at {self.address} waits for a dashboard, which may write what this token's"
+                f" user may only read: {error}"
+            ) from error
+
+    def _run_text(self, call: ScriptCall) -> Raw:
+        text, rest = _script(call.name)[0], (len(call.keys), *call.keys, *call.args)
+        try:
+            return self._client.execute_command("EVAL", text, *rest)
+        except redis.exceptions.NoPermissionError as error:
+            raise StoreUnavailable(
+                f"Redis at {self.address} does not have this version's script {call.name!r} yet: a"
+                " dashboard of the same version loads it"
+            ) from error
+
+    def _may_lack_read_only(self, call: ScriptCall, error: redis.ResponseError) -> bool:
+        """As Redis 6.2 does, and users of an operator's own."""
+        is_refused = isinstance(error, redis.exceptions.NoPermissionError)
+        is_unknown = "unknown command" in str(error)
+        return self._reads_only and reads_only(call.name) and (is_refused or is_unknown)
 
     def ask(self, *command: str | bytes | int) -> Raw:
         with self._reaching():
@@ -212,6 +308,8 @@ class RedisDoor:
             _let_in.add(self._url)
         except REFUSALS as error:
             why = f"Redis at {self.address} refuses the login, or does not allow it: {error}"
+            if self._by_token and isinstance(error, redis.AuthenticationError):
+                raise LoginRefused(why) from error
             if self._url in _let_in:  # whoever leads there now is being set up, or was set wrongly
                 raise StoreUnavailable(why) from error
             raise InvalidInput(why) from error
@@ -233,6 +331,18 @@ class RedisDoor:
 _let_in: set[str] = set()  # URLs under which this process could work before
 
 
+class _TokenLogin(redis.CredentialProvider):
+    def __init__(self, token: Callable[[], str]) -> None:
+        self._token = token
+
+    def get_credentials(self) -> tuple[str, str]:
+        try:
+            token = self._token()
+        except OSError as error:  # any other error would leave the connection open, without a login
+            raise redis.ConnectionError(f"the token cannot be read: {error}") from error
+        return login_of(token.strip())
+
+
 def shown(url: str) -> str:
     """Without user, password and options, which may hold one too."""
     rest = url.partition("://")[2] or url
@@ -249,6 +359,10 @@ def _demand_primary(connection: Any) -> None:
         return  # a proxy that does not tell stands before a primary
     if is_replica(hello):
         raise redis.ConnectionError("it is a replica")
+
+
+def _command(how: str, call: ScriptCall) -> Command:
+    return (how, _script(call.name)[1], len(call.keys), *call.keys, *call.args)
 
 
 @cache

@@ -100,7 +100,8 @@ class EventStore:
         if not 1 <= partitions <= PARTITIONS_MAX:
             raise InvalidInput(f"partitions {partitions} is not within 1 and {PARTITIONS_MAX}")
         meta = StreamKeys(valid_name("stream", stream)).meta
-        self.door.ask("HSETNX", meta, "partitions", partitions)
+        if self.door.ask("HGET", meta, "partitions") is None:  # a producer's user may only look
+            self.door.ask("HSETNX", meta, "partitions", partitions)
         if (there := self.partitions(stream)) != partitions:
             raise InvalidInput(f"stream {stream!r} has {there} partitions, not {partitions}")
 

@@ -5,8 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Self, TypeVar
 
+from agent.state.places import is_below
 from agent.store.door import Door, RedisDoor, ScriptCall, Timeouts, pairs
 from assignment import wire
+from assignment.bounds import LINE_MAX, WHY_MAX, shortened
 from assignment.scripts import agent_side, group_read
 from assignment.scripts.group_read import Meta
 from assignment.scripts.values import Call
@@ -62,15 +64,19 @@ class GroupStore:
     answer "not done": read what is.
     """
 
-    def __init__(self, door: Door, group: str) -> None:
+    def __init__(self, door: Door, group: str, *, snapshots_below: str = "") -> None:
+        """`snapshots_below`: the folder or URL outside of which no snapshot is opened."""
         self.door = door
+        self._snapshots_below = snapshots_below
         self.group = group
         self.keys = wire.GroupKeys(group)
 
     @classmethod
-    def connect(cls, url: str, group: str, timeouts: Timeouts | None = None) -> Self:
+    def connect(
+        cls, url: str, group: str, timeouts: Timeouts | None = None, *, snapshots_below: str = ""
+    ) -> Self:
         """Raises InvalidInput: not a URL of Redis. Connects with the first call."""
-        return cls(RedisDoor(url, timeouts), group)
+        return cls(RedisDoor(url, timeouts), group, snapshots_below=snapshots_below)
 
     def close(self) -> None:
         self.door.close()
@@ -204,8 +210,12 @@ class GroupStore:
         return {keys[name] for name in self.door.wait_any(streams, timeout_ms)}
 
     def read_snapshots(self, partition: Partition) -> tuple[agent_side.SnapshotRecord, ...]:
-        """The newest first, at most two."""
+        """The newest first, at most two; whoever is in the group can write what is recorded."""
         return agent_side.read_snapshots(self.door.ask("HGET", self.keys.snapshots, str(partition)))
+
+    def is_own_snapshot(self, partition: Partition, record: agent_side.SnapshotRecord) -> bool:
+        below = self._snapshots_below
+        return not below or is_below(record.url, below, self.group, partition)
 
     # --- hints ------------------------------------------------------------------------------------
 
@@ -234,7 +244,12 @@ def _health(values: Mapping[str, str]) -> wire.ConsumerHealth | None:
     if not values:
         return None
     lists = {name: json.loads(values[name]) for name in ("halted", "failing") if name in values}
-    return read_as(wire.ConsumerHealth, {**values, **lists}, from_texts=True)
+    texts = {
+        name: shortened(values[name], most)
+        for name, most in (("why", WHY_MAX), ("spark_application_id", LINE_MAX))
+        if name in values
+    }
+    return read_as(wire.ConsumerHealth, {**values, **texts, **lists}, from_texts=True)
 
 
 def _health_text(value: Any) -> str | int | float:

@@ -10,9 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from assignment.scripts.group_read import GroupRead, Report
+from assignment.scripts.values import INCARNATION_MAX
 from assignment.types import INCARNATION_STEP
 
-CLAIMED_AHEAD_MAX = 1_024  # incarnations: a member that lies exhausts them (2^21) no faster
+CLAIMED_AHEAD_MAX = 1_024  # incarnations, above the database
+CLAIMED_MAX = INCARNATION_MAX // 2  # the rest is left for a Redis that really forgets
 NUMBERS_AHEAD_MAX = 1_000_000  # epochs: what is further ahead was never counted here
 
 
@@ -37,10 +39,15 @@ class Raise:
     has_lost: bool = False
 
 
+def believed(claimed: int, incarnation: int) -> int:
+    """Of an incarnation that a member or a file claims, above that of the database."""
+    return min(claimed, incarnation + CLAIMED_AHEAD_MAX, CLAIMED_MAX)
+
+
 def needs_incarnation(view: GroupRead, database: Known) -> Raise | None:
     """None while the stored one stands: 1 + the highest of database, Redis and members."""
     meta = view.meta
-    claimed = min(_claimed(view), database.incarnation + CLAIMED_AHEAD_MAX)
+    claimed = believed(_claimed(view), database.incarnation)
     stands = view.grants_are_possible and meta.incarnation >= max(database.incarnation, claimed)
     has_lost = not view.grants_are_possible or _has_lost(view, database)
     if stands and not has_lost:

@@ -2,17 +2,25 @@
 
 import base64
 import json
+import zlib
 from collections.abc import Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+from msgspec import Meta
 
 from assignment import maps
+from assignment.bounds import Int64, Line, Name, Whole, closed
 from assignment.coordinator.facts import TargetRecord
-from assignment.types import Partition
+from assignment.errors import InvalidInput
+from assignment.scripts.group_read import UNREADABLE, why_unreadable
+from assignment.types import PARTITIONS_MAX, Partition, Reason
 
 OF_RECORD = ("at_ms", "cause", "partitions", "detect_ms")
 OF_CHANGE = ("strategy", "balance_degree", "max_minus_min", "score")
 OF_MOVEMENT = ("kept", "stickiness", "stickiness_best")
-MAPS = ("target", "previous", "replicas")  # packed
+Count = Annotated[int, Meta(ge=0, lt=2**31)]
 
 
 class Run(NamedTuple):
@@ -55,3 +63,61 @@ def text_of(record: TargetRecord, run: Run) -> str:
 def _packed(owners: Mapping[Partition, str], partitions: int) -> bytes:
     by_number = {p.number: member for p, member in owners.items()}
     return maps.pack_owners([by_number.get(number) for number in range(partitions)])
+
+
+# --- read again -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cause:
+    reason: Reason
+    member: Name
+    epoch: Whole | None = None
+    at_ms: Whole | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Columns:
+    """All that text_of writes. Whoever may write to the group's keys may have written another."""
+
+    at_ms: Whole
+    cause: Reason
+    causes: tuple[_Cause, ...]
+    detect_ms: Int64
+    strategy: Annotated[str, Meta(max_length=50)]
+    partitions: Annotated[int, Meta(ge=0, le=PARTITIONS_MAX)]
+    members: Count
+    kept: Count
+    moved: Count
+    avoidable: Count | None
+    learning: Count
+    balance_degree: float | None
+    max_minus_min: Count | None
+    score: float | None
+    stickiness: float | None
+    stickiness_best: float | None
+    compute_ms: Int64
+    celery_task_id: Annotated[str, Meta(max_length=100)]
+    celery_worker: Line
+    target: bytes  # packed maps: Base64 in the text
+    previous: bytes
+    replicas: bytes | None
+    requests: tuple[Whole, ...]
+
+
+_read = msgspec.json.Decoder(closed(_Columns)).decode
+
+
+def read(text: str) -> dict[str, Any]:
+    """The columns as text_of was given them, and `requests`. InvalidInput for any other text."""
+    try:
+        columns = msgspec.structs.asdict(_read(text))
+        owners = [maps.unpack_owners(columns[name]) for name in ("previous", "target")]
+        maps.roles(owners[0], owners[1], columns["replicas"])
+    except (*UNREADABLE, zlib.error) as error:
+        raise InvalidInput(f"no record of a target: {why_unreadable(error)}") from error
+    if any(len(one) != columns["partitions"] for one in owners):
+        raise InvalidInput(f"no record of a target of {columns['partitions']} partitions")
+    causes = [msgspec.structs.asdict(cause) for cause in columns["causes"]]
+    said = [{name: v for name, v in cause.items() if v is not None} for cause in causes]
+    return columns | {"causes": said}

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from assignment.coordinator import effects
 from assignment.coordinator.facts import GroupRecord, Mirror
-from assignment.coordinator.incarnation import needs_incarnation
+from assignment.coordinator.incarnation import believed, needs_incarnation
 from assignment.coordinator.reading import came_back_lately
 from assignment.scripts.agent_side import SnapshotRecord
 from assignment.scripts.dashboard_side import configure, set_mode
@@ -135,7 +135,7 @@ def raise_incarnation(record: GroupRecord, view: GroupRead) -> effects.Steps[Non
         mirror = yield from effects.ReadMirror()
         newer = newer_snapshots(view, mirror)
         seen = max((s.fence // INCARNATION_STEP for s in newer.values()), default=0)
-        highest = max(record.incarnation, seen)
+        highest = max(record.incarnation, believed(seen, record.incarnation))
         database = replace(record, target_epoch=mirror.target_epoch, incarnation=highest)
         wanted = needs_incarnation(view, database) or wanted
         if wanted.incarnation > known:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from assignment.bounds import printable
 from assignment.coordinator.effects import KeepStays, ReadHints, ReadStays, Steps
 from assignment.coordinator.facts import Hint, Stay, StayEnd
 from assignment.coordinator.reading import is_expected, known_ms, settings_of
@@ -29,7 +30,7 @@ def is_from_before(view: GroupRead, at_ms: int) -> bool:
 
 
 def note_stays(view: GroupRead) -> Steps[bool]:
-    """Whether a member came or went."""
+    """Whether a member came or went. One that never sent a heartbeat leaves no record."""
     stays = yield from ReadStays()
     known = {stay.member_id: stay for stay in stays}
     gone = [stay for stay in stays if _is_over(stay, view)]
@@ -37,7 +38,8 @@ def note_stays(view: GroupRead) -> Steps[bool]:
     ended = [_ended(stay, ends, view.now_ms) for stay in gone]
     for stay in gone:
         del known[stay.member_id]
-    come = [_stay(view, member) for member in sorted(view.members.keys() - known.keys())]
+    new = sorted(view.members.keys() - known.keys())
+    come = [_stay(view, member) for member in new if view.has_reported(member)]
     moved = [now for stay in known.values() if (now := _as_now(stay, view)) != stay]
     if changed := (*ended, *come, *moved):
         yield from KeepStays(changed)
@@ -73,8 +75,8 @@ def _stay(view: GroupRead, member: str) -> Stay:
     return Stay(
         member_id=member,
         joined_at_ms=row.joined_at_ms,
-        host=row.host[:HOST_MAX],
-        version=row.version[:VERSION_MAX],
+        host=printable(row.host[:HOST_MAX]),
+        version=printable(row.version[:VERSION_MAX]),
         application=_application(view, member),
     )
 
@@ -91,19 +93,24 @@ def _as_now(stay: Stay, view: GroupRead) -> Stay:
 def _application(view: GroupRead, member: str) -> str:
     report = view.reports.get(member)
     said = report.consumer.get("spark_application_id", "") if report else ""
-    return str(said)[:APPLICATION_MAX]
+    return printable(str(said)[:APPLICATION_MAX])
 
 
 def expired_members(view: GroupRead) -> dict[str, int]:
     """Member without heartbeat and renew for session_timeout_ms -> its last beat; the time in which
     nobody could know does not count. A tick that is only late knows: beats are read anew.
 
-    An instance is awaited for instance_timeout_ms.
+    An instance is awaited for instance_timeout_ms. Of a row that cannot be read the beat alone
+    counts; one that never had a beat goes at once. What it reports is not looked at: nobody stays
+    for as long as a report takes to be read.
     """
     timeout = settings_of(view).session_timeout_ms
-    return {
-        member: beat
-        for member, beat in sorted(view.beats.items())
-        if (row := view.members.get(member)) and not is_expected(view, row)
-        if row.stopped or known_ms(view, beat) > timeout
-    }
+    members = view.members.keys() | view.bad_members.keys()
+    found = dict.fromkeys(sorted(members - view.beats.keys()), 0)
+    for member, beat in sorted(view.beats.items()):
+        row = view.members.get(member)
+        if row is not None and is_expected(view, row):
+            continue
+        if (row is not None and row.stopped) or known_ms(view, beat) > timeout:
+            found[member] = beat
+    return found

@@ -14,7 +14,12 @@ from assignment.coordinator.reading import without_lock
 from assignment.coordinator.setting_up import may_raise, put_right, raise_incarnation, tell
 from assignment.coordinator.stays import expired_members, note_stays
 from assignment.coordinator.switching import kept
-from assignment.scripts.dashboard_side import evict, request_rebalance, sweep
+from assignment.scripts.dashboard_side import (
+    ask_complete,
+    evict,
+    request_rebalance,
+    sweep,
+)
 from assignment.scripts.group_read import GroupRead, Meta, Purpose
 from assignment.types import Coordination, Reason
 
@@ -26,13 +31,16 @@ def tick(record: GroupRecord, by: Coordination) -> effects.Steps[None]:
     view = yield from effects.Read(Purpose.TICK)
     if view.meta.settings is None:
         return  # wiped between the two looks: the next tick puts it back
+    yield from _end_sessions(view)  # first: it needs no report, which may be many and large
     yield from put_right(record, view.meta)
     if may_raise(record, view, by):
         yield from raise_incarnation(record, view)
-    yield from _end_what_ended(view)
+    yield from _end_locks(view)
     view = yield from effects.Read(Purpose.LOOK)
     if view.meta.settings is None:
         return
+    if bad := [member for member in view.bad_reports if member in view.members]:
+        yield from effects.Run(ask_complete(bad))
     computes = view.meta.coordination is by
     due = view.meta.group_epoch > view.meta.target_epoch
     if computes and not due and without_lock(view):
@@ -50,13 +58,18 @@ def tick(record: GroupRecord, by: Coordination) -> effects.Steps[None]:
             yield from effects.WantRebalance()
 
 
-def _end_what_ended(view: GroupRead) -> effects.Steps[None]:
-    """Locks that ran out, and sessions of members that gave no sign of life."""
+def _end_sessions(view: GroupRead) -> effects.Steps[None]:
+    """Of members that gave no sign of life."""
+    for member, beat in expired_members(view).items():
+        row = view.members.get(member)
+        reason = Reason.LEAVE if row is not None and row.stopped else Reason.LOST
+        yield from effects.Run(evict(member, beat, reason))
+
+
+def _end_locks(view: GroupRead) -> effects.Steps[None]:
+    """Those that ran out."""
     if any(g.ended is None and p not in view.locks for p, g in view.grants.items()):
         yield from effects.Run(sweep())
-    for member, beat in expired_members(view).items():
-        reason = Reason.LEAVE if view.members[member].stopped else Reason.LOST
-        yield from effects.Run(evict(member, beat, reason))
 
 
 def _keep_mode(record: GroupRecord, meta: Meta) -> effects.Steps[None]:

@@ -96,20 +96,32 @@ local function setting(name)
   return cjson.decode(redis.call('HGET', KEYS[1], 'settings'))[name]
 end
 
+-- A member's row as it is stored; nil when it cannot be read, or there is none.
+local ROW = {secret = 'string', host = 'string', instance = 'string', ready = 'string', unserved = 'string',
+  drain = 'string', incarnation = 'number', able_at_ms = 'number', away_since_ms = 'number'}
+local function row_of(stored)
+  local fine, row = pcall(cjson.decode, stored or '')
+  if not fine or type(row) ~= 'table' or not row['secret'] then return nil end
+  for name, kind in pairs(ROW) do
+    if row[name] ~= nil and type(row[name]) ~= kind then return nil end
+  end
+  return row
+end
+
 -- For so long nothing moves of a member whose instance is expected back. Older settings do not have it.
 local function instance_timeout_ms()
   return setting('instance_timeout_ms') or setting('session_timeout_ms')
 end
 
 -- A process by which Redis knows it: of the hex SHA-256 of its secret.
-local function process_of(row) return string.sub(row['secret'], 1, 12) end
+local function process_of(row) return row and string.sub(row['secret'], 1, 12) end
 
 -- The member for which a process speaks: "member", or "member@process" under an instance name, which another
 -- process may have by now. Nil when it is no member (any more).
 local function speaks_for(speaker)
   local member, process = string.match(speaker, '^([^@]+)@?(.*)$')
   local stored = redis.call('HGET', key('members'), member)
-  if not stored or (process ~= '' and process ~= process_of(cjson.decode(stored))) then return nil end
+  if not stored or (process ~= '' and process ~= process_of(row_of(stored))) then return nil end
   return member
 end
 

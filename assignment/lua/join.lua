@@ -1,5 +1,6 @@
 -- ARGV: member, secret (hex SHA-256), row (JSON of scalars), what it saw of another process under its instance name
--- ('': nothing yet). Answers {'ok'}, {'no_group'} (never configured, or the Redis was wiped since), {'in_use', host}
+-- ('': nothing yet), members that the group may have, joins that it takes in a second. Answers {'ok'}, {'no_group'}
+-- (never configured, or the Redis was wiped since), {'full'}, {'busy'} (too many joined this second), {'in_use', host}
 -- (a live process has that id under another secret), or {'wait', seen, host, wait_ms}: a process before it may live.
 -- Locks that the same process still holds stay: acquire answers them with their fences. So does what a
 -- scale-down told its member.
@@ -8,13 +9,22 @@ local RENEWS_AWAITED = 1.2 -- and one whose heartbeats reach no dashboard with i
 local member, secret, seen = ARGV[1], ARGV[2], ARGV[4]
 if redis.call('HEXISTS', KEYS[1], 'settings') == 0 then return {'no_group'} end
 local stored = redis.call('HGET', key('members'), member)
-local before = stored and cjson.decode(stored) or {}
+local before = row_of(stored)
+if stored and not before then end_locks(member, 'expired') end -- it cannot be read: whoever joins is a new owner
+local is_known = before ~= nil
+before = before or {}
 local now = now_ms()
 local row = cjson.decode(ARGV[3])
+if not stored and redis.call('HLEN', key('members')) >= tonumber(ARGV[5]) then return {'full'} end
+local second, joins = text(math.floor(now / 1000)), 0
+local counted_in, counted = string.match(redis.call('HGET', KEYS[1], 'joins') or '', '^(%d+) (%d+)$')
+if counted_in == second then joins = tonumber(counted) end
+if joins >= tonumber(ARGV[6]) then return {'busy'} end
+redis.call('HSET', KEYS[1], 'joins', second .. ' ' .. text(joins + 1))
 local away_since_ms = before['away_since_ms']
 
 -- A new process is a new owner: whatever the one before held ends, and what it still asks is fenced.
-if stored and before['secret'] ~= secret then
+if is_known and before['secret'] ~= secret then
   local host = before['host'] or ''
   if (row['instance'] or '') == '' or before['instance'] ~= row['instance'] then return {'in_use', host} end
   if not before['stopped'] then

@@ -3,7 +3,7 @@
 -- fenced), or 'fenced' when it is not a member under that secret. Whom a scale-down told to leave leaves for good.
 local member = ARGV[1]
 local stored = redis.call('HGET', key('members'), member)
-local row = stored and cjson.decode(stored)
+local row = row_of(stored)
 if not row or row['secret'] ~= ARGV[2] then return 'fenced' end
 if ARGV[3] ~= '1' or (row['instance'] or '') == '' or (row['drain'] or '') ~= '' then
   remove_member(member, 'released', 'leave')

@@ -39,7 +39,7 @@ local function cap_future(members_ahead)
   end
   local members = redis.call('HGETALL', key('members'))
   for i = 1, #members, 2 do
-    local row = cjson.decode(members[i + 1])
+    local row = row_of(members[i + 1]) or {}
     local capped = false
     for _, name in ipairs({'able_at_ms', 'away_since_ms'}) do
       if (row[name] or 0) > now then row[name], capped = now, true end

@@ -7,9 +7,8 @@
 -- wants a complete report '1'/'0', target row or '', rebalance_due '1'/'0', drain, identity}.
 local member = ARGV[1]
 local stored = redis.call('HGET', key('members'), member)
-if not stored then return {'fenced'} end
-local row = cjson.decode(stored)
-if row['secret'] ~= ARGV[2] then return {'fenced'} end
+local row = row_of(stored)
+if not row or row['secret'] ~= ARGV[2] then return {'fenced'} end
 local now = now_ms()
 redis.call('ZADD', key('beats'), now, member)
 
@@ -29,6 +28,7 @@ elseif ARGV[5] == 'complete' then
   redis.call('HDEL', key('asked'), member)
 elseif number == ARGV[3] then
   store(string.sub(rest, 1, tonumber(length)), ARGV[6])
+  if redis.call('HEXISTS', key('asked'), member) == 1 then wants = '1' end
 else
   wants = '1'
   redis.call('HSETNX', key('asked'), member, text(now))

@@ -10,7 +10,7 @@ local is_old = tonumber(ARGV[2]) < tonumber(redis.call('HGET', KEYS[1], 'drain_v
 if not is_old then redis.call('HSET', KEYS[1], 'drain_version', ARGV[2]) end
 for i = is_old and #ARGV + 1 or 3, #ARGV do
   local stored = redis.call('HGET', key('members'), ARGV[i])
-  local row = stored and cjson.decode(stored)
+  local row = row_of(stored)
   if row and (row['drain'] or '') ~= drain then
     row['drain'] = drain
     redis.call('HSET', key('members'), ARGV[i], cjson.encode(row))

@@ -27,8 +27,8 @@ local function learning(row)
   return found
 end
 local function forget_ready(member)
-  local row = cjson.decode(redis.call('HGET', key('members'), member))
-  if (row['ready'] or '') == '' then return end
+  local row = row_of(redis.call('HGET', key('members'), member))
+  if not row or (row['ready'] or '') == '' then return end
   local placed, before = learning(rows[member]), learning(redis.call('HGET', key('target'), member))
   local kept = {}
   for partition in string.gmatch(row['ready'], '%S+') do

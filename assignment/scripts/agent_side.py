@@ -26,6 +26,7 @@ from assignment.scripts.values import (
 )
 from assignment.types import (
     INCARNATION_STEP,
+    NAME_PATTERN,
     START,
     Claim,
     Epoch,
@@ -353,6 +354,12 @@ class SnapshotRecord:
     def rank(self) -> tuple[int, Offset]:
         """(incarnation, offset): of two records the higher is the newer."""
         return self.fence // INCARNATION_STEP, self.offset
+
+
+def is_snapshot_of(path: Sequence[str], group: str, partition: Partition) -> bool:
+    """Whether these are the last parts of the address of such a file: group, partition, name."""
+    is_name = NAME_PATTERN.fullmatch(path[-1]) is not None
+    return is_name and tuple(path) == (group, str(partition), path[-1])
 
 
 def record_values(record: SnapshotRecord) -> dict[str, str]:

@@ -2,16 +2,17 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from enum import StrEnum
 from typing import NamedTuple
 
 import msgspec
 
 from assignment import wire
+from assignment.bounds import shown
 from assignment.errors import InvalidInput
-from assignment.scripts.group_read import REPORTED_EPOCHS, GroupRead
+from assignment.scripts.group_read import REPORTED_EPOCHS, GroupRead, check_consumer
 from assignment.scripts.values import (
     INCARNATION_MAX,
     Arguments,
@@ -21,12 +22,11 @@ from assignment.scripts.values import (
     fence_text,
     flag,
     number_of,
-    pairs_of,
     text_of,
     texts_of,
     within,
 )
-from assignment.troubles import TROUBLES_MAX, UNSERVED_MAX, Halted, read_trouble
+from assignment.troubles import UNSERVED_MAX
 from assignment.types import (
     START,
     Coordination,
@@ -41,8 +41,12 @@ from assignment.types import (
 )
 
 REASON_MAX = 200
+MEMBERS_MAX = 20_000  # of any group: ten times what is aimed at
+MEMBERS_LEAST = 1_000  # that a group of few partitions may have
+JOINS_PER_SECOND = 500  # of a group: a large one that starts anew is there within seconds
 PROCESS_LENGTH = 12  # as in _common.lua
 Scalar = str | int | float | bool | None
+OF_CONSUMER = frozenset(wire.ConsumerHealth.__dataclass_fields__)
 LIFTED = {"group_epoch", "settings_epoch", "mode_epoch", "event_seq"}  # with the incarnation
 
 
@@ -63,6 +67,8 @@ class JoinResult(StrEnum):
     IN_USE = "in_use"  # a live process has this id under another secret
     NO_GROUP = "no_group"  # never configured, or Redis was wiped: configure, then ask again
     WAIT = "wait"  # another process may live under this instance name: ask again after wait_ms
+    FULL = "full"  # as many members as it may have: one may leave
+    BUSY = "busy"  # too many joined in this second: ask again
 
 
 class Joined(NamedTuple):
@@ -76,15 +82,29 @@ class Joined(NamedTuple):
     wait_ms: int = 0
 
 
-def join(member_id: str, secret: str, row: Mapping[str, Scalar], seen: str = "") -> Call[Joined]:
-    """`row`: facts of a join as wire.Join has them. Lists would not survive Lua's JSON."""
+def members_max(partitions: int) -> int:
+    """Of a group: some more than can own a partition, as they come and go."""
+    return min(MEMBERS_MAX, max(MEMBERS_LEAST, 2 * partitions))
+
+
+def join(
+    member_id: str,
+    secret: str,
+    row: Mapping[str, Scalar],
+    seen: str = "",
+    *,
+    members: int = MEMBERS_MAX,
+) -> Call[Joined]:
+    """`row`: facts of a join as wire.Join has them. Lists would not survive Lua's JSON.
+    `members`: that the group may have.
+    """
     within("incarnation", int(row.get("incarnation") or 0), 0, INCARNATION_MAX)
     for name, value in row.items():
         if not isinstance(value, str | int | float | bool | None):
             raise InvalidInput(f"{name} of a member is not one text or number: {value!r}")
     row_text = json.dumps(dict(row), separators=(",", ":"), allow_nan=False)
     arguments: Arguments = [valid_name("member", member_id), secret_digest(secret), row_text]
-    return Call("join", [*arguments, seen], _joined)
+    return Call("join", [*arguments, seen, str(members), str(JOINS_PER_SECOND)], _joined)
 
 
 def _joined(raw: Raw) -> Joined:
@@ -101,6 +121,16 @@ def _joined(raw: Raw) -> Joined:
 
 def in_use(member_id: str, joined: Joined) -> str:
     return f"a live process of {member_id!r} runs on {joined.host or 'an unknown host'}"
+
+
+def not_now(group: str, result: JoinResult) -> str:
+    """Why one that may join later cannot join now."""
+    match result:
+        case JoinResult.FULL:
+            return f"group {group!r} has as many members as it may have; one has to leave first"
+        case JoinResult.BUSY:
+            return f"group {group!r} took {JOINS_PER_SECOND} joins in this second; try again"
+    return f"group {group!r} is not yet set up in Redis; try again"
 
 
 def wait_reply(joined: Joined) -> wire.Reply:
@@ -129,9 +159,14 @@ class EvictResult(StrEnum):
 
 
 def evict(member_id: str, judged_beat_ms: int, reason: str) -> Call[EvictResult]:
-    """Takes the member out, unless it gave a sign of life after that beat."""
-    arguments: Arguments = [valid_name("member", member_id), str(judged_beat_ms), _reason(reason)]
+    """Takes the member out, unless it gave a sign of life after that beat (0: it has none)."""
+    arguments: Arguments = [member_id, str(judged_beat_ms), _reason(reason)]
     return Call("evict", arguments, lambda raw: EvictResult(text_of(raw)))
+
+
+def ask_complete(member_ids: Iterable[str]) -> Call[int]:
+    """Their next heartbeats are complete reports: what is stored cannot be read."""
+    return Call("ask_complete", list(member_ids), number_of)
 
 
 def set_drain(drain: Drain, member_ids: Iterable[str], version: int = 0) -> Call[list[str]]:
@@ -163,6 +198,9 @@ def report(beat: wire.Heartbeat) -> Call[Reported]:
         Partition.parse(partition)
         if held is not None:
             fence_text(wire.parse_held(held).fence)
+    if unknown := beat.consumer.keys() - OF_CONSUMER:
+        raise InvalidInput(f"consumer: there is no field {shown(min(unknown))}")
+    check_consumer(beat.consumer)  # pages read it as it is stored
     payload = {
         "owned": beat.owned,
         "consumer": beat.consumer,
@@ -189,12 +227,6 @@ def report(beat: wire.Heartbeat) -> Call[Reported]:
 
 
 def _unserved(beat: wire.Heartbeat) -> list[str]:
-    """Checks what is said of halted partitions too: pages read it as it is stored."""
-    halted = beat.consumer.get("halted", ())
-    if not isinstance(halted, list | tuple) or len(halted) > TROUBLES_MAX:
-        raise InvalidInput(f"halted is no list of at most {TROUBLES_MAX} partitions")
-    for one in halted:
-        read_trouble(Halted, one)
     if len(beat.unserved) > UNSERVED_MAX:
         raise InvalidInput(f"unserved: {len(beat.unserved)} partitions, above {UNSERVED_MAX}")
     return wire.sorted_texts(Partition.parse(text) for text in beat.unserved)
@@ -355,32 +387,3 @@ def set_target(
 def _target_set(raw: Raw) -> str | None:
     result, why = texts_of(raw)
     return None if result == "done" else why
-
-
-# --- history --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LockEvent:
-    """One entry of the stream `events`. `seq` has no gaps: a missing one was trimmed unread."""
-
-    entry_id: str
-    seq: int
-    kind: str  # acquired, released, expired, fenced
-    partition: Partition
-    member_id: str
-    fence: int
-    at_ms: int
-
-
-def read_event(entry_id: Raw, fields: Sequence[Raw] | Mapping[Raw, Raw]) -> LockEvent:
-    values = {name: value.decode() for name, value in pairs_of(fields)}
-    return LockEvent(
-        entry_id=text_of(entry_id),
-        seq=int(values["seq"]),
-        kind=values["type"],
-        partition=Partition.parse(values["partition"]),
-        member_id=values["member"],
-        fence=int(values["fence"]),
-        at_ms=int(values["at_ms"]),
-    )

@@ -1,15 +1,20 @@
 """Everything a coordinator decides from, read at one moment: the script read_group."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, NamedTuple, Self
+from functools import cached_property
+from typing import Annotated, Any, NamedTuple, Self, TypeVar
+
+import msgspec
 
 from assignment import wire
+from assignment.bounds import Line, Name, Told, Whole, shortened
+from assignment.errors import Damaged, InvalidInput
 from assignment.scripts.agent_side import SnapshotRecord, read_snapshots
-from assignment.scripts.values import Call, Raw, flag, pairs_of, text_of
-from assignment.troubles import Unserved
+from assignment.scripts.values import INCARNATION_MAX, Call, Raw, flag, pairs_of, text_of
+from assignment.troubles import TROUBLES_MAX, Halted, Unserved, read_trouble
 from assignment.types import (
     Coordination,
     Drain,
@@ -22,7 +27,17 @@ from assignment.types import (
     ReplicaReport,
     TargetRow,
     read_as,
+    valid_name,
 )
+
+WHY_MAX = 200  # characters of why something cannot be read
+UNREADABLE = (
+    *(ValueError, TypeError, KeyError, IndexError, AttributeError),
+    *(OverflowError, RecursionError, msgspec.MsgspecError),
+)  # what the readers below raise of what no script has written
+Incarnation = Annotated[int, msgspec.Meta(ge=0, le=INCARNATION_MAX)]
+R = TypeVar("R")
+T = TypeVar("T")
 
 
 class Gap(NamedTuple):
@@ -49,25 +64,25 @@ class Meta:
 
     coordination: Coordination = Coordination.SERVER
     identity: str = ""  # of the group, as its dashboard's database has it
-    mode_epoch: int = 0
+    mode_epoch: Whole = 0
     mode_by: str = ""  # who switched to it, and why; "": it is as the group was made
     mode_reason: str = ""
-    group_epoch: int = 0
-    target_epoch: int = 0
-    target_incarnation: int = 0  # under which the target was stored
-    target_at_ms: int = 0  # when the target was stored
-    due_since_ms: int = 0  # when a rebalance became due after the last target
-    coordinator_epoch: int = 0
-    settings_epoch: int = 0
-    incarnation: int = 0  # 0 = not set
-    incarnation_at_ms: int = 0  # when it was set: before that nothing was granted under it
+    group_epoch: Whole = 0
+    target_epoch: Whole = 0
+    target_incarnation: Incarnation = 0  # under which the target was stored
+    target_at_ms: Whole = 0  # when the target was stored
+    due_since_ms: Whole = 0  # when a rebalance became due after the last target
+    coordinator_epoch: Whole = 0
+    settings_epoch: Whole = 0
+    incarnation: Incarnation = 0  # 0 = not set
+    incarnation_at_ms: Whole = 0  # when it was set: before that nothing was granted under it
     run_id: str = ""  # "run_id/replication id" of Redis when the incarnation was set
-    tick_ms: int = 0
-    served_ms: int = 0  # the last one of a dashboard
+    tick_ms: Whole = 0
+    served_ms: Whole = 0  # the last one of a dashboard
     away: tuple[Gap, ...] = ()  # when no tick or no Redis was there: the last ones, newest first
-    event_seq: int = 0  # of the last event
-    refused_commits: int = 0
-    drain_version: int = 0  # of the scale-downs' records that told members last
+    event_seq: Whole = 0  # of the last event
+    refused_commits: Whole = 0
+    drain_version: Whole = 0  # of the scale-downs' records that told members last
     settings: GroupSettings | None = None
 
     @property
@@ -80,22 +95,26 @@ class Meta:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemberRow(wire.Introduction):
+class _Row(wire.Introduction):
+    joined_at_ms: Whole
+    able: bool = False
+    able_at_ms: Whole = 0  # when it last became able
+    stopped: bool = False  # its process ended cleanly; another one is expected back
+    away_since_ms: Whole = 0  # last sign of the process before; 0: this one has been able
+    leaving: bool = False  # as it said itself: SIGTERM, so leaving and forced
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberRow(_Row):
     """A field of the hash `members`, without the secret."""
 
     member_id: str
-    joined_at_ms: int
-    able: bool = False
-    able_at_ms: int = 0  # when it last became able
-    stopped: bool = False  # its process ended cleanly; another one is expected back
-    away_since_ms: int = 0  # last sign of the process before; 0: this one has been able
-    leaving: bool = False  # as it said itself: SIGTERM, so leaving and forced
     drain: Drain = Drain.NONE  # as it was told in a scale-down
     ready: frozenset[Partition] = frozenset()  # learners for which it calls for a rebalance
     unserved: frozenset[Partition] = frozenset()  # it cannot serve these now
 
 
-_ROW_NAMES = frozenset(MemberRow.__dataclass_fields__) - {"member_id"}
+_ROW_NAMES = tuple(_Row.__dataclass_fields__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +131,45 @@ class Report(wire.SeenEpochs):
     unserved: Mapping[Partition, Unserved] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Said(wire.SeenEpochs):
+    """A complete report, or all changes since, as it is stored."""
+
+    owned: Mapping[Name, Name | None] = field(default_factory=dict)
+    consumer: Told = field(default_factory=dict)
+    unable: Line = ""
+    replicas: Mapping[Name, ReplicaReport] = field(default_factory=dict)
+    unserved: Mapping[Name, Unserved] = field(default_factory=dict)
+
+
+_said = msgspec.json.Decoder(_Said).decode
 REPORTED_EPOCHS = tuple(wire.SeenEpochs.__dataclass_fields__)
+
+
+class Reports(Mapping[str, Report]):
+    """By member. Each is read by itself, when the first one is asked for: who is gone is known
+    before. What cannot be read is left out, and is in `bad` with why.
+    """
+
+    def __init__(self, stored: Iterable[tuple[str, bytes]]) -> None:
+        self.stored = dict(stored)
+
+    @cached_property
+    def _read(self) -> tuple[dict[str, Report], dict[str, str]]:
+        return each(self.stored.items(), lambda member, raw: read_report(raw))
+
+    @property
+    def bad(self) -> Mapping[str, str]:
+        return self._read[1]
+
+    def __getitem__(self, member: str) -> Report:
+        return self._read[0][member]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._read[0])
+
+    def __len__(self) -> int:
+        return len(self._read[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +202,17 @@ class GroupRead:
     offsets: Mapping[Partition, Offset]
     applied: Mapping[Partition, Applied]
     snapshots: Mapping[Partition, tuple[SnapshotRecord, ...]]
+    bad_members: Mapping[str, str] = field(default_factory=dict)  # rows that are left out -> why
+
+    @property
+    def bad_reports(self) -> Mapping[str, str]:
+        """Those that are left out -> why."""
+        return self.reports.bad if isinstance(self.reports, Reports) else {}
+
+    def has_reported(self, member_id: str) -> bool:
+        """Whether it ever sent a heartbeat since it joined, whatever is in it."""
+        reports = self.reports
+        return member_id in (reports.stored if isinstance(reports, Reports) else reports)
 
     @property
     def grants_are_possible(self) -> bool:
@@ -174,16 +242,44 @@ def read_group(purpose: Purpose, ticker: Ticker = NO_TICK) -> Call[GroupRead]:
     return Call("read_group", [purpose.value, *numbers, flag(ticker.serves)], _group_read)
 
 
+def each(
+    rows: Iterable[tuple[str, R]], read: Callable[[str, R], T]
+) -> tuple[dict[str, T], dict[str, str]]:
+    """What could be read, and of what could not be why."""
+    found: dict[str, T] = {}
+    bad: dict[str, str] = {}
+    for name, raw in rows:
+        try:
+            found[name] = read(name, raw)
+        except UNREADABLE as error:
+            bad[name] = why_unreadable(error)
+    return found, bad
+
+
+def why_unreadable(error: Exception) -> str:
+    return shortened(str(error) or type(error).__name__, WHY_MAX)
+
+
 def _group_read(raw: Raw) -> GroupRead:
+    """Raises Damaged; what one member may have written harms only its own row."""
+    try:
+        return _read_all(raw)
+    except UNREADABLE as error:
+        raise Damaged(f"the group's records are damaged: {why_unreadable(error)}") from error
+
+
+def _read_all(raw: Raw) -> GroupRead:
     now_ms = int(raw[0])
+    members, bad_members = each(pairs_of(raw[3]), read_member)
     grants = {Partition.parse(p): wire.parse_grant(v.decode()) for p, v in pairs_of(raw[8])}
     return GroupRead(
         now_ms=now_ms,
         run_id=text_of(raw[1]),
         meta=read_meta(raw[2]),
-        members={m: read_member(m, v) for m, v in pairs_of(raw[3])},
+        members=members,
+        bad_members=bad_members,
         beats={m: int(float(v)) for m, v in pairs_of(raw[4])},
-        reports={m: read_report(v) for m, v in pairs_of(raw[5])},
+        reports=Reports(pairs_of(raw[5])),
         asked={m: int(v) for m, v in pairs_of(raw[6])},
         target={m: wire.parse_target(v.decode()) for m, v in pairs_of(raw[7])},
         grants=grants,
@@ -207,35 +303,46 @@ def read_meta(raw: Raw) -> Meta:
 
 def read_member(member_id: str, raw: bytes) -> MemberRow:
     """A field of the hash `members`."""
-    row = {k: v for k, v in json.loads(raw).items() if k in _ROW_NAMES and v is not None}
-    drain, ready = Drain(row.pop("drain", "")), wire.partitions_of(row.pop("ready", "").split())
-    unserved = wire.partitions_of(row.pop("unserved", "").split())
-    return MemberRow(member_id=member_id, drain=drain, ready=ready, unserved=unserved, **row)
+    values = {name: value for name, value in json.loads(raw).items() if value is not None}
+    row = read_as(_Row, values)
+    return MemberRow(
+        **{name: getattr(row, name) for name in _ROW_NAMES},
+        member_id=valid_name("member", member_id),
+        drain=Drain(values.get("drain", "")),
+        ready=wire.partitions_of(values.get("ready", "").split()),
+        unserved=wire.partitions_of(values.get("unserved", "").split()),
+    )
 
 
 def read_report(raw: bytes) -> Report:
     """`number sequence at_ms length <complete><changes>`, the length in bytes."""
-    number, sequence, at_ms, length, rest = raw.split(b" ", 4)
-    complete, changes = json.loads(rest[: int(length)]), json.loads(rest[int(length) :])
-    said = complete | changes
-    owned = {**complete.get("owned", {}), **changes.get("owned", {})}
+    *numbers, rest = raw.split(b" ", 4)
+    number, sequence, at_ms, length = read_as(list[Whole], list(map(int, numbers)))
+    complete, changes = _said(rest[:length]), _said(rest[length:])
+    said = complete if rest[length:] == b"{}" else changes
+    owned = {**complete.owned, **changes.owned}
+    consumer = changes.consumer or complete.consumer
+    check_consumer(consumer)
     return Report(
-        number=int(number),
-        sequence=int(sequence),
-        at_ms=int(at_ms),
+        number=number,
+        sequence=sequence,
+        at_ms=at_ms,
         owned={Partition.parse(p): wire.parse_held(v) for p, v in owned.items() if v is not None},
-        consumer=changes.get("consumer") or complete.get("consumer") or {},
-        unable=str(said.get("unable", "")),
-        **{name: said.get(name, 0) for name in REPORTED_EPOCHS},
-        replicas={
-            Partition.parse(p): read_as(ReplicaReport, values)
-            for p, values in said.get("replicas", {}).items()
-        },
-        unserved={
-            Partition.parse(p): read_as(Unserved, values)
-            for p, values in said.get("unserved", {}).items()
-        },
+        consumer=consumer,
+        unable=said.unable,
+        **{name: getattr(said, name) for name in REPORTED_EPOCHS},
+        replicas={Partition.parse(p): replica for p, replica in said.replicas.items()},
+        unserved={Partition.parse(p): one for p, one in said.unserved.items()},
     )
+
+
+def check_consumer(said: Mapping[str, Any]) -> None:
+    """Of a heartbeat. InvalidInput names what is wrong; other fields are none of ours."""
+    health = read_as(wire.ConsumerHealth, said)
+    if len(health.halted) > TROUBLES_MAX:
+        raise InvalidInput(f"halted has {len(health.halted)} partitions, above {TROUBLES_MAX}")
+    for one in health.halted:
+        read_trouble(Halted, one)
 
 
 def _locks(raw: Raw, grants: Mapping[Partition, Grant], now_ms: int) -> dict[Partition, Lock]:

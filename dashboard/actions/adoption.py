@@ -3,13 +3,15 @@
 from dataclasses import asdict
 from typing import NamedTuple
 
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError
 
 from assignment.scripts.dashboard_side import configure
 from assignment.scripts.group_read import Meta, Purpose
 from assignment.types import GroupSettings, Reason, valid_name
 from dashboard import coordinator
+from dashboard.actions.access import require
 from dashboard.actions.groups import Refused
+from dashboard.actions.roles import EVERYTHING, Action, Rights
 from dashboard.live import groups as live_groups
 from dashboard.live.groups import Founded
 from dashboard.live.scripts import run
@@ -27,24 +29,26 @@ class Adoptable(NamedTuple):
     more: int
 
 
-def adoptable() -> Adoptable:
-    """By name. Raises StoreUnavailable."""
+def adoptable(rights: Rights = EVERYTHING) -> Adoptable:
+    """Those that may be adopted, by name. Raises StoreUnavailable."""
     founded = live_groups.founded()
     known = set(Group.objects.filter(name__in=founded).values_list("name", flat=True))
-    new = [name for name in founded if name not in known]
+    new = [n for n in founded if n not in known and rights.may_look(Action.MAKE_GROUP, n)]
     groups = live_groups.look_at(new[:ADOPTABLE_MAX])
     return Adoptable(groups, max(0, len(new) - ADOPTABLE_MAX))
 
 
+@audit.attempted("adopt group")
 def adopt(name: str, by: By) -> Group:
     """A record of it as it is: nothing changes for its agents; history is from now on, and of what
-    Redis still has. Raises InvalidInput, Refused and StoreUnavailable.
+    Redis still has. Raises InvalidInput, Denied, Refused and StoreUnavailable.
     """
-    meta = live_groups.read(valid_name("group", name), Purpose.LOOK).meta
+    require(by, Action.MAKE_GROUP, valid_name("group", name))
+    meta = live_groups.read(name, Purpose.LOOK).meta
     if meta.settings is None:
         raise Refused(f"group {name!r} is not in Redis")
     try:
-        with transaction.atomic():
+        with audit.atomic():
             group = _recorded(name, meta, meta.settings, by)
             call = configure(
                 meta.settings,

@@ -2,19 +2,20 @@
 
 from typing import NamedTuple
 
-from django.db import transaction
-
 from assignment.coordinator import switching
 from assignment.errors import InvalidInput
 from assignment.scripts.dashboard_side import set_mode
 from assignment.scripts.group_read import TICKER_AWAY_MS, Meta, Purpose
 from assignment.types import Coordination
+from dashboard.actions.access import require
 from dashboard.actions.groups import Refused
+from dashboard.actions.roles import Action
 from dashboard.coordinator import records
 from dashboard.live import groups as live_groups
 from dashboard.live import push, queue
 from dashboard.live.scripts import run
 from dashboard.models import Group
+from dashboard.records import audit
 from dashboard.records.audit import By
 
 
@@ -34,11 +35,13 @@ def mode_named(text: str) -> Coordination:
         raise InvalidInput(f"coordination {text!r} is neither {known}") from None
 
 
+@audit.attempted("switch coordination")
 def switch(group: Group, mode: Coordination, by: By, *, expected: int | None = None) -> Switched:
-    """Audited with what it was before. Raises Refused and StoreUnavailable. If this is killed
-    when Redis has it already, the next tick keeps it.
+    """Audited with what it was before. Raises Denied, Refused and StoreUnavailable. If this is
+    killed when Redis has it already, the next tick keeps it.
     """
-    with transaction.atomic():
+    require(by, Action.CHANGE_SETTINGS, group)
+    with audit.atomic():
         Group.objects.select_for_update().get(pk=group.pk)
         switched = switch_in_redis(group.name, mode, by, expected=expected)
         records.keep_mode(group, switching.kept(switched.before))

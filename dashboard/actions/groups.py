@@ -1,5 +1,6 @@
 """What people do to groups and tokens: one function each, used by pages and commands alike.
 
+Each asks the matrix whether `by` may (roles.py) and raises Denied or NeedsApproval.
 Every action is audited in the transaction that does it. Redis is told after the database has it;
 when Redis is away the next tick tells it.
 """
@@ -11,8 +12,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from django.conf import settings as django_settings
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError
 from django.utils import timezone
 
 from assignment import strategies
@@ -21,7 +21,9 @@ from assignment.scripts import crashes, dashboard_side
 from assignment.scripts.crashes import Skip
 from assignment.types import SETTING_NAMES, GroupSettings, Offset, Partition, Reason, valid_name
 from dashboard import coordinator
-from dashboard.agents import tokens
+from dashboard.actions.access import require
+from dashboard.actions.roles import Action
+from dashboard.agents import rights, tokens
 from dashboard.live import groups as live_groups
 from dashboard.live.connection import StoreUnavailable
 from dashboard.live.scripts import run
@@ -60,6 +62,7 @@ def checked(values: dict[str, Any]) -> GroupSettings:
     return settings
 
 
+@audit.attempted("create group")
 def create_group(
     name: str, by: By, *, stream: str, partitions: int, strategy: str = "sticky", **timings: Any
 ) -> Group:
@@ -69,6 +72,7 @@ def create_group(
     StoreUnavailable.
     """
     valid_name("group", name)
+    require(by, Action.MAKE_GROUP, name)
     settings = checked(
         {"stream": stream, "partitions": partitions, "strategy": strategy, **timings}
     )
@@ -80,7 +84,7 @@ def create_group(
     if found != partitions:
         raise Refused(f"stream {stream!r} has {found} partitions, not {partitions}")
     try:
-        with transaction.atomic():
+        with audit.atomic():
             group = Group.objects.create(
                 name=name,
                 stream=stream,
@@ -95,9 +99,11 @@ def create_group(
     return group
 
 
+@audit.attempted("change settings")
 def change_settings(group: Group, changes: dict[str, Any], by: By) -> Group:
     """Validated as a whole, audited with what changed. Raises InvalidInput."""
-    with transaction.atomic():
+    require(by, Action.CHANGE_SETTINGS, group)
+    with audit.atomic():
         group = Group.objects.select_for_update().get(pk=group.pk)
         for name in FIXED:
             if name in changes and changes[name] != group.settings[name]:
@@ -119,13 +125,15 @@ def change_settings(group: Group, changes: dict[str, Any], by: By) -> Group:
     return group
 
 
+@audit.attempted("request rebalance")
 def request_rebalance(
     group: Group, by: By, *, strategy: str, parameters: Mapping[str, Any] | None = None
 ) -> RebalanceRequest:
     """Asks for a new target by `strategy`, this once. Answered by a task; raises InvalidInput."""
+    require(by, Action.REBALANCE, group)
     chosen = dict(parameters or {})
     strategies.get(strategy, chosen)
-    with transaction.atomic():
+    with audit.atomic():
         request = RebalanceRequest.objects.create(
             group=group,
             actor=by.actor,
@@ -143,33 +151,43 @@ def request_rebalance(
     return request
 
 
+@audit.attempted("skip event")
 def skip_event(group: Group, number: int, entry: str, by: By) -> Skip:
     """Lets a halted partition go on behind that entry; its owner's consumer carries it out.
 
     Raises Refused (it is past it already) and StoreUnavailable: then nothing was asked for.
     """
+    require(by, Action.SKIP_EVENT, group)
     partition = Partition(group.stream, number)
     skip = Skip(entry=Offset.parse(entry), actor=by.actor, reason=by.reason)
-    with transaction.atomic():  # undone when Redis refuses: nothing is skipped unaudited
+    with audit.atomic():  # undone when Redis refuses: nothing is skipped unaudited
         audit.record(by, "skip event", group, object=str(partition), after={"entry": entry})
         if not run(crashes.skip(partition, skip), group.name):
             raise Refused(f"{partition} is past entry {entry} already")
     return skip
 
 
+@audit.attempted("create token")
 def create_token(
     group: Group, by: By, *, name: str = TOKEN_NAME, expires_at: datetime | None = None
 ) -> MadeToken:
     """Raises InvalidInput."""
+    require(by, Action.MANAGE_TOKENS, group)
     if not name.strip() or len(name) > 100:
         raise InvalidInput(f"token name {name!r} is not of 1 to 100 characters")
     if expires_at is not None and expires_at <= timezone.now():
         raise InvalidInput(f"the expiry {expires_at.isoformat()} is past")
+    made = _created(group, by, name.strip(), expires_at)
+    rights.admit(made.token)
+    return made
+
+
+def _created(group: Group, by: By, name: str, expires_at: datetime | None) -> MadeToken:
     text = tokens.make()
-    with transaction.atomic():
+    with audit.atomic():
         token = AgentToken.objects.create(
             group=group,
-            name=name.strip(),
+            name=name,
             digest=tokens.digest_of(text),
             created_by=by.actor,
             expires_at=expires_at,
@@ -178,9 +196,19 @@ def create_token(
     return MadeToken(token, text)
 
 
+@audit.attempted("revoke token")
 def revoke_token(token: AgentToken, by: By) -> AgentToken:
-    """Refused within seconds, also where it is remembered. Revoking again changes nothing."""
-    with transaction.atomic():
+    """Refused within a second, also where it is remembered; its connections to Redis end. Revoking
+    again changes nothing.
+    """
+    require(by, Action.MANAGE_TOKENS, token.group)
+    token = _revoked(token, by)
+    rights.dismiss(token)
+    return token
+
+
+def _revoked(token: AgentToken, by: By) -> AgentToken:
+    with audit.atomic():
         token = AgentToken.objects.select_for_update().select_related("group").get(pk=token.pk)
         if token.revoked_at is None:
             token.revoked_at = timezone.now()
@@ -189,19 +217,24 @@ def revoke_token(token: AgentToken, by: By) -> AgentToken:
     return token
 
 
+@audit.attempted("rotate token")
 def rotate_token(token: AgentToken, by: By) -> MadeToken:
     """One of the same name and expiry; the old one is revoked. Raises Refused: it was before."""
-    with transaction.atomic():
+    require(by, Action.MANAGE_TOKENS, token.group)
+    with audit.atomic():
         if AgentToken.objects.select_for_update().get(pk=token.pk).revoked_at is not None:
             raise Refused(f"token {token.name!r} is revoked: create a new one")
-        revoke_token(token, by)
-        return create_token(token.group, by, name=token.name, expires_at=token.expires_at)
+        old = _revoked(token, by)
+        made = _created(token.group, by, token.name, token.expires_at)
+    rights.admit(made.token)
+    rights.dismiss(old)
+    return made
 
 
 def agent_command(made: MadeToken, url: str) -> str:
     """What to run beside a consumer, ready to paste."""
     return (
-        f"EVENKEEL_TOKEN={made.text} EVENKEEL_REDIS_URL={shlex.quote(django_settings.REDIS_URL)}"
+        f"EVENKEEL_TOKEN={made.text} EVENKEEL_REDIS_URL={shlex.quote(rights.agents_redis_url())}"
         f" evenkeel-agent --group {made.token.group.name} --dashboard {shlex.quote(url)}"
         " -- python your_pipeline.py"
     )
@@ -218,4 +251,4 @@ def _tell(group: Group) -> None:
 def _audit_token(action: str, token: AgentToken, by: By) -> None:
     expires_at = token.expires_at and token.expires_at.isoformat()
     after = {"token": token.pk, "expires_at": expires_at}
-    audit.record(by, action, token.group, object=f"{token.group.name}/{token.name}", after=after)
+    audit.record(by, action, token.group, object=tokens.named(token), after=after)

@@ -10,13 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError
 
 from assignment.coordinator import draining
 from assignment.errors import InvalidInput
 from assignment.types import REPLICA_LIMITS
 from dashboard import coordinator
 from dashboard.actions import groups, preview
+from dashboard.actions.access import require
+from dashboard.actions.roles import Action
 from dashboard.coordinator import records
 from dashboard.live import groups as live_groups
 from dashboard.live.connection import StoreUnavailable
@@ -53,6 +55,7 @@ def limit_of(
     return limit
 
 
+@audit.attempted("scale down")
 def start(
     group: Group,
     by: By,
@@ -70,6 +73,9 @@ def start(
     While one runs the same command is answered with it and changes nothing. Raises InvalidInput,
     Refused (another one runs, not stateful, all would leave), StoreUnavailable.
     """
+    require(by, Action.SCALE_DOWN, group)
+    if changes_eager := eager not in (None, group.values.learn_partial_rebalance):
+        require(by, Action.CHANGE_SETTINGS, group)
     asked = preview.asked_of(percent, members)
     limit = limit_of(group, timeout_ms, at_deadline)
     how = _How(limit, AtDeadline(at_deadline), eager)
@@ -85,7 +91,7 @@ def start(
     def begin() -> ScaleDown:
         if running := group.running_scale_down:
             return _same(running, asked, how)
-        if eager is not None:
+        if changes_eager:
             groups.change_settings(group, {"learn_partial_rebalance": eager}, by)
         row = ScaleDown.objects.create(
             group=group,
@@ -110,10 +116,12 @@ def start(
     return _carry_out(row)
 
 
+@audit.attempted("extend scale down")
 def extend(row: ScaleDown, timeout_ms: int | None, by: By) -> ScaleDown:
     """A longer limit, from the moment the members were told; None: no limit. Raises InvalidInput,
     Refused (it ended, or its time is up).
     """
+    require(by, Action.SCALE_DOWN, row.group)
     _check_timeout(timeout_ms)
 
     def lengthen() -> ScaleDown:
@@ -134,8 +142,10 @@ def extend(row: ScaleDown, timeout_ms: int | None, by: By) -> ScaleDown:
     return _racing(row.group_id, lengthen)
 
 
+@audit.attempted("force members")
 def force(row: ScaleDown, member: str, by: By) -> ScaleDown:
     """This one goes at once (S5). Again: nothing changes. Raises InvalidInput, Refused (ended)."""
+    require(by, Action.SCALE_DOWN, row.group)
 
     def hurry() -> ScaleDown:
         now = _running(row)
@@ -152,8 +162,10 @@ def force(row: ScaleDown, member: str, by: By) -> ScaleDown:
     return _carry_out(_racing(row.group_id, hurry))
 
 
+@audit.attempted("abort scale down")
 def abort(row: ScaleDown, by: By) -> ScaleDown:
     """S7: who is here stays, learners are dropped; again: nothing. Raises Refused when done."""
+    require(by, Action.SCALE_DOWN, row.group)
 
     def cancel() -> ScaleDown | None:
         now = _found(row)
@@ -179,7 +191,7 @@ def _racing(group_pk: int, change: Callable[[], T]) -> T:
     for _ in range(RACES_MAX):
         known = Group.objects.values_list("scale_downs_version", flat=True).get(pk=group_pk)
         # On PostgreSQL a second one that begins is met by its constraint first.
-        with suppress(_Overtaken, IntegrityError), transaction.atomic():
+        with suppress(_Overtaken, IntegrityError), audit.atomic():
             result = change()
             if not records.take_version(group_pk, known, known + 1):
                 raise _Overtaken

@@ -39,5 +39,7 @@ class Doorbell:
                     await _ask(group)
                 except StoreUnavailable as error:
                     log.warning("rebalance not asked for group=%s: %s", group, error)
+                except Exception:  # the top of a loop: one group's trouble is not the others'
+                    log.exception("rebalance not asked for group=%s", group)
         finally:
             self._answering = None

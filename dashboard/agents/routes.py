@@ -10,6 +10,7 @@ import logging
 import re
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar, assert_never
@@ -21,25 +22,25 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from assignment import wire
-from assignment.errors import InvalidInput
+from assignment.errors import Damaged, InvalidInput
 from assignment.scripts import dashboard_side
 from assignment.scripts.dashboard_side import JoinResult
+from assignment.scripts.group_read import UNREADABLE
 from assignment.scripts.values import Call
 from assignment.types import valid_name
-from dashboard.agents import tokens
+from dashboard.agents import messages, tokens
 from dashboard.agents.doorbell import Doorbell
 from dashboard.live import deadline
 from dashboard.live.batch import Batch
 from dashboard.live.connection import StoreUnavailable, async_client, reaching_redis
 from dashboard.live.scripts import script
+from dashboard.web.visitors import said_who
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 T = TypeVar("T")
 
-BODY_MAX = 8 * 2**20  # a complete report of 100,000 partitions is about 5 MiB
-OTHER_BODY_MAX = 2**14
 PATH = re.compile(re.escape(wire.API_PREFIX) + r"/([^/]{1,100})/(join|heartbeat|leave)")
 SECRET_MIN = 16
 EPOCHS = ("incarnation", "mode_epoch", "group_epoch", "target_epoch", "settings_epoch")
@@ -57,11 +58,6 @@ class Problem(Exception):
         self.status, self.title, self.detail = status, title, detail
 
 
-DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
-    "join": msgspec.json.Decoder(wire.Join),
-    "heartbeat": msgspec.json.Decoder(wire.Heartbeat),
-    "leave": msgspec.json.Decoder(wire.Leave),
-}
 encode = msgspec.json.Encoder().encode
 ROW = tuple(wire.Introduction.__dataclass_fields__)
 
@@ -103,6 +99,9 @@ class AgentApi:
         self.doorbell = Doorbell()
         self.remembered = tokens.Remembered()
         self.rate = Rate()
+        self.reader = messages.Reader()
+        self._looked_s = 0.0  # monotonic: when what was revoked was asked for
+        self._looking: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -110,8 +109,14 @@ class AgentApi:
             await _reply(send, 200, b"application/json", encode(body))
         except Problem as problem:
             await _reply_problem(send, problem)
+        except messages.Malformed as error:
+            await _reply_problem(send, Problem(400, "Malformed JSON", str(error)))
         except InvalidInput as error:
             await _reply_problem(send, Problem(400, "Invalid message", str(error)))
+        except Damaged as error:
+            log.error("%s: %s", scope["path"], error)
+            why = "what Redis has of the group cannot be used; run manage.py repair on it"
+            await _reply_problem(send, Problem(503, "Group damaged", why))
         except StoreUnavailable as error:
             await _reply_problem(send, Problem(503, "Redis is away", str(error)))
         except DatabaseError:
@@ -120,6 +125,7 @@ class AgentApi:
             await _reply_problem(send, Problem(503, "Database is away", why))
 
     async def _answer(self, scope: Scope, receive: Receive) -> wire.Reply:
+        _demand_encrypted(scope)
         found = PATH.fullmatch(scope["path"])
         if not found:
             raise Problem(404, "Not found", f"there is nothing at {scope['path']}")
@@ -127,12 +133,12 @@ class AgentApi:
             raise Problem(405, "Method not allowed", f"{scope['method']} is not POST")
         group, verb = found.groups()
         token = await _in_time(self._token(scope, group))
-        most = BODY_MAX if verb == "heartbeat" else OTHER_BODY_MAX
-        message = _decoded(verb, await _body(receive, most))
+        said_who(scope)
+        body = await _body(receive, messages.most_bytes(verb, token.partitions))
         counter = f"{wire.GroupKeys(group).rate}:{token.token_id}"
         answers: dict[str, Callable[..., Awaitable[wire.Reply]]]
         answers = {"join": self._join, "heartbeat": self._heartbeat, "leave": self._leave}
-        return await _in_time(answers[verb](group, message, counter))
+        return await _in_time(answers[verb](token, body, counter))
 
     async def _token(self, scope: Scope, group: str) -> tokens.Known:
         given = next((v for k, v in scope["headers"] if k == b"authorization"), b"")
@@ -140,14 +146,17 @@ class AgentApi:
         if scheme.lower() != "bearer" or not token:
             raise Problem(401, "No token", "the header Authorization: Bearer <token> is missing")
         digest = tokens.digest_of(token.strip())
+        await self._look_at_revoked()
         known = self.remembered.get(digest)
         if known is None:
-            known = await self._read_token(digest)
+            known = await self._read_token(digest, _address(scope))
         if not known.is_valid(digest, timezone.now()):
             raise Problem(401, "Token refused", "this token is wrong, expired or revoked")
         if known.group != group:
             if not await in_thread(tokens.group_exists)(group):
                 raise Problem(404, "Unknown group", f"there is no group {group!r}")
+            with suppress(DatabaseError):
+                await in_thread(tokens.note_other_group)(known.token_id, group, _address(scope))
             raise Problem(
                 403,
                 "Token of another group",
@@ -155,9 +164,28 @@ class AgentApi:
             )
         return known
 
-    async def _read_token(self, digest: str) -> tokens.Known:
+    async def _look_at_revoked(self) -> None:
+        """One request at a time asks, and waits for it a moment. While the database does not
+        answer no other one asks: threads that wait for it would be all there are.
+        """
+        now_s = time.monotonic()
+        if self._looking is not None or now_s - self._looked_s < tokens.LOOK_EVERY_S:
+            return
+        self._looked_s = now_s
+        self._looking = asyncio.create_task(self._forget_revoked())
+        await asyncio.wait([self._looking], timeout=tokens.LOOK_WAIT_S)
+
+    async def _forget_revoked(self) -> None:
         try:
-            known: tokens.Known = await in_thread(tokens.read)(digest)
+            self.remembered.forget(await in_thread(tokens.revoked_lately)())
+        except DatabaseError:
+            pass  # then what is remembered counts, as long as it may
+        finally:
+            self._looking = None
+
+    async def _read_token(self, digest: str, address: str) -> tokens.Known:
+        try:
+            known: tokens.Known = await in_thread(tokens.read)(digest, address)
         except DatabaseError:
             self.remembered.database_is_away()
             before = self.remembered.get(digest)
@@ -171,12 +199,14 @@ class AgentApi:
         second = self.rate.admitted(counter)
         answer, count = await self.batch.call(script(call.script), group, call.args, second)
         self.rate.counted(second, count)
-        return call.read(answer)
+        return _read(group, lambda: call.read(answer))
 
-    async def _join(self, group: str, join: wire.Join, counter: str) -> wire.Reply:
+    async def _join(self, token: tokens.Known, body: bytes, counter: str) -> wire.Reply:
+        group, join = token.group, messages.read("join", body)
         _checked_member(join.member, join.secret)
         row = {name: getattr(join, name) for name in ROW}
-        call = dashboard_side.join(join.member, join.secret, row, join.seen)
+        most = dashboard_side.members_max(token.partitions)
+        call = dashboard_side.join(join.member, join.secret, row, join.seen, members=most)
         joined = await self._call(call, group, counter)
         match joined.result:
             case JoinResult.OK:
@@ -188,12 +218,16 @@ class AgentApi:
             case JoinResult.IN_USE:
                 what = "Instance" if join.instance else "Member id"
                 raise Problem(409, f"{what} in use", dashboard_side.in_use(join.member, joined))
+            case JoinResult.FULL | JoinResult.BUSY:
+                why = dashboard_side.not_now(group, joined.result)
+                raise Problem(429, "Too many members", why)
             case JoinResult.NO_GROUP:
-                raise StoreUnavailable(f"group {group!r} is not yet set up in Redis; try again")
+                raise StoreUnavailable(dashboard_side.not_now(group, joined.result))
             case _:
                 assert_never(joined.result)
 
-    async def _leave(self, group: str, leave: wire.Leave, counter: str) -> wire.Reply:
+    async def _leave(self, token: tokens.Known, body: bytes, counter: str) -> wire.Reply:
+        group, leave = token.group, messages.read("leave", body)
         _checked_member(leave.member, leave.secret)
         call = dashboard_side.leave(leave.member, leave.secret, stops=leave.stops)
         left = await self._call(call, group, counter)
@@ -201,8 +235,10 @@ class AgentApi:
             self.doorbell.ring(group)
         return wire.Reply(status=wire.Status.OK if left else wire.Status.FENCED)
 
-    async def _heartbeat(self, group: str, beat: wire.Heartbeat, counter: str) -> wire.Reply:
-        answer = await self._call(_report(beat), group, counter)
+    async def _heartbeat(self, token: tokens.Known, body: bytes, counter: str) -> wire.Reply:
+        group = token.group
+        beat, call = await self._read_beat(token, body)
+        answer = await self._call(call, group, counter)
         reply = answer.reply
         if reply.status is not wire.Status.OK:
             return reply
@@ -211,6 +247,34 @@ class AgentApi:
         if (reply.incarnation, reply.settings_epoch) != (beat.incarnation, beat.settings_epoch):
             return replace(reply, **await _settings_of(group))
         return reply
+
+    async def _read_beat(
+        self, token: tokens.Known, body: bytes
+    ) -> tuple[wire.Heartbeat, Call[dashboard_side.Reported]]:
+        try:
+            return await self.reader.do(len(body), partial(_read_beat, token, body))
+        except messages.TooBusy:
+            why = "too many large reports wait to be read; try again"
+            raise Problem(503, "Busy", why) from None
+
+
+def _read(group: str, answer: Callable[[], T]) -> T:
+    """What Redis answered. Raises Damaged."""
+    try:
+        return answer()
+    except UNREADABLE as error:
+        raise Damaged(f"the records of group {group!r} are damaged: {error}") from error
+
+
+def _demand_encrypted(scope: Scope) -> None:
+    """No redirect: whoever follows one has shown its token already."""
+    if not (settings.DEVELOPMENT or scope["scheme"] == "https"):
+        why = "agents come here over HTTPS: give --dashboard https://..."
+        raise Problem(403, "Plain HTTP", why)
+
+
+def _address(scope: Scope) -> str:
+    return str((scope.get("client") or ("",))[0])
 
 
 async def _in_time(work: Awaitable[T]) -> T:
@@ -229,12 +293,17 @@ def _checked_member(member: str, secret: str) -> None:
         raise Problem(400, "Invalid message", f"secret is shorter than {SECRET_MIN} characters")
 
 
-def _report(beat: wire.Heartbeat) -> Call[dashboard_side.Reported]:
+def _read_beat(
+    token: tokens.Known, body: bytes
+) -> tuple[wire.Heartbeat, Call[dashboard_side.Reported]]:
+    beat: wire.Heartbeat = messages.read("heartbeat", body)
     _checked_member(beat.member, beat.secret)
     lost = [partition for partition, held in beat.owned.items() if held is None]
     if beat.complete and lost:
         raise Problem(400, "Invalid message", f"owned: a complete report cannot lose {lost[0]}")
-    return dashboard_side.report(beat)
+    call = dashboard_side.report(beat)
+    messages.check_partitions(beat, token)
+    return beat, call
 
 
 async def _body(receive: Receive, most: int) -> bytes:
@@ -250,15 +319,6 @@ async def _body(receive: Receive, most: int) -> bytes:
             raise Problem(413, "Body too large", f"more than {most} bytes")
         if not message.get("more_body"):
             return b"".join(parts)
-
-
-def _decoded(verb: str, body: bytes) -> Any:
-    try:
-        return DECODERS[verb].decode(body)
-    except msgspec.ValidationError as error:
-        raise Problem(400, "Invalid message", str(error)) from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Problem(400, "Malformed JSON", str(error)) from error
 
 
 async def _reply_problem(send: Send, problem: Problem) -> None:
@@ -283,8 +343,11 @@ async def _settings_of(group: str) -> dict[str, Any]:
         *epochs, identity, settings = await async_client().hmget(wire.GroupKeys(group).meta, *names)
     if settings is None:
         raise StoreUnavailable(f"group {group!r} is not set up in Redis yet; try again")
-    reply: dict[str, Any] = {
-        name: int(value or 0) for name, value in zip(EPOCHS, epochs, strict=True)
-    }
-    reply |= {"identity": (identity or b"").decode(), "settings": msgspec.Raw(settings)}
-    return reply
+
+    def told() -> dict[str, Any]:
+        counted = zip(EPOCHS, epochs, strict=True)
+        numbers = {name: int(value or 0) for name, value in counted}
+        wire.parse_settings(settings.decode())  # they are passed on as they are
+        return {**numbers, "identity": (identity or b"").decode()}
+
+    return {**_read(group, told), "settings": msgspec.Raw(settings)}

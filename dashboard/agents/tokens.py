@@ -1,30 +1,36 @@
 """Agents' tokens: 256 random bits, stored as SHA-256, shown once.
 
-The process remembers what the database said for a few seconds, so that a heartbeat costs no SQL and
-a revoked token still stops within seconds; for longer while the database is away, so that agents
-can go on and join.
+The process remembers what the database said for a few seconds, so that a heartbeat costs no SQL;
+for longer while the database is away, so that agents can go on and join. What was revoked
+meanwhile is asked for by one request for all, LOOK_EVERY_S apart, before it is answered.
 """
 
-import hashlib
 import hmac
 import secrets
 import time
 from collections import OrderedDict
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.db import DatabaseError
 from django.db.models import Q
 from django.utils import timezone
 
-from dashboard.models import AgentToken, Group
+from assignment import rights
+from dashboard.models import AgentToken, AuditSource, Group
+from dashboard.records import audit
+from dashboard.records.audit import By
 
 REMEMBERED_S = 3.0
+LOOK_EVERY_S = 0.7  # a revoked token is refused within a second
+LOOK_BACK_S = 60.0  # so far may the clocks of two web processes' machines be apart
+LOOK_WAIT_S = 0.25  # for a database that is slow; then what is remembered counts
 OUTAGE_S = 3_600.0  # what it said so long ago counts no more, even while it is away
 REMEMBERED_MAX = 20_000  # of known and of refused tokens together; the oldest go
 USED_EVERY_S = 60.0  # last_used_at is good to a minute
-PREFIX = "ekt_"  # so that a leaked one is recognised by secret scanners
+PREFIX, PRODUCER_PREFIX = "ekt_", "ekp_"  # a leaked one is recognised by secret scanners
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +40,8 @@ class Known:
     group: str
     expires_at: datetime | None
     read_at: float  # monotonic seconds
+    stream: str = ""  # of the group
+    partitions: int = 0
 
     def is_valid(self, digest: str, now: datetime) -> bool:
         """The comparison takes the same time whatever differs."""
@@ -41,12 +49,11 @@ class Known:
         return same and self.token_id > 0 and (self.expires_at is None or now < self.expires_at)
 
 
-def make() -> str:
-    return PREFIX + secrets.token_urlsafe(32)
+digest_of = rights.digest_of
 
 
-def digest_of(token: str) -> str:
-    return hashlib.sha256(token.encode()).hexdigest()
+def make(prefix: str = PREFIX) -> str:
+    return prefix + secrets.token_urlsafe(32)
 
 
 class Remembered:
@@ -64,6 +71,12 @@ class Remembered:
     def database_is_away(self) -> None:
         self._away_until = time.monotonic() + REMEMBERED_S
 
+    def forget(self, digests: Iterable[str]) -> None:
+        """Those that were valid; a refusal stays remembered."""
+        for digest in digests:
+            if (known := self._known.get(digest)) and known.token_id:
+                del self._known[digest]
+
     def put(self, known: Known) -> None:
         self._known[known.digest] = known
         self._known.move_to_end(known.digest)
@@ -71,22 +84,58 @@ class Remembered:
             self._known.popitem(last=False)
 
 
-def read(digest: str) -> Known:
-    """Asks the database; marks the token as used."""
+def revoked_lately() -> list[str]:
+    """Digests. Raises DatabaseError."""
+    since = timezone.now() - timedelta(seconds=LOOK_BACK_S)
+    return list(
+        AgentToken.objects.filter(revoked_at__gte=since).order_by().values_list("digest", flat=True)
+    )
+
+
+def read(digest: str, address: str = "") -> Known:
+    """Asks the database; marks the token as used. One that is not valid any more is on record."""
     now = timezone.now()
     row = (
         AgentToken.objects.filter(digest=digest, revoked_at=None)
         .filter(Q(expires_at=None) | Q(expires_at__gt=now))
-        .values_list("id", "digest", "group__name", "expires_at", "last_used_at")
+        .values_list(
+            *("id", "digest", "group__name", "expires_at", "last_used_at"),
+            *("group__stream", "group__partitions"),
+        )
         .first()
     )
     if row is None:
+        with suppress(DatabaseError):
+            _note_ended(digest, address)
         return Known(digest, 0, "", None, time.monotonic())
-    token_id, stored, group, expires_at, last_used_at = row
+    token_id, stored, group, expires_at, last_used_at, stream, partitions = row
     if last_used_at is None or (now - last_used_at).total_seconds() > USED_EVERY_S:
         with suppress(DatabaseError):  # one that refuses writes
             AgentToken.objects.filter(id=token_id).update(last_used_at=now)
-    return Known(stored, token_id, group, expires_at, time.monotonic())
+    return Known(stored, token_id, group, expires_at, time.monotonic(), stream, partitions)
+
+
+def _note_ended(digest: str, address: str) -> None:
+    token = AgentToken.objects.select_related("group").filter(digest=digest).first()
+    if token is not None:
+        why = f"the token is {token.state}"
+        audit.denied(_by(token, address), "use token", token.group, object=named(token), why=why)
+
+
+def note_other_group(token_id: int, group: str, address: str) -> None:
+    """It spoke for another group than its own."""
+    token = AgentToken.objects.select_related("group").filter(pk=token_id).first()
+    if token is not None:
+        why = f"it speaks for {token.group.name!r}, not for {group!r}"
+        audit.denied(_by(token, address), "use token", group, object=named(token), why=why)
+
+
+def named(token: AgentToken) -> str:
+    return f"{token.group.name}/{token.name}"
+
+
+def _by(token: AgentToken, address: str) -> By:
+    return By(f"token {named(token)}", AuditSource.API, address=address)
 
 
 def group_exists(name: str) -> bool:

@@ -4,22 +4,24 @@ import asyncio
 import logging
 import time
 import uuid
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
-from django.contrib.auth.decorators import login_not_required
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, JsonResponse
 from django.views.decorators.http import require_safe
 
 from dashboard.live import health as live_health
+from dashboard.live import rights as live_rights
 from dashboard.live.connection import StoreUnavailable, reaching_redis
 from dashboard.live.deadline import left_s
 from dashboard.live.group_state import TICK_AGE_MAX_MS
 from dashboard.live.health import Sign
+from dashboard.records import guards
 
 ROUND_TRIP_TIMEOUT_S = 2.0
 
@@ -30,13 +32,11 @@ class NotReady(Exception):
     """The text says why, in a sentence that names what to do."""
 
 
-@login_not_required
 @require_safe
 def healthz(request: HttpRequest) -> JsonResponse:
     return JsonResponse({"status": "ok"})
 
 
-@login_not_required
 @require_safe
 def readyz(request: HttpRequest) -> JsonResponse:
     report = look()
@@ -47,7 +47,9 @@ def look() -> dict[str, Any]:
     """{"ready", "why": [...], "warnings": [...], "checks": {name: facts or null}}."""
     warnings: list[str] = []
     why: list[str] = []
-    named = dict(database=_database, redis=_redis, channel_layer=_channel_layer, celery=_celery)
+    named = dict(
+        database=_database, audit=_audit, redis=_redis, channel_layer=_channel_layer, celery=_celery
+    )
     checks: dict[str, Any] = dict.fromkeys(named)
     for name, check in named.items():
         try:
@@ -71,9 +73,20 @@ def _database(warnings: list[str], checks: dict[str, Any]) -> dict[str, Any]:
     return {"vendor": connection.vendor}
 
 
+def _audit(warnings: list[str], checks: dict[str, Any]) -> dict[str, Any]:
+    if checks["database"] is None:
+        raise NotReady("whether the audit is guarded is not known without the database")
+    if gone := guards.missing(connection):
+        raise NotReady(
+            f"the audit is not guarded: {len(gone)} triggers are missing or were changed"
+            f" ({', '.join(gone)}): run manage.py migrate, then manage.py audit_verify"
+        )
+    return {"guarded": True}
+
+
 def _redis(warnings: list[str], checks: dict[str, Any]) -> dict[str, Any]:
     try:
-        found = live_health.look()
+        found, rights = live_health.look(), live_rights.noted()
     except StoreUnavailable as error:
         raise NotReady(str(error)) from error
     if not found.is_new_enough:
@@ -83,6 +96,8 @@ def _redis(warnings: list[str], checks: dict[str, Any]) -> dict[str, Any]:
         warnings.append(
             "Redis runs without appendonly: a restart of it can lose ownership and offsets"
         )
+    if rights is not None:
+        warnings += rights.sentences()
     return asdict(found)
 
 
@@ -113,8 +128,11 @@ def _celery(warnings: list[str], checks: dict[str, Any]) -> dict[str, Any]:
     tick_ms = ages[Sign.TICK]
     if late := checks["redis"]["late_groups"]:
         warnings.append(f"the Celery tick is late: {late} groups wait to be looked at")
+    failing = checks["redis"]["failing_groups"]
+    if failing:
+        _say_failing(checks["redis"], warnings)
     if _is_fresh(tick_ms) or late:
-        return {"tick_age_ms": tick_ms, "late_groups": late}
+        return {"tick_age_ms": tick_ms, "late_groups": late, "failing_groups": failing}
     last = "never ran" if tick_ms is None else f"ran last {tick_ms / 1000:.0f} s ago"
     who = "it fails, and the worker's log says why"
     if not _is_fresh(ages[Sign.BEAT]):
@@ -122,6 +140,17 @@ def _celery(warnings: list[str], checks: dict[str, Any]) -> dict[str, Any]:
     elif not _is_fresh(ages[Sign.WORKER]):
         who = "no Celery worker answers"
     raise NotReady(f"the Celery tick {last}: {who}; no rebalance happens meanwhile")
+
+
+def _say_failing(redis: Mapping[str, Any], warnings: list[str]) -> None:
+    """One group's trouble takes no dashboard out of service; that of all of them does."""
+    count, ticked = redis["failing_groups"], redis["ticked_groups"]
+    names = ", ".join(redis["failing_named"])
+    text = f"the tick fails for {count} of {ticked} groups ({names})"
+    text += ": the worker's log says why, and so does manage.py repair GROUP"
+    if count >= ticked:
+        raise NotReady(text)
+    warnings.append(text)
 
 
 def _is_fresh(age_ms: int | None) -> bool:

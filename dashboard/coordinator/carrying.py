@@ -1,7 +1,7 @@
 """Carries out what the rules ask for: in Redis here, in the database by `records`."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -24,8 +24,8 @@ from dashboard.live import push, queue
 from dashboard.live.scripts import run
 from dashboard.models import Group
 
-RAISED: dict[tuple[int, str], int] = {}  # group -> incarnation that this process set: the
-# database may refuse to keep it
+RAISED: dict[tuple[int, str], int] = {}  # group -> incarnation that this process set and the
+# database refused to keep
 NOBODY = outbox.Task()
 AWAY = (OperationalError, InterfaceError, InternalError)  # it does not answer, or refuses to write
 EXPIRES_S = 30  # a stopped worker finds few tasks of a rebalance; the tick asks again
@@ -50,14 +50,22 @@ def carry_out(steps: Steps[T], here: Here) -> T:
     return effects.run(steps, lambda effect: perform(here, effect))
 
 
+def pieces_of(steps: Steps[T], here: Here) -> Generator[None, None, T]:
+    """The same, effect by effect."""
+    return effects.pieces_of(steps, lambda effect: perform(here, effect))
+
+
 def record_of(group: Group) -> GroupRecord:
+    raised = RAISED.get((group.pk, group.name), 0)
+    if raised <= group.incarnation:  # kept since: a repair may lower it
+        RAISED.pop((group.pk, group.name), None)
     return GroupRecord(
         name=group.name,
         settings=group.values,
         coordination=Coordination(group.coordination),
         mode=records.mode_of(group),
         identity=group.identity,
-        incarnation=max(group.incarnation, RAISED.get((group.pk, group.name), 0)),
+        incarnation=max(group.incarnation, raised),
         event_seq=group.last_event_seq,
     )
 
@@ -113,7 +121,7 @@ def _raise_incarnation(here: Here, effect: effects.RaiseIncarnation) -> bool:
     last_event = here.row.events_cursor if here.row else live_groups.FIRST_ENTRY
     call = set_incarnation(value, effect.run_id, effect.known, Offset.parse(last_event))
     done, stored = run(call, here.name)
-    if done and here.row is not None:
+    if done and here.row is not None and here.row.incarnation < value:
         RAISED[here.row.pk, here.name] = value
     log.info("incarnation group=%s value=%d done=%s stored=%d", here.name, value, done, stored)
     return done

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from django.db import transaction
 
-from assignment.scripts.dashboard_side import LockEvent
+from assignment.scripts.lock_events import LockEvent
 from dashboard.live import groups as live_groups
 from dashboard.models import Group, HistoryGap, Tenure, TenureEnd
 
@@ -43,12 +43,17 @@ def store(group: Group, events: Sequence[LockEvent]) -> bool:
         mine = bool(rows.update(events_cursor=cursor, last_event_seq=seq))
         if mine:
             _note_gaps(group, events)
-            _write(group, events)
+            _write(group, [event for event in events if _is_of(group, event)])
     if mine:
         group.events_cursor, group.last_event_seq = cursor, seq
     else:
         group.refresh_from_db(fields=["events_cursor", "last_event_seq"])
     return mine
+
+
+def _is_of(group: Group, event: LockEvent) -> bool:
+    partition = event.partition
+    return partition.stream == group.stream and partition.number < group.partitions
 
 
 def _note_gaps(group: Group, events: Sequence[LockEvent]) -> None:

@@ -10,7 +10,13 @@ from django.db.models import Max
 
 from assignment.coordinator import effects
 from assignment.coordinator.facts import Mirror
-from assignment.scripts.agent_side import SnapshotRecord, read_snapshots, record_of, record_values
+from assignment.scripts.agent_side import (
+    SnapshotRecord,
+    is_snapshot_of,
+    read_snapshots,
+    record_of,
+    record_values,
+)
 from assignment.scripts.group_read import GroupRead
 from assignment.types import Offset, Partition, TargetRow
 from assignment.wire import MANIFEST
@@ -22,6 +28,8 @@ def keep(group: Group, read: GroupRead) -> None:
     stored = {row.number: row for row in group.mirror.all()}
     changed = []
     for partition, offset in read.offsets.items():
+        if partition.stream != group.stream or partition.number >= group.partitions:
+            continue  # Redis holds what anybody wrote there
         row = PartitionMirror(
             group=group,
             number=partition.number,
@@ -55,8 +63,8 @@ def read(group: Group, effect: effects.ReadMirror) -> Mirror:
     snapshots, broken = {}, set()
     for row in group.mirror.all():
         partition = Partition(group.stream, row.number)
-        if records := _with_manifest(_records(row)):
-            whole = [record for record in records if _may_be_whole(record)]
+        if records := _with_manifest(_records(row), group.name, partition):
+            whole = [r for r in records if _may_be_whole(r, group.name, partition)]
             snapshots[partition] = (whole or records)[0]
             if not whole:
                 broken.add(partition)
@@ -100,10 +108,12 @@ def _records(row: PartitionMirror) -> Sequence[SnapshotRecord]:
     return [*map(record_of, row.snapshot or ())]
 
 
-def _with_manifest(records: Sequence[SnapshotRecord]) -> Sequence[SnapshotRecord]:
+def _with_manifest(
+    records: Sequence[SnapshotRecord], group: str, partition: Partition
+) -> Sequence[SnapshotRecord]:
     """The newest first, with those that lie beside the files, where this machine sees them."""
     found = set(records)
-    for folder in {Path(record.url).parent for record in records if "://" not in record.url}:
+    for folder in {Path(r.url).parent for r in records if _is_seen(r, group, partition)}:
         try:
             found |= {*read_snapshots((folder / MANIFEST).read_bytes())}
         except (OSError, ValueError, KeyError, TypeError):
@@ -111,7 +121,17 @@ def _with_manifest(records: Sequence[SnapshotRecord]) -> Sequence[SnapshotRecord
     return sorted(found, key=lambda record: record.rank, reverse=True)
 
 
-def _may_be_whole(record: SnapshotRecord) -> bool:
-    """False: its folder is seen from here, and it is not there."""
+def _may_be_whole(record: SnapshotRecord, group: str, partition: Partition) -> bool:
+    """False: its folder is seen from here, and it is not there; or no agent would open it."""
+    if "://" in record.url:
+        return True
+    if not _is_seen(record, group, partition):
+        return False
     path = Path(record.url)
-    return "://" in record.url or path.exists() or not path.parent.is_dir()
+    return path.exists() or not path.parent.is_dir()
+
+
+def _is_seen(record: SnapshotRecord, group: str, partition: Partition) -> bool:
+    """Whether this machine may look for it: members of a group write what its records say."""
+    is_local = "://" not in record.url
+    return is_local and is_snapshot_of(record.url.split("/")[-3:], group, partition)

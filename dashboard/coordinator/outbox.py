@@ -4,25 +4,29 @@ A target's record is written into the group's outbox by the script that stores t
 none is lost in between and no database stands in the way of a failover.
 """
 
-import base64
-import json
 import logging
 import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from django.db import transaction
+from django.db import DataError, transaction
 
-from assignment.coordinator.outbox import MAPS, Run
+from assignment.bounds import WHOLE_MAX, printable
+from assignment.coordinator.incarnation import believed
+from assignment.coordinator.outbox import Run, read
 from assignment.coordinator.setting_up import DECIDING
-from assignment.types import Reason
+from assignment.errors import InvalidInput
+from assignment.types import Epoch, Reason, read_as
 from dashboard import models
 from dashboard.live import groups as live_groups
 from dashboard.records import audit
 from dashboard.records.audit import By
 
 BY_SCALE_DOWN = (Reason.SCALE_DOWN, Reason.FORCED, Reason.CANCELLED)
+
+BATCHES_MAX = 50  # of the outbox in one tick: somebody may write faster than it is read
 
 log = logging.getLogger(__name__)
 
@@ -42,11 +46,21 @@ class Task:
 
 def keep(group: models.Group) -> None:
     """In order, each once."""
-    while entries := live_groups.outbox(group.name):
+    for _ in range(BATCHES_MAX):
+        entries = live_groups.outbox(group.name)
+        if not entries:
+            return
         _note_lost(group, entries[0])
+        bad = []
         for entry in entries:
-            _keep_one(group, entry)
+            try:
+                _keep_one(group, *_read(group, entry))
+            except (InvalidInput, DataError) as error:
+                bad.append((entry, error))
+                continue
             live_groups.drop_from_outbox(group.name, entry.entry_id)
+        if bad:
+            _set_aside(group, bad)
 
 
 def _note_lost(group: models.Group, oldest: live_groups.OutboxEntry) -> None:
@@ -56,22 +70,45 @@ def _note_lost(group: models.Group, oldest: live_groups.OutboxEntry) -> None:
     with transaction.atomic():
         models.Group.objects.select_for_update().get(pk=group.pk)  # of two processes one notes it
         if lost := live_groups.records_lost(group.name):
-            at_ms = int(oldest.entry_id.partition("-")[0])
-            group.gaps.create(at_ms=at_ms, events_lost=0, records_lost=lost)
+            group.gaps.create(at_ms=_at_ms(oldest), events_lost=0, records_lost=lost)
             live_groups.forget_lost(group.name, lost)
             log.error("history gap group=%s records_lost=%d", group.name, lost)
 
 
-def _keep_one(group: models.Group, entry: live_groups.OutboxEntry) -> None:
-    columns = json.loads(entry.record)
+def _read(group: models.Group, entry: live_groups.OutboxEntry) -> tuple[Epoch, dict[str, Any]]:
+    """Checked: who may write to the group's keys may have written it. Raises InvalidInput."""
+    epoch = read_as(Epoch, [entry.incarnation, entry.target_epoch], from_texts=True)
+    top = believed(epoch.incarnation, group.incarnation)
+    if not (0 <= epoch.incarnation <= max(top, group.incarnation) and 0 < epoch.number < WHOLE_MAX):
+        raise InvalidInput(f"incarnation {epoch.incarnation}, epoch {epoch.number} cannot be")
+    return epoch, read(entry.record)
+
+
+def _set_aside(
+    group: models.Group, bad: Sequence[tuple[live_groups.OutboxEntry, Exception]]
+) -> None:
+    """All at once, however many somebody wrote."""
+    first, error = bad[0]
+    why = printable(f"{len(bad)} records of targets cannot be kept and are dropped: {error}")
+    log.error("%s group=%s: %s", audit.QUARANTINED, group.name, why)
+    with audit.atomic():
+        audit.record(audit.automatically(why), audit.QUARANTINED, group, result="found")
+        group.gaps.create(at_ms=_at_ms(first), events_lost=0, records_lost=len(bad))
+    for entry, _ in bad:
+        live_groups.drop_from_outbox(group.name, entry.entry_id)
+
+
+def _at_ms(entry: live_groups.OutboxEntry) -> int:
+    return min(int(entry.entry_id.partition("-")[0]), WHOLE_MAX)
+
+
+def _keep_one(group: models.Group, epoch: Epoch, columns: dict[str, Any]) -> None:
     requests = columns.pop("requests")
-    for name in MAPS:
-        columns[name] = columns[name] and base64.b64decode(columns[name])
-    key = {"incarnation": entry.incarnation, "target_epoch": entry.target_epoch}
-    with transaction.atomic():
+    key = {"incarnation": epoch.incarnation, "target_epoch": epoch.number}
+    with audit.atomic():
         # It may have been set while no record could be kept, by a process that is gone since.
-        known = models.Group.objects.filter(pk=group.pk, incarnation__lt=entry.incarnation)
-        known.update(incarnation=entry.incarnation)
+        known = models.Group.objects.filter(pk=group.pk, incarnation__lt=epoch.incarnation)
+        known.update(incarnation=epoch.incarnation)
         if group.rebalances.filter(**key).exists():
             return  # whoever stored it was killed before it could drop the entry
         group.rebalances.filter(outcome=models.RebalanceOutcome.RUNNING).update(
@@ -92,7 +129,7 @@ def _behind(row: models.Rebalance) -> models.AuditEntry | models.ScaleDown | Non
     if row.cause in BY_SCALE_DOWN:
         return models.ScaleDown.objects.filter(group=row.group, asked_at_ms__lte=row.at_ms).first()
     if row.cause in DECIDING.values():
-        return models.AuditEntry.objects.filter(group=row.group, action="change settings").first()
+        return row.group.audit.filter(action="change settings", result=audit.DONE).first()
     return None
 
 

@@ -8,10 +8,10 @@ from dataclasses import asdict
 from typing import Any
 
 import msgspec
-from django.db import transaction
 from django.db.models import F, Max, OuterRef, Q, Subquery
 
 from assignment.coordinator import effects, facts
+from assignment.invariants import FaultKind
 from assignment.types import START, Epoch, Offset, Partition
 from dashboard import models
 from dashboard.live import groups as live_groups
@@ -35,9 +35,10 @@ def keep_incarnation(group: models.Group, effect: effects.KeepIncarnation) -> bo
     higher = effect.incarnation
     if higher <= group.incarnation:
         return False
-    group.incarnation = higher
     rows = models.Group.objects.filter(pk=group.pk, incarnation__lt=higher)
-    return bool(rows.update(incarnation=higher))
+    is_new = bool(rows.update(incarnation=higher))
+    group.incarnation = higher
+    return is_new
 
 
 def mode_of(group: models.Group) -> Epoch:
@@ -46,7 +47,7 @@ def mode_of(group: models.Group) -> Epoch:
 
 def keep_mode(group: models.Group, effect: effects.KeepMode, by: By | None = None) -> bool:
     """`by` is what this process knows of who asked; Redis knows a name and a reason."""
-    with transaction.atomic():
+    with audit.atomic():
         row = models.Group.objects.select_for_update().get(pk=group.pk)
         if effect.mode <= mode_of(row):
             return False
@@ -73,7 +74,7 @@ def keep_loss(group: models.Group, effect: effects.KeepLoss) -> None:
     result = f"{put_back}; {number} events destroyed" if found else "nothing is known to be gone"
     early = sum(lifted.early for lifted in effect.lifted.values())
     action = audit.WIPED if effect.wiped else audit.WRITES_LOST
-    with transaction.atomic():
+    with audit.atomic():
         if effect.wiped:
             _end_history(group)
         audit.record(
@@ -138,9 +139,10 @@ def keep_faults(group: models.Group, effect: effects.KeepFaults) -> None:
         return
     for kind, text in found:
         if [kind, text] not in group.faults:
-            log.error("invariant broken group=%s kind=%s: %s", group.name, kind, text)
+            action = audit.QUARANTINED if kind == FaultKind.UNREADABLE else "invariant broken"
+            log.error("%s group=%s kind=%s: %s", action, group.name, kind, text)
             by = audit.automatically(text)
-            audit.record(by, "invariant broken", group, after={"kind": kind}, result="found")
+            audit.record(by, action, group, after={"kind": kind}, result="found")
     group.faults = found
     group.save(update_fields=["faults"])
 
@@ -190,7 +192,7 @@ def fact_of(row: models.ScaleDown) -> facts.ScaleDown:
 
 
 def keep_scale_downs(group: models.Group, effect: effects.KeepScaleDowns) -> bool:
-    with transaction.atomic():
+    with audit.atomic():
         if not take_version(group.pk, effect.version, effect.next_version):
             return False
         for fact in effect.changed:
@@ -225,7 +227,7 @@ def read_requests(group: models.Group, effect: effects.ReadRequests) -> tuple[fa
 
 
 def refuse_requests(group: models.Group, effect: effects.RefuseRequests) -> None:
-    with transaction.atomic():
+    with audit.atomic():
         for request in group.requests.filter(pk__in=[r.pk for r in effect.requests]):
             request.state = models.RequestState.REFUSED
             request.save(update_fields=["state"])
@@ -237,7 +239,7 @@ def refuse_requests(group: models.Group, effect: effects.RefuseRequests) -> None
 
 def keep_refusal(group: models.Group, effect: effects.KeepRefusal) -> None:
     after = {"strategy": effect.strategy, "group_epoch": effect.group_epoch}
-    if models.AuditEntry.objects.filter(group=group, action=REFUSED, after=after).exists():
+    if group.audit.filter(action=REFUSED, after=after).exists():
         return
     audit.record(audit.automatically(effect.why), REFUSED, group, after=after, result="refused")
     log.warning("rebalance refused group=%s: %s", group.name, effect.why)

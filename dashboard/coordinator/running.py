@@ -4,14 +4,16 @@ one rebalance of a group at a time; triggers that come meanwhile make it run aga
 
 import logging
 import time
+from collections import deque
+from collections.abc import Generator
 
 from assignment.coordinator import rebalance as rebalancing
 from assignment.coordinator import tick as ticking
 from assignment.coordinator.effects import RecordsAway
 from assignment.coordinator.facts import GroupRecord
-from assignment.scripts.group_read import Ticker
+from assignment.scripts.group_read import NO_TICK, Ticker
 from assignment.types import Coordination
-from dashboard.coordinator.carrying import AWAY, Here, carry_out, record_of
+from dashboard.coordinator.carrying import AWAY, Here, carry_out, pieces_of, record_of
 from dashboard.coordinator.outbox import Task
 from dashboard.live import groups as live_groups
 from dashboard.live import health, queue
@@ -20,6 +22,10 @@ from dashboard.models import Group
 
 SAID_EVERY_S = 1.0
 LATE_S = 3.0
+SLICE_S = 0.25  # of a group, while others wait; many times what a group of usual size takes
+ROUND_S = 1.0  # then those that are done are looked at again, while others still take their time
+LONG_S = 15.0  # a group that takes longer is counted with those that fail
+TICK_MAX_S = 40.0  # within the time limit of a task: what is not done by then begins anew
 ROUNDS_MAX = 5  # triggers that keep coming wait for the next task
 
 log = logging.getLogger(__name__)
@@ -28,22 +34,94 @@ log = logging.getLogger(__name__)
 def tick() -> int:
     """How many groups were looked at; 0 while another process is at it. Raises StoreUnavailable."""
     with queue.ticking() as mine:
-        if not mine:
-            return 0
-        looked, clock, groups = 0, _Clock(), _groups()
-        for number, (record, group) in enumerate(groups):
-            here = Here(record.name, group, ticker=clock.goes_on(len(groups) - number))
-            try:
-                carry_out(ticking.tick(record, Coordination.SERVER), here)
-                looked += 1
-            except StoreUnavailable:
-                raise
-            except RecordsAway as error:
-                log.warning("tick of group=%s waits for the database: %s", record.name, error)
-            except Exception:  # the top of a loop: one group's trouble is not the others'
-                log.exception("tick failed group=%s", record.name)
+        return _Tick().run() if mine else 0
+
+
+class _Tick:
+    """Rounds over all groups: one, unless a group takes long. That one goes on between the rounds
+    of the others, which are looked at as often as ever.
+    """
+
+    def __init__(self) -> None:
+        self.began_s = time.monotonic()
+        self.slow: deque[_Turn] = deque()
+        self.done: set[str] = set()
+        self.failing: set[str] = set()  # since it was said last
+        self.were_slow: set[str] = set()  # the next tick begins them anew
+        self.given_up: set[str] = set()
+
+    def run(self) -> int:
+        self._round()
+        while self.slow:
+            self._go_on()
+            self._round()
+        return len(self.done)
+
+    def _round(self) -> None:
+        clock, groups = _Clock(), _groups()
+        begins = [one for one in groups if one[0].name not in self.were_slow]
+        turns = [_Turn(record, group) for record, group in begins]
+        for number, turn in enumerate(turns):
+            self._give(turn, clock.goes_on(len(turns) - number))
+        late = {turn.name for turn in self.slow if time.monotonic() - turn.began_s > LONG_S}
+        health.stamp_failing(self.failing | self.given_up | late, len(groups))
         health.stamp(health.Sign.TICK)
-        return looked
+        self.failing.clear()
+
+    def _go_on(self) -> None:
+        now_s = time.monotonic()
+        if now_s - self.began_s > TICK_MAX_S:
+            self._give_up()
+        while self.slow and time.monotonic() - now_s < ROUND_S:
+            self._give(self.slow.popleft())
+
+    def _give(self, turn: "_Turn", ticker: Ticker = NO_TICK) -> None:
+        if not turn.go_on(ticker):
+            self.slow.append(turn)
+            self.were_slow.add(turn.name)
+        elif turn.is_done:
+            self.done.add(turn.name)
+        elif turn.has_failed:
+            self.failing.add(turn.name)
+
+    def _give_up(self) -> None:
+        for turn in self.slow:
+            log.error("tick of group=%s takes longer than %g s: given up", turn.name, TICK_MAX_S)
+            self.given_up.add(turn.name)
+        self.slow.clear()
+
+
+class _Turn:
+    """One group in one tick."""
+
+    def __init__(self, record: GroupRecord, group: Group | None) -> None:
+        self.name, self.record, self.group = record.name, record, group
+        self.began_s = 0.0
+        self.pieces: Generator[None, None, None] | None = None
+        self.is_done = self.has_failed = False
+
+    def go_on(self, ticker: Ticker) -> bool:
+        """For SLICE_S. Whether it is over, well or not. Raises StoreUnavailable."""
+        if self.pieces is None:
+            self.began_s = time.monotonic()
+            here = Here(self.name, self.group, ticker=ticker)
+            self.pieces = pieces_of(ticking.tick(self.record, Coordination.SERVER), here)
+        until_s = time.monotonic() + SLICE_S
+        try:
+            for _ in self.pieces:
+                if time.monotonic() >= until_s:
+                    return False
+            self.is_done = True
+        except RecordsAway as error:
+            log.warning("tick of group=%s waits for the database: %s", self.name, error)
+        except StoreUnavailable as error:
+            live_groups.redis_now_ms()  # is away too when it is Redis, and not what it has of one
+            log.error("tick failed group=%s: %s", self.name, error)
+            self.has_failed = True
+        except Exception:  # the top of a loop: one group's trouble is not the others'
+            log.exception("tick failed group=%s", self.name)
+            self.has_failed = True
+        return True
 
 
 class _Clock:

@@ -3,8 +3,10 @@ have read.
 """
 
 import logging
+from collections.abc import Mapping
 
 from assignment.coordinator import trimming
+from assignment.errors import InvalidInput
 from assignment.scripts.group_read import Purpose
 from assignment.types import Partition
 from dashboard.coordinator import mirror
@@ -33,8 +35,9 @@ def sample() -> int:
             taken += 1
         except GroupNotThere:
             continue  # the tick sets it up
-        except StoreUnavailable:
-            raise
+        except StoreUnavailable as error:
+            live_groups.redis_now_ms()  # is away too when it is Redis, and not what it has of one
+            log.error("sample failed group=%s: %s", group.name, error)
         except Exception:  # the top of a loop
             log.exception("sample failed group=%s", group.name)
     return taken
@@ -70,10 +73,20 @@ def trim() -> int:
     groups = list(Group.objects.all())
     dropped = 0
     for stream, partitions in sorted({(g.stream, g.partitions) for g in groups}):
-        history = live_groups.history()  # read first: whoever trims later finds it changed
         known = {g.name: g.values.trimming for g in groups if g.stream == stream}
-        readers = trimming.readers(known, live_groups.readers(stream))
-        all_partitions = [Partition(stream, number) for number in range(partitions)]
-        committed = (live_groups.committed(name, all_partitions) for name in readers)
-        dropped += live_groups.trim_entries(stream, trimming.lowest(committed), history)
+        try:
+            dropped += _trim(stream, partitions, known)
+        except (InvalidInput, StoreUnavailable) as error:
+            live_groups.redis_now_ms()  # is away too when it is Redis, and not what it has of one
+            log.error("stream=%s not trimmed: %s", stream, error)
+        except Exception:  # the top of a loop
+            log.exception("stream=%s not trimmed", stream)
     return dropped
+
+
+def _trim(stream: str, partitions: int, known: Mapping[str, bool]) -> int:
+    history = live_groups.history()  # read first: whoever trims later finds it changed
+    readers = trimming.readers(known, live_groups.readers(stream))
+    all_partitions = [Partition(stream, number) for number in range(partitions)]
+    committed = (live_groups.committed(name, all_partitions) for name in readers)
+    return live_groups.trim_entries(stream, trimming.lowest(committed), history)

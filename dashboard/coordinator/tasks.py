@@ -6,10 +6,13 @@ from functools import wraps
 from typing import Any
 
 from celery import current_task, shared_task
+from django.db import DatabaseError
 
 from dashboard import coordinator
+from dashboard.agents import rights
 from dashboard.live import health
 from dashboard.live.connection import StoreUnavailable
+from dashboard.records import chain
 
 log = logging.getLogger(__name__)
 
@@ -35,9 +38,26 @@ def tick() -> int:
 
 
 @_task
+def keep_users() -> str:
+    """Users and scripts of Redis; beside the tick, which waits for no replica that is away."""
+    try:
+        rights.keep()
+    except DatabaseError as error:
+        log.warning("users of Redis wait for the database: %s", error)
+        return "the database is away"
+    return "kept"
+
+
+@_task
 def rebalance(group_name: str) -> str:
     asked = current_task.request
     return coordinator.rebalance(group_name, asked.id or "", asked.hostname or "")
+
+
+@_task
+def anchor() -> int:
+    """Notes how far the audit's chain goes: 1 when it has gone on."""
+    return int(chain.anchor())
 
 
 sample, trim = _task(coordinator.sample), _task(coordinator.trim)

@@ -11,7 +11,7 @@ from dashboard.demo import requests
 from dashboard.demo.files import write_private
 from dashboard.demo.options import Options, Refused
 from dashboard.demo.parts import Parts, RedisPart, read_status, redis_server
-from dashboard.demo.prepare import read_login
+from dashboard.demo.prepare import shown_login
 from dashboard.demo.tree import Process, Tree
 
 SETTLE_S = 180.0  # from the last consumer's start to every partition in its hands
@@ -64,8 +64,7 @@ class Demo:
         self.tree.start(self.parts.web())
         self.tree.start(self.parts.worker())
         self.tree.start(self.parts.beat())
-        name, password = read_login(self.options.data / "login")
-        self.say(f"dashboard: {self.options.url}  login: {name}  password: {password}")
+        self.say(f"dashboard: {self.options.url}  {shown_login(self.options.data / 'login')}")
         if self.options.demo:
             self.tree.start(self.parts.watch(self.status_file))
 

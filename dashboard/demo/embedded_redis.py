@@ -9,6 +9,7 @@ file, whoever was killed meanwhile.
 """
 
 import contextlib
+import hashlib
 import importlib.util
 import os
 import platform
@@ -28,11 +29,13 @@ START_TRIES = 5  # a free port can be taken between our look and the server's bi
 START_TIMEOUT_S = 60.0  # a long appendonly file is read before the first answer
 STOP_TIMEOUT_S = 10.0
 POLL_S = 0.02
-HELD, ADDRESS = "held", "address"  # files in its folder: the lock; port and password
+# Files in its folder: the lock; port and password; who may log in.
+HELD, ADDRESS, USERS = "held", "address", "users.acl"
 # Below those that the kernel gives to outgoing connections: a client that tries again and again
 # cannot be given the port of the very server that it waits for.
 PORTS = range(20_000, 32_000)
 PORT_TRIES = 100
+DEFAULT = "default"  # the user that a password alone names
 
 
 class RedisNotStarted(RuntimeError):
@@ -137,8 +140,13 @@ class EmbeddedRedis:
             if tried or self.port is None:
                 self.port = free_port()
             write_private(self.folder / ADDRESS, f"{self.port} {self.password}\n")
+            self._write_users(keep=True)
             if self._started(held):
                 return
+            if "ACL" in self._log():  # as a newer server wrote them: a dashboard makes them anew
+                self._write_users(keep=False)
+                if self._started(held):
+                    return
             if not self._port_was_taken():
                 break
         raise RedisNotStarted(
@@ -185,6 +193,17 @@ class EmbeddedRedis:
             self.port = self.port or int(port)
             self.password = password
 
+    def _write_users(self, *, keep: bool) -> None:
+        """The one whose password this is, and those that dashboards made: they are there before
+        the first connection.
+        """
+        path = self.folder / USERS
+        lines = path.read_text().splitlines() if keep and path.exists() else []
+        others = [line for line in lines if line.startswith("user ") and line.split()[1] != DEFAULT]
+        digest = hashlib.sha256(self.password.encode()).hexdigest()
+        own = f"user {DEFAULT} on #{digest} ~* &* +@all"
+        write_private(path, "\n".join((own, *others, "")))
+
     def _started(self, held: int) -> bool:
         self.log_start = (self.folder / "redis.log").stat().st_size
         # The configuration goes in by standard input: arguments, and so the password, show in `ps`.
@@ -216,7 +235,7 @@ class EmbeddedRedis:
             (
                 "bind 127.0.0.1",
                 f"port {self.port}",
-                f'requirepass "{self.password}"',
+                f'aclfile "{self.folder.resolve() / USERS}"',
                 f'dir "{self.folder.resolve()}"',
                 "logfile redis.log",
                 "daemonize no",

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from assignment.rights import has_login, with_token_file, without_login
 from dashboard.demo.embedded_redis import EmbeddedRedis, RedisNotStarted, external_url
-from dashboard.demo.options import GROUP, Options, Refused
+from dashboard.demo.options import AGENT_TOKEN, AGENTS_URL, GROUP, PRODUCER_TOKEN, Options, Refused
 from dashboard.demo.tree import Process, StartFailed, never, without_error
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -110,12 +111,12 @@ class Parts:
         )
 
     def web(self) -> Process:
-        options = ("--host", "127.0.0.1", "--port", str(self.options.port), "--no-access-log")
+        address = ("--host", "127.0.0.1", "--port", str(self.options.port))
+        options = (*address, "--no-access-log", "--no-proxy-headers")
         return self.process(
             "web",
             WEB,
-            "uvicorn",
-            "dashboard.asgi:application",
+            "dashboard.web",
             *options,
             "--timeout-graceful-shutdown",
             "3",
@@ -170,6 +171,7 @@ class Parts:
             "agent.producer",
             "flights",
             *("--stream", GROUP, "--speed", speed, *limit, *arguments),
+            environment={"EVENKEEL_REDIS_URL": self._producers_url()},
             is_healthy=lambda: self.writes(self.log("producer")),
             may_end=without_error,
         )
@@ -212,14 +214,28 @@ class Parts:
             CONSUMER,
             "agent",
             *("--group", group, "--name", name, "--dashboard", dashboard),
-            *("--token-file", str(self.options.data / "agent_token")),
+            *("--token-file", str(self.options.data / AGENT_TOKEN)),
             *("--state-dir", str(self.state_folder(name))),
             *("--snapshot-url", str(self.options.data / "snapshots")),
             *log_format,
             *("--", *pipeline),
-            environment={**check, **environment},
+            environment={"EVENKEEL_REDIS_URL": self._agents_url(), **check, **environment},
             **more,
         )
+
+    def _agents_url(self) -> str:
+        """Without a login, which their token is; as `prepare` found out for this very Redis."""
+        path = self.options.data / AGENTS_URL
+        found = path.read_text().strip() if path.exists() else ""
+        is_of_this = without_login(found) == without_login(self.redis_url)
+        return found if is_of_this else self.redis_url
+
+    def _producers_url(self) -> str:
+        """As `_agents_url`; the token of its stream is made with the group."""
+        url, token = self._agents_url(), self.options.data.absolute() / PRODUCER_TOKEN
+        if has_login(url) or not token.exists():
+            return self.redis_url
+        return with_token_file(url, token)
 
     def lives(self, name: str) -> bool:
         """Whether beat or worker gave a sign of life lately, or could not: a worker begins only

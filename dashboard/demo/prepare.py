@@ -16,10 +16,12 @@ from typing import Any
 import django
 
 from dashboard.demo.files import write_private
+from dashboard.demo.options import AGENT_TOKEN, AGENTS_URL, PRODUCER_TOKEN
 
 OPERATOR = "operator"
 PASSWORD_BYTES = 12
 WHY = "as `up` was asked for"
+CHANGED = "-"  # in the place of a password that was changed since: only its owner knows it
 
 
 def main() -> None:
@@ -58,8 +60,16 @@ def prepare(options: argparse.Namespace) -> None:
     from django.conf import settings
     from django.core.management import call_command
 
+    from dashboard.actions.groups import Refused
+
+    if options.group and not settings.DEVELOPMENT:
+        raise Refused(
+            "the demo's agents come over plain HTTP, which is for one machine alone: leave"
+            " EVENKEEL_HOSTS out, or give --no-demo"
+        )
     call_command("migrate", interactive=False, verbosity=0)
     make_operator(settings.DATA / "login")
+    make_users(settings.DATA / AGENTS_URL)
     if options.group:
         wanted = {
             "stateful": not options.stateless,
@@ -67,20 +77,36 @@ def prepare(options: argparse.Namespace) -> None:
             "trimming": not options.check,
             **options.settings,
         }
-        make_group(options.group, options.partitions, wanted, settings.DATA / "agent_token")
+        make_group(options.group, options.partitions, wanted, settings.DATA)
+
+
+def make_users(address: Path) -> None:
+    """Of tokens that are there already, and the scripts that they may run."""
+    from dashboard.agents import rights
+
+    rights.keep()
+    write_private(address, f"{rights.agents_redis_url()}\n")
 
 
 def make_operator(login: Path) -> None:
-    """The password is made once; the user follows the file, should either be lost."""
+    """A password is made where nobody knows one: for a new user, and when its file was deleted. One
+    that was changed since stays as it is, and its file says no longer that it knows it.
+    """
     from django.contrib.auth.models import User
 
-    if not login.exists():
-        write_private(login, f"{OPERATOR} {secrets.token_urlsafe(PASSWORD_BYTES)}\n")
-    name, password = read_login(login)
+    is_known = login.exists()
+    name, password = read_login(login) if is_known else (OPERATOR, CHANGED)
     user = User.objects.filter(username=name).first()
+    if user is not None and is_known:
+        if password != CHANGED and not user.check_password(password):
+            write_private(login, f"{name} {CHANGED}\n")
+        return
+    if password == CHANGED:
+        password = secrets.token_urlsafe(PASSWORD_BYTES)
+        write_private(login, f"{name} {password}\n")
     if user is None:
         User.objects.create_superuser(name, password=password)
-    elif not user.check_password(password):
+    else:
         user.set_password(password)
         user.save()
 
@@ -92,15 +118,22 @@ def read_login(login: Path) -> tuple[str, str]:
     return words[0], words[1]
 
 
-def make_group(name: str, partitions: int, wanted: dict[str, Any], token_file: Path) -> None:
-    """Group and token, each once. Refused when the group has another number of partitions."""
-    from dashboard.actions import groups
+def shown_login(login: Path) -> str:
+    name, password = read_login(login)
+    if password == CHANGED:
+        password = f"as it was changed (for a new one delete {login} and start again)"
+    return f"login: {name}  password: {password}"
+
+
+def make_group(name: str, partitions: int, wanted: dict[str, Any], folder: Path) -> None:
+    """Group and its tokens, each once. Refused when the group has another number of partitions."""
+    from dashboard.actions import groups, producers
     from dashboard.models import AuditSource, Group
     from dashboard.records.audit import By
 
+    by = By(OPERATOR, AuditSource.COMMAND)
     group = Group.objects.filter(name=name).first()
     if group is None:
-        by = By(OPERATOR, AuditSource.COMMAND)
         group = groups.create_group(name, by, stream=name, partitions=partitions, **wanted)
     if group.partitions != partitions:
         raise groups.Refused(
@@ -108,9 +141,10 @@ def make_group(name: str, partitions: int, wanted: dict[str, Any], token_file: P
             " folder with --data"
         )
     groups.change_settings(group, wanted, By(OPERATOR, AuditSource.COMMAND, WHY))
-    if not token_file.exists():
-        made = groups.create_token(group, By(OPERATOR, AuditSource.COMMAND))
-        write_private(token_file, f"{made.text}\n")
+    if not (file := folder / AGENT_TOKEN).exists():
+        write_private(file, f"{groups.create_token(group, by).text}\n")
+    if not (file := folder / PRODUCER_TOKEN).exists():
+        write_private(file, f"{producers.create_token(name, by).text}\n")
 
 
 if __name__ == "__main__":

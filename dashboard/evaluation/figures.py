@@ -12,7 +12,7 @@ from statistics import median
 from typing import NamedTuple, Protocol
 
 from assignment.errors import InvalidInput
-from assignment.scripts.dashboard_side import LockEvent
+from assignment.scripts.lock_events import LockEvent
 from assignment.types import GroupSettings, Offset, Partition
 from dashboard.evaluation.judge import Content
 

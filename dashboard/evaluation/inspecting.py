@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from assignment.scripts.dashboard_side import LockEvent, read_event
+from assignment.scripts.lock_events import LockEvent, read_event
 from assignment.types import START, HeldState, Offset, Partition
 from assignment.wire import (
     ChangelogEntry,

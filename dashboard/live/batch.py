@@ -17,6 +17,7 @@ from assignment.scripts.values import Arguments
 from assignment.wire import GroupKeys
 from dashboard.live.connection import (
     ANSWER_TIMEOUT_S,
+    GroupDamaged,
     StoreUnavailable,
     async_client,
     reaching_redis,
@@ -87,7 +88,7 @@ async def _carry_out(calls: list[Call]) -> None:
         if call.answer.done():  # whoever asked has gone
             continue
         if isinstance(answer, Exception):
-            call.answer.set_exception(_as_unavailable(answer))
+            call.answer.set_exception(_as_unavailable(call.group, answer))
         else:
             call.answer.set_result((answer, counts.get(call.counter, 0)))
 
@@ -138,9 +139,11 @@ async def _load(scripts: set[Script]) -> None:
             await async_client().script_load(script.text)
 
 
-def _as_unavailable(error: Exception) -> Exception:
+def _as_unavailable(group: str, error: Exception) -> Exception:
     try:
         with reaching_redis():
             raise error
+    except redis.ResponseError as refused:  # a script fails over what the group's keys hold
+        return GroupDamaged(group, refused)
     except Exception as translated:  # the same error, or StoreUnavailable instead of it
         return translated

@@ -20,7 +20,7 @@ from redis.backoff import NoBackoff
 from redis.client import Pipeline
 from redis.retry import Retry
 
-from assignment.errors import EvenkeelError, Trouble, trouble_of
+from assignment.errors import Damaged, EvenkeelError, Trouble, trouble_of
 from dashboard.live.deadline import OPEN_S, Breaker, is_bounded, left_s
 from dashboard.live.primary import ASYNC, SYNC, connection_class
 
@@ -31,6 +31,14 @@ CONNECTIONS_MAX = 64
 
 class StoreUnavailable(EvenkeelError):
     """Redis cannot be asked now: stay as you are and try again."""
+
+
+class GroupDamaged(StoreUnavailable, Damaged):
+    """Redis answers, and what it holds of the group cannot be read."""
+
+    def __init__(self, group: str, why: Exception) -> None:
+        said = why if isinstance(why, Damaged) else f"the group's records are damaged: {why}"
+        super().__init__(f"{said}; run manage.py repair {group}")
 
 
 @contextmanager

@@ -3,35 +3,51 @@
 All raise StoreUnavailable when Redis cannot be asked.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import redis
 from django.conf import settings as django_settings
 
 from assignment.coordinator.facts import Hint, Lifted
-from assignment.scripts.dashboard_side import LockEvent, read_event
-from assignment.scripts.group_read import NO_TICK, GroupRead, Purpose, Ticker, read_group
+from assignment.errors import Damaged
+from assignment.scripts.group_read import (
+    NO_TICK,
+    GroupRead,
+    Purpose,
+    Ticker,
+    each,
+    read_group,
+)
+from assignment.scripts.lock_events import LockEvent, read_event
+from assignment.scripts.values import FENCE_MAX
 from assignment.types import START, GroupSettings, Offset, Partition, Reason
 from assignment.wire import GROUP_INDEX, GroupKeys, StreamKeys, parse_settings
-from dashboard.live.connection import ms_of, sync_client
+from dashboard.live.connection import GroupDamaged, ms_of, sync_client
 from dashboard.live.scripts import run, script
 
 EVENTS_AT_ONCE = 5_000
 HINTS_AT_ONCE = 1_000  # as many as `control` keeps
 OUTBOX_AT_ONCE = 20  # a record of a large group has a megabyte
 FIRST_ENTRY = "0-0"
-WORDS = frozenset(Reason)
+BAD_PAGES_MAX = 10  # of events, after which the next tick goes on
+log = logging.getLogger(__name__)
 
 
 class OutboxEntry(NamedTuple):
     entry_id: str
-    incarnation: int
-    target_epoch: int
+    incarnation: str
+    target_epoch: str
     record: str
 
 
 def read(group: str, purpose: Purpose, ticker: Ticker = NO_TICK) -> GroupRead:
-    return run(read_group(purpose, ticker), group)
+    """Raises GroupDamaged."""
+    try:
+        return run(read_group(purpose, ticker), group)
+    except (Damaged, redis.ResponseError) as error:  # keys of another kind, or what cannot be read
+        raise GroupDamaged(group, error) from error
 
 
 def redis_now_ms() -> int:
@@ -76,8 +92,18 @@ def look_at(groups: Sequence[str]) -> list[Founded]:
 
 def events_after(group: str, cursor: str, count: int = EVENTS_AT_ONCE) -> list[LockEvent]:
     """At most `count` events of the locks after the entry `cursor`, in order."""
-    entries = sync_client().xrange(GroupKeys(group).events, min=f"({cursor}", count=count)
-    return [read_event(entry_id, fields) for entry_id, fields in entries]
+    key = GroupKeys(group).events
+    for _ in range(BAD_PAGES_MAX):
+        entries = sync_client().xrange(key, min=f"({cursor}", count=count)
+        stored = {entry_id.decode(): fields for entry_id, fields in entries}
+        found, bad = each(stored.items(), read_event)
+        if bad:  # no script wrote them; the history shows the gap
+            sync_client().xdel(key, *bad)
+            why = next(iter(bad.values()))
+            log.error("group=%s: %d events cannot be read: %s", group, len(bad), why)
+        if found or not bad:
+            return list(found.values())
+    return []
 
 
 def trim_events(group: str, stored: str, kept: int) -> None:
@@ -90,25 +116,24 @@ def trim_events(group: str, stored: str, kept: int) -> None:
 def hints(group: str) -> list[Hint]:
     """The newest hints that `control` keeps, oldest first."""
     entries = sync_client().xrevrange(GroupKeys(group).control, count=HINTS_AT_ONCE)
-    found = []
-    for entry_id, fields in reversed(entries):
-        values = {k.decode(): v.decode() for k, v in fields.items()}
-        if values["reason"] not in WORDS:
-            continue  # of another version of the scripts
-        at_ms = int(entry_id.partition(b"-")[0])
-        found.append(Hint(Reason(values["reason"]), int(values["epoch"]), values["member"], at_ms))
-    return found
+    stored = {entry_id.decode(): fields for entry_id, fields in reversed(entries)}
+    found, _ = each(stored.items(), _hint)  # others are of another version, or of no script
+    return list(found.values())
+
+
+def _hint(entry_id: str, fields: Mapping[bytes, bytes]) -> Hint:
+    values = {name.decode(): value.decode() for name, value in fields.items()}
+    at_ms = min(int(entry_id.partition("-")[0]), FENCE_MAX)
+    return Hint(Reason(values["reason"]), int(values["epoch"]), values["member"], at_ms)
 
 
 def outbox(group: str) -> list[OutboxEntry]:
     """The oldest targets whose record waits for the database, in order."""
     entries = sync_client().xrange(GroupKeys(group).outbox, count=OUTBOX_AT_ONCE)
+    names = (b"incarnation", b"epoch", b"record")
     return [
         OutboxEntry(
-            entry_id.decode(),
-            int(fields[b"incarnation"]),
-            int(fields[b"epoch"]),
-            fields[b"record"].decode(),
+            entry_id.decode(), *(fields.get(name, b"").decode(errors="replace") for name in names)
         )
         for entry_id, fields in entries
     ]

@@ -1,5 +1,7 @@
 """What /readyz asks of Redis, and the signs of life that Celery's processes leave there."""
 
+import json
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -8,6 +10,8 @@ from django.conf import settings
 from dashboard.live.connection import ms_of, sync_client
 
 LATE, LATE_SHOWN_MS = "late_groups", 10_000
+FAILING = "failing_groups"
+NAMED_MAX = 10  # of failing groups
 OLDEST = (6, 2)  # XTRIM MINID, SET PXAT
 
 
@@ -17,6 +21,9 @@ class RedisHealth:
     appendonly: bool
     ages_ms: dict[str, int | None]  # of each sign of life; None: never given
     late_groups: int  # that wait for a tick which takes too long; 0: it is in time
+    failing_groups: int = 0  # whose last tick failed
+    failing_named: tuple[str, ...] = ()  # the first of them
+    ticked_groups: int = 0  # by the last tick, failing ones included
 
     @property
     def is_new_enough(self) -> bool:
@@ -43,14 +50,21 @@ def stamp_late(groups: int) -> None:
     sync_client().set(_key(LATE), groups, px=LATE_SHOWN_MS)
 
 
+def stamp_failing(names: Collection[str], ticked: int) -> None:
+    """Of the tick that ends."""
+    told = {"failing": len(names), "named": sorted(names)[:NAMED_MAX], "ticked": ticked}
+    sync_client().set(_key(FAILING), json.dumps(told))
+
+
 def look() -> RedisHealth:
     """One trip, with a write: a server that only answers is of no use. Raises StoreUnavailable."""
     pipe = sync_client().pipeline()
     pipe.set(_key("readyz"), 1, px=1_000)
     pipe.info("server").info("persistence").time()
-    pipe.mget([_key(LATE), *(_key(f"{sign}_ms") for sign in Sign)])
-    _, server, persistence, now, (late, *stamps) = pipe.execute()
+    pipe.mget([_key(LATE), _key(FAILING), *(_key(f"{sign}_ms") for sign in Sign)])
+    _, server, persistence, now, (late, failing, *stamps) = pipe.execute()
     now_ms = ms_of(*now)
+    told = json.loads(failing or b"{}")
     return RedisHealth(
         version=str(server["redis_version"]),
         appendonly=bool(persistence.get("aof_enabled")),
@@ -59,4 +73,7 @@ def look() -> RedisHealth:
             for sign, at_ms in zip(Sign, stamps, strict=True)
         },
         late_groups=int(late or 0),
+        failing_groups=told.get("failing", 0),
+        failing_named=tuple(told.get("named", ())),
+        ticked_groups=told.get("ticked", 0),
     )

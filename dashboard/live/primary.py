@@ -5,6 +5,7 @@ it is no primary any more, every connection of this process is made anew before 
 and the name resolved with it. To the libraries above it is a lost connection, which they survive.
 """
 
+import asyncio
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -102,15 +103,39 @@ class _Async(_Following):
             raise _lost(error) from error
 
 
-def _by_scheme(kind: type, of: Any) -> dict[str, Any]:
+class _OwnLogin(redis.CredentialProvider):
+    """Of the user that Celery and the channel layer have; `otherwise`: where there can be none."""
+
+    def __init__(self, otherwise: tuple[str, ...]) -> None:
+        self._otherwise = otherwise
+
+    def get_credentials(self) -> Any:
+        from dashboard.live import rights  # asks by connections of this module
+
+        return rights.broker_login() or self._otherwise
+
+    async def get_credentials_async(self) -> Any:
+        return await asyncio.to_thread(self.get_credentials)
+
+
+class _AsBroker:
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        given = (options.pop("username", None), options.pop("password", None))
+        login = _OwnLogin(tuple(value for value in given if value))
+        super().__init__(*arguments, **{**options, "credential_provider": login})
+
+
+def _by_scheme(of: Any, *kinds: type) -> dict[str, Any]:
     return {
-        "redis": type("Connection", (kind, of.Connection), {}),
-        "rediss": type("SSLConnection", (kind, of.SSLConnection), {}),
-        "unix": type("UnixConnection", (kind, of.UnixDomainSocketConnection), {}),
+        "redis": type("Connection", (*kinds, of.Connection), {}),
+        "rediss": type("SSLConnection", (*kinds, of.SSLConnection), {}),
+        "unix": type("UnixConnection", (*kinds, of.UnixDomainSocketConnection), {}),
     }
 
 
-SYNC, ASYNC = _by_scheme(_Sync, redis), _by_scheme(_Async, redis.asyncio)
+SYNC, ASYNC = _by_scheme(redis, _Sync), _by_scheme(redis.asyncio, _Async)
+OF_BROKER = _by_scheme(redis, _AsBroker, _Sync)
+OF_CHANNELS = _by_scheme(redis.asyncio, _AsBroker, _Async)
 
 
 def connection_class(url: str, kinds: dict[str, Any]) -> Any:
@@ -121,7 +146,9 @@ class ChannelLayer(RedisPubSubChannelLayer):  # type: ignore[misc]
     """Named by CHANNEL_LAYERS."""
 
     def __init__(self, hosts: list[str], **options: Any) -> None:
-        followed = [{"address": u, "connection_class": connection_class(u, ASYNC)} for u in hosts]
+        followed = [
+            {"address": u, "connection_class": connection_class(u, OF_CHANNELS)} for u in hosts
+        ]
         super().__init__(hosts=followed, **options)
 
 
@@ -132,5 +159,5 @@ def follow_as_broker() -> None:
     put them back over the same one, and ends when that was taken from it. The ticks ask again.
     """
     broker.Channel.do_restore = False
-    broker.Channel.connection_class = SYNC["redis"]
-    broker.Channel.connection_class_ssl = SYNC["rediss"]
+    broker.Channel.connection_class = OF_BROKER["redis"]
+    broker.Channel.connection_class_ssl = OF_BROKER["rediss"]

@@ -5,6 +5,7 @@ nothing.
 import asyncio
 import hashlib
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from asgiref.sync import async_to_sync
@@ -13,7 +14,9 @@ from channels.layers import get_channel_layer
 from dashboard.live.connection import ANSWER_TIMEOUT_S, StoreUnavailable, reaching_redis
 from dashboard.live.deadline import left_s
 
-CHANGED = "group.changed"  # the sockets' handler is group_changed
+CHANGED = "group.changed"
+RIGHTS = "rights"  # the channel layer's group of who looks whether logins have ended
+LISTEN_AGAIN_S = 1.0
 
 log = logging.getLogger(__name__)
 
@@ -27,12 +30,37 @@ def push(group: str, what: str) -> None:
     """`what`: ownership, target, members or history."""
     try:
         with reaching_redis():
-            async_to_sync(_send)(group, {"type": CHANGED, "group": group, "what": what})
+            message = {"type": CHANGED, "group": group, "what": what}
+            async_to_sync(_send)(channel_group(group), message)
     except StoreUnavailable as error:
         log.warning("change of group=%s not pushed: %s", group, error)
 
 
-async def _send(group: str, message: dict[str, str]) -> None:
+def push_rights() -> None:
+    """Somebody's login may have ended: who has open sockets looks at once."""
+    try:
+        with reaching_redis():
+            async_to_sync(_send)(RIGHTS, {"type": RIGHTS})
+    except StoreUnavailable as error:
+        log.warning("change of rights not pushed: %s", error)
+
+
+async def _send(channels: str, message: dict[str, str]) -> None:
     layer: Any = get_channel_layer()
     async with asyncio.timeout(left_s(ANSWER_TIMEOUT_S)):  # the layer itself waits for ever
-        await layer.group_send(channel_group(group), message)
+        await layer.group_send(channels, message)
+
+
+async def listen(channels: str, heard: Callable[[], object]) -> None:
+    """Calls `heard` whenever somebody sends to that group of channels, until it is cancelled."""
+    while True:
+        try:
+            layer: Any = get_channel_layer()
+            channel = await layer.new_channel()
+            await layer.group_add(channels, channel)
+            while True:
+                await layer.receive(channel)
+                heard()
+        except Exception as error:  # of whatever layer it is; its users look without it too
+            log.info("channel layer of %s away: %s", channels, error)
+            await asyncio.sleep(LISTEN_AGAIN_S)

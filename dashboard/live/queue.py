@@ -8,6 +8,7 @@ one that counts, so the task that found it busy lets one be published again soon
 
 import math
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
@@ -25,6 +26,7 @@ BUSY_MS = 1_000  # after a task found a run at work: as often as the tick asks
 # Renewed every third of it; a killed worker blocks its group no longer. Of two that run after all,
 # on a machine that stood still for so long, the epochs let one store its target.
 RUN_LEASE_S = 3.0
+ASK_AGAIN_S = 0.1
 
 
 def want(group: str) -> bool:
@@ -64,6 +66,20 @@ def running(group: str) -> AbstractContextManager[bool]:
 def ticking() -> AbstractContextManager[bool]:
     """Whether this process is the one that ticks."""
     return _lease(f"{settings.REDIS_PREFIX}:ticking")
+
+
+@contextmanager
+def nobody_ticks(wait_s: float) -> Iterator[None]:
+    """Not before the tick that runs has ended. Raises StoreUnavailable when it does not."""
+    until_s = time.monotonic() + wait_s
+    while True:
+        with ticking() as mine:
+            if mine:
+                yield
+                return
+        if time.monotonic() >= until_s:
+            raise StoreUnavailable(f"a tick has run for longer than {wait_s:g} s; try again")
+        time.sleep(ASK_AGAIN_S)
 
 
 def _ticker() -> str:

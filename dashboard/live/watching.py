@@ -9,10 +9,11 @@ from typing import Any
 import redis
 from django.conf import settings
 
+from assignment.errors import Damaged
 from assignment.scripts.group_read import Purpose, read_group
 from assignment.types import GroupSettings, Offset, Partition
 from assignment.wire import GroupKeys, StreamKeys
-from dashboard.live.connection import StoreUnavailable, sync_client
+from dashboard.live.connection import GroupDamaged, StoreUnavailable, sync_client
 from dashboard.live.reported import Mode
 from dashboard.live.scripts import script
 from dashboard.live.snapshot import Backlog, LiveSnapshot, build
@@ -63,8 +64,11 @@ def _read(group: str) -> LiveSnapshot:
     pipe.hgetall(GroupKeys(group).since)
     pipe.script_load(script("appended").text)  # the second trip calls it for each partition
     pipe.get(GroupKeys(group).coordinator)
-    raw, since, _, computes = pipe.execute()
-    read = call.read(raw)
+    try:
+        raw, since, _, computes = pipe.execute()
+        read = call.read(raw)
+    except (Damaged, redis.ResponseError) as error:
+        raise GroupDamaged(group, error) from error
     if read.meta.settings is None:
         raise GroupNotThere(f"group {group!r} is not set up in Redis yet")
     backlog = _backlog(read.meta.settings, read.offsets)

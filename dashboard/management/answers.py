@@ -11,14 +11,17 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from django.conf import settings
+from django.contrib.auth.models import User
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError
 
 from assignment.errors import EvenkeelError, InvalidInput
 from dashboard import strict_json
 from dashboard.actions import groups
+from dashboard.actions.roles import Denied
 from dashboard.live.connection import StoreUnavailable
 from dashboard.models import AuditSource, Group
+from dashboard.records import rights
 from dashboard.records.audit import By
 
 REFUSED = 2  # exit code
@@ -33,7 +36,7 @@ def asking(refused: int = 1) -> Iterator[None]:
         raise CommandError(f"nothing has run over {settings.DATA} yet: {error}") from error
     except StoreUnavailable as error:
         raise CommandError(f"nothing runs here: {error}") from error
-    except EvenkeelError as error:
+    except (EvenkeelError, Denied) as error:
         raise CommandError(str(error), returncode=refused) from error
 
 
@@ -45,8 +48,24 @@ def group_named(name: str) -> Group:
     return group
 
 
-def by_command(reason: str = "") -> By:
-    return By(getpass.getuser(), AuditSource.COMMAND, reason)
+def add_as(parser: CommandParser) -> None:
+    """For commands that change a group."""
+    text = (
+        "do it as this user of the dashboard, with that user's rights; else everything is allowed"
+    )
+    parser.add_argument("--as", dest="as_user", metavar="USER", help=text)
+
+
+def by_command(reason: str = "", *, as_user: str | None = None) -> By:
+    """As a user of the dashboard, or as who runs the command: that one may do everything, having
+    the files and keys anyway. Raises InvalidInput: there is no such user.
+    """
+    if as_user is None:
+        return By(getpass.getuser(), AuditSource.COMMAND, reason)
+    user = User.objects.filter(username=as_user, is_active=True).first()
+    if user is None:
+        raise InvalidInput(f"--as {as_user!r}: there is no such user who may log in")
+    return By(user.username, AuditSource.COMMAND, reason, rights=rights.of_user(user))
 
 
 def how_to_run(made: groups.MadeToken) -> str:

@@ -1,16 +1,53 @@
 """What people may type. Bounds are those of the values themselves; errors name what was typed."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from django import forms
 
 from assignment import strategies, types
 from assignment.errors import InvalidInput
+from dashboard.actions.roles import EVERY_GROUP, Role
 from dashboard.pages import parameters
 
 Fields = list[forms.BoundField]
 REASON_MAX = 500
+SHOWN_MAX = 100  # characters of what was typed, in an error
+UNKNOWN_SHOWN = 5
+UNNAMED = (forms.PasswordInput, forms.Textarea)
+CSRF = "csrfmiddlewaretoken"
+
+
+class Form(forms.Form):
+    """Whose errors name what was typed, but for passwords and for texts, which name what of it."""
+
+    def add_error(self, field: str | None, error: Any) -> None:
+        typed = self._typed(field)
+        if typed:
+            said = forms.ValidationError(error).messages
+            error = forms.ValidationError([_naming(typed, message) for message in said])
+        super().add_error(field, error)
+
+    def _typed(self, name: str | None) -> str:
+        if name is None or isinstance(self.fields[name].widget, UNNAMED):
+            return ""
+        return str(self.data.get(self.add_prefix(name)) or "")
+
+
+class NoForm(Form):
+    """Of a button: no field of its own, and a place for what was refused."""
+
+
+def _naming(typed: str, message: str) -> str:
+    return message if typed in message else f"{typed[:SHOWN_MAX]!r}: {message}"
+
+
+def refuse_unknown(form: forms.Form, sent: Iterable[str], also: Iterable[str] = ()) -> None:
+    """An error for each field that the form does not have."""
+    for name in sorted(set(sent) - {*form.fields, *also, CSRF})[:UNKNOWN_SHOWN]:
+        form.add_error(None, f"there is no field {name[:SHOWN_MAX]!r}")
+
+
 STRATEGIES = [(name, name) for name in strategies.NAMES]
 
 
@@ -18,7 +55,7 @@ def _reason(help_text: str = "", **more: Any) -> forms.CharField:
     return forms.CharField(max_length=REASON_MAX, help_text=help_text, **more)
 
 
-class StrategyForm(forms.Form):
+class StrategyForm(Form):
     """A strategy with its parameters, checked together."""
 
     strategy_help = parameters.HELP
@@ -63,7 +100,7 @@ def eager_or_stable(help_text: str) -> forms.TypedChoiceField:
 NUMBERS = ("standby_replicas", "learners_max", "acceptable_lag_records")
 
 
-class StateForm(forms.Form):
+class StateForm(Form):
     """What counts in a stateful group only (learners.md), with the defaults of the values."""
 
     stateful = forms.BooleanField(
@@ -215,7 +252,7 @@ def as_ms(typed: float | None) -> int | None:
     return None if typed is None else round(typed * MINUTE_MS)
 
 
-class ScaleDownForm(forms.Form):
+class ScaleDownForm(Form):
     """Who leaves is checked by the rules themselves; `percent` stays the text that was typed.
 
     `previewing`: only what would happen is wanted, so no reason is needed.
@@ -248,7 +285,7 @@ class ScaleDownForm(forms.Form):
         return [self[name] for name in ("minutes", "at_deadline", "eager", "reason")]
 
 
-class ExtendForm(forms.Form):
+class ExtendForm(Form):
     minutes = _minutes(
         "Counted from when they were told, so longer than now. Empty: no limit.",
         label="New limit, minutes",
@@ -256,7 +293,7 @@ class ExtendForm(forms.Form):
     reason = _reason("Kept in the audit.")
 
 
-class ReasonForm(forms.Form):
+class ReasonForm(Form):
     reason = _reason("Kept in the audit.")
 
 
@@ -272,10 +309,10 @@ class SwitchForm(ReasonForm):
 class SkipForm(ReasonForm):
     """`entry`: the one that was shown; another may be the next one meanwhile."""
 
-    entry = forms.RegexField(r"^\d{1,16}-\d{1,16}$", widget=forms.HiddenInput)
+    entry = forms.RegexField(r"^[0-9]{1,16}-[0-9]{1,16}$", widget=forms.HiddenInput)
 
 
-class NewTokenForm(forms.Form):
+class NewTokenForm(Form):
     name = forms.CharField(
         max_length=100, initial="agents", help_text="For whom: shown in lists and in the audit."
     )
@@ -285,4 +322,66 @@ class NewTokenForm(forms.Form):
         required=False,
         label="Valid for days",
         help_text="Empty: until it is revoked.",
+    )
+
+
+# --- users ----------------------------------------------------------------------------------------
+
+PASSWORD_MAX = 200  # what is longer only costs time to hash
+
+
+def _password(**more: Any) -> forms.CharField:
+    given = {"label": "Password", "widget": forms.PasswordInput, **more}
+    return forms.CharField(max_length=PASSWORD_MAX, strip=False, **given)
+
+
+class NewUserForm(Form):
+    name = forms.CharField(max_length=150, help_text="Letters, digits, “@”, “.”, “+”, “-”, “_”.")
+    password = _password(
+        help_text="At least 8 characters, and not a common one. Hand it over yourself."
+    )
+
+
+class PasswordForm(Form):
+    password = _password(label="New password", help_text="Ends their sessions.")
+
+
+class OwnPasswordForm(Form):
+    old = _password(label="Password until now")
+    password = _password(
+        label="New password", help_text="At least 8 characters, and not a common one."
+    )
+    again = _password(label="New password, again")
+
+    def __init__(self, data: Any, *, check: Callable[[str], bool]) -> None:
+        super().__init__(data)
+        self._check = check
+
+    def clean_old(self) -> str:
+        old: str = self.cleaned_data["old"]
+        if not self._check(old):
+            raise forms.ValidationError("This is not your password.")
+        return old
+
+    def clean_again(self) -> str:
+        again: str = self.cleaned_data["again"]
+        if again != self.cleaned_data.get("password"):
+            raise forms.ValidationError("The two new passwords differ.")
+        return again
+
+
+class GrantForm(Form):
+    effect = forms.ChoiceField(
+        choices=[
+            ("allow", "allow"),
+            ("stage", "stage: each change needs another's approval"),
+            ("deny", "deny: counts before all others"),
+        ]
+    )
+    role = forms.ChoiceField(choices=[(role, role) for role in Role])
+    pattern = forms.CharField(
+        max_length=100,
+        initial=EVERY_GROUP,
+        label="In groups named",
+        help_text="* is any number of characters, ? is one: team-a-*. A single * means all groups.",
     )

@@ -11,6 +11,12 @@ THIN = "\u202f"  # narrow no-break space between thousands
 DASH = "—"
 INCARNATION_BITS = 32
 MILLISECONDS = re.compile(r"\d{11,14}")
+# What is not seen, or changes how others are: controls but for tabs and ends of lines, marks of
+# direction, zero width and tags. Joiners are left: scripts and emoji are written with them.
+UNSEEN = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff"
+    "\U000e0000-\U000e007f]"
+)
 
 
 def grouped(value: float, decimals: int = 0) -> str:
@@ -74,6 +80,11 @@ def runs(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
 def fence(value: int) -> str:
     """Fences are long: incarnation and counter."""
     return f"{value >> INCARNATION_BITS}.{value & (2**INCARNATION_BITS - 1)}"
+
+
+def visible(text: str) -> str:
+    """With the number of each character that is not seen in its place: [U+202E]."""
+    return UNSEEN.sub(lambda found: f"[U+{ord(found[0]):04X}]", text)
 
 
 def short_member(member_id: str) -> str:

@@ -15,7 +15,9 @@ from dashboard.pages.views import (
     partition,
     scale_down,
     settings,
+    status,
     tokens,
+    users,
 )
 
 LOGIN = LoginView.as_view(template_name="dashboard/login.html", redirect_authenticated_user=True)
@@ -54,6 +56,12 @@ urlpatterns = [
     path("new-group/", lists.new_group, name="new_group"),
     path("groups/<str:name>/", include(of_group)),
     path("demo/", demo.demo_page, name="demo"),
+    path("status/", status.status, name="status"),
     path("audit/", audit.audit, name="audit"),
+    path("audit/verify/", audit.audit_verify, name="audit_verify"),
     path("audit.csv", audit.audit_csv, name="audit_csv"),
+    path("audit.jsonl", audit.audit_lines, name="audit_lines"),
+    path("users/", users.users, name="users"),
+    path("users/<int:pk>/", users.user, name="user"),
+    path("password/", users.password, name="password"),
 ]

@@ -58,7 +58,8 @@ def check_of(cells: Iterable[Cell]) -> int:
 
 
 def member_of(row: LiveMember) -> Json:
-    return {name: getattr(row, name) for name in ("id", "state", "why", "owned", "leaving")}
+    shown = {name: getattr(row, name) for name in ("id", "state", "owned", "leaving")}
+    return {**shown, "why": texts.visible(row.why)}
 
 
 def numbers_of(snapshot: LiveSnapshot) -> Json:

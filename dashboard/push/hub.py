@@ -9,15 +9,12 @@ import asyncio
 import contextlib
 import json
 import logging
-from typing import Any
 from weakref import WeakKeyDictionary
-
-from channels.layers import get_channel_layer
 
 from dashboard.live import watching
 from dashboard.live.connection import StoreUnavailable
 from dashboard.live.deadline import within
-from dashboard.live.push import channel_group
+from dashboard.live.push import channel_group, listen
 from dashboard.push.frames import Changes, Json
 
 FRAME_EVERY_S = 0.25  # dashboard.md section 3: four a second
@@ -26,7 +23,6 @@ REST_SHARE = 3  # a group that is slow to read is read no more than a quarter of
 BEAT_EVERY_S = 2.0  # silence longer than a few of these is a broken connection
 WAITING_MAX = 16
 WATCHERS_MAX = 1_000  # of one group in one process, twice the browsers aimed at
-LISTEN_AGAIN_S = 1.0
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +80,8 @@ class Hub:
             self._changes = None
 
     async def _run(self) -> None:
-        listener = asyncio.create_task(self._listen())
+        # What the channel layer says is read from Redis anyway; it only says when.
+        listener = asyncio.create_task(listen(channel_group(self.group), self._changed.set))
         try:
             while True:
                 started = asyncio.get_running_loop().time()
@@ -98,20 +95,6 @@ class Hub:
                     await asyncio.wait_for(self._changed.wait(), READ_EVERY_S - FRAME_EVERY_S)
         finally:
             listener.cancel()
-
-    async def _listen(self) -> None:
-        """Notes that the channel layer said something; what it said is read from Redis anyway."""
-        while True:
-            try:
-                layer: Any = get_channel_layer()
-                channel = await layer.new_channel()
-                await layer.group_add(channel_group(self.group), channel)
-                while True:
-                    await layer.receive(channel)
-                    self._changed.set()
-            except Exception as error:  # of whatever layer it is; reading goes on without it
-                log.info("channel layer of group=%s away: %s", self.group, error)
-                await asyncio.sleep(LISTEN_AGAIN_S)
 
     async def _read(self) -> None:
         self._changed.clear()

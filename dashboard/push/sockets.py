@@ -1,48 +1,66 @@
 """Browsers' sockets: who may watch, and frames of the group's hub passed on. Uses no models."""
 
 import asyncio
-import contextlib
-from importlib import import_module
 from typing import Any
 
-from channels.auth import get_user
 from channels.generic.websocket import AsyncWebsocketConsumer
-from django.conf import settings
-from django.urls import path
+from django.db import DatabaseError
+from django.urls import path, re_path
 
+from assignment.types import NAME_PATTERN
 from dashboard.push.hub import Hub, TooManyWatchers, Watcher, hub_of
+from dashboard.push.rights import NOT_ALLOWED, NOT_THERE, Seat, TooManySockets, ask, rights
+from dashboard.records.sessions import login_of
+from dashboard.web.visitors import said_who
 
-NOT_ALLOWED = 4403
 TOO_MANY = 4429
-ALLOWED_AGAIN_S = 30.0  # how long a session that was ended may go on watching
+TRY_LATER = 1013  # of RFC 6455's registry
 TEXT_MAX = 1_024  # browsers say nothing; whoever says more is cut off
 
 
 class GroupSocket(AsyncWebsocketConsumer):  # type: ignore[misc]
     hub: Hub | None = None
     watcher: Watcher | None = None
-    tasks: tuple["asyncio.Task[None]", ...] = ()
+    task: "asyncio.Task[None] | None" = None
 
     async def connect(self) -> None:
         await self.accept()  # before a refusal too: only then a browser sees its code
+        if code := await self._sit_down(self.scope["url_route"]["kwargs"]["name"]):
+            await self.close(code)
+
+    async def _sit_down(self, name: str) -> int:
+        """The code that says why not; 0 when it watches from now on."""
         user = self.scope.get("user")
         if user is None or not user.is_authenticated:
-            await self.close(NOT_ALLOWED)
-            return
-        self.hub = hub_of(self.scope["url_route"]["kwargs"]["name"])
+            return NOT_ALLOWED
+        said_who(self.scope)
+        if not NAME_PATTERN.fullmatch(name):
+            return NOT_THERE
+        seat = Seat(login_of(self.scope["session"], user), name)
         try:
+            over: dict[Seat, int] = await ask([seat])
+            if seat in over:
+                return over[seat]
+            rights().join(seat, self._end)
+            self.hub = hub_of(name)
             self.watcher = self.hub.join()
-        except TooManyWatchers:
-            await self.close(TOO_MANY)
-            return
-        self.tasks = (
-            asyncio.create_task(self._pass_on(self.watcher)),
-            asyncio.create_task(self._ask_again()),
-        )
+        except DatabaseError:
+            return TRY_LATER
+        except (TooManySockets, TooManyWatchers):
+            return TOO_MANY
+        self.task = asyncio.create_task(self._pass_on(self.watcher))
+        return 0
+
+    async def _end(self, code: int) -> None:
+        """A session that ended, or a right that was taken back, ends the socket."""
+        if self.task is not None:
+            self.task.cancel()
+        await self.close(code)
 
     async def disconnect(self, code: int) -> None:
-        for task in self.tasks:
-            task.cancel()
+        rights().part(self._end)
+        if self.task is not None:
+            self.task.cancel()
         if self.hub is not None and self.watcher is not None:
             self.hub.part(self.watcher)
 
@@ -54,20 +72,15 @@ class GroupSocket(AsyncWebsocketConsumer):  # type: ignore[misc]
         while True:
             await self.send(await watcher.waiting.get())
 
-    async def _ask_again(self) -> None:
-        """A right that was taken back, or a session that ended, ends the socket."""
-        while True:
-            await asyncio.sleep(ALLOWED_AGAIN_S)
-            with contextlib.suppress(OSError):
-                user = await get_user({"session": _session(self.scope)})
-                if not user.is_authenticated:
-                    await self.close(NOT_ALLOWED)
-                    return
+
+class NoSuchSocket(AsyncWebsocketConsumer):  # type: ignore[misc]
+    """Every other path."""
+
+    async def connect(self) -> None:
+        await self.close(NOT_THERE)
 
 
-def _session(scope: dict[str, Any]) -> Any:
-    """Read anew: the scope's own remembers what it was at the start."""
-    return import_module(settings.SESSION_ENGINE).SessionStore(scope["session"].session_key)
-
-
-websocket_urlpatterns = [path("ws/group/<str:name>/", GroupSocket.as_asgi())]
+websocket_urlpatterns: list[Any] = [
+    path("ws/group/<str:name>/", GroupSocket.as_asgi()),
+    re_path("", NoSuchSocket.as_asgi()),
+]

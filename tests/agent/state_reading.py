@@ -36,6 +36,7 @@ class Changelog:
         last = entries[-1].to_offset if entries else START
         self.committed = last if committed is None else Offset(committed, 0)
         self.snapshots: list[SnapshotRecord] = []
+        self.elsewhere: list[SnapshotRecord] = []  # those that no agent may open
 
     def read_changelog(self, partition, after, count):
         later = [e for e in self.entries if Offset.parse(e.entry_id) > Offset.parse(after)]
@@ -43,6 +44,9 @@ class Changelog:
 
     def read_snapshots(self, partition):
         return self.snapshots
+
+    def is_own_snapshot(self, partition, record):
+        return record not in self.elsewhere
 
 
 def content(state: PartitionState) -> dict:

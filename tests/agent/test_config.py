@@ -8,6 +8,7 @@ import pytest
 
 from agent.config import parse
 from assignment.errors import InvalidInput
+from assignment.rights import with_login, with_token_file
 
 GOOD = [
     *("--group", "flights", "--dashboard", "http://127.0.0.1:8000", "--token", "t0ken"),
@@ -28,13 +29,13 @@ def test_flags_say_what_the_agent_is(tmp_path: Path) -> None:
 def test_the_environment_stands_in_for_flags() -> None:
     environ = {
         "EVENKEEL_GROUP": "flights",
-        "EVENKEEL_DASHBOARD": "http://one:1/, https://two",
+        "EVENKEEL_DASHBOARD": "http://127.0.0.1:1/, https://two",
         "EVENKEEL_TOKEN": "t0ken",
         "EVENKEEL_REDIS_URL": "unix:///run/redis.sock",
         "EVENKEEL_CAPACITY": "2.5",
     }
     config = parse(COMMAND, environ)
-    assert config.dashboards == ("http://one:1", "https://two")
+    assert config.dashboards == ("http://127.0.0.1:1", "https://two")
     assert config.capacity == 2.5
     assert parse(["--group", "other", *COMMAND], environ).group == "other"
 
@@ -82,6 +83,13 @@ def test_a_rotated_token_is_read_anew(tmp_path: Path) -> None:
         (["--socket", "/" + "x" * 101], "is longer than 100 bytes"),
         (["--attach"], "--attach needs --socket"),
         (["--attach", "--socket", "/tmp/s"], "--attach starts no consumer"),
+        (["--dashboard", "http://10.0.0.1:8000"], "'http://10.0.0.1' is another machine"),
+        (["--dashboard", "https://a, http://b"], "'http://b' is another machine"),
+        (["--redis-url", "redis://u:p@10.0.0.1"], "'redis://10.0.0.1' is another machine"),
+        (["--redis-url", "rediss://h?ssl_cert_reqs=none"], "'rediss://h' is another machine"),
+        (["--redis-url", "rediss://h?ssl_check_hostname=0"], "'rediss://h' is another machine"),
+        (["--ca-file", "/no/such/file"], "--ca-file /no/such/file cannot be read"),
+        (["--ca-file", __file__], "holds no certificate in PEM form"),
     ],
 )
 def test_a_bad_value_is_named(changes: list[str], sentence: str) -> None:
@@ -129,3 +137,27 @@ def test_help_lists_the_exit_codes() -> None:
     command = [sys.executable, "-m", "agent", "--help"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert "exit codes:" in shown and "EVENKEEL_TOKEN" in shown
+
+
+def test_the_token_logs_in_to_redis_where_the_address_does_not(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("first\n")
+    config = parse([*GOOD, "--token-file", str(file), *COMMAND], {})
+    assert config.redis_token is not None and config.redis_token() == "first"
+    assert config.consumer_redis_url == with_token_file("redis://127.0.0.1:6379/0", file)
+    file.write_text("second\n")
+    assert config.redis_token() == "second"
+    config = parse([*GOOD, *COMMAND], {})
+    assert config.consumer_redis_url == with_login("redis://127.0.0.1:6379/0", "t0ken")
+
+
+def test_a_login_in_the_address_goes_before_the_token() -> None:
+    own = ["--redis-url", "redis://u:p@127.0.0.1/0"]
+    assert parse([*GOOD, *own, *COMMAND], {}).consumer_redis_url == own[1]
+
+
+def test_with_redis_alone_nobody_needs_a_token() -> None:
+    alone = ["--group", "g", "--coordination", "client", "--redis-url", "redis://127.0.0.1/0"]
+    config = parse([*alone, "--stream", "s", "--partitions", "2", *COMMAND], {})
+    assert config.redis_token is None
+    assert config.consumer_redis_url == "redis://127.0.0.1/0"

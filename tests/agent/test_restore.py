@@ -294,3 +294,29 @@ def test_restored_state_after_a_wipe_stands_at_its_own_snapshot(state, source, t
     state.apply(entry(0, 9, a=9))
     assert restored(log, state, PARTITION) == Offset(5, 0)
     assert content(state) == {"a": 1}
+
+
+def test_a_snapshot_that_lies_elsewhere_is_not_opened_and_is_named(state, source, tmp_path):
+    source.apply(entry(0, 5, a=1))
+    own = write_snapshot(source, str(tmp_path / "own"), "demo", fence=5)
+    source.apply(entry(5, 8, b=2))
+    forged = write_snapshot(source, str(tmp_path / "elsewhere"), "demo", fence=5)
+    log = Changelog(entry(5, 8, b=3))
+    log.snapshots, log.elsewhere = [forged, own], [forged]
+    assert restored(log, state, PARTITION) == Offset(8, 0)
+    assert content(state) == {"a": 1, "b": 3}
+    log = Changelog(committed=9)
+    log.snapshots = log.elsewhere = [forged]
+    with pytest.raises(StateLost, match=f"not below --snapshot-url: '{forged.url}'"):
+        restore(log, state, PARTITION)
+
+
+def test_a_record_that_lies_elsewhere_still_tells_whose_history_it_is(state):
+    state.apply(entry(0, 9, a=2, lost=True))
+    log = Changelog(committed=9)
+    record = SnapshotRecord(
+        url="elsewhere", offset=Offset(9, 0), changelog_id="9-8", total=9, fence=5
+    )
+    log.snapshots = log.elsewhere = [record]
+    with pytest.raises(StateLost):
+        restore(log, state, PARTITION)

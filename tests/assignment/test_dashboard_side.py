@@ -57,6 +57,29 @@ def test_a_report_of_something_that_cannot_be_held_is_refused(held: str) -> None
 
 
 @pytest.mark.parametrize(
+    ("consumer", "named"),
+    [
+        ({"rows_per_second": 10**400}, "consumer"),
+        ({"rows_per_second": "12"}, "rows_per_second"),
+        ({"batch": 2**63}, "consumer"),
+        ({"why": "x" * 1_001}, "consumer"),
+        ({"mood": "good"}, "'mood'"),
+        ({"halted": [{"partition": "s:1", "reason": "mood"}]}, "reason"),
+        ({"halted": [{"partition": "s:x", "reason": "crash"}]}, "'s:x'"),
+    ],
+)
+def test_what_no_consumer_says_is_refused(consumer: dict[str, Any], named: str) -> None:
+    with pytest.raises(InvalidInput, match=named):
+        reported(consumer=consumer)
+
+
+@pytest.mark.parametrize("text", ["s:01", "s:-1", "s:١", "s:1 ", "s:" + "1" * 17, "s:"])
+def test_a_partition_has_one_spelling(text: str) -> None:
+    with pytest.raises(InvalidInput, match="stream:number"):
+        reported(owned={text: "1 running"})
+
+
+@pytest.mark.parametrize(
     "changes",
     [
         {"replicas": {"flights": READY}},

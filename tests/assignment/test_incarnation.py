@@ -5,7 +5,12 @@ from typing import Any
 
 from assignment.coordinator import effects
 from assignment.coordinator.facts import GroupRecord, Mirror
-from assignment.coordinator.incarnation import CLAIMED_AHEAD_MAX, Known, needs_incarnation
+from assignment.coordinator.incarnation import (
+    CLAIMED_AHEAD_MAX,
+    CLAIMED_MAX,
+    Known,
+    needs_incarnation,
+)
 from assignment.coordinator.planning import Nothing, next_target
 from assignment.coordinator.setting_up import may_raise, raise_incarnation
 from assignment.scripts.agent_side import SnapshotRecord
@@ -40,6 +45,20 @@ def test_what_a_member_claims_raises_it_by_a_bounded_step() -> None:
     for liar in (view(joined_with=2**21 - 1), replace_report(view(), incarnation=2**21 - 1)):
         found = needs_incarnation(liar, DATABASE)
         assert found is not None and found.incarnation == 1 + 1 + CLAIMED_AHEAD_MAX
+
+
+def test_claims_never_use_up_what_a_redis_that_forgets_will_need() -> None:
+    """Again and again, each believed by a bounded step: half of all numbers is left."""
+    known, liar = DATABASE, replace_report(view(), incarnation=2**21 - 1)
+    for _ in range(3_000):
+        found = needs_incarnation(liar, known)
+        if found is None:
+            break
+        assert found.incarnation <= known.incarnation + 1 + CLAIMED_AHEAD_MAX
+        known = replace(known, incarnation=found.incarnation)
+        liar = replace(liar, meta=replace(liar.meta, incarnation=found.incarnation))
+    assert needs_incarnation(liar, known) is None
+    assert known.incarnation == CLAIMED_MAX + 1
 
 
 def test_a_database_from_a_backup_below_redis_raises_nothing() -> None:

@@ -85,7 +85,7 @@ class Generator:
             report=self.rng.randint(1, 2),
             complete=self.rng.random() < 0.4,
             owned={str(claim.partition): self._often(held, None)},
-            consumer={"n": self.sequence},
+            consumer={"batch": self.sequence},
             able=self.rng.random() < 0.7,
             leaving=self.rng.random() < 0.1,
             incarnation=self._often(meta.incarnation, 0),

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 from agent.store.door import Door
 from agent.store.group import GroupStore
 from assignment import types
-from assignment.scripts import agent_side, dashboard_side, group_read, recovery
+from assignment.scripts import agent_side, dashboard_side, group_read, lock_events, recovery
 from assignment.scripts.agent_side import CommitRequest, SnapshotRecord
-from assignment.scripts.dashboard_side import LockEvent
 from assignment.scripts.group_read import NO_TICK, GroupRead, Purpose, Ticker
+from assignment.scripts.lock_events import LockEvent
 from assignment.scripts.values import Call
 from assignment.types import Claim, GroupSettings, Held, HeldState, Offset, Partition, TargetRow
 from assignment.wire import Heartbeat, parse_target
@@ -192,7 +192,7 @@ class World:
 
     def events(self) -> list[LockEvent]:
         raw = self.door.ask("XRANGE", self.keys.events, "-", "+")
-        return [dashboard_side.read_event(entry_id, fields) for entry_id, fields in raw]
+        return [lock_events.read_event(entry_id, fields) for entry_id, fields in raw]
 
     def kinds(self) -> list[str]:
         return [event.kind for event in self.events()]

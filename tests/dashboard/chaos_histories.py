@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from assignment.scripts.dashboard_side import LockEvent
+from assignment.scripts.lock_events import LockEvent
 from assignment.types import INCARNATION_STEP, START, Offset, Partition
 from assignment.wire import ChangelogEntry, pack_changes, pack_ids
 from dashboard.evaluation.chaos.asked import Asked

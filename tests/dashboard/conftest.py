@@ -10,10 +10,15 @@ from pytest_django.fixtures import Settings
 from dashboard.celery import QUEUE, app
 from dashboard.live.connection import sync_client
 from dashboard.models import Group
+from dashboard.records import audit
 from tests.dashboard.agents import FakeAgent, make_group
 from tests.dashboard.scaling import Scene
 
 Point = Callable[[str], None]
+
+
+def pytest_runtest_teardown() -> None:
+    audit.floods.forget()  # what one test tried is not counted for the next
 
 
 @pytest.fixture

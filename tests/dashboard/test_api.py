@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import threading
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -14,14 +15,15 @@ from django.db.models import QuerySet
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
+from assignment.scripts import dashboard_side
 from assignment.wire import GroupKeys
 from dashboard import coordinator
 from dashboard.actions import groups
-from dashboard.agents import tokens
-from dashboard.agents.routes import BODY_MAX, AgentApi
+from dashboard.agents import messages, tokens
+from dashboard.agents.routes import AgentApi
 from dashboard.demo.embedded_redis import EmbeddedRedis
 from dashboard.live import deadline
-from dashboard.models import AgentToken, AuditSource, Group
+from dashboard.models import AgentToken, AuditEntry, AuditSource, Group
 from dashboard.records.audit import By
 from tests.dashboard.agents import SECRET, make_group
 
@@ -143,6 +145,113 @@ async def test_a_bad_message_is_refused_and_named(
     assert named in problem["detail"]
 
 
+TWICE = json.dumps(BEAT).encode()[:-1]
+STRANGE = [
+    (TWICE + b', "sequence": 9}', "'sequence' is there twice"),
+    (TWICE + b', "owned": {"s:0": "1 running", "s:0": "2 running"}}', "'s:0' is there twice"),
+    ({**BEAT, "mood": "good"}, "unknown field `mood`"),
+    ({**BEAT, "replicas": {"s:0": {"role": "standby", "mood": 1}}}, "unknown field `mood`"),
+    ({**BEAT, "consumer": {"mood": "good"}}, "there is no field 'mood'"),
+    ({**BEAT, "consumer": {"rows_per_second": 10**400}}, "$.consumer"),
+    ({**BEAT, "consumer": {"why": [[[[]]]]}}, "$.consumer"),
+    (TWICE + b', "consumer": ' + b"[" * 955 + b"]" * 955 + b"}", "$.consumer"),
+    (TWICE + b', "mood": ' + b"[" * 5_000 + b"]" * 5_000 + b"}", "unknown field `mood`"),
+    ({**BEAT, "incarnation": 2**21}, "incarnation 2097152"),
+    ({**BEAT, "sequence": 10**30}, "$.sequence"),
+    ({**BEAT, "owned": {"elsewhere:0": "1 running"}}, "'elsewhere:0' is no partition of group"),
+    ({**BEAT, "owned": {"s:0": "٣ running"}}, "'fence state'"),
+]
+
+
+@pytest.mark.parametrize(("body", "named"), STRANGE)
+async def test_what_no_agent_says_is_refused_and_changes_nothing(
+    caller: Caller, group: Group, store: Any, body: Any, named: str
+) -> None:
+    await caller.post("join", JOIN)
+    before = store.hgetall(GroupKeys(group.name).reports)
+    status, problem = await caller.post("heartbeat", body)
+    assert (status, problem["title"]) == (400, "Invalid message")
+    assert named in problem["detail"]
+    assert store.hgetall(GroupKeys(group.name).reports) == before
+
+
+async def test_only_partitions_of_the_group_are_reported(caller: Caller, group: Group) -> None:
+    await caller.post("join", JOIN)
+    last, beyond = f"{group.stream}:3", f"{group.stream}:4"
+    standby = {"role": "standby"}
+    for said in ({"owned": {beyond: "1 running"}}, {"replicas": {beyond: standby}}):
+        status, problem = await caller.post("heartbeat", {**BEAT, **said})
+        assert status == 400
+        assert f"the last one is {last}" in problem["detail"]
+    assert (await caller.post("heartbeat", {**BEAT, "replicas": {last: standby}}))[0] == 200
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"pid": 10**30},
+        {"pid": -1},
+        {"capacity": 0},
+        {"capacity": 10**12},
+        {"host": "h" * 256},
+        {"mood": 1},
+        {"secret": "s" * 300},
+    ],
+)
+async def test_a_strange_introduction_is_refused(caller: Caller, changes: Any) -> None:
+    assert (await caller.post("join", JOIN | changes))[0] == 400
+    body = json.dumps(JOIN).encode()[:-1] + b', "pid": ' + b"1" * 4_299 + b"}"
+    assert (await caller.post("join", body))[0] == 400
+
+
+async def test_a_group_that_is_full_takes_a_member_later(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await caller.post("join", JOIN)
+    monkeypatch.setattr(dashboard_side, "MEMBERS_LEAST", 1)
+    monkeypatch.setattr(dashboard_side, "MEMBERS_MAX", 1)
+    status, problem = await caller.post("join", JOIN | {"member": "m2"})
+    assert (status, problem["title"]) == (429, "Too many members")
+    assert (await caller.post("join", JOIN))[0] == 200
+    await caller.post("leave", {"member": "m1", "secret": SECRET})
+    assert (await caller.post("join", JOIN | {"member": "m2"}))[0] == 200
+
+
+async def test_large_reports_are_read_beside_the_loop(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[str] = []
+    read = messages.read
+
+    def noting(verb: str, body: bytes) -> Any:
+        threads.append(threading.current_thread().name)
+        return read(verb, body)
+
+    monkeypatch.setattr(messages, "read", noting)
+    monkeypatch.setattr(messages, "LARGE", 1_000)
+    await caller.post("join", JOIN)
+    for padding in (0, 2_000):
+        body = json.dumps(BEAT | {"sequence": padding + 1}).encode() + b" " * padding
+        assert (await caller.post("heartbeat", body))[0] == 200
+    assert threads[1] == threading.current_thread().name
+    assert threads[2].startswith("large-body")
+    monkeypatch.setattr(messages, "LARGE_WAITING_MAX", 0)
+    status, problem = await caller.post("heartbeat", b" " * 2_000)
+    assert (status, problem["title"]) == (503, "Busy")
+
+
+@pytest.mark.parametrize("field", ["group_epoch", "incarnation", "settings"])
+async def test_a_group_whose_records_are_damaged_is_told_to_be_repaired(
+    caller: Caller, group: Group, store: Any, field: str
+) -> None:
+    await caller.post("join", JOIN)
+    store.hset(GroupKeys(group.name).meta, field, "{many")
+    answers = [await caller.post("heartbeat", BEAT), await caller.post("join", JOIN)]
+    assert all(status in (200, 503) for status, _ in answers), answers
+    damaged = [told for status, told in answers if status == 503]
+    assert {told["title"] for told in damaged} == {"Group damaged"}
+
+
 async def test_a_missing_or_wrong_token_is_refused(caller: Caller) -> None:
     assert (await caller.post("join", JOIN, token=""))[0] == 401
     status, problem = await caller.post("join", JOIN, token="ekt_wrong")
@@ -160,14 +269,20 @@ async def test_an_expired_token_is_refused(caller: Caller, group: Group) -> None
     assert (await caller.post("join", JOIN, token=await asyncio.to_thread(expired)))[0] == 401
 
 
-async def test_a_revoked_token_stops_within_seconds(
+async def test_a_revoked_token_is_refused_within_a_second_though_it_is_remembered(
     caller: Caller, group: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(tokens, "REMEMBERED_S", 3_600.0)
     assert (await caller.post("join", JOIN))[0] == 200
     token = await asyncio.to_thread(group.tokens.get)
     await asyncio.to_thread(lambda: groups.revoke_token(token, by=By("ann", AuditSource.PAGE)))
-    monkeypatch.setattr(tokens, "REMEMBERED_S", 0)
-    assert (await caller.post("join", JOIN))[0] == 401
+    assert tokens.LOOK_EVERY_S + tokens.LOOK_WAIT_S < 1
+    monkeypatch.setattr(tokens, "LOOK_EVERY_S", 0)
+    for _ in range(2):
+        assert (await caller.post("join", JOIN))[0] == 401
+    entry = await asyncio.to_thread(AuditEntry.objects.get, action="use token")
+    assert entry.result == "denied: the token is revoked"
+    assert entry.actor == f"token {group.name}/{token.name}"
 
 
 async def test_a_token_of_another_group_is_refused(caller: Caller, group: Group) -> None:
@@ -175,6 +290,8 @@ async def test_a_token_of_another_group_is_refused(caller: Caller, group: Group)
     status, problem = await caller.post("join", JOIN, group=other.name)
     assert status == 403
     assert group.name in problem["detail"]
+    entry = await asyncio.to_thread(AuditEntry.objects.get, action="use token")
+    assert (entry.group, entry.result[:7]) == (other.name, "denied:")
 
 
 async def test_an_unknown_group_is_not_found(caller: Caller) -> None:
@@ -196,7 +313,9 @@ async def test_a_member_id_in_use_is_refused(caller: Caller) -> None:
 
 
 async def test_a_body_too_large_is_refused(caller: Caller) -> None:
-    assert (await caller.post("heartbeat", b" " * (BODY_MAX + 1)))[0] == 413
+    most = messages.most_bytes("heartbeat", 4)
+    assert (await caller.post("heartbeat", b" " * most))[0] == 400
+    assert (await caller.post("heartbeat", b" " * (most + 1)))[0] == 413
     assert (await caller.post("join", b" " * 20_000))[0] == 413
 
 
@@ -239,7 +358,7 @@ async def test_a_hung_redis_costs_one_deadline_and_hears_of_nothing_given_up(
 
 
 async def test_database_away_is_said(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    def away(digest: str) -> tokens.Known:
+    def away(*_: str) -> tokens.Known:
         raise OperationalError("no connection")
 
     monkeypatch.setattr(tokens, "read", away)
@@ -254,7 +373,7 @@ async def test_a_token_that_was_known_is_good_while_the_database_is_away(
     monkeypatch.setattr(tokens, "time", SimpleNamespace(monotonic=lambda: now[0]))
     await caller.post("join", JOIN)
 
-    def away(digest: str) -> tokens.Known:
+    def away(*_: str) -> tokens.Known:
         asked.append(now[0])
         raise OperationalError("no connection")
 
@@ -269,6 +388,24 @@ async def test_a_token_that_was_known_is_good_while_the_database_is_away(
     assert await status_after(tokens.REMEMBERED_S) == 200
     assert len(asked) == 2
     assert await status_after(tokens.OUTAGE_S) == 503
+
+
+async def test_one_thread_at_most_waits_for_what_was_revoked(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, go_on = [], threading.Event()
+
+    def slow() -> list[str]:
+        asked.append("")
+        go_on.wait(30)
+        return []
+
+    monkeypatch.setattr(tokens, "revoked_lately", slow)
+    monkeypatch.setattr(tokens, "LOOK_EVERY_S", 0)
+    monkeypatch.setattr(tokens, "LOOK_WAIT_S", 0.01)
+    answers = [(await caller.post("join", JOIN))[0] for _ in range(3)]
+    go_on.set()
+    assert (answers, len(asked)) == ([200] * 3, 1)
 
 
 async def test_a_database_that_refuses_writes_refuses_no_token(

@@ -46,7 +46,9 @@ def meta(name: str) -> Meta:
 
 
 def audited() -> list[AuditEntry]:
-    return list(AuditEntry.objects.filter(action="switch coordination").order_by("id"))
+    return list(
+        AuditEntry.objects.filter(action="switch coordination", result="done").order_by("id")
+    )
 
 
 def never_ticked(store: Any, prefix: str) -> None:

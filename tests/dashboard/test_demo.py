@@ -192,12 +192,13 @@ def test_group_of_the_demo_follows_what_up_is_asked_for(
     point_at(redis_url)
     wanted = {"stateful": True, "standby_replicas": 1, "trimming": True}
     with override_settings(DATA=tmp_path):
-        prepare.make_group(group_name, 4, wanted, tmp_path / "token")
-        token = (tmp_path / "token").read_text()
-        prepare.make_group(group_name, 4, wanted | {"standby_replicas": 2}, tmp_path / "token")
+        prepare.make_group(group_name, 4, wanted, tmp_path)
+        made = {file: file.read_text() for file in tmp_path.iterdir()}
+        prepare.make_group(group_name, 4, wanted | {"standby_replicas": 2}, tmp_path)
     values = Group.objects.get(name=group_name).values
     assert (values.stateful, values.standby_replicas, values.partitions) == (True, 2, 4)
-    assert (tmp_path / "token").read_text() == token
+    assert {file.name for file in made} == {"agent_token", "producer_token"}
+    assert {file: file.read_text() for file in made} == made
 
 
 # --- Spark ----------------------------------------------------------------------------------------

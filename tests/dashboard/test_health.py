@@ -31,7 +31,9 @@ def test_ready_when_everything_answers(client: Client, store: Any) -> None:
     answer = client.get("/readyz")
     assert answer.status_code == 200, answer.json()
     assert answer.json()["warnings"] == []
-    assert set(answer.json()["checks"]) == {"database", "redis", "channel_layer", "celery"}
+    assert set(answer.json()["checks"]) == {
+        *("database", "audit", "redis", "channel_layer", "celery")
+    }
 
 
 def test_redis_away_is_named(client: Client, point_at: Any) -> None:
@@ -88,7 +90,7 @@ def test_a_redis_that_refuses_writes_is_named_and_nobody_else_is_blamed(
     assert not any("beat" in why or "worker" in why for why in answer.json()["why"])
 
 
-@pytest.mark.parametrize("check", ["_database", "_redis", "_channel_layer", "_celery"])
+@pytest.mark.parametrize("check", ["_database", "_audit", "_redis", "_channel_layer", "_celery"])
 def test_every_other_failure_is_an_answer_that_names_it(
     client: Client, store: Any, monkeypatch: pytest.MonkeyPatch, check: str
 ) -> None:

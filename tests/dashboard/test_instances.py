@@ -6,6 +6,7 @@ import pytest
 
 from assignment.scripts import dashboard_side
 from assignment.scripts.group_read import Purpose
+from assignment.wire import Heartbeat
 from dashboard import coordinator
 from dashboard.live import groups as live_groups
 from dashboard.live.scripts import run
@@ -25,6 +26,8 @@ FAST = {
 def start(group: Group, secret: str) -> None:
     row = {"instance": "i", "host": f"host of {secret}"}
     run(dashboard_side.join("i", secret, row), group.name)
+    beat = Heartbeat(member="i", secret=secret, report=1, sequence=1, complete=True)
+    run(dashboard_side.report(beat), group.name)
     coordinator.tick()
 
 

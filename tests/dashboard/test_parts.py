@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from assignment.rights import with_token_file
 from dashboard.demo import parts
-from dashboard.demo.options import Options
+from dashboard.demo.options import AGENTS_URL, PRODUCER_TOKEN, Options
 from dashboard.demo.parts import Parts
 
 Say = Callable[..., Parts]
@@ -85,3 +86,19 @@ def test_every_part_uses_the_redis_of_its_tree(tmp_path: Path) -> None:
     found = Parts(Options(data=tmp_path, port=1), "redis://own").process("any", 0, "any")
     named = {found.environment[name] for name in ("REDIS_URL", "EVENKEEL_REDIS_URL")}
     assert named == {"redis://own"}, "another one in the caller's environment would be struck"
+
+
+def test_agents_and_producer_log_in_by_tokens_of_their_own(tmp_path: Path) -> None:
+    parts = Parts(Options(data=tmp_path, port=1), "redis://:secret@own/0")
+
+    def addresses() -> list[str]:
+        started = (parts.consumer(1, lambda: True), parts.producer())
+        return [part.environment["EVENKEEL_REDIS_URL"] for part in started]
+
+    assert addresses() == ["redis://:secret@own/0"] * 2, "nobody prepared users there"
+    (tmp_path / AGENTS_URL).write_text("redis://own/0\n")
+    (tmp_path / PRODUCER_TOKEN).touch()
+    named = with_token_file("redis://own/0", tmp_path / PRODUCER_TOKEN)
+    assert addresses() == ["redis://own/0", named]
+    (tmp_path / AGENTS_URL).write_text("redis://another/0\n")
+    assert addresses() == ["redis://:secret@own/0"] * 2

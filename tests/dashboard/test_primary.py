@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
+from django.conf import settings
 from kombu import Connection
 
 from dashboard.demo.embedded_redis import EmbeddedRedis, wheel_binary
@@ -33,6 +34,12 @@ def pair(point_at: Point, tmp_path: Path) -> Iterator[Pair]:
         point_at(made.url)
         yield made
         sync_client().close()
+
+
+def celerys(url: str) -> Connection:
+    """With the keys that its user may have."""
+    prefix = f"{settings.REDIS_PREFIX}:celery:"
+    return Connection(url, transport_options={"global_keyprefix": prefix})
 
 
 def written(value: str) -> None:
@@ -113,7 +120,7 @@ def test_sockets_hear_of_changes_again(pair: Pair) -> None:
 
 def test_the_broker_calls_it_a_lost_connection_and_goes_on(pair: Pair) -> None:
     """Celery's worker begins anew after a lost connection; any other error ends it."""
-    with Connection(pair.url) as broker:
+    with celerys(pair.url) as broker:
         queue = broker.SimpleQueue("q")
         queue.put("old")
         pair.demote()
@@ -130,7 +137,7 @@ def test_the_broker_calls_it_a_lost_connection_and_goes_on(pair: Pair) -> None:
 
 
 def test_a_consumer_of_the_broker_that_waits_hears_of_a_lost_connection(pair: Pair) -> None:
-    with Connection(pair.url) as broker, ThreadPoolExecutor(1) as pool:
+    with celerys(pair.url) as broker, ThreadPoolExecutor(1) as pool:
         queue = broker.SimpleQueue("q")
         queue.put("first")
         queue.get(timeout=PATIENCE_S).ack()
@@ -142,11 +149,12 @@ def test_a_consumer_of_the_broker_that_waits_hears_of_a_lost_connection(pair: Pa
 
 
 def test_a_worker_survives_a_lost_broker_with_messages_unacknowledged(
-    own_redis: EmbeddedRedis,
+    own_redis: EmbeddedRedis, point_at: Point
 ) -> None:
     """As Celery's consumer gives a connection up: it is collected, then closed."""
     follow_as_broker()
-    connection = Connection(own_redis.url)
+    point_at(own_redis.url)
+    connection = celerys(own_redis.url)
     queue = connection.SimpleQueue("q")
     queue.put("work")
     queue.get(timeout=PATIENCE_S)

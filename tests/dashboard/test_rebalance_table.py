@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from django.core.management import call_command
 
-from assignment.scripts.dashboard_side import LockEvent
+from assignment.scripts.lock_events import LockEvent
 from dashboard.demo.tree import TreeFailed
 from dashboard.evaluation.chaos.history import History
 from dashboard.evaluation.judge import Commits, Content

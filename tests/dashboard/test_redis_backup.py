@@ -48,6 +48,13 @@ def a_backup_of(
     return partition
 
 
+def folder_of(group: Group, of: Path) -> Path:
+    """Where agents write the snapshots of that partition."""
+    folder = of / group.name / f"{group.stream}:1"
+    folder.mkdir(parents=True)
+    return folder
+
+
 def snapshot_at(ms: int, url: str = "s3://x") -> SnapshotRecord:
     return SnapshotRecord(url=url, offset=Offset(ms, 0), changelog_id="3-0", total=ms * 5, fence=7)
 
@@ -144,11 +151,12 @@ def test_a_newer_snapshot_is_found_by_the_manifest_beside_the_files(
 ) -> None:
     point_at(own_redis.url)
     group = make_group(group_name)
-    newest, older = tmp_path / "newest", tmp_path / "older"
+    folder = folder_of(group, tmp_path)
+    newest, older = folder / "newest", folder / "older"
     newest.touch()
     older.touch()
     values = record_values(replace(snapshot_at(8, str(newest)), fence=2**32 * 3 + 1))
-    (tmp_path / MANIFEST).write_text(json.dumps([values]))
+    (folder / MANIFEST).write_text(json.dumps([values]))
     agent = FakeAgent(group, "a")
     partition = a_backup_of(group, own_redis, agent, snapshot_at(7, str(older)))
     coordinator.tick()
@@ -163,8 +171,27 @@ def test_redis_is_not_moved_to_a_snapshot_whose_file_is_gone(
     """What Redis has is still whole; moved forward, nothing would lead there."""
     point_at(own_redis.url)
     group = make_group(group_name)
-    gone = snapshot_at(7, str(tmp_path / "gone"))
+    gone = snapshot_at(7, str(folder_of(group, tmp_path) / "gone"))
     partition = a_backup_of(group, own_redis, FakeAgent(group, "a"), gone)
     coordinator.tick()
     read = live_groups.read(group.name, Purpose.LOOK)
     assert (read.offsets[partition], read.grants_are_possible) == (Offset(5, 0), True)
+
+
+@pytest.mark.parametrize("where", ["", "another/s:1", "{group}/s:2"])
+def test_no_file_is_looked_for_where_the_groups_snapshots_are_not(
+    point_at: Point, own_redis: EmbeddedRedis, group_name: str, tmp_path: Path, where: str
+) -> None:
+    """A member may record any address: what lies there says nothing to the dashboard."""
+    point_at(own_redis.url)
+    group = make_group(group_name)
+    folder = tmp_path / where.format(group=group_name)
+    folder.mkdir(parents=True, exist_ok=True)
+    values = record_values(replace(snapshot_at(8, str(folder / "x")), fence=2**32 * 3 + 1))
+    (folder / MANIFEST).write_text(json.dumps([values]))
+    (folder / "x").touch()
+    forged = snapshot_at(7, str(folder / "x"))
+    partition = a_backup_of(group, own_redis, FakeAgent(group, "a"), forged)
+    coordinator.tick()
+    read = live_groups.read(group.name, Purpose.LOOK)
+    assert (read.offsets[partition], read.meta.incarnation) == (Offset(5, 0), 2)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from django.core.management.base import BaseCommand, CommandError
 
-from assignment.scripts.dashboard_side import LockEvent
+from assignment.scripts.lock_events import LockEvent
 from assignment.types import START, GroupSettings, Offset, Partition
 from assignment.wire import ChangelogEntry, pack_changes, pack_ids
 from dashboard.evaluation.checks import faults, redis_judge, redis_trees, scaling

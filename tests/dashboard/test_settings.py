@@ -32,6 +32,7 @@ def started(folder: Path, show: str, **environment: str) -> "subprocess.Complete
         ("EVENKEEL_DEBUG", "maybe"),
         ("EVENKEEL_AGENT_RATE", "many"),
         ("EVENKEEL_DATA", "/proc/no"),
+        ("EVENKEEL_AUDIT_KEY", "guess"),
     ],
 )
 def test_a_wrong_value_is_named(tmp_path: Path, name: str, value: str) -> None:
@@ -72,6 +73,16 @@ def test_the_secret_key_is_made_once_and_private(tmp_path: Path) -> None:
     assert started(tmp_path, "s.SECRET_KEY").stdout == first
     assert stat.S_IMODE((tmp_path / "secret_key").stat().st_mode) == 0o600
     assert started(tmp_path, "s.SECRET_KEY", SECRET_KEY="given").stdout == "given\n"
+
+
+def test_the_audit_key_is_one_of_its_own_and_former_ones_stay_known(tmp_path: Path) -> None:
+    first = started(tmp_path, "s.AUDIT_KEYS, s.SECRET_KEY in s.AUDIT_KEYS").stdout
+    assert started(tmp_path, "s.AUDIT_KEYS, s.SECRET_KEY in s.AUDIT_KEYS").stdout == first
+    assert first.endswith(" False\n")
+    assert stat.S_IMODE((tmp_path / "audit_key").stat().st_mode) == 0o600
+    given = f"{'n' * 32} {'o' * 32}"
+    told = started(tmp_path, "s.AUDIT_KEYS", EVENKEEL_AUDIT_KEY=given).stdout
+    assert told == f"{given.split()}\n"
 
 
 def test_a_second_terminal_finds_the_redis_of_up(tmp_path: Path) -> None:

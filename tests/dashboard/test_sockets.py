@@ -15,8 +15,9 @@ from dashboard.asgi import application
 from dashboard.live import push, watching
 from dashboard.live.connection import close_async_client
 from dashboard.models import Group
-from dashboard.push import frames, hub
+from dashboard.push import frames, hub, rights
 from dashboard.push.hub import WAITING_MAX, Hub, Watcher, hub_of
+from dashboard.push.origin import is_own
 from tests.dashboard.agents import FakeAgent
 from tests.dashboard.scenes import staffed
 
@@ -88,9 +89,61 @@ async def test_a_stranger_is_told_so_and_cut_off(group: Group) -> None:
     assert await socket.closed() == 4403
 
 
-@pytest.mark.parametrize("origin", [None, (b"origin", b"http://evil.example")])
-async def test_another_origin_is_refused(group: Group, cookie: str, origin: Any) -> None:
-    assert await connected(group.name, cookie, origin) is None
+@pytest.mark.parametrize(
+    "origin",
+    [
+        *("http://evil.example", "http://localhost:8001", "https://localhost", "null", ""),
+        *("http://localhost.evil.example", "http://localhost/", "http://a@localhost", "localhost"),
+    ],
+)
+async def test_another_origin_is_refused(group: Group, cookie: str, origin: str) -> None:
+    assert await connected(group.name, cookie, (b"origin", origin.encode())) is None
+    assert await connected(group.name, cookie, None) is None
+
+
+@pytest.mark.parametrize(
+    ("scheme", "host", "origin", "own"),
+    [
+        ("ws", "localhost:8000", "http://localhost:8000", True),
+        ("wss", "localhost", "https://localhost:443", True),
+        ("ws", "[::1]:8000", "http://[::1]:8000", True),
+        ("ws", "LOCALHOST", "http://localhost", True),
+        ("wss", "localhost", "http://localhost", False),
+        ("ws", "localhost:8000", "http://localhost", False),
+        ("ws", "evil.example", "http://evil.example", False),
+        ("ws", "localhost", "https://pages.example", True),  # of EVENKEEL_ORIGINS
+    ],
+)
+def test_its_own_origin(settings: Any, scheme: str, host: str, origin: str, own: bool) -> None:
+    settings.ALLOWED_HOSTS = ["localhost", "[::1]"]
+    settings.CSRF_TRUSTED_ORIGINS = ["https://pages.example"]
+    headers = [(b"host", host.encode()), (b"origin", origin.encode())]
+    assert is_own({"scheme": scheme, "headers": headers}) is own
+
+
+async def test_an_unknown_path_is_refused_without_an_error(group: Group, cookie: str) -> None:
+    assert await connected("x/y", cookie) is None
+
+
+async def test_a_group_that_is_not_there_is_told_so(group: Group, cookie: str) -> None:
+    for name in (f"{group.name}-b", "x" * 200):
+        socket = await connected(name, cookie)
+        assert socket is not None
+        assert await socket.closed() == 4404
+
+
+async def test_sockets_of_a_user_are_bounded(
+    group: Group, cookie: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rights, "SOCKETS_MAX", 1)
+    first = await connected(group.name, cookie)
+    second = await connected(group.name, cookie)
+    assert first is not None and second is not None
+    assert await second.closed() == 4429
+    await first.leave()
+    third = await connected(group.name, cookie)
+    assert third is not None and (await third.texts())
+    await third.leave()
 
 
 async def test_hello_then_numbered_changes(socket: Any, group: Group) -> None:
@@ -134,6 +187,8 @@ async def test_redis_away_is_said(socket: Any, group: Group, settings: Any) -> N
 
 async def test_one_hub_for_all_watchers_and_none_for_nobody(group: Group, cookie: str) -> None:
     sockets = [await connected(group.name, cookie) for _ in range(3)]
+    for socket in sockets:
+        await frame_of(socket, "hello")
     assert hub_of(group.name).watchers == 3
     for socket in sockets:
         assert socket is not None
@@ -145,11 +200,68 @@ async def test_one_hub_for_all_watchers_and_none_for_nobody(group: Group, cookie
 async def test_a_session_that_ended_ends_the_socket(
     group: Group, cookie: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dashboard.push.sockets.ALLOWED_AGAIN_S", 0.05)
+    monkeypatch.setattr(rights, "LOOK_EVERY_S", 0.05)
     socket = await connected(group.name, cookie)
     await sync_to_async(User.objects.update)(is_active=False)
     assert socket is not None
     assert await socket.closed() == 4403
+    await socket.leave()
+
+
+async def test_a_group_that_went_ends_its_sockets(
+    group: Group, cookie: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rights, "LOOK_EVERY_S", 0.05)
+    socket = await connected(group.name, cookie)
+    await sync_to_async(Group.objects.all().delete)()
+    assert socket is not None
+    assert await socket.closed() == 4404
+    await socket.leave()
+
+
+async def test_a_socket_that_is_slow_to_close_keeps_no_other_open(
+    group: Group, cookie: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rights, "LOOK_EVERY_S", 0.05)
+    stuck = asyncio.Event()
+
+    async def never(code: int) -> None:
+        await stuck.wait()
+
+    first = await connected(group.name, cookie)
+    assert first is not None
+    await frame_of(first, "hello")
+    (seat,) = rights.rights()._open.values()
+    rights.rights()._open = {never: seat, **rights.rights()._open}
+    await sync_to_async(User.objects.update)(is_active=False)
+    assert await first.closed() == 4403
+    stuck.set()
+    await first.leave()
+
+
+@pytest.mark.parametrize("how", ["log out", "password"])
+async def test_what_ends_a_login_is_published_to_its_sockets(
+    group: Group, cookie: str, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    assert rights.LOOK_EVERY_S < 1
+    monkeypatch.setattr(rights, "LOOK_EVERY_S", 3_600.0)
+    socket = await connected(group.name, cookie)
+    assert socket is not None
+
+    def end() -> None:
+        if how == "log out":
+            Client(headers={"cookie": cookie}).post("/logout/")
+            return
+        user = User.objects.get()
+        user.set_password("another")
+        user.save()
+
+    await sync_to_async(end)()
+    waiting = asyncio.create_task(socket.closed())
+    while not waiting.done():  # the listener may still be subscribing: a lost word costs nothing
+        await sync_to_async(push.push_rights)()
+        await asyncio.wait([waiting], timeout=0.2)
+    assert waiting.result() == 4403
     await socket.leave()
 
 

@@ -122,6 +122,8 @@ def test_dashboard_alone_runs_and_leaves_nothing(tmp_path: Path) -> None:
     assert first.returncode == 0, first.stderr
     last = json.loads(first.stdout.splitlines()[-1])
     assert (last["ready"], last["members"]) == (True, {})
+    reached = [path for path in tmp_path.rglob("*") if path.lstat().st_mode & 0o077]
+    assert reached == [], "other users of the machine could read it"
     login = tmp_path / "login"
     assert stat.S_IMODE(login.stat().st_mode) == 0o600
     _, password = login.read_text().split()

@@ -72,7 +72,7 @@ class System:
             "DATABASE_URL": database_url(),
         }
         self.commands = {
-            "web": ("uvicorn", "dashboard.asgi:application", "--port", str(self.port)),
+            "web": ("dashboard.web", "--port", str(self.port)),
             "worker": (
                 *("celery", "-A", "dashboard.celery", "worker"),
                 *("--concurrency=2", "--without-mingle", "--without-gossip"),
@@ -168,6 +168,7 @@ class Fleet:
                 *("--group", self.name, "--dashboard", self.system.url, "--name", name),
                 *("--redis-url", self.system.redis.url, "--log-format", "json"),
                 *("--state-dir", str(self.folder / "state" / name)),
+                *("--snapshot-url", str(self.folder / "snapshots")),
             ]
             with log.open("wb") as file:
                 process = subprocess.Popen(

@@ -135,7 +135,7 @@ def join_leaves_the_locks_of_the_process_before(patch: Patch) -> None:
 
 
 def whoever_names_a_member_speaks_for_it(patch: Patch) -> None:
-    said = "(process ~= '' and process ~= process_of(cjson.decode(stored)))"
+    said = "(process ~= '' and process ~= process_of(row_of(stored)))"
     for name in ("acquire", "renew", "next_batch"):
         plant(patch, name, (said, "false"))
 

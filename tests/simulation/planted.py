@@ -183,7 +183,7 @@ def the_record_comes_before_the_target(patch: Patch) -> None:
     patch.setitem(coordinator.IN_REDIS, effects.SetTarget, recorded_first)  # type: ignore[arg-type]
 
 
-@planted("was appended below", "redis_clock_is_set", "redis_clock_jumps", rare=(4004, 2659))
+@planted("was appended below", "redis_clock_is_set", "redis_clock_jumps", rare=(3565, 5265))
 def ids_of_streams_are_not_lifted(patch: Patch) -> None:
     plant(patch, "lift", ("if lifts then redis.call('XSETID', stream, id) end", ""))
 
@@ -204,7 +204,7 @@ def events_are_trimmed_by_what_was_read_of_another_history(patch: Patch) -> None
     plant(patch, "trim", ("replication_id() ~= ARGV[2]", "false"))
 
 
-@instead_of(restore, "_shares_history", " has (", "lost_events_come_again", rare=(1257,))
+@instead_of(restore, "_shares_history", " has (", "lost_events_come_again", rare=(6981, 7729))
 def a_replica_of_another_history_is_believed(
     shares_history: Any, store: Any, state: Any, partition: Any, entries: Any
 ) -> Any:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from assignment.scripts.dashboard_side import LockEvent
+from assignment.scripts.lock_events import LockEvent
 from assignment.types import Offset, Partition
 from assignment.wire import ChangelogEntry
 from dashboard.evaluation.chaos.asked import Asked

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from assignment.scripts.dashboard_side import LockEvent
+from assignment.scripts.lock_events import LockEvent
 from assignment.types import INCARNATION_STEP, Offset, Partition
 from dashboard.evaluation.chaos.asked import Asked
 from dashboard.evaluation.chaos.effects import judged_effects

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from assignment.scripts.dashboard_side import LockEvent
+from assignment.scripts.lock_events import LockEvent
 from assignment.types import GroupSettings, Partition
 from dashboard.evaluation.figures import ENDS, bound_ms, moves, name_of
 from dashboard.evaluation.judge import FAILED, HELD, VIOLATED, late, not_zero

@@ -16,7 +16,7 @@ from assignment.errors import InvalidInput
 from assignment.types import valid_name
 from dashboard.actions import coordination
 from dashboard.actions.coordination import Switched
-from dashboard.management.answers import AnswerCommand, by_command, group_named
+from dashboard.management.answers import AnswerCommand, add_as, by_command, group_named
 from dashboard.settings import is_redis_address
 
 
@@ -27,6 +27,7 @@ class Command(AnswerCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("group")
+        add_as(parser)
         parser.add_argument("mode", help="server or client")
         parser.add_argument("--reason", help="kept in the audit")
         parser.add_argument("--expect-mode-epoch", help="refused when another is current")
@@ -37,9 +38,11 @@ class Command(AnswerCommand):
         name, mode = options["group"], coordination.mode_named(options["mode"])
         if not (options["reason"] or "").strip():
             raise InvalidInput("give a --reason: it is kept in the audit")
-        by, epoch = by_command(options["reason"]), options["expect_mode_epoch"]
+        epoch, url = options["expect_mode_epoch"], options["redis_url"]
+        if url is not None and options["as_user"] is not None:
+            raise InvalidInput("--as needs the database: leave out --redis-url")
+        by = by_command(options["reason"], as_user=options["as_user"])
         expected = None if epoch is None else whole_number("mode epoch", epoch)
-        url = options["redis_url"]
         if url is None:
             switched = coordination.switch(group_named(name), mode, by, expected=expected)
         else:

@@ -7,7 +7,7 @@ from django.core.management.base import BaseCommand, CommandParser
 from django.utils import timezone
 
 from dashboard.actions import groups
-from dashboard.management.answers import asking, by_command, group_named, how_to_run
+from dashboard.management.answers import add_as, asking, by_command, group_named, how_to_run
 
 
 class Command(BaseCommand):
@@ -15,6 +15,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("group")
+        add_as(parser)
         parser.add_argument("--name", default=groups.TOKEN_NAME)
         parser.add_argument("--days", type=float, help="valid so long; without it until revoked")
 
@@ -23,7 +24,7 @@ class Command(BaseCommand):
         with asking():
             made = groups.create_token(
                 group_named(options["group"]),
-                by_command(),
+                by_command(as_user=options["as_user"]),
                 name=options["name"],
                 expires_at=None if days is None else timezone.now() + timedelta(days=days),
             )

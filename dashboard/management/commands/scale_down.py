@@ -13,7 +13,7 @@ from assignment.coordinator.scale_down import whole_number
 from assignment.errors import InvalidInput
 from dashboard.actions import scale_down
 from dashboard.actions.preview import preview
-from dashboard.management.answers import AnswerCommand, by_command, group_named
+from dashboard.management.answers import AnswerCommand, add_as, by_command, group_named
 from dashboard.models import Group
 
 NO_LIMIT = "none"
@@ -25,6 +25,7 @@ class Command(AnswerCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("group")
+        add_as(parser)
         parser.add_argument("--percent", help="how many of the live members remain, 1 to 100")
         parser.add_argument("--members", help="who is to leave: member ids by comma")
         parser.add_argument(
@@ -76,7 +77,7 @@ def _looked(group: Group, options: dict[str, Any]) -> dict[str, Any]:
 def _started(group: Group, options: dict[str, Any]) -> dict[str, Any]:
     row = scale_down.start(
         group,
-        by_command(options["reason"]),
+        by_command(options["reason"], as_user=options["as_user"]),
         **_who(options),
         timeout_ms=_timeout(options["timeout_ms"]),
         force_all=options["force"],

@@ -1,6 +1,5 @@
 """How values look on a page: state as icon and word, unknown as a dash with a reason."""
 
-import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -11,21 +10,26 @@ from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from dashboard.pages import texts
+from dashboard.pages import differences, texts
 from dashboard.records.queries import colours
 
 register = template.Library()
 
 # (icon of img/icons.svg, tone of page.css) -> states
 _SHOWN = {
-    ("full", "ok"): ("owned", "alive", "done", "steady", "valid", "ready", "clean", "held"),
+    ("full", "ok"): (
+        *("owned", "alive", "done", "steady", "valid", "ready", "clean", "held", "active"),
+        "allowed",
+    ),
     ("in", "busy"): (
         *("acquiring", "joining", "running", "rebalancing", "pending", "restoring", "learning"),
         "moving",
     ),
     ("out", "busy"): ("releasing",),
     ("out", "warn"): ("draining", "leaving", "stopped"),
-    ("hollow", ""): ("empty", "idle", "left", "superseded", "revoked", "cancelled"),
+    ("hollow", ""): (
+        *("empty", "idle", "left", "superseded", "revoked", "cancelled", "deactivated"),
+    ),
     ("hollow", "warn"): ("unowned", "vacuous"),
     ("clock", ""): ("waiting",),
     ("clock", "warn"): ("expired", "suspect", "unable", "lagging"),
@@ -261,14 +265,6 @@ def sort_head(context: dict[str, Any], name: str, label: str, kind: str = "") ->
 
 
 @register.filter
-def compact(value: Any) -> str:
-    """A JSON value as people read it: `name: value` pairs."""
-    if value is None:
-        return ""
-    if isinstance(value, dict):
-        return ", ".join(f"{name}: {_short_json(part)}" for name, part in value.items())
-    return _short_json(value)
-
-
-def _short_json(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+def changes(row: Any) -> differences.Differences:
+    """What differs between an entry's before and after."""
+    return differences.between(row.before, row.after)

@@ -1,6 +1,5 @@
 """The choice of dark or light."""
 
-from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST
@@ -10,7 +9,6 @@ THEME_COOKIE = "theme"
 YEAR_S = 31_536_000
 
 
-@login_not_required
 @require_POST
 def change_theme(request: HttpRequest) -> HttpResponse:
     """Kept in a cookie, so that the first paint is right without a script."""

@@ -1,6 +1,7 @@
 """What every page of a group begins with, and how pages read their address."""
 
 import csv
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -8,19 +9,24 @@ from typing import Any, TypeVar
 
 from django import http
 from django.contrib import messages
+from django.contrib.auth.models import AnonymousUser
+from django.core.exceptions import BadRequest
 from django.forms import Form
 from django.shortcuts import redirect, render
 from django.utils import timezone
 
 from assignment.errors import EvenkeelError, InvalidInput
+from dashboard.actions.roles import Rights
 from dashboard.live import watching
 from dashboard.live.connection import StoreUnavailable
 from dashboard.live.group_state import GroupState
 from dashboard.live.snapshot import MEMBER_STATES, PARTITION_STATES, LiveSnapshot
 from dashboard.models import AuditSource, ScaleDown
-from dashboard.pages import texts
+from dashboard.pages import forms, texts
 from dashboard.push import frames
+from dashboard.records import rights
 from dashboard.records.audit import By
+from dashboard.records.logins import address_of
 from dashboard.records.queries import colours
 from dashboard.records.queries import groups as group_queries
 from dashboard.records.queries.pages import Filters
@@ -36,7 +42,9 @@ TABS = (
     ("group_settings", "Settings"),
 )
 TEXT_MAX = 200  # of a filter
-TEXT_FILTERS = ("member", "cause", "actor", "action", "object", "group")
+KEY_DIGITS_MAX = 16
+NO_GROUP = "There is no group {}."  # the same for who may not see it
+TEXT_FILTERS = ("member", "cause", "actor", "action", "object", "group", "result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +73,7 @@ def now_ms() -> int:
 def see(name: str) -> Seen:
     group = group_queries.find(name)
     if group is None:
-        raise http.Http404(f"There is no group {name}.")
+        raise http.Http404(NO_GROUP.format(name))
     snapshot, problem = None, ""
     try:
         snapshot = watching.snapshot(name)
@@ -134,14 +142,29 @@ def show(
     return render(request, f"dashboard/{template}.html", context)
 
 
+def rights_of(request: http.HttpRequest) -> Rights:
+    """Of who is logged in; read once per request."""
+    held = vars(request)
+    if "rights" not in held:
+        held["rights"] = rights.of_user(getattr(request, "user", AnonymousUser()))
+    found: Rights = held["rights"]
+    return found
+
+
 def by(request: http.HttpRequest, reason: str = "") -> By:
-    return By(request.user.get_username(), AuditSource.PAGE, reason)
+    """Also of a stranger: then without a name."""
+    name = request.user.get_username() if hasattr(request, "user") else ""
+    return By(name, AuditSource.PAGE, reason, address_of(request), rights_of(request))
 
 
-def attempt(request: http.HttpRequest, form: Form, action: Callable[[By], T]) -> T | None:
+def attempt(
+    request: http.HttpRequest, form: Form, action: Callable[[By], T], *, also: Iterable[str] = ()
+) -> T | None:
     """What the action made of a form that was sent; None when none was, or when it was refused:
-    then the form says why.
+    then the form says why. `also`: what is sent beside the form's own fields. Raises Denied.
     """
+    if form.is_bound:
+        forms.refuse_unknown(form, request.POST, also)
     if not form.is_valid():
         return None
     try:
@@ -157,6 +180,25 @@ def done(
     """To the page that shows it, with the sentence on it."""
     messages.success(request, said)
     return redirect(page, *arguments)
+
+
+def asked_to(request: http.HttpRequest, known: Iterable[str]) -> str:
+    """The `do=` of a form, else of the address; "" for none. Raises BadRequest with the value."""
+    do = (sent(request) or request.GET).get("do", "") or request.GET.get("do", "")
+    if do and do not in known:
+        raise BadRequest(f"do={do[:TEXT_MAX]!r} is none of {', '.join(known)}")
+    return do
+
+
+def only(request: http.HttpRequest, known: Iterable[str]) -> None:
+    """Where there is no form to say it beside. Raises BadRequest with the name."""
+    for name in sorted(set(request.POST) - {*known, forms.CSRF}):
+        raise BadRequest(f"there is no field {name[:TEXT_MAX]!r}")
+
+
+def is_key(text: str) -> bool:
+    """Whether it may be a row's number that a form carries."""
+    return text.isascii() and text.isdecimal() and len(text) <= KEY_DIGITS_MAX
 
 
 def sent(request: http.HttpRequest) -> http.QueryDict | None:
@@ -242,11 +284,8 @@ def csv_file(
         for row in rows:
             yield writer.writerow([_csv_value(_made(row, how)) for how in chosen.values()])
 
-    day = datetime.now(UTC).strftime("%Y-%m-%d")
     return http.StreamingHttpResponse(
-        lines(),
-        content_type="text/csv; charset=utf-8",
-        headers={"Content-Disposition": f'attachment; filename="{name}-{day}.csv"'},
+        lines(), content_type="text/csv; charset=utf-8", headers=_attached(name, "csv")
     )
 
 
@@ -259,10 +298,32 @@ def _made(row: Any, how: Made) -> Any:
     return row
 
 
+FORMULA = frozenset("=+-@|%")  # what spreadsheets begin one with
+UNSEEN = ("C", "Z", "M")  # control, format (zero width) and private; separators; marks
+
+
 def _csv_value(value: Any) -> Any:
-    """A text that a spreadsheet would run as a formula is made a text."""
+    """A text that a spreadsheet would run as a formula is made a text: also one whose first letter
+    that is seen is a full-width form of such a sign.
+    """
     if value is None:
         return ""
-    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
-        return "'" + value
+    if isinstance(value, str):
+        seen = next((c for c in value if not unicodedata.category(c).startswith(UNSEEN)), "")
+        if value[:1] in ("\t", "\r", "\n") or FORMULA & {*unicodedata.normalize("NFKC", seen)}:
+            return "'" + value
     return value
+
+
+def file_of_lines(name: str, lines: Iterable[str]) -> http.StreamingHttpResponse:
+    """JSON lines."""
+    return http.StreamingHttpResponse(
+        (f"{line}\n" for line in lines),
+        content_type="application/jsonl; charset=utf-8",
+        headers=_attached(name, "jsonl"),
+    )
+
+
+def _attached(name: str, ending: str) -> dict[str, str]:
+    day = datetime.now(UTC).strftime("%Y-%m-%d")
+    return {"Content-Disposition": f'attachment; filename="{name}-{day}.{ending}"'}

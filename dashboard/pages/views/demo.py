@@ -4,11 +4,14 @@ import time
 
 from django.conf import settings
 from django.contrib import messages
+from django.core.exceptions import BadRequest
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 
 from assignment.errors import EvenkeelError
 from dashboard.actions import scale_down as actions
+from dashboard.actions.access import require
+from dashboard.actions.roles import Action
 from dashboard.demo import requests
 from dashboard.demo.requests import GROUP
 from dashboard.pages.views import base
@@ -20,19 +23,28 @@ REASON = "taken away on the demo's page"
 def demo_page(request: HttpRequest) -> HttpResponse:
     if not requests.is_served(settings.DATA):
         raise Http404("No demo runs here: python3 manage.py up starts one.")
+    rights = base.rights_of(request)
+    if not rights.may(Action.SEE, GROUP):
+        raise Http404(base.NO_GROUP.format(GROUP))
     seen = base.see(GROUP)
     if request.method == "POST":
-        if request.POST.get("do") == "add":
+        base.only(request, ("do", "take"))
+        if base.asked_to(request, ("add",)):
             _add(request, seen)
         elif member := request.POST.get("take", ""):
             _take_away(request, seen, member)
+        else:
+            raise BadRequest("take= is empty: no member, and nothing to do")
         return HttpResponseRedirect(reverse("demo"))
-    return base.show(request, "demo", _context(seen), fragments=("demo",))
+    why = rights.why_not(Action.SCALE_DOWN, GROUP)
+    context = _context(seen) | {"refused": {"scale_down": why}}
+    return base.show(request, "demo", context, fragments=("demo",))
 
 
 def link(request: HttpRequest) -> dict[str, bool]:
     """Context processor: whether pages link to it."""
-    return {"demo_runs": requests.is_served(settings.DATA)}
+    is_there = requests.is_served(settings.DATA)
+    return {"demo_runs": is_there and base.rights_of(request).may(Action.SEE, GROUP)}
 
 
 def _context(seen: base.Seen) -> base.Context:
@@ -57,6 +69,7 @@ def _context(seen: base.Seen) -> base.Context:
 
 def _add(request: HttpRequest, seen: base.Seen) -> None:
     by = base.by(request)
+    require(by, Action.SCALE_DOWN, seen.group)
     try:
         made = requests.ask_to_add(settings.DATA, by.actor)
     except requests.TooMany as error:

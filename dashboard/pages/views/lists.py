@@ -25,14 +25,15 @@ RECENT = 12
 
 def overview(request: HttpRequest) -> HttpResponse:
     now = base.now_ms()
-    rows = group_queries.rows(now)
+    rights = base.rights_of(request)
+    rows = group_queries.rows(now, rights)
     context = {
         "section": "overview",
         "now_ms": now,
         "summary": group_queries.summary(rows),
-        "hour": rebalances.count_since(now - group_queries.HOUR_MS),
+        "hour": rebalances.count_since(now - group_queries.HOUR_MS, rights),
         "attention": group_queries.attention(rows),
-        "recent": rebalances.recent(RECENT),
+        "recent": rebalances.recent(RECENT, rights),
     }
     return base.show(request, "overview", context, fragments=("overview",))
 
@@ -40,7 +41,7 @@ def overview(request: HttpRequest) -> HttpResponse:
 def groups(request: HttpRequest) -> HttpResponse:
     context = _list(request)
     with suppress(StoreUnavailable):  # the list says so
-        context["adoptable"] = adoption.adoptable()
+        context["adoptable"] = adoption.adoptable(base.rights_of(request))
     page = Paginator(context["rows"], PAGE).get_page(context["asked"].whole("page") or 1)
     scores, lags = group_queries.trends([row.group.pk for row in page], context["now_ms"])
     context |= {
@@ -59,7 +60,7 @@ def _list(request: HttpRequest) -> base.Context:
     text, state = asked.text("q"), asked.choice("state", ("", *ORDER), "")
     sort = asked.choice("sort", sorts, "name")
     now = base.now_ms()
-    every = group_queries.rows(now)
+    every = group_queries.rows(now, base.rights_of(request))
     return {
         "section": "groups",
         "now_ms": now,

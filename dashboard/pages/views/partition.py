@@ -2,10 +2,10 @@
 
 from functools import partial
 
-from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 
 from dashboard.actions import groups as actions
+from dashboard.actions.roles import Action
 from dashboard.live.snapshot import LivePartition
 from dashboard.pages.forms import SkipForm
 from dashboard.pages.views import base
@@ -32,10 +32,10 @@ def partition(request: HttpRequest, name: str, number: int) -> HttpResponse:
         **lookup(seen, asked, number),
     }
     context |= {"no_skip": why_no_skip(request, seen, live_row), "skip": None}
-    if request.GET.get("do") == "skip":
-        if request.method == "POST" and context["no_skip"]:
-            raise PermissionDenied(context["no_skip"])
+    if base.asked_to(request, ("skip",)) or request.method == "POST":
         form = SkipForm(base.sent(request), initial={"entry": asked.text("entry")})
+        if form.is_bound and context["no_skip"]:
+            form.add_error(None, context["no_skip"])
         skip = partial(actions.skip_event, seen.group, number)
         if base.attempt(request, form, lambda by: skip(form.cleaned_data["entry"], by)):
             said = "Asked for: its owner passes the event with its next commit."
@@ -47,8 +47,8 @@ def partition(request: HttpRequest, name: str, number: int) -> HttpResponse:
 
 def why_no_skip(request: HttpRequest, seen: base.Seen, row: LivePartition | None) -> str:
     """One sentence for the button that is disabled; "" when the event can be skipped."""
-    if not request.user.has_perm("dashboard.change_group"):
-        return "To skip an event takes the permission to change groups."
+    if why := base.rights_of(request).why_not(Action.SKIP_EVENT, seen.group.name):
+        return why
     if row is None or seen.problem:
         return "Where the partition stands is not known now."
     if row.halt is None or not row.halt.entry:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from django.core.exceptions import BadRequest
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http import StreamingHttpResponse as File
 
@@ -21,6 +22,7 @@ from dashboard.records.audit import By
 from dashboard.records.queries import scale_downs
 from dashboard.records.queries.pages import Filters, for_file
 
+BESIDE = ("member", "preview")  # sent with the wizard's own fields
 ALL = 100  # percent that stay: a list of everybody, nobody marked
 NOBODY = "Nobody is marked: mark who is to leave, or say how many to keep (%)."
 
@@ -41,7 +43,7 @@ class Previewed:
     @property
     def share(self) -> str:
         """Of the members that stay: what was typed, as long as it gives their number."""
-        if self.found is None:
+        if self.found is None or not self.found.members:
             return ""
         if _fits(self.percent, self.found):
             return self.percent
@@ -124,7 +126,7 @@ def _start(
         eager=values["eager"],
         force_all=values["force_all"],
     )
-    return base.attempt(request, form, lambda by: start(seen.group, by))
+    return base.attempt(request, form, lambda by: start(seen.group, by), also=BESIDE)
 
 
 def _fits(typed: str, found: Preview) -> bool:
@@ -150,11 +152,15 @@ def scale_down(request: HttpRequest, name: str, pk: int) -> HttpResponse:
     row = seen.group.scale_downs.filter(pk=pk).first()
     if row is None:
         raise Http404(f"Group {name} has no scale-down {pk}.")
-    do = (base.sent(request) or request.GET).get("do", "")
+    do = base.asked_to(request, CHANGED)
+    if request.method == "POST" and not do:
+        raise BadRequest(f"do= is missing: {', '.join(CHANGED)}")
     form = _form(request, do, row)
     member = (base.sent(request) or request.GET).get("member", "")
-    if form and base.attempt(request, form, partial(_change, row, do, form, member)):
-        return base.done(request, CHANGED[do].format(member=member), "scale_down", name, pk)
+    if form:
+        change = partial(_change, row, do, form, member)
+        if base.attempt(request, form, change, also=("do", "member")):
+            return base.done(request, CHANGED[do].format(member=member), "scale_down", name, pk)
     context = base.group_context(seen, "scale_down") | _progress(row)
     context |= {
         "row": row,

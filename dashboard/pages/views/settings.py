@@ -18,7 +18,7 @@ from dashboard.records.queries import previews
 
 def group_settings(request: HttpRequest, name: str) -> HttpResponse:
     seen = base.see(name)
-    if request.GET.get("do") == "switch" and seen.snapshot is not None:
+    if base.asked_to(request, ("switch",)) and seen.snapshot is not None:
         return _switch(request, seen, seen.snapshot)
     form = SettingsForm(base.sent(request), settings=seen.group.values)
     change = actions.change_settings
@@ -52,7 +52,7 @@ def rebalance_preview(request: HttpRequest, name: str) -> HttpResponse:
     form = RebalanceForm(base.sent(request), settings=seen.group.values, previewing=previewing)
     strategy, parameters = form.chosen
     ask = partial(actions.request_rebalance, seen.group, strategy=strategy, parameters=parameters)
-    asked = None if previewing else base.attempt(request, form, ask)
+    asked = None if previewing else base.attempt(request, form, ask, also=("preview",))
     if asked:
         said = "Rebalance asked for; its line appears here when it ran."
         return base.done(request, said, "group_history", name)

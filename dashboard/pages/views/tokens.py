@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.contrib import messages
+from django.core.exceptions import BadRequest
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils import timezone
@@ -14,24 +15,29 @@ from dashboard.pages.views import base
 from dashboard.records.audit import By
 
 SHOWN_MAX = 200
+CHANGES = ("create", "rotate", "revoke")
 
 
 def tokens(request: HttpRequest, name: str) -> HttpResponse:
     seen = base.see(name)
+    do = base.asked_to(request, CHANGES)
     if request.method != "POST":
         return _page(request, seen, NewTokenForm())
-    if request.POST.get("do") == "create":
+    if not do:
+        raise BadRequest(f"do= is missing: {', '.join(CHANGES)}")
+    if do == "create":
         return _create(request, seen)
+    base.only(request, ("do", "token"))
     key = request.POST.get("token", "")
-    token = seen.group.tokens.filter(pk=int(key)).first() if key.isdecimal() else None
+    token = seen.group.tokens.filter(pk=int(key)).first() if base.is_key(key) else None
     if token is None:
         raise Http404(f"Group {name} has no such token.")
-    if request.POST.get("do") == "rotate":
+    if do == "rotate":
         try:
             return _shown(request, seen, actions.rotate_token(token, base.by(request)))
         except actions.Refused as error:
             messages.error(request, str(error))
-    elif request.POST.get("do") == "revoke":
+    else:
         actions.revoke_token(token, base.by(request))
         said = f"Token {token.name} is revoked; agents that use it are refused."
         return base.done(request, said, "tokens", name)
@@ -46,7 +52,7 @@ def _create(request: HttpRequest, seen: base.Seen) -> HttpResponse:
         until = timezone.now() + timedelta(days=days) if days else None
         return actions.create_token(seen.group, by, name=name, expires_at=until)
 
-    made = base.attempt(request, form, create)
+    made = base.attempt(request, form, create, also=("do",))
     return _shown(request, seen, made) if made else _page(request, seen, form)
 
 

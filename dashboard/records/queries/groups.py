@@ -10,9 +10,11 @@ from typing import Any
 
 from django.db.models import Count, OuterRef, QuerySet, Subquery
 
+from dashboard.actions.roles import EVERYTHING, Rights
 from dashboard.live import group_state
 from dashboard.models import Group, MemberRecord, Rebalance, RebalanceOutcome, Sample
 from dashboard.records.queries.rebalances import PACKED
+from dashboard.records.rights import visible
 
 FRESH_MS = 30_000  # a sample is taken every 5 s; an older one says nothing of now
 TREND_POINTS = 24
@@ -52,8 +54,8 @@ SORTS: dict[str, Any] = {
 }
 
 
-def rows(now_ms: int) -> list[GroupRow]:
-    """Every group, in the order of names; trends are left out."""
+def rows(now_ms: int, rights: Rights = EVERYTHING) -> list[GroupRow]:
+    """Every group that may be seen, in the order of names; trends are left out."""
     fresh = Sample.objects.filter(at_ms__gte=now_ms - FRESH_MS).order_by("-at_ms")
     samples = _newest(fresh)
     lasts = _newest(Rebalance.objects.defer(*PACKED, "causes"))
@@ -65,7 +67,7 @@ def rows(now_ms: int) -> list[GroupRow]:
     )
     return [
         _row(group, samples.get(group.pk), lasts.get(group.pk), recent.get(group.pk, 0))
-        for group in Group.objects.all()
+        for group in visible(rights)
     ]
 
 
@@ -187,3 +189,9 @@ def series(group: Group, from_ms: int) -> list[Sample]:
     step = -(-count // POINTS_MAX)
     found = enumerate(rows.iterator(chunk_size=2_000))
     return [row for i, row in found if (count - 1 - i) % step == 0]
+
+
+def existing(names: Iterable[str]) -> frozenset[str]:
+    """Those of them that are groups now."""
+    found = Group.objects.filter(name__in={*names}).order_by()
+    return frozenset(found.values_list("name", flat=True))

@@ -30,6 +30,7 @@ class Filters:
     action: str = ""
     object: str = ""
     group: str = ""
+    result: str = ""
     from_ms: int | None = None
     to_ms: int | None = None
     before: int | None = None

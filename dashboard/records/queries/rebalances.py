@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 from django.db.models import Q, QuerySet
 
+from dashboard.actions.roles import Action, Rights
 from dashboard.models import Group, Rebalance
 from dashboard.records.queries.pages import Filters, Page, for_file, narrowed, page_of
+from dashboard.records.rights import narrowed_to
 
 PAGE = 50
 ROLES_PARTITIONS_MAX = 2_000  # in a file: its lines stay below what a spreadsheet's cell holds
@@ -29,14 +31,18 @@ class Load:
         return (self.after or 0) - (self.before or 0)
 
 
-def recent(limit: int) -> list[Rebalance]:
-    """The newest of all groups."""
+def recent(limit: int, rights: Rights) -> list[Rebalance]:
+    """The newest of all groups that may be seen."""
     found = Rebalance.objects.select_related("group").defer(*PACKED, "causes")
-    return list(found.order_by("-at_ms")[:limit])
+    return list(_seen(found, rights).order_by("-at_ms")[:limit])
 
 
-def count_since(at_ms: int) -> int:
-    return Rebalance.objects.filter(at_ms__gte=at_ms).count()
+def count_since(at_ms: int, rights: Rights) -> int:
+    return _seen(Rebalance.objects.filter(at_ms__gte=at_ms), rights).count()
+
+
+def _seen(rows: QuerySet[Rebalance], rights: Rights) -> QuerySet[Rebalance]:
+    return narrowed_to(rows, rights, Action.SEE, "group__name")
 
 
 def found(group: Group, filters: Filters) -> QuerySet[Rebalance]:

@@ -1,4 +1,4 @@
-"""Somebody who is logged in, and a group that works."""
+"""People who are logged in, and a group that works."""
 
 import pytest
 from django.contrib.auth.models import User
@@ -7,6 +7,7 @@ from pytest_django.fixtures import Settings
 
 from dashboard.models import Group
 from tests.dashboard.agents import FakeAgent
+from tests.dashboard.people import logged_in
 from tests.dashboard.scenes import staffed
 
 
@@ -18,9 +19,16 @@ def user(db: None, settings: Settings) -> User:
 
 @pytest.fixture
 def visitor(user: User) -> Client:
-    client = Client()
-    client.force_login(user)
-    return client
+    """ann, who may everything."""
+    User.objects.filter(pk=user.pk).update(is_superuser=True)
+    user.refresh_from_db()
+    return logged_in(user)
+
+
+@pytest.fixture
+def viewer(db: None) -> Client:
+    """bob, to whom nothing is granted."""
+    return logged_in(User.objects.create(username="bob"))
 
 
 @pytest.fixture

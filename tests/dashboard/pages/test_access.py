@@ -9,7 +9,17 @@ from django.urls import reverse
 from dashboard.models import Group
 from tests.dashboard.agents import FakeAgent
 
-PLAIN = ("overview", "groups", "groups_csv", "new_group", "audit", "audit_csv", "evaluations")
+PLAIN = (
+    "overview",
+    "groups",
+    "groups_csv",
+    "new_group",
+    "audit",
+    "status",
+    "audit_csv",
+    "audit_lines",
+    "evaluations",
+)
 OF_GROUP = (
     *("group", "group_members", "group_partitions", "group_balance", "group_charts"),
     *("group_history", "rebalances_csv", "ownership_csv", "group_settings"),

@@ -1,23 +1,29 @@
-"""GET /audit/ and /audit.csv."""
+"""GET /audit/, /audit.csv, /audit.jsonl and POST /audit/verify/."""
 
 import csv
+import json
 import re
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
+from django.db import connection
 from django.test import Client
 
 from dashboard.models import AuditEntry, Group
+from dashboard.pages.differences import Change, between
 from dashboard.pages.views import audit as audit_view
-from dashboard.records import audit
+from dashboard.pages.views import base
+from dashboard.records import audit, guards
 from dashboard.records.audit import By
+from tests.dashboard.people import granted, logged_in
 
 
 @pytest.fixture
-def entries(group: Group) -> list[AuditEntry]:
-    """Beside the making of the group by ann: a change by bob."""
+def entries(group: Group, visitor: Client) -> list[AuditEntry]:
+    """Beside the making of the group by ann, of a user, and her log in: a change by bob."""
     audit.record(
-        By("bob", "command", "quieter nights"),
+        By("bob", "command", "quieter nights", "10.1.2.3"),
         "change settings",
         group,
         before={"lease_ms": 10_000},
@@ -30,12 +36,13 @@ def keys(page: bytes) -> list[int]:
     return [int(key) for key in re.findall(r'<tr data-key="(\d+)"', page.decode())]
 
 
-def test_who_what_why_before_after(visitor: Client, entries: list[AuditEntry]) -> None:
+def test_who_what_why_and_what_differs(visitor: Client, entries: list[AuditEntry]) -> None:
     answer = visitor.get("/audit/")
     assert keys(answer.content) == [entry.pk for entry in entries]
     page = answer.content.decode()
-    for text in ("bob", "quieter nights", "lease_ms: 10000", "lease_ms: 20000", "command"):
+    for text in ("bob", "quieter nights", "from 10.1.2.3", "command"):
         assert text in page
+    assert "lease_ms: <del>10000</del> → <ins>20000</ins>" in page
 
 
 @pytest.mark.parametrize(
@@ -45,21 +52,32 @@ def test_who_what_why_before_after(visitor: Client, entries: list[AuditEntry]) -
         ("?action=create group", 1),
         ("?object=g", 2),
         ("?group=nobody", 0),
-        ("?from=2000-01-01", 2),
+        ("?result=done", 4),
+        ("?result=denied", 0),
+        ("?from=2000-01-01", 4),
         ("?to=2000-01-01", 0),
-        ("?from=noon", 2),
+        ("?from=noon", 4),
     ],
 )
 def test_filters(visitor: Client, entries: list[AuditEntry], query: str, count: int) -> None:
     assert len(keys(visitor.get(f"/audit/{query}").content)) == count
     rows = visitor.get(f"/audit.csv{query}").getvalue().decode().splitlines()
     assert len(list(csv.DictReader(rows))) == count
+    lines = visitor.get(f"/audit.jsonl{query}").getvalue().decode().splitlines()
+    assert len([json.loads(line) for line in lines]) == count
+
+
+def test_a_line_has_all_that_its_hmac_covers(visitor: Client, entries: list[AuditEntry]) -> None:
+    (line,) = visitor.get("/audit.jsonl?actor=bob").getvalue().decode().splitlines()
+    entry, found = entries[0], json.loads(line)
+    assert (found["mac"], found["seq"], found["after"]) == (entry.mac, entry.seq, entry.after)
+    assert found["at"].endswith("+00:00")
 
 
 def test_pages_by_key(
     visitor: Client, entries: list[AuditEntry], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(audit_view, "PAGE", 1)
+    monkeypatch.setattr(audit_view, "PAGE", 2)
     first = visitor.get("/audit/").content.decode()
     older = re.search(r'href="(\?before=\d+)"', first)
     assert older
@@ -71,5 +89,53 @@ def test_pages_by_key(
 def test_queries_of_the_list(
     visitor: Client, entries: list[AuditEntry], django_assert_max_num_queries: Any
 ) -> None:
-    with django_assert_max_num_queries(4):
+    with django_assert_max_num_queries(6):  # session, user, roles, entries, their groups, actions
         visitor.get("/audit/")
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["=1+1", "\N{FULLWIDTH EQUALS SIGN}1+1", "\u200b=1+1", "\ufeff\N{FULLWIDTH PLUS SIGN}1", " @x"],
+)
+def test_no_value_of_a_file_is_a_formula(value: str) -> None:
+    assert base._csv_value(value) == "'" + value
+
+
+@pytest.mark.parametrize("value", ["a=1", "1", "ü", "", "\u200b", None])
+def test_other_values_stay(value: str | None) -> None:
+    assert base._csv_value(value) == (value or "")
+
+
+def test_differences() -> None:
+    before = {"same": 1, "mode": "client", "owners": {"a": 2, "b": 1}, "gone": None}
+    after = {"same": 1, "mode": "server", "owners": {"a": 3}, "leave": ["S1", "S2"]}
+    assert between(before, after).shown == [
+        Change("gone", "null", ""),
+        Change("leave", "", "S1, S2"),
+        Change("mode", "client", "server"),
+        Change("owners.a", "2", "3"),
+        Change("owners.b", "1", ""),
+    ]
+    assert between(None, None).shown == []
+    many = between(None, {str(n): n for n in range(100)})
+    assert (len(many.shown), many.more) == (12, 88)
+
+
+def test_an_auditor_verifies_by_the_button(entries: list[AuditEntry]) -> None:
+    bob = User.objects.create(username="bob")
+    granted(bob, "auditor", "g*")
+    visitor = logged_in(bob)
+    assert "disabled title" in visitor.get("/audit/").content.decode()
+    assert visitor.post("/audit/verify/").status_code == 403
+    entry = AuditEntry.objects.get(action="verify the audit")
+    assert entry.actor == "bob"
+    assert (
+        entry.result == "denied: to verify the audit takes the role auditor or admin in all groups"
+    )
+    granted(bob, "auditor")
+    page = visitor.post("/audit/verify/", follow=True).content.decode()
+    assert "The chain holds" in page
+    guards.lift(connection)
+    AuditEntry.objects.filter(pk=entries[0].pk).update(actor="eve")
+    page = visitor.post("/audit/verify/", follow=True).content.decode()
+    assert f"The chain is broken: entry {entries[0].seq} was altered" in page

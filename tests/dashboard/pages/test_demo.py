@@ -83,11 +83,22 @@ def test_one_is_taken_away_by_a_scale_down(visitor: Client, scene: Scene) -> Non
     assert ScaleDown.objects.count() == 1
 
 
-@pytest.mark.parametrize("values", [{"take": "S9"}, {"take": ""}, {"do": "end"}, {}])
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"take": "S9"}, "S9"),
+        ({"take": ""}, "Take= is empty"),
+        ({"do": "end"}, "Do=&#x27;end&#x27; is none of add"),
+        ({"do": "add", "many": "9"}, "There is no field &#x27;many&#x27;"),
+        ({}, "Take= is empty"),
+    ],
+)
 def test_what_cannot_be_done_changes_nothing(
-    visitor: Client, scene: Scene, data: Path, values: dict[str, str]
+    visitor: Client, scene: Scene, data: Path, values: dict[str, str], said: str
 ) -> None:
-    assert visitor.post("/demo/", values, follow=True).status_code == 200
+    answer = visitor.post("/demo/", values, follow=True)
+    assert answer.status_code == (200 if said == "S9" else 400)
+    assert said in answer.content.decode()
     assert not ScaleDown.objects.exists()
     assert requests.waiting(data) == []
 

@@ -15,7 +15,7 @@ def test_a_group_is_made_and_its_tokens_come_next(
     assert answer["Location"] == f"/groups/{group_name}/tokens/"
     group = Group.objects.get(name=group_name)
     assert (group.partitions, group.created_by) == (6, "ann")
-    assert AuditEntry.objects.get().action == "create group"
+    assert AuditEntry.objects.get(action="create group").group == group_name
 
 
 def test_a_group_is_made_with_a_strategy_and_its_parameters(

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import User
 from django.test import Client
 
 from assignment.troubles import Halted, HaltReason, Unserved, UnservedReason
@@ -13,6 +13,7 @@ from dashboard.live.connection import sync_client
 from dashboard.models import AuditEntry, Group, Tenure
 from dashboard.records.queries.tenures import timeline
 from tests.dashboard.agents import FakeAgent
+from tests.dashboard.people import granted, logged_in
 
 
 def tenure(member: str, fence: int, start: int, end: int | None) -> Tenure:
@@ -77,11 +78,9 @@ def halt(agent: FakeAgent, number: int, entry: str = "7-1") -> None:
 
 
 @pytest.fixture
-def operator(user: User, visitor: Client) -> Client:
-    user.user_permissions.add(
-        Permission.objects.get(codename="change_group", content_type__app_label="dashboard")
-    )
-    return visitor
+def operator(user: User) -> Client:
+    granted(user, "operator")
+    return logged_in(user)
 
 
 def owned_number(agent: FakeAgent) -> int:
@@ -103,16 +102,20 @@ def test_a_halted_partition_says_where_and_why_in_the_page_and_in_the_list(
 
 
 def test_who_may_not_skip_is_told_why_and_is_refused(
-    visitor: Client, group: Group, agents: list[FakeAgent]
+    viewer: Client, group: Group, agents: list[FakeAgent]
 ) -> None:
     number = owned_number(agents[0])
     halt(agents[0], number)
     address = f"/groups/{group.name}/partitions/{number}/"
-    page = visitor.get(address).content.decode()
-    assert 'disabled title="To skip an event takes the permission to change groups."' in page
-    answer = visitor.post(f"{address}?do=skip", {"entry": "7-1", "reason": "broken"})
+    page = viewer.get(address).content.decode()
+    why = "To skip an event takes the role operator or admin in group"
+    assert f'disabled title="{why}' in page
+    answer = viewer.post(f"{address}?do=skip", {"entry": "7-1", "reason": "broken"})
     assert answer.status_code == 403
     assert not AuditEntry.objects.filter(action="skip event").exists()
+    entry = AuditEntry.objects.get(action="skip an event")
+    assert (entry.actor, entry.group) == ("bob", group.name)
+    assert entry.result.startswith("denied: to skip an event takes")
 
 
 def test_an_event_is_skipped_with_a_reason_and_audited(
@@ -135,7 +138,7 @@ def test_an_event_is_skipped_with_a_reason_and_audited(
     assert asked_for == b'7-1 {"actor": "ann", "reason": "broken"}'
 
 
-def test_an_event_that_is_past_already_is_not_skipped_nor_audited(
+def test_an_event_that_is_past_already_is_not_skipped_and_that_is_audited(
     operator: Client, group: Group, agents: list[FakeAgent]
 ) -> None:
     number = owned_number(agents[0])
@@ -145,7 +148,8 @@ def test_an_event_that_is_past_already_is_not_skipped_nor_audited(
         f"/groups/{group.name}/partitions/{number}/?do=skip", {"entry": "7-1", "reason": "x"}
     )
     assert "is past entry 7-1 already" in answer.content.decode()
-    assert not AuditEntry.objects.filter(action="skip event").exists()
+    entry = AuditEntry.objects.get(action="skip event")
+    assert entry.result.startswith("refused: ")
 
 
 def test_what_no_member_can_serve_says_so_with_each_reason(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from dashboard.models import AuditEntry
+from dashboard.models import AuditEntry, Group
 from tests.dashboard.pages.scale_downs import address, started, text_of, wizard
 from tests.dashboard.scaling import Scene
 
@@ -105,16 +105,17 @@ def test_abort_needs_a_reason_and_lets_everybody_stay(visitor: Client, scene: Sc
     [
         ({"do": "force", "member": "S9"}, "&#x27;S9&#x27; was not told to leave"),
         ({"do": "force"}, "&#x27;&#x27; was not told to leave"),
-        ({"do": "end"}, ""),
-        ({}, ""),
+        ({"do": "end"}, "Do=&#x27;end&#x27; is none of extend, force, abort"),
+        ({}, "Do= is missing: extend, force, abort"),
+        ({"do": "abort", "minutes": "9"}, "there is no field &#x27;minutes&#x27;"),
     ],
 )
 def test_deeds_that_are_none(
     visitor: Client, scene: Scene, values: dict[str, str], said: str
 ) -> None:
     row = started(scene, "S2")
-    page = text_of(visitor.post(address(scene, row), {"reason": "why not", **values}))
-    assert said in page
+    answer = visitor.post(address(scene, row), {"reason": "why not", **values})
+    assert said in answer.content.decode()
     row.refresh_from_db()
     assert (row.state, row.members["S2"]["forced"]) == ("running", False)
 
@@ -123,9 +124,18 @@ def test_a_deed_on_one_that_ended_says_so(visitor: Client, scene: Scene) -> None
     row = started(scene, "S2", timeout_ms=0)
     scene.settle()
     for do in ("extend", "force", "abort"):
-        values = {"do": do, "member": "S2", "minutes": "30", "reason": "late"}
+        values = {"do": do, "member": "S2", "reason": "late"}
+        values |= {"minutes": "30"} if do == "extend" else {}
         answer = visitor.post(address(scene, row), values, follow=True)
         assert re.search("is done|it is done", text_of(answer)), do
+
+
+@pytest.mark.parametrize("query", ["", "?percent=50", "?member=S9"])
+def test_a_group_without_members_has_nobody_to_tell(
+    visitor: Client, group: Group, query: str
+) -> None:
+    page = text_of(visitor.get(f"/groups/{group.name}/scale-down/{query}"))
+    assert "Nobody is there." in page
 
 
 def test_one_that_is_not_there(visitor: Client, scene: Scene) -> None:

@@ -175,6 +175,26 @@ def test_stable_is_chosen_with_it(visitor: Client, scene: Scene) -> None:
     assert scene.group.values.learn_partial_rebalance is False
 
 
+@pytest.mark.parametrize("query", [{}, {"percent": "50"}, {"member": ["nobody"]}])
+def test_an_empty_group_is_a_page_that_says_so(visitor: Client, group: Group, query: Any) -> None:
+    address = f"/groups/{group.name}/scale-down/"
+    for answer in (visitor.get(address, query), visitor.post(address, TELL | query)):
+        page = text_of(answer)
+        assert "the group has no live member" in page or "Nobody is marked" in page
+        assert "Nobody is there." in page
+        assert reading(page) == ""
+    assert not ScaleDown.objects.exists()
+
+
+def test_a_member_that_is_not_there_is_named(visitor: Client, scene: Scene) -> None:
+    for answer in (
+        visitor.get(wizard(scene), {"member": ["nobody"]}),
+        visitor.post(wizard(scene), TELL | {"member": ["nobody"]}),
+    ):
+        assert "no such member: nobody" in text_of(answer)
+    assert not ScaleDown.objects.exists()
+
+
 def test_a_second_one_is_refused_while_one_runs(visitor: Client, scene: Scene) -> None:
     row = started(scene, "S2")
     page = text_of(visitor.post(wizard(scene), TELL | {"member": ["S3"]}))

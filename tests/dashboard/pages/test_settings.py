@@ -271,7 +271,8 @@ def test_a_switch_from_a_page_that_is_out_of_date_is_refused(visitor: Client, gr
     old = {"mode": "client", "epoch": "0", "reason": "an old page"}
     shown = visitor.post(f"/groups/{group.name}/settings/?do=switch", old).content.decode()
     assert "the mode epoch is 1 (server), not 0" in shown
-    assert not AuditEntry.objects.filter(action="switch coordination").exists()
+    entry = AuditEntry.objects.get(action="switch coordination")
+    assert entry.result.startswith("refused: ") and entry.after is None
 
 
 def test_a_switch_is_told_to_browsers(visitor: Client, group: Group) -> None:

@@ -28,7 +28,7 @@ NewContext = Callable[..., Awaitable[BrowserContext]]
 @pytest.fixture
 def user(transactional_db: None, settings: Settings) -> User:
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # quick
-    return User.objects.create_user("ann", password=PASSWORD)
+    return User.objects.create_superuser("ann", password=PASSWORD)
 
 
 @pytest.fixture

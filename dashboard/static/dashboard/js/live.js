@@ -94,7 +94,7 @@ export class Live extends EventTarget {
     socket.onclose = (event) => {
       if (socket !== this.socket) return;
       this.seq = null;
-      if (event.code === 4403) { location.reload(); return; } // the session has ended: the page asks to log in
+      if (event.code === 4403 || event.code === 4404) { location.reload(); return; } // the session or the group is gone: the page says so
       this.again = setTimeout(() => this.connect(), RETRY_MS[Math.min(this.retries++, RETRY_MS.length - 1)]);
       this.showLight();
     };

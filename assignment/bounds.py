@@ -1,0 +1,80 @@
+"""How large anything may be that an agent says of itself: its numbers, texts and lists.
+
+Annotations of the message forms in assignment.wire, so that whoever reads one has it checked.
+"""
+
+from collections.abc import Sequence
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Meta
+
+NAME_MAX = 120  # characters of a member or a partition
+LINE_MAX = 255  # a host, an id of Spark
+WHY_MAX = 1_000  # what is told to people
+RATE_MAX = 1e12  # events a second; what is above is no rate
+CAPACITY_MAX = 1_000  # as of --capacity
+SHOWN_MAX = 120  # characters of a value that an error names
+WHOLE_MAX = 2**53
+
+Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+Whole = Annotated[
+    int, Meta(ge=0, lt=WHOLE_MAX)
+]  # counts, times, epochs: exact in Lua and JavaScript
+Rate = Annotated[float, Meta(ge=0, le=RATE_MAX)]
+Capacity = Annotated[float, Meta(gt=0, le=CAPACITY_MAX)]
+Name = Annotated[str, Meta(max_length=NAME_MAX)]
+Line = Annotated[str, Meta(max_length=LINE_MAX)]
+Words = Annotated[str, Meta(max_length=WHY_MAX)]
+
+Scalar = Words | Int64 | float | bool | None
+Told = dict[Name, Scalar | list[dict[Name, Scalar]]]  # what consumers say: two levels, no more
+
+
+def shortened(said: str, most: int = WHY_MAX) -> str:
+    """Whoever tells more than may be told is cut off, not refused."""
+    return said if len(said) <= most else said[: most - 1] + "…"
+
+
+def shown(text: str) -> str:
+    """As an error names it: quoted, and its beginning when it is long."""
+    return repr(shortened(text, SHOWN_MAX))
+
+
+def printable(text: str) -> str:
+    """No database, terminal or page refuses it, nor is it read as anything but text."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def closed(kind: type) -> type[msgspec.Struct]:
+    """A struct with the fields of a dataclass, and of those in its fields, that refuses any other
+    name.
+    """
+    hints = get_type_hints(kind, include_extras=True)
+    made: list[Any] = []
+    for one in fields(kind):
+        default: Sequence[Any] = ()
+        if one.default is not MISSING:
+            default = (one.default,)
+        elif one.default_factory is not MISSING:
+            default = (msgspec.field(default_factory=one.default_factory),)
+        made.append((one.name, _closed(hints[one.name]), *default))
+    check = getattr(kind, "__post_init__", None)
+    return msgspec.defstruct(
+        kind.__name__,
+        made,
+        namespace={"__post_init__": check} if check else None,
+        frozen=True,
+        kw_only=True,
+        forbid_unknown_fields=True,
+    )
+
+
+def _closed(hint: Any) -> Any:
+    if isinstance(hint, type) and is_dataclass(hint):
+        return closed(hint)
+    parts = get_args(hint)
+    inside = tuple(map(_closed, parts))
+    # Of unions and annotations nothing is changed: no form has a dataclass in one.
+    return hint if inside == parts else get_origin(hint)[inside]

@@ -1,0 +1,186 @@
+"""What is damaged of a group's records in Redis, and how it is mended.
+
+Pure: raw values in, findings out. What members say is forgotten, for they say it anew; what nobody
+can say again is built anew from the database, as after a wipe, with offsets and snapshots kept.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from assignment import wire
+from assignment.bounds import WHOLE_MAX
+from assignment.coordinator.incarnation import CLAIMED_AHEAD_MAX
+from assignment.errors import InvalidInput
+from assignment.scripts.agent_side import read_snapshots
+from assignment.scripts.group_read import UNREADABLE, read_member, read_meta, read_report
+from assignment.scripts.group_read import why_unreadable as why_of
+from assignment.scripts.values import FENCE_MAX, INCARNATION_MAX
+from assignment.types import INCARNATION_STEP, Offset, Partition
+
+KINDS = {
+    **dict.fromkeys(("meta", "members", "reports", "asked", "target", "grants"), "hash"),
+    **dict.fromkeys(("offsets", "applied", "snapshots", "since"), "hash"),
+    "beats": "zset",
+}
+COORDINATION = ("meta", "members", "beats", "reports", "asked", "target", "grants", "since")
+
+
+class Mend(StrEnum):
+    FORGET = "forget"  # it is said or made anew
+    EVICT = "evict"  # the member goes; its agent joins anew
+    MIRROR = "mirror"  # as the database has it, some seconds old
+    REBUILD = "rebuild"  # coordination as after a wipe, from the database
+    RENUMBER = "renumber"  # a lower incarnation, in Redis and database; no agent may run
+
+
+class Finding(NamedTuple):
+    """`name`: of the row in the key; "" for all of it."""
+
+    mend: Mend
+    key: str
+    name: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """A group's keys as they are, by their short names."""
+
+    kinds: Mapping[str, str]  # Redis' TYPE, of those that are there
+    rows: Mapping[str, Mapping[str, bytes]]  # of hashes
+    beats: Mapping[str, float] = field(default_factory=dict)
+    locks: Mapping[str, bytes] = field(default_factory=dict)  # partition -> "member/fence"
+
+
+def findings(stored: Stored, incarnations: Collection[int]) -> tuple[Finding, ...]:
+    """`incarnations`: all under which the database has records of the group."""
+    return tuple(_findings(stored, incarnations))
+
+
+def _findings(stored: Stored, incarnations: Collection[int]) -> Iterator[Finding]:
+    for key, kind in stored.kinds.items():
+        if kind != KINDS[key]:
+            mend = Mend.REBUILD if key in COORDINATION else Mend.MIRROR
+            yield Finding(mend, key, "", f"it is a {kind}, not a {KINDS[key]}")
+    yield from _unreadable(stored)
+    yield from _beats(stored)
+    yield from _meta(stored)
+    known = {*incarnations, *found_incarnations(stored)}
+    top = believable(known)
+    for number in sorted(n for n in known if n > top):
+        why = f"incarnation {number} is more than {CLAIMED_AHEAD_MAX} above {top}"
+        yield Finding(Mend.RENUMBER, "meta", "incarnation", why)
+
+
+OF_MEMBERS = ("reports", "asked")  # the target may name members that come back
+READERS: Mapping[str, tuple[Mend, Callable[[str, bytes], Any]]] = {
+    "members": (Mend.EVICT, read_member),
+    "reports": (Mend.FORGET, lambda _, raw: read_report(raw)),
+    "asked": (Mend.FORGET, lambda _, raw: _whole(raw)),
+    "target": (Mend.FORGET, lambda _, raw: wire.parse_target(raw.decode())),
+    "grants": (Mend.REBUILD, lambda name, raw: (Partition.parse(name), _fence(raw))),
+    "locks": (Mend.FORGET, lambda _, raw: wire.parse_lock(raw.decode())),
+    "offsets": (Mend.MIRROR, lambda name, raw: (Partition.parse(name), Offset.parse(raw.decode()))),
+    "applied": (Mend.MIRROR, lambda name, raw: (Partition.parse(name), _two(raw))),
+    "snapshots": (Mend.MIRROR, lambda name, raw: (Partition.parse(name), read_snapshots(raw))),
+    "since": (Mend.FORGET, lambda name, raw: (Partition.parse(name), _two(raw))),
+}
+
+
+def _unreadable(stored: Stored) -> Iterator[Finding]:
+    rows = {**stored.rows, "locks": stored.locks}
+    members = rows.get("members", {})
+    for key, (mend, read) in READERS.items():
+        for name, raw in rows.get(key, {}).items():
+            try:
+                name.encode()  # bytes that are no text stand as surrogates in it
+                read(name, raw)
+                if key in OF_MEMBERS and name not in members:
+                    raise InvalidInput("there is no such member")
+            except UNREADABLE as error:
+                yield Finding(mend, key, name, why_of(error))
+
+
+def _beats(stored: Stored) -> Iterator[Finding]:
+    members = stored.rows.get("members", {})
+    for member, beat in stored.beats.items():
+        if not 0 <= beat < WHOLE_MAX:
+            yield Finding(Mend.EVICT, "beats", member, f"{beat:g} is no time")
+        elif member not in members:
+            yield Finding(Mend.EVICT, "beats", member, "there is no such member")
+
+
+def _meta(stored: Stored) -> Iterator[Finding]:
+    try:
+        read_meta(dict(stored.rows.get("meta", {})))
+    except UNREADABLE as error:
+        yield Finding(Mend.REBUILD, "meta", "", why_of(error))
+
+
+def _whole(raw: bytes) -> int:
+    number = int(raw)
+    if not 0 <= number < WHOLE_MAX:
+        raise ValueError(f"{number} is not within 0 and {WHOLE_MAX}")
+    return number
+
+
+def _two(raw: bytes) -> tuple[int, int]:
+    first, second = raw.split(b" ")
+    return _whole(first), _whole(second)
+
+
+def _fence(raw: bytes) -> int:
+    fence = wire.parse_grant(raw.decode()).fence
+    if not 1 <= fence <= FENCE_MAX:
+        raise ValueError(f"fence {fence} is not within 1 and {FENCE_MAX}")
+    return fence
+
+
+# --- incarnations ---------------------------------------------------------------------------------
+
+
+def found_incarnations(stored: Stored) -> set[int]:
+    """Under which Redis has anything, as far as it can be read."""
+    found: set[int] = set()
+    texts = [stored.rows.get("meta", {}).get("incarnation", b"0")]
+    found |= {int(text) for text in texts if text.isdigit() and len(text) <= 16}
+    fences = [fence_of(raw) for raw in stored.rows.get("grants", {}).values()]
+    fences += [fence_of(raw.rpartition(b"/")[2]) for raw in stored.locks.values()]
+    for raw in stored.rows.get("snapshots", {}).values():
+        try:
+            fences += [record.fence for record in read_snapshots(raw)]
+        except UNREADABLE:
+            continue
+    return found | {fence // INCARNATION_STEP for fence in fences}
+
+
+def fence_of(raw: bytes) -> int:
+    """That it begins with; 0: none."""
+    text = raw.partition(b" ")[0]
+    return int(text) if text.isdigit() and len(text) <= 16 else 0
+
+
+def believable(known: Iterable[int]) -> int:
+    """The highest that was reached by steps as they are made: by one, or as far as a member is
+    believed.
+    """
+    top = 0
+    for number in sorted(known):
+        if number > top + CLAIMED_AHEAD_MAX + 1 or number >= INCARNATION_MAX:
+            return top
+        top = max(top, number)
+    return top
+
+
+def renumbered(known: Collection[int]) -> dict[int, int]:
+    """Of those that nobody can have reached, in their order: what they are from now on."""
+    top = believable(known)
+    beyond = sorted(number for number in set(known) if number > top)
+    return {number: top + n for n, number in enumerate(beyond, 1)}
+
+
+def renumbered_fence(fence: int, numbers: Mapping[int, int]) -> int:
+    incarnation, counter = divmod(fence, INCARNATION_STEP)
+    return numbers.get(incarnation, incarnation) * INCARNATION_STEP + counter

@@ -1,0 +1,41 @@
+"""The history of the locks as Redis has it: entries of the stream `events`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from assignment.bounds import shown
+from assignment.errors import InvalidInput
+from assignment.scripts.values import FENCE_MAX, Raw, pairs_of, text_of, within
+from assignment.types import Partition, valid_name
+
+KINDS = ("acquired", "released", "expired", "fenced")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockEvent:
+    """One entry of the stream `events`. `seq` has no gaps: a missing one was trimmed unread."""
+
+    entry_id: str
+    seq: int
+    kind: str  # of KINDS
+    partition: Partition
+    member_id: str
+    fence: int
+    at_ms: int
+
+
+def read_event(entry_id: Raw, fields: Sequence[Raw] | Mapping[Raw, Raw]) -> LockEvent:
+    """Raises InvalidInput, or another of group_read.UNREADABLE, for what no script has written."""
+    values = {name: value.decode() for name, value in pairs_of(fields)}
+    if values["type"] not in KINDS:
+        raise InvalidInput(f"there is no event {shown(values['type'])}")
+    numbers = {name: int(values[name]) for name in ("seq", "fence", "at_ms")}
+    for name, number in numbers.items():
+        within(name, number, 0, FENCE_MAX)
+    return LockEvent(
+        entry_id=text_of(entry_id),
+        kind=values["type"],
+        partition=Partition.parse(values["partition"]),
+        member_id=valid_name("member", values["member"]),
+        **numbers,
+    )

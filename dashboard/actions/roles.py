@@ -1,0 +1,258 @@
+"""Who may do what: the one matrix of roles and actions, and which action each page is.
+
+Pages, sockets, commands and whatever else lets people act ask `Rights`; nobody else decides. Knows
+neither Django nor a database (records/rights.py reads who has which grant).
+
+A person without any grant is a viewer of every group. A grant gives a role in the groups whose
+names a pattern fits: allow; stage, which lets look but needs another's approval for each change; or
+deny. Of the grants that speak about an action in a group deny comes before stage before allow.
+Denied is what the role may beyond looking; to deny the role viewer denies everything. What is not
+of one group (users, evaluations) takes a grant for all groups, by the pattern `*`.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from assignment.errors import InvalidInput
+
+EVERY_GROUP = "*"
+PATTERN = re.compile(r"[A-Za-z0-9_.*?-]{1,100}")  # of names; * any characters, ? any one
+STARS_MAX = 3  # each of them multiplies what a search tries
+
+
+class Role(StrEnum):
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    APPROVER = "approver"
+    AUDITOR = "auditor"
+    ADMIN = "admin"
+
+
+class Effect(StrEnum):
+    """In the order in which they count."""
+
+    DENY = "deny"
+    STAGE = "stage"
+    ALLOW = "allow"
+
+
+class Action(StrEnum):
+    """The values complete `to ...`."""
+
+    SEE = "see"
+    READ_AUDIT = "read the audit"
+    VERIFY_AUDIT = "verify the audit"
+    REBALANCE = "rebalance"
+    SCALE_DOWN = "scale down"
+    SKIP_EVENT = "skip an event"
+    APPROVE = "approve a plan"
+    CHANGE_SETTINGS = "change settings"
+    MAKE_GROUP = "make a group"
+    MANAGE_TOKENS = "manage tokens"
+    REPAIR = "repair a group"
+    EVALUATE = "start an evaluation"
+    MANAGE_USERS = "manage users"
+
+
+MATRIX: Mapping[Action, tuple[Role, ...]] = {
+    Action.SEE: tuple(Role),
+    Action.READ_AUDIT: (Role.AUDITOR, Role.ADMIN),
+    Action.VERIFY_AUDIT: (Role.AUDITOR, Role.ADMIN),
+    Action.REBALANCE: (Role.OPERATOR, Role.ADMIN),
+    Action.SCALE_DOWN: (Role.OPERATOR, Role.ADMIN),
+    Action.SKIP_EVENT: (Role.OPERATOR, Role.ADMIN),
+    Action.APPROVE: (Role.APPROVER, Role.ADMIN),
+    Action.CHANGE_SETTINGS: (Role.ADMIN,),
+    Action.MAKE_GROUP: (Role.ADMIN,),
+    Action.MANAGE_TOKENS: (Role.ADMIN,),
+    Action.REPAIR: (Role.ADMIN,),
+    Action.EVALUATE: (Role.ADMIN,),
+    Action.MANAGE_USERS: (Role.ADMIN,),
+}
+LOOKING = frozenset(
+    {Action.SEE, Action.READ_AUDIT, Action.VERIFY_AUDIT}
+)  # changes nothing: is never staged
+OF_NO_GROUP = frozenset({Action.VERIFY_AUDIT, Action.EVALUATE, Action.MANAGE_USERS})
+STAGED = frozenset({Role.OPERATOR, Role.ADMIN})  # the roles that change what can be planned
+
+# --- pages ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """What a page takes: to be looked at, and to be sent a form (None: it takes none). A form with
+    the field `previews` only looks.
+    """
+
+    looks: Action
+    changes: Action | None = None
+    previews: str = ""
+
+
+# Without anybody logged in. Static files and agents' routes never come to Django's addresses.
+PUBLIC = frozenset({"healthz", "readyz", "login", "theme"})
+OWN = frozenset({"logout", "password"})  # of whoever is logged in, whatever the role
+_SEES = Door(Action.SEE)
+_TOKENS = Door(Action.MANAGE_TOKENS, Action.MANAGE_TOKENS)
+# By the name of its address. The group is the one in the address; without one it takes the right in
+# any group, and what is done checks the very group. An address that is not here opens to nobody.
+DOORS: Mapping[str, Door] = {
+    **dict.fromkeys(("overview", "groups", "groups_csv", "status", "evaluation_report"), _SEES),
+    **dict.fromkeys(("group", "group_members", "group_partitions", "group_snapshot"), _SEES),
+    **dict.fromkeys(("group_balance", "group_charts", "group_history", "rebalance"), _SEES),
+    **dict.fromkeys(("rebalances_csv", "ownership_csv", "scale_downs_csv"), _SEES),
+    **dict.fromkeys(("audit", "audit_csv", "audit_lines"), Door(Action.READ_AUDIT)),
+    "audit_verify": Door(Action.VERIFY_AUDIT, Action.VERIFY_AUDIT),
+    "partition": Door(Action.SEE, Action.SKIP_EVENT),
+    "scale_down": Door(Action.SEE, Action.SCALE_DOWN),
+    "new_scale_down": Door(Action.SCALE_DOWN, Action.SCALE_DOWN, previews="preview"),
+    "rebalance_preview": Door(Action.REBALANCE, Action.REBALANCE, previews="preview"),
+    "group_settings": Door(Action.SEE, Action.CHANGE_SETTINGS),
+    "tokens": _TOKENS,
+    "new_group": Door(Action.MAKE_GROUP, Action.MAKE_GROUP),
+    "adopt_group": Door(Action.MAKE_GROUP, Action.MAKE_GROUP),
+    "evaluations": Door(Action.SEE, Action.EVALUATE),
+    "demo": Door(Action.SEE, Action.SCALE_DOWN),
+    **dict.fromkeys(("users", "user"), Door(Action.MANAGE_USERS, Action.MANAGE_USERS)),
+}
+
+# --- rights ---------------------------------------------------------------------------------------
+
+
+class Denied(Exception):
+    """Who asked may not do that. No EvenkeelError: those are told beside a form and tried again,
+    this one ends a request as 403 and a command as refused.
+    """
+
+
+class NeedsApproval(Denied):
+    """Who asked may do it once another one approves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """Raises InvalidInput."""
+
+    role: Role
+    pattern: str = EVERY_GROUP
+    effect: Effect = Effect.ALLOW
+
+    def __post_init__(self) -> None:
+        if not PATTERN.fullmatch(self.pattern) or self.pattern.count("*") > STARS_MAX:
+            raise InvalidInput(
+                f"pattern {self.pattern!r} is not 1 to 100 letters, digits, “_”, “.”, “-”, “?” (any"
+                f" one character) and at most {STARS_MAX} “*” (any number of characters)"
+            )
+        if self.effect is Effect.STAGE and self.role not in STAGED:
+            known = " nor ".join(sorted(STAGED))
+            raise InvalidInput(f"role {self.role} cannot be staged: it is neither {known}")
+
+    def __str__(self) -> str:
+        return f"{self.effect} {self.role} in {self.pattern}"
+
+    def covers(self, group: str | None) -> bool:
+        """None: whatever is of no single group."""
+        if group is None:
+            return self.pattern == EVERY_GROUP
+        return re.fullmatch(_expression([self]), group) is not None
+
+    def on(self, action: Action) -> Effect | None:
+        """What it says about an action in the groups that it covers; None: nothing."""
+        denies = self.effect is Effect.DENY
+        if denies and self.role is Role.VIEWER:
+            return Effect.DENY
+        if self.role not in MATRIX[action] or (denies and action is Action.SEE):
+            return None
+        return Effect.ALLOW if not denies and action in LOOKING else self.effect
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """In which groups something is allowed, as regular expressions of their names that Python,
+    SQLite and PostgreSQL read alike: in those that `within` fits ("": in none, None: in all), but
+    not in those that `without` fits ("": no exception).
+    """
+
+    within: str | None
+    without: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """Of one person: decided from grants alone."""
+
+    grants: tuple[Grant, ...] = ()
+
+    def effect(self, action: Action, group: str | None) -> Effect:
+        """`group`: its name; None for what is of no single group."""
+        name = None if action in OF_NO_GROUP else group
+        return self._strongest(action, (g for g in self.grants if g.covers(name)))
+
+    def anywhere(self, action: Action) -> Effect:
+        """The most that is possible in any group that there may be."""
+        everywhere = self.effect(action, None)
+        if action in OF_NO_GROUP or self._is_denied(action):
+            return everywhere
+        found = [effect for grant in self.grants if (effect := grant.on(action))]
+        return max([everywhere, *found], key=list(Effect).index)
+
+    def may(self, action: Action, group: str | None) -> bool:
+        return self.effect(action, group) is Effect.ALLOW
+
+    def may_look(self, action: Action, group: str | None) -> bool:
+        """At the page of an action: also when what is asked there needs approval."""
+        return self.effect(action, group) is not Effect.DENY
+
+    def scope(self, action: Action) -> Scope:
+        """Where `may_look` is true."""
+        said = [(grant, effect) for grant in self.grants if (effect := grant.on(action))]
+        denied = [grant for grant, effect in said if effect is Effect.DENY]
+        given = [grant for grant, effect in said if effect is not Effect.DENY]
+        if self._is_denied(action):
+            return Scope("", "")
+        everywhere = Role.VIEWER in MATRIX[action] or any(g.covers(None) for g in given)
+        within = None if everywhere else _expression(given)
+        return Scope(within, _expression(denied))
+
+    def check(self, action: Action, group: str | None) -> None:
+        """Raises Denied and NeedsApproval: sentences that name action, group and roles."""
+        effect = self.effect(action, group)
+        if effect is Effect.ALLOW:
+            return
+        where = "all groups" if group is None or action in OF_NO_GROUP else f"group {group!r}"
+        if effect is Effect.STAGE:
+            raise NeedsApproval(
+                f"to {action} in {where} needs approval by another person; there is nothing yet to"
+                " ask for it with"
+            )
+        roles = " or ".join(MATRIX[action])
+        raise Denied(f"to {action} takes the role {roles} in {where}")
+
+    def why_not(self, action: Action, group: str | None) -> str:
+        """The sentence of `check`; "" when it is allowed."""
+        try:
+            self.check(action, group)
+        except Denied as error:
+            return str(error)
+        return ""
+
+    def _is_denied(self, action: Action) -> bool:
+        return any(g.covers(None) and g.on(action) is Effect.DENY for g in self.grants)
+
+    @staticmethod
+    def _strongest(action: Action, grants: Iterable[Grant]) -> Effect:
+        found = {grant.on(action) for grant in grants}
+        default = Effect.ALLOW if Role.VIEWER in MATRIX[action] else Effect.DENY
+        return next((effect for effect in Effect if effect in found), default)
+
+
+EVERYTHING = Rights((Grant(role=Role.ADMIN),))  # of who runs the machine, and of a superuser
+
+
+def _expression(grants: Iterable[Grant]) -> str:
+    """Of the names that their patterns fit; "" for none."""
+    wild = {"*": ".*", "?": "."}
+    found = ["".join(wild.get(s, re.escape(s)) for s in g.pattern) for g in grants]
+    return f"^({'|'.join(found)})$" if found else ""

@@ -1,0 +1,140 @@
+"""What admins do to users and their grants, each audited in the transaction that does it: of users
+whoever changes them, by records/logins.py.
+
+Users are deactivated, not deleted: what they did stays theirs.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.contrib.auth.password_validation import validate_password
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
+
+from assignment.errors import InvalidInput
+from dashboard.actions.access import require
+from dashboard.actions.groups import Refused
+from dashboard.actions.roles import Action, Grant
+from dashboard.live import push
+from dashboard.records import audit, rights
+from dashboard.records.audit import By
+from dashboard.records.grants import RoleGrant
+
+GRANTS_MAX = 200  # of one person; each is tried for each decision
+
+
+def make_user(name: str, password: str, by: By) -> User:
+    """A viewer of every group until something is granted. Raises InvalidInput, Refused (taken)."""
+    require(by, Action.MANAGE_USERS, None)
+    user = User(username=User.normalize_username(name))
+    try:
+        user.clean_fields(exclude=("password",))
+    except ValidationError as error:
+        raise InvalidInput(f"name {name!r}: {' '.join(error.messages)}") from error
+    if user.username.lower() == audit.AUTOMATIC:
+        raise Refused(f"user {name!r}: that name is what the audit calls the system itself")
+    same = User.objects.filter(username__iexact=user.username)  # two that look alike: a mistake
+    if same.exists():
+        raise Refused(f"user {name!r} exists already")
+    _give_password(user, password)
+    with audit.atomic():
+        user.save()
+    return user
+
+
+def set_password(user: User, password: str, by: By) -> None:
+    """Ends this person's sessions. One's own needs no right. Raises InvalidInput."""
+    if user.username != by.actor:
+        require(by, Action.MANAGE_USERS, None)
+    _give_password(user, password)
+    with audit.atomic():
+        user.save(update_fields=["password"])
+
+
+def set_active(user: User, active: bool, by: By) -> None:
+    """Who is deactivated can neither log in nor go on. Again: nothing changes. Raises Refused."""
+    require(by, Action.MANAGE_USERS, None)
+
+    def change() -> None:
+        found = User.objects.select_for_update().get(pk=user.pk)
+        if found.is_active != active:
+            found.is_active = active
+            found.save(update_fields=["is_active"])
+
+    _keeping_oneself(user, by, change)
+
+
+def grant(user: User, given: Grant, by: By) -> None:
+    """Raises Refused: it is granted already, there are too many, or it shuts oneself out."""
+    require(by, Action.MANAGE_USERS, None)
+    if user.role_grants.count() >= GRANTS_MAX:
+        raise Refused(f"{user.username} has {GRANTS_MAX} grants already")
+
+    def change() -> None:
+        _add(user, given, by)
+        _record(by, "grant role", user, after=_said(given))
+
+    try:
+        _keeping_oneself(user, by, change)
+    except IntegrityError as error:
+        raise Refused(f"{user.username} has this already: {given}") from error
+
+
+def revoke(row: RoleGrant, by: By) -> None:
+    """Raises Refused: without it one shuts oneself out."""
+    require(by, Action.MANAGE_USERS, None)
+
+    def change() -> None:
+        _remove(row, by)
+
+    _keeping_oneself(row.user, by, change)
+
+
+# --- parts ----------------------------------------------------------------------------------------
+
+
+def _give_password(user: User, password: str) -> None:
+    """Not named in the error: it is a secret. Raises InvalidInput."""
+    try:
+        validate_password(password, user)
+    except ValidationError as error:
+        raise InvalidInput(" ".join(error.messages)) from error
+    user.set_password(password)
+
+
+def _keeping_oneself(user: User, by: By, change: Callable[[], None]) -> None:
+    with audit.atomic():
+        change()
+        if user.username != by.actor:
+            return
+        if not rights.of_user(User.objects.get(pk=user.pk)).may(Action.MANAGE_USERS, None):
+            raise Refused(f"{user.username} could not manage users any more: ask another admin")
+
+
+def _add(user: User, given: Grant, by: By) -> None:
+    RoleGrant.objects.create(
+        user=user,
+        role=given.role,
+        pattern=given.pattern,
+        effect=given.effect,
+        made_by=by.actor,
+    )
+
+
+def _remove(row: RoleGrant, by: By) -> None:
+    row.delete()
+    _record(by, "revoke role", row.user, before=_said(row.value))
+
+
+def _said(given: Grant) -> dict[str, str]:
+    return {
+        "effect": given.effect.value,
+        "role": given.role.value,
+        "pattern": given.pattern,
+    }
+
+
+def _record(by: By, action: str, user: User, **change: Any) -> None:
+    audit.record(by, action, object=f"user {user.username}", **change)
+    transaction.on_commit(push.push_rights)  # whoever has a page open is asked again at once

@@ -1,0 +1,137 @@
+"""Which users Redis should have, by the tokens that the database has; put there, and kept there.
+
+A tick puts back what a restart or a failover took. What cannot be done now is left to it.
+"""
+
+import logging
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+from django.conf import settings
+from django.db.models import Q
+from django.utils import timezone
+
+from assignment.rights import (
+    Server,
+    agent_rules,
+    producer_rules,
+    user_of,
+    with_login,
+    without_login,
+)
+from dashboard.agents.producer_token import ProducerToken
+from dashboard.live import rights as live
+from dashboard.live.connection import StoreUnavailable
+from dashboard.live.rights import Ability, Rights, Users
+from dashboard.models import AgentToken
+
+COMPARE_EVERY_S = 5.0  # what a command or another process changed in between
+LATELY = timedelta(minutes=10)  # longer than any comparison takes
+Token = AgentToken | ProducerToken
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A comparison: with which run of which servers, whether all of them answered, when."""
+
+    run: str = ""
+    is_whole: bool = True
+    at_s: float = 0.0
+
+
+log = logging.getLogger(__name__)
+_kept: dict[str, _Kept] = {}  # by address
+
+
+def keep() -> None:
+    """Scripts and users on every node. Raises StoreUnavailable and DatabaseError."""
+    found = live.look()
+    if found.missing:
+        live.load_scripts(found)
+    last, now_s = _kept.get(settings.REDIS_URL, _Kept()), time.monotonic()
+    if last.run == found.run and now_s - last.at_s < COMPARE_EVERY_S:
+        return
+    anew = last.run != found.run or not last.is_whole
+    ours = live.ours()  # before the database: it has them first
+    ours |= _ended(None if anew else timezone.now() - LATELY)
+    done = live.compare(found, _wanted(found.server), ours, anew=anew)
+    live.note(done)
+    _kept[settings.REDIS_URL] = _Kept(found.run, not done.unreached, now_s)
+
+
+def admit(token: Token) -> None:
+    """Its user is there before anybody has the token, where Redis can be asked now."""
+    try:
+        found = live.look()
+        live.load_scripts(found)
+        live.note(live.put(found, {user_of(token.digest): partial(rights_of, token, found.server)}))
+    except StoreUnavailable as error:
+        log.warning("the user of a token waits for Redis: %s", error)
+
+
+def dismiss(token: Token) -> None:
+    """Ends its connections to Redis."""
+    try:
+        live.note(live.put(live.look(), {}, [user_of(token.digest)]))
+    except StoreUnavailable as error:
+        log.warning("the user of a revoked token waits for Redis: %s", error)
+
+
+def rights_of(token: Token, server: Server) -> Rights:
+    """Of a group's stream as the database has it, not as Redis does, which agents write."""
+    if isinstance(token, ProducerToken):
+        return _of_producer(server, token.digest, token.stream)
+    return _of_agent(server, token.digest, token.group.name, token.group.stream)
+
+
+def agents_redis_url() -> str:
+    """For whoever has a token."""
+    return _unless_refused(without_login(settings.REDIS_URL))
+
+
+def producers_redis_url(token_text: str) -> str:
+    return _unless_refused(with_login(without_login(settings.REDIS_URL), token_text))
+
+
+def _unless_refused(url: str) -> str:
+    """The dashboard's own address, where Redis lets us make no users."""
+    try:
+        noted = live.noted()
+    except StoreUnavailable:
+        noted = None
+    return settings.REDIS_URL if noted and noted.ability is Ability.NONE else url
+
+
+def _wanted(server: Server) -> Users:
+    """Of all tokens that are valid now, and of the broker."""
+    now = timezone.now()
+    valid = Q(revoked_at=None) & (Q(expires_at=None) | Q(expires_at__gt=now))
+    agents = AgentToken.objects.filter(valid).values_list("digest", "group__name", "group__stream")
+    producers = ProducerToken.objects.filter(valid).values_list("digest", "stream")
+    return {
+        **live.broker_user(server),
+        **{user_of(digest): partial(_of_agent, server, digest, *of) for digest, *of in agents},
+        **{user_of(digest): partial(_of_producer, server, digest, of) for digest, of in producers},
+    }
+
+
+def _of_agent(server: Server, digest: str, group: str, stream: str) -> Rights:
+    return Rights(digest, agent_rules(server, group, stream))
+
+
+def _of_producer(server: Server, digest: str, stream: str) -> Rights:
+    return Rights(digest, producer_rules(server, stream))
+
+
+def _ended(since: datetime | None) -> set[str]:
+    """Names of tokens that ended: all, whom a node that was away may know still; or lately, whom a
+    comparison may have put back that had read the database before.
+    """
+    now = timezone.now()
+    first = since or datetime.fromtimestamp(0, UTC)
+    ended = Q(revoked_at__gte=first) | Q(expires_at__gte=first, expires_at__lte=now)
+    agents = AgentToken.objects.filter(ended).values_list("digest", flat=True)
+    producers = ProducerToken.objects.filter(ended).values_list("digest", flat=True)
+    return {user_of(digest) for digest in (*agents, *producers)}

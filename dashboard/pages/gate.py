@@ -1,0 +1,136 @@
+"""The one middleware between an address and its page: somebody is logged in, and the matrix of
+roles (actions/roles.py) opens the door of that name. A page without a door opens to nobody.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib.auth.middleware import LoginRequiredMiddleware
+from django.core.exceptions import BadRequest, PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponseBase, HttpResponseNotAllowed
+from django.shortcuts import render
+from django.utils.functional import SimpleLazyObject
+from django.views.defaults import permission_denied
+
+from assignment.types import NAME_PATTERN
+from dashboard.actions import access
+from dashboard.actions.roles import (
+    DOORS,
+    OF_NO_GROUP,
+    OWN,
+    PUBLIC,
+    Action,
+    Denied,
+    Door,
+    Effect,
+    Rights,
+)
+from dashboard.pages.views import base
+from dashboard.records import audit
+from dashboard.records.audit import By
+from dashboard.records.queries import groups as group_queries
+
+LOOKING = ("GET", "HEAD")
+
+
+class Gate(LoginRequiredMiddleware):
+    def process_view(
+        self,
+        request: HttpRequest,
+        view_func: Callable[..., HttpResponseBase],
+        view_args: tuple[Any, ...],
+        view_kwargs: dict[str, Any],
+    ) -> HttpResponseBase | None:
+        match = request.resolver_match
+        name = match.view_name if match else ""
+        if name in PUBLIC:
+            return None
+        if not request.user.is_authenticated:
+            return self.handle_no_permission(request, view_func)
+        if name in OWN:
+            return None
+        door = DOORS.get(name)
+        if door is None:
+            raise PermissionDenied(f"{request.path} opens to nobody: it is not in the matrix")
+        return _enter(request, door, view_kwargs.get("name"))
+
+    def process_exception(
+        self, request: HttpRequest, exception: Exception
+    ) -> HttpResponseBase | None:
+        """What an action refused, and what cannot be read, with its sentence."""
+        if isinstance(exception, Denied):
+            return permission_denied(request, exception)
+        if isinstance(exception, BadRequest):
+            return render(request, "400.html", {"exception": str(exception)}, status=400)
+        return None
+
+
+def _enter(request: HttpRequest, door: Door, group: str | None) -> HttpResponseBase | None:
+    """Raises Http404 where there is nothing to see, PermissionDenied."""
+    by = base.by(request)
+    looks = request.method in LOOKING or (door.previews and door.previews in request.POST)
+    action = door.looks if looks else door.changes
+    if action is None:
+        return HttpResponseNotAllowed(LOOKING)
+    if group is not None and not NAME_PATTERN.fullmatch(group):
+        raise Http404(base.NO_GROUP.format(group))
+    if group is not None and not by.rights.may(Action.SEE, group):
+        if group_queries.find(group):
+            audit.denied(by, Action.SEE.value, group, why="it is hidden from this person")
+        raise Http404(base.NO_GROUP.format(group))
+    if not _is_open(by.rights, action, group, looks=bool(looks)):
+        _refuse(by, action, group)
+    return None
+
+
+def _is_open(rights: Rights, action: Action, group: str | None, *, looks: bool) -> bool:
+    if group is None and action not in OF_NO_GROUP:  # what is done asks for the very group
+        return rights.anywhere(action) is not Effect.DENY
+    return rights.may_look(action, group) if looks else rights.may(action, group)
+
+
+def _refuse(by: By, action: Action, group: str | None) -> None:
+    """A group that is not there is told as one that is hidden, whatever is asked of it."""
+    if group is not None and action is not Action.MAKE_GROUP and not group_queries.find(group):
+        raise Http404(base.NO_GROUP.format(group))
+    try:
+        access.require(by, action, group)
+    except Denied as error:
+        raise PermissionDenied(str(error)) from error
+
+
+def allowed(request: HttpRequest) -> dict[str, Any]:
+    """Context processor, by the name of the action, for the group in the address.
+
+    `can`: whether it is possible in any group; `closed`: the sentence why its page does not open,
+    `refused`: why its change is not made; "" when it is.
+    """
+    match = getattr(request, "resolver_match", None)
+    group = match.kwargs.get("name") if match else None
+    return {
+        "can": SimpleLazyObject(lambda: possible(request)),
+        "closed": SimpleLazyObject(lambda: closed(request, group)),
+        "refused": SimpleLazyObject(lambda: refused(request, group)),
+    }
+
+
+def possible(request: HttpRequest) -> dict[str, bool]:
+    rights = base.rights_of(request)
+    return {_key(action): rights.anywhere(action) is not Effect.DENY for action in Action}
+
+
+def closed(request: HttpRequest, group: str | None) -> dict[str, str]:
+    rights = base.rights_of(request)
+    return {
+        _key(action): "" if rights.may_look(action, group) else rights.why_not(action, group)
+        for action in Action
+    }
+
+
+def refused(request: HttpRequest, group: str | None) -> dict[str, str]:
+    rights = base.rights_of(request)
+    return {_key(action): rights.why_not(action, group) for action in Action}
+
+
+def _key(action: Action) -> str:
+    return action.name.lower()

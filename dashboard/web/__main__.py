@@ -1,0 +1,46 @@
+"""`python -m dashboard.web`: the web process. It is uvicorn, takes all of its options (--host,
+--port, --workers, --ssl-certfile ...: see --help), and has bounds for strangers below ASGI.
+"""
+
+import os
+import resource
+import sys
+
+import uvicorn
+from django.core.exceptions import ImproperlyConfigured
+
+APPLICATION = "dashboard.asgi:application"
+PROTOCOLS = "dashboard.web.protocols"
+SOCKET_BYTES_MAX = 2**12  # browsers say nothing; the socket itself closes after 1,024
+OPTIONS = (
+    *("--http", f"{PROTOCOLS}:HttpProtocol"),
+    *("--ws", f"{PROTOCOLS}:SocketProtocol"),
+    *("--ws-max-size", str(SOCKET_BYTES_MAX)),
+    "--no-server-header",
+    "--no-proxy-headers",  # what a proxy says of clients is read in asgi.py
+)
+BAD_INPUT = 3
+FILES_WANTED = 65_536  # an agent keeps a connection open; what a process may open is often 1,024
+
+
+def main() -> None:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
+    try:
+        import dashboard.settings  # noqa: F401
+    except ImproperlyConfigured as error:
+        print(f"evenkeel: {error}", file=sys.stderr)
+        sys.exit(BAD_INPUT)
+    allow_files()
+    uvicorn.main([APPLICATION, *OPTIONS, *sys.argv[1:]], prog_name="dashboard.web")
+
+
+def allow_files() -> None:
+    """As many open ones as the machine lets this process have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES_WANTED if hard == resource.RLIM_INFINITY else min(FILES_WANTED, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+if __name__ == "__main__":
+    main()

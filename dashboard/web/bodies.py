@@ -1,0 +1,74 @@
+"""How large a request's body may be, by route: refused before it is read, or as soon as it is
+larger. Django would keep it all, on disk if need be, before it asks who is there.
+
+Agents' routes are not bounded here: they check the token first, and know their group.
+"""
+
+from typing import Any
+
+from django.urls import Resolver404, resolve
+
+from dashboard.agents.routes import Receive, Send
+
+FORM_MAX = 2**16
+# A few forms carry more: strategy `config` names the member of each partition, a scale-down its
+# members. As much as Django takes of any form.
+LARGE_MAX = 2_621_440
+LARGE = ("new_group", "group_settings", "rebalance_preview", "new_scale_down")
+LOGIN_MAX = 2**13
+SAYS_BODY = (b"content-length", b"transfer-encoding")
+
+
+class TooLarge(Exception):
+    """The text is for whoever sent it."""
+
+
+class Bounded:
+    """An ASGI application whose requests have bodies within bounds."""
+
+    def __init__(self, application: Any) -> None:
+        self._application = application
+
+    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        said = [v for k, v in scope["headers"] if k in SAYS_BODY] if scope["type"] == "http" else ()
+        if not said:
+            await self._application(scope, receive, send)
+            return
+        most, size = most_bytes(scope["path"]), 0
+
+        async def receive_within() -> dict[str, Any]:
+            nonlocal size
+            message = await receive()
+            size += len(message.get("body", b""))
+            check(size)
+            return message
+
+        def check(size: int) -> None:
+            if size > most:
+                raise TooLarge(f"A request of this page has at most {most} bytes.")
+
+        try:
+            check(max((int(value) for value in said if value.isdigit()), default=0))
+            await self._application(scope, receive_within, send)
+        except TooLarge as error:
+            await _refuse(send, str(error))
+
+
+def most_bytes(path: str) -> int:
+    try:
+        name = resolve(path).url_name
+    except Resolver404:
+        return FORM_MAX
+    if name == "login":
+        return LOGIN_MAX
+    return LARGE_MAX if name in LARGE else FORM_MAX
+
+
+async def _refuse(send: Send, why: str) -> None:
+    body = why.encode()
+    headers = [
+        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-length", str(len(body)).encode()),
+    ]
+    await send({"type": "http.response.start", "status": 413, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

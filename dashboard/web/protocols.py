@@ -1,0 +1,296 @@
+"""uvicorn's protocols, with bounds on what a connection may cost before anybody looked at it: bytes
+and time of a header, time of a body, requests sent ahead, and connections of strangers.
+
+uvicorn itself bounds none of these with its fast parser: it keeps a header of any size, and waits
+for the rest of a request for ever. How large a body may be is said by route, in bodies.py.
+"""
+
+import asyncio
+from enum import Enum
+from typing import ClassVar, assert_never
+
+from django.conf import settings
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import CloseCode, Frame
+from websockets.http11 import Request
+
+from assignment.wire import API_PREFIX
+from dashboard.web.visitors import VISIT, Visit, Visitors, address_of
+
+HEADER_BYTES_MAX = 2**18  # the scale-down wizard's address names up to 2,000 members
+HEADERS_MAX = 100
+AHEAD_MAX = 16  # requests sent before the answer to the first
+REST_BYTES_MAX = 8 * 2**20  # the largest report: its agent reads why it was refused
+FRAGMENTS_MAX = 64  # of a message, of which browsers send none
+API = API_PREFIX.encode()
+
+
+class Awaited(Enum):
+    """What a connection is waited for."""
+
+    NOTHING = "nothing"
+    HEADER = "the header of the request"
+    BODY = "the body of the request"
+    REST = "the rest of a body that was refused"
+    READING = "that the answer is read"
+
+
+class Refused(Exception):
+    """Raised inside of the parser, which gives the connection up then."""
+
+
+class HttpProtocol(HttpToolsProtocol):
+    """Closes what takes too long or too much; for the rest it is uvicorn's."""
+
+    visitors: ClassVar[Visitors] = Visitors()
+    # Agents give up after 4 s; a report of 8 MiB takes 30 s at 2 Mbit/s.
+    seconds: ClassVar[dict[Awaited, float]] = {
+        Awaited.HEADER: 10.0,
+        Awaited.BODY: 30.0,
+        Awaited.REST: 2.0,  # so that the answer arrives before the connection is reset
+        Awaited.READING: 30.0,
+    }
+    visit: Visit | None = None
+    refusal: tuple[int, str] | None = None
+    awaited = Awaited.NOTHING
+    timer: asyncio.TimerHandle | None = None
+    stalled: asyncio.TimerHandle | None = None
+    in_header = False
+    in_message = False
+    has_moved = False  # a piece of a body, or the end of a message
+    is_claimed = False  # a token was shown, and is being checked
+    is_over = False  # the token was refused: nothing more is expected
+    header_bytes = 0
+    rest_bytes = 0  # since a body was refused
+    quiet_bytes = 0  # since anything of a body came: of a header, or of what follows the body
+
+    # --- the connection
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        address = "" if settings.BEHIND_PROXY else address_of(self.client)
+        self.visit = self.visitors.come(address, transport.abort)
+        if self.visit is None:
+            self.answer(503, "Too many connections of this address wait for an answer.")
+            return
+        self.app_state = {**self.app_state, VISIT: self.visit}
+        self.wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for timer in (self.timer, self.stalled):
+            if timer is not None:
+                timer.cancel()
+        if self.visit is not None:
+            self.visitors.part(self.visit)
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self.stalled = self.loop.call_later(self.seconds[Awaited.READING], self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self.stalled is not None:
+            self.stalled.cancel()
+
+    def handle_websocket_upgrade(self) -> None:
+        """From here on the other protocol has the connection, and this one hears of it no more."""
+        self.expect(Awaited.NOTHING)
+        if self.visit is not None:
+            self.visitors.work(self.visit)
+        super().handle_websocket_upgrade()
+
+    # --- bytes
+
+    def data_received(self, data: bytes) -> None:
+        self.has_moved = False
+        super().data_received(data)
+        if self.transport.is_closing() or self.transport.get_protocol() is not self:
+            return
+        self.quiet_bytes = 0 if self.has_moved else self.quiet_bytes + len(data)
+        if self.quiet_bytes > HEADER_BYTES_MAX and self.in_message:
+            self.refusal = _too_large()
+            self.send_400_response("")
+            return
+        self.rest_bytes = self.rest_bytes + len(data) if self.awaited is Awaited.REST else 0
+        if self.rest_bytes > REST_BYTES_MAX:
+            self.transport.abort()
+            return
+        self.wait()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.in_header = self.in_message = True
+        self.header_bytes = self.quiet_bytes = 0
+        self.expect(Awaited.NOTHING)  # a new request, a new time
+
+    def on_url(self, url: bytes) -> None:
+        super().on_url(url)
+        self._count(len(url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        super().on_header(name, value)
+        self._count(len(name) + len(value))
+
+    def _count(self, size: int) -> None:
+        self.header_bytes += size
+        if self.header_bytes > HEADER_BYTES_MAX or len(self.headers) > HEADERS_MAX:
+            self.refusal = _too_large()
+            raise Refused
+
+    def on_headers_complete(self) -> None:
+        if len(self.pipeline) >= AHEAD_MAX:
+            self.refusal = 429, f"More than {AHEAD_MAX} requests wait for their answers."
+            raise Refused
+        self.in_header = False
+        super().on_headers_complete()
+        visit = self.visit
+        if visit is not None and visit.is_counted and self.is_agents():
+            self.is_claimed = True
+            self.visitors.part(visit)
+
+    def is_agents(self) -> bool:
+        """Whether an agent asks and shows a token, which is checked before the body is read."""
+        shows = any(name == b"authorization" for name, _ in self.headers)
+        return shows and self.url.startswith(API)
+
+    def on_body(self, body: bytes) -> None:
+        self.has_moved = True
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self.has_moved = True
+        self.in_message = False
+        if self.visit is not None:
+            self.visitors.work(self.visit)
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.visit is not None:
+            self.visitors.wait(self.visit)
+            self.is_over = self.is_claimed and not self.visit.is_known
+        self.wait()
+
+    # --- time
+
+    def wait(self) -> None:
+        """Sees to it that what is waited for now does not take for ever."""
+        if self.is_over and not self.in_message:
+            self.transport.close()
+        self.expect(self._awaited())
+
+    def _awaited(self) -> Awaited:
+        is_answered = self.cycle is None or self.cycle.response_complete
+        if self.transport.is_closing():
+            return Awaited.READING
+        if self.in_header:
+            return Awaited.HEADER
+        if self.in_message:
+            return Awaited.REST if is_answered else Awaited.BODY
+        if is_answered and self.timeout_keep_alive_task is None:
+            return Awaited.HEADER
+        return Awaited.NOTHING
+
+    def expect(self, awaited: Awaited) -> None:
+        if awaited is self.awaited:
+            return
+        self.awaited = awaited
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        if awaited is not Awaited.NOTHING:
+            self.timer = self.loop.call_later(self.seconds[awaited], self.late)
+
+    def late(self) -> None:
+        awaited, self.awaited, self.timer = self.awaited, Awaited.NOTHING, None
+        match awaited:
+            case Awaited.HEADER | Awaited.BODY if not self.in_message:
+                self.transport.close()
+            case Awaited.BODY if self.flow.read_paused:  # it is we who do not take more of it
+                self.wait()
+                return
+            case Awaited.HEADER | Awaited.BODY:
+                self.answer(408, f"{awaited.value.capitalize()} took longer than we wait.")
+            case Awaited.REST | Awaited.READING:
+                self.transport.abort()
+            case Awaited.NOTHING:
+                pass
+            case _:
+                assert_never(awaited)
+        self.wait()
+
+    # --- refusals
+
+    def send_400_response(self, msg: str) -> None:
+        status, why = self.refusal or (400, msg)
+        self.answer(status, why)
+
+    def answer(self, status: int, why: str) -> None:
+        """And the connection ends; without a word where an answer has begun."""
+        if self.cycle is None or not self.cycle.response_started or self.cycle.response_complete:
+            body = why.encode()
+            lines = [
+                b"content-type: text/plain; charset=utf-8\r\n",
+                b"content-length: %d\r\n" % len(body),
+                b"connection: close\r\n",
+                *((b"retry-after: 1\r\n",) if status in (429, 503) else ()),
+            ]
+            self.transport.write(b"".join([STATUS_LINE[status], *lines, b"\r\n", body]))
+        self.transport.close()
+        self.wait()
+
+
+def _too_large() -> tuple[int, str]:
+    return 431, f"A header has at most {HEADER_BYTES_MAX} bytes in {HEADERS_MAX} lines."
+
+
+class SocketProtocol(WebSocketsSansIOProtocol):
+    """Also answers what is no handshake, where uvicorn would drop it with a traceback."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        visit: Visit | None = self.app_state.get(VISIT)
+        if visit is not None:
+            visit.visitors.part(visit)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if not self.handshake_initiated and not self.close_sent:
+            self.refuse_handshake()  # the request came whole
+
+    def handle_connect(self, event: Request) -> None:
+        try:
+            event.path.encode("ascii")
+        except UnicodeEncodeError:
+            self.refuse_handshake()
+            return
+        super().handle_connect(event)
+
+    def handle_parser_exception(self) -> None:
+        if self.conn.close_sent is None:
+            self.refuse_handshake()
+        else:
+            super().handle_parser_exception()
+
+    def refuse_handshake(self) -> None:
+        lines = b"content-length: 0\r\nconnection: close\r\n\r\n"
+        self.transport.write(STATUS_LINE[400] + lines)
+        self.close_sent = self.handshake_complete = self.disconnected = True
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": CloseCode.PROTOCOL_ERROR})
+        self.transport.close()
+
+    def handle_cont(self, event: Frame) -> None:
+        if len(self.frames) < FRAGMENTS_MAX:
+            super().handle_cont(event)
+        else:
+            self.conn.fail(CloseCode.MESSAGE_TOO_BIG, "too many fragments")
+            self.handle_parser_exception()
+
+    def handle_ping(self) -> None:
+        """Whoever asks and does not read the answers is not answered any more."""
+        if self.writable.is_set():
+            super().handle_ping()
+        else:
+            self.transport.abort()

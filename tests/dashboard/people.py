@@ -1,0 +1,21 @@
+"""People with what is granted to them."""
+
+from django.contrib.auth.models import User
+from django.test import Client
+
+from dashboard.actions.roles import EVERY_GROUP, Effect, Role
+from dashboard.records.grants import RoleGrant
+
+
+def granted(
+    user: User, role: str, pattern: str = EVERY_GROUP, effect: str = "allow", **more: object
+) -> RoleGrant:
+    return RoleGrant.objects.create(
+        user=user, role=Role(role), pattern=pattern, effect=Effect(effect), made_by="test", **more
+    )
+
+
+def logged_in(user: User, **how: bool) -> Client:
+    client = Client(**how)
+    client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
+    return client

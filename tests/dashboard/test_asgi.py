@@ -1,0 +1,72 @@
+"""Who connected: what clients claim of themselves counts only behind a proxy. How it ends."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from pytest_django.fixtures import Settings
+
+from dashboard.asgi import NOBODY, application, as_connected
+from dashboard.models import AuditEntry
+from dashboard.records import audit
+from dashboard.records.audit import By
+
+
+def scope(client: str = "127.0.0.1", kind: str = "http", **headers: str) -> dict[str, Any]:
+    made = [(name.replace("_", "-").encode(), text.encode()) for name, text in headers.items()]
+    return {"type": kind, "client": (client, 5), "scheme": "http", "headers": made}
+
+
+CLAIMS = {"x_forwarded_for": "1.2.3.4, 5.6.7.8", "x_forwarded_proto": "http,https"}
+
+
+def test_nobody_is_believed(settings: Settings) -> None:
+    settings.BEHIND_PROXY = False
+    found = as_connected(scope(**CLAIMS, forwarded="for=9.9.9.9", x_real_ip="9.9.9.9", host="h"))
+    assert found["headers"] == [(b"host", b"h")]
+    assert (found["client"], found["scheme"]) == (("127.0.0.1", 5), "http")
+
+
+@pytest.mark.parametrize("claimed", ["1.2.3.4", "1.2.3.4:77", "9.9.9.9, 1.2.3.4", "[::7]:9"])
+def test_a_server_that_believed_it_is_not_believed_either(settings: Settings, claimed: str) -> None:
+    """25 forged addresses are one: a limit of an address counts them together."""
+    settings.BEHIND_PROXY = False
+    believed = "::7" if "::" in claimed else "1.2.3.4"
+    assert as_connected(scope(believed, x_forwarded_for=claimed))["client"] == (NOBODY, 0)
+
+
+@pytest.mark.parametrize(("kind", "scheme"), [("http", "https"), ("websocket", "wss")])
+def test_behind_a_proxy_what_it_added_itself_counts(
+    settings: Settings, kind: str, scheme: str
+) -> None:
+    settings.BEHIND_PROXY = True
+    found = as_connected(scope(kind=kind, **CLAIMS))
+    assert (found["client"][0], found["scheme"]) == ("5.6.7.8", scheme)
+    assert found["headers"] == []
+
+
+@pytest.mark.parametrize("claimed", ["", "unknown", "1.2.3.4, evil"])
+def test_an_address_that_is_none_is_not_taken(settings: Settings, claimed: str) -> None:
+    settings.BEHIND_PROXY = True
+    assert as_connected(scope(x_forwarded_for=claimed))["client"] == ("127.0.0.1", 5)
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_what_was_only_counted_is_on_record_when_the_process_ends() -> None:
+    def flood() -> None:
+        for _ in range(3):
+            audit.denied(By("ann", "page"), "turn", why="no right")
+
+    await asyncio.to_thread(flood)
+    told = list[str]()
+
+    async def receive() -> dict[str, str]:
+        return {"type": "lifespan.shutdown"}
+
+    async def send(message: dict[str, Any]) -> None:
+        told.append(message["type"])
+
+    await application({"type": "lifespan"}, receive, send)
+    assert told == ["lifespan.shutdown.complete"]
+    rows = await asyncio.to_thread(lambda: list(AuditEntry.objects.order_by("seq")))
+    assert [row.count for row in rows] == [1, 2]

@@ -1,0 +1,105 @@
+"""Records that nobody's script wrote: who may write to a group's keys harms that group at most."""
+
+import json
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from django.forms.models import model_to_dict
+
+from assignment.coordinator.incarnation import CLAIMED_AHEAD_MAX
+from assignment.wire import GroupKeys
+from dashboard import coordinator
+from dashboard.live import groups as live_groups
+from dashboard.live.connection import StoreUnavailable
+from dashboard.models import AuditEntry, Group, Rebalance, Tenure
+from tests.dashboard.agents import FakeAgent, make_group
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_record_that_no_target_made_is_dropped_and_changes_nothing(
+    group: Group, agent: FakeAgent, store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Above all no row of another group, by its number."""
+
+    def killed(*_: Any) -> None:
+        raise StoreUnavailable("killed in between")
+
+    agent.start()
+    with monkeypatch.context() as patch, suppress(StoreUnavailable):
+        patch.setattr(live_groups, "drop_from_outbox", killed)
+        coordinator.rebalance(group.name)
+    [entry], row = live_groups.outbox(group.name), Rebalance.objects.get()
+    sound, before = json.loads(entry.record), model_to_dict(row)
+    other = make_group(f"{group.name}-b")
+    told: list[tuple[Any, Any, Any]] = [
+        (1, 1, sound | {"id": row.pk}),
+        (1, 1, sound | {"pk": row.pk, "group_id": group.pk}),
+        (1, 1, sound | {"outcome": "done"}),
+        (1, 1, sound | {"score": 10**400}),
+        (1, 1, sound | {"moved": 2**40}),
+        (1, 1, sound | {"cause": "mood"}),
+        (1, 1, sound | {"causes": [{"reason": "join", "member": ["a"]}]}),
+        (1, 1, sound | {"target": "bWFw"}),
+        (1, 1, sound | {"partitions": 3}),
+        (1, 1, "x" * 10_000),
+        (1, 2**60, sound),
+        (2**40, 1, sound),
+        (1 + CLAIMED_AHEAD_MAX + 1, 1, sound),
+        ("many", 1, sound),
+    ]
+    keys = GroupKeys(other.name)
+    for incarnation, epoch, record in told:
+        values = {"incarnation": incarnation, "epoch": epoch, "record": json.dumps(record)}
+        store.xadd(keys.outbox, values)
+    store.xadd(keys.outbox, {"x": b"\xff"})
+    assert coordinator.tick() == 2
+    assert not store.xlen(keys.outbox)
+    row.refresh_from_db()
+    assert {**model_to_dict(row), "outcome": before["outcome"]} == before
+    other.refresh_from_db()
+    assert (other.incarnation, other.rebalances.count()) == (1, 0)
+    audited = AuditEntry.objects.filter(action="quarantined", group=other)
+    assert audited.get().reason.startswith(f"{len(told) + 1} records of targets cannot be kept")
+    assert other.gaps.get().records_lost == len(told) + 1
+    store.xadd(keys.outbox, {"incarnation": 2, "epoch": 1, "record": entry.record})
+    coordinator.tick()
+    assert other.rebalances.get().incarnation == 2
+
+
+def test_an_event_that_no_lock_made_is_dropped_and_the_history_goes_on(
+    group: Group, agent: FakeAgent, store: Any
+) -> None:
+    keys = GroupKeys(group.name)
+    bad: list[dict[str, Any]] = [
+        {"x": b"\xff"},
+        {"seq": 1, "type": "mood", "partition": "s:1", "member": "a", "fence": 1, "at_ms": 1},
+        {
+            "seq": 1,
+            "type": "acquired",
+            "partition": "s:1",
+            "member": "a",
+            "fence": 1,
+            "at_ms": "-1",
+        },
+        {
+            "seq": 10**30,
+            "type": "acquired",
+            "partition": "s:1",
+            "member": "a",
+            "fence": 1,
+            "at_ms": 1,
+        },
+    ]
+    for fields in bad:
+        store.xadd(keys.events, fields)
+        store.xadd(keys.control, fields)
+    agent.start()
+    coordinator.rebalance(group.name)
+    agent.follow()
+    elsewhere = {"seq": 5, "type": "acquired", "member": "a", "fence": 1, "at_ms": 1}
+    store.xadd(keys.events, elsewhere | {"partition": f"{group.stream}:9999999999999999"})
+    assert coordinator.tick() == 1
+    assert Tenure.objects.count() == 4
+    assert store.xlen(keys.events) == 5

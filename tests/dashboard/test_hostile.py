@@ -1,0 +1,217 @@
+"""What one member or one group can do to others: nothing that stops them."""
+
+from collections.abc import Collection, Generator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from assignment.coordinator.facts import GroupRecord
+from assignment.scripts.group_read import Purpose
+from assignment.wire import GroupKeys
+from dashboard import coordinator
+from dashboard.coordinator import running
+from dashboard.coordinator.running import LONG_S, ROUND_S, SLICE_S, TICK_MAX_S
+from dashboard.live import groups as live_groups
+from dashboard.live import health
+from dashboard.models import AuditEntry, Group, MemberRecord
+from tests.dashboard.agents import FakeAgent, make_group
+from tests.dashboard.people import granted, logged_in
+
+pytestmark = pytest.mark.django_db
+DEEP = b'{"consumer":' + b"[" * 955 + b"]" * 955 + b"}"
+PATIENT = {"lease_ms": 600_000, "renew_ms": 100_000, "session_timeout_ms": 600_000}
+BAD_REPORT = b"1 1 1 %d %s{}" % (len(DEEP), DEEP)
+
+
+@pytest.fixture
+def visitor(db: None) -> Client:
+    user = User.objects.create_user("ann")
+    granted(user, "admin")
+    return logged_in(user)
+
+
+def test_a_report_that_cannot_be_read_is_quarantined_shown_and_audited_once(
+    store: Any, group_name: str, visitor: Client
+) -> None:
+    group = make_group(group_name, **PATIENT)
+    agent, other = FakeAgent(group, "a"), FakeAgent(group, "b")
+    agent.start()
+    coordinator.rebalance(group.name)
+    agent.follow()
+    other.start()
+    store.hset(GroupKeys(group.name).reports, "a", BAD_REPORT)
+    assert coordinator.rebalance(group.name).startswith("epoch")
+    for _ in range(2):
+        coordinator.tick()
+    group.refresh_from_db()
+    [(kind, text)] = group.faults
+    assert kind == "unreadable"
+    assert text.startswith("the report of a cannot be read and is left out")
+    assert AuditEntry.objects.get(action="quarantined").reason == text
+    page = visitor.get(f"/groups/{group.name}/").content.decode()
+    assert "the report of a cannot be read" in page
+    assert "a" in live_groups.read(group.name, Purpose.LOOK).asked, "for a complete one"
+    agent.beat()
+    coordinator.tick()
+    group.refresh_from_db()
+    assert group.faults == []
+
+
+def test_one_whose_records_are_damaged_is_counted_and_the_others_go_on(
+    group: Group, agent: FakeAgent, store: Any, visitor: Client
+) -> None:
+    other = make_group(f"{group.name}-b")
+    store.hset(GroupKeys(other.name).meta, "incarnation", str(2**40))
+    agent.start()
+    assert coordinator.tick() == 1
+    assert coordinator.rebalance(group.name).startswith("epoch")
+    answer = visitor.get("/readyz")
+    assert answer.status_code == 200, answer.json()
+    assert answer.json()["checks"]["celery"]["failing_groups"] == 1
+    assert f"fails for 1 of 2 groups ({other.name})" in answer.json()["warnings"][-1]
+    store.hset(GroupKeys(group.name).meta, "incarnation", str(2**40))
+    assert coordinator.tick() == 0
+    answer = visitor.get("/readyz")
+    assert answer.status_code == 503
+    assert "fails for 2 of 2 groups" in answer.json()["why"][0]
+
+
+@pytest.mark.parametrize(
+    "page", ["", "members/", "partitions/", "scale-down/", "settings/", "rebalance/", "history/"]
+)
+def test_a_damaged_group_has_pages_that_say_so(
+    group: Group, store: Any, visitor: Client, page: str
+) -> None:
+    for damage in ("many", None):
+        if damage:
+            store.hset(GroupKeys(group.name).meta, "group_epoch", damage)
+        else:
+            store.delete(GroupKeys(group.name).members)
+            store.set(GroupKeys(group.name).members, "x")
+        answer = visitor.get(f"/groups/{group.name}/{page}")
+        assert answer.status_code == 200
+        assert f"manage.py repair {group.name}" in answer.content.decode()
+
+
+def test_who_joins_and_never_beats_leaves_no_record(group: Group, agent: FakeAgent) -> None:
+    agent.join()
+    coordinator.tick()
+    assert not MemberRecord.objects.exists()
+    agent.beat()
+    coordinator.tick()
+    assert MemberRecord.objects.get().member_id == "a"
+
+
+def test_who_writes_beside_the_scripts_harms_no_other_group(
+    group: Group, agent: FakeAgent, store: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ticks, samples and trimming of the groups after it, by name and by stream, go on."""
+    first = make_group(f"a-{group.name}", **PATIENT)
+    agent.start()
+    FakeAgent(first, "b").start()
+    keys = GroupKeys(first.name)
+    for key, damage in (
+        (keys.wanted, lambda: store.set(keys.wanted, "many")),
+        (keys.wanted, lambda: store.hset(keys.wanted, "x", 1)),
+        (keys.offsets, lambda: store.hset(keys.offsets, f"{first.stream}:0", "far")),
+        (keys.meta, lambda: store.hset(keys.meta, "group_epoch", "many")),
+    ):
+        store.delete(keys.wanted)
+        damage()
+        caplog.clear()
+        store.delete(GroupKeys(group.name).queued)
+        assert coordinator.tick() == 1, key
+        assert health.look().failing_named == (first.name,)
+        coordinator.sample()
+        coordinator.trim()
+        assert group.samples.count() > 0
+        group.samples.all().delete()
+    assert f"stream={first.stream} not trimmed" in caplog.text
+    assert f"stream={group.stream} not trimmed" not in caplog.text
+
+
+def test_the_mirror_keeps_partitions_of_the_group_only(
+    group: Group, agent: FakeAgent, store: Any
+) -> None:
+    keys, last = GroupKeys(group.name), f"{group.stream}:3"
+    for text in (last, f"{group.stream}:4", f"{group.stream}:9999999999999999", "elsewhere:1"):
+        store.hset(keys.offsets, text, "5-0")
+    coordinator.sample()
+    assert [(row.number, row.offset) for row in group.mirror.all()] == [(3, "5-0")]
+
+
+# --- time -----------------------------------------------------------------------------------------
+
+
+CHEAP_S = 2**-7  # as all of them no sum of which is rounded
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 1_000.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+@dataclass
+class Costly:
+    """What the tick of each group costs, piece by piece, on a clock that only they move."""
+
+    clock: Clock
+    costs_s: dict[str, list[float]] = field(default_factory=dict)
+    done: list[str] = field(default_factory=list)
+    told: list[tuple[list[str], int]] = field(default_factory=list)
+
+    def groups(self) -> list[tuple[GroupRecord, None]]:
+        self.clock.now_s += CHEAP_S
+        return [(GroupRecord(name=name, settings=None), None) for name in self.costs_s]
+
+    def pieces(self, steps: Any, here: Any) -> Generator[None, None, None]:
+        for cost_s in self.costs_s[here.name]:
+            self.clock.now_s += cost_s
+            self.done.append(here.name)
+            yield
+
+    def say(self, names: Collection[str], ticked: int) -> None:
+        self.told.append((sorted(names), ticked))
+
+
+@pytest.fixture
+def costly(monkeypatch: pytest.MonkeyPatch, store: Any) -> Costly:
+    made = Costly(Clock())
+    monkeypatch.setattr(running, "time", made.clock)
+    monkeypatch.setattr(running, "_groups", made.groups)
+    monkeypatch.setattr(running, "pieces_of", made.pieces)
+    monkeypatch.setattr(health, "stamp_failing", made.say)
+    return made
+
+
+def test_a_group_that_takes_long_goes_on_between_the_rounds_of_the_others(costly: Costly) -> None:
+    costly.costs_s = {"slow": [SLICE_S] * 12, "b": [CHEAP_S, CHEAP_S], "c": [CHEAP_S]}
+    assert coordinator.tick() == 3
+    a_round, a_second = ["b", "b", "c"], ["slow"] * round(ROUND_S / SLICE_S)
+    assert costly.done[:12] == ["slow", *a_round, *a_second, *a_round, "slow"]
+    assert costly.done.count("slow") == 12
+    assert costly.done.count("c") == 4
+    assert costly.told == [([], 3)] * 4
+
+
+def test_one_that_takes_very_long_is_counted_with_those_that_fail_and_begins_anew(
+    costly: Costly,
+) -> None:
+    costly.costs_s = {"slow": [SLICE_S] * 1_000, "b": [CHEAP_S]}
+    assert coordinator.tick() == 1
+    assert costly.told[0] == ([], 2)
+    assert costly.told[-1] == (["slow"], 2)
+    rounds, slow = len(costly.told), costly.done.count("slow")
+    assert abs(rounds - TICK_MAX_S / ROUND_S) <= 3
+    assert costly.told.count(([], 2)) <= LONG_S / ROUND_S + 2
+    assert costly.done.count("b") == rounds, "the other one is looked at in every round"
+    costly.costs_s = {"slow": [SLICE_S], "b": [CHEAP_S]}
+    assert coordinator.tick() == 2
+    assert costly.done.count("slow") == slow + 1
+    assert costly.told[-1] == ([], 2)
