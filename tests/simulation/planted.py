@@ -214,7 +214,7 @@ def a_replica_of_another_history_is_believed(
     return shares_history(store, as_if, partition, entries)
 
 
-@instead_of(restore, "_shares_history", " has (", "redis_clock_is_set", rare=(1211,))
+@instead_of(restore, "_shares_history", " has (", "lost_events_come_again", rare=(6981, 7729))
 def an_equal_offset_is_believed(
     shares_history: Any, store: Any, state: Any, partition: Partition, entries: Any
 ) -> Any:
