@@ -9,11 +9,11 @@ from enum import StrEnum
 
 from django.db import models
 from django.db.models import F, Q
-from django.utils import timezone
 
 from assignment import maps
 from assignment.coordinator.facts import State, StayEnd
 from assignment.types import Coordination, GroupSettings
+from dashboard.agents.issued import IssuedToken
 from dashboard.agents.producer_token import ProducerToken  # noqa: F401
 from dashboard.evaluation.stored import Evaluation  # noqa: F401  (Django finds models here)
 from dashboard.records.grants import RoleGrant  # noqa: F401  (as above)
@@ -72,31 +72,14 @@ class Group(models.Model):
         return self.scale_downs.filter(state=ScaleDownState.RUNNING).first()
 
 
-class AgentToken(models.Model):
-    """Who may speak for a group. The token itself is shown once and never stored."""
+class AgentToken(IssuedToken):
+    """Who may speak for a group."""
 
     group = models.ForeignKey(Group, on_delete=models.CASCADE, related_name="tokens")
-    name = models.CharField(max_length=NAME_MAX)
-    digest = models.CharField(max_length=64, unique=True)  # SHA-256, hex
-    created_at = models.DateTimeField(auto_now_add=True)
-    created_by = models.CharField(max_length=150)
-    expires_at = models.DateTimeField(null=True, blank=True)
-    revoked_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True)
-
-    class Meta:
-        ordering = ("-created_at", "-id")
 
     def __str__(self) -> str:
         return f"{self.name} of {self.group_id}"
-
-    @property
-    def state(self) -> str:
-        """valid, expired or revoked"""
-        if self.revoked_at is not None:
-            return "revoked"
-        is_past = self.expires_at is not None and self.expires_at <= timezone.now()
-        return "expired" if is_past else "valid"
 
 
 class MemberRecord(models.Model):

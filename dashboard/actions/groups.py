@@ -23,7 +23,7 @@ from assignment.types import SETTING_NAMES, GroupSettings, Offset, Partition, Re
 from dashboard import coordinator
 from dashboard.actions.access import require
 from dashboard.actions.roles import Action
-from dashboard.agents import rights, tokens
+from dashboard.agents import issued, rights, tokens
 from dashboard.live import groups as live_groups
 from dashboard.live.connection import StoreUnavailable
 from dashboard.live.scripts import run
@@ -173,11 +173,7 @@ def create_token(
 ) -> MadeToken:
     """Raises InvalidInput."""
     require(by, Action.MANAGE_TOKENS, group)
-    if not name.strip() or len(name) > 100:
-        raise InvalidInput(f"token name {name!r} is not of 1 to 100 characters")
-    if expires_at is not None and expires_at <= timezone.now():
-        raise InvalidInput(f"the expiry {expires_at.isoformat()} is past")
-    made = _created(group, by, name.strip(), expires_at)
+    made = _created(group, by, issued.checked_name(name, expires_at), expires_at)
     rights.admit(made.token)
     return made
 

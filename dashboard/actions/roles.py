@@ -51,6 +51,7 @@ class Action(StrEnum):
     CHANGE_SETTINGS = "change settings"
     MAKE_GROUP = "make a group"
     MANAGE_TOKENS = "manage tokens"
+    MANAGE_PRODUCERS = "manage producers' tokens"
     REPAIR = "repair a group"
     EVALUATE = "start an evaluation"
     MANAGE_USERS = "manage users"
@@ -67,6 +68,7 @@ MATRIX: Mapping[Action, tuple[Role, ...]] = {
     Action.CHANGE_SETTINGS: (Role.ADMIN,),
     Action.MAKE_GROUP: (Role.ADMIN,),
     Action.MANAGE_TOKENS: (Role.ADMIN,),
+    Action.MANAGE_PRODUCERS: (Role.ADMIN,),
     Action.REPAIR: (Role.ADMIN,),
     Action.EVALUATE: (Role.ADMIN,),
     Action.MANAGE_USERS: (Role.ADMIN,),
@@ -74,7 +76,9 @@ MATRIX: Mapping[Action, tuple[Role, ...]] = {
 LOOKING = frozenset(
     {Action.SEE, Action.READ_AUDIT, Action.VERIFY_AUDIT}
 )  # changes nothing: is never staged
-OF_NO_GROUP = frozenset({Action.VERIFY_AUDIT, Action.EVALUATE, Action.MANAGE_USERS})
+OF_NO_GROUP = frozenset(
+    {Action.VERIFY_AUDIT, Action.EVALUATE, Action.MANAGE_USERS, Action.MANAGE_PRODUCERS}
+)  # several groups may read a producer's stream
 STAGED = frozenset({Role.OPERATOR, Role.ADMIN})  # the roles that change what can be planned
 
 # --- pages ----------------------------------------------------------------------------------------
@@ -95,7 +99,6 @@ class Door:
 PUBLIC = frozenset({"healthz", "readyz", "login", "theme"})
 OWN = frozenset({"logout", "password"})  # of whoever is logged in, whatever the role
 _SEES = Door(Action.SEE)
-_TOKENS = Door(Action.MANAGE_TOKENS, Action.MANAGE_TOKENS)
 # By the name of its address. The group is the one in the address; without one it takes the right in
 # any group, and what is done checks the very group. An address that is not here opens to nobody.
 DOORS: Mapping[str, Door] = {
@@ -110,7 +113,8 @@ DOORS: Mapping[str, Door] = {
     "new_scale_down": Door(Action.SCALE_DOWN, Action.SCALE_DOWN, previews="preview"),
     "rebalance_preview": Door(Action.REBALANCE, Action.REBALANCE, previews="preview"),
     "group_settings": Door(Action.SEE, Action.CHANGE_SETTINGS),
-    "tokens": _TOKENS,
+    "tokens": Door(Action.MANAGE_TOKENS, Action.MANAGE_TOKENS),
+    "producers": Door(Action.MANAGE_PRODUCERS, Action.MANAGE_PRODUCERS),
     "new_group": Door(Action.MAKE_GROUP, Action.MAKE_GROUP),
     "adopt_group": Door(Action.MAKE_GROUP, Action.MAKE_GROUP),
     "evaluations": Door(Action.SEE, Action.EVALUATE),

@@ -1,9 +1,11 @@
 """What people may type. Bounds are those of the values themselves; errors name what was typed."""
 
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
 from django import forms
+from django.utils import timezone
 
 from assignment import strategies, types
 from assignment.errors import InvalidInput
@@ -323,6 +325,19 @@ class NewTokenForm(Form):
         label="Valid for days",
         help_text="Empty: until it is revoked.",
     )
+
+    def expires_at(self) -> datetime | None:
+        days = self.cleaned_data["days"]
+        return timezone.now() + timedelta(days=days) if days else None
+
+
+class NewProducerTokenForm(NewTokenForm):
+    stream = forms.CharField(max_length=100, help_text="One that a group reads.")
+    field_order = ("stream",)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["name"].initial = "producers"
 
 
 # --- users ----------------------------------------------------------------------------------------

@@ -198,9 +198,10 @@ def _iso(moment: datetime) -> str:
 floods = Floods(_write_many)
 
 
-def attempted(action: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Of a function whose first argument says what it acts on and whose `by` says who asks: what it
-    refuses, or fails at, is on record, although everything else is taken back.
+def attempted(action: str, *, in_group: bool = True) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Of a function whose first argument says what it acts on (`in_group`: it is a group, or of
+    one) and whose `by` says who asks: what it refuses, or fails at, is on record, although
+    everything else is taken back.
     """
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
@@ -215,7 +216,11 @@ def attempted(action: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
                 target, by = next(iter(bound.values())), bound["by"]
                 if not getattr(error, "is_on_record", False):  # an action may be part of another
                     word = FAILED if isinstance(error, StoreUnavailable) else REFUSED
-                    tried(by, action, _group_of(target), result=f"{word}: {error}")
+                    result = f"{word}: {error}"
+                    if in_group:
+                        tried(by, action, _group_of(target), result=result)
+                    else:
+                        tried(by, action, object=str(target), result=result)
                     error.is_on_record = True  # type: ignore[attr-defined]
                 raise
 

@@ -1,6 +1,5 @@
 """create_producer_token STREAM: what a producer logs in to Redis with, shown once."""
 
-import shlex
 from datetime import timedelta
 from typing import Any
 
@@ -41,6 +40,5 @@ class Command(BaseCommand):
             return
         self.stdout.write(
             "Run the producer with this address (its token is shown only now):\n\n"
-            f"  EVENKEEL_REDIS_URL={shlex.quote(made.redis_url)}"
-            f" evenkeel-producer --stream {stream} --key FIELD"
+            f"  {producers.command(made)}"
         )

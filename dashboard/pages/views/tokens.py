@@ -1,13 +1,11 @@
 """Tokens of a group's agents: create, shown once, rotate, revoke."""
 
-from datetime import timedelta
 from typing import Any
 
 from django.contrib import messages
 from django.core.exceptions import BadRequest
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
-from django.utils import timezone
 
 from dashboard.actions import groups as actions
 from dashboard.pages.forms import NewTokenForm
@@ -48,9 +46,8 @@ def _create(request: HttpRequest, seen: base.Seen) -> HttpResponse:
     form = NewTokenForm(request.POST)
 
     def create(by: By) -> actions.MadeToken:
-        name, days = form.cleaned_data["name"], form.cleaned_data["days"]
-        until = timezone.now() + timedelta(days=days) if days else None
-        return actions.create_token(seen.group, by, name=name, expires_at=until)
+        name = form.cleaned_data["name"]
+        return actions.create_token(seen.group, by, name=name, expires_at=form.expires_at())
 
     made = base.attempt(request, form, create, also=("do",))
     return _shown(request, seen, made) if made else _page(request, seen, form)

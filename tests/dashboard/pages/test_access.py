@@ -18,6 +18,7 @@ PLAIN = (
     "status",
     "audit_csv",
     "audit_lines",
+    "producers",
     "evaluations",
 )
 OF_GROUP = (
