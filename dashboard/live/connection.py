@@ -18,6 +18,8 @@ from django.conf import settings
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
 from redis.client import Pipeline
+from redis.exceptions import NoPermissionError as NoPermissionError  # noqa: PLC0414
+from redis.exceptions import RedisError as RedisError  # noqa: PLC0414
 from redis.retry import Retry
 
 from assignment.errors import Damaged, EvenkeelError, Trouble, trouble_of

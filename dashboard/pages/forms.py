@@ -1,11 +1,9 @@
 """What people may type. Bounds are those of the values themselves; errors name what was typed."""
 
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime, timedelta
 from typing import Any
 
 from django import forms
-from django.utils import timezone
 
 from assignment import strategies, types
 from assignment.errors import InvalidInput
@@ -312,32 +310,6 @@ class SkipForm(ReasonForm):
     """`entry`: the one that was shown; another may be the next one meanwhile."""
 
     entry = forms.RegexField(r"^[0-9]{1,16}-[0-9]{1,16}$", widget=forms.HiddenInput)
-
-
-class NewTokenForm(Form):
-    name = forms.CharField(
-        max_length=100, initial="agents", help_text="For whom: shown in lists and in the audit."
-    )
-    days = forms.IntegerField(
-        min_value=1,
-        max_value=3_650,
-        required=False,
-        label="Valid for days",
-        help_text="Empty: until it is revoked.",
-    )
-
-    def expires_at(self) -> datetime | None:
-        days = self.cleaned_data["days"]
-        return timezone.now() + timedelta(days=days) if days else None
-
-
-class NewProducerTokenForm(NewTokenForm):
-    stream = forms.CharField(max_length=100, help_text="One that a group reads.")
-    field_order = ("stream",)
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.fields["name"].initial = "producers"
 
 
 # --- users ----------------------------------------------------------------------------------------

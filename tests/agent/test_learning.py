@@ -104,7 +104,7 @@ def only_a_snapshot_leads_there(world: World, owner: str, of: Partition, folder:
     state = PartitionState.open(folder / "mine", world.group, of)
     restore(world.store, state, of)
     fence = world.store.owned(owner)[of].fence
-    record = write_snapshot(state, str(folder / "snapshots"), world.group, fence)
+    record = write_snapshot(state, str(world.folder / "state" / "snapshots"), world.group, fence)
     state.close()
     assert world.store.run(agent_side.snapshot(of, record, trim=False)) is SnapshotResult.DONE
     world.store.door.ask("XTRIM", world.store.keys.changelog(of), "MAXLEN", 0)

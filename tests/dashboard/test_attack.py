@@ -76,6 +76,7 @@ def target_at(port: int, **more: Any) -> SignedIn:
         "redis_url": f"redis://127.0.0.1:{port}/0",
         "data": Path(),
         "go_on": lambda: None,
+        "let_in": lambda: None,
         "requests_a_route": 2,
     }
     return SignedIn(**(values | more))

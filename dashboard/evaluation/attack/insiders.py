@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from redis.exceptions import NoPermissionError, RedisError
-
 from assignment.rights import with_login
 from assignment.wire import GroupKeys
 from dashboard.evaluation.attack.mutated import good
 from dashboard.evaluation.attack.state import changed
 from dashboard.evaluation.attack.target import HOST, Found, NotJudged, Target
-from dashboard.live.connection import client_of
+from dashboard.live.connection import NoPermissionError, RedisError, client_of
 
 REVOKED_WITHIN_S = 1.0
 NOBODY = 65_534

@@ -22,7 +22,7 @@ from dashboard.evaluation.attack.state import Held, Witness
 from dashboard.evaluation.attack.target import Found, NotJudged, Target, first
 from dashboard.evaluation.checks.redis_trees import database
 from dashboard.evaluation.judge import FAILED, HELD, VIOLATED
-from dashboard.evaluation.system import Run, own_run
+from dashboard.evaluation.system import Run, own_run, run_program
 from dashboard.management.arguments import say
 
 ATTACKED, OTHER = "attacked", "other"
@@ -122,6 +122,7 @@ def attacked(seed: int, requests_a_route: int) -> Iterator[Target]:
             redis_url=demo.redis.server.url,
             data=data,
             go_on=lambda: _go_on(run),
+            let_in=lambda: _let_in(run),
             requests_a_route=requests_a_route,
         )
         try:
@@ -147,6 +148,12 @@ def _part(run: Run, name: str) -> Process:
 def _go_on(run: Run) -> None:
     if run.demo.tree.stopping:
         raise Stopped
+
+
+def _let_in(run: Run) -> None:
+    done = run_program(run.demo.parts.environment, "django", "axes_reset", timeout_s=SET_UP_S)
+    if done.returncode:
+        raise NotJudged(f"lockouts were not ended: {(done.stderr or done.stdout)[-END_MAX:]}")
 
 
 def _token_of_new(run: Run, group: str) -> str:

@@ -1,5 +1,5 @@
 """What must not change by a request that is refused: all that Redis and the database hold, but the
-audit, login attempts, and the times of beats and ticks.
+audit, login attempts, and the times and turns of beats and ticks.
 
 Read directly, by nothing of the system itself.
 """
@@ -14,7 +14,9 @@ from typing import Any
 
 from dashboard.live.connection import client_of
 
-LEFT_OUT_KEYS = re.compile(rb".*(:rate(:.*)?|:readyz|:late_groups|:(beat|worker|tick)_ms)")
+LEFT_OUT_KEYS = re.compile(
+    rb".*(:rate(:.*)?|:readyz|:late_groups|:(beat|worker|tick)_ms|:queued|:running)"
+)
 LEFT_OUT_TABLES = ("axes_", "dashboard_audit", "sqlite_")
 LEFT_OUT_COLUMNS = {"dashboard_agenttoken": "last_used_at"}
 NAMED_MAX = 5

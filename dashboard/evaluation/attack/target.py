@@ -21,10 +21,11 @@ TIMEOUT_S = 120.0  # a busy machine hashes a password for long
 CSRF = "a" * 32  # whoever sends the cookie may choose it
 READY = "/readyz"  # says so with 503, for worker and beat rest
 NAMED_MAX = 20  # server errors
+LOCKED_OUT = 429
 FORM = "application/x-www-form-urlencoded"
 FIELD = re.compile(r"<(?:input|select|textarea|button)\b[^>]*?\bname=\"([^\"]+)\"[^>]*>")
 VALUE = re.compile(r"\bvalue=\"([^\"]*)\"")
-TOKEN = re.compile(rb'id="token">(ekt_[\w-]+)<')
+TOKEN = re.compile(rb'id="token">(ek[tp]_[\w-]+)<')
 LINKED = re.compile(r"[?&](?:amp;)?([a-z_]+)=")
 
 
@@ -65,7 +66,7 @@ class Answer:
 class Target:
     """`state`: what must not change. `settled`: waits until nothing changes any more. `memory`:
     bytes of the web process. `tracebacks`: what each in its log ended with. `go_on`: raises what
-    ends it all.
+    ends it all. `let_in`: ends lockouts, as who runs the machine can.
     """
 
     port: int
@@ -82,6 +83,7 @@ class Target:
     redis_url: str
     data: Path
     go_on: Callable[[], None]
+    let_in: Callable[[], None]
     requests_a_route: int = 300
     requests: int = 0
     server_errors: list[str] = field(default_factory=list)
@@ -161,10 +163,13 @@ class Target:
         return self.ask(method, path, form_headers(""), body, source)
 
     def sign_in(self) -> "Person":
-        """The operator. Raises TreeFailed."""
+        """The operator, whom guesses at an own password may have locked out. Raises TreeFailed."""
         name, password = self.login
         body = urlencode({"username": name, "password": password}).encode()
         answer = self.ask("POST", LOGIN, form_headers(""), body)
+        if answer.status == LOCKED_OUT:
+            self.let_in()
+            answer = self.ask("POST", LOGIN, form_headers(""), body)
         session = re.search(r"sessionid=(\w+)", answer.headers.get("set-cookie", ""))
         if answer.status != 302 or session is None:
             raise TreeFailed(f"the login of {name} answered {answer.status}")

@@ -8,7 +8,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from dashboard.actions import producers as actions
 from dashboard.agents.producer_token import ProducerToken
 from dashboard.models import Group
-from dashboard.pages.forms import NewProducerTokenForm
+from dashboard.pages.token_forms import NewProducerTokenForm
 from dashboard.pages.views import base
 from dashboard.records.audit import By
 

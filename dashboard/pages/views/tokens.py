@@ -8,7 +8,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
 from dashboard.actions import groups as actions
-from dashboard.pages.forms import NewTokenForm
+from dashboard.pages.token_forms import NewTokenForm
 from dashboard.pages.views import base
 from dashboard.records.audit import By
 

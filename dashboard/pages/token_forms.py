@@ -1,0 +1,35 @@
+"""Forms of tokens: of agents and of producers."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django import forms
+from django.utils import timezone
+
+from dashboard.pages.forms import Form
+
+
+class NewTokenForm(Form):
+    name = forms.CharField(
+        max_length=100, initial="agents", help_text="For whom: shown in lists and in the audit."
+    )
+    days = forms.IntegerField(
+        min_value=1,
+        max_value=3_650,
+        required=False,
+        label="Valid for days",
+        help_text="Empty: until it is revoked.",
+    )
+
+    def expires_at(self) -> datetime | None:
+        days = self.cleaned_data["days"]
+        return timezone.now() + timedelta(days=days) if days else None
+
+
+class NewProducerTokenForm(NewTokenForm):
+    stream = forms.CharField(max_length=100, help_text="One that a group reads.")
+    field_order = ("stream",)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["name"].initial = "producers"
