@@ -178,50 +178,45 @@ class RedisDoor:
 
     def run(self, call: ScriptCall) -> Raw:
         with self._reaching():
+            how = self._how(call)
             try:
-                return self._run(call)
+                return self._run(how, call)
             except redis.ResponseError as error:
                 if reads_first(call.name) and isinstance(error, redis.exceptions.NoPermissionError):
                     return self._run_reading(call)
-                if not self._may_lack_read_only(call, error):
+                if not _may_lack_read_only(how, error):
                     raise
             self._reads_only = False
             try:
-                return self._run(call)
+                return self._run("EVALSHA", call)
             except redis.exceptions.NoPermissionError:
                 self._reads_only = True  # it is the keys that it may not have
                 raise
 
-    def _run(self, call: ScriptCall) -> Raw:
+    def _run(self, how: str, call: ScriptCall) -> Raw:
         try:
-            return self._client.execute_command(*self._by_digest(call))
+            return self._client.execute_command(*_command(how, call))
         except redis.exceptions.NoScriptError:
             return self._run_text(call)
 
     def run_many(self, calls: Sequence[ScriptCall]) -> list[Raw]:
+        hows = [self._how(call) for call in calls]
         with self._reaching():
             pipeline = self._client.pipeline(transaction=False)
-            for call in calls:
-                pipeline.execute_command(*self._by_digest(call))
+            for how, call in zip(hows, calls, strict=True):
+                pipeline.execute_command(*_command(how, call))
             answers: list[Raw] = pipeline.execute(raise_on_error=False)
         for index, answer in enumerate(answers):
-            if isinstance(answer, redis.ResponseError) and self._is_asked_again(
-                calls[index], answer
-            ):
+            if _is_asked_again(hows[index], answer):
                 answers[index] = self.run(calls[index])
             elif isinstance(answer, Exception):
                 with self._reaching():
                     raise answer
         return answers
 
-    def _is_asked_again(self, call: ScriptCall, error: redis.ResponseError) -> bool:
-        is_unknown = isinstance(error, redis.exceptions.NoScriptError)
-        return is_unknown or self._may_lack_read_only(call, error)
-
-    def _by_digest(self, call: ScriptCall) -> Command:
+    def _how(self, call: ScriptCall) -> str:
         """EVALSHA refuses keys that may only be read."""
-        how = "EVALSHA_RO" if self._reads_only and reads_only(call.name) else "EVALSHA"
-        return _command(how, call)
+        return "EVALSHA_RO" if self._reads_only and reads_only(call.name) else "EVALSHA"
 
     def _run_reading(self, call: ScriptCall) -> Raw:
         """For whoever may not write its keys: it is done where there is nothing to write."""
@@ -242,12 +237,6 @@ class RedisDoor:
                 f"Redis at {self.address} does not have this version's script {call.name!r} yet: a"
                 " dashboard of the same version loads it"
             ) from error
-
-    def _may_lack_read_only(self, call: ScriptCall, error: redis.ResponseError) -> bool:
-        """As Redis 6.2 does, and users of an operator's own."""
-        is_refused = isinstance(error, redis.exceptions.NoPermissionError)
-        is_unknown = "unknown command" in str(error)
-        return self._reads_only and reads_only(call.name) and (is_refused or is_unknown)
 
     def ask(self, *command: str | bytes | int) -> Raw:
         with self._reaching():
@@ -359,6 +348,18 @@ def _demand_primary(connection: Any) -> None:
         return  # a proxy that does not tell stands before a primary
     if is_replica(hello):
         raise redis.ConnectionError("it is a replica")
+
+
+def _may_lack_read_only(how: str, error: redis.ResponseError) -> bool:
+    """As Redis 6.2 does, and users of an operator's own."""
+    is_refused = isinstance(error, redis.exceptions.NoPermissionError)
+    return how == "EVALSHA_RO" and (is_refused or "unknown command" in str(error))
+
+
+def _is_asked_again(how: str, answer: Any) -> bool:
+    if not isinstance(answer, redis.ResponseError):
+        return False
+    return isinstance(answer, redis.exceptions.NoScriptError) or _may_lack_read_only(how, answer)
 
 
 def _command(how: str, call: ScriptCall) -> Command:

@@ -26,7 +26,7 @@ from assignment.rights import (
     with_token_file,
     without_login,
 )
-from assignment.types import START, Claim
+from assignment.types import START, Claim, Partition
 from dashboard.demo.embedded_redis import EmbeddedRedis
 from tests.contract.conftest import PATIENT
 from tests.contract.world import P0, World, commit_of, offset
@@ -110,6 +110,15 @@ def test_it_may_all_that_an_agent_and_its_consumer_do(place: Place) -> None:
     assert world.report("a", 1).status == "ok"
     assert world.sweep() == 0
     assert world.leave("a")
+
+
+def test_several_partitions_are_asked_for_before_a_server_is_known(place: Place) -> None:
+    """All of them by one pipeline: Redis 6.2 answers each that it knows no EVALSHA_RO."""
+    by_dashboard = World(RedisDoor(place.server.url, PATIENT), place.group)
+    by_dashboard.stand(a={P0})
+    several = [Partition(P0.stream, number) for number in range(3)]
+    bounds = EventStore(place.door).bounds([(of, START) for of in several], 10, 1_000)
+    assert [one.to_offset for one in bounds] == [START] * 3
 
 
 def test_nothing_of_another_group_can_be_written_or_its_own_stream_apart_read(
