@@ -15,6 +15,7 @@ HOMES = {
     "redis": ("agent/store", "dashboard/live"),
     "pyspark": ("agent/spark/", "agent/pipelines/"),
     "django": ("dashboard/",),
+    "requests": ("dashboard/single_sign_on/",),
     "agent": ("agent/",),
     "dashboard": ("dashboard/",),
 }
