@@ -1,7 +1,7 @@
 """What is asked of the provider, within bounds of bytes and time; its documents are kept a while.
 
 The provider is trusted to say who somebody is, not to answer soon or little: a page waits for it at
-most ANSWER_S, whatever it sends, and so do only AT_ONCE threads of a process.
+most ANSWER_S, whatever it sends, and only AT_ONCE requests of a process are under way.
 """
 
 import io
@@ -71,7 +71,8 @@ def within(seconds: float, call: Callable[[], T]) -> T:
     """What it returns or raises, or TimeoutError. It may go on longer: a header that comes byte by
     byte has no bound of time in any library; so few of them go on that it costs nothing.
     """
-    if not places.acquire(blocking=False):
+    until, mine = time.monotonic() + seconds, places
+    if not mine.acquire(timeout=seconds):
         raise TimeoutError
     future: Future[T] = Future()
 
@@ -81,10 +82,10 @@ def within(seconds: float, call: Callable[[], T]) -> T:
         except BaseException as error:  # raised again where it is waited for
             future.set_exception(error)
         finally:
-            places.release()
+            mine.release()
 
     threading.Thread(target=work, name="single sign-on", daemon=True).start()
-    return future.result(seconds)
+    return future.result(max(0.0, until - time.monotonic()))
 
 
 def _whole(response: requests.Response) -> requests.Response:

@@ -9,6 +9,8 @@ import base64
 import hashlib
 import hmac
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -23,21 +25,25 @@ from allauth.socialaccount.providers.openid_connect.provider import OpenIDConnec
 from allauth.socialaccount.providers.openid_connect.views import OpenIDConnectOAuth2Adapter
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.http import HttpRequest
+from django.contrib.sessions.backends.signed_cookies import SessionStore
+from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
 from assignment.bounds import printable, shown
 from dashboard.single_sign_on.asking import Session, Unreachable, documents, read_object
 from dashboard.single_sign_on.configuration import Configuration
 
-CALLBACK = "single_sign_on_callback"
+BEGIN, CALLBACK = "single_sign_on", "single_sign_on_callback"
 WELL_KNOWN = "/.well-known/openid-configuration"  # OpenID Connect Discovery, section 4
 ENDPOINTS = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 # With public keys alone: an HMAC's key would be the secret, and "none" is no signature.
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512")
 CLAIMS = ["iss", "sub", "aud", "exp", "iat"]  # OpenID Connect Core, section 2
 LEEWAY_S = 60  # clocks of two machines
-BEGUN_S = 600  # as long as allauth keeps the state; then the session of a stranger goes
+BEGUN_S = 600  # as long as allauth keeps a state
+COOKIE = "single_sign_on"
+COOKIE_MAX = 2_000  # characters: a few log ins, and far from the 4,096 of browsers
+FOLLOWING_MAX = 500  # characters of it
 KEYS_MAX = 4  # of one id
 KEYS_AGAIN_S = 30.0  # an unknown key may be a new one: asked for so often at most
 SUBJECT_MAX = 191  # as many characters as allauth stores; Core allows 255
@@ -52,7 +58,7 @@ class Refused(Exception):
 
 
 class NotBegun(Refused):
-    """This browser began no such log in, or too long ago: nobody was asked anything."""
+    """This browser began no such log in, or too long ago: the provider was asked nothing."""
 
 
 class Forged(OAuth2Error):  # type: ignore[misc]
@@ -70,12 +76,12 @@ class Person:
 
 
 def begin(request: HttpRequest, following: str) -> str:
-    """The provider's address to go to; state and PKCE's verifier are in the session. `following`:
+    """The provider's address to go to; the state stays with this browser (`keep`). `following`:
     where to go afterwards. Raises Unreachable.
     """
-    app = _app(_configured())
-    request.session.set_expiry(BEGUN_S)
-    answer = Provider(request, app).redirect(request, AuthProcess.LOGIN, next_url=following)
+    provider, following = _provider(request), following[:FOLLOWING_MAX]
+    with _cookie_for_session(request):
+        answer = provider.redirect(request, AuthProcess.LOGIN, next_url=following)
     return str(answer["Location"])
 
 
@@ -84,16 +90,44 @@ def finish(request: HttpRequest) -> tuple[Person, str]:
     NotBegun, Unreachable.
     """
     try:
-        OAuth2CallbackView.adapter_view(Adapter(request))(request)
+        with _cookie_for_session(request):
+            OAuth2CallbackView.adapter_view(Adapter(request))(request)
     except Found as found:
         return found.person, found.following
     raise Refused("the log in came to no end")
+
+
+@contextmanager
+def _cookie_for_session(request: HttpRequest) -> Iterator[None]:
+    """Where allauth keeps state and PKCE's verifier: with the browser, signed. A stranger leaves
+    nothing in our database by this.
+    """
+    own, begun = request.session, request.COOKIES.get(COOKIE, "")
+    request.session = SessionStore(begun if len(begun) <= COOKIE_MAX else None)
+    try:
+        yield
+    finally:
+        request.session.save()
+        vars(request)[COOKIE] = request.session.session_key
+        request.session = own
+
+
+def keep(request: HttpRequest, response: HttpResponse) -> None:
+    """What this browser has begun, without what came to its end."""
+    if begun := vars(request).get(COOKIE):
+        secure = settings.SESSION_COOKIE_SECURE
+        options: Any = {"secure": secure, "httponly": True, "samesite": "Lax"}
+        response.set_cookie(COOKIE, begun, max_age=BEGUN_S, path=reverse(BEGIN), **options)
 
 
 def _configured() -> Configuration:
     found: Configuration | None = settings.SINGLE_SIGN_ON
     assert found  # its addresses are not there otherwise
     return found
+
+
+def _provider(request: HttpRequest) -> "Provider":
+    return Provider(request, _app(_configured()))
 
 
 def _app(configured: Configuration) -> SocialApp:
@@ -153,7 +187,7 @@ class Provider(OpenIDConnectProvider):  # type: ignore[misc]
         return Adapter(request)
 
     def get_pkce_params(self) -> dict[str, Any]:
-        """With the nonce, a digest of the verifier: the session alone knows it (Core, 15.5.2)."""
+        """With the nonce, a digest of the verifier, which stays with the browser (Core, 15.5.2)."""
         found: dict[str, Any] = super().get_pkce_params()
         return {**found, "nonce": nonce_of(found["code_verifier"])}
 
@@ -165,7 +199,7 @@ class Adapter(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]
         super().__init__(request, self.configured.issuer)
 
     def get_provider(self) -> Provider:
-        return Provider(self.request, _app(self.configured))
+        return _provider(self.request)
 
     def get_callback_url(self, request: HttpRequest, app: SocialApp) -> str:
         return request.build_absolute_uri(reverse(CALLBACK))

@@ -306,12 +306,42 @@ def test_a_code_of_another_log_in_fails_by_pkce(provider: OpenIdProvider) -> Non
     assert answer.status_code == 403 and who(client) is None
 
 
-def test_a_log_in_that_began_long_ago_is_over(provider: OpenIdProvider) -> None:
+def test_a_log_in_that_began_long_ago_is_over(
+    provider: OpenIdProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
     client = Client()
     brought = provider.authorize(begun(client))
-    left = Session.objects.get().expire_date - timezone.now()
-    assert left <= timedelta(minutes=10), "a stranger's session does not stay"
-    Session.objects.update(expire_date=timezone.now())
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() + 601)
+    assert client.get(CALLBACK, brought).status_code == 400
+
+
+def test_a_stranger_leaves_nothing_here_by_beginning(provider: OpenIdProvider) -> None:
+    client = Client()
+    addresses = [begun(client, next="/" + "x" * 5_000) for _ in range(20)]
+    assert not Session.objects.exists() and not AuditEntry.objects.exists()
+    cookie = client.cookies["single_sign_on"]
+    assert cookie["httponly"] and cookie["samesite"] == "Lax" and len(cookie.value) < 4_000
+    assert cookie["path"] == BEGIN and cookie["max-age"] == 600
+    assert client.get(CALLBACK, provider.authorize(addresses[0])).status_code == 400
+    assert client.get(CALLBACK, provider.authorize(addresses[-1])).status_code == 302
+
+
+def test_log_ins_of_two_windows_both_end_well(provider: OpenIdProvider) -> None:
+    client = Client()
+    first, second = (begun(client, next=f"/groups/?q={n}") for n in "12")
+    for address, n in ((first, 1), (second, 2)):
+        answer = client.get(CALLBACK, provider.authorize(address))
+        assert answer["Location"] == f"/groups/?q={n}"
+
+
+@pytest.mark.parametrize("spoiled", ["", "x", "a:b:c", "x" * 10_000])
+def test_a_cookie_that_is_not_ours_has_begun_nothing(
+    provider: OpenIdProvider, spoiled: str
+) -> None:
+    client = Client()
+    brought = provider.authorize(begun(client))
+    client.cookies["single_sign_on"] = spoiled
     assert client.get(CALLBACK, brought).status_code == 400
 
 
@@ -548,16 +578,16 @@ def test_a_provider_that_is_down_is_asked_once_in_a_while(
     assert provider.asked.count(PATHS[0]) == provider.asked.count("/keys") == 1
 
 
-def test_so_many_may_wait_for_a_provider_and_no_more() -> None:
+def test_so_many_may_wait_for_a_provider_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "places", threading.BoundedSemaphore(asking.AT_ONCE))
     end = threading.Event()
     for _ in range(asking.AT_ONCE):
         with pytest.raises(TimeoutError):
             asking.within(0.01, end.wait)
     with pytest.raises(TimeoutError):
-        asking.within(10.0, lambda: None)
+        asking.within(0.05, lambda: None)
     end.set()
-    assert asking.places.acquire(timeout=5)
-    asking.places.release()
+    assert asking.within(5.0, lambda: 7) == 7
 
 
 @pytest.mark.parametrize(

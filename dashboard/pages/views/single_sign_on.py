@@ -29,17 +29,19 @@ def begin(request: HttpRequest) -> HttpResponse:
     """A page that goes on to the provider by itself: a redirect of a form to another site, and from
     there to ever others, is what form-action of our Content-Security-Policy forbids.
     """
-    configured = _configured()
+    configured, following = _configured(), request.POST.get("next", "")
     if request.user.is_authenticated:
-        return HttpResponseRedirect(_safe(request, request.POST.get("next", "")))
+        return HttpResponseRedirect(_safe(request, following))
     if not _is_allowed(request):
         return _failed(request, LOCKED, 429)
     try:
-        address = provider.begin(request, request.POST.get("next", ""))
+        address = provider.begin(request, following)
     except Unreachable as error:
         return _failed(request, str(error), 503)
     context = {"name": configured.name, "address": address}
-    return render(request, "dashboard/single_sign_on.html", context)
+    answer = render(request, "dashboard/single_sign_on.html", context)
+    provider.keep(request, answer)
+    return answer
 
 
 @require_GET
@@ -47,14 +49,22 @@ def callback(request: HttpRequest) -> HttpResponse:
     configured = _configured()
     if not _is_allowed(request):
         return _failed(request, LOCKED, 429)
+    answer = _came_back(request, configured)
+    provider.keep(request, answer)
+    return answer
+
+
+def _came_back(request: HttpRequest, configured: Configuration) -> HttpResponse:
     try:
         person, following = provider.finish(request)
         by = logins.by_provider(request, f"{person.issuer}, subject {person.subject}")
         user = _admitted(configured, person, by)
     except Unreachable as error:
         return _failed(request, str(error), 503)
-    except (NotBegun, people.NotLetIn) as error:
-        return _failed(request, str(error), 400 if isinstance(error, NotBegun) else 403)
+    except NotBegun as error:
+        return _failed(request, str(error), 400)
+    except people.NotLetIn as error:
+        return _failed(request, str(error), 403)
     except Refused as error:
         return _refused(request, error)
     login(request, user, backend=BACKEND)
@@ -99,8 +109,7 @@ def _refused(request: HttpRequest, error: Refused) -> HttpResponse:
 
 def _failed(request: HttpRequest, why: str, status: int) -> HttpResponse:
     logins.failed_elsewhere(request, why)
-    name = button()
-    context = {"name": name, "why": why}
+    context = {"name": button(), "why": why}
     return render(request, "dashboard/single_sign_on_failed.html", context, status=status)
 
 
