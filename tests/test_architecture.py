@@ -16,6 +16,8 @@ HOMES = {
     "pyspark": ("agent/spark/", "agent/pipelines/"),
     "django": ("dashboard/",),
     "requests": ("dashboard/single_sign_on/",),
+    "jwt": ("dashboard/single_sign_on/",),
+    "allauth": ("dashboard/single_sign_on/", "dashboard/actions/users.py"),
     "agent": ("agent/",),
     "dashboard": ("dashboard/",),
 }

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import requests
 
+from assignment.bounds import printable, shown
 from dashboard.single_sign_on.configuration import Configuration
 
 ANSWER_S = 5.0  # of one request, from the first byte sent to the last one read
@@ -45,21 +46,23 @@ class Session(requests.Session):
         self.headers["Accept-Encoding"] = "identity"  # so that bytes are what they seem
 
     def request(self, method: Any, url: Any, *args: Any, **kwargs: Any) -> requests.Response:
-        """Raises Unreachable, also for an answer of 500 and above."""
-        host = urlsplit(url).hostname or "the provider"
+        """Raises Unreachable, also for an answer that says so: of 500 and above, and of 401."""
         if not self._configured.allows(url):
-            raise Unreachable(f"{host} is not asked: its address is neither HTTPS nor here")
+            raise Unreachable(f"{shown(url)} is not asked: it is neither HTTPS nor on this machine")
+        host = urlsplit(url).hostname
         more = {**kwargs, "stream": True, "allow_redirects": False, "timeout": PIECE_S}
         call = partial(super().request, method, url, *args, **more)
         try:
             response = within(ANSWER_S, lambda: _whole(call()))
-        except TimeoutError:
-            raise Unreachable(f"{host} did not answer within {ANSWER_S:.0f} seconds") from None
+        except (TimeoutError, requests.Timeout):
+            raise Unreachable(f"{host} did not answer in time") from None
         except (requests.RequestException, OSError, ValueError) as error:
-            log.warning("single sign-on: %s", error)
+            log.warning("single sign-on: %s", shown(printable(str(error))))
             raise Unreachable(f"{host} cannot be reached: {type(error).__name__}") from error
         if response.status_code >= 500:
             raise Unreachable(f"{host} failed: it answered {response.status_code}")
+        if response.status_code == 401:
+            raise Unreachable(f"{host} does not take the client id and secret of this dashboard")
         return response
 
 

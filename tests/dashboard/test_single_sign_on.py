@@ -442,6 +442,17 @@ def test_groups_may_come_from_userinfo_about_the_same_person(provider: OpenIdPro
     assert answer.status_code == 403 and "of somebody else" in answer.content.decode()
 
 
+@pytest.mark.parametrize("address", ["https://[", "http://example.org/", 7, "file:///etc/passwd"])
+def test_userinfo_is_asked_for_where_it_may_be_alone(
+    provider: OpenIdProvider, address: object
+) -> None:
+    provider.left_out = {"groups"}
+    provider.description = {"userinfo_endpoint": address}
+    answer = log_in(provider, Client())
+    assert answer.status_code == 503
+    assert "is not asked" in answer.content.decode()
+
+
 # --- users ----------------------------------------------------------------------------------------
 
 
@@ -542,8 +553,8 @@ TROUBLE: dict[str, tuple[Callable[[Handler], None], str]] = {
     "no text": (lambda h: h.say(200, b"\xff\xfe\x00"), ""),
     "hang up": (lambda h: None, "cannot be reached"),
     "endless": (endless, "cannot be reached: ValueError"),
-    "slow header": (slow_header, "did not answer within"),
-    "slow body": (slow_body, "did not answer within"),
+    "slow header": (slow_header, "did not answer in time"),
+    "slow body": (slow_body, "did not answer in time"),
 }
 
 
@@ -607,6 +618,14 @@ def test_a_description_that_cannot_be_used_is_said(
     answer = Client().post(BEGIN)
     assert answer.status_code == 503
     assert sentence in answer.content.decode()
+
+
+def test_a_wrong_secret_is_nobodys_guess(provider: OpenIdProvider, settings: Settings) -> None:
+    settings.SINGLE_SIGN_ON = configuration(provider.issuer, secret="former")
+    answer = log_in(provider, Client())
+    assert answer.status_code == 503
+    assert "does not take the client id and secret" in answer.content.decode()
+    assert not AccessAttempt.objects.exists()
 
 
 def test_a_new_key_of_the_provider_is_fetched(

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qs, parse_qsl, urlsplit
+from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -106,6 +106,12 @@ class Handler(BaseHTTPRequestHandler):
     provider: OpenIdProvider
 
     def do_GET(self) -> None:
+        if self.path.startswith("/authorize?") and "/authorize" not in self.provider.answers:
+            self.provider.asked.append("/authorize")
+            asked = dict(parse_qsl(urlsplit(self.path).query))
+            brought = urlencode(self.provider.authorize(self.path))
+            self.say(302, b"", Location=f"{asked['redirect_uri']}?{brought}")
+            return
         known: dict[str, Callable[[], Any]] = {
             "/.well-known/openid-configuration": self.provider.discovery,
             "/keys": lambda: {"keys": self.provider.keys},
