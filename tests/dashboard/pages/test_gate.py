@@ -23,7 +23,7 @@ from dashboard.records import audit, rights
 from dashboard.records.grants import RoleGrant
 from tests.dashboard.agents import FakeAgent, make_group
 from tests.dashboard.people import granted, logged_in
-from tests.dashboard.test_single_sign_on import configuration
+from tests.dashboard.single_sign_on.flow import configuration
 from tests.dashboard.test_sockets import connected
 
 # Who: (effect, role, pattern) each; {} is the name of the group.

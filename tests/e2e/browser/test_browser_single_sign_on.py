@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser
 
-from tests.dashboard.test_single_sign_on import PATHS, provider  # noqa: F401
+from tests.dashboard.single_sign_on.conftest import provider  # noqa: F401
 from tests.fakes.openid import OpenIdProvider
 
+DESCRIPTION = "/.well-known/openid-configuration"
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
@@ -50,7 +51,7 @@ async def test_a_provider_that_hangs_keeps_nobody_else_waiting(
         asked.set()
         end.wait(30)
 
-    provider.answers[PATHS[0]] = hangs
+    provider.answers[DESCRIPTION] = hangs
     page = await (await chromium.new_context(base_url=address)).new_page()
     await page.goto("/login/")
     click = asyncio.ensure_future(page.click("text=Log in with Harbour"))
