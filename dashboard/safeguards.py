@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from django.core.exceptions import ImproperlyConfigured
 
 UMASK = 0o077  # of every process: what it makes is its owner's alone
+OPEN = 0o027  # a secret that was put there may be given to a group for reading
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 KEY_MIN, KEY_KINDS_MIN = 50, 5  # characters of a SECRET_KEY, and different ones (Django's W009)
 KEY_OF_A_TEMPLATE = "django-insecure-"
@@ -50,6 +51,21 @@ def _user(number: int) -> str:
         return str(number)
 
 
+def read_secret(name: str, path: Path) -> str:
+    """From a file that its owner, and at most its group, can read; raises ImproperlyConfigured."""
+    try:
+        mode = path.stat().st_mode
+        text = path.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ImproperlyConfigured(f"{name} {path} cannot be read: {error}") from error
+    if mode & OPEN:
+        raise ImproperlyConfigured(
+            f"{name} {path} is open to other users of this machine: close it with:"
+            f" chmod 600 {shlex.quote(str(path))}"
+        )
+    return text
+
+
 def check_debug(debug: bool, hosts: Sequence[str], development: bool) -> None:
     """Its pages show settings and values to whoever gets an error."""
     others = [host for host in hosts if host not in LOOPBACK]
@@ -77,10 +93,17 @@ def check_production(key: str, hosts: Sequence[str], origins: Sequence[str], url
                 f"EVENKEEL_ORIGINS {origin!r} is not of the form https://host: forms are taken from"
                 " there"
             )
-    if not url.startswith("https://") and _host(url) not in LOOPBACK:
+    if not is_private_way(url, loopback=True):
         raise ImproperlyConfigured(
             f"EVENKEEL_URL {url!r} is plain HTTP, which agents are refused: give https://"
         )
+
+
+def is_private_way(url: str, *, loopback: bool) -> bool:
+    """Whether nobody else reads what travels there: encrypted, or within this machine."""
+    if url.startswith("https://"):
+        return _host(url) != ""
+    return loopback and url.startswith("http://") and _host(url) in LOOPBACK
 
 
 def _host(url: str) -> str:

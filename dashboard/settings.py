@@ -12,7 +12,15 @@ import dj_database_url
 from csp.constants import NONE, SELF, UNSAFE_INLINE
 from django.core.exceptions import ImproperlyConfigured
 
-from dashboard.safeguards import LOOPBACK, check_debug, check_production, keep_private
+from assignment.errors import InvalidInput
+from dashboard.safeguards import (
+    LOOPBACK,
+    check_debug,
+    check_production,
+    keep_private,
+    read_secret,
+)
+from dashboard.single_sign_on.configuration import Configuration, roles_of
 
 ROOT = Path(__file__).resolve().parent.parent
 AUDIT_KEY_MIN = 32  # characters, as many as its digest has bytes
@@ -109,6 +117,27 @@ def database(folder: Path) -> dict[str, object]:
     return found
 
 
+def single_sign_on(folder: Path, development: bool) -> Configuration | None:
+    """None: nobody logs in by a provider."""
+    issuer, roles = text("EVENKEEL_SSO_ISSUER"), "EVENKEEL_SSO_ROLES"
+    if not issuer:
+        return None
+    path = Path(text("EVENKEEL_SSO_SECRET_FILE", str(folder / "sso_client_secret")))
+    try:
+        return Configuration(
+            issuer=issuer,
+            client_id=text("EVENKEEL_SSO_CLIENT_ID"),
+            secret=read_secret("EVENKEEL_SSO_SECRET_FILE", path),
+            name=text("EVENKEEL_SSO_NAME", "single sign-on"),
+            claim=text("EVENKEEL_SSO_CLAIM", "groups"),
+            scopes=("openid", *names("EVENKEEL_SSO_SCOPES", ("profile",))),
+            roles=roles_of(roles, text("EVENKEEL_SSO_ROLES", "{}")),
+            development=development,
+        )
+    except InvalidInput as error:
+        raise ImproperlyConfigured(str(error)) from error
+
+
 DATA = keep_private(Path(text("EVENKEEL_DATA", str(ROOT / "data"))).resolve())
 SECRET_KEY = text("SECRET_KEY") or made_once(DATA / "secret_key")
 AUDIT_KEYS = audit_keys(DATA)
@@ -131,6 +160,8 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.messages",
     "django.contrib.staticfiles",
+    "allauth.account",  # the tables alone that single sign-on's need: no address, no form of it
+    "allauth.socialaccount",
     "axes",
     "csp",
     "channels",
@@ -145,6 +176,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
     "dashboard.pages.middleware.KnownActor",
     "dashboard.web.visitors.known_people",
     "dashboard.pages.gate.Gate",
@@ -186,6 +218,13 @@ AUTHENTICATION_BACKENDS = [
     "axes.backends.AxesStandaloneBackend",
     "django.contrib.auth.backends.ModelBackend",
 ]
+SINGLE_SIGN_ON = single_sign_on(DATA, DEVELOPMENT)
+if SINGLE_SIGN_ON:  # without it sessions that began by it end
+    AUTHENTICATION_BACKENDS.append("dashboard.single_sign_on.people.KnownElsewhere")
+SOCIALACCOUNT_ONLY = True
+ACCOUNT_EMAIL_VERIFICATION = "none"
+ACCOUNT_SIGNUP_FIELDS = ["username*"]
+SOCIALACCOUNT_ADAPTER = "dashboard.single_sign_on.provider.Hooks"
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in ("MinimumLengthValidator", "CommonPasswordValidator", "NumericPasswordValidator")
@@ -202,6 +241,7 @@ AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = (
 AXES_CLIENT_IP_CALLABLE = "dashboard.pages.login_limits.address"
 AXES_RESET_ON_SUCCESS = True
 AXES_VERBOSE = False
+AXES_SENSITIVE_PARAMETERS = ["username", "ip_address", "code", "state"]  # and the password
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "overview"
 LOGOUT_REDIRECT_URL = "login"

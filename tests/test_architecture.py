@@ -15,6 +15,9 @@ HOMES = {
     "redis": ("agent/store", "dashboard/live"),
     "pyspark": ("agent/spark/", "agent/pipelines/"),
     "django": ("dashboard/",),
+    "requests": ("dashboard/single_sign_on/",),
+    "jwt": ("dashboard/single_sign_on/",),
+    "allauth": ("dashboard/single_sign_on/", "dashboard/actions/users.py"),
     "agent": ("agent/",),
     "dashboard": ("dashboard/",),
 }

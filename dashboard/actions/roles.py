@@ -20,6 +20,7 @@ from assignment.errors import InvalidInput
 EVERY_GROUP = "*"
 PATTERN = re.compile(r"[A-Za-z0-9_.*?-]{1,100}")  # of names; * any characters, ? any one
 STARS_MAX = 3  # each of them multiplies what a search tries
+SAID = re.compile(r"(?:(allow|stage|deny) +)?(\S+)(?: +in +(\S+))?")
 
 
 class Role(StrEnum):
@@ -96,7 +97,9 @@ class Door:
 
 
 # Without anybody logged in. Static files and agents' routes never come to Django's addresses.
-PUBLIC = frozenset({"healthz", "readyz", "login", "theme"})
+PUBLIC = frozenset(
+    {"healthz", "readyz", "login", "theme", "single_sign_on", "single_sign_on_callback"}
+)
 OWN = frozenset({"logout", "password"})  # of whoever is logged in, whatever the role
 _SEES = Door(Action.SEE)
 # By the name of its address. The group is the one in the address; without one it takes the right in
@@ -155,6 +158,20 @@ class Grant:
 
     def __str__(self) -> str:
         return f"{self.effect} {self.role} in {self.pattern}"
+
+    @classmethod
+    def read(cls, text: str) -> "Grant":
+        """What is shown; without an effect it allows, without a pattern in all groups."""
+        said = SAID.fullmatch(text.strip())
+        if not said:
+            raise InvalidInput(
+                f"{text!r} is not of the form “[allow|stage|deny] role [in pattern]”"
+            )
+        effect, role, pattern = said.groups()
+        if role not in [*Role]:
+            raise InvalidInput(f"there is no role {role!r}: {', '.join(Role)}")
+        effect = Effect(effect or Effect.ALLOW)
+        return cls(role=Role(role), pattern=pattern or EVERY_GROUP, effect=effect)
 
     def covers(self, group: str | None) -> bool:
         """None: whatever is of no single group."""

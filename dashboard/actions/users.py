@@ -4,9 +4,10 @@ whoever changes them, by records/logins.py.
 Users are deactivated, not deleted: what they did stays theirs.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
+from allauth.socialaccount.models import SocialAccount
 from django.contrib.auth.models import User
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
@@ -34,8 +35,7 @@ def make_user(name: str, password: str, by: By) -> User:
         raise InvalidInput(f"name {name!r}: {' '.join(error.messages)}") from error
     if user.username.lower() == audit.AUTOMATIC:
         raise Refused(f"user {name!r}: that name is what the audit calls the system itself")
-    same = User.objects.filter(username__iexact=user.username)  # two that look alike: a mistake
-    if same.exists():
+    if is_taken(user.username):
         raise Refused(f"user {name!r} exists already")
     _give_password(user, password)
     with audit.atomic():
@@ -43,10 +43,20 @@ def make_user(name: str, password: str, by: By) -> User:
     return user
 
 
+def is_taken(name: str) -> bool:
+    """By a user, also by one whose name looks alike, or by the system itself."""
+    same = User.objects.filter(username__iexact=name)
+    return name.lower() == audit.AUTOMATIC or same.exists()
+
+
 def set_password(user: User, password: str, by: By) -> None:
-    """Ends this person's sessions. One's own needs no right. Raises InvalidInput."""
+    """Ends this person's sessions. One's own needs no right. Raises InvalidInput, Refused: who logs
+    in by the provider would get in without it.
+    """
     if user.username != by.actor:
         require(by, Action.MANAGE_USERS, None)
+    if SocialAccount.objects.filter(user=user).exists():
+        raise Refused(f"{user.username} logs in by single sign-on and has no password here")
     _give_password(user, password)
     with audit.atomic():
         user.save(update_fields=["password"])
@@ -82,13 +92,30 @@ def grant(user: User, given: Grant, by: By) -> None:
 
 
 def revoke(row: RoleGrant, by: By) -> None:
-    """Raises Refused: without it one shuts oneself out."""
+    """Raises Refused: without it one shuts oneself out, or the provider's groups give it."""
     require(by, Action.MANAGE_USERS, None)
+    if row.by_provider:
+        raise Refused(
+            f"{row} is given by the groups of {row.user.username} at the provider of single"
+            " sign-on: it goes when they go"
+        )
 
     def change() -> None:
         _remove(row, by)
 
     _keeping_oneself(row.user, by, change)
+
+
+def follow_provider(user: User, given: Collection[Grant], by: By) -> None:
+    """The grants that groups of the provider give are these and no others; what was granted here
+    stays as it is. In a transaction.
+    """
+    held = {row.value: row for row in user.role_grants.filter(by_provider=True)}
+    for value in held.keys() - set(given):
+        _remove(held[value], by)
+    for value in set(given) - held.keys():
+        _add(user, value, by, by_provider=True)
+        _record(by, "grant role", user, after=_said(value))
 
 
 # --- parts ----------------------------------------------------------------------------------------
@@ -112,13 +139,14 @@ def _keeping_oneself(user: User, by: By, change: Callable[[], None]) -> None:
             raise Refused(f"{user.username} could not manage users any more: ask another admin")
 
 
-def _add(user: User, given: Grant, by: By) -> None:
+def _add(user: User, given: Grant, by: By, *, by_provider: bool = False) -> None:
     RoleGrant.objects.create(
         user=user,
         role=given.role,
         pattern=given.pattern,
         effect=given.effect,
         made_by=by.actor,
+        by_provider=by_provider,
     )
 
 

@@ -16,12 +16,17 @@ from dashboard.pages.views import (
     producers,
     scale_down,
     settings,
+    single_sign_on,
     status,
     tokens,
     users,
 )
 
-LOGIN = LoginView.as_view(template_name="dashboard/login.html", redirect_authenticated_user=True)
+LOGIN = LoginView.as_view(
+    template_name="dashboard/login.html",
+    redirect_authenticated_user=True,
+    extra_context={"single_sign_on": single_sign_on.button},
+)
 of_group = [
     path("", group.group_map, name="group"),
     path("members/", group.group_members, name="group_members"),
@@ -47,6 +52,8 @@ of_group = [
 urlpatterns = [
     path("", lists.overview, name="overview"),
     path("login/", LOGIN, name="login"),
+    path("login/single-sign-on/", single_sign_on.begin, name="single_sign_on"),
+    path("login/single-sign-on/callback/", single_sign_on.callback, name="single_sign_on_callback"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("theme/", account.change_theme, name="theme"),
     path("evaluations/", evaluations.evaluations, name="evaluations"),

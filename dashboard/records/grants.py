@@ -18,11 +18,14 @@ class RoleGrant(models.Model):
     effect = models.CharField(max_length=5, choices=[(e, e.capitalize()) for e in Effect])
     made_at = models.DateTimeField(auto_now_add=True)
     made_by = models.CharField(max_length=150)
+    by_provider = models.BooleanField(default=False)  # by groups there, anew at each log in
 
     class Meta:
         ordering = ("pattern", "role", "effect", "id")
         constraints = (
-            models.UniqueConstraint(fields=("user", "role", "pattern", "effect"), name="one_grant"),
+            models.UniqueConstraint(
+                fields=("user", "role", "pattern", "effect", "by_provider"), name="one_grant"
+            ),
             models.CheckConstraint(
                 condition=~Q(effect="stage") | Q(role__in=sorted(STAGED)),
                 name="only_changing_roles_are_staged",

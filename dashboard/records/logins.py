@@ -20,6 +20,8 @@ from dashboard.models import AuditSource
 from dashboard.records import audit
 from dashboard.records.audit import By
 
+WAY = "logged_in_by"  # of a request that logs in by another way than a password: a sentence
+SINGLE_SIGN_ON = "single sign-on"
 LOG_IN, FAILED, LOCKOUT, LOG_OUT = "log in", "failed log in", "lockout", "log out"
 SHOWN = ("username", "first_name", "last_name", "email", "is_active", "is_staff", "is_superuser")
 SECRET = "password"  # that it changed is recorded, never what it is
@@ -48,7 +50,21 @@ def address_of(request: HttpRequest | None) -> str:
 
 
 def _by(name: str, request: HttpRequest | None) -> By:
-    return By(name, AuditSource.PAGE, address=address_of(request))
+    way = getattr(request, WAY, "")
+    return By(name, AuditSource.PAGE, way, address=address_of(request))
+
+
+def by_provider(request: HttpRequest, person: str) -> By:
+    """What is done because the provider says so of a person: nobody here asked for it."""
+    reason = f"by {SINGLE_SIGN_ON}, {person}"
+    setattr(request, WAY, reason)
+    return By(audit.AUTOMATIC, AuditSource.PAGE, reason, address_of(request))
+
+
+def failed_elsewhere(request: HttpRequest, why: str) -> None:
+    """A log in that was not by name and password."""
+    result = f"{audit.FAILED}: {why}"
+    audit.tried(_by("", request), FAILED, object=SINGLE_SIGN_ON, result=result)
 
 
 # --- log in and out -------------------------------------------------------------------------------

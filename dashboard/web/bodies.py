@@ -15,6 +15,7 @@ FORM_MAX = 2**16
 # members. As much as Django takes of any form.
 LARGE_MAX = 2_621_440
 LARGE = ("new_group", "group_settings", "rebalance_preview", "new_scale_down")
+LOGIN = ("login", "single_sign_on", "single_sign_on_callback")
 LOGIN_MAX = 2**13
 SAYS_BODY = (b"content-length", b"transfer-encoding")
 
@@ -59,7 +60,7 @@ def most_bytes(path: str) -> int:
         name = resolve(path).url_name
     except Resolver404:
         return FORM_MAX
-    if name == "login":
+    if name in LOGIN:
         return LOGIN_MAX
     return LARGE_MAX if name in LARGE else FORM_MAX
 

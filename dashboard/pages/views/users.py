@@ -16,6 +16,7 @@ from dashboard.actions.roles import MATRIX, STAGED, Effect, Grant, Role
 from dashboard.pages.forms import GrantForm, NewUserForm, NoForm, OwnPasswordForm, PasswordForm
 from dashboard.pages.views import base
 from dashboard.records.audit import By
+from dashboard.single_sign_on.people import identity_of
 
 PAGE = 100
 
@@ -57,12 +58,15 @@ def user(request: HttpRequest, pk: int) -> HttpResponse:
         if base.attempt(request, form, change, also=("do", "grant")) is not None:
             return base.done(request, said, "user", pk)
         forms[do] = form
+    identity = identity_of(shown)
+    beside = ("", "grant") if identity else ("", "grant", "password")  # the form itself says it
     context = {
         "section": "users",
         "shown": shown,
+        "identity": identity,
         "grants": shown.role_grants.all(),
         "forms": forms,
-        "refused_form": None if do in ("", "grant", "password") else forms[do],
+        "refused_form": None if do in beside else forms[do],
     }
     return base.show(request, "user", context)
 
