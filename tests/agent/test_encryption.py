@@ -20,9 +20,8 @@ from agent.producer.__main__ import main as producer
 from agent.scale_down import main as scale_down
 from agent.store.door import RedisDoor, StoreUnavailable
 from assignment.wire import Join, Reply, Status
+from tests.fakes import authority
 
-TLS = Path(__file__).parent / "tls"  # made for these tests, good for nothing else
-AUTHORITY, CERTIFICATE = str(TLS / "authority.pem"), TLS / "localhost.pem"
 GOOD = ["--group", "g", "--token", "t", "--", "true"]
 JOIN = Join(member="a-1", secret="s" * 32, host="h", version="1")
 
@@ -64,11 +63,26 @@ class QuietServer(socketserver.ThreadingTCPServer):
         """A client that trusts nobody hangs up in the handshake."""
 
 
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return authority.made_in(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture
+def trusted(files: tuple[Path, Path]) -> str:
+    return str(files[0])
+
+
+@pytest.fixture
+def context(files: tuple[Path, Path]) -> ssl.SSLContext:
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    made.load_cert_chain(files[1])
+    return made
+
+
 @contextlib.contextmanager
-def encrypted(server: socketserver.BaseServer) -> Iterator[int]:
+def encrypted(server: socketserver.BaseServer, context: ssl.SSLContext) -> Iterator[int]:
     """Its port, behind TLS under the name localhost."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(CERTIFICATE)
     server.socket = context.wrap_socket(server.socket, server_side=True)
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     yield server.server_address[1]
@@ -76,30 +90,32 @@ def encrypted(server: socketserver.BaseServer) -> Iterator[int]:
     server.server_close()
 
 
-def test_a_dashboard_is_believed_by_the_authorities_of_the_file_only() -> None:
-    with encrypted(ThreadingHTTPServer(("127.0.0.1", 0), Dashboard)) as port:
+def test_a_dashboard_is_believed_by_the_authorities_of_the_file_only(
+    trusted: str, context: ssl.SSLContext
+) -> None:
+    with encrypted(ThreadingHTTPServer(("127.0.0.1", 0), Dashboard), context) as port:
         urls = (f"https://localhost:{port}",)
-        assert Dashboards(urls, "g", lambda: "t", AUTHORITY).ask(JOIN).status is Status.OK
+        assert Dashboards(urls, "g", lambda: "t", trusted).ask(JOIN).status is Status.OK
         with pytest.raises(DashboardAway, match="certificate verify failed"):
             Dashboards(urls, "g", lambda: "t").ask(JOIN)
 
 
-def test_so_is_a_redis(redis_url: str) -> None:
+def test_so_is_a_redis(redis_url: str, trusted: str, context: ssl.SSLContext) -> None:
     behind = urlsplit(redis_url)
     handler = type("Handler", (Forward,), {"behind": (behind.hostname, behind.port)})
-    with encrypted(QuietServer(("127.0.0.1", 0), handler)) as port:
+    with encrypted(QuietServer(("127.0.0.1", 0), handler), context) as port:
         url = f"rediss://:{behind.password}@localhost:{port}/0"
-        door = RedisDoor(addresses.redis_url(url, insecure=False, ca=AUTHORITY))
+        door = RedisDoor(addresses.redis_url(url, insecure=False, ca=trusted))
         assert door.ask("PING") == b"PONG"
         door.close()
         with pytest.raises(StoreUnavailable, match="certificate verify failed"):
             RedisDoor(url).ask("PING")
 
 
-def test_the_file_of_authorities_goes_to_the_consumer_in_the_address() -> None:
+def test_the_file_of_authorities_goes_to_the_consumer_in_the_address(trusted: str) -> None:
     given = ["--redis-url", "rediss://h:1/0?db=2", "--dashboard", "https://h", *GOOD]
-    config = parse(["--ca-file", AUTHORITY, *given], {})
-    assert config.ca_file == AUTHORITY
+    config = parse(["--ca-file", trusted, *given], {})
+    assert config.ca_file == trusted
     assert config.redis_url.startswith("rediss://h:1/0?db=2&ssl_ca_certs=%2F")
     assert parse(given, {}).redis_url == "rediss://h:1/0?db=2"
 
