@@ -317,13 +317,19 @@ class SkipForm(ReasonForm):
 PASSWORD_MAX = 200  # what is longer only costs time to hash
 
 
-def _password(**more: Any) -> forms.CharField:
-    given = {"label": "Password", "widget": forms.PasswordInput, **more}
+def _password(kind: str = "new-password", **more: Any) -> forms.CharField:
+    """`kind`: for the browser's own store of passwords."""
+    widget = forms.PasswordInput({"autocomplete": kind})
+    given = {"label": "Password", "widget": widget, **more}
     return forms.CharField(max_length=PASSWORD_MAX, strip=False, **given)
 
 
 class NewUserForm(Form):
-    name = forms.CharField(max_length=150, help_text="Letters, digits, “@”, “.”, “+”, “-”, “_”.")
+    name = forms.CharField(
+        max_length=150,
+        help_text="Letters, digits, “@”, “.”, “+”, “-”, “_”.",
+        widget=forms.TextInput({"autocomplete": "off"}),
+    )
     password = _password(
         help_text="At least 8 characters, and not a common one. Hand it over yourself."
     )
@@ -334,7 +340,7 @@ class PasswordForm(Form):
 
 
 class OwnPasswordForm(Form):
-    old = _password(label="Password until now")
+    old = _password("current-password", label="Password until now")
     password = _password(
         label="New password", help_text="At least 8 characters, and not a common one."
     )
