@@ -186,7 +186,7 @@ def _write_many(kind: Kind, count: int, first: datetime, last: datetime) -> None
 def remove_before(moment: datetime) -> int:
     """Retention: how many entries went. To be asked for a chain that holds."""
     by = by_whoever_acts()
-    entry = _entry(by, chain.CHECKPOINT, "", "audit", DONE)
+    entry = _entry(by, stored.CHECKPOINT, "", "audit", DONE)
     entry.reason = f"entries before {_iso(moment)} are kept no longer"
     return chain.checkpoint(entry, moment)
 
