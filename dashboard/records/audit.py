@@ -261,8 +261,9 @@ def losses(group: Group) -> QuerySet[AuditEntry]:
 
 
 def found(filters: Filters) -> QuerySet[AuditEntry]:
+    """In the order of the chain, where no row can be put first behind its back."""
     return narrowed(
-        AuditEntry.objects.order_by("-id"),
+        AuditEntry.objects.order_by("-seq"),
         actor__icontains=filters.actor,
         action=filters.action,
         object__icontains=filters.object,
@@ -270,7 +271,7 @@ def found(filters: Filters) -> QuerySet[AuditEntry]:
         result__startswith=filters.result,
         at__gte=_moment(filters.from_ms),
         at__lt=_moment(filters.to_ms),
-        id__lt=filters.before,
+        seq__lt=filters.before,
     )
 
 

@@ -9,6 +9,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
+from django.utils import timezone
 
 from dashboard.models import AuditEntry, Group
 from dashboard.pages.differences import Change, between
@@ -84,6 +85,19 @@ def test_pages_by_key(
     second = visitor.get(f"/audit/{older[1]}").content
     assert keys(first.encode()) + keys(second) == [entry.pk for entry in entries]
     assert "older →" not in second.decode()
+
+
+def test_what_nobody_chained_does_not_stand_first(
+    visitor: Client, entries: list[AuditEntry], unguarded: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    AuditEntry.objects.create(seq=0, mac="0" * 64, at=timezone.now(), actor="eve", source="page")
+    monkeypatch.setattr(audit_view, "PAGE", len(entries))
+    first = visitor.get("/audit/").content.decode()
+    assert "eve" not in first
+    older = re.search(r'href="(\?before=\d+)"', first)
+    assert older
+    assert "eve" in visitor.get(f"/audit/{older[1]}").content.decode()
+    assert '"eve"' in visitor.get("/audit.jsonl").getvalue().decode().splitlines()[-1]
 
 
 def test_queries_of_the_list(
