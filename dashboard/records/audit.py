@@ -21,7 +21,7 @@ from dashboard.actions.roles import EVERYTHING, Rights
 from dashboard.live.connection import StoreUnavailable
 from dashboard.models import AuditEntry, AuditSource, Group
 from dashboard.records import chain, stored
-from dashboard.records.floods import Floods, Kind
+from dashboard.records.floods import STRANGERS, Floods, Kind
 from dashboard.records.queries.pages import Filters, narrowed
 
 REASON_MAX = stored.REASON_MAX
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 class By:
     """Who did it, by which way, why, from which address when there was one, and what such a one
     may. Without `rights` it is the system itself, or who runs its machine; a page says them, in
-    `pages.views.base.by` alone.
+    `pages.views.base.by` alone. `is_stranger`: `actor` is only what somebody says, or nothing.
     """
 
     actor: str
@@ -52,6 +52,7 @@ class By:
     reason: str = ""
     address: str = ""
     rights: Rights = EVERYTHING
+    is_stranger: bool = False
 
 
 def automatically(reason: str) -> By:
@@ -162,7 +163,7 @@ def tried(
     """What did not happen: refused, denied, failed. Floods of the same are counted."""
     entry = _entry(by, action, str(group or ""), object, result)
     kind = Kind(*(getattr(entry, name) for name in Kind.__dataclass_fields__))
-    admitted = floods.admit(kind)
+    admitted = floods.admit(kind, STRANGERS if by.is_stranger else kind.actor)
     if admitted == kind:
         _keep(entry, is_tried=True)
     elif admitted is not None:

@@ -322,30 +322,6 @@ def test_what_redis_did_not_answer_has_failed_and_is_on_record(
 
 
 @pytest.mark.django_db
-def test_a_flood_is_two_entries() -> None:
-    for _ in range(100):
-        audit.denied(ANN, "turn", "g", why="no right")
-    assert AuditEntry.objects.count() == 1
-    audit.floods.tell()
-    first, counted = AuditEntry.objects.order_by("seq")
-    assert (first.count, counted.count, counted.result) == (1, 99, "denied: no right")
-    assert set(counted.after) == {"first", "last"}
-    audit.denied(ANN, "turn", "g", why="no right")
-    assert AuditEntry.objects.count() == 3
-
-
-@pytest.mark.django_db
-def test_a_flood_of_many_kinds_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dashboard.records.floods.KINDS_MAX", 5)
-    for number in range(50):
-        audit.denied(By(f"u{number}", "page"), "turn", why="no right")
-    assert AuditEntry.objects.count() == 6
-    assert AuditEntry.objects.order_by("seq").last().result == "denied"
-    audit.floods.tell()
-    assert sum(AuditEntry.objects.values_list("count", flat=True)) == 50
-
-
-@pytest.mark.django_db
 def test_the_command_says_whether_it_holds(unguarded: None, capsys: Any) -> None:
     write(3)
     call_command("audit_verify")
