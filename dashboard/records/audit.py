@@ -199,10 +199,12 @@ def _iso(moment: datetime) -> str:
 floods = Floods(_write_many)
 
 
-def attempted(action: str, *, in_group: bool = True) -> Callable[[Callable[P, T]], Callable[P, T]]:
+def attempted(
+    action: str, *, in_group: bool = True, named: Callable[[Any], str] = str
+) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Of a function whose first argument says what it acts on (`in_group`: it is a group, or of
-    one) and whose `by` says who asks: what it refuses, or fails at, is on record, although
-    everything else is taken back.
+    one; else `named` says what) and whose `by` says who asks: what it refuses, or fails at, is on
+    record, although everything else is taken back.
     """
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
@@ -221,7 +223,7 @@ def attempted(action: str, *, in_group: bool = True) -> Callable[[Callable[P, T]
                     if in_group:
                         tried(by, action, _group_of(target), result=result)
                     else:
-                        tried(by, action, object=str(target), result=result)
+                        tried(by, action, object=named(target), result=result)
                     error.is_on_record = True  # type: ignore[attr-defined]
                 raise
 
