@@ -115,6 +115,27 @@ def test_no_value_of_a_file_is_a_formula(value: str) -> None:
     assert base._csv_value(value) == "'" + value
 
 
+@pytest.mark.parametrize(
+    ("value", "made"),
+    [
+        ("x;=1+1", "x;'=1+1"),
+        ("=1;-2;3", "'=1;'-2;3"),
+        ("a\n@b\tc", "a\n'@b\tc"),
+        ("a; =1", "a;' =1"),
+    ],
+)
+def test_nor_is_a_part_of_one_where_files_are_split_otherwise(value: str, made: str) -> None:
+    assert base._csv_value(value) == made
+
+
+def test_every_value_of_a_file_is_quoted(visitor: Client, group: Group) -> None:
+    audit.record(By("bob", "command", 'a "b"; c'), "turn", after={"many": 2})
+    lines = visitor.get("/audit.csv?actor=bob").getvalue().decode().splitlines()
+    (row,) = csv.DictReader(lines)
+    assert (row["actor"], row["reason"], row["after"]) == ("bob", 'a "b"; c', '{"many": 2}')
+    assert [line.count('","') for line in lines] == [len(row) - 1] * 2
+
+
 @pytest.mark.parametrize("value", ["a=1", "1", "ü", "", "\u200b", None])
 def test_other_values_stay(value: str | None) -> None:
     assert base._csv_value(value) == (value or "")
