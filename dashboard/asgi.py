@@ -25,6 +25,7 @@ from dashboard.push.origin import OwnOrigin  # noqa: E402
 from dashboard.push.sockets import websocket_urlpatterns  # noqa: E402
 from dashboard.records import audit  # noqa: E402
 from dashboard.web.bodies import Bounded  # noqa: E402
+from dashboard.web.visitors import VISIT  # noqa: E402
 
 CLAIMS = (b"forwarded", b"x-real-ip")
 NOBODY = "0.0.0.0"  # the address of everybody whose own one was replaced by what they claimed
@@ -56,8 +57,9 @@ def as_connected(scope: dict[str, Any]) -> dict[str, Any]:
     """With the address and the scheme of who connected; without headers that claim others.
 
     Behind a proxy (EVENKEEL_BEHIND_PROXY) those are what the one next to us added: the last of each
-    list. Else nobody is believed, also when the server was: uvicorn believes every process of its
-    machine unless it is started with --no-proxy-headers.
+    list. Else nobody is believed, also when a server that is not ours was: uvicorn believes every
+    process of its machine unless it is started with --no-proxy-headers, as ours is. There nobody
+    can choose to be one of those without an address.
     """
     kept, claims = [], dict[bytes, list[str]]()
     for name, value in scope["headers"]:
@@ -75,7 +77,7 @@ def as_connected(scope: dict[str, Any]) -> dict[str, Any]:
             is_secure = schemes[-1].strip().lower() in ("https", "wss")
             names = ("wss", "ws") if scope["type"] == "websocket" else ("https", "http")
             scope["scheme"] = names[0] if is_secure else names[1]
-    elif client and client[0] in addresses:
+    elif client and client[0] in addresses and VISIT not in (scope.get("state") or {}):
         scope["client"] = (NOBODY, 0)
     return scope
 

@@ -68,6 +68,7 @@ def revoke_token(token: ProducerToken, by: By) -> ProducerToken:
     return token
 
 
+@audit.attempted("revoke producer token", in_group=False)
 def revoke_tokens(stream: str, name: str, by: By) -> int:
     """How many of that name were not revoked before. Raises Refused: none was."""
     require(by, Action.MANAGE_PRODUCERS, None)

@@ -47,6 +47,7 @@ def look(group: Group) -> tuple[Finding, ...]:
     return findings(_stored(group), _incarnations(group))
 
 
+@audit.attempted("repair group")
 def mend(group: Group, by: By) -> tuple[Finding, ...]:
     """What was found, mended now; audited. Raises Refused and StoreUnavailable. Ended in between
     it can be asked for again.

@@ -25,6 +25,17 @@ from dashboard.records.grants import RoleGrant
 GRANTS_MAX = 200  # of one person; each is tried for each decision
 
 
+def named(target: User | RoleGrant | str) -> str:
+    """As entries of the audit name who something was done to."""
+    match target:
+        case RoleGrant():
+            return named(target.user)
+        case User():
+            return f"user {target.username}"
+    return f"user {target}"
+
+
+@audit.attempted("create user", in_group=False, named=named)
 def make_user(name: str, password: str, by: By) -> User:
     """A viewer of every group until something is granted. Raises InvalidInput, Refused (taken)."""
     require(by, Action.MANAGE_USERS, None)
@@ -49,6 +60,7 @@ def is_taken(name: str) -> bool:
     return name.lower() == audit.AUTOMATIC or same.exists()
 
 
+@audit.attempted("change user", in_group=False, named=named)
 def set_password(user: User, password: str, by: By) -> None:
     """Ends this person's sessions. One's own needs no right. Raises InvalidInput, Refused: who logs
     in by the provider would get in without it.
@@ -62,6 +74,7 @@ def set_password(user: User, password: str, by: By) -> None:
         user.save(update_fields=["password"])
 
 
+@audit.attempted("change user", in_group=False, named=named)
 def set_active(user: User, active: bool, by: By) -> None:
     """Who is deactivated can neither log in nor go on. Again: nothing changes. Raises Refused."""
     require(by, Action.MANAGE_USERS, None)
@@ -75,6 +88,7 @@ def set_active(user: User, active: bool, by: By) -> None:
     _keeping_oneself(user, by, change)
 
 
+@audit.attempted("grant role", in_group=False, named=named)
 def grant(user: User, given: Grant, by: By) -> None:
     """Raises Refused: it is granted already, there are too many, or it shuts oneself out."""
     require(by, Action.MANAGE_USERS, None)
@@ -91,6 +105,7 @@ def grant(user: User, given: Grant, by: By) -> None:
         raise Refused(f"{user.username} has this already: {given}") from error
 
 
+@audit.attempted("revoke role", in_group=False, named=named)
 def revoke(row: RoleGrant, by: By) -> None:
     """Raises Refused: without it one shuts oneself out, or the provider's groups give it."""
     require(by, Action.MANAGE_USERS, None)
@@ -164,5 +179,5 @@ def _said(given: Grant) -> dict[str, str]:
 
 
 def _record(by: By, action: str, user: User, **change: Any) -> None:
-    audit.record(by, action, object=f"user {user.username}", **change)
+    audit.record(by, action, object=named(user), **change)
     transaction.on_commit(push.push_rights)  # whoever has a page open is asked again at once

@@ -21,7 +21,7 @@ from dashboard.live.connection import StoreUnavailable, reaching_redis
 from dashboard.live.deadline import left_s
 from dashboard.live.group_state import TICK_AGE_MAX_MS
 from dashboard.live.health import Sign
-from dashboard.records import guards
+from dashboard.records import chain, guards
 
 ROUND_TRIP_TIMEOUT_S = 2.0
 
@@ -81,7 +81,12 @@ def _audit(warnings: list[str], checks: dict[str, Any]) -> dict[str, Any]:
             f"the audit is not guarded: {len(gone)} triggers are missing or were changed"
             f" ({', '.join(gone)}): run manage.py migrate, then manage.py audit_verify"
         )
-    return {"guarded": True}
+    if why := chain.lost():
+        raise NotReady(
+            f"the audit is not the one that was anchored: {why}: run manage.py audit_verify; once"
+            " you know why, move DATA/audit_anchors away"
+        )
+    return {"guarded": True, "anchored": True}
 
 
 def _redis(warnings: list[str], checks: dict[str, Any]) -> dict[str, Any]:

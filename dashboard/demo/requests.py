@@ -11,6 +11,7 @@ Written whole or not at all; a request is {"do": "add", "actor": name}. Knows no
 import json
 import shutil
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,12 +43,17 @@ def is_served(data: Path) -> bool:
     return (data / FOLDER).is_dir()
 
 
-def ask_to_add(data: Path, actor: str) -> str:
-    """The request's id. Raises FileNotFoundError when no tree serves the folder, TooMany."""
+def ask_to_add(
+    data: Path, actor: str, about_to: Callable[[str], object] = lambda request_id: None
+) -> str:
+    """The request's id, which `about_to` hears before it is asked. Raises FileNotFoundError when no
+    tree serves the folder, TooMany.
+    """
     waits = len(waiting(data))
     if waits >= WAITING_MAX:
         raise TooMany(f"{waits} consumers are on their way already: wait until they have started")
     made = uuid.uuid4().hex
+    about_to(made)
     _write(data, f"{made}.json", {"do": ADD, "actor": actor})
     return made
 

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -147,16 +147,18 @@ def end(pk: int, exit_code: int, result: dict[str, Any]) -> None:
     Evaluation.objects.filter(pk=pk).update(exit_code=exit_code, result=result)
 
 
-def start(asked: Asked, actor: str) -> Evaluation:
+def start(asked: Asked, actor: str, about_to: Callable[[Evaluation], object]) -> Evaluation:
     """In a session of its own, and without the mark of this dashboard's tree: it goes on when this
     process ends. Its progress goes to its folder. One at a time: what runs beside another one is
-    late for no fault of its own. Raises InvalidInput.
+    late for no fault of its own. `about_to` hears of it before it begins. Raises InvalidInput,
+    OSError.
     """
     with alone():
         running = [row for row in Evaluation.objects.filter(exit_code=None) if row.is_running]
         if running:
             raise InvalidInput(f"{running[0].faults} runs already: wait until it has ended")
         row = made(asked, actor)
+        about_to(row)
         words = ("chaos", *asked.options(), "--evaluation", str(row.pk))
         with (row.folder / PROGRESS).open("wb") as log:
             process = subprocess.Popen(

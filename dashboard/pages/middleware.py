@@ -1,11 +1,10 @@
-"""Who acts while a request is answered, for what is recorded where no request is known; what was
-denied, whichever view denied it.
+"""Who acts while a request is answered, for what is recorded where no request is known; and forms
+that were denied before any view saw them.
 """
 
 from collections.abc import Callable
 from functools import partial
 
-from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.utils.decorators import sync_only_middleware
 from django.views import csrf
@@ -25,10 +24,6 @@ class KnownActor:
             return self.get_response(request)
         finally:
             audit.acting.reset(token)
-
-    def process_exception(self, request: HttpRequest, error: Exception) -> None:
-        if isinstance(error, PermissionDenied):
-            _denied(request, str(error) or "no permission")
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:

@@ -8,7 +8,6 @@ import logging
 import os
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
 
 from django.conf import settings
 
@@ -35,13 +34,18 @@ def read() -> list[Anchor]:
     return found
 
 
+def newest() -> Anchor | None:
+    """The one that goes furthest; of two for one entry that which was written first."""
+    return max(read(), key=lambda anchor: anchor.seq, default=None)
+
+
 def drop(seq: int, mac: str) -> bool:
-    """Notes the head, unless it is the one noted last. Whether it did. Raises OSError."""
-    last = max(read(), key=lambda anchor: anchor.seq, default=None)
-    if seq == 0 or (last is not None and (last.seq, last.mac) == (seq, mac)):
-        return False
-    if last is not None and last.seq > seq:
-        _say_once(f"audit chain ends at seq={seq}, before its anchor seq={last.seq}")
+    """Notes the head, unless it has not gone on. Whether it did. Raises OSError.
+
+    To be asked for a chain that still has the newest (chain.anchor): else that one would be hidden.
+    """
+    last = newest()
+    if seq <= (last.seq if last else 0):
         return False
     at = datetime.now(UTC).isoformat(timespec="seconds")
     _bound()
@@ -52,11 +56,6 @@ def drop(seq: int, mac: str) -> bool:
         os.fsync(file.fileno())
     log.info("audit anchor seq=%d mac=%s", seq, mac)
     return True
-
-
-@cache
-def _say_once(text: str) -> None:
-    log.error(text)
 
 
 def _lines() -> list[str]:

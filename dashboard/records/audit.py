@@ -21,7 +21,7 @@ from dashboard.actions.roles import EVERYTHING, Rights
 from dashboard.live.connection import StoreUnavailable
 from dashboard.models import AuditEntry, AuditSource, Group
 from dashboard.records import chain, stored
-from dashboard.records.floods import Floods, Kind
+from dashboard.records.floods import STRANGERS, Floods, Kind
 from dashboard.records.queries.pages import Filters, narrowed
 
 REASON_MAX = stored.REASON_MAX
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 class By:
     """Who did it, by which way, why, from which address when there was one, and what such a one
     may. Without `rights` it is the system itself, or who runs its machine; a page says them, in
-    `pages.views.base.by` alone.
+    `pages.views.base.by` alone. `is_stranger`: `actor` is only what somebody says, or nothing.
     """
 
     actor: str
@@ -52,6 +52,7 @@ class By:
     reason: str = ""
     address: str = ""
     rights: Rights = EVERYTHING
+    is_stranger: bool = False
 
 
 def automatically(reason: str) -> By:
@@ -162,7 +163,7 @@ def tried(
     """What did not happen: refused, denied, failed. Floods of the same are counted."""
     entry = _entry(by, action, str(group or ""), object, result)
     kind = Kind(*(getattr(entry, name) for name in Kind.__dataclass_fields__))
-    admitted = floods.admit(kind)
+    admitted = floods.admit(kind, STRANGERS if by.is_stranger else kind.actor)
     if admitted == kind:
         _keep(entry, is_tried=True)
     elif admitted is not None:
@@ -186,7 +187,7 @@ def _write_many(kind: Kind, count: int, first: datetime, last: datetime) -> None
 def remove_before(moment: datetime) -> int:
     """Retention: how many entries went. To be asked for a chain that holds."""
     by = by_whoever_acts()
-    entry = _entry(by, chain.CHECKPOINT, "", "audit", DONE)
+    entry = _entry(by, stored.CHECKPOINT, "", "audit", DONE)
     entry.reason = f"entries before {_iso(moment)} are kept no longer"
     return chain.checkpoint(entry, moment)
 
@@ -198,10 +199,12 @@ def _iso(moment: datetime) -> str:
 floods = Floods(_write_many)
 
 
-def attempted(action: str, *, in_group: bool = True) -> Callable[[Callable[P, T]], Callable[P, T]]:
+def attempted(
+    action: str, *, in_group: bool = True, named: Callable[[Any], str] = str
+) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Of a function whose first argument says what it acts on (`in_group`: it is a group, or of
-    one) and whose `by` says who asks: what it refuses, or fails at, is on record, although
-    everything else is taken back.
+    one; else `named` says what) and whose `by` says who asks: what it refuses, or fails at, is on
+    record, although everything else is taken back.
     """
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
@@ -220,7 +223,7 @@ def attempted(action: str, *, in_group: bool = True) -> Callable[[Callable[P, T]
                     if in_group:
                         tried(by, action, _group_of(target), result=result)
                     else:
-                        tried(by, action, object=str(target), result=result)
+                        tried(by, action, object=named(target), result=result)
                     error.is_on_record = True  # type: ignore[attr-defined]
                 raise
 
@@ -261,8 +264,9 @@ def losses(group: Group) -> QuerySet[AuditEntry]:
 
 
 def found(filters: Filters) -> QuerySet[AuditEntry]:
+    """In the order of the chain, where no row can be put first behind its back."""
     return narrowed(
-        AuditEntry.objects.order_by("-id"),
+        AuditEntry.objects.order_by("-seq"),
         actor__icontains=filters.actor,
         action=filters.action,
         object__icontains=filters.object,
@@ -270,7 +274,7 @@ def found(filters: Filters) -> QuerySet[AuditEntry]:
         result__startswith=filters.result,
         at__gte=_moment(filters.from_ms),
         at__lt=_moment(filters.to_ms),
-        id__lt=filters.before,
+        seq__lt=filters.before,
     )
 
 

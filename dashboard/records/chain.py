@@ -8,26 +8,28 @@ as the last lock of every transaction it takes part in no deadlock.
 
 import hashlib
 import hmac
-from collections.abc import Callable, Iterable, Iterator
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Max
+from django.db.models import Max, Min
 
 from dashboard.records import anchors
-from dashboard.records.stored import HEAD, AuditEntry, AuditHead, canonical_json
+from dashboard.records.stored import CHECKPOINT, HEAD, AuditEntry, AuditHead, canonical_json
 
 FORM = "evenkeel audit 1"  # another canonical form gets another name
 COVERED = (
     *("seq", "at", "actor", "address", "action", "object", "group", "reason"),
     *("before", "after", "source", "result", "count"),
 )
-CHECKPOINT = "audit checkpoint"
 ROWS_AT_ONCE = 1_000
 TRIES = 3  # a checkpoint may come in between
+
+log = logging.getLogger(__name__)
 
 
 def canonical(entry: Any) -> str:
@@ -98,9 +100,38 @@ def checkpoint(entry: AuditEntry, older_than: datetime) -> int:
 
 
 def anchor() -> bool:
-    """Notes the head outside of the database. Whether it had gone on. Raises OSError."""
+    """Notes the head outside of the database. Whether it had gone on. Raises OSError.
+
+    Never over what was noted: a chain that has lost its anchor gets no other one.
+    """
+    if why := lost():
+        log.error("the audit's chain gets no anchor: %s", why)
+        return False
     head = AuditHead.objects.filter(pk=HEAD).first()
     return head is not None and anchors.drop(head.seq, head.mac)
+
+
+def lost() -> str:
+    """Why the chain is not the one that was anchored last; "" when it is. Raises DatabaseError.
+
+    Two rows are read; `verify` reads all.
+    """
+    noted = anchors.newest()  # first: the head goes on
+    if noted is None:
+        return ""
+    mac = AuditEntry.objects.filter(seq=noted.seq).values_list("mac", flat=True).first()
+    head = AuditHead.objects.filter(pk=HEAD).first() or AuditHead()
+    if head.seq < noted.seq:
+        return f"it ends at entry {head.seq}, the anchor of {noted.at} names {noted.seq}"
+    if mac is None and head.through == noted.seq:
+        mac = head.through_mac
+    if mac == noted.mac or (mac is None and noted.seq < head.through):
+        return ""
+    return f"{_named(noted.seq, noted.seq)} missing" if mac is None else _is_another(noted)
+
+
+def _is_another(noted: anchors.Anchor) -> str:
+    return f"entry {noted.seq} is another one than the anchor of {noted.at} names"
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -135,13 +166,19 @@ class Verified:
         )
 
 
+Anchored = Mapping[int, Sequence[anchors.Anchor]]  # by the entry that they name
+
+
 @dataclass(slots=True)
 class _Walk:
-    """Along the chain; what it has seen so far."""
+    """Along the chain; what it has seen so far. `key`: the index in AUDIT_KEYS, which begin with
+    the newest, of the one that the last entry was made with.
+    """
 
     seq: int
     mac: str
-    anchored: dict[int, anchors.Anchor]
+    anchored: Anchored
+    key: int = field(default_factory=lambda: len(settings.AUDIT_KEYS) - 1)
     vouched: set[tuple[int, str]] = field(default_factory=set)
     entries: int = 0
     first: int | None = None
@@ -150,18 +187,36 @@ class _Walk:
         """Why the chain is broken at this entry, or ""."""
         if row.seq != self.seq + 1:
             return f"{_named(self.seq + 1, row.seq - 1)} missing"
-        keys = settings.AUDIT_KEYS
-        if not any(hmac.compare_digest(row.mac, mac_of(key, self.mac, row)) for key in keys):
-            what = f"{row.at:%Y-%m-%d %H:%M:%S}Z, {row.actor}: {row.action} {row.object}"
+        what = f"{row.at:%Y-%m-%d %H:%M:%S}Z, {row.actor}: {row.action} {row.object}"
+        key = self._key_of(row)
+        if key is None:
             return f"entry {row.seq} was altered, or follows another one than it did ({what})"
-        if (anchor := self.anchored.get(row.seq)) and anchor.mac != row.mac:
-            return f"entry {row.seq} is another one than the anchor of {anchor.at} names"
+        if key > self.key:
+            return f"entry {row.seq} was made with a former key, behind one of a later key ({what})"
+        if other := _other(self.anchored.get(row.seq, ()), row.mac):
+            return _is_another(other)
         if row.action == CHECKPOINT and isinstance(row.after, dict):
             self.vouched.add((int(row.after.get("through", 0)), str(row.after.get("mac", ""))))
-        self.seq, self.mac = row.seq, row.mac
+        self.seq, self.mac, self.key = row.seq, row.mac, key
         self.entries += 1
         self.first = row.seq if self.first is None else self.first
         return ""
+
+    def _key_of(self, row: AuditEntry) -> int | None:
+        """The last entry's first, then later ones: who was given a former key can go on with it,
+        but not behind an entry of a later one.
+        """
+        keys = settings.AUDIT_KEYS
+        for index in (*range(self.key, -1, -1), *range(self.key + 1, len(keys))):
+            made = mac_of(keys[index], self.mac, row)
+            if hmac.compare_digest(row.mac.encode(), made.encode()):
+                return index
+        return None
+
+
+def _other(noted: Iterable[anchors.Anchor], mac: str) -> anchors.Anchor | None:
+    """One that names another entry than this."""
+    return next((anchor for anchor in noted if anchor.mac != mac), None)
 
 
 def _named(first: int, last: int) -> str:
@@ -183,7 +238,9 @@ def verify(last: int | None = None, told: Callable[[int], None] = lambda seq: No
 
 
 def _verify(last: int | None, told: Callable[[int], None]) -> Verified:
-    anchored = {anchor.seq: anchor for anchor in anchors.read()}  # first: the head goes on
+    anchored: dict[int, list[anchors.Anchor]] = {}
+    for noted in anchors.read():  # first: the head goes on
+        anchored.setdefault(noted.seq, []).append(noted)
     head = AuditHead.objects.filter(pk=HEAD).first() or AuditHead()
     walk, is_whole = _beginning(head, last, anchored)
     broken = ""
@@ -206,9 +263,7 @@ def _verify(last: int | None, told: Callable[[int], None]) -> Verified:
     )
 
 
-def _beginning(
-    head: AuditHead, last: int | None, anchored: dict[int, anchors.Anchor]
-) -> tuple[_Walk, bool]:
+def _beginning(head: AuditHead, last: int | None, anchored: Anchored) -> tuple[_Walk, bool]:
     start = head.through if last is None else max(head.through, head.seq - last)
     if start > head.through and (known := AuditEntry.objects.filter(seq=start).first()):
         return _Walk(known.seq, known.mac, anchored), False
@@ -231,15 +286,27 @@ def _ending(head: AuditHead, walk: _Walk, is_whole: bool) -> tuple[str, int | No
     newest = max(walk.anchored, default=0)
     if walk.seq < max(head.seq, newest):
         until = max(head.seq, newest)
-        who = f"the anchor of {walk.anchored[newest].at}" if newest == until else "the head"
+        who = f"the anchor of {walk.anchored[newest][0].at}" if newest == until else "the head"
         return f"{_named(walk.seq + 1, until)} missing: {who} names {until}", walk.seq + 1
     if walk.mac != head.mac:
         return f"the head names another entry {head.seq} than there is", head.seq
+    if unchained := _unchained(head):
+        return f"{_named(*unchained)} there that nobody chained", unchained[0]
+    if is_whole and head.through and (head.through, head.through_mac) not in walk.vouched:
+        return f"{_named(1, head.through)} missing, and no checkpoint removed them", 1
+    for seq, noted in sorted(walk.anchored.items()):
+        is_front = seq == head.through
+        if other := _other(noted, head.through_mac if is_front else noted[0].mac):
+            return _is_another(other), seq
+    return "", None
+
+
+def _unchained(head: AuditHead) -> tuple[int, int] | None:
+    """The first and the last of those where none is: removed by a checkpoint, or not there yet."""
+    before = AuditEntry.objects.filter(seq__lte=head.through)
+    found = before.aggregate(first=Min("seq"), last=Max("seq"))
+    if found["first"] is not None:
+        return int(found["first"]), int(found["last"])
     beyond = AuditEntry.objects.aggregate(last=Max("seq"))["last"] or 0
     now = AuditHead.objects.filter(pk=HEAD).first() or head
-    if beyond > now.seq:
-        return f"{_named(now.seq + 1, beyond)} there that nobody chained", now.seq + 1
-    is_removed = is_whole and head.through > 0
-    if is_removed and (head.through, head.through_mac) not in walk.vouched:
-        return f"{_named(1, head.through)} missing, and no checkpoint removed them", 1
-    return "", None
+    return (now.seq + 1, beyond) if beyond > now.seq else None

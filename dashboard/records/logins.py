@@ -3,11 +3,12 @@ out, and what becomes of users and their rights.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from axes.signals import user_locked_out
+from django.contrib.auth.models import AnonymousUser, Permission, User
 from django.contrib.auth.models import Group as UserGroup
-from django.contrib.auth.models import Permission, User
 from django.contrib.auth.signals import user_logged_in, user_logged_out, user_login_failed
 from django.contrib.sessions.models import Session
 from django.db import transaction
@@ -67,6 +68,15 @@ def failed_elsewhere(request: HttpRequest, why: str) -> None:
     audit.tried(_by("", request), FAILED, object=SINGLE_SIGN_ON, result=result)
 
 
+def _by_claim(name: str, request: HttpRequest | None) -> By:
+    """Whoever gives a name is a stranger, unless they are logged in by it: who changes their own
+    password.
+    """
+    user = getattr(request, "user", AnonymousUser())
+    is_own = user.is_authenticated and user.get_username() == name
+    return replace(_by(name, request), is_stranger=not is_own)
+
+
 # --- log in and out -------------------------------------------------------------------------------
 
 
@@ -94,13 +104,13 @@ def _failed(credentials: dict[str, Any], request: HttpRequest | None = None, **_
     if getattr(request, "axes_locked_out", False):
         return  # told as a lockout
     name = str(credentials.get("username") or "")
-    audit.tried(_by(name, request), FAILED, object=name, result=audit.FAILED)
+    audit.tried(_by_claim(name, request), FAILED, object=name, result=audit.FAILED)
 
 
 def _locked_out(request: HttpRequest, username: str | None, **_: Any) -> None:
     name = str(username or "")
     result = f"{audit.DENIED}: too many failed log ins"
-    audit.tried(_by(name, request), LOCKOUT, object=name, result=result)
+    audit.tried(_by_claim(name, request), LOCKOUT, object=name, result=result)
 
 
 # --- users and rights -----------------------------------------------------------------------------

@@ -17,8 +17,8 @@ OPTIONS = (
     *("--ws", f"{PROTOCOLS}:SocketProtocol"),
     *("--ws-max-size", str(SOCKET_BYTES_MAX)),
     "--no-server-header",
-    "--no-proxy-headers",  # what a proxy says of clients is read in asgi.py
 )
+LAST = ("--no-proxy-headers",)  # what a proxy says of clients is read in asgi.py, and there alone
 BAD_INPUT = 3
 FILES_WANTED = 65_536  # an agent keeps a connection open; what a process may open is often 1,024
 
@@ -31,7 +31,7 @@ def main() -> None:
         print(f"evenkeel: {error}", file=sys.stderr)
         sys.exit(BAD_INPUT)
     allow_files()
-    uvicorn.main([APPLICATION, *OPTIONS, *sys.argv[1:]], prog_name="dashboard.web")
+    uvicorn.main([APPLICATION, *OPTIONS, *sys.argv[1:], *LAST], prog_name="dashboard.web")
 
 
 def allow_files() -> None:

@@ -1,16 +1,18 @@
 """The dashboard on a real Redis: the run's own server, under names of the test's own."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import connection
 from kombu import pools
 from pytest_django.fixtures import Settings
 
 from dashboard.celery import QUEUE, app
 from dashboard.live.connection import sync_client
 from dashboard.models import Group
-from dashboard.records import audit
+from dashboard.records import audit, guards
 from tests.dashboard.agents import FakeAgent, make_group
 from tests.dashboard.scaling import Scene
 
@@ -19,6 +21,21 @@ Point = Callable[[str], None]
 
 def pytest_runtest_teardown() -> None:
     audit.floods.forget()  # what one test tried is not counted for the next
+
+
+@pytest.fixture(autouse=True)
+def anchor_file(settings: Settings, tmp_path: Path) -> Path:
+    """A test's database is its own: where another one's audit stood is nothing to it."""
+    settings.AUDIT_ANCHORS = tmp_path / "audit_anchors"
+    return tmp_path / "audit_anchors"
+
+
+@pytest.fixture
+def unguarded(db: None) -> Iterator[None]:
+    """The audit as somebody has it who may change tables."""
+    guards.lift(connection)
+    yield
+    guards.put(connection)
 
 
 @pytest.fixture

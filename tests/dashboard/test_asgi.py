@@ -1,15 +1,19 @@
 """Who connected: what clients claim of themselves counts only behind a proxy. How it ends."""
 
 import asyncio
+import sys
 from typing import Any
 
 import pytest
+import uvicorn
 from pytest_django.fixtures import Settings
 
 from dashboard.asgi import NOBODY, application, as_connected
 from dashboard.models import AuditEntry
 from dashboard.records import audit
 from dashboard.records.audit import By
+from dashboard.web import __main__ as web
+from dashboard.web.visitors import VISIT
 
 
 def scope(client: str = "127.0.0.1", kind: str = "http", **headers: str) -> dict[str, Any]:
@@ -33,6 +37,22 @@ def test_a_server_that_believed_it_is_not_believed_either(settings: Settings, cl
     settings.BEHIND_PROXY = False
     believed = "::7" if "::" in claimed else "1.2.3.4"
     assert as_connected(scope(believed, x_forwarded_for=claimed))["client"] == (NOBODY, 0)
+
+
+def test_nobody_chooses_to_have_no_address(settings: Settings) -> None:
+    """Who connects to our own server says nothing of their address, be it the right one."""
+    settings.BEHIND_PROXY = False
+    asked = scope("1.2.3.4", x_forwarded_for="1.2.3.4") | {"state": {VISIT: object()}}
+    assert as_connected(asked)["client"] == ("1.2.3.4", 5)
+
+
+def test_our_own_server_leaves_what_a_proxy_says_to_us(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, command = list[list[str]](), uvicorn.main
+    monkeypatch.setattr(uvicorn, "main", lambda arguments, **_: begun.append(arguments))
+    monkeypatch.setattr(sys, "argv", ["web", "--proxy-headers", "--port", "1"])
+    web.main()
+    with command.make_context("web", begun[0]) as context:
+        assert context.params["proxy_headers"] is False
 
 
 @pytest.mark.parametrize(("kind", "scheme"), [("http", "https"), ("websocket", "wss")])

@@ -1,54 +1,27 @@
 """The audit's chain: only added to, in order, and what was altered behind its back is named."""
 
 import threading
-from collections.abc import Callable, Iterator
-from datetime import timedelta
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.apps import apps
 from django.core.management import call_command
 from django.core.management.base import CommandError
-from django.db import DatabaseError, connection, transaction
-from django.db.models.signals import post_migrate
+from django.db import connection
 from django.test import Client
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from dashboard.actions import groups
 from dashboard.live.connection import StoreUnavailable
-from dashboard.models import AuditEntry, AuditHead, AuditSource, Group
+from dashboard.models import AuditEntry, AuditHead, Group
 from dashboard.records import anchors, audit, chain, guards
 from dashboard.records.audit import By
+from tests.dashboard.chained import ANN, sql, write
 
-ANN = By("ann", AuditSource.PAGE, "a test")
 THREADS, EACH = 4, 8
-
-
-@pytest.fixture(autouse=True)
-def anchor_file(settings: Settings, tmp_path: Path) -> Path:
-    settings.AUDIT_ANCHORS = tmp_path / "audit_anchors"
-    return tmp_path / "audit_anchors"
-
-
-def write(count: int) -> list[AuditEntry]:
-    for number in range(count):
-        audit.record(ANN, "turn", object=f"wheel {number}", before={"at": number})
-    return list(AuditEntry.objects.order_by("seq"))
-
-
-@pytest.fixture
-def unguarded(db: None) -> Iterator[None]:
-    """As somebody has it who may change tables."""
-    guards.lift(connection)
-    yield
-    guards.put(connection)
-
-
-def sql(statement: str, *values: object) -> None:
-    with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute(statement, values)
 
 
 @pytest.mark.django_db
@@ -77,35 +50,36 @@ def test_what_is_stored_holds_when_it_is_read_again(value: Any) -> None:
     assert chain.verify().broken == ""
 
 
+OTHERS: dict[str, Any] = {
+    "at": datetime(2020, 1, 1, tzinfo=UTC),
+    "before": {"at": 7},
+    "after": {"at": 7},
+    "source": "api",
+    "count": 7,
+}
+
+
 @pytest.mark.django_db
 @pytest.mark.parametrize(
-    "change",
-    [
-        lambda: AuditEntry.objects.filter(seq=2).update(actor="bob"),
-        lambda: AuditEntry.objects.filter(seq=2).delete(),
-        lambda: AuditHead.objects.update(seq=1),
-        lambda: AuditHead.objects.all().delete(),
-        lambda: AuditHead.objects.update(through=99),
-    ],
+    "name",
+    [field.name for field in AuditEntry._meta.fields if field.name not in ("id", "seq", "mac")],
 )
-def test_the_database_refuses_what_is_not_adding(change: Callable[[], object]) -> None:
-    write(3)
-    with pytest.raises(DatabaseError, match="only"), transaction.atomic():
-        change()
-    assert chain.verify().ok
+def test_a_column_that_was_altered_breaks_the_chain(unguarded: None, name: str) -> None:
+    write(5)
+    AuditEntry.objects.filter(seq=3).update(**{name: OTHERS.get(name, "x")})
+    assert "entry 3 was altered" in chain.verify().broken
 
 
 @pytest.mark.django_db
-def test_the_database_refuses_to_empty_or_replace() -> None:
-    write(3)
-    table = AuditEntry._meta.db_table
-    all_at_once = (
-        f"INSERT OR REPLACE INTO {table} SELECT * FROM {table} WHERE seq = 2"
-        if connection.vendor == "sqlite"
-        else f"TRUNCATE {table}"
-    )
-    with pytest.raises(DatabaseError, match="only added"):
-        sql(all_at_once)
+@pytest.mark.parametrize(
+    ("column", "value"), [("mac", "é"), ("after", "{"), ("after", "[" * 100_000)]
+)
+def test_what_was_made_unreadable_breaks_the_chain(
+    unguarded: None, column: str, value: str
+) -> None:
+    write(5)
+    sql(f"UPDATE {guards.ENTRY} SET {column} = %s WHERE seq = 3", value)
+    assert "entry 3 was altered" in chain.verify().broken
 
 
 @pytest.mark.django_db
@@ -140,6 +114,17 @@ def test_a_row_that_nobody_chained_is_named(unguarded: None) -> None:
 
 
 @pytest.mark.django_db
+@pytest.mark.parametrize("seq", [-1, 0, 2])
+def test_a_row_where_none_can_be_is_named(unguarded: None, seq: int) -> None:
+    write(3)
+    audit.remove_before(timezone.now())
+    write(1)
+    AuditEntry.objects.create(seq=seq, mac="0" * 64, at=timezone.now(), actor="eve", source="page")
+    assert f"entry {seq} is there that nobody chained" in chain.verify().broken
+    assert not chain.verify(1).ok
+
+
+@pytest.mark.django_db
 def test_a_tail_that_was_cut_with_its_head_is_told_by_the_anchor(unguarded: None) -> None:
     rows = write(5)
     assert chain.anchor()
@@ -149,6 +134,101 @@ def test_a_tail_that_was_cut_with_its_head_is_told_by_the_anchor(unguarded: None
     assert "entries 4 to 5 are missing: the anchor of" in chain.verify().broken
     write(4)  # the chain goes on past the anchor's number
     assert "entry 5 is another one than the anchor of" in chain.verify().broken
+
+
+@pytest.mark.django_db
+def test_a_tail_that_was_cut_is_not_hidden_by_the_next_anchor(
+    unguarded: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = write(5)
+    assert chain.anchor()
+    AuditEntry.objects.filter(seq__gt=3).delete()
+    AuditHead.objects.update(seq=3, mac=rows[2].mac)
+    for _ in range(2):  # said each time; and again when entries have passed the anchor's number
+        assert not chain.anchor()
+        assert "the audit's chain gets no anchor" in caplog.text
+        caplog.clear()
+        write(2)
+    assert "entry 5 is another one than the anchor of" in chain.verify().broken
+    assert [noted.seq for noted in anchors.read()] == [5]
+
+
+@pytest.mark.django_db
+def test_two_anchors_that_name_different_entries_are_a_break(anchor_file: Path) -> None:
+    rows = write(5)
+    anchor_file.write_text(
+        f"anchor 3 {'0' * 64} 2026-01-01T00:00:00+00:00\n"
+        f"anchor 3 {rows[2].mac} 2026-01-02T00:00:00+00:00\n"
+    )
+    assert "entry 3 is another one than the anchor of 2026-01-01" in chain.verify().broken
+    assert "entry 3 is another one than the anchor of 2026-01-01" in chain.lost()
+    audit.remove_before(timezone.now())
+    assert "entry 3 is another one than the anchor of 2026-01-0" in chain.verify().broken
+
+
+@pytest.mark.django_db
+def test_an_audit_that_was_emptied_never_holds_again(
+    unguarded: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(anchors, "LINES_MAX", 4)
+    write(5)
+    chain.anchor()
+    AuditEntry.objects.all().delete()
+    AuditHead.objects.all().delete()
+    assert "entries 1 to 5 are missing: the anchor of" in chain.verify().broken
+    for _ in range(12):
+        write(1)
+        chain.anchor()
+    assert "entry 5 is another one than the anchor of" in chain.verify().broken
+
+
+@pytest.mark.django_db
+def test_an_anchor_of_what_a_checkpoint_removed_is_not_lost() -> None:
+    write(3)
+    assert chain.anchor()
+    later = timezone.now()
+    assert audit.remove_before(later) == 3
+    assert chain.lost() == ""  # the head still names that entry
+    write(2)
+    audit.remove_before(timezone.now())
+    assert chain.lost() == ""
+    assert chain.anchor()
+    assert chain.verify().ok
+
+
+@pytest.mark.django_db
+def test_not_ready_while_the_chain_has_lost_its_anchor(
+    client: Client, store: Any, unguarded: None
+) -> None:
+    rows = write(5)
+    chain.anchor()
+    guards.put(connection)
+    assert client.get("/readyz").json()["checks"]["audit"] == {"guarded": True, "anchored": True}
+    guards.lift(connection)
+    AuditEntry.objects.filter(seq__gt=3).delete()
+    AuditHead.objects.update(seq=3, mac=rows[2].mac)
+    guards.put(connection)
+    answer = client.get("/readyz")
+    assert answer.status_code == 503
+    assert any("it ends at entry 3, the anchor of" in why for why in answer.json()["why"])
+
+
+@pytest.mark.django_db
+def test_an_entry_with_a_former_key_behind_one_with_a_later_one(
+    unguarded: None, settings: Settings
+) -> None:
+    former = settings.AUDIT_KEYS[0]
+    write(2)
+    settings.AUDIT_KEYS = ["n" * 40, former]
+    *_, third, fourth = write(2)
+    assert chain.verify().ok
+    fourth.actor = "eve"  # all that she has is the former key
+    fourth.mac = chain.mac_of(former, third.mac, fourth)
+    fourth.save()
+    AuditHead.objects.update(mac=fourth.mac)
+    found = chain.verify()
+    assert "entry 4 was made with a former key, behind one of a later key" in found.broken
+    assert (found.at_seq, chain.verify(1).ok) == (4, True)  # of the last alone it is not known
 
 
 @pytest.mark.django_db
@@ -207,45 +287,6 @@ def test_the_last_entries_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.django_db
-def test_triggers_come_back_after_a_migration_that_rebuilt_the_table() -> None:
-    guards.lift(connection)
-    assert guards.missing(connection)
-    config = apps.get_app_config("dashboard")
-    post_migrate.send(sender=config, app_config=config, using="default", verbosity=0)
-    assert guards.missing(connection) == []
-
-
-@pytest.mark.django_db
-def test_a_trigger_that_refuses_no_longer_is_missing_too(unguarded: None) -> None:
-    guards.put(connection)
-    name = "evenkeel_audit_update"
-    sql(
-        f"DROP TRIGGER {name}"
-        if connection.vendor == "sqlite"
-        else f"ALTER TABLE {guards.ENTRY} DISABLE TRIGGER {name}"
-    )
-    assert guards.missing(connection) == [name]
-    sql(
-        f"CREATE TRIGGER {name} BEFORE UPDATE ON {guards.ENTRY} BEGIN SELECT 1; END"
-        if connection.vendor == "sqlite"
-        else f"ALTER TABLE {guards.ENTRY} ENABLE ALWAYS TRIGGER {name}"
-    )
-    if connection.vendor == "postgresql":
-        sql(
-            "CREATE OR REPLACE FUNCTION evenkeel_audit_never() RETURNS trigger LANGUAGE plpgsql"
-            " AS $$ BEGIN RETURN NEW; END $$"
-        )
-    assert name in guards.missing(connection)
-
-
-@pytest.mark.django_db
-def test_ready_only_when_guarded(client: Client, store: Any, unguarded: None) -> None:
-    answer = client.get("/readyz")
-    assert answer.status_code == 503
-    assert any("the audit is not guarded" in why for why in answer.json()["why"])
-
-
-@pytest.mark.django_db
 def test_a_refusal_stays_on_record_when_all_else_is_taken_back() -> None:
     def change() -> None:
         with audit.atomic():
@@ -278,30 +319,6 @@ def test_what_redis_did_not_answer_has_failed_and_is_on_record(
     entry = AuditEntry.objects.get(group="h")
     assert (entry.action, entry.actor) == ("create group", "ann")
     assert entry.result.startswith("failed: Redis at 127.0.0.1:1")
-
-
-@pytest.mark.django_db
-def test_a_flood_is_two_entries() -> None:
-    for _ in range(100):
-        audit.denied(ANN, "turn", "g", why="no right")
-    assert AuditEntry.objects.count() == 1
-    audit.floods.tell()
-    first, counted = AuditEntry.objects.order_by("seq")
-    assert (first.count, counted.count, counted.result) == (1, 99, "denied: no right")
-    assert set(counted.after) == {"first", "last"}
-    audit.denied(ANN, "turn", "g", why="no right")
-    assert AuditEntry.objects.count() == 3
-
-
-@pytest.mark.django_db
-def test_a_flood_of_many_kinds_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dashboard.records.floods.KINDS_MAX", 5)
-    for number in range(50):
-        audit.denied(By(f"u{number}", "page"), "turn", why="no right")
-    assert AuditEntry.objects.count() == 6
-    assert AuditEntry.objects.order_by("seq").last().result == "denied"
-    audit.floods.tell()
-    assert sum(AuditEntry.objects.values_list("count", flat=True)) == 50
 
 
 @pytest.mark.django_db

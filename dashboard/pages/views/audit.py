@@ -26,7 +26,7 @@ VERIFIED_MAX = 20_000  # by the button, in a second or two; the command follows 
 def audit(request: HttpRequest) -> HttpResponse:
     asked = base.Asked(request.GET)
     filters = asked.filters()
-    page = page_of(_found(request, filters), PAGE)
+    page = page_of(_found(request, filters), PAGE, key="seq")
     context = {
         "section": "audit",
         "asked": asked,

@@ -1,6 +1,7 @@
 """What every page of a group begins with, and how pages read their address."""
 
 import csv
+import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -154,7 +155,8 @@ def rights_of(request: http.HttpRequest) -> Rights:
 def by(request: http.HttpRequest, reason: str = "") -> By:
     """Also of a stranger: then without a name."""
     name = request.user.get_username() if hasattr(request, "user") else ""
-    return By(name, AuditSource.PAGE, reason, address_of(request), rights_of(request))
+    address, held = address_of(request), rights_of(request)
+    return By(name, AuditSource.PAGE, reason, address, held, is_stranger=not name)
 
 
 def attempt(
@@ -277,7 +279,8 @@ def csv_file(
     name: str, columns: Iterable[str], rows: Iterable[Any], made: Mapping[str, Made]
 ) -> http.StreamingHttpResponse:
     """A column is a row's field of that name; `made` has the others: a path, or how it is made."""
-    writer, chosen = csv.writer(_Line()), {column: made.get(column, column) for column in columns}
+    writer = csv.writer(_Line(), quoting=csv.QUOTE_ALL)
+    chosen = {column: made.get(column, column) for column in columns}
 
     def lines() -> Iterator[str]:
         yield writer.writerow(chosen)
@@ -302,17 +305,27 @@ FORMULA = frozenset("=+-@|%")  # what spreadsheets begin one with
 UNSEEN = ("C", "Z", "M")  # control, format (zero width) and private; separators; marks
 
 
+# Where a comma is part of numbers, files of commas are split at these, within quotes too.
+AFTER_ANOTHER_SEPARATOR = re.compile(r"(?<=[;\t\r\n])[^;\t\r\n]+")
+
+
 def _csv_value(value: Any) -> Any:
     """A text that a spreadsheet would run as a formula is made a text: also one whose first letter
-    that is seen is a full-width form of such a sign.
+    that is seen is a full-width form of such a sign, and a part that may become a cell of its own.
     """
     if value is None:
         return ""
-    if isinstance(value, str):
-        seen = next((c for c in value if not unicodedata.category(c).startswith(UNSEEN)), "")
-        if value[:1] in ("\t", "\r", "\n") or FORMULA & {*unicodedata.normalize("NFKC", seen)}:
-            return "'" + value
-    return value
+    if not isinstance(value, str):
+        return value
+    begins = "'" if value[:1] in ("\t", "\r", "\n") or _is_formula(value) else ""
+    return begins + AFTER_ANOTHER_SEPARATOR.sub(
+        lambda part: f"'{part[0]}" if _is_formula(part[0]) else part[0], value
+    )
+
+
+def _is_formula(text: str) -> bool:
+    seen = next((c for c in text if not unicodedata.category(c).startswith(UNSEEN)), "")
+    return bool(FORMULA & {*unicodedata.normalize("NFKC", seen)})
 
 
 def file_of_lines(name: str, lines: Iterable[str]) -> http.StreamingHttpResponse:

@@ -11,12 +11,16 @@ from django.urls import reverse
 from assignment.errors import EvenkeelError
 from dashboard.actions import scale_down as actions
 from dashboard.actions.access import require
+from dashboard.actions.groups import Refused
 from dashboard.actions.roles import Action
 from dashboard.demo import requests
 from dashboard.demo.requests import GROUP
+from dashboard.models import Group
 from dashboard.pages.views import base
 from dashboard.records import audit
+from dashboard.records.audit import By
 
+ADD = "add demo consumer"
 REASON = "taken away on the demo's page"
 
 
@@ -68,18 +72,28 @@ def _context(seen: base.Seen) -> base.Context:
 
 
 def _add(request: HttpRequest, seen: base.Seen) -> None:
-    by = base.by(request)
-    require(by, Action.SCALE_DOWN, seen.group)
     try:
-        made = requests.ask_to_add(settings.DATA, by.actor)
-    except requests.TooMany as error:
+        _ask_to_add(seen.group, base.by(request))
+    except EvenkeelError as error:
         messages.error(request, str(error))
-        return
+    else:
+        messages.success(request, "A consumer is asked for; Spark takes a while to start.")
+
+
+@audit.attempted(ADD)
+def _ask_to_add(group: Group, by: By) -> None:
+    """On record before it is asked. Raises Refused."""
+    require(by, Action.SCALE_DOWN, group)
+
+    def note(request_id: str) -> None:
+        audit.record(by, ADD, group, after={"request": request_id})
+
+    try:
+        requests.ask_to_add(settings.DATA, by.actor, note)
+    except requests.TooMany as error:
+        raise Refused(str(error)) from error
     except OSError as error:
-        messages.error(request, f"The demo cannot be asked: {error.strerror}.")
-        return
-    audit.record(by, "add demo consumer", seen.group, after={"request": made})
-    messages.success(request, "A consumer is asked for; Spark takes a while to start.")
+        raise Refused(f"the demo cannot be asked: {error.strerror}") from error
 
 
 def _take_away(request: HttpRequest, seen: base.Seen, member: str) -> None:

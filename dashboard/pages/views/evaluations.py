@@ -9,14 +9,17 @@ from django.http import FileResponse, Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 
 from assignment import strategies
+from dashboard.actions.groups import Refused
 from dashboard.evaluation import stored
 from dashboard.evaluation.chaos.asked import COORDINATIONS, FAULTS, SEED_MAX, Asked, split
 from dashboard.evaluation.stored import Evaluation
 from dashboard.pages.forms import Form
 from dashboard.pages.views import base
 from dashboard.records import audit
+from dashboard.records.audit import By
 from dashboard.records.queries.pages import page_of
 
+START = "start evaluation"
 PAGE = 50
 COMPARED_MAX = 1_000
 # The page that a run wrote has its scripts in it; it may reach nothing.
@@ -52,10 +55,7 @@ class NewEvaluation(Form):
 
 def evaluations(request: HttpRequest) -> HttpResponse:
     form = NewEvaluation(base.sent(request))
-    row = base.attempt(request, form, lambda by: stored.start(form.asked(), by.actor))
-    if row is not None:
-        by = base.by(request)
-        audit.record(by, "start evaluation", object=row.faults, after={"command": row.command})
+    if base.attempt(request, form, lambda by: _start(form.asked(), by)) is not None:
         return base.done(request, "The run has begun.", "evaluations")
     found, before = Evaluation.objects.all(), base.Asked(request.GET).filters().before
     context = {
@@ -66,6 +66,19 @@ def evaluations(request: HttpRequest) -> HttpResponse:
         "compared": stored.compared(found[:COMPARED_MAX]),
     }
     return base.show(request, "evaluations", context, fragments=("evaluations",))
+
+
+@audit.attempted(START, in_group=False, named=lambda asked: "+".join(asked.faults))
+def _start(asked: Asked, by: By) -> Evaluation:
+    """On record before it begins. Raises InvalidInput, Refused."""
+
+    def note(row: Evaluation) -> None:
+        audit.record(by, START, object=row.faults, after={"command": row.command})
+
+    try:
+        return stored.start(asked, by.actor, note)
+    except OSError as error:
+        raise Refused(f"no process can be started: {error.strerror}") from error
 
 
 @csp_replace(ALONE)  # type: ignore[arg-type]  # of views with arguments too

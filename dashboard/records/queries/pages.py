@@ -13,7 +13,7 @@ CSV_MAX = 100_000  # rows of one file
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page(Generic[Row]):
-    """`older` continues it: the id below which the next page begins; None at the end."""
+    """`older` continues it: the key below which the next page begins; None at the end."""
 
     rows: Sequence[Row]
     older: int | None
@@ -46,9 +46,15 @@ def for_file(found: QuerySet[Row]) -> Iterator[Row]:
 
 
 def page_of(
-    found: QuerySet[Row], size: int, keep: Callable[[Row], bool] | None = None
+    found: QuerySet[Row],
+    size: int,
+    keep: Callable[[Row], bool] | None = None,
+    *,
+    key: str = "pk",
 ) -> Page[Row]:
-    """The first `size` rows that `keep` lets through, of at most SCAN_MAX looked at."""
+    """The first `size` rows that `keep` lets through, of at most SCAN_MAX looked at, which are
+    ordered by the field `key`, the highest first.
+    """
     kept: list[Row] = []
     last = None
     seen = 0
@@ -57,7 +63,7 @@ def page_of(
         if len(kept) == size:
             return Page(rows=kept, older=last)
         seen += 1
-        last = row.pk
+        last = getattr(row, key)
         if keep is None or keep(row):
             kept.append(row)
     return Page(rows=kept, older=last if keep is not None and seen == SCAN_MAX else None)

@@ -9,6 +9,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
+from django.utils import timezone
 
 from dashboard.models import AuditEntry, Group
 from dashboard.pages.differences import Change, between
@@ -86,6 +87,19 @@ def test_pages_by_key(
     assert "older →" not in second.decode()
 
 
+def test_what_nobody_chained_does_not_stand_first(
+    visitor: Client, entries: list[AuditEntry], unguarded: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    AuditEntry.objects.create(seq=0, mac="0" * 64, at=timezone.now(), actor="eve", source="page")
+    monkeypatch.setattr(audit_view, "PAGE", len(entries))
+    first = visitor.get("/audit/").content.decode()
+    assert "eve" not in first
+    older = re.search(r'href="(\?before=\d+)"', first)
+    assert older
+    assert "eve" in visitor.get(f"/audit/{older[1]}").content.decode()
+    assert '"eve"' in visitor.get("/audit.jsonl").getvalue().decode().splitlines()[-1]
+
+
 def test_queries_of_the_list(
     visitor: Client, entries: list[AuditEntry], django_assert_max_num_queries: Any
 ) -> None:
@@ -99,6 +113,27 @@ def test_queries_of_the_list(
 )
 def test_no_value_of_a_file_is_a_formula(value: str) -> None:
     assert base._csv_value(value) == "'" + value
+
+
+@pytest.mark.parametrize(
+    ("value", "made"),
+    [
+        ("x;=1+1", "x;'=1+1"),
+        ("=1;-2;3", "'=1;'-2;3"),
+        ("a\n@b\tc", "a\n'@b\tc"),
+        ("a; =1", "a;' =1"),
+    ],
+)
+def test_nor_is_a_part_of_one_where_files_are_split_otherwise(value: str, made: str) -> None:
+    assert base._csv_value(value) == made
+
+
+def test_every_value_of_a_file_is_quoted(visitor: Client, group: Group) -> None:
+    audit.record(By("bob", "command", 'a "b"; c'), "turn", after={"many": 2})
+    lines = visitor.get("/audit.csv?actor=bob").getvalue().decode().splitlines()
+    (row,) = csv.DictReader(lines)
+    assert (row["actor"], row["reason"], row["after"]) == ("bob", 'a "b"; c', '{"many": 2}')
+    assert [line.count('","') for line in lines] == [len(row) - 1] * 2
 
 
 @pytest.mark.parametrize("value", ["a=1", "1", "ü", "", "\u200b", None])

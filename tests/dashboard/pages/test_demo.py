@@ -69,6 +69,23 @@ def test_too_many_at_once_are_refused(visitor: Client, scene: Scene, data: Path)
         answer = visitor.post("/demo/", {"do": "add"}, follow=True)
     assert "5 consumers are on their way already" in answer.content.decode()
     assert len(requests.waiting(data)) == requests.WAITING_MAX
+    entry = AuditEntry.objects.get(action="add demo consumer", result__startswith="refused")
+    assert (entry.actor, entry.group) == ("ann", scene.group.name)
+    assert "5 consumers are on their way already" in entry.result
+
+
+def test_who_asks_for_one_is_on_record_before_it_is_asked(
+    visitor: Client, scene: Scene, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        assert AuditEntry.objects.filter(action="add demo consumer", result="done").exists()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(requests, "_write", full)
+    answer = visitor.post("/demo/", {"do": "add"}, follow=True)
+    assert "cannot be asked: No space left on device" in answer.content.decode()
+    entry = AuditEntry.objects.get(action="add demo consumer", result__startswith="refused")
+    assert entry.result.endswith("No space left on device")
 
 
 def test_one_is_taken_away_by_a_scale_down(visitor: Client, scene: Scene) -> None:

@@ -149,6 +149,7 @@ def test_a_run_that_is_started_has_a_process_of_its_own(
     begun: list[tuple[list[str], dict[str, Any]]] = []
 
     def begin(words: list[str], **how: Any) -> Any:
+        assert AuditEntry.objects.filter(action="start evaluation").count() == 1  # before it begins
         begun.append((words, how))
         how["stderr"].write(b"  1.0 s  striking: minor-kill\n")
         return psutil.Process(os.getpid())
@@ -163,6 +164,20 @@ def test_a_run_that_is_started_has_a_process_of_its_own(
     assert AuditEntry.objects.filter(action="start evaluation").count() == 1
     again = admin.post("/evaluations/", FORM)
     assert b"minor-kill runs already" in again.content and len(begun) == 1
+    refused = AuditEntry.objects.get(action="start evaluation", result__startswith="refused")
+    assert (refused.actor, refused.object) == ("ann", "minor-kill")
+
+
+def test_a_run_whose_process_cannot_be_started_is_refused(
+    admin: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def begin(*_: Any, **how: Any) -> None:
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(stored.subprocess, "Popen", begin)  # type: ignore[attr-defined]
+    answer = admin.post("/evaluations/", FORM)
+    assert b"no process can be started: Cannot allocate memory" in answer.content
+    assert AuditEntry.objects.filter(result__startswith="refused: no process").exists()
 
 
 def test_a_fault_that_is_not_known_is_refused_beside_the_form(admin: Client) -> None:
