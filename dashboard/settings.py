@@ -109,6 +109,16 @@ def database(folder: Path) -> dict[str, object]:
     return found
 
 
+def snapshot_urls() -> list[str]:
+    urls = names("EVENKEEL_SNAPSHOT_URLS", ())
+    for url in urls:
+        if "://" not in url and not url.startswith("/"):
+            raise ImproperlyConfigured(
+                f"EVENKEEL_SNAPSHOT_URLS: {url!r} is neither an absolute path nor a URL"
+            )
+    return urls
+
+
 DATA = keep_private(Path(text("EVENKEEL_DATA", str(ROOT / "data"))).resolve())
 SECRET_KEY = text("SECRET_KEY") or made_once(DATA / "secret_key")
 AUDIT_KEYS = audit_keys(DATA)
@@ -122,6 +132,8 @@ REDIS_URL = redis_address(DATA)
 REDIS_PREFIX = text("EVENKEEL_REDIS_PREFIX", "ek")
 # Addresses that commands print for agents; the first is where people look too.
 PUBLIC_URL = text("EVENKEEL_URL", remembered(DATA, "public_url", "http://127.0.0.1:8000"))
+# Where its groups' snapshots lie, as their agents have it: this machine looks nowhere else.
+SNAPSHOT_URLS = snapshot_urls()
 AGENT_RATE_PER_SECOND = number("EVENKEEL_AGENT_RATE", 5_000, 1, 1_000_000)  # of one token
 
 INSTALLED_APPS = [
