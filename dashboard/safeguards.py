@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
+from assignment.hosts import is_loopback
+
 UMASK = 0o077  # of every process: what it makes is its owner's alone
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 KEY_MIN, KEY_KINDS_MIN = 50, 5  # characters of a SECRET_KEY, and different ones (Django's W009)
@@ -52,15 +54,19 @@ def _user(number: int) -> str:
 
 def check_debug(debug: bool, hosts: Sequence[str], development: bool) -> None:
     """Its pages show settings and values to whoever gets an error."""
-    others = [host for host in hosts if host not in LOOPBACK]
-    if debug and (others or not development):
+    if debug and (are_others(hosts) or not development):
         raise ImproperlyConfigured(
             f"EVENKEEL_DEBUG is on and EVENKEEL_HOSTS is {','.join(hosts)!r}: debug pages are for"
             f" development on this machine alone ({', '.join(LOOPBACK)})"
         )
 
 
-def check_production(key: str, hosts: Sequence[str], origins: Sequence[str], url: str) -> None:
+def are_others(hosts: Sequence[str]) -> bool:
+    return not all(map(is_loopback, hosts))
+
+
+def check_reached(key: str, hosts: Sequence[str]) -> None:
+    """Where other machines come, over HTTPS or not."""
     if len(key) < KEY_MIN or len(set(key)) < KEY_KINDS_MIN or key.startswith(KEY_OF_A_TEMPLATE):
         raise ImproperlyConfigured(
             f"SECRET_KEY can be guessed: give {KEY_MIN} or more characters drawn at random, or"
@@ -71,22 +77,44 @@ def check_production(key: str, hosts: Sequence[str], origins: Sequence[str], url
             "EVENKEEL_HOSTS is '*', so every name is answered to: name the hosts that this"
             " dashboard has"
         )
+
+
+def check_encrypted(origins: Sequence[str], url: str) -> None:
+    """In production."""
     for origin in origins:
-        if not origin.startswith("https://"):
+        if not (origin.startswith("https://") and _is_https(origin)):
             raise ImproperlyConfigured(
                 f"EVENKEEL_ORIGINS {origin!r} is not of the form https://host: forms are taken from"
                 " there"
             )
-    if not url.startswith("https://") and _host(url) not in LOOPBACK:
+    if not (_is_https(url) or is_loopback(_host(url))):
         raise ImproperlyConfigured(
-            f"EVENKEEL_URL {url!r} is plain HTTP, which agents are refused: give https://"
+            f"EVENKEEL_URL {url!r} is not of the form https://host, and agents are refused over"
+            " plain HTTP"
         )
 
 
+def check_address(host: str, *, key: str, hosts: Sequence[str], said: bool) -> None:
+    """At which the web process listens. `said`: that this is development was not only guessed from
+    hosts that are all this machine.
+    """
+    if is_loopback(host):
+        return
+    if not said:
+        raise ImproperlyConfigured(
+            f"--host {host} lets other machines in, and EVENKEEL_HOSTS names this one alone, which"
+            " means plain HTTP: name in it the hosts that this dashboard has, or listen at"
+            " 127.0.0.1; where plain HTTP is wanted, say EVENKEEL_DEVELOPMENT=1"
+        )
+    check_reached(key, hosts)
+
+
+def _is_https(url: str) -> bool:
+    return url.lower().startswith("https://") and bool(_host(url))
+
+
 def _host(url: str) -> str:
-    """As EVENKEEL_HOSTS names it."""
     try:
-        host = urlsplit(url).hostname or ""
+        return urlsplit(url).hostname or ""
     except ValueError:
         return ""
-    return f"[{host}]" if ":" in host else host

@@ -12,7 +12,14 @@ import dj_database_url
 from csp.constants import NONE, SELF, UNSAFE_INLINE
 from django.core.exceptions import ImproperlyConfigured
 
-from dashboard.safeguards import LOOPBACK, check_debug, check_production, keep_private
+from dashboard.safeguards import (
+    LOOPBACK,
+    are_others,
+    check_debug,
+    check_encrypted,
+    check_reached,
+    keep_private,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 AUDIT_KEY_MIN = 32  # characters, as many as its digest has bytes
@@ -125,7 +132,8 @@ AUDIT_KEYS = audit_keys(DATA)
 AUDIT_ANCHORS = DATA / "audit_anchors"
 ALLOWED_HOSTS = names("EVENKEEL_HOSTS", LOOPBACK)
 # Only loopback names: one's own machine, plain HTTP. Else cookies travel over HTTPS only.
-DEVELOPMENT = flag("EVENKEEL_DEVELOPMENT", set(ALLOWED_HOSTS) <= set(LOOPBACK))
+DEVELOPMENT = flag("EVENKEEL_DEVELOPMENT", not are_others(ALLOWED_HOSTS))
+DEVELOPMENT_SAID = bool(text("EVENKEEL_DEVELOPMENT"))
 DEBUG = flag("EVENKEEL_DEBUG", False)
 REDIS_URL = redis_address(DATA)
 # Prefix of what is not a group's key: Celery's queue and the channel layer.
@@ -234,8 +242,10 @@ BEHIND_PROXY = flag("EVENKEEL_BEHIND_PROXY", False)  # what it says of clients i
 CSRF_TRUSTED_ORIGINS = names("EVENKEEL_ORIGINS", ())
 CSRF_FAILURE_VIEW = "dashboard.pages.middleware.csrf_failure"
 check_debug(DEBUG, ALLOWED_HOSTS, DEVELOPMENT)
+if not DEVELOPMENT or are_others(ALLOWED_HOSTS):
+    check_reached(SECRET_KEY, ALLOWED_HOSTS)
 if not DEVELOPMENT:
-    check_production(SECRET_KEY, ALLOWED_HOSTS, CSRF_TRUSTED_ORIGINS, PUBLIC_URL)
+    check_encrypted(CSRF_TRUSTED_ORIGINS, PUBLIC_URL)
 X_FRAME_OPTIONS = "DENY"
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {

@@ -19,6 +19,7 @@ import msgspec
 from channels.db import database_sync_to_async
 from django.conf import settings
 from django.db import DatabaseError
+from django.http.request import split_domain_port, validate_host
 from django.utils import timezone
 
 from assignment import wire
@@ -126,6 +127,7 @@ class AgentApi:
 
     async def _answer(self, scope: Scope, receive: Receive) -> wire.Reply:
         _demand_encrypted(scope)
+        _demand_known_host(scope)
         found = PATH.fullmatch(scope["path"])
         if not found:
             raise Problem(404, "Not found", f"there is nothing at {scope['path']}")
@@ -271,6 +273,13 @@ def _demand_encrypted(scope: Scope) -> None:
     if not (settings.DEVELOPMENT or scope["scheme"] == "https"):
         why = "agents come here over HTTPS: give --dashboard https://..."
         raise Problem(403, "Plain HTTP", why)
+
+
+def _demand_known_host(scope: Scope) -> None:
+    """As pages do. Who names none (HTTP/1.0) did not mistake us for another."""
+    for host in (value.decode("latin-1") for name, value in scope["headers"] if name == b"host"):
+        if not validate_host(split_domain_port(host)[0], settings.ALLOWED_HOSTS):
+            raise Problem(400, "Unknown host", f"EVENKEEL_HOSTS of this dashboard lacks {host!r}")
 
 
 def _address(scope: Scope) -> str:

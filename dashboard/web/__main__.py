@@ -5,9 +5,12 @@
 import os
 import resource
 import sys
+from collections.abc import Sequence
 
 import uvicorn
 from django.core.exceptions import ImproperlyConfigured
+
+from dashboard.safeguards import check_address
 
 APPLICATION = "dashboard.asgi:application"
 PROTOCOLS = "dashboard.web.protocols"
@@ -19,6 +22,7 @@ OPTIONS = (
     "--no-server-header",
     "--no-proxy-headers",  # what a proxy says of clients is read in asgi.py
 )
+LISTENS_AT = "127.0.0.1"  # unless --host says otherwise
 BAD_INPUT = 3
 FILES_WANTED = 65_536  # an agent keeps a connection open; what a process may open is often 1,024
 
@@ -26,12 +30,25 @@ FILES_WANTED = 65_536  # an agent keeps a connection open; what a process may op
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
     try:
-        import dashboard.settings  # noqa: F401
+        check_listening([APPLICATION, *OPTIONS, *sys.argv[1:]])
     except ImproperlyConfigured as error:
         print(f"evenkeel: {error}", file=sys.stderr)
         sys.exit(BAD_INPUT)
     allow_files()
     uvicorn.main([APPLICATION, *OPTIONS, *sys.argv[1:]], prog_name="dashboard.web")
+
+
+def check_listening(arguments: Sequence[str]) -> None:
+    """Raises ImproperlyConfigured, also for wrong settings. A socket file is of this machine, and
+    one that was handed over is its opener's matter.
+    """
+    from dashboard import settings
+
+    given = uvicorn.main.make_context("dashboard.web", [*arguments], resilient_parsing=True).params
+    if not (given.get("uds") or given.get("fd") is not None):
+        said = settings.DEVELOPMENT_SAID or not settings.DEVELOPMENT
+        host, hosts = given.get("host") or LISTENS_AT, settings.ALLOWED_HOSTS
+        check_address(host, key=settings.SECRET_KEY, hosts=hosts, said=said)
 
 
 def allow_files() -> None:

@@ -69,6 +69,11 @@ def test_a_data_that_is_not_ours_is_refused(
         ({"EVENKEEL_ORIGINS": "http://keel.example.org"}, "EVENKEEL_ORIGINS 'http://keel"),
         ({"EVENKEEL_URL": "http://keel.example.org"}, "EVENKEEL_URL 'http://keel"),
         ({"EVENKEEL_URL": "http://[::1"}, "EVENKEEL_URL 'http://[::1'"),
+        ({"EVENKEEL_URL": "https://"}, "EVENKEEL_URL 'https://'"),
+        ({"EVENKEEL_URL": "https:///x"}, "EVENKEEL_URL 'https:///x'"),
+        ({"EVENKEEL_ORIGINS": "https://"}, "EVENKEEL_ORIGINS 'https://'"),
+        ({"EVENKEEL_DEVELOPMENT": "1", "SECRET_KEY": "x"}, "SECRET_KEY can be guessed"),
+        ({"EVENKEEL_DEVELOPMENT": "1", "EVENKEEL_HOSTS": "*"}, "EVENKEEL_HOSTS is '*'"),
     ],
 )
 def test_what_is_open_stops_production(
@@ -84,6 +89,56 @@ def test_production_starts_with_a_long_key_and_https_alone(tmp_path: Path) -> No
     shown = "s.SECURE_SSL_REDIRECT, s.SESSION_COOKIE_SECURE, s.DEBUG"
     assert started(tmp_path, shown, **PRODUCTION, **good).stdout == "True True False\n"
     assert started(tmp_path, shown).stdout == "False False False\n"
+
+
+def test_a_scheme_in_capitals_is_the_same_scheme(tmp_path: Path) -> None:
+    url = {"EVENKEEL_URL": "HTTPS://keel.example.org"}
+    assert last_line(tmp_path, **PRODUCTION, **url) == "started"
+
+
+def test_another_name_of_this_machine_is_still_development(tmp_path: Path) -> None:
+    shown = "s.DEVELOPMENT"
+    assert started(tmp_path, shown, EVENKEEL_HOSTS="127.0.0.2,::1,LOCALHOST").stdout == "True\n"
+
+
+OPEN, SAID = "lets other machines in", {"EVENKEEL_DEVELOPMENT": "1"}
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "sentence"),
+    [
+        ("--host 0.0.0.0", {}, OPEN),
+        ("--host ::", {}, OPEN),
+        ("--host=10.0.0.1 --port 1", {}, OPEN),
+        ("", {"UVICORN_HOST": "0.0.0.0"}, OPEN),
+        ("--host 0.0.0.0", SAID | {"SECRET_KEY": "x"}, "SECRET_KEY can be guessed"),
+        ("--host 0.0.0.0", SAID, ""),
+        ("--host 0.0.0.0", {"EVENKEEL_HOSTS": "keel.example.org"}, ""),
+        ("--host 127.0.0.1", {"SECRET_KEY": "x"}, ""),
+        ("--host localhost", {}, ""),
+        ("--uds somewhere", {}, ""),
+        ("", {}, ""),
+    ],
+)
+def test_the_web_process_listens_for_others_only_where_that_was_said(
+    tmp_path: Path, options: str, environment: dict[str, str], sentence: str
+) -> None:
+    """uvicorn itself is not started."""
+    run = (
+        "import uvicorn; from dashboard.web.__main__ import main;"
+        "uvicorn.main.callback = lambda **options: None; main()"
+    )
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("EVENKEEL_")}
+    process = subprocess.run(
+        [sys.executable, "-c", run, *options.split()],
+        env={**clean, "EVENKEEL_DATA": str(tmp_path), **environment},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert process.returncode == (3 if sentence else 0), process.stderr
+    assert sentence in process.stderr
 
 
 def test_django_finds_nothing_to_deplore_in_production(tmp_path: Path) -> None:
