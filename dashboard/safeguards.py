@@ -3,6 +3,7 @@
 Reads no environment. In production means: other machines come here, or may.
 """
 
+import grp
 import os
 import pwd
 import shlex
@@ -12,9 +13,9 @@ from urllib.parse import urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
+from assignment.folders import UMASK, others_of, why_open
 from assignment.hosts import is_loopback
 
-UMASK = 0o077  # of every process: what it makes is its owner's alone
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 KEY_MIN, KEY_KINDS_MIN = 50, 5  # characters of a SECRET_KEY, and different ones (Django's W009)
 KEY_OF_A_TEMPLATE = "django-insecure-"
@@ -22,15 +23,29 @@ KEY_OF_A_TEMPLATE = "django-insecure-"
 
 def keep_private(folder: Path) -> Path:
     """DATA holds the keys of every session: made for this user only, or refused. It is not closed
-    here: whoever could read it may have, and its owner should know.
+    here: whoever could read it may have, and its owner should know. The folder itself, without
+    links; nobody else may be able to put another one in its place.
     """
     os.umask(UMASK)
+    given = folder.absolute()
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = folder.stat()
-    except OSError as error:
+        real = given.resolve()
+        if real.exists():
+            _check_own(real)
+        for above in {*given.parents, *real.parents}:
+            _check_above(real, above)
+        for link in (given, *given.parents):
+            if link.is_symlink():
+                _check_owner(real, link, link.lstat())
+        real.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _check_own(real)
+    except (OSError, RuntimeError) as error:  # a link that leads to itself
         raise ImproperlyConfigured(f"EVENKEEL_DATA {folder} cannot be used: {error}") from error
-    quoted = shlex.quote(str(folder))
+    return real
+
+
+def _check_own(folder: Path) -> None:
+    found, quoted = folder.stat(), shlex.quote(str(folder))
     if found.st_uid != os.geteuid():
         mine, theirs = _user(os.geteuid()), _user(found.st_uid)
         raise ImproperlyConfigured(
@@ -42,7 +57,33 @@ def keep_private(folder: Path) -> Path:
             f"EVENKEEL_DATA {folder} is open to other users of this machine, who could read its"
             f" keys: close it with: chmod 700 {quoted}"
         )
-    return folder
+
+
+def _check_above(data: Path, folder: Path) -> None:
+    try:
+        found = folder.stat()
+    except FileNotFoundError:  # it is made, and closed
+        return
+    _check_owner(data, folder, found)
+    if why := why_open(found, _others_of):
+        raise ImproperlyConfigured(
+            f"EVENKEEL_DATA {data} lies in {folder}, which {why}, who could put another folder in"
+            f" its place: choose another one with --data, or close it with: chmod go-w"
+            f" {shlex.quote(str(folder))}"
+        )
+
+
+def _others_of(group: int) -> list[str]:
+    return others_of(group, os.geteuid(), pwd.getpwall(), grp.getgrall())
+
+
+def _check_owner(data: Path, way: Path, found: os.stat_result) -> None:
+    if found.st_uid not in (os.geteuid(), 0):
+        raise ImproperlyConfigured(
+            f"the way to EVENKEEL_DATA {data} leads over {way}, which belongs to"
+            f" {_user(found.st_uid)}, who could put another folder in its place: choose another one"
+            " with --data"
+        )
 
 
 def _user(number: int) -> str:

@@ -126,7 +126,7 @@ def snapshot_urls() -> list[str]:
     return urls
 
 
-DATA = keep_private(Path(text("EVENKEEL_DATA", str(ROOT / "data"))).resolve())
+DATA = keep_private(Path(text("EVENKEEL_DATA", str(ROOT / "data"))))
 SECRET_KEY = text("SECRET_KEY") or made_once(DATA / "secret_key")
 AUDIT_KEYS = audit_keys(DATA)
 AUDIT_ANCHORS = DATA / "audit_anchors"

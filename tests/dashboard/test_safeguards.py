@@ -1,10 +1,14 @@
 """What no process of the dashboard starts with: a DATA that others reach, an open production."""
 
+import grp
 import os
+import pwd
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
@@ -51,6 +55,91 @@ def test_a_data_that_is_not_ours_is_refused(
         ImproperlyConfigured, match=r"belongs to \w+, not to 54321: .*chown -R 5432"
     ):
         keep_private(tmp_path)
+
+
+@pytest.fixture
+def somebody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Is in every group that this process' files are of."""
+    mine = pwd.getpwuid(os.geteuid())
+    theirs = pwd.struct_passwd(("somebody", "x", 54_321, os.getegid(), "", "/", "/bin/sh"))
+    monkeypatch.setattr(pwd, "getpwall", lambda: [mine, theirs])
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o707, 0o722])
+def test_a_data_in_whose_place_others_could_put_another_is_refused_and_the_command_mends_it(
+    tmp_path: Path, mode: int
+) -> None:
+    above = tmp_path / "every body's"
+    data = above / "below" / "data"
+    data.mkdir(mode=0o700, parents=True)
+    above.chmod(mode)
+    told = last_line(data)
+    assert f"EVENKEEL_DATA {data} lies in {above}, which can be written to by everybody" in told
+    assert list(data.iterdir()) == [], "nothing is written to it before"
+    subprocess.run(told.rpartition("close it with: ")[2], shell=True, check=True)
+    assert last_line(data) == "started"
+
+
+def test_a_data_that_is_not_there_yet_is_not_made_there(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    assert "can be written to by everybody" in last_line(tmp_path / "data")
+    assert not (tmp_path / "data").exists()
+
+
+def test_in_everybodys_temporary_folder_only_its_owner_may_rename_it(tmp_path: Path) -> None:
+    tmp_path.chmod(0o1777)
+    assert last_line(tmp_path / "data") == "started"
+
+
+def test_a_group_that_others_are_in_is_not_let_in_either(tmp_path: Path, somebody: None) -> None:
+    tmp_path.chmod(0o770)
+    with pytest.raises(ImproperlyConfigured, match=r"by others of its group \(somebody\)"):
+        keep_private(tmp_path / "data")
+
+
+def test_a_users_own_group_is_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many systems let it write to whatever its user makes."""
+    mine = pwd.getpwuid(os.geteuid())
+    monkeypatch.setattr(pwd, "getpwall", lambda: [mine])
+    monkeypatch.setattr(grp, "getgrall", list)
+    tmp_path.chmod(0o770)
+    assert keep_private(tmp_path / "data") == tmp_path / "data"
+
+
+def theirs(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Whatever has that name belongs to somebody else."""
+
+    def of(look: Callable[[Path], os.stat_result]) -> Callable[..., os.stat_result]:
+        def found(path: Path, **options: Any) -> os.stat_result:
+            real = look(path, **options)
+            return os.stat_result((*real[:4], 54_321, *real[5:])) if path.name == name else real
+
+        return found
+
+    for look in ("stat", "lstat"):
+        monkeypatch.setattr(Path, look, of(getattr(Path, look)))
+
+
+@pytest.mark.parametrize("name", ["above", "link"])
+def test_no_way_to_it_belongs_to_somebody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    data = tmp_path / "above" / "data"
+    data.mkdir(mode=0o700, parents=True)
+    (tmp_path / "link").symlink_to(data.parent)
+    theirs(monkeypatch, name)
+    with pytest.raises(ImproperlyConfigured, match=rf"over .*/{name}, which belongs to 54321"):
+        keep_private(tmp_path / "link" / "data")
+
+
+def test_a_link_of_our_own_is_followed_once(tmp_path: Path) -> None:
+    """The processes that are started with what it says work in the same folder."""
+    (tmp_path / "real").mkdir(mode=0o700)
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    assert keep_private(tmp_path / "link") == tmp_path / "real"
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(ImproperlyConfigured, match="loop cannot be used"):
+        keep_private(tmp_path / "loop")
 
 
 @pytest.mark.parametrize(
