@@ -28,7 +28,7 @@ from assignment.scripts import dashboard_side
 from assignment.scripts.dashboard_side import JoinResult
 from assignment.scripts.group_read import UNREADABLE
 from assignment.scripts.values import Call
-from assignment.types import valid_name
+from assignment.types import NAME_PATTERN, valid_name
 from dashboard.agents import messages, tokens
 from dashboard.agents.doorbell import Doorbell
 from dashboard.live import deadline
@@ -42,7 +42,7 @@ Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 T = TypeVar("T")
 
-PATH = re.compile(re.escape(wire.API_PREFIX) + r"/([^/]{1,100})/(join|heartbeat|leave)")
+PATH = re.compile(rf"{wire.API_PREFIX}/({NAME_PATTERN.pattern})/(join|heartbeat|leave)")
 SECRET_MIN = 16
 EPOCHS = ("incarnation", "mode_epoch", "group_epoch", "target_epoch", "settings_epoch")
 
