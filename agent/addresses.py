@@ -3,13 +3,13 @@ is: a token, a password and events travel to other machines encrypted, unless --
 """
 
 import argparse
-import ipaddress
 import ssl
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import SplitResult, parse_qs, urlencode, urlsplit
 
 from assignment.errors import InvalidInput
+from assignment.hosts import is_loopback
 
 DASHBOARDS_MAX = 16
 NO, YES = ("", "0"), ("1",)
@@ -108,13 +108,6 @@ def _demand_safe(flag: str, parts: SplitResult, is_safe: bool, scheme: str) -> N
         f" {scheme}:// with certificates that are checked, or --insecure (EVENKEEL_INSECURE=1)"
         " in a network that you trust"
     )
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _read(flag: str, url: str, schemes: Sequence[str]) -> SplitResult:

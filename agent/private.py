@@ -5,14 +5,15 @@ below it must be our own before anything is put in.
 """
 
 import errno
+import grp
 import os
+import pwd
 import stat
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-UMASK = 0o077  # of every process: what it makes is its owner's alone
-OTHERS_WRITE = stat.S_IWOTH
+from assignment.folders import UMASK, others_of, why_open
 
 
 def keep_private() -> None:
@@ -42,8 +43,9 @@ def make_own(folder: Path, *, closed: bool) -> None:
     """Makes the folder, and what lacks above it, for this user only. `closed`: so it is where it
     was there before, too; all that lies in the agents' own folder (`own_name`) always is.
 
-    From the first folder down that everybody may write to, each must be this user's or root's, no
-    link, and not writable by everybody. Raises PermissionError with the one that is not.
+    None may be writable by others, unless what lies in it stays its owner's (sticky). From the
+    first such folder down each must be this user's or root's, and no link. Raises PermissionError
+    with the one that is not.
     """
     is_shared = is_own = False
     for here in (*reversed(folder.parents), folder):
@@ -53,7 +55,9 @@ def make_own(folder: Path, *, closed: bool) -> None:
             _close(here)
         elif is_shared:
             _demand(here, {os.geteuid(), 0})
-        is_shared = is_shared or bool(here.stat().st_mode & OTHERS_WRITE)
+        elif why := _why_open(here.stat()):
+            raise _unusable(here, why)
+        is_shared = is_shared or bool(here.stat().st_mode & stat.S_IWOTH)
 
 
 def _temporary() -> Path:
@@ -78,13 +82,22 @@ def _close(folder: Path) -> None:
 
 def _demand(folder: Path, owners: set[int], *, closes: bool = False) -> os.stat_result:
     found = folder.lstat()
-    is_open = found.st_mode & OTHERS_WRITE and not found.st_mode & stat.S_ISVTX
     if stat.S_ISLNK(found.st_mode):
-        why = "is a link"
-    elif found.st_uid not in owners:
-        why = f"belongs to another user ({found.st_uid})"
-    elif is_open and not closes:
-        why = "can be written to by everybody"
-    else:
-        return found
-    raise PermissionError(errno.EPERM, f"{folder} {why}: remove it, or choose another folder")
+        raise _unusable(folder, "is a link")
+    if found.st_uid not in owners:
+        raise _unusable(folder, f"belongs to another user ({found.st_uid})")
+    if not closes and (why := _why_open(found)):
+        raise _unusable(folder, why)
+    return found
+
+
+def _why_open(found: os.stat_result) -> str:
+    return why_open(found, _others_of)
+
+
+def _others_of(group: int) -> list[str]:
+    return others_of(group, os.geteuid(), pwd.getpwall(), grp.getgrall())
+
+
+def _unusable(folder: Path, why: str) -> PermissionError:
+    return PermissionError(errno.EPERM, f"{folder} {why}: remove it, or choose another folder")

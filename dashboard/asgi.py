@@ -49,6 +49,8 @@ async def application(scope: dict[str, Any], receive: Receive, send: Send) -> No
         await agents(scope, receive, send)
     elif scope["type"] == "lifespan":
         await _lifespan(receive, send)
+    elif has_nul(scope):
+        await _refuse(scope["type"], send)
     else:
         await people(scope, receive, send)
 
@@ -91,6 +93,20 @@ def _address(text: str) -> str:
         return str(ipaddress.ip_address(host))
     except ValueError:
         return ""
+
+
+def has_nul(scope: dict[str, Any]) -> bool:
+    """No name has one, and PostgreSQL fails at a question with one instead of answering."""
+    return "\0" in scope["path"] or b"%00" in scope.get("query_string", b"")
+
+
+async def _refuse(kind: str, send: Send) -> None:
+    if kind == "websocket":
+        await send({"type": "websocket.close"})
+        return
+    headers = [(b"content-type", b"text/plain; charset=utf-8")]
+    await send({"type": "http.response.start", "status": 400, "headers": headers})
+    await send({"type": "http.response.body", "body": b"No address has the character NUL."})
 
 
 async def _lifespan(receive: Receive, send: Send) -> None:

@@ -302,6 +302,24 @@ class PartitionMirror(models.Model):
         )
 
 
+class AskedSwitch(models.Model):
+    """To other coordination: who asked, before Redis has it. Gone as soon as it is kept or refused.
+
+    Redis is given the note alone: what it says of names, anybody may have written there.
+    """
+
+    group = models.ForeignKey(Group, on_delete=models.CASCADE, related_name="asked_switches")
+    note = models.CharField(max_length=50, unique=True)
+    coordination = models.CharField(max_length=16)
+    actor = models.TextField()
+    source = models.CharField(max_length=10, choices=AuditSource)
+    reason = models.TextField(blank=True)
+    address = models.TextField(blank=True)
+
+    def __str__(self) -> str:
+        return f"{self.group_id} to {self.coordination}"
+
+
 class AtDeadline(models.TextChoices):
     FORCE = "force"
     ABORT = "abort"

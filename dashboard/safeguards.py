@@ -3,6 +3,7 @@
 Reads no environment. In production means: other machines come here, or may.
 """
 
+import grp
 import os
 import pwd
 import shlex
@@ -12,7 +13,9 @@ from urllib.parse import urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
-UMASK = 0o077  # of every process: what it makes is its owner's alone
+from assignment.folders import UMASK, others_of, why_open
+from assignment.hosts import is_loopback
+
 OPEN = 0o027  # a secret that was put there may be given to a group for reading
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 KEY_MIN, KEY_KINDS_MIN = 50, 5  # characters of a SECRET_KEY, and different ones (Django's W009)
@@ -21,15 +24,29 @@ KEY_OF_A_TEMPLATE = "django-insecure-"
 
 def keep_private(folder: Path) -> Path:
     """DATA holds the keys of every session: made for this user only, or refused. It is not closed
-    here: whoever could read it may have, and its owner should know.
+    here: whoever could read it may have, and its owner should know. The folder itself, without
+    links; nobody else may be able to put another one in its place.
     """
     os.umask(UMASK)
+    given = folder.absolute()
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = folder.stat()
-    except OSError as error:
+        real = given.resolve()
+        if real.exists():
+            _check_own(real)
+        for above in {*given.parents, *real.parents}:
+            _check_above(real, above)
+        for link in (given, *given.parents):
+            if link.is_symlink():
+                _check_owner(real, link, link.lstat())
+        real.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _check_own(real)
+    except (OSError, RuntimeError) as error:  # a link that leads to itself
         raise ImproperlyConfigured(f"EVENKEEL_DATA {folder} cannot be used: {error}") from error
-    quoted = shlex.quote(str(folder))
+    return real
+
+
+def _check_own(folder: Path) -> None:
+    found, quoted = folder.stat(), shlex.quote(str(folder))
     if found.st_uid != os.geteuid():
         mine, theirs = _user(os.geteuid()), _user(found.st_uid)
         raise ImproperlyConfigured(
@@ -41,7 +58,33 @@ def keep_private(folder: Path) -> Path:
             f"EVENKEEL_DATA {folder} is open to other users of this machine, who could read its"
             f" keys: close it with: chmod 700 {quoted}"
         )
-    return folder
+
+
+def _check_above(data: Path, folder: Path) -> None:
+    try:
+        found = folder.stat()
+    except FileNotFoundError:  # it is made, and closed
+        return
+    _check_owner(data, folder, found)
+    if why := why_open(found, _others_of):
+        raise ImproperlyConfigured(
+            f"EVENKEEL_DATA {data} lies in {folder}, which {why}, who could put another folder in"
+            f" its place: choose another one with --data, or close it with: chmod go-w"
+            f" {shlex.quote(str(folder))}"
+        )
+
+
+def _others_of(group: int) -> list[str]:
+    return others_of(group, os.geteuid(), pwd.getpwall(), grp.getgrall())
+
+
+def _check_owner(data: Path, way: Path, found: os.stat_result) -> None:
+    if found.st_uid not in (os.geteuid(), 0):
+        raise ImproperlyConfigured(
+            f"the way to EVENKEEL_DATA {data} leads over {way}, which belongs to"
+            f" {_user(found.st_uid)}, who could put another folder in its place: choose another one"
+            " with --data"
+        )
 
 
 def _user(number: int) -> str:
@@ -68,15 +111,19 @@ def read_secret(name: str, path: Path) -> str:
 
 def check_debug(debug: bool, hosts: Sequence[str], development: bool) -> None:
     """Its pages show settings and values to whoever gets an error."""
-    others = [host for host in hosts if host not in LOOPBACK]
-    if debug and (others or not development):
+    if debug and (are_others(hosts) or not development):
         raise ImproperlyConfigured(
             f"EVENKEEL_DEBUG is on and EVENKEEL_HOSTS is {','.join(hosts)!r}: debug pages are for"
             f" development on this machine alone ({', '.join(LOOPBACK)})"
         )
 
 
-def check_production(key: str, hosts: Sequence[str], origins: Sequence[str], url: str) -> None:
+def are_others(hosts: Sequence[str]) -> bool:
+    return not all(map(is_loopback, hosts))
+
+
+def check_reached(key: str, hosts: Sequence[str]) -> None:
+    """Where other machines come, over HTTPS or not."""
     if len(key) < KEY_MIN or len(set(key)) < KEY_KINDS_MIN or key.startswith(KEY_OF_A_TEMPLATE):
         raise ImproperlyConfigured(
             f"SECRET_KEY can be guessed: give {KEY_MIN} or more characters drawn at random, or"
@@ -87,29 +134,51 @@ def check_production(key: str, hosts: Sequence[str], origins: Sequence[str], url
             "EVENKEEL_HOSTS is '*', so every name is answered to: name the hosts that this"
             " dashboard has"
         )
+
+
+def check_encrypted(origins: Sequence[str], url: str) -> None:
+    """In production."""
     for origin in origins:
-        if not origin.startswith("https://"):
+        if not (origin.startswith("https://") and _is_https(origin)):
             raise ImproperlyConfigured(
                 f"EVENKEEL_ORIGINS {origin!r} is not of the form https://host: forms are taken from"
                 " there"
             )
     if not is_private_way(url, loopback=True):
         raise ImproperlyConfigured(
-            f"EVENKEEL_URL {url!r} is plain HTTP, which agents are refused: give https://"
+            f"EVENKEEL_URL {url!r} is not of the form https://host, and agents are refused over"
+            " plain HTTP"
         )
 
 
 def is_private_way(url: str, *, loopback: bool) -> bool:
     """Whether nobody else reads what travels there: encrypted, or within this machine."""
-    if url.startswith("https://"):
-        return _host(url) != ""
-    return loopback and url.startswith("http://") and _host(url) in LOOPBACK
+    if _is_https(url):
+        return True
+    return loopback and url.lower().startswith("http://") and is_loopback(_host(url))
+
+
+def check_address(host: str, *, key: str, hosts: Sequence[str], said: bool) -> None:
+    """At which the web process listens. `said`: that this is development was not only guessed from
+    hosts that are all this machine.
+    """
+    if is_loopback(host):
+        return
+    if not said:
+        raise ImproperlyConfigured(
+            f"--host {host} lets other machines in, and EVENKEEL_HOSTS names this one alone, which"
+            " means plain HTTP: name in it the hosts that this dashboard has, or listen at"
+            " 127.0.0.1; where plain HTTP is wanted, say EVENKEEL_DEVELOPMENT=1"
+        )
+    check_reached(key, hosts)
+
+
+def _is_https(url: str) -> bool:
+    return url.lower().startswith("https://") and bool(_host(url))
 
 
 def _host(url: str) -> str:
-    """As EVENKEEL_HOSTS names it."""
     try:
-        host = urlsplit(url).hostname or ""
+        return urlsplit(url).hostname or ""
     except ValueError:
         return ""
-    return f"[{host}]" if ":" in host else host

@@ -15,8 +15,10 @@ from django.core.exceptions import ImproperlyConfigured
 from assignment.errors import InvalidInput
 from dashboard.safeguards import (
     LOOPBACK,
+    are_others,
     check_debug,
-    check_production,
+    check_encrypted,
+    check_reached,
     keep_private,
     read_secret,
 )
@@ -138,19 +140,32 @@ def single_sign_on(folder: Path, development: bool) -> Configuration | None:
         raise ImproperlyConfigured(str(error)) from error
 
 
-DATA = keep_private(Path(text("EVENKEEL_DATA", str(ROOT / "data"))).resolve())
+def snapshot_urls() -> list[str]:
+    urls = names("EVENKEEL_SNAPSHOT_URLS", ())
+    for url in urls:
+        if "://" not in url and not url.startswith("/"):
+            raise ImproperlyConfigured(
+                f"EVENKEEL_SNAPSHOT_URLS: {url!r} is neither an absolute path nor a URL"
+            )
+    return urls
+
+
+DATA = keep_private(Path(text("EVENKEEL_DATA", str(ROOT / "data"))))
 SECRET_KEY = text("SECRET_KEY") or made_once(DATA / "secret_key")
 AUDIT_KEYS = audit_keys(DATA)
 AUDIT_ANCHORS = DATA / "audit_anchors"
 ALLOWED_HOSTS = names("EVENKEEL_HOSTS", LOOPBACK)
 # Only loopback names: one's own machine, plain HTTP. Else cookies travel over HTTPS only.
-DEVELOPMENT = flag("EVENKEEL_DEVELOPMENT", set(ALLOWED_HOSTS) <= set(LOOPBACK))
+DEVELOPMENT = flag("EVENKEEL_DEVELOPMENT", not are_others(ALLOWED_HOSTS))
+DEVELOPMENT_SAID = bool(text("EVENKEEL_DEVELOPMENT"))
 DEBUG = flag("EVENKEEL_DEBUG", False)
 REDIS_URL = redis_address(DATA)
 # Prefix of what is not a group's key: Celery's queue and the channel layer.
 REDIS_PREFIX = text("EVENKEEL_REDIS_PREFIX", "ek")
 # Addresses that commands print for agents; the first is where people look too.
 PUBLIC_URL = text("EVENKEEL_URL", remembered(DATA, "public_url", "http://127.0.0.1:8000"))
+# Where its groups' snapshots lie, as their agents have it: this machine looks nowhere else.
+SNAPSHOT_URLS = snapshot_urls()
 AGENT_RATE_PER_SECOND = number("EVENKEEL_AGENT_RATE", 5_000, 1, 1_000_000)  # of one token
 
 INSTALLED_APPS = [
@@ -262,8 +277,10 @@ BEHIND_PROXY = flag("EVENKEEL_BEHIND_PROXY", False)  # what it says of clients i
 CSRF_TRUSTED_ORIGINS = names("EVENKEEL_ORIGINS", ())
 CSRF_FAILURE_VIEW = "dashboard.pages.middleware.csrf_failure"
 check_debug(DEBUG, ALLOWED_HOSTS, DEVELOPMENT)
+if not DEVELOPMENT or are_others(ALLOWED_HOSTS):
+    check_reached(SECRET_KEY, ALLOWED_HOSTS)
 if not DEVELOPMENT:
-    check_production(SECRET_KEY, ALLOWED_HOSTS, CSRF_TRUSTED_ORIGINS, PUBLIC_URL)
+    check_encrypted(CSRF_TRUSTED_ORIGINS, PUBLIC_URL)
 X_FRAME_OPTIONS = "DENY"
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {

@@ -7,6 +7,7 @@ be answered with RecordsAway: nothing that safety needs is behind it.
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Generic, TypeVar, dataclass_transform
 
 from assignment.coordinator import facts
@@ -165,15 +166,20 @@ class KeepIncarnation(Effect[bool]):
     incarnation: int
 
 
-class KeepMode(Effect[bool]):
-    """Who coordinates, who wished it and why ("": nobody switched). Whether another one did so far,
-    as the database has it.
+class ModeKept(StrEnum):
+    KNOWN = "known"  # nothing new, or only its number
+    SWITCHED = "switched"  # another one coordinated so far, as the database has it
+    UNKNOWN = "unknown"  # nobody was asked: the database keeps what it has, and Redis is put right
+
+
+class KeepMode(Effect[ModeKept]):
+    """Who coordinates. `note`: of whoever switched to it, by which the database knows who that was;
+    Redis itself may say what anybody wrote there.
     """
 
     mode: Epoch
     coordination: Coordination
-    actor: str
-    reason: str
+    note: str
 
 
 class KeepLoss(Effect[None]):

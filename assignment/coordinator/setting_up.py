@@ -13,6 +13,7 @@ from assignment.scripts.group_read import TICKER_AWAY_MS, GroupRead, Meta
 from assignment.scripts.recovery import restore, resume
 from assignment.types import (
     INCARNATION_STEP,
+    NO_EPOCH,
     START,
     Coordination,
     GroupSettings,
@@ -99,9 +100,10 @@ def put_right(record: GroupRecord, meta: Meta) -> effects.Steps[None]:
             claims=True,
         )
         yield from effects.Run(call)
-    if meta.mode < record.mode and meta.coordination is not record.coordination:
+    is_kept = NO_EPOCH < record.mode >= meta.mode
+    if is_kept and meta.coordination is not record.coordination:
         why = f"put back: Redis forgot that it was switched to {record.coordination}"
-        yield from effects.Run(set_mode(meta.mode, record.coordination, "Evenkeel", why))
+        yield from effects.Run(set_mode(meta.mode, record.coordination, "", why))
 
 
 def may_raise(record: GroupRecord, view: GroupRead, by: Coordination) -> bool:

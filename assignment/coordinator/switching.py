@@ -31,7 +31,7 @@ def why_not(view: GroupRead, mode: Coordination, *, expected: int | None, is_tic
 
 def kept(meta: Meta) -> KeepMode:
     """What the records are to have of it."""
-    return KeepMode(meta.mode, meta.coordination, meta.mode_by, meta.mode_reason)
+    return KeepMode(meta.mode, meta.coordination, meta.mode_by)
 
 
 def coordinates(row: MemberRow) -> bool:

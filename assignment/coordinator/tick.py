@@ -18,10 +18,13 @@ from assignment.scripts.dashboard_side import (
     ask_complete,
     evict,
     request_rebalance,
+    set_mode,
     sweep,
 )
 from assignment.scripts.group_read import GroupRead, Meta, Purpose
 from assignment.types import Coordination, Reason
+
+NOBODY_ASKED = "put back: no dashboard was asked for that switch"
 
 
 def tick(record: GroupRecord, by: Coordination) -> effects.Steps[None]:
@@ -73,10 +76,13 @@ def _end_locks(view: GroupRead) -> effects.Steps[None]:
 
 
 def _keep_mode(record: GroupRecord, meta: Meta) -> effects.Steps[None]:
-    """Switched straight in Redis, or by one that was killed in between."""
+    """Switched by one that was killed in between, or had no database; or by nobody known."""
     if meta.mode <= record.mode:
         return
-    if (yield from kept(meta)):
+    found = yield from kept(meta)
+    if found is effects.ModeKept.UNKNOWN:
+        yield from effects.Run(set_mode(meta.mode, record.coordination, "", NOBODY_ASKED))
+    if found is not effects.ModeKept.KNOWN:
         yield from effects.Push("settings")
 
 

@@ -293,13 +293,15 @@ class ModeSet(NamedTuple):
     coordination: Coordination | None  # None: Redis does not have the group
 
 
-def set_mode(expected: Epoch, mode: Coordination, actor: str, reason: str) -> Call[ModeSet]:
-    """Compare-and-set on the mode_epoch and the incarnation under which it was read."""
+def set_mode(expected: Epoch, mode: Coordination, note: str, reason: str) -> Call[ModeSet]:
+    """Compare-and-set on the mode_epoch and the incarnation under which it was read. `note`: by
+    which a dashboard knows who asked.
+    """
     arguments: Arguments = [
         within("incarnation", expected.incarnation, 0, INCARNATION_MAX),
         epoch_text("mode_epoch", expected.number),
         mode.value,
-        _reason(actor),
+        note,
         _reason(reason),
     ]
     return Call("set_mode", arguments, _mode_set)

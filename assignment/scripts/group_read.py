@@ -65,7 +65,7 @@ class Meta:
     coordination: Coordination = Coordination.SERVER
     identity: str = ""  # of the group, as its dashboard's database has it
     mode_epoch: Whole = 0
-    mode_by: str = ""  # who switched to it, and why; "": it is as the group was made
+    mode_by: str = ""  # a note of who switched to it, and why; "": it is as the group was made
     mode_reason: str = ""
     group_epoch: Whole = 0
     target_epoch: Whole = 0

@@ -77,6 +77,9 @@ def _recorded(name: str, meta: Meta, settings: GroupSettings, by: By) -> Group:
         settings=asdict(settings),
         created_by=by.actor,
         incarnation=meta.incarnation,
+        coordination=meta.coordination.value,
+        mode_incarnation=meta.mode.incarnation,
+        mode_epoch=meta.mode.number,
     )
     mode = {"coordination": meta.coordination, "mode_epoch": meta.mode_epoch}
     audit.record(by, "adopt group", group, after={**group.settings, **mode})

@@ -19,6 +19,7 @@ import msgspec
 from channels.db import database_sync_to_async
 from django.conf import settings
 from django.db import DatabaseError
+from django.http.request import split_domain_port, validate_host
 from django.utils import timezone
 
 from assignment import wire
@@ -27,7 +28,7 @@ from assignment.scripts import dashboard_side
 from assignment.scripts.dashboard_side import JoinResult
 from assignment.scripts.group_read import UNREADABLE
 from assignment.scripts.values import Call
-from assignment.types import valid_name
+from assignment.types import NAME_PATTERN, valid_name
 from dashboard.agents import messages, tokens
 from dashboard.agents.doorbell import Doorbell
 from dashboard.live import deadline
@@ -41,7 +42,7 @@ Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 T = TypeVar("T")
 
-PATH = re.compile(re.escape(wire.API_PREFIX) + r"/([^/]{1,100})/(join|heartbeat|leave)")
+PATH = re.compile(rf"{wire.API_PREFIX}/({NAME_PATTERN.pattern})/(join|heartbeat|leave)")
 SECRET_MIN = 16
 EPOCHS = ("incarnation", "mode_epoch", "group_epoch", "target_epoch", "settings_epoch")
 
@@ -126,6 +127,7 @@ class AgentApi:
 
     async def _answer(self, scope: Scope, receive: Receive) -> wire.Reply:
         _demand_encrypted(scope)
+        _demand_known_host(scope)
         found = PATH.fullmatch(scope["path"])
         if not found:
             raise Problem(404, "Not found", f"there is nothing at {scope['path']}")
@@ -271,6 +273,13 @@ def _demand_encrypted(scope: Scope) -> None:
     if not (settings.DEVELOPMENT or scope["scheme"] == "https"):
         why = "agents come here over HTTPS: give --dashboard https://..."
         raise Problem(403, "Plain HTTP", why)
+
+
+def _demand_known_host(scope: Scope) -> None:
+    """As pages do. Who names none (HTTP/1.0) did not mistake us for another."""
+    for host in (value.decode("latin-1") for name, value in scope["headers"] if name == b"host"):
+        if not validate_host(split_domain_port(host)[0], settings.ALLOWED_HOSTS):
+            raise Problem(400, "Unknown host", f"EVENKEEL_HOSTS of this dashboard lacks {host!r}")
 
 
 def _address(scope: Scope) -> str:

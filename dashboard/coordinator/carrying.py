@@ -129,7 +129,7 @@ def _raise_incarnation(here: Here, effect: effects.RaiseIncarnation) -> bool:
 
 def _set_target(here: Here, effect: effects.SetTarget) -> str | None:
     record, change = effect.record, effect.record.change
-    text = text_of(record, here.by.ended())
+    text = outbox.sealed(text_of(record, here.by.ended()), effect.view.meta)
     refused = run(set_target(effect.view, record.rows, text, left_out=effect.left_out), here.name)
     if refused is None:
         log.info(

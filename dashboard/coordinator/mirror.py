@@ -4,7 +4,6 @@ It never goes back: a Redis that came from a backup says older things until it i
 """
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 from django.db.models import Max
 
@@ -17,9 +16,9 @@ from assignment.scripts.agent_side import (
     record_of,
     record_values,
 )
-from assignment.scripts.group_read import GroupRead
+from assignment.scripts.group_read import UNREADABLE, GroupRead
 from assignment.types import Offset, Partition, TargetRow
-from assignment.wire import MANIFEST
+from dashboard.coordinator.snapshot_files import place_of
 from dashboard.models import Group, PartitionMirror, Rebalance
 
 
@@ -113,25 +112,17 @@ def _with_manifest(
 ) -> Sequence[SnapshotRecord]:
     """The newest first, with those that lie beside the files, where this machine sees them."""
     found = set(records)
-    for folder in {Path(r.url).parent for r in records if _is_seen(r, group, partition)}:
+    for place in {p for r in records if (p := place_of(r, group, partition))}:
         try:
-            found |= {*read_snapshots((folder / MANIFEST).read_bytes())}
-        except (OSError, ValueError, KeyError, TypeError):
+            found |= {*filter(place.holds, read_snapshots(place.manifest()))}
+        except (OSError, *UNREADABLE):
             continue
     return sorted(found, key=lambda record: record.rank, reverse=True)
 
 
 def _may_be_whole(record: SnapshotRecord, group: str, partition: Partition) -> bool:
     """False: its folder is seen from here, and it is not there; or no agent would open it."""
-    if "://" in record.url:
-        return True
-    if not _is_seen(record, group, partition):
+    if "://" not in record.url and not is_snapshot_of(record.url.split("/")[-3:], group, partition):
         return False
-    path = Path(record.url)
-    return path.exists() or not path.parent.is_dir()
-
-
-def _is_seen(record: SnapshotRecord, group: str, partition: Partition) -> bool:
-    """Whether this machine may look for it: members of a group write what its records say."""
-    is_local = "://" not in record.url
-    return is_local and is_snapshot_of(record.url.split("/")[-3:], group, partition)
+    place = place_of(record, group, partition)
+    return place is None or place.may_have(record)

@@ -4,6 +4,7 @@ A target's record is written into the group's outbox by the script that stores t
 none is lost in between and no database stands in the way of a failover.
 """
 
+import hashlib
 import logging
 import time
 from collections import Counter
@@ -18,14 +19,17 @@ from assignment.coordinator.incarnation import believed
 from assignment.coordinator.outbox import Run, read
 from assignment.coordinator.setting_up import DECIDING
 from assignment.errors import InvalidInput
+from assignment.scripts.group_read import Meta
 from assignment.types import Epoch, Reason, read_as
 from dashboard import models
 from dashboard.live import groups as live_groups
+from dashboard.live import proofs
 from dashboard.records import audit
 from dashboard.records.audit import By
 
 BY_SCALE_DOWN = (Reason.SCALE_DOWN, Reason.FORCED, Reason.CANCELLED)
 
+SEAL = "\n"  # between a record and the proof that it is ours; JSON in one line has none
 BATCHES_MAX = 50  # of the outbox in one tick: somebody may write faster than it is read
 
 log = logging.getLogger(__name__)
@@ -75,13 +79,28 @@ def _note_lost(group: models.Group, oldest: live_groups.OutboxEntry) -> None:
             log.error("history gap group=%s records_lost=%d", group.name, lost)
 
 
+def sealed(text: str, meta: Meta) -> str:
+    """A record that this dashboard computed: for these, and the epochs of `meta`, people asked."""
+    epoch = Epoch(meta.incarnation, meta.group_epoch)
+    return f"{text}{SEAL}{proofs.prove(*_facts(text, meta.identity, epoch))}"
+
+
+def _facts(text: str, identity: str, epoch: Epoch) -> tuple[str | int, ...]:
+    return "target", identity, *epoch, hashlib.sha256(text.encode()).hexdigest()
+
+
 def _read(group: models.Group, entry: live_groups.OutboxEntry) -> tuple[Epoch, dict[str, Any]]:
-    """Checked: who may write to the group's keys may have written it. Raises InvalidInput."""
+    """Checked: who may write to the group's keys may have written it. Raises InvalidInput.
+
+    Nobody is behind what this dashboard did not seal: `is_ours` False.
+    """
     epoch = read_as(Epoch, [entry.incarnation, entry.target_epoch], from_texts=True)
     top = believed(epoch.incarnation, group.incarnation)
     if not (0 <= epoch.incarnation <= max(top, group.incarnation) and 0 < epoch.number < WHOLE_MAX):
         raise InvalidInput(f"incarnation {epoch.incarnation}, epoch {epoch.number} cannot be")
-    return epoch, read(entry.record)
+    text, _, seal = entry.record.partition(SEAL)
+    is_ours = proofs.proven(seal) == _facts(text, group.identity, epoch)
+    return epoch, {**read(text), "is_ours": is_ours}
 
 
 def _set_aside(
@@ -103,7 +122,7 @@ def _at_ms(entry: live_groups.OutboxEntry) -> int:
 
 
 def _keep_one(group: models.Group, epoch: Epoch, columns: dict[str, Any]) -> None:
-    requests = columns.pop("requests")
+    requests, is_ours = columns.pop("requests"), columns.pop("is_ours")
     key = {"incarnation": epoch.incarnation, "target_epoch": epoch.number}
     with audit.atomic():
         # It may have been set while no record could be kept, by a process that is gone since.
@@ -115,8 +134,10 @@ def _keep_one(group: models.Group, epoch: Epoch, columns: dict[str, Any]) -> Non
             outcome=models.RebalanceOutcome.SUPERSEDED, finished_at_ms=columns["at_ms"]
         )
         row = models.Rebalance(group=group, actor=audit.AUTOMATIC, **key, **columns)
-        answered = list(group.requests.filter(pk__in=requests).order_by("created_at", "id"))
-        asked = answered[-1] if answered else _behind(row)
+        answered, asked = [], None
+        if is_ours:
+            answered = list(group.requests.filter(pk__in=requests).order_by("created_at", "id"))
+            asked = answered[-1] if answered else _behind(row)
         if asked is not None:
             row.planned, row.actor, row.reason = True, asked.actor, asked.reason
         row.save()

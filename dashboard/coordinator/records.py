@@ -4,6 +4,7 @@ Nothing is decided here. What may be changed by several at once is compared and 
 """
 
 import logging
+import secrets
 from dataclasses import asdict
 from typing import Any
 
@@ -11,14 +12,19 @@ import msgspec
 from django.db.models import F, Max, OuterRef, Q, Subquery
 
 from assignment.coordinator import effects, facts
+from assignment.coordinator.effects import ModeKept
 from assignment.invariants import FaultKind
-from assignment.types import START, Epoch, Offset, Partition
+from assignment.types import START, Coordination, Epoch, Offset, Partition
 from dashboard import models
 from dashboard.live import groups as live_groups
+from dashboard.live import proofs
 from dashboard.records import audit
 from dashboard.records.audit import By
 
 SWITCHED = "switch coordination"
+NOBODY_ASKED = "found in Redis, and nobody asked a dashboard for it"
+FOUND = f"{audit.REFUSED}: {NOBODY_ASKED}; put back"
+WITHOUT_DATABASE = "by command, without a database: that command's output says who and why"
 REFUSED = "rebalance refused"  # in the audit: a strategy that does not fit
 
 OF_ROUND = tuple(facts.Round.__dataclass_fields__)
@@ -45,22 +51,51 @@ def mode_of(group: models.Group) -> Epoch:
     return Epoch(group.mode_incarnation, group.mode_epoch)
 
 
-def keep_mode(group: models.Group, effect: effects.KeepMode, by: By | None = None) -> bool:
-    """`by` is what this process knows of who asked; Redis knows a name and a reason."""
+def ask_switch(group: models.Group, mode: Coordination, by: By) -> models.AskedSwitch:
+    """On record before Redis is told: who asked is known here, however that ends."""
+    return group.asked_switches.create(
+        note=secrets.token_urlsafe(24),
+        coordination=mode.value,
+        actor=by.actor,
+        source=by.source,
+        reason=by.reason,
+        address=by.address,
+    )
+
+
+def keep_mode(group: models.Group, effect: effects.KeepMode) -> ModeKept:
     with audit.atomic():
         row = models.Group.objects.select_for_update().get(pk=group.pk)
         if effect.mode <= mode_of(row):
-            return False
+            return ModeKept.KNOWN
+        by = _who_switched(row, effect)
         before = {"coordination": row.coordination, "mode_epoch": row.mode_epoch}
+        if by is None and row.coordination != effect.coordination:
+            audit.tried(audit.automatically(NOBODY_ASKED), SWITCHED, row, result=FOUND)
+            return ModeKept.UNKNOWN
         row.coordination = effect.coordination.value
         row.mode_incarnation, row.mode_epoch = effect.mode
-        after = {"coordination": row.coordination, "mode_epoch": row.mode_epoch}
         row.save(update_fields=["coordination", "mode_incarnation", "mode_epoch"])
-        is_switch = bool(effect.actor) and after["coordination"] != before["coordination"]
-        if is_switch:
-            by = by or By(effect.actor, models.AuditSource.COMMAND, effect.reason)
-            audit.record(by, SWITCHED, row, before=before, after=after)
-    return is_switch
+        if by is None:
+            return ModeKept.KNOWN
+        after = {"coordination": row.coordination, "mode_epoch": row.mode_epoch}
+        audit.record(by, SWITCHED, row, before=before, after=after)
+    return ModeKept.SWITCHED
+
+
+def _who_switched(row: models.Group, effect: effects.KeepMode) -> By | None:
+    """None: nobody who is known here."""
+    mode = effect.coordination.value
+    asked = row.asked_switches.filter(note=effect.note, coordination=mode).first()
+    if asked is not None:
+        asked.delete()
+        return By(asked.actor, asked.source, asked.reason, asked.address)
+    match proofs.proven(effect.note):
+        case (identity, of, int(incarnation), int(number)):
+            is_new = mode_of(row) < Epoch(incarnation, number) <= effect.mode
+            if (identity, of) == (row.identity, mode) and is_new:
+                return By(audit.AUTOMATIC, models.AuditSource.COMMAND, WITHOUT_DATABASE)
+    return None
 
 
 def keep_loss(group: models.Group, effect: effects.KeepLoss) -> None:

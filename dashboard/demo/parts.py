@@ -27,6 +27,7 @@ CONSUMER_READY_S = 300.0  # Spark starts in 10-20 s on a quiet machine
 PREPARE_TIMEOUT_S = 120
 GRACE_S = 8.0
 SPARK_CONF = "EVENKEEL_SPARK_CONF"
+SNAPSHOT_URLS = "EVENKEEL_SNAPSHOT_URLS"
 # Three JVMs on two cores: the second compiler costs more than it saves in batches this small. The
 # flights pipeline takes 13 instead of 22 CPU seconds of Java until it is ready, and 0.7 instead of
 # 1.0 for each of its first batches.
@@ -88,14 +89,20 @@ class Parts:
     _asked: tuple[float, Mapping[str, Any]] = (-ASK_EVERY_S, {})
 
     def __post_init__(self) -> None:
+        given_urls = os.environ.get(SNAPSHOT_URLS)
         self.environment = {
             "EVENKEEL_DATA": str(self.options.data),
             "EVENKEEL_URL": self.options.url,
             "REDIS_URL": self.redis_url,
             "EVENKEEL_REDIS_URL": self.redis_url,  # another one may stand in the environment
+            SNAPSHOT_URLS: ",".join(filter(None, (given_urls, self.snapshots))),
             "PYTHONPATH": str(ROOT),
             "PYTHONUNBUFFERED": "1",
         }
+
+    @property
+    def snapshots(self) -> str:
+        return str(self.options.data.absolute() / "snapshots")
 
     def log(self, name: str) -> Path:
         return self.options.data / "logs" / f"{name}.log"
@@ -216,7 +223,7 @@ class Parts:
             *("--group", group, "--name", name, "--dashboard", dashboard),
             *("--token-file", str(self.options.data / AGENT_TOKEN)),
             *("--state-dir", str(self.state_folder(name))),
-            *("--snapshot-url", str(self.options.data / "snapshots")),
+            *("--snapshot-url", self.snapshots),
             *log_format,
             *("--", *pipeline),
             environment={"EVENKEEL_REDIS_URL": self._agents_url(), **check, **environment},

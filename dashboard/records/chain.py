@@ -207,7 +207,8 @@ class _Walk:
         but not behind an entry of a later one.
         """
         keys = settings.AUDIT_KEYS
-        for index in (*range(self.key, -1, -1), *range(self.key + 1, len(keys))):
+        order: list[int] = [*range(self.key, -1, -1), *range(self.key + 1, len(keys))]
+        for index in order:
             made = mac_of(keys[index], self.mac, row)
             if hmac.compare_digest(row.mac.encode(), made.encode()):
                 return index

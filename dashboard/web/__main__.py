@@ -5,9 +5,12 @@
 import os
 import resource
 import sys
+from collections.abc import Sequence
 
 import uvicorn
 from django.core.exceptions import ImproperlyConfigured
+
+from dashboard.safeguards import check_address
 
 APPLICATION = "dashboard.asgi:application"
 PROTOCOLS = "dashboard.web.protocols"
@@ -19,19 +22,34 @@ OPTIONS = (
     "--no-server-header",
 )
 LAST = ("--no-proxy-headers",)  # what a proxy says of clients is read in asgi.py, and there alone
+LISTENS_AT = "127.0.0.1"  # unless --host says otherwise
 BAD_INPUT = 3
 FILES_WANTED = 65_536  # an agent keeps a connection open; what a process may open is often 1,024
 
 
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
+    arguments = [APPLICATION, *OPTIONS, *sys.argv[1:], *LAST]
     try:
-        import dashboard.settings  # noqa: F401
+        check_listening(arguments)
     except ImproperlyConfigured as error:
         print(f"evenkeel: {error}", file=sys.stderr)
         sys.exit(BAD_INPUT)
     allow_files()
-    uvicorn.main([APPLICATION, *OPTIONS, *sys.argv[1:], *LAST], prog_name="dashboard.web")
+    uvicorn.main(arguments, prog_name="dashboard.web")
+
+
+def check_listening(arguments: Sequence[str]) -> None:
+    """Raises ImproperlyConfigured, also for wrong settings. A socket file is of this machine, and
+    one that was handed over is its opener's matter.
+    """
+    from dashboard import settings
+
+    given = uvicorn.main.make_context("dashboard.web", [*arguments], resilient_parsing=True).params
+    if not (given.get("uds") or given.get("fd") is not None):
+        said = settings.DEVELOPMENT_SAID or not settings.DEVELOPMENT
+        host, hosts = given.get("host") or LISTENS_AT, settings.ALLOWED_HOSTS
+        check_address(host, key=settings.SECRET_KEY, hosts=hosts, said=said)
 
 
 def allow_files() -> None:

@@ -27,6 +27,9 @@ FILE = "orders/orders:3/5-0-7-1700000000000-ab12.snapshot"
         (f"s3://bucket/a/{FILE}", "s3://bucket/a"),
         (f"s3://bucket/{FILE}", "s3://bucket"),
         (f"S3://Bucket/{FILE}", "s3://bucket/"),
+        (f"/{FILE}", "/"),
+        (f"memory://{FILE}", "memory://"),
+        (f"memory://a/{FILE}", "memory://a"),
     ],
 )
 def test_below(url: str, folder: str) -> None:

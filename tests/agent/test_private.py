@@ -1,7 +1,10 @@
 """Folders among everybody's temporary files: our own, or refused."""
 
 import os
+import pwd
 import stat
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -100,6 +103,21 @@ def test_a_chosen_folder_below_everybodys_is_looked_at_too(shared: Path) -> None
         make_own(shared / "open" / "state", closed=True)
 
 
+def test_a_chosen_folder_that_others_could_exchange_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    with pytest.raises(PermissionError, match="open can be written to by everybody"):
+        make_own(tmp_path / "open" / "state", closed=True)
+    (tmp_path / "open").chmod(0o770)
+    make_own(tmp_path / "open" / "state", closed=True)
+    theirs = pwd.struct_passwd(("somebody", "x", 54_321, os.getegid(), "", "/", "/bin/sh"))
+    monkeypatch.setattr(pwd, "getpwall", lambda: [theirs])
+    with pytest.raises(PermissionError, match=r"by others of its group \(somebody\)"):
+        make_own(tmp_path / "open" / "state", closed=True)
+
+
 def test_a_chosen_folder_keeps_its_mode_and_the_agents_part_is_closed(tmp_path: Path) -> None:
     root = tmp_path / "state"
     (root / "agent-0").mkdir(parents=True)
@@ -115,3 +133,35 @@ def test_a_socket_may_lie_in_everybodys_folder(shared: Path) -> None:
     assert mode(shared / "a.sock") & 0o077 == 0
     consumer_socket.close()
     assert mode(shared) == 0o777 | stat.S_ISVTX
+
+
+TOLD = (
+    "import atexit, os, runpy, sys; os.umask(0o022);"
+    "atexit.register(lambda: print(oct(os.umask(0)), file=sys.stderr));"
+    "name, *sys.argv[1:] = sys.argv[1:]; runpy.run_module(name, run_name='__main__')"
+)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "agent --help",
+        "agent scale-down --help",
+        "agent.producer --help",
+        "agent.pipelines.load --help",
+        "agent.pipelines.light",
+        "agent.pipelines.counters",
+        "agent.pipelines.flights",
+    ],
+)
+def test_what_a_process_makes_is_its_owners_alone(program: str, tmp_path: Path) -> None:
+    """Consumers find no agent here; the last two are the Spark runner's."""
+    process = subprocess.run(
+        [sys.executable, "-c", TOLD, *program.split()],
+        env={**os.environ, "EVENKEEL_AGENT_SOCKET": str(tmp_path / "nobody.sock")},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert process.stderr.splitlines()[-1] == oct(0o077), process.stderr

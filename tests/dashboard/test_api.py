@@ -71,6 +71,15 @@ def caller(group: Group) -> Caller:
     return Caller(group.name, token_of(group))
 
 
+@pytest.mark.parametrize("name", ["a\0b", "größe", ".", "a b", "x" * 101])
+async def test_what_is_no_name_of_a_group_is_asked_of_no_database(
+    caller: Caller, name: str
+) -> None:
+    """PostgreSQL refuses some of them."""
+    status, said = await caller.post("join", JOIN, group=name)
+    assert (status, said["title"]) == (404, "Not found"), "not: there is no such group"
+
+
 async def test_an_agent_joins_beats_gets_its_target_and_leaves(
     caller: Caller, group: Group
 ) -> None:

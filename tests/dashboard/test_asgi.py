@@ -47,12 +47,14 @@ def test_nobody_chooses_to_have_no_address(settings: Settings) -> None:
 
 
 def test_our_own_server_leaves_what_a_proxy_says_to_us(monkeypatch: pytest.MonkeyPatch) -> None:
-    begun, command = list[list[str]](), uvicorn.main
-    monkeypatch.setattr(uvicorn, "main", lambda arguments, **_: begun.append(arguments))
+    begun = list[bool]()
+    monkeypatch.setattr(
+        uvicorn.main, "callback", lambda **options: begun.append(options["proxy_headers"])
+    )
     monkeypatch.setattr(sys, "argv", ["web", "--proxy-headers", "--port", "1"])
-    web.main()
-    with command.make_context("web", begun[0]) as context:
-        assert context.params["proxy_headers"] is False
+    with pytest.raises(SystemExit):
+        web.main()
+    assert begun == [False]
 
 
 @pytest.mark.parametrize(("kind", "scheme"), [("http", "https"), ("websocket", "wss")])
@@ -90,3 +92,28 @@ async def test_what_was_only_counted_is_on_record_when_the_process_ends() -> Non
     assert told == ["lifespan.shutdown.complete"]
     rows = await asyncio.to_thread(lambda: list(AuditEntry.objects.order_by("seq")))
     assert [row.count for row in rows] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "query"),
+    [
+        ("http", "/groups/a\0b/", b""),
+        ("http", "/audit/", b"actor=a%00b"),
+        ("websocket", "/ws/group/a\0b/", b""),
+    ],
+)
+async def test_what_no_database_takes_is_answered_before_one_is_asked(
+    kind: str, path: str, query: bytes
+) -> None:
+    told = list[dict[str, Any]]()
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "websocket.connect"}
+
+    async def send(message: dict[str, Any]) -> None:
+        told.append(message)
+
+    own = (b"host", b"localhost"), (b"origin", b"http://localhost")
+    asked = {"method": "GET", "path": path, "query_string": query, "headers": own, "state": {}}
+    await application({**scope(kind=kind), "subprotocols": [], **asked}, receive, send)
+    assert told[0].get("status", told[0]["type"]) in (400, "websocket.close")

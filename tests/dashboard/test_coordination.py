@@ -17,8 +17,10 @@ from assignment.types import Coordination, GroupSettings, Reason
 from assignment.wire import GroupKeys
 from dashboard import coordinator
 from dashboard.live import groups as live_groups
+from dashboard.live.connection import StoreUnavailable
 from dashboard.live.scripts import run
 from dashboard.models import AuditEntry, AuditSource, Group
+from dashboard.records.audit import By
 from tests.dashboard.agents import FakeAgent
 from tests.dashboard.scenes import settle
 
@@ -159,11 +161,80 @@ def test_a_switch_in_redis_is_audited_by_the_next_tick(
     for _ in range(2):
         coordinator.tick()
     (entry,) = audited()
-    assert (entry.reason, entry.source) == ("a test", AuditSource.COMMAND)
-    assert entry.actor == meta(group.name).mode_by != ""
+    assert (entry.actor, entry.source) == ("evenkeel", AuditSource.COMMAND)
+    assert "without a database" in entry.reason
     assert (entry.before["coordination"], entry.after["mode_epoch"]) == ("server", 2)
     group.refresh_from_db()
     assert (group.coordination, group.mode_epoch) == ("client", 2)
+
+
+def forged() -> list[tuple[str, str]]:
+    rows = AuditEntry.objects.filter(action="switch coordination", result__startswith="refused")
+    return [(row.actor, row.result.partition(":")[0]) for row in rows]
+
+
+@pytest.mark.parametrize("epoch", [1, 77])
+def test_a_switch_that_nobody_asked_for_is_put_back_and_no_name_is_taken_from_redis(
+    group: Group, store: Any, epoch: int
+) -> None:
+    """Whoever has a token of the group may write to its keys."""
+    coordinator.tick()
+    said = {"mode_by": "root-admin", "mode_reason": "approved", "coordination": "client"}
+    store.hset(GroupKeys(group.name).meta, mapping={"mode_epoch": epoch, **said})
+    coordinator.tick()
+    assert not audited() and not AuditEntry.objects.filter(actor="root-admin").exists()
+    assert meta(group.name).coordination is SERVER
+    for _ in range(2):
+        coordinator.tick()
+    group.refresh_from_db()
+    assert group.coordination == "server"
+    assert forged() == ([("evenkeel", "refused")] if epoch > 1 else [])
+
+
+def test_a_note_of_a_switch_counts_once(
+    group: Group, store: Any, redis_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It lies where others may read it."""
+    switched(capsys, group.name, "client", "--redis-url", redis_url)
+    coordinator.tick()
+    note = meta(group.name).mode_by
+    switched(capsys, group.name, "server")
+    again = {"mode_epoch": 9, "coordination": "client", "mode_by": note}
+    store.hset(GroupKeys(group.name).meta, mapping=again)
+    coordinator.tick()
+    assert [e.after["coordination"] for e in audited()] == ["client", "server"]
+    assert meta(group.name).coordination is SERVER
+
+
+def test_a_switch_by_one_that_was_killed_is_kept_with_who_asked(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dashboard.actions import coordination
+
+    def told(call: Any, name: str) -> Any:
+        run(call, name)
+        raise StoreUnavailable("killed in between")
+
+    with monkeypatch.context() as patch, pytest.raises(StoreUnavailable):
+        patch.setattr(coordination, "run", told)
+        coordination.switch(group, CLIENT, By("carol", AuditSource.PAGE, "holidays", "10.0.0.1"))
+    assert not audited()
+    coordinator.tick()
+    (entry,) = audited()
+    assert (entry.actor, entry.source) == ("carol", "page")
+    assert (entry.reason, entry.address) == ("holidays", "10.0.0.1")
+
+
+def test_a_switch_to_what_nobody_asked_for_is_refused(group: Group, store: Any) -> None:
+    """It would be there already, and be put back a moment later."""
+    coordinator.tick()
+    mapping = {"mode_epoch": 5, "coordination": "client", "mode_by": "root-admin"}
+    store.hset(GroupKeys(group.name).meta, mapping=mapping)
+    assert "found in Redis" in refused(group.name, "client", *WHY)
+    coordinator.tick()
+    call_command("coordination", group.name, "client", *WHY)
+    assert meta(group.name).coordination is CLIENT
+    assert not group.asked_switches.exists()
 
 
 def test_a_wiped_redis_gets_its_coordination_back(
@@ -189,8 +260,8 @@ def test_of_two_that_switch_at_once_the_slower_is_refused(
     monkeypatch.setattr(coordination, "run", overtaken)
     assert "another one switched at the same moment" in refused(group.name, "client", *WHY)
     coordinator.tick()
-    (entry,) = audited()
-    assert (entry.actor, entry.reason) == ("eve", "first")
+    assert not audited(), "nor does Redis know who was faster"
+    assert meta(group.name).coordination is SERVER
 
 
 @pytest.fixture

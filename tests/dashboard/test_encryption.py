@@ -43,6 +43,14 @@ async def test_behind_a_proxy_its_header_says_how_they_came(settings: Settings) 
     assert await asked("http", (b"x-forwarded-proto", b"https")) == (403, "Plain HTTP")
 
 
+async def test_agents_name_a_host_that_this_dashboard_has(settings: Settings) -> None:
+    settings.ALLOWED_HOSTS = ["127.0.0.1", "[::1]", "keel.example.org"]
+    for host in (b"127.0.0.1:8000", b"[::1]:8000", b"KEEL.example.org"):
+        assert await asked("http", (b"host", host)) == (401, "No token")
+    for host in (b"10.0.0.1:8000", b"evil.example.org", b"", b"\xff", b"keel.example.org:x"):
+        assert await asked("http", (b"host", host)) == (400, "Unknown host")
+
+
 @pytest.mark.django_db
 def test_pages_send_to_https_and_health_answers(settings: Settings) -> None:
     settings.SECURE_SSL_REDIRECT = True

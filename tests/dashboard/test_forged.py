@@ -10,12 +10,18 @@ from django.forms.models import model_to_dict
 from assignment.coordinator.incarnation import CLAIMED_AHEAD_MAX
 from assignment.wire import GroupKeys
 from dashboard import coordinator
+from dashboard.actions import groups
 from dashboard.live import groups as live_groups
 from dashboard.live.connection import StoreUnavailable
-from dashboard.models import AuditEntry, Group, Rebalance, Tenure
+from dashboard.models import AuditEntry, AuditSource, Group, Rebalance, Tenure
+from dashboard.records.audit import By
 from tests.dashboard.agents import FakeAgent, make_group
 
 pytestmark = pytest.mark.django_db
+
+
+def killed(*_: Any) -> None:
+    raise StoreUnavailable("killed in between")
 
 
 def test_a_record_that_no_target_made_is_dropped_and_changes_nothing(
@@ -23,15 +29,12 @@ def test_a_record_that_no_target_made_is_dropped_and_changes_nothing(
 ) -> None:
     """Above all no row of another group, by its number."""
 
-    def killed(*_: Any) -> None:
-        raise StoreUnavailable("killed in between")
-
     agent.start()
     with monkeypatch.context() as patch, suppress(StoreUnavailable):
         patch.setattr(live_groups, "drop_from_outbox", killed)
         coordinator.rebalance(group.name)
     [entry], row = live_groups.outbox(group.name), Rebalance.objects.get()
-    sound, before = json.loads(entry.record), model_to_dict(row)
+    sound, before = json.loads(entry.record.partition("\n")[0]), model_to_dict(row)
     other = make_group(f"{group.name}-b")
     told: list[tuple[Any, Any, Any]] = [
         (1, 1, sound | {"id": row.pk}),
@@ -66,6 +69,32 @@ def test_a_record_that_no_target_made_is_dropped_and_changes_nothing(
     store.xadd(keys.outbox, {"incarnation": 2, "epoch": 1, "record": entry.record})
     coordinator.tick()
     assert other.rebalances.get().incarnation == 2
+
+
+def test_nobody_is_behind_a_record_that_the_dashboard_did_not_compute(
+    group: Group, agent: FakeAgent, store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither who changed settings nor whose wish it says it fulfils, though the text is sound."""
+    agent.start()
+    with monkeypatch.context() as patch, suppress(StoreUnavailable):
+        patch.setattr(live_groups, "drop_from_outbox", killed)
+        coordinator.rebalance(group.name)
+    [entry] = live_groups.outbox(group.name)
+    coordinator.tick()
+    carol = By("carol", AuditSource.PAGE, "carol's reason")
+    groups.change_settings(group, {"learners_max": 1}, carol)
+    request = groups.request_rebalance(group, by=carol, strategy="sticky")
+    text, _, seal = entry.record.partition("\n")
+    forged = json.dumps(json.loads(text) | {"cause": "learners", "requests": [request.pk]})
+    for epoch, record in enumerate((forged, f"{forged}\n{seal}", entry.record), 900):
+        values = {"incarnation": 1, "epoch": epoch, "record": record}
+        store.xadd(GroupKeys(group.name).outbox, values)
+    coordinator.tick()
+    rows = group.rebalances.filter(target_epoch__gte=900)
+    assert list(rows.values_list("planned", "actor", "reason")) == [(False, "evenkeel", "")] * 3
+    assert not AuditEntry.objects.filter(action="rebalance", actor="carol").exists()
+    request.refresh_from_db()
+    assert request.state == "pending"
 
 
 def test_an_event_that_no_lock_made_is_dropped_and_the_history_goes_on(

@@ -88,6 +88,17 @@ def test_every_part_uses_the_redis_of_its_tree(tmp_path: Path) -> None:
     assert named == {"redis://own"}, "another one in the caller's environment would be struck"
 
 
+def test_the_dashboard_looks_for_snapshots_where_its_agents_write_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And where the operator's own agents do."""
+    monkeypatch.setenv("EVENKEEL_SNAPSHOT_URLS", "s3://mine/x")
+    parts = Parts(Options(data=tmp_path, port=1), "redis://own")
+    command = parts.agent("a", "g", "http://d", ["c"], environment={}).command
+    own = command[command.index("--snapshot-url") + 1]
+    assert parts.web().environment["EVENKEEL_SNAPSHOT_URLS"] == f"s3://mine/x,{own}"
+
+
 def test_agents_and_producer_log_in_by_tokens_of_their_own(tmp_path: Path) -> None:
     parts = Parts(Options(data=tmp_path, port=1), "redis://:secret@own/0")
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pytest_django.fixtures import Settings
 
 from assignment.scripts.agent_side import SnapshotRecord, record_values, snapshot
 from assignment.scripts.group_read import Purpose
@@ -21,6 +22,11 @@ from tests.dashboard.agents import FakeAgent, make_group
 from tests.dashboard.conftest import Point
 
 pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def snapshots_lie_here(settings: Settings, tmp_path: Path) -> None:
+    settings.SNAPSHOT_URLS = [str(tmp_path)]
 
 
 def a_backup_of(

@@ -31,6 +31,7 @@ def started(folder: Path, show: str, **environment: str) -> "subprocess.Complete
         ("DATABASE_URL", "nonsense://x"),
         ("EVENKEEL_DEBUG", "maybe"),
         ("EVENKEEL_AGENT_RATE", "many"),
+        ("EVENKEEL_SNAPSHOT_URLS", "/data/a,data/b"),
         ("EVENKEEL_DATA", "/proc/no"),
         ("EVENKEEL_AUDIT_KEY", "guess"),
     ],

@@ -70,6 +70,7 @@ class System:
             "REDIS_URL": redis.url,
             "EVENKEEL_DATA": str(folder),
             "DATABASE_URL": database_url(),
+            "EVENKEEL_SNAPSHOT_URLS": f"{folder}/agents/snapshots,{folder}/snapshots",
         }
         self.commands = {
             "web": ("dashboard.web", "--port", str(self.port)),

@@ -157,10 +157,10 @@ def _complete(world: "World", effect: effects.Complete) -> None:
     world.database.completed.add(list(world.database.targets)[effect.pk - 1])
 
 
-def _keep_mode(world: "World", effect: effects.KeepMode) -> bool:
+def _keep_mode(world: "World", effect: effects.KeepMode) -> effects.ModeKept:
     if effect.mode > world.database.mode:
         world.database.coordination, world.database.mode = effect.coordination, effect.mode
-    return False
+    return effects.ModeKept.KNOWN
 
 
 NOT_KEPT = (

@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from assignment import strategies
 from assignment.errors import InvalidInput
+from assignment.hosts import is_loopback
 from assignment.types import GroupSettings
 from dashboard.evaluation.figures import bound_ms
 
@@ -30,7 +31,6 @@ FOR_TWO = ("drain-one", "drain-half", "one-to-many")
 COORDINATIONS = ("server", "client")
 CONSUMERS = ("light", "spark")
 AGENTS_MAX, PARTITIONS_MAX, SECONDS_MAX, SEED_MAX = 100, 1_000, 3_600, 2**31
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 FAST = {
     "lease_ms": 1_500,
     "renew_ms": 500,
@@ -213,6 +213,6 @@ def check_loopback(addresses: Sequence[str]) -> None:
         # PostgreSQL takes hosts as options too; a path is a socket of this machine
         named = ",".join([parts.hostname or "", *parse_qs(parts.query).get("host", [])])
         for host in [host for host in named.split(",") if host] or [""]:
-            if host not in LOOPBACK and not host.startswith("/"):
+            if not is_loopback(host) and not host.startswith("/"):
                 told = f"chaos strikes only what it started, and {host!r} is not loopback"
                 raise InvalidInput(told)

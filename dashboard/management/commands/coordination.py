@@ -2,7 +2,8 @@
 
 Exit 0: done, also when it was so already; 3 and one sentence: refused, or bad input; 1: Redis or
 the database cannot be asked. With --redis-url neither the database nor the group's row is needed:
-a dashboard that has the group takes the switch into its audit with the next tick.
+a dashboard that has the group and the same SECRET_KEY takes the switch into its audit with the next
+tick, without a name; one with another key puts it back.
 """
 
 from pathlib import Path
