@@ -25,13 +25,15 @@ def of_user(user: AbstractBaseUser | AnonymousUser) -> Rights:
 
 def narrowed_to(rows: QuerySet[Row], rights: Rights, action: Action, name: str) -> QuerySet[Row]:
     """Those whose group's name, the field `name`, is one where `action` may at least be looked at.
-    Rows without a group are let through by a right in all groups alone.
+    Rows without a group are let through by a right in all groups, without exception, alone.
     """
     scope = rights.scope(action)
     if scope.within == "":
         return rows.none()
+    if not scope.in_none:
+        rows = rows.exclude(**{name: ""})
     if scope.within is not None:
-        rows = rows.filter(**{f"{name}__regex": scope.within}).exclude(**{name: ""})
+        rows = rows.filter(**{f"{name}__regex": scope.within})
     return rows.exclude(**{f"{name}__regex": scope.without}) if scope.without else rows
 
 
@@ -46,11 +48,12 @@ def watched(asked: Collection[tuple[int, str]]) -> set[tuple[int, str]]:
     """
     groups = Group.objects.filter(name__in={name for _, name in asked}).order_by()
     there = set(groups.values_list("name", flat=True))
-    held = _of_users({pk for pk, _ in asked})
+    held = of_users({pk for pk, _ in asked})
     return {(pk, name) for pk, name in asked if name in there and held[pk].may(Action.SEE, name)}
 
 
-def _of_users(keys: Collection[int]) -> dict[int, Rights]:
+def of_users(keys: Collection[int]) -> dict[int, Rights]:
+    """By key, with two queries; whether they are active is not looked at."""
     granted: dict[int, list[Grant]] = {key: [] for key in keys}
     for row in RoleGrant.objects.filter(user_id__in=keys):
         granted[row.user_id].append(row.value)
