@@ -10,10 +10,11 @@ from agent.store.door import RedisDoor
 from agent.store.group import GroupStore
 from assignment.scripts.group_read import Purpose
 from assignment.types import Coordination
-from assignment.wire import GROUP_INDEX
+from assignment.wire import GROUP_INDEX, StreamKeys
 from dashboard import coordinator
 from dashboard.actions import adoption, coordination, groups
 from dashboard.actions.groups import Refused
+from dashboard.actions.roles import Denied, Grant, Rights, Role
 from dashboard.live import groups as groups_in_redis
 from dashboard.models import AuditEntry, AuditSource, Group
 from dashboard.records.audit import By
@@ -69,6 +70,21 @@ def test_a_long_list_costs_one_round_trip_and_ends(
         assert found.groups == [] and found.more >= 4
     finally:
         store.srem(GROUP_INDEX, *gone)
+
+
+def test_over_a_stream_that_others_read_it_takes_the_right_in_those_too(
+    founded: GroupStore, store: Any
+) -> None:
+    stream = f"s-{founded.group}"
+    store.sadd(StreamKeys(stream).groups, f"other-{founded.group}")
+    of_one = Grant(role=Role.ADMIN, pattern=founded.group)
+    held = Rights((of_one,))
+    with pytest.raises(Denied, match="takes that right in each group that reads it"):
+        adoption.adopt(founded.group, By("carl", AuditSource.PAGE, rights=held))
+    assert not Group.objects.exists()
+    held = Rights((of_one, Grant(role=Role.ADMIN, pattern="other-*")))
+    adoption.adopt(founded.group, By("carl", AuditSource.PAGE, rights=held))
+    assert Group.objects.exists()
 
 
 def test_its_history_begins_with_what_redis_still_has(founded: GroupStore) -> None:
