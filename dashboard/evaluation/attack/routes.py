@@ -23,7 +23,6 @@ from dashboard.evaluation.attack.mutations import NUMBERS, Mutations, as_url
 from dashboard.push.sockets import websocket_urlpatterns
 
 OTHERS = ("admin",)  # namespaces
-OPEN = ("healthz", "readyz", "login", "theme")  # names of the pages that are everybody's
 TRIES = 50
 GOOD = 0.7  # share of the parameters that are right
 PARAMETER = re.compile(r"<(\w+):(\w+)>")
