@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from django import forms
+from django.contrib.auth.forms import AuthenticationForm, UsernameField
 
 from assignment import strategies, types
 from assignment.errors import InvalidInput
@@ -315,6 +316,21 @@ class SkipForm(ReasonForm):
 # --- users ----------------------------------------------------------------------------------------
 
 PASSWORD_MAX = 200  # what is longer only costs time to hash
+USER_NAME_MAX = 150
+
+
+class NameField(UsernameField):
+    """A name that no user can have, and no database holds, becomes one that it holds and no user
+    has: trying it is counted and on record as any failed log in is.
+    """
+
+    def to_python(self, value: Any) -> str:
+        name = (super().to_python(value) or "").replace("\0", "\N{REPLACEMENT CHARACTER}")
+        return name if len(name) <= USER_NAME_MAX else name[:USER_NAME_MAX] + "…"
+
+
+class LoginForm(AuthenticationForm):
+    username = NameField()
 
 
 def _password(**more: Any) -> forms.CharField:
@@ -323,7 +339,9 @@ def _password(**more: Any) -> forms.CharField:
 
 
 class NewUserForm(Form):
-    name = forms.CharField(max_length=150, help_text="Letters, digits, “@”, “.”, “+”, “-”, “_”.")
+    name = forms.CharField(
+        max_length=USER_NAME_MAX, help_text="Letters, digits, “@”, “.”, “+”, “-”, “_”."
+    )
     password = _password(
         help_text="At least 8 characters, and not a common one. Hand it over yourself."
     )

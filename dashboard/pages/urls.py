@@ -3,6 +3,7 @@
 from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import include, path
 
+from dashboard.pages.forms import LoginForm
 from dashboard.pages.views import (
     account,
     audit,
@@ -21,7 +22,11 @@ from dashboard.pages.views import (
     users,
 )
 
-LOGIN = LoginView.as_view(template_name="dashboard/login.html", redirect_authenticated_user=True)
+LOGIN = LoginView.as_view(
+    template_name="dashboard/login.html",
+    redirect_authenticated_user=True,
+    authentication_form=LoginForm,
+)
 of_group = [
     path("", group.group_map, name="group"),
     path("members/", group.group_members, name="group_members"),
