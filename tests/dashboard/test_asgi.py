@@ -10,6 +10,7 @@ from dashboard.asgi import NOBODY, application, as_connected
 from dashboard.models import AuditEntry
 from dashboard.records import audit
 from dashboard.records.audit import By
+from dashboard.web.visitors import PEER
 
 
 def scope(client: str = "127.0.0.1", kind: str = "http", **headers: str) -> dict[str, Any]:
@@ -33,6 +34,18 @@ def test_a_server_that_believed_it_is_not_believed_either(settings: Settings, cl
     settings.BEHIND_PROXY = False
     believed = "::7" if "::" in claimed else "1.2.3.4"
     assert as_connected(scope(believed, x_forwarded_for=claimed))["client"] == (NOBODY, 0)
+
+
+@pytest.mark.parametrize(
+    ("believed", "claimed"), [("10.0.0.9", "10.0.0.9"), ("1.2.3.4", "1.2.3.4"), ("10.0.0.9", "::1")]
+)
+def test_our_own_server_says_who_connected(settings: Settings, believed: str, claimed: str) -> None:
+    """Whoever claims his own address has no second bucket by it, in the audit nor in the limits."""
+    settings.BEHIND_PROXY = False
+    asked = scope(believed, x_forwarded_for=claimed) | {"state": {PEER: ("10.0.0.9", 5)}}
+    assert as_connected(asked)["client"] == ("10.0.0.9", 5)
+    settings.BEHIND_PROXY = True
+    assert as_connected(asked)["client"] == (claimed, 0)
 
 
 @pytest.mark.parametrize(("kind", "scheme"), [("http", "https"), ("websocket", "wss")])
