@@ -146,15 +146,11 @@ def _add(user: User, given: Grant, by: By) -> None:
 
 def _remove(row: RoleGrant, by: By) -> None:
     row.delete()
-    _record(by, "revoke role", row.user, before=_said(row.value))
+    _record(by, "revoke role", row.user, before=_said(row))
 
 
-def _said(given: Grant) -> dict[str, str]:
-    return {
-        "effect": given.effect.value,
-        "role": given.role.value,
-        "pattern": given.pattern,
-    }
+def _said(given: Grant | RoleGrant) -> dict[str, str]:
+    return {name: str(getattr(given, name)) for name in ("effect", "role", "pattern")}
 
 
 def _record(by: By, action: str, user: User, **change: Any) -> None:

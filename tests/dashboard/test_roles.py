@@ -32,7 +32,7 @@ from dashboard.records import audit, rights
 from dashboard.records.audit import By
 from dashboard.records.grants import RoleGrant
 from tests.dashboard.agents import make_group
-from tests.dashboard.people import granted
+from tests.dashboard.people import granted, logged_in
 from tests.dashboard.scaling import Scene
 
 CHANGES = set(Action) - LOOKING
@@ -214,6 +214,23 @@ def test_grants_are_read_from_the_database(db: None) -> None:
     assert rights.of_user(user) == of("allow operator team-*")
     assert rights.of_user(User(is_superuser=True)) == EVERYTHING
     assert not rights.of_user(User(is_superuser=True, is_active=False)).may(Action.SEE, "g")
+
+
+@pytest.mark.parametrize("values", [{"pattern": "a|b"}, {"role": "king"}, {"effect": "maybe"}])
+def test_a_grant_that_cannot_be_read_denies_its_person_and_nobody_else(
+    group: Group, values: dict[str, str]
+) -> None:
+    """All sockets of a process are looked at together: one row keeps none of them open."""
+    ann, bob, carl = (User.objects.create(username=name) for name in ("ann", "bob", "carl"))
+    row = granted(ann, "admin")
+    granted(carl, "viewer", group.name, "deny")
+    RoleGrant.objects.filter(pk=row.pk).update(**values)
+    assert rights.of_user(ann) == rights.NOTHING
+    assert rights.watched({(u.pk, group.name) for u in (ann, bob, carl)}) == {(bob.pk, group.name)}
+    boss = logged_in(User.objects.create(username="boss", is_superuser=True))
+    assert boss.get("/users/").status_code == boss.get(f"/users/{ann.pk}/").status_code == 200
+    boss.post(f"/users/{ann.pk}/", {"do": "revoke", "grant": row.pk})
+    assert rights.of_user(ann) == Rights()
 
 
 def test_the_database_keeps_who_changes_nothing_from_being_staged(db: None) -> None:
