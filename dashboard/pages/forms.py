@@ -332,6 +332,10 @@ class NameField(UsernameField):
 class LoginForm(AuthenticationForm):
     username = NameField()
 
+    def clean(self) -> dict[str, Any]:
+        refuse_unknown(self, self.data, ("next",))
+        return self.cleaned_data if self.errors else super().clean()
+
 
 def _password(**more: Any) -> forms.CharField:
     given = {"label": "Password", "widget": forms.PasswordInput, **more}

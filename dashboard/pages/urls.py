@@ -1,6 +1,6 @@
 """Addresses of people's pages; included from urls.py."""
 
-from django.contrib.auth.views import LoginView, LogoutView
+from django.contrib.auth.views import LoginView
 from django.urls import include, path
 
 from dashboard.pages.forms import LoginForm
@@ -52,7 +52,7 @@ of_group = [
 urlpatterns = [
     path("", lists.overview, name="overview"),
     path("login/", LOGIN, name="login"),
-    path("logout/", LogoutView.as_view(), name="logout"),
+    path("logout/", account.LogOut.as_view(), name="logout"),
     path("theme/", account.change_theme, name="theme"),
     path("evaluations/", evaluations.evaluations, name="evaluations"),
     path("evaluations/<int:pk>/", evaluations.evaluation_report, name="evaluation_report"),

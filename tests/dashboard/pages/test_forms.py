@@ -4,11 +4,14 @@ from html import escape
 from urllib.parse import quote
 
 import pytest
+from django.contrib.auth.models import User
 from django.test import Client
 
 from dashboard.models import AgentToken, AuditEntry, Group
 from dashboard.pages.forms import NewUserForm
+from dashboard.records.grants import RoleGrant
 from tests.dashboard.agents import FakeAgent
+from tests.dashboard.people import granted
 
 
 @pytest.mark.parametrize(
@@ -169,3 +172,39 @@ def test_parameters_hold_no_text_that_no_database_holds(
     assert answer.status_code == 200
     assert "has a character that cannot be stored" in answer.content.decode()
     assert (Group.objects.get().settings, group.requests.count()) == before
+
+
+@pytest.mark.parametrize(
+    "address", ["/theme/", "/audit/verify/", "/adopt-group/nobodys/", "/logout/", "/users/{}/"]
+)
+def test_an_unknown_field_of_a_button_is_an_error_too(
+    visitor: Client, user: User, address: str
+) -> None:
+    entries = AuditEntry.objects.count()
+    values = {"theme": "dark", "zzz": "1"} if "theme" in address else {"zzz": "1"}
+    values |= {"do": "revoke", "grant": "1"} if "users" in address else {}
+    granted(user, "viewer", pk=1)
+    answer = visitor.post(address.format(user.pk), values)
+    assert answer.status_code == (200 if "users" in address else 400)
+    assert escape("here is no field 'zzz'") in answer.content.decode()
+    assert AuditEntry.objects.count() == entries and not visitor.cookies.get("theme")
+    assert RoleGrant.objects.exists() and visitor.get("/groups/").status_code == 200
+
+
+@pytest.mark.parametrize("do", ["grant", "password", "deactivate"])
+def test_a_field_of_another_button_is_unknown(visitor: Client, viewer: Client, do: str) -> None:
+    bob = User.objects.get(username="bob")
+    values = {"do": do, "effect": "allow", "role": "admin", "pattern": "*", "grant": "1"}
+    if do != "grant":
+        values = {"do": do, "password": "an-even-keel-9", "grant": "1"}
+    page = visitor.post(f"/users/{bob.pk}/", values).content.decode()
+    assert escape("there is no field 'grant'") in page
+    assert not RoleGrant.objects.exists() and User.objects.filter(is_active=False).count() == 0
+
+
+def test_an_unknown_field_of_a_log_in_is_an_error(user: User) -> None:
+    client, values = Client(), {"username": "ann", "password": "even-keel-even", "next": "/"}
+    answer = client.post("/login/", values | {"zzz": "1"})
+    assert answer.status_code == 200
+    assert escape("here is no field 'zzz'") in answer.content.decode()
+    assert client.post("/login/", values).status_code == 302
