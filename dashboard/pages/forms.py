@@ -147,7 +147,7 @@ def _name_of(kind: str, help_text: str) -> forms.CharField:
         except InvalidInput as error:
             raise forms.ValidationError(str(error)) from error
 
-    return forms.CharField(max_length=100, help_text=help_text, validators=[check])
+    return forms.CharField(max_length=types.NAME_MAX, help_text=help_text, validators=[check])
 
 
 class NewGroupForm(StateForm, StrategyForm):
