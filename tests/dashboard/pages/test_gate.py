@@ -2,7 +2,6 @@
 a CSRF token, compared with the matrix.
 """
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -255,18 +254,6 @@ async def test_a_socket_of_a_group_that_is_not_there_is_closed(group: Group) -> 
     assert socket is not None
     assert await socket.closed() == 4404
     await socket.leave()
-
-
-@pytest.mark.django_db(transaction=True)
-async def test_a_right_that_is_taken_back_ends_the_socket(group: Group) -> None:
-    cookie = await sync_to_async(cookie_of)("nothing", group)
-    socket = await connected(group.name, cookie)
-    user = await sync_to_async(User.objects.get)(username="is-nothing")
-    await sync_to_async(granted)(user, "viewer", group.name, "deny")
-    assert socket is not None
-    assert await asyncio.wait_for(socket.closed(), 20) == 4404
-    await socket.leave()
-    await close_async_client()
 
 
 def test_lists_leave_out_what_is_hidden_and_keep_the_rest(group: Group, group_name: str) -> None:
