@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError, call_command, get_commands, load_command_class
 from django.db import IntegrityError
 
 from assignment.errors import InvalidInput
@@ -316,7 +316,21 @@ COMMANDS = {
     "create_token": (["{}"], Action.MANAGE_TOKENS, 1),
     "adopt_group": (["{}"], Action.MAKE_GROUP, 1),
     "create_group": (["new", "--stream", "s", "--partitions", "1"], Action.MAKE_GROUP, 1),
+    "create_producer_token": (["{}"], Action.MANAGE_PRODUCERS, 1),
+    "repair": (["{}", "--apply"], Action.REPAIR, 3),
 }
+
+
+def test_each_command_that_acts_for_a_user_is_tried_as_one() -> None:
+    known = get_commands()
+    ours = [name for name, app in known.items() if app == "dashboard"]
+    options = {name: load_command_class("dashboard", name) for name in ours}
+    as_one = {
+        name
+        for name, command in options.items()
+        if "--as" in command.create_parser("manage.py", name)._option_string_actions
+    }
+    assert as_one == set(COMMANDS)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
