@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.test import Client
 
 from agent.coordination.founding import Founder
@@ -17,8 +18,10 @@ from dashboard.actions.groups import Refused
 from dashboard.actions.roles import Denied, Grant, Rights, Role
 from dashboard.live import groups as groups_in_redis
 from dashboard.models import AuditEntry, AuditSource, Group
+from dashboard.records import rights
 from dashboard.records.audit import By
-from tests.dashboard.agents import FakeAgent
+from tests.dashboard.agents import FakeAgent, make_group
+from tests.dashboard.people import granted, logged_in
 
 ANN = By("ann", AuditSource.PAGE)
 
@@ -154,3 +157,29 @@ def test_of_two_dashboards_one_adopts_it(
             adoption.adopt(founded.group, ANN)
     assert founded.meta().identity == "of-another-dashboard"
     assert not Group.objects.filter(name=founded.group).exists()
+
+
+@pytest.mark.parametrize(
+    ("said", "is_listed"),
+    [
+        (["admin * allow"], True),
+        (["admin {} allow"], True),
+        (["admin {} stage"], True),
+        (["admin another-* allow"], False),
+        (["operator * allow"], False),
+        (["admin * allow", "viewer {} deny"], False),
+        (["admin * allow", "admin {} deny"], False),
+    ],
+)
+def test_it_is_listed_to_those_who_may_adopt_it(
+    founded: GroupStore, said: list[str], is_listed: bool
+) -> None:
+    make_group(f"open-{founded.group}")  # else the page is that of no group
+    carl = User.objects.create(username="carl")
+    for one in said:
+        role, pattern, effect = one.split()
+        granted(carl, role, pattern.format(founded.group), effect)
+    page = logged_in(carl).get("/groups/").content.decode()
+    assert (f"/adopt-group/{founded.group}/" in page) == is_listed
+    names = [one.name for one in adoption.adoptable(rights.of_user(carl)).groups]
+    assert (founded.group in names) == is_listed
