@@ -197,8 +197,8 @@ class Rights:
     def effect(self, action: Action, group: str | None) -> Effect:
         """`group`: its name; None for what is of no single group."""
         if group is None or action in OF_NO_GROUP:
-            found = {e for grant in self.grants if (e := grant.on(action)) is not Effect.ALLOW}
-            found |= self._of_all(action)
+            said = {grant.on(action) for grant in self.grants}
+            found = self._of_all(action) | (said - {Effect.ALLOW})
         else:
             found = {grant.on(action) for grant in self.grants if grant.covers(group)}
         return next((effect for effect in Effect if effect in found), _default(action))
@@ -238,7 +238,7 @@ class Rights:
             return
         where = f"group {group!r}"
         if group is None or action in OF_NO_GROUP:
-            where = "all groups, without exception" if self._of_all(action) else "all groups"
+            where = "all groups, without exception" if any(self._of_all(action)) else "all groups"
         if effect is Effect.STAGE:
             raise NeedsApproval(
                 f"to {action} in {where} needs approval by another person; there is nothing yet to"
@@ -255,9 +255,9 @@ class Rights:
             return str(error)
         return ""
 
-    def _of_all(self, action: Action) -> set[Effect]:
+    def _of_all(self, action: Action) -> set[Effect | None]:
         """What the grants for all groups say about it."""
-        return {e for grant in self.grants if grant.is_of_all and (e := grant.on(action))}
+        return {grant.on(action) for grant in self.grants if grant.is_of_all}
 
 
 def _default(action: Action) -> Effect:

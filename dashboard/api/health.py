@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -26,6 +26,7 @@ from dashboard.live.health import Sign
 from dashboard.records import guards
 
 ROUND_TRIP_TIMEOUT_S = 2.0
+Check = Callable[[list[str], dict[str, Any]], dict[str, Any]]  # given warnings and facts so far
 
 log = logging.getLogger(__name__)
 
@@ -51,13 +52,13 @@ def look(rights: Rights = EVERYTHING) -> dict[str, Any]:
     """
     warnings: list[str] = []
     why: list[str] = []
-    named = dict(
-        database=_database,
-        audit=_audit,
-        redis=partial(_redis, rights),
-        channel_layer=_channel_layer,
-        celery=_celery,
-    )
+    named: dict[str, Check] = {
+        "database": _database,
+        "audit": _audit,
+        "redis": partial(_redis, rights),
+        "channel_layer": _channel_layer,
+        "celery": _celery,
+    }
     checks: dict[str, Any] = dict.fromkeys(named)
     for name, check in named.items():
         try:
