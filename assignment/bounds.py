@@ -3,7 +3,8 @@
 Annotations of the message forms in assignment.wire, so that whoever reads one has it checked.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
@@ -45,6 +46,23 @@ def shown(text: str) -> str:
 def printable(text: str) -> str:
     """No database, terminal or page refuses it, nor is it read as anything but text."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+NOT_STORED = re.compile("[\x00\ud800-\udfff]")  # NUL; half a character, which JSON can write
+
+
+def not_storable(document: Any) -> str | None:
+    """The first text in values as JSON has them that not every database holds."""
+    waiting = [document]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, Mapping):
+            waiting += [*one, *one.values()]
+        elif isinstance(one, list | tuple):
+            waiting += one
+        elif isinstance(one, str) and NOT_STORED.search(one):
+            return one
+    return None
 
 
 def closed(kind: type) -> type[msgspec.Struct]:

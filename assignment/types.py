@@ -18,7 +18,8 @@ from assignment.bounds import Rate, Whole, Words, shown
 from assignment.errors import InvalidInput
 
 INCARNATION_STEP = 2**32  # a fence is incarnation * 2^32 + counter (coordination.md section 2)
-NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+NAME_MAX = 100  # characters
+NAME_PATTERN = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{NAME_MAX - 1}}}")
 NUMBER_PATTERN = re.compile(r"0|[1-9][0-9]{0,15}")
 OFFSET_PATTERN = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")  # two numbers of 64 bits
 PARSED_KEPT = 4_096  # names of partitions, which are read again and again
@@ -41,8 +42,8 @@ def valid_name(kind: str, name: str) -> str:
     """The name itself; InvalidInput when it could not be part of a key, a URL and a log line."""
     if not NAME_PATTERN.fullmatch(name):
         raise InvalidInput(
-            f"{kind} {shown(name)} is not a name: letters, digits, '_', '.', '-', at most 100,"
-            " first a letter or digit"
+            f"{kind} {shown(name)} is not a name: letters, digits, '_', '.', '-', at most"
+            f" {NAME_MAX}, first a letter or digit"
         )
     return name
 

@@ -25,10 +25,10 @@ from dashboard.push.origin import OwnOrigin  # noqa: E402
 from dashboard.push.sockets import websocket_urlpatterns  # noqa: E402
 from dashboard.records import audit  # noqa: E402
 from dashboard.web.bodies import Bounded  # noqa: E402
-from dashboard.web.visitors import VISIT  # noqa: E402
+from dashboard.web.visitors import PEER  # noqa: E402
 
 CLAIMS = (b"forwarded", b"x-real-ip")
-NOBODY = "0.0.0.0"  # the address of everybody whose own one was replaced by what they claimed
+NOBODY = "0.0.0.0"  # everybody whose address another server may have replaced by what they claimed
 
 PROTOCOLS = "dashboard.web.protocols"
 
@@ -59,9 +59,8 @@ def as_connected(scope: dict[str, Any]) -> dict[str, Any]:
     """With the address and the scheme of who connected; without headers that claim others.
 
     Behind a proxy (EVENKEEL_BEHIND_PROXY) those are what the one next to us added: the last of each
-    list. Else nobody is believed, also when a server that is not ours was: uvicorn believes every
-    process of its machine unless it is started with --no-proxy-headers, as ours is. There nobody
-    can choose to be one of those without an address.
+    list. Else nobody is believed, also when the server believed it: our own one says who connected;
+    another uvicorn believes every process of its machine unless it has --no-proxy-headers.
     """
     kept, claims = [], dict[bytes, list[str]]()
     for name, value in scope["headers"]:
@@ -71,6 +70,9 @@ def as_connected(scope: dict[str, Any]) -> dict[str, Any]:
             kept.append((name, value))
     scope = {**scope, "headers": kept}
     addresses = [_address(text) for text in claims.get(b"x-forwarded-for", ())]
+    state = scope.get("state") or {}
+    if is_told := PEER in state:
+        scope["client"] = state[PEER]
     client = scope.get("client")
     if settings.BEHIND_PROXY:
         if addresses and addresses[-1]:
@@ -79,7 +81,7 @@ def as_connected(scope: dict[str, Any]) -> dict[str, Any]:
             is_secure = schemes[-1].strip().lower() in ("https", "wss")
             names = ("wss", "ws") if scope["type"] == "websocket" else ("https", "http")
             scope["scheme"] = names[0] if is_secure else names[1]
-    elif client and client[0] in addresses and VISIT not in (scope.get("state") or {}):
+    elif client and client[0] in addresses and not is_told:
         scope["client"] = (NOBODY, 0)
     return scope
 

@@ -12,7 +12,7 @@ from django.db.models import F, Q
 
 from assignment import maps
 from assignment.coordinator.facts import State, StayEnd
-from assignment.types import Coordination, GroupSettings
+from assignment.types import NAME_MAX, Coordination, GroupSettings
 from dashboard.agents.issued import IssuedToken
 from dashboard.agents.producer_token import ProducerToken  # noqa: F401
 from dashboard.evaluation.stored import Evaluation  # noqa: F401  (Django finds models here)
@@ -21,7 +21,6 @@ from dashboard.records.stored import AuditEntry as AuditEntry  # noqa: PLC0414
 from dashboard.records.stored import AuditHead as AuditHead  # noqa: PLC0414
 from dashboard.records.stored import AuditSource as AuditSource  # noqa: PLC0414
 
-NAME_MAX = 100
 MEMBER_MAX = 200
 CAUSE_MAX = 60
 ScaleDownState = State

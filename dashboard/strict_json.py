@@ -1,14 +1,24 @@
-"""JSON as people write it, read strictly: a name given twice and NaN are mistakes, not values."""
+"""JSON as people write it, read strictly: a name given twice, NaN and texts that no database holds
+are mistakes, not values.
+"""
 
 import json
 from typing import Any
 
-from assignment.bounds import shown
+from assignment.bounds import not_storable, shown
 from assignment.errors import InvalidInput
 
 
 def read(name: str, content: str | bytes) -> Any:
-    """The document. InvalidInput says in a sentence what is wrong with it; `name` begins it."""
+    """The document. InvalidInput says in a sentence what is wrong with it."""
+    found = decoded(name, content)
+    if (text := not_storable(found)) is not None:
+        raise InvalidInput(f"{shown(text)} has a character that cannot be stored")
+    return found
+
+
+def decoded(name: str, content: str | bytes) -> Any:
+    """As `read`, of what is not stored as it stands; `name` begins the sentence."""
     try:
         if isinstance(content, bytes):
             content = content.decode(json.detect_encoding(content))

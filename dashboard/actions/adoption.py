@@ -5,12 +5,13 @@ from typing import NamedTuple
 
 from django.db import IntegrityError
 
+from assignment.bounds import not_storable, shown
 from assignment.scripts.dashboard_side import configure
 from assignment.scripts.group_read import Meta, Purpose
 from assignment.types import GroupSettings, Reason, valid_name
 from dashboard import coordinator
 from dashboard.actions.access import require
-from dashboard.actions.groups import Refused
+from dashboard.actions.groups import Refused, require_stream
 from dashboard.actions.roles import EVERYTHING, Action, Rights
 from dashboard.live import groups as live_groups
 from dashboard.live.groups import Founded
@@ -47,6 +48,9 @@ def adopt(name: str, by: By) -> Group:
     meta = live_groups.read(name, Purpose.LOOK).meta
     if meta.settings is None:
         raise Refused(f"group {name!r} is not in Redis")
+    if (text := not_storable(meta.settings.strategy_parameters)) is not None:
+        raise Refused(f"settings of group {name!r} have {shown(text)}, which cannot be stored")
+    require_stream(by, meta.settings.stream, name)
     try:
         with audit.atomic():
             group = _recorded(name, meta, meta.settings, by)

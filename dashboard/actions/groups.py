@@ -21,7 +21,7 @@ from assignment.scripts import crashes, dashboard_side
 from assignment.scripts.crashes import Skip
 from assignment.types import SETTING_NAMES, GroupSettings, Offset, Partition, Reason, valid_name
 from dashboard import coordinator
-from dashboard.actions.access import require
+from dashboard.actions.access import require, require_in_each
 from dashboard.actions.roles import Action
 from dashboard.agents import issued, rights, tokens
 from dashboard.live import groups as live_groups
@@ -80,6 +80,7 @@ def create_group(
         raise Refused(f"group {name!r} exists already")
     if name in live_groups.founded() and live_groups.look_at([name]):
         raise Refused(f"group {name!r} is in Redis, made by its agents: adopt it")
+    require_stream(by, stream, name)
     found = live_groups.make_stream(stream, partitions, name)
     if found != partitions:
         raise Refused(f"stream {stream!r} has {found} partitions, not {partitions}")
@@ -97,6 +98,16 @@ def create_group(
         raise Refused(f"group {name!r} exists already") from error
     _tell(group)
     return group
+
+
+def require_stream(by: By, stream: str, name: str) -> None:
+    """A group reads all of its stream, and nothing is trimmed before it did: over one that others
+    read it takes the right in each of them. Raises Denied, StoreUnavailable.
+    """
+    known = Group.objects.filter(stream=stream).values_list("name", flat=True)
+    others = {*known, *live_groups.readers(stream)} - {name}
+    why = f"to {Action.MAKE_GROUP} over stream {stream!r} takes that right in each group that reads"
+    require_in_each(by, Action.MAKE_GROUP, others, name, f"{why} it")
 
 
 @audit.attempted("change settings")

@@ -7,7 +7,8 @@ A person without any grant is a viewer of every group. A grant gives a role in t
 names a pattern fits: allow; stage, which lets look but needs another's approval for each change; or
 deny. Of the grants that speak about an action in a group deny comes before stage before allow.
 Denied is what the role may beyond looking; to deny the role viewer denies everything. What is not
-of one group (users, evaluations) takes a grant for all groups, by the pattern `*`.
+of one group (users, evaluations) takes a grant for all groups, by the pattern `*`, and no exception
+from it: a deny or stage for some groups counts there too, else whom it binds could lift it.
 """
 
 import re
@@ -19,6 +20,7 @@ from assignment.errors import InvalidInput
 
 EVERY_GROUP = "*"
 PATTERN = re.compile(r"[A-Za-z0-9_.*?-]{1,100}")  # of names; * any characters, ? any one
+STARS = re.compile(r"\*+")  # as many as one
 STARS_MAX = 3  # each of them multiplies what a search tries
 SAID = re.compile(r"(?:(allow|stage|deny) +)?(\S+)(?: +in +(\S+))?")
 
@@ -140,13 +142,14 @@ class NeedsApproval(Denied):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """Raises InvalidInput."""
+    """`pattern`: as it was given, with one `*` for several in a row. Raises InvalidInput."""
 
     role: Role
     pattern: str = EVERY_GROUP
     effect: Effect = Effect.ALLOW
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "pattern", STARS.sub("*", self.pattern))
         if not PATTERN.fullmatch(self.pattern) or self.pattern.count("*") > STARS_MAX:
             raise InvalidInput(
                 f"pattern {self.pattern!r} is not 1 to 100 letters, digits, “_”, “.”, “-”, “?” (any"
@@ -173,10 +176,11 @@ class Grant:
         effect = Effect(effect or Effect.ALLOW)
         return cls(role=Role(role), pattern=pattern or EVERY_GROUP, effect=effect)
 
-    def covers(self, group: str | None) -> bool:
-        """None: whatever is of no single group."""
-        if group is None:
-            return self.pattern == EVERY_GROUP
+    @property
+    def is_of_all(self) -> bool:
+        return self.pattern == EVERY_GROUP
+
+    def covers(self, group: str) -> bool:
         return re.fullmatch(_expression([self]), group) is not None
 
     def on(self, action: Action) -> Effect | None:
@@ -193,11 +197,12 @@ class Grant:
 class Scope:
     """In which groups something is allowed, as regular expressions of their names that Python,
     SQLite and PostgreSQL read alike: in those that `within` fits ("": in none, None: in all), but
-    not in those that `without` fits ("": no exception).
+    not in those that `without` fits ("": no exception). `in_none`: in what is of no group too.
     """
 
     within: str | None
     without: str
+    in_none: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,16 +213,22 @@ class Rights:
 
     def effect(self, action: Action, group: str | None) -> Effect:
         """`group`: its name; None for what is of no single group."""
-        name = None if action in OF_NO_GROUP else group
-        return self._strongest(action, (g for g in self.grants if g.covers(name)))
+        if group is None or action in OF_NO_GROUP:
+            said = {grant.on(action) for grant in self.grants}
+            found = self._of_all(action) | (said - {Effect.ALLOW})
+        else:
+            found = {grant.on(action) for grant in self.grants if grant.covers(group)}
+        return next((effect for effect in Effect if effect in found), _default(action))
 
     def anywhere(self, action: Action) -> Effect:
         """The most that is possible in any group that there may be."""
-        everywhere = self.effect(action, None)
-        if action in OF_NO_GROUP or self._is_denied(action):
-            return everywhere
+        if action in OF_NO_GROUP:
+            return self.effect(action, None)
+        for exception in (Effect.DENY, Effect.STAGE):
+            if exception in self._of_all(action):
+                return exception
         found = [effect for grant in self.grants if (effect := grant.on(action))]
-        return max([everywhere, *found], key=list(Effect).index)
+        return max([_default(action), *found], key=list(Effect).index)
 
     def may(self, action: Action, group: str | None) -> bool:
         return self.effect(action, group) is Effect.ALLOW
@@ -231,18 +242,20 @@ class Rights:
         said = [(grant, effect) for grant in self.grants if (effect := grant.on(action))]
         denied = [grant for grant, effect in said if effect is Effect.DENY]
         given = [grant for grant, effect in said if effect is not Effect.DENY]
-        if self._is_denied(action):
-            return Scope("", "")
-        everywhere = Role.VIEWER in MATRIX[action] or any(g.covers(None) for g in given)
+        if Effect.DENY in self._of_all(action):
+            return Scope("", "", in_none=False)
+        everywhere = _default(action) is Effect.ALLOW or any(g.is_of_all for g in given)
         within = None if everywhere else _expression(given)
-        return Scope(within, _expression(denied))
+        return Scope(within, _expression(denied), in_none=self.may_look(action, None))
 
     def check(self, action: Action, group: str | None) -> None:
         """Raises Denied and NeedsApproval: sentences that name action, group and roles."""
         effect = self.effect(action, group)
         if effect is Effect.ALLOW:
             return
-        where = "all groups" if group is None or action in OF_NO_GROUP else f"group {group!r}"
+        where = f"group {group!r}"
+        if group is None or action in OF_NO_GROUP:
+            where = "all groups, without exception" if any(self._of_all(action)) else "all groups"
         if effect is Effect.STAGE:
             raise NeedsApproval(
                 f"to {action} in {where} needs approval by another person; there is nothing yet to"
@@ -259,14 +272,14 @@ class Rights:
             return str(error)
         return ""
 
-    def _is_denied(self, action: Action) -> bool:
-        return any(g.covers(None) and g.on(action) is Effect.DENY for g in self.grants)
+    def _of_all(self, action: Action) -> set[Effect | None]:
+        """What the grants for all groups say about it."""
+        return {grant.on(action) for grant in self.grants if grant.is_of_all}
 
-    @staticmethod
-    def _strongest(action: Action, grants: Iterable[Grant]) -> Effect:
-        found = {grant.on(action) for grant in grants}
-        default = Effect.ALLOW if Role.VIEWER in MATRIX[action] else Effect.DENY
-        return next((effect for effect in Effect if effect in found), default)
+
+def _default(action: Action) -> Effect:
+    """Without any grant: as a viewer."""
+    return Effect.ALLOW if Role.VIEWER in MATRIX[action] else Effect.DENY
 
 
 EVERYTHING = Rights((Grant(role=Role.ADMIN),))  # of who runs the machine, and of a superuser

@@ -4,7 +4,8 @@ whoever changes them, by records/logins.py.
 Users are deactivated, not deleted: what they did stays theirs.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from allauth.socialaccount.models import SocialAccount
@@ -12,11 +13,12 @@ from django.contrib.auth.models import User
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
+from django.db.models import Q
 
 from assignment.errors import InvalidInput
 from dashboard.actions.access import require
 from dashboard.actions.groups import Refused
-from dashboard.actions.roles import Action, Grant
+from dashboard.actions.roles import Action, Grant, Role
 from dashboard.live import push
 from dashboard.records import audit, rights
 from dashboard.records.audit import By
@@ -146,12 +148,32 @@ def _give_password(user: User, password: str) -> None:
 
 
 def _keeping_oneself(user: User, by: By, change: Callable[[], None]) -> None:
-    with audit.atomic():
+    with audit.atomic(), _keeping_somebody():
         change()
         if user.username != by.actor:
             return
         if not rights.of_user(User.objects.get(pk=user.pk)).may(Action.MANAGE_USERS, None):
             raise Refused(f"{user.username} could not manage users any more: ask another admin")
+
+
+@contextmanager
+def _keeping_somebody() -> Iterator[None]:
+    """In a transaction: those who take the right from each other at once wait here for each other,
+    and the last one keeps it. Raises Refused.
+    """
+    was_managed = _is_managed()
+    yield
+    if was_managed and not _is_managed():
+        raise Refused("nobody could manage users any more: make another admin first")
+
+
+def _is_managed() -> bool:
+    """By somebody; until the end of the transaction nobody else changes who that is."""
+    admins = RoleGrant.objects.filter(role=Role.ADMIN).values("user_id")
+    maybe = User.objects.filter(Q(is_superuser=True) | Q(pk__in=admins), is_active=True)
+    keys = [user.pk for user in maybe.select_for_update().order_by("pk")]
+    held = rights.of_users(keys).values()
+    return any(one.may(Action.MANAGE_USERS, None) for one in held)
 
 
 def _add(user: User, given: Grant, by: By, *, by_provider: bool = False) -> None:
@@ -167,15 +189,11 @@ def _add(user: User, given: Grant, by: By, *, by_provider: bool = False) -> None
 
 def _remove(row: RoleGrant, by: By) -> None:
     row.delete()
-    _record(by, "revoke role", row.user, before=_said(row.value))
+    _record(by, "revoke role", row.user, before=_said(row))
 
 
-def _said(given: Grant) -> dict[str, str]:
-    return {
-        "effect": given.effect.value,
-        "role": given.role.value,
-        "pattern": given.pattern,
-    }
+def _said(given: Grant | RoleGrant) -> dict[str, str]:
+    return {name: str(getattr(given, name)) for name in ("effect", "role", "pattern")}
 
 
 def _record(by: By, action: str, user: User, **change: Any) -> None:

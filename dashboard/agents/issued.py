@@ -6,8 +6,7 @@ from django.db import models
 from django.utils import timezone
 
 from assignment.errors import InvalidInput
-
-NAME_MAX = 100
+from assignment.types import NAME_MAX
 
 
 class IssuedToken(models.Model):

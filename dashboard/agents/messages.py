@@ -57,7 +57,7 @@ def read(verb: str, body: bytes) -> Any:
         raise InvalidInput(shortened(str(error), LINE_MAX)) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Malformed(shortened(str(error), LINE_MAX)) from error
-    strict_json.read(verb, body)  # a name given twice: of two values the last one would count
+    strict_json.decoded(verb, body)  # a name given twice: of two values the last one would count
     return message
 
 

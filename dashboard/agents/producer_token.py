@@ -2,7 +2,8 @@
 
 from django.db import models
 
-from dashboard.agents.issued import NAME_MAX, IssuedToken
+from assignment.types import NAME_MAX
+from dashboard.agents.issued import IssuedToken
 
 
 class ProducerToken(IssuedToken):

@@ -4,8 +4,9 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from asgiref.sync import async_to_sync
@@ -15,6 +16,7 @@ from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, JsonResponse
 from django.views.decorators.http import require_safe
 
+from dashboard.actions.roles import EVERYTHING, Action, Rights
 from dashboard.live import health as live_health
 from dashboard.live import rights as live_rights
 from dashboard.live.connection import StoreUnavailable, reaching_redis
@@ -24,6 +26,7 @@ from dashboard.live.health import Sign
 from dashboard.records import chain, guards
 
 ROUND_TRIP_TIMEOUT_S = 2.0
+Check = Callable[[list[str], dict[str, Any]], dict[str, Any]]  # given warnings and facts so far
 
 log = logging.getLogger(__name__)
 
@@ -43,13 +46,19 @@ def readyz(request: HttpRequest) -> JsonResponse:
     return JsonResponse(report, status=200 if report["ready"] else 503)
 
 
-def look() -> dict[str, Any]:
-    """{"ready", "why": [...], "warnings": [...], "checks": {name: facts or null}}."""
+def look(rights: Rights = EVERYTHING) -> dict[str, Any]:
+    """{"ready", "why": [...], "warnings": [...], "checks": {name: facts or null}}; of groups it
+    names those that such a one may see.
+    """
     warnings: list[str] = []
     why: list[str] = []
-    named = dict(
-        database=_database, audit=_audit, redis=_redis, channel_layer=_channel_layer, celery=_celery
-    )
+    named: dict[str, Check] = {
+        "database": _database,
+        "audit": _audit,
+        "redis": partial(_redis, rights),
+        "channel_layer": _channel_layer,
+        "celery": _celery,
+    }
     checks: dict[str, Any] = dict.fromkeys(named)
     for name, check in named.items():
         try:
@@ -89,7 +98,7 @@ def _audit(warnings: list[str], checks: dict[str, Any]) -> dict[str, Any]:
     return {"guarded": True, "anchored": True}
 
 
-def _redis(warnings: list[str], checks: dict[str, Any]) -> dict[str, Any]:
+def _redis(held: Rights, warnings: list[str], checks: dict[str, Any]) -> dict[str, Any]:
     try:
         found, rights = live_health.look(), live_rights.noted()
     except StoreUnavailable as error:
@@ -103,7 +112,8 @@ def _redis(warnings: list[str], checks: dict[str, Any]) -> dict[str, Any]:
         )
     if rights is not None:
         warnings += rights.sentences()
-    return asdict(found)
+    named = [name for name in found.failing_named if held.may(Action.SEE, name)]
+    return asdict(found) | {"failing_named": named}
 
 
 def _channel_layer(warnings: list[str], checks: dict[str, Any]) -> dict[str, Any]:
@@ -151,7 +161,7 @@ def _say_failing(redis: Mapping[str, Any], warnings: list[str]) -> None:
     """One group's trouble takes no dashboard out of service; that of all of them does."""
     count, ticked = redis["failing_groups"], redis["ticked_groups"]
     names = ", ".join(redis["failing_named"])
-    text = f"the tick fails for {count} of {ticked} groups ({names})"
+    text = f"the tick fails for {count} of {ticked} groups" + (f" ({names})" if names else "")
     text += ": the worker's log says why, and so does manage.py repair GROUP"
     if count >= ticked:
         raise NotReady(text)

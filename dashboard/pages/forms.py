@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from django import forms
+from django.contrib.auth.forms import AuthenticationForm, UsernameField
 
 from assignment import strategies, types
 from assignment.errors import InvalidInput
@@ -146,7 +147,7 @@ def _name_of(kind: str, help_text: str) -> forms.CharField:
         except InvalidInput as error:
             raise forms.ValidationError(str(error)) from error
 
-    return forms.CharField(max_length=100, help_text=help_text, validators=[check])
+    return forms.CharField(max_length=types.NAME_MAX, help_text=help_text, validators=[check])
 
 
 class NewGroupForm(StateForm, StrategyForm):
@@ -315,6 +316,25 @@ class SkipForm(ReasonForm):
 # --- users ----------------------------------------------------------------------------------------
 
 PASSWORD_MAX = 200  # what is longer only costs time to hash
+USER_NAME_MAX = 150
+
+
+class NameField(UsernameField):
+    """A name that no user can have, and no database holds, becomes one that it holds and no user
+    has: trying it is counted and on record as any failed log in is.
+    """
+
+    def to_python(self, value: Any) -> str:
+        name = (super().to_python(value) or "").replace("\0", "\N{REPLACEMENT CHARACTER}")
+        return name if len(name) <= USER_NAME_MAX else name[:USER_NAME_MAX] + "…"
+
+
+class LoginForm(AuthenticationForm):
+    username = NameField()
+
+    def clean(self) -> dict[str, Any]:
+        refuse_unknown(self, self.data, ("next",))
+        return self.cleaned_data if self.errors else super().clean()
 
 
 def _password(kind: str = "new-password", **more: Any) -> forms.CharField:
@@ -326,7 +346,7 @@ def _password(kind: str = "new-password", **more: Any) -> forms.CharField:
 
 class NewUserForm(Form):
     name = forms.CharField(
-        max_length=150,
+        max_length=USER_NAME_MAX,
         help_text="Letters, digits, “@”, “.”, “+”, “-”, “_”.",
         widget=forms.TextInput({"autocomplete": "off"}),
     )

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import groupby
 
 from assignment.errors import InvalidInput
@@ -10,7 +10,8 @@ from assignment.errors import InvalidInput
 THIN = "\u202f"  # narrow no-break space between thousands
 DASH = "—"
 INCARNATION_BITS = 32
-MILLISECONDS = re.compile(r"\d{11,14}")
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MILLISECONDS = re.compile(r"[0-9]{11,14}")
 # What is not seen, or changes how others are: controls but for tabs and ends of lines, marks of
 # direction, zero width and tags. Joiners are left: scripts and emoji are written with them.
 UNSEEN = re.compile(
@@ -45,7 +46,7 @@ def span(value_ms: float) -> str:
 
 
 def utc(at_ms: int) -> datetime:
-    return datetime.fromtimestamp(at_ms / 1000, UTC)
+    return EPOCH + timedelta(milliseconds=at_ms)
 
 
 def exact(moment: int | datetime) -> str:
@@ -67,7 +68,12 @@ def parse_moment(text: str) -> int:
         ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return round(moment.timestamp() * 1000)
+    at_ms = round(moment.timestamp() * 1000)
+    try:
+        utc(at_ms)
+    except OverflowError:
+        raise InvalidInput(f"time {text!r} is not within the years 1 to 9999 in UTC") from None
+    return at_ms
 
 
 def runs(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:

@@ -6,12 +6,15 @@ from typing import Any
 from django import forms
 from django.utils import timezone
 
+from assignment.types import NAME_MAX
 from dashboard.pages.forms import Form
 
 
 class NewTokenForm(Form):
     name = forms.CharField(
-        max_length=100, initial="agents", help_text="For whom: shown in lists and in the audit."
+        max_length=NAME_MAX,
+        initial="agents",
+        help_text="For whom: shown in lists and in the audit.",
     )
     days = forms.IntegerField(
         min_value=1,
@@ -27,7 +30,7 @@ class NewTokenForm(Form):
 
 
 class NewProducerTokenForm(NewTokenForm):
-    stream = forms.CharField(max_length=100, help_text="One that a group reads.")
+    stream = forms.CharField(max_length=NAME_MAX, help_text="One that a group reads.")
     field_order = ("stream",)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

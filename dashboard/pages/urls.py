@@ -1,8 +1,9 @@
 """Addresses of people's pages; included from urls.py."""
 
-from django.contrib.auth.views import LoginView, LogoutView
+from django.contrib.auth.views import LoginView
 from django.urls import include, path
 
+from dashboard.pages.forms import LoginForm
 from dashboard.pages.views import (
     account,
     audit,
@@ -25,6 +26,7 @@ from dashboard.pages.views import (
 LOGIN = LoginView.as_view(
     template_name="dashboard/login.html",
     redirect_authenticated_user=True,
+    authentication_form=LoginForm,
     extra_context={"single_sign_on": single_sign_on.button},
 )
 of_group = [
@@ -54,7 +56,7 @@ urlpatterns = [
     path("login/", LOGIN, name="login"),
     path("login/single-sign-on/", single_sign_on.begin, name="single_sign_on"),
     path("login/single-sign-on/callback/", single_sign_on.callback, name="single_sign_on_callback"),
-    path("logout/", LogoutView.as_view(), name="logout"),
+    path("logout/", account.LogOut.as_view(), name="logout"),
     path("theme/", account.change_theme, name="theme"),
     path("evaluations/", evaluations.evaluations, name="evaluations"),
     path("evaluations/<int:pk>/", evaluations.evaluation_report, name="evaluation_report"),

@@ -33,8 +33,9 @@ class RoleGrant(models.Model):
         )
 
     def __str__(self) -> str:
-        return str(self.value)
+        return f"{self.effect} {self.role} in {self.pattern}"  # also of one that cannot be read
 
     @property
     def value(self) -> Grant:
+        """Raises InvalidInput, ValueError: the row is not of this program."""
         return Grant(role=Role(self.role), pattern=self.pattern, effect=Effect(self.effect))

@@ -16,7 +16,7 @@ from websockets.frames import CloseCode, Frame
 from websockets.http11 import Request
 
 from assignment.wire import API_PREFIX
-from dashboard.web.visitors import VISIT, Visit, Visitors, address_of
+from dashboard.web.visitors import PEER, VISIT, Visit, Visitors, address_of
 
 HEADER_BYTES_MAX = 2**18  # the scale-down wizard's address names up to 2,000 members
 HEADERS_MAX = 100
@@ -74,7 +74,7 @@ class HttpProtocol(HttpToolsProtocol):
         if self.visit is None:
             self.answer(503, "Too many connections of this address wait for an answer.")
             return
-        self.app_state = {**self.app_state, VISIT: self.visit}
+        self.app_state = {**self.app_state, VISIT: self.visit, PEER: self.client}
         self.wait()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -18,6 +18,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.decorators import sync_only_middleware
 
 VISIT = "evenkeel.visit"  # in the scope's state
+PEER = "evenkeel.peer"  # there too: who connected, whatever was claimed in a header
 PER_ADDRESS = 64  # ten browsers behind one address, with six connections each
 IN_ALL = 512
 PATIENCE_S = 1.0  # agents that come back all at once are accepted before any of them is read

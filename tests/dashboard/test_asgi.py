@@ -13,7 +13,7 @@ from dashboard.models import AuditEntry
 from dashboard.records import audit
 from dashboard.records.audit import By
 from dashboard.web import __main__ as web
-from dashboard.web.visitors import VISIT
+from dashboard.web.visitors import PEER
 
 
 def scope(client: str = "127.0.0.1", kind: str = "http", **headers: str) -> dict[str, Any]:
@@ -39,11 +39,16 @@ def test_a_server_that_believed_it_is_not_believed_either(settings: Settings, cl
     assert as_connected(scope(believed, x_forwarded_for=claimed))["client"] == (NOBODY, 0)
 
 
-def test_nobody_chooses_to_have_no_address(settings: Settings) -> None:
-    """Who connects to our own server says nothing of their address, be it the right one."""
+@pytest.mark.parametrize(
+    ("believed", "claimed"), [("10.0.0.9", "10.0.0.9"), ("1.2.3.4", "1.2.3.4"), ("10.0.0.9", "::1")]
+)
+def test_our_own_server_says_who_connected(settings: Settings, believed: str, claimed: str) -> None:
+    """Whoever claims his own address has no second bucket by it, in the audit nor in the limits."""
     settings.BEHIND_PROXY = False
-    asked = scope("1.2.3.4", x_forwarded_for="1.2.3.4") | {"state": {VISIT: object()}}
-    assert as_connected(asked)["client"] == ("1.2.3.4", 5)
+    asked = scope(believed, x_forwarded_for=claimed) | {"state": {PEER: ("10.0.0.9", 5)}}
+    assert as_connected(asked)["client"] == ("10.0.0.9", 5)
+    settings.BEHIND_PROXY = True
+    assert as_connected(asked)["client"] == (claimed, 0)
 
 
 def test_our_own_server_leaves_what_a_proxy_says_to_us(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,10 +11,11 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import pytest
 import uvicorn
+from django.contrib.auth.models import User
 from django.http import HttpResponse
 from django.test import override_settings
 from django.urls import get_resolver, path, resolve
@@ -26,7 +27,7 @@ from websockets.sync.server import serve
 from assignment.rights import Server, agent_rules, login_of
 from assignment.wire import GroupKeys
 from dashboard.demo.embedded_redis import EmbeddedRedis, wheel_binary
-from dashboard.evaluation.attack import floods, insiders, mutated, refused, routes, run
+from dashboard.evaluation.attack import floods, insiders, mutated, mutations, refused, routes, run
 from dashboard.evaluation.attack.mutations import Mutations
 from dashboard.evaluation.attack.routes import Page
 from dashboard.evaluation.attack.state import Witness, changed
@@ -35,6 +36,7 @@ from dashboard.live.connection import client_of
 from dashboard.management.commands import attack_check
 from dashboard.web.protocols import Awaited, HttpProtocol
 from dashboard.web.visitors import VISIT, Visitors, said_who
+from tests.dashboard.people import logged_in
 
 TRACEBACK = """Traceback (most recent call last):
   File "a.py", line 1, in a
@@ -439,6 +441,24 @@ def test_the_same_seed_makes_the_same_requests() -> None:
     documents = [m for m in made(3)[:50] if _is_object(m)]
     assert 10 < len(documents) < 50, "some are JSON, some are not"
     assert len(set(made(3)[:50])) > 45
+
+
+@pytest.mark.django_db
+def test_requests_aim_at_what_is_read_by_a_rule_of_its_own() -> None:
+    """So many as a route is sent reach each of them."""
+    of = Mutations(random.Random(1))
+    asked = [of.query(["actor", "from", "to", "object", "group", "result"], []) for _ in range(300)]
+    for moment in mutations.MOMENTS:
+        assert any(f"from={quote(moment, safe='')}" in one for one in asked), moment
+    boss = User.objects.create_superuser("boss")
+    client = logged_in(boss, raise_request_exception=False)
+    found = [one for one in asked if client.get(f"/audit/{one}").status_code >= 500]
+    assert found == []
+    good = {"strategy": "", "strategy_parameters": "", "reason": ""}
+    forms = [of.form(good) for _ in range(300)]
+    for text in mutations.PARAMETERS:
+        aimed = f"strategy=config&strategy_parameters={quote(text, safe='')}&reason=x"
+        assert any(aimed.encode() in one for one in forms), text
 
 
 def _is_object(message: bytes) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.conf import settings
+from django.contrib.auth.models import User
 from django.test import Client
 from pytest_django.fixtures import Settings
 
@@ -17,6 +18,8 @@ from dashboard.live import connection, deadline
 from dashboard.live import health as live_health
 from dashboard.live.connection import sync_client
 from dashboard.live.health import Sign
+from dashboard.models import Group
+from tests.dashboard.people import granted, logged_in
 
 pytestmark = pytest.mark.django_db
 
@@ -155,3 +158,15 @@ def test_without_a_deadline_nobody_is_refused(store: Any) -> None:
     connection._breaker(settings.REDIS_URL).open()
     assert live_health.look().ages_ms
     connection._breaker(settings.REDIS_URL).close()
+
+
+def test_the_page_names_groups_by_rights(group: Group) -> None:
+    live_health.stamp_failing([group.name], 2)
+    bob, carl = (User.objects.create(username=name) for name in ("bob", "carl"))
+    granted(bob, "viewer", group.name, "deny")
+    hidden = logged_in(bob).get("/status/").content.decode()
+    assert "the tick fails for 1 of 2 groups:" in hidden and group.name not in hidden
+    assert f"for 1 of 2 groups ({group.name})" in logged_in(carl).get("/status/").content.decode()
+    live_health.stamp_failing([group.name], 1)
+    hidden = logged_in(bob).get("/status/").content.decode()
+    assert "Not ready" in hidden and group.name not in hidden

@@ -54,3 +54,16 @@ def test_who_logs_in_clears_no_other_name_of_the_address(settings: Settings) -> 
         assert log_in(f"user-{n}", "no") == 200
     assert log_in("ann", PASSWORD) == 302
     assert log_in("user-5", "no") == 429
+
+
+@pytest.mark.parametrize("name", ["x" * 151, "x" * 5_000, "ann\0", "\0" * 300, "ﬃ" * 100])
+def test_a_name_that_no_user_can_have_is_counted_as_any_other(
+    settings: Settings, name: str
+) -> None:
+    """PostgreSQL refuses what is longer than its column, and a NUL."""
+    settings.LOGIN_LIMITS = (10, 30, 4)
+    assert [log_in(f"{name}{n}", "no") for n in range(3)] == [200] * 3
+    assert AuditEntry.objects.filter(action="failed log in", address="10.0.0.1").exists()
+    assert log_in(name, "no") == 429
+    assert log_in("ann", PASSWORD) == 429
+    assert log_in("ann", PASSWORD, "10.0.0.2") == 302

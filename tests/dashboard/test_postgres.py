@@ -20,6 +20,7 @@ SAME = (
     *("test_login.py", "test_audit_migration.py", "single_sign_on"),
     *("test_health.py", "test_sockets.py", "test_stateful.py", "test_scale_down.py", "pages"),
     *("test_scale_down_faults.py", "test_scale_down_races.py"),
+    *("test_open_connections.py", "test_login_limits.py", "test_roles.py"),
 )
 # They show what Redis says or check what was typed; test_access.py opens the group's pages on
 # PostgreSQL too, test_scale_down.py makes the wizard's records.

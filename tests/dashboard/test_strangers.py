@@ -19,7 +19,7 @@ from dashboard.actions import groups
 from dashboard.agents import routes
 from dashboard.asgi import application
 from dashboard.live.connection import close_async_client
-from dashboard.models import AuditSource, Group
+from dashboard.models import AuditEntry, AuditSource, Group
 from dashboard.records.audit import By
 from dashboard.web import bodies, protocols
 from dashboard.web.protocols import Awaited, HttpProtocol, SocketProtocol
@@ -533,3 +533,13 @@ async def test_rest_of_a_refused_body_is_taken_up_to_a_bound() -> None:
                 above.writer.write(b"x" * 2**16)
                 await above.writer.drain()
             raise AssertionError("60 MB were taken")
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_who_claims_his_own_address_is_on_record_with_it(whole: None) -> None:
+    async with serving(application) as web:
+        sent = post("/logout/", b"", b"X-Forwarded-For: 127.0.0.3")
+        refused = await web.open(sent, "127.0.0.3")
+        assert (await refused.answer())[0] == 403
+    entry = await sync_to_async(AuditEntry.objects.get)(action="POST logout")
+    assert entry.address == "127.0.0.3"

@@ -4,7 +4,7 @@ Pure, but for the dice it is given; the same seed makes the same requests.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -23,6 +23,22 @@ TEXTS = (
     *("＝1+1", "=1+1", "@x", "<script>alert(1)</script>", "'\"`;--", "{{7*7}}", "%00", "%s%n"),
     *("../../../../etc/passwd", "..", ".", "/", "\\", "*", "[", "{", "ek:{other}:meta", "a b"),
     *("x" * 101, "x" * LONG, "true", "null", "[1,2]", '{"a":1,"a":2}', "5-0", "flights:0"),
+    *("\ud800", "a\udfffb", r'{"a":"\u0000"}', r'{"\ud800":1}', "0001-01-01", "2026-13-01"),
+)
+MOMENTS = (  # before the first and behind the last that can be written in UTC
+    *("0001-01-01T00:00:00+10:00", "9999-12-31T23:59:59-10:00", "9999-12-31T23:59:59.9999"),
+    *("9" * 14, "0001-01-01", "-1", "2026-01-31T03:12+23:59"),
+)
+PARAMETERS = tuple(
+    f'{{"config_map": {{"m{half}": ["0-3"]}}}}' for half in ("\\u0000", "\\ud800", "\\udfff\\u0000")
+)
+# Values that only a rule of their own reads, with what else a form takes to come that far.
+AIMED: tuple[Mapping[str, str], ...] = (
+    *({name: moment} for name in ("at", "from", "to") for moment in MOMENTS),
+    *(
+        {"strategy_parameters": text, "strategy": "config", "reason": "x", "partitions": "4"}
+        for text in PARAMETERS
+    ),
 )
 NUMBERS = tuple(str(n) for n in (0, 1, 2, 11, 12, 2**31, 2**53, 2**63 - 1, 2**63, 2**64, 10**30))
 TOKENS = (
@@ -60,7 +76,14 @@ class Mutations:
             name = self.dice.choice(names) if names and self.dice.random() < 0.9 else self.text()
             good = values and self.dice.random() < 0.2
             pairs.append((name, self.dice.choice(values) if good else self.text()))
+        if self.dice.random() < 0.2 and (aimed := self.aimed(names)):
+            pairs += [(name, value) for name, value in aimed.items() if name in names]
         return "?" + "&".join(f"{as_url(n)}={as_url(v)}" for n, v in pairs) if pairs else ""
+
+    def aimed(self, names: Collection[str]) -> Mapping[str, str]:
+        """Of AIMED, by its first name; nothing where none is."""
+        fitting = [one for one in AIMED if next(iter(one)) in names]
+        return self.dice.choice(fitting) if fitting else {}
 
     def form(self, good: Mapping[str, str]) -> bytes:
         """As a browser encodes it, with one to three things wrong."""
@@ -116,6 +139,11 @@ def _other_value(of: Mutations, pairs: Pairs) -> None:
         pairs[at] = pairs[at][0], of.text()
 
 
+def _aimed(of: Mutations, pairs: Pairs) -> None:
+    aimed = of.aimed([name for name, _ in pairs])
+    pairs[:] = [(name, aimed.get(name, value)) for name, value in pairs]
+
+
 def _less(of: Mutations, pairs: Pairs) -> None:
     if pairs:
         pairs.pop(of.dice.randrange(len(pairs)))
@@ -136,7 +164,7 @@ def _many(of: Mutations, pairs: Pairs) -> None:
 
 
 FORM_CHANGES: tuple[Callable[[Mutations, Pairs], None], ...] = (
-    *(_other_value, _other_value, _other_value, _less, _twice, _unknown, _many),
+    *(_other_value, _other_value, _other_value, _aimed, _less, _twice, _unknown, _many),
 )
 
 # --- changes of a message

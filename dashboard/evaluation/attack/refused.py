@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from dashboard.actions.roles import PUBLIC
 from dashboard.evaluation.attack import routes
 from dashboard.evaluation.attack.mutated import good, open_socket
 from dashboard.evaluation.attack.state import changed
@@ -39,7 +40,7 @@ def tokens(target: Target) -> Found:
 
 def strangers(target: Target) -> Found:
     """Every page by somebody who is not signed in, seen and sent."""
-    closed = [page for page in routes.pages() if page.name not in routes.OPEN]
+    closed = [page for page in routes.pages() if page.name not in PUBLIC]
     problems = list[str]()
     for page in closed:
         for method, body in (("GET", None), ("POST", b"reason=x&do=revoke")):

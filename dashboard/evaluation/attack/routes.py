@@ -23,10 +23,6 @@ from dashboard.evaluation.attack.mutations import NUMBERS, Mutations, as_url
 from dashboard.push.sockets import websocket_urlpatterns
 
 OTHERS = ("admin",)  # namespaces
-OPEN = (  # names of the pages that are everybody's
-    *("healthz", "readyz", "login", "theme"),
-    *("single_sign_on", "single_sign_on_callback"),
-)
 TRIES = 50
 GOOD = 0.7  # share of the parameters that are right
 PARAMETER = re.compile(r"<(\w+):(\w+)>")

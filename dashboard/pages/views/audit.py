@@ -48,6 +48,7 @@ def _found(request: HttpRequest, filters: Filters) -> QuerySet[AuditEntry]:
 
 @require_POST
 def audit_verify(request: HttpRequest) -> HttpResponse:
+    base.only(request, ())
     found = chain.verify(VERIFIED_MAX)
     entries.record(base.by(request), "verify audit", object="audit", result=found.sentence)
     (messages.success if found.ok else messages.error)(request, found.sentence)

@@ -16,6 +16,7 @@ from django.forms import Form
 from django.shortcuts import redirect, render
 from django.utils import timezone
 
+from assignment.bounds import not_storable
 from assignment.errors import EvenkeelError, InvalidInput
 from dashboard.actions.roles import Rights
 from dashboard.live import watching
@@ -219,7 +220,11 @@ class Asked:
         self.errors: list[str] = []
 
     def text(self, name: str) -> str:
-        return self._query.get(name, "").strip()[:TEXT_MAX]
+        text = self._query.get(name, "").strip()[:TEXT_MAX]
+        if not_storable(text) is None:
+            return text
+        self.errors.append(f"{name} {text!r} has a character that is in no text here")
+        return ""
 
     def choice(self, name: str, allowed: Iterable[str], default: str) -> str:
         value = self.text(name) or default

@@ -94,6 +94,7 @@ def groups_csv(request: HttpRequest) -> StreamingHttpResponse:
 
 @require_POST
 def adopt_group(request: HttpRequest, name: str) -> HttpResponse:
+    base.only(request, ())
     try:
         group = adoption.adopt(name, base.by(request))
     except EvenkeelError as error:

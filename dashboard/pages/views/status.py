@@ -7,4 +7,5 @@ from dashboard.pages.views import base
 
 
 def status(request: HttpRequest) -> HttpResponse:
-    return base.show(request, "status", {"section": "status", "found": health.look()})
+    found = health.look(base.rights_of(request))
+    return base.show(request, "status", {"section": "status", "found": found})

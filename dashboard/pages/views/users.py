@@ -55,7 +55,7 @@ def user(request: HttpRequest, pk: int) -> HttpResponse:
     forms: dict[str, Any] = {"grant": GrantForm(None), "password": PasswordForm(None)}
     if request.method == "POST":
         form, change, said = CHANGES[do](request, shown)
-        if base.attempt(request, form, change, also=("do", "grant")) is not None:
+        if base.attempt(request, form, change, also=ALSO.get(do, ("do",))) is not None:
             return base.done(request, said, "user", pk)
         forms[do] = form
     identity = identity_of(shown)
@@ -130,6 +130,7 @@ CHANGES: dict[str, Callable[[HttpRequest, User], Change]] = {
     "activate": partial(_active, active=True),
     "deactivate": partial(_active, active=False),
 }
+ALSO = {"revoke": ("do", "grant")}  # sent beside the fields of the form
 
 
 # --- oneself --------------------------------------------------------------------------------------

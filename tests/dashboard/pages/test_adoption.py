@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.test import Client
 
 from agent.coordination.founding import Founder
@@ -10,14 +11,17 @@ from agent.store.door import RedisDoor
 from agent.store.group import GroupStore
 from assignment.scripts.group_read import Purpose
 from assignment.types import Coordination
-from assignment.wire import GROUP_INDEX
+from assignment.wire import GROUP_INDEX, StreamKeys
 from dashboard import coordinator
 from dashboard.actions import adoption, coordination, groups
 from dashboard.actions.groups import Refused
+from dashboard.actions.roles import Denied, Grant, Rights, Role
 from dashboard.live import groups as groups_in_redis
 from dashboard.models import AuditEntry, AuditSource, Group
+from dashboard.records import rights
 from dashboard.records.audit import By
-from tests.dashboard.agents import FakeAgent
+from tests.dashboard.agents import FakeAgent, make_group
+from tests.dashboard.people import granted, logged_in
 
 ANN = By("ann", AuditSource.PAGE)
 
@@ -69,6 +73,21 @@ def test_a_long_list_costs_one_round_trip_and_ends(
         assert found.groups == [] and found.more >= 4
     finally:
         store.srem(GROUP_INDEX, *gone)
+
+
+def test_over_a_stream_that_others_read_it_takes_the_right_in_those_too(
+    founded: GroupStore, store: Any
+) -> None:
+    stream = f"s-{founded.group}"
+    store.sadd(StreamKeys(stream).groups, f"other-{founded.group}")
+    of_one = Grant(role=Role.ADMIN, pattern=founded.group)
+    held = Rights((of_one,))
+    with pytest.raises(Denied, match="takes that right in each group that reads it"):
+        adoption.adopt(founded.group, By("carl", AuditSource.PAGE, rights=held))
+    assert not Group.objects.exists()
+    held = Rights((of_one, Grant(role=Role.ADMIN, pattern="other-*")))
+    adoption.adopt(founded.group, By("carl", AuditSource.PAGE, rights=held))
+    assert Group.objects.exists()
 
 
 def test_its_history_begins_with_what_redis_still_has(founded: GroupStore) -> None:
@@ -138,3 +157,29 @@ def test_of_two_dashboards_one_adopts_it(
             adoption.adopt(founded.group, ANN)
     assert founded.meta().identity == "of-another-dashboard"
     assert not Group.objects.filter(name=founded.group).exists()
+
+
+@pytest.mark.parametrize(
+    ("said", "is_listed"),
+    [
+        (["admin * allow"], True),
+        (["admin {} allow"], True),
+        (["admin {} stage"], True),
+        (["admin another-* allow"], False),
+        (["operator * allow"], False),
+        (["admin * allow", "viewer {} deny"], False),
+        (["admin * allow", "admin {} deny"], False),
+    ],
+)
+def test_it_is_listed_to_those_who_may_adopt_it(
+    founded: GroupStore, said: list[str], is_listed: bool
+) -> None:
+    make_group(f"open-{founded.group}")  # else the page is that of no group
+    carl = User.objects.create(username="carl")
+    for one in said:
+        role, pattern, effect = one.split()
+        granted(carl, role, pattern.format(founded.group), effect)
+    page = logged_in(carl).get("/groups/").content.decode()
+    assert (f"/adopt-group/{founded.group}/" in page) == is_listed
+    names = [one.name for one in adoption.adoptable(rights.of_user(carl)).groups]
+    assert (founded.group in names) == is_listed

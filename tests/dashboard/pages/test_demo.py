@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from django.contrib.auth.models import User
 from django.test import Client
 from pytest_django.fixtures import Settings
 
@@ -12,6 +13,7 @@ from dashboard.demo import requests
 from dashboard.models import AuditEntry, Group, ScaleDown
 from dashboard.pages.views import demo as page
 from tests.dashboard.agents import FakeAgent
+from tests.dashboard.people import granted, logged_in
 from tests.dashboard.scaling import Scene
 
 
@@ -135,3 +137,38 @@ def test_the_fragment_is_a_part(visitor: Client, scene: Scene) -> None:
     part = visitor.get("/demo/?fragment=demo").content.decode()
     assert "<html" not in part
     assert "Add a consumer" in part
+
+
+@pytest.mark.parametrize(
+    ("effect", "said"),
+    [("", "takes the role operator or admin"), ("stage", "needs approval"), ("deny", "takes the")],
+)
+@pytest.mark.parametrize("values", [{"do": "add"}, {"take": "S2"}])
+def test_who_may_scale_other_groups_down_does_neither_here(
+    scene: Scene, data: Path, values: dict[str, str], effect: str, said: str
+) -> None:
+    """The page has no group in its address: what is done asks for the very one."""
+    carl = User.objects.create(username="carl")
+    granted(carl, "operator", "another-*")
+    if effect:
+        granted(carl, "operator", scene.group.name, effect)
+    client = logged_in(carl)
+    assert client.get("/demo/").status_code == 200
+    answer = client.post("/demo/", values)
+    assert answer.status_code == 403 and said in answer.content.decode()
+    assert not requests.waiting(data) and not ScaleDown.objects.exists()
+    entry = AuditEntry.objects.get(action="scale down")
+    assert (entry.actor, entry.group) == ("carl", scene.group.name)
+    assert entry.result.startswith("denied")
+
+
+def test_from_whom_its_group_is_hidden_there_is_no_demo(scene: Scene, data: Path) -> None:
+    carl = User.objects.create(username="carl")
+    granted(carl, "operator")
+    granted(carl, "viewer", scene.group.name, "deny")
+    client = logged_in(carl)
+    assert 'href="/demo/"' not in client.get("/").content.decode()
+    for answer in (client.get("/demo/"), client.post("/demo/", {"do": "add"})):
+        assert answer.status_code == 404
+        assert "S2" not in answer.content.decode()
+    assert not requests.waiting(data)

@@ -1,10 +1,13 @@
 """POST /new-group/: a group made in the browser."""
 
 import pytest
+from django.contrib.auth.models import User
 from django.test import Client
 
 from assignment.types import GroupSettings
+from dashboard.live import groups as live_groups
 from dashboard.models import AuditEntry, Group
+from tests.dashboard.people import granted, logged_in
 
 
 def test_a_group_is_made_and_its_tokens_come_next(
@@ -77,3 +80,32 @@ def test_a_name_that_is_taken(visitor: Client, group: Group) -> None:
     values = {"name": group.name, "stream": "other", "partitions": 6, "strategy": "sticky"}
     answer = visitor.post("/new-group/", values)
     assert "exists already" in answer.content.decode()
+
+
+@pytest.mark.parametrize(
+    ("further", "code"),
+    [
+        ([], 403),
+        ([("viewer", "{}", "deny")], 403),
+        ([("admin", "{}", "stage")], 403),
+        ([("admin", "{}", "allow")], 302),
+    ],
+)
+def test_over_a_stream_that_others_read_it_takes_the_right_in_those_too(
+    group: Group, further: list[tuple[str, str, str]], code: int
+) -> None:
+    """Else whoever may make groups of one name reads any stream by them."""
+    carl = User.objects.create(username="carl")
+    granted(carl, "admin", "team-*")
+    for role, pattern, effect in further:
+        granted(carl, role, pattern.format(group.name), effect)
+    name = f"team-{group.name}"
+    values = {"name": name, "stream": group.stream, "partitions": 4, "strategy": "sticky"}
+    answer = logged_in(carl).post("/new-group/", values)
+    assert answer.status_code == code
+    if code == 403:
+        page = answer.content.decode()
+        assert f"over stream &#x27;{group.stream}&#x27; takes that right in each group" in page
+        assert AuditEntry.objects.get(action="make a group").group == name
+    assert Group.objects.filter(name=name).exists() == (code == 302)
+    assert (name in live_groups.readers(group.stream)) == (code == 302)

@@ -1,12 +1,21 @@
 """/users/, /users/<pk>/ and /password/: people and what is granted to them."""
 
 import re
+import threading
+from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
 from django.test import Client
 
-from dashboard.models import AuditEntry
+from dashboard.actions import users as actions
+from dashboard.actions.groups import Refused
+from dashboard.actions.roles import Action, Effect, Grant, Role
+from dashboard.models import AuditEntry, AuditSource
+from dashboard.records import rights
+from dashboard.records.audit import By
 from dashboard.records.grants import RoleGrant
 from tests.dashboard.people import granted, logged_in
 
@@ -153,6 +162,80 @@ def test_nobody_shuts_themselves_out(db: None) -> None:
     assert not AuditEntry.objects.filter(
         action="change user", object="user carl", result="done"
     ).exists()
+
+
+@pytest.mark.parametrize(
+    ("role", "pattern", "effect"), [("viewer", "secret-*", "deny"), ("admin", "prod-*", "stage")]
+)
+def test_who_is_bound_in_some_groups_does_not_unbind_himself(
+    db: None, role: str, pattern: str, effect: str
+) -> None:
+    carl = User.objects.create(username="carl")
+    granted(carl, "admin")
+    row = granted(carl, role, pattern, effect)
+    client, address = logged_in(carl), f"/users/{carl.pk}/"
+    assert client.post(address, {"do": "revoke", "grant": row.pk}).status_code == 403
+    new = {"name": "carla", "password": PASSWORD}
+    assert client.post("/users/", new).status_code == 403
+    assert client.post("/producers/", {"do": "create", "stream": "s"}).status_code == 403
+    assert RoleGrant.objects.count() == 2 and User.objects.count() == 1
+
+
+@pytest.fixture
+def two(db: None) -> list[tuple[User, By]]:
+    """Admins, each with the rights that a request began with."""
+    found = [User.objects.create(username=name) for name in ("carl", "dora")]
+    for one in found:
+        granted(one, "admin")
+    return [(u, By(u.username, AuditSource.PAGE, rights=rights.of_user(u))) for u in found]
+
+
+TAKE_AWAY: dict[str, Callable[[User, By], object]] = {
+    "deactivate": lambda user, by: actions.set_active(user, False, by),
+    "revoke": lambda user, by: actions.revoke(RoleGrant.objects.get(user=user), by),
+    "deny": lambda user, by: actions.grant(user, Grant(role=Role.ADMIN, effect=Effect.DENY), by),
+}
+
+
+@pytest.mark.parametrize("how", TAKE_AWAY)
+def test_the_last_who_may_manage_users_keeps_that(two: list[tuple[User, By]], how: str) -> None:
+    """The second one's request was past the gate already."""
+    (carl, by_carl), (dora, by_dora) = two
+    TAKE_AWAY[how](dora, by_carl)
+    with pytest.raises(Refused, match="nobody could manage users any more"):
+        TAKE_AWAY[how](carl, by_dora)
+    carl.refresh_from_db()
+    assert carl.is_active and rights.of_user(carl).may(Action.MANAGE_USERS, None)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_who_deactivate_each_other_at_once_one_is_left(two: list[tuple[User, By]]) -> None:
+    both, refused = threading.Barrier(2), list[str]()
+
+    def deactivate(user: User, by: By) -> None:
+        def change() -> None:
+            User.objects.filter(pk=user.pk).update(is_active=False)
+            with suppress(threading.BrokenBarrierError):
+                both.wait(1)  # where nothing keeps them apart both have changed by now
+
+        try:
+            actions._keeping_oneself(user, by, change)
+        except Refused as error:
+            refused.append(str(error))
+        finally:
+            connection.close()
+
+    (carl, by_carl), (dora, by_dora) = two
+    threads = [
+        threading.Thread(target=deactivate, args=pair)
+        for pair in ((dora, by_carl), (carl, by_dora))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(refused) == 1
+    assert User.objects.filter(is_active=True).count() == 1
 
 
 def test_an_admin_of_some_groups_manages_no_users(bob: User) -> None:
