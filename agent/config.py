@@ -110,7 +110,7 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> 
         instance=instance,
         secret=secrets.token_hex(32),
         state_root=state_root.absolute(),
-        snapshot_url=given.snapshot_url or str((state_root / "snapshots").absolute()),
+        snapshot_url=_snapshot_url(given.snapshot_url, state_root),
         socket=_socket(given.socket, process, given.attach, environ),
         command=_command(command, given.attach),
         attach=given.attach,
@@ -120,6 +120,15 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> 
         ca_file=addresses.ca_file(given.ca_file),
         log_format=given.log_format,
     )
+
+
+def _snapshot_url(url: str, state_root: Path) -> str:
+    if not url:
+        return str((state_root / "snapshots").absolute())
+    protocol, is_url, rest = url.partition("://")
+    if is_url and protocol != "file" and not rest.strip("/"):
+        raise InvalidInput(f"--snapshot-url {url!r} names no folder or bucket")
+    return url
 
 
 def _coordination(text: str) -> Coordination:

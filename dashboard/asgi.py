@@ -24,13 +24,12 @@ from dashboard.live.connection import close_async_client  # noqa: E402
 from dashboard.push.origin import OwnOrigin  # noqa: E402
 from dashboard.push.sockets import websocket_urlpatterns  # noqa: E402
 from dashboard.records import audit  # noqa: E402
+from dashboard.web import PROTOCOLS  # noqa: E402
 from dashboard.web.bodies import Bounded  # noqa: E402
 from dashboard.web.visitors import PEER  # noqa: E402
 
 CLAIMS = (b"forwarded", b"x-real-ip")
 NOBODY = "0.0.0.0"  # everybody whose address another server may have replaced by what they claimed
-
-PROTOCOLS = "dashboard.web.protocols"
 
 log = logging.getLogger(__name__)
 agents = AgentApi()

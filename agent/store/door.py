@@ -32,9 +32,9 @@ from assignment.rights import (
     without_login,
 )
 from assignment.scripts.values import Arguments, Raw
+from assignment.servers import OLDEST, shown
 
 Answer = TypeVar("Answer")
-OLDEST = (6, 2)  # XTRIM MINID, SET PXAT
 CONNECTIONS_MAX = 32
 REFUSALS = (
     redis.AuthenticationError,
@@ -330,12 +330,6 @@ class _TokenLogin(redis.CredentialProvider):
         except OSError as error:  # any other error would leave the connection open, without a login
             raise redis.ConnectionError(f"the token cannot be read: {error}") from error
         return login_of(token.strip())
-
-
-def shown(url: str) -> str:
-    """Without user, password and options, which may hold one too."""
-    rest = url.partition("://")[2] or url
-    return rest.partition("?")[0].rpartition("@")[2]
 
 
 def _demand_primary(connection: Any) -> None:

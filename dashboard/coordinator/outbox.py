@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.db import DataError, transaction
+from django.db.models import Q
 
 from assignment.bounds import WHOLE_MAX, printable
 from assignment.coordinator.incarnation import believed
@@ -30,6 +31,7 @@ from dashboard.records.audit import By
 BY_SCALE_DOWN = (Reason.SCALE_DOWN, Reason.FORCED, Reason.CANCELLED)
 
 SEAL = "\n"  # between a record and the proof that it is ours; JSON in one line has none
+SCALED_DOWN_MS = 60_000  # a scale-down's last rebalance may come so long after its end
 BATCHES_MAX = 50  # of the outbox in one tick: somebody may write faster than it is read
 
 log = logging.getLogger(__name__)
@@ -146,12 +148,20 @@ def _keep_one(group: models.Group, epoch: Epoch, columns: dict[str, Any]) -> Non
 
 
 def _behind(row: models.Rebalance) -> models.AuditEntry | models.ScaleDown | None:
-    """Who changed the settings or scaled down, when that is why."""
+    """Who changed the settings or scaled down, when that is why: of a cause that only Redis tells,
+    so what that person did must have been done then, and be behind no rebalance yet.
+    """
     if row.cause in BY_SCALE_DOWN:
-        return models.ScaleDown.objects.filter(group=row.group, asked_at_ms__lte=row.at_ms).first()
-    if row.cause in DECIDING.values():
-        return row.group.audit.filter(action="change settings", result=audit.DONE).first()
-    return None
+        lasted = Q(ended_at_ms=None) | Q(ended_at_ms__gte=row.at_ms - SCALED_DOWN_MS)
+        return row.group.scale_downs.filter(lasted, asked_at_ms__lte=row.at_ms).first()
+    if row.cause not in DECIDING.values():
+        return None
+    changed = row.group.audit.filter(action="change settings", result=audit.DONE).first()
+    if changed is None:
+        return None
+    since_ms = round(changed.at.timestamp() * 1000)
+    before = row.group.rebalances.filter(planned=True, cause__in=DECIDING.values())
+    return None if before.filter(at_ms__gte=since_ms).exists() else changed
 
 
 def _answer(group: models.Group, row: models.Rebalance, request: models.RebalanceRequest) -> None:

@@ -22,9 +22,9 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from assignment.servers import OLDEST
 from dashboard.demo.files import lock_file, write_private
 
-OLDEST = (6, 2)  # XTRIM MINID, SET PXAT
 START_TRIES = 5  # a free port can be taken between our look and the server's bind
 START_TIMEOUT_S = 60.0  # a long appendonly file is read before the first answer
 STOP_TIMEOUT_S = 10.0

@@ -23,6 +23,7 @@ from redis.exceptions import RedisError as RedisError  # noqa: PLC0414
 from redis.retry import Retry
 
 from assignment.errors import Damaged, EvenkeelError, Trouble, trouble_of
+from assignment.servers import shown
 from dashboard.live.deadline import OPEN_S, Breaker, is_bounded, left_s
 from dashboard.live.primary import ASYNC, SYNC, connection_class
 
@@ -64,8 +65,7 @@ def reaching_redis() -> Iterator[None]:
 
 def shown_address() -> str:
     """Without the password."""
-    rest = settings.REDIS_URL.partition("://")[2] or settings.REDIS_URL
-    return str(rest.partition("?")[0].rpartition("@")[2])
+    return shown(settings.REDIS_URL)
 
 
 @cache

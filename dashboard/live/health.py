@@ -7,12 +7,12 @@ from enum import StrEnum
 
 from django.conf import settings
 
+from assignment.servers import OLDEST
 from dashboard.live.connection import ms_of, sync_client
 
 LATE, LATE_SHOWN_MS = "late_groups", 10_000
 FAILING = "failing_groups"
 NAMED_MAX = 10  # of failing groups
-OLDEST = (6, 2)  # XTRIM MINID, SET PXAT
 
 
 @dataclass(frozen=True, slots=True)

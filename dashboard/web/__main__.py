@@ -11,9 +11,9 @@ import uvicorn
 from django.core.exceptions import ImproperlyConfigured
 
 from dashboard.safeguards import check_address
+from dashboard.web import PROTOCOLS
 
 APPLICATION = "dashboard.asgi:application"
-PROTOCOLS = "dashboard.web.protocols"
 SOCKET_BYTES_MAX = 2**12  # browsers say nothing; the socket itself closes after 1,024
 OPTIONS = (
     *("--http", f"{PROTOCOLS}:HttpProtocol"),

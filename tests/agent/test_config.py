@@ -88,6 +88,7 @@ def test_a_rotated_token_is_read_anew(tmp_path: Path) -> None:
         (["--redis-url", "redis://u:p@10.0.0.1"], "'redis://10.0.0.1' is another machine"),
         (["--redis-url", "rediss://h?ssl_cert_reqs=none"], "'rediss://h' is another machine"),
         (["--redis-url", "rediss://h?ssl_check_hostname=0"], "'rediss://h' is another machine"),
+        (["--snapshot-url", "memory://"], "--snapshot-url 'memory://' names no folder"),
         (["--ca-file", "/no/such/file"], "--ca-file /no/such/file cannot be read"),
         (["--ca-file", __file__], "holds no certificate in PEM form"),
     ],

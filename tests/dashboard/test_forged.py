@@ -8,11 +8,14 @@ import pytest
 from django.forms.models import model_to_dict
 
 from assignment.coordinator.incarnation import CLAIMED_AHEAD_MAX
+from assignment.scripts.dashboard_side import request_rebalance
+from assignment.types import Reason
 from assignment.wire import GroupKeys
 from dashboard import coordinator
 from dashboard.actions import groups
 from dashboard.live import groups as live_groups
 from dashboard.live.connection import StoreUnavailable
+from dashboard.live.scripts import run
 from dashboard.models import AuditEntry, AuditSource, Group, Rebalance, Tenure
 from dashboard.records.audit import By
 from tests.dashboard.agents import FakeAgent, make_group
@@ -95,6 +98,21 @@ def test_nobody_is_behind_a_record_that_the_dashboard_did_not_compute(
     assert not AuditEntry.objects.filter(action="rebalance", actor="carol").exists()
     request.refresh_from_db()
     assert request.state == "pending"
+
+
+def test_a_change_of_settings_is_behind_one_rebalance(group: Group, agent: FakeAgent) -> None:
+    """Whoever may call the group's scripts may say so again."""
+    agent.start()
+    coordinator.rebalance(group.name)
+    coordinator.tick()
+    carol = By("carol", AuditSource.PAGE, "carol's reason")
+    groups.change_settings(group, {"stateful": True, "standby_replicas": 1}, carol)
+    for _ in range(2):
+        coordinator.rebalance(group.name)
+        coordinator.tick()
+        run(request_rebalance(Reason.STATEFUL), group.name)
+    rows = group.rebalances.order_by("target_epoch").values_list("cause", "actor")
+    assert list(rows)[1:] == [("stateful", "carol"), ("stateful", "evenkeel")]
 
 
 def test_an_event_that_no_lock_made_is_dropped_and_the_history_goes_on(

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from assignment.wire import API_PREFIX
 from dashboard.actions.roles import PUBLIC
 from dashboard.evaluation.attack import routes
 from dashboard.evaluation.attack.mutated import good, open_socket
@@ -104,13 +105,16 @@ def _opened(target: Target, path: str, cookie: str, origin: str | None) -> str:
 
 
 def hosts(target: Target) -> Found:
-    """A page under a name that is not the system's, as a rebound address has it."""
+    """A page, and an agents' route, under a name that is not the system's, as a rebound address has
+    it.
+    """
     problems = []
     for host in ("evil.example", "127.0.0.1.evil.example", "", "a b"):
-        answer = target.ask("GET", "/login/", {"Host": host})
-        if answer.status != 400:
-            problems.append(f"Host {host!r} was answered {answer.status}")
-    return Found("4 names", problems)
+        for method, path in (("GET", "/login/"), ("POST", f"{API_PREFIX}/{target.group}/join")):
+            answer = target.ask(method, path, {"Host": host})
+            if answer.status != 400:
+                problems.append(f"{path} of host {host!r} was answered {answer.status}")
+    return Found("4 names, 2 addresses", problems)
 
 
 def redis(target: Target) -> Found:
