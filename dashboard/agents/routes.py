@@ -33,6 +33,7 @@ from dashboard.agents.doorbell import Doorbell
 from dashboard.live import deadline
 from dashboard.live.batch import Batch
 from dashboard.live.connection import StoreUnavailable, async_client, reaching_redis
+from dashboard.live.queue import QueueKeys
 from dashboard.live.scripts import script
 from dashboard.web.visitors import said_who
 
@@ -135,7 +136,7 @@ class AgentApi:
         token = await _in_time(self._token(scope, group))
         said_who(scope)
         body = await _body(receive, messages.most_bytes(verb, token.partitions))
-        counter = f"{wire.GroupKeys(group).rate}:{token.token_id}"
+        counter = f"{QueueKeys(group).rate}:{token.token_id}"
         answers: dict[str, Callable[..., Awaitable[wire.Reply]]]
         answers = {"join": self._join, "heartbeat": self._heartbeat, "leave": self._leave}
         return await _in_time(answers[verb](token, body, counter))
