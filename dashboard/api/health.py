@@ -6,6 +6,7 @@ import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from asgiref.sync import async_to_sync
@@ -43,15 +44,21 @@ def readyz(request: HttpRequest) -> JsonResponse:
     return JsonResponse(report, status=200 if report["ready"] else 503)
 
 
-def look() -> dict[str, Any]:
-    """{"ready", "why": [...], "warnings": [...], "checks": {name: facts or null}}."""
+def look(*, named: bool = False) -> dict[str, Any]:
+    """{"ready", "why": [...], "warnings": [...], "checks": {name: facts or null}}. `named`: with
+    addresses of replicas, which are no stranger's business.
+    """
     warnings: list[str] = []
     why: list[str] = []
-    named = dict(
-        database=_database, audit=_audit, redis=_redis, channel_layer=_channel_layer, celery=_celery
+    made = dict(
+        database=_database,
+        audit=_audit,
+        redis=partial(_redis, named=named),
+        channel_layer=_channel_layer,
+        celery=_celery,
     )
-    checks: dict[str, Any] = dict.fromkeys(named)
-    for name, check in named.items():
+    checks: dict[str, Any] = dict.fromkeys(made)
+    for name, check in made.items():
         try:
             checks[name] = check(warnings, checks)
         except NotReady as error:
@@ -84,7 +91,7 @@ def _audit(warnings: list[str], checks: dict[str, Any]) -> dict[str, Any]:
     return {"guarded": True}
 
 
-def _redis(warnings: list[str], checks: dict[str, Any]) -> dict[str, Any]:
+def _redis(warnings: list[str], checks: dict[str, Any], *, named: bool) -> dict[str, Any]:
     try:
         found, rights = live_health.look(), live_rights.noted()
     except StoreUnavailable as error:
@@ -97,7 +104,7 @@ def _redis(warnings: list[str], checks: dict[str, Any]) -> dict[str, Any]:
             "Redis runs without appendonly: a restart of it can lose ownership and offsets"
         )
     if rights is not None:
-        warnings += rights.sentences()
+        warnings += rights.sentences(named=named)
     return asdict(found)
 
 

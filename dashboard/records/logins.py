@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from dashboard.live import push
 from dashboard.models import AuditSource
-from dashboard.records import audit
+from dashboard.records import audit, sessions
 from dashboard.records.audit import By
 
 LOG_IN, FAILED, LOCKOUT, LOG_OUT = "log in", "failed log in", "lockout", "log out"
@@ -121,6 +121,8 @@ def _saved(sender: Any, instance: User | UserGroup, created: bool, **_: Any) -> 
         if SECRET in changed:
             was[SECRET], now[SECRET] = WAS, IS
         audit.record(by, f"change {_kind(instance)}", object=what, before=was, after=now)
+        if "is_active" in changed:  # both ways: what was begun before holds no more
+            sessions.end_all(instance.pk)
         _tell_sockets()
 
 

@@ -7,4 +7,4 @@ from dashboard.pages.views import base
 
 
 def status(request: HttpRequest) -> HttpResponse:
-    return base.show(request, "status", {"section": "status", "found": health.look()})
+    return base.show(request, "status", {"section": "status", "found": health.look(named=True)})
