@@ -35,7 +35,7 @@ from dashboard.live.batch import Batch
 from dashboard.live.connection import StoreUnavailable, async_client, reaching_redis
 from dashboard.live.queue import QueueKeys
 from dashboard.live.scripts import script
-from dashboard.web.visitors import said_who
+from dashboard.web.visitors import admits
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -44,6 +44,7 @@ T = TypeVar("T")
 
 PATH = re.compile(re.escape(wire.API_PREFIX) + r"/([^/]{1,100})/(join|heartbeat|leave)")
 SECRET_MIN = 16
+CONNECTIONS_OF_MEMBER = 2  # one that comes anew may be there before the old one ended
 EPOCHS = ("incarnation", "mode_epoch", "group_epoch", "target_epoch", "settings_epoch")
 
 
@@ -134,7 +135,7 @@ class AgentApi:
             raise Problem(405, "Method not allowed", f"{scope['method']} is not POST")
         group, verb = found.groups()
         token = await _in_time(self._token(scope, group))
-        said_who(scope)
+        _demand_place(scope, token)
         body = await _body(receive, messages.most_bytes(verb, token.partitions))
         counter = f"{QueueKeys(group).rate}:{token.token_id}"
         answers: dict[str, Callable[..., Awaitable[wire.Reply]]]
@@ -272,6 +273,14 @@ def _demand_encrypted(scope: Scope) -> None:
     if not (settings.DEVELOPMENT or scope["scheme"] == "https"):
         why = "agents come here over HTTPS: give --dashboard https://..."
         raise Problem(403, "Plain HTTP", why)
+
+
+def _demand_place(scope: Scope, token: tokens.Known) -> None:
+    """One that is refused ends with the answer."""
+    most = CONNECTIONS_OF_MEMBER * dashboard_side.members_max(token.partitions)
+    if not admits(scope, token.token_id, most):
+        why = f"this token has {most} connections open, more than the members of its group need"
+        raise Problem(429, "Too many connections", why)
 
 
 def _address(scope: Scope) -> str:

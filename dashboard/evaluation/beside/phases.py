@@ -98,8 +98,15 @@ def answer(
 
 
 def compare(phases: Sequence[Found], samples: Sequence[Mapping[str, Any]], name: str) -> Found:
-    """Medians over all phases of a kind; p95 beside them. None: too little was measured."""
-    found: Found = {}
+    """Medians over all phases of a kind; p95 beside them. None: too little was measured. `noise`:
+    how far apart the undisturbed phases' own medians are, as a ratio: below it nothing is seen.
+    """
+    calm = [
+        median(of[name])
+        for phase, of in zip(phases, samples, strict=True)
+        if phase["name"] == UNDISTURBED and of.get(name)
+    ]
+    found: Found = {"noise": round(max(calm) / min(calm), 2) if calm and min(calm) else None}
     for kind in (UNDISTURBED, DISTURBED):
         values = [
             value
