@@ -242,6 +242,10 @@ class AgentApi:
         beat, call = await self._read_beat(token, body)
         answer = await self._call(call, group, counter)
         reply = answer.reply
+        if answer.too_large:
+            most = dashboard_side.reports_max(token.partitions)
+            why = f"the reports of group {group!r} would have more than {most} bytes together"
+            raise Problem(429, "Too much reported", why)
         if reply.status is not wire.Status.OK:
             return reply
         if answer.rebalance_due or (beat.complete and reply.group_epoch > reply.target_epoch):
@@ -311,7 +315,7 @@ def _read_beat(
     lost = [partition for partition, held in beat.owned.items() if held is None]
     if beat.complete and lost:
         raise Problem(400, "Invalid message", f"owned: a complete report cannot lose {lost[0]}")
-    call = dashboard_side.report(beat)
+    call = dashboard_side.report(beat, token.partitions)
     messages.check_partitions(beat, token)
     return beat, call
 

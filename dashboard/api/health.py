@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -50,13 +50,13 @@ def look(*, named: bool = False) -> dict[str, Any]:
     """
     warnings: list[str] = []
     why: list[str] = []
-    made = dict(
-        database=_database,
-        audit=_audit,
-        redis=partial(_redis, named=named),
-        channel_layer=_channel_layer,
-        celery=_celery,
-    )
+    made: dict[str, Callable[..., dict[str, Any]]] = {
+        "database": _database,
+        "audit": _audit,
+        "redis": partial(_redis, named=named),
+        "channel_layer": _channel_layer,
+        "celery": _celery,
+    }
     checks: dict[str, Any] = dict.fromkeys(made)
     for name, check in made.items():
         try:
