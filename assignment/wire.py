@@ -71,10 +71,6 @@ class GroupKeys:
     skips = _Key()  # partition -> the entry that a person lets it pass (skip.lua)
     events = _Key()
     outbox = _Key()  # records of targets that the database does not have yet
-    wanted = _Key()
-    queued = _Key()
-    running = _Key()
-    rate = _Key()
     coordinator = _Key()  # the member that computes, where the agents coordinate; ends by itself
     hold = _Key()  # nothing is granted while it is there; ends by itself
     since = _Key()  # partition -> "fence at_ms": when its last fence was granted

@@ -13,6 +13,7 @@ from dashboard.live.primary import follow_as_broker
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
 
 QUEUE = "evenkeel"
+WORKERS_LEAST = 3  # a tick and a sample may both take long; a rebalance waits for neither
 app = Celery("dashboard")
 follow_as_broker()
 app.conf.update(
@@ -29,6 +30,7 @@ app.conf.update(
     task_publish_retry=False,  # a lost trigger is found by the tick; nobody waits for a retry
     task_time_limit=60,
     task_soft_time_limit=50,
+    worker_concurrency=max(WORKERS_LEAST, os.cpu_count() or 1),
     worker_prefetch_multiplier=1,
     worker_hijack_root_logger=False,
     worker_send_task_events=False,

@@ -152,12 +152,14 @@ class SetTarget(Effect[str | None]):
 # --- records --------------------------------------------------------------------------------------
 
 
-class KeepOutbox(Effect[None]):
-    """What the outbox has becomes records, in order; then it is dropped there."""
+class KeepOutbox(Effect[bool]):
+    """The oldest that the outbox has become records, in order; then they are dropped there. Whether
+    there were any: more may wait.
+    """
 
 
 class KeepEvents(Effect[int]):
-    """The locks' events become history. How many."""
+    """The oldest of the locks' events become history. How many; 0: no more wait."""
 
 
 class KeepIncarnation(Effect[bool]):

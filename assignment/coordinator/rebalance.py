@@ -16,6 +16,7 @@ from assignment.errors import InvalidInput
 from assignment.scripts.group_read import GroupRead, Purpose
 from assignment.types import NOT_A_CAUSE, Coordination, Reason
 
+OUTBOX_TURNS_MAX = 50  # at once: somebody may write faster than it is read
 CAUSES_MAX = 200  # kept of those that gathered; a record stays readable
 
 
@@ -24,7 +25,7 @@ def rebalance(by: Coordination) -> effects.Steps[str]:
     one is done.
     """
     try:
-        yield from effects.KeepOutbox()  # so that nobody is answered twice
+        yield from keep_outbox()  # so that nobody is answered twice
         requests = yield from effects.ReadRequests()
     except effects.RecordsAway:
         requests = ()
@@ -44,10 +45,17 @@ def rebalance(by: Coordination) -> effects.Steps[str]:
     if refused is not None:
         return refused
     with suppress(effects.RecordsAway):  # the next tick keeps it
-        yield from effects.KeepOutbox()
+        yield from keep_outbox()
     yield from effects.Push("target")
     movement = due.change.movement
     return f"epoch {view.meta.group_epoch}: {movement.moves} moved, {movement.kept} kept"
+
+
+def keep_outbox(turns: int = OUTBOX_TURNS_MAX) -> effects.Steps[None]:
+    """All of it, if that many turns are enough; others come between two of them."""
+    for _ in range(turns):
+        if not (yield from effects.KeepOutbox()):
+            return
 
 
 def _due(

@@ -10,7 +10,8 @@ from assignment.coordinator import effects
 from assignment.coordinator.draining import advance
 from assignment.coordinator.facts import GroupRecord
 from assignment.coordinator.finishing import finish, is_cut_short, note_first_effects
-from assignment.coordinator.reading import without_lock
+from assignment.coordinator.reading import settings_of, without_lock
+from assignment.coordinator.rebalance import keep_outbox
 from assignment.coordinator.setting_up import may_raise, put_right, raise_incarnation, tell
 from assignment.coordinator.stays import expired_members, note_stays
 from assignment.coordinator.switching import kept
@@ -24,6 +25,8 @@ from assignment.scripts.dashboard_side import (
 from assignment.scripts.group_read import GroupRead, Meta, Purpose
 from assignment.types import Coordination, Reason
 
+EVENTS_LEAST, EVENTS_OF_PARTITION = 500, 4
+OUTBOX_TURNS = 2  # of one tick, some 40 targets: a group computes far fewer in a second
 NOBODY_ASKED = "put back: no dashboard was asked for that switch"
 
 
@@ -87,8 +90,9 @@ def _keep_mode(record: GroupRecord, meta: Meta) -> effects.Steps[None]:
 
 
 def _keep_records(view: GroupRead) -> effects.Steps[None]:
-    yield from effects.KeepOutbox()
-    stored = yield from effects.KeepEvents()
+    yield from keep_outbox(OUTBOX_TURNS)
+    partitions = settings_of(view).partitions
+    stored = yield from _keep_events(events_most(partitions))
     moved = yield from note_stays(view)
     moved = (yield from advance(view)) or moved
     done = yield from finish(view)
@@ -98,6 +102,19 @@ def _keep_records(view: GroupRead) -> effects.Steps[None]:
     )
     if stored or moved or done:
         yield from effects.Push("history" if stored or done else "members")
+
+
+def events_most(partitions: int) -> int:
+    """Of a group's locks in one tick: more than they can do in it, however many somebody wrote."""
+    return EVENTS_LEAST + EVENTS_OF_PARTITION * partitions
+
+
+def _keep_events(most: int) -> effects.Steps[int]:
+    """How many. What is not kept now comes with the next tick."""
+    stored = 0
+    while stored < most and (more := (yield from effects.KeepEvents())):
+        stored += more
+    return stored
 
 
 def _wish(view: GroupRead, *, computes: bool) -> effects.Steps[Reason | None]:

@@ -142,12 +142,22 @@ local function end_locks(member, kind)
   redis.call('DEL', key('owned:' .. member), key('progress:' .. member))
 end
 
+-- What its member said last. reports_bytes in meta is the size of all reports together.
+local function forget_report(member)
+  local length = redis.call('HSTRLEN', key('reports'), member)
+  if length > 0 then
+    redis.call('HDEL', key('reports'), member)
+    redis.call('HINCRBY', KEYS[1], 'reports_bytes', -length)
+  end
+end
+
 -- Every way out of a group: its locks end, its rows go.
 local function remove_member(member, kind, reason)
   end_locks(member, kind)
-  for _, name in ipairs({'members', 'reports', 'asked', 'target'}) do
+  for _, name in ipairs({'members', 'asked', 'target'}) do
     redis.call('HDEL', key(name), member)
   end
+  forget_report(member)
   redis.call('ZREM', key('beats'), member)
   group_changed(reason, member)
 end

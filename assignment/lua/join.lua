@@ -51,7 +51,7 @@ if away_since_ms then
 end
 redis.call('HSET', key('members'), member, cjson.encode(row))
 redis.call('ZADD', key('beats'), now, member)
-redis.call('HDEL', key('reports'), member)
+forget_report(member)
 redis.call('HSETNX', key('asked'), member, text(now)) -- once, over all its rejoins, until it answers
 local is_as_before = row['zone'] == before['zone'] and row['capacity'] == before['capacity']
 if not (away_since_ms and is_as_before) then group_changed('join', member) end

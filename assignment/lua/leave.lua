@@ -13,7 +13,7 @@ end_locks(member, 'released')
 row['secret'], row['stopped'], row['ready'] = '', true, ''
 row['away_since_ms'] = row['away_since_ms'] or now_ms()
 redis.call('HSET', key('members'), member, cjson.encode(row))
-redis.call('HDEL', key('reports'), member)
+forget_report(member)
 redis.call('HDEL', key('asked'), member)
 hint('released', member) -- somebody may wait for one
 return 'stopped'

@@ -1,9 +1,10 @@
 -- A heartbeat. ARGV: member, secret (hex SHA-256), number of its last complete report, sequence (grows with
 -- every heartbeat of that process), kind ('complete' or 'changes'), payload (JSON), able ('1'/'0'), leaving
 -- ('1'/'0'), incarnation and epoch of the target that the agent has stored, ready learners (partitions,
--- sorted, a space between two), partitions that it cannot serve (in the same form).
+-- sorted, a space between two), partitions that it cannot serve (in the same form), bytes that the reports of all
+-- members together may have.
 -- Answers {'fenced'} and touches nothing when it is not a member, {'late'} when a newer one was here (a sign
--- of life all the same), else {'ok', incarnation, mode_epoch, group_epoch, target_epoch, settings_epoch,
+-- of life all the same), {'large'} (so is this one: nothing of it is kept), else {'ok', incarnation, mode_epoch, group_epoch, target_epoch, settings_epoch,
 -- wants a complete report '1'/'0', target row or '', rebalance_due '1'/'0', drain, identity}.
 local member = ARGV[1]
 local stored = redis.call('HGET', key('members'), member)
@@ -15,17 +16,23 @@ redis.call('ZADD', key('beats'), now, member)
 -- reports[member] is the text "number sequence at_ms length <complete><changes>"; an older sequence (a
 -- request that was late or sent twice) never replaces a newer one.
 local wants = '0'
-local number, sequence, length, rest =
-  string.match(redis.call('HGET', key('reports'), member) or '', '^(%d+) (%d+) %d+ (%d+) (.*)$')
+local before = redis.call('HGET', key('reports'), member) or ''
+local number, sequence, length, rest = string.match(before, '^(%d+) (%d+) %d+ (%d+) (.*)$')
+local too_large = false
 local function store(complete, changes)
-  redis.call('HSET', key('reports'), member,
-    ARGV[3] .. ' ' .. ARGV[4] .. ' ' .. text(now) .. ' ' .. #complete .. ' ' .. complete .. changes)
+  local report = ARGV[3] .. ' ' .. ARGV[4] .. ' ' .. text(now) .. ' ' .. #complete .. ' ' .. complete .. changes
+  local grows = #report - #before
+  too_large = grows > 0
+    and tonumber(redis.call('HGET', KEYS[1], 'reports_bytes') or '0') + grows > tonumber(ARGV[13])
+  if too_large then return end
+  redis.call('HSET', key('reports'), member, report)
+  if grows ~= 0 then redis.call('HINCRBY', KEYS[1], 'reports_bytes', grows) end
 end
 if sequence and tonumber(sequence) >= tonumber(ARGV[4]) then
   return {'late'}
 elseif ARGV[5] == 'complete' then
   store(ARGV[6], '{}')
-  redis.call('HDEL', key('asked'), member)
+  if not too_large then redis.call('HDEL', key('asked'), member) end
 elseif number == ARGV[3] then
   store(string.sub(rest, 1, tonumber(length)), ARGV[6])
   if redis.call('HEXISTS', key('asked'), member) == 1 then wants = '1' end
@@ -33,6 +40,8 @@ else
   wants = '1'
   redis.call('HSETNX', key('asked'), member, text(now))
 end
+
+if too_large then return {'large'} end
 
 local able, leaving = ARGV[7] == '1', ARGV[8] == '1'
 local reason

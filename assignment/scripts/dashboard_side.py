@@ -28,6 +28,7 @@ from assignment.scripts.values import (
 )
 from assignment.troubles import UNSERVED_MAX
 from assignment.types import (
+    PARTITIONS_MAX,
     START,
     Coordination,
     Drain,
@@ -44,6 +45,8 @@ REASON_MAX = 200
 MEMBERS_MAX = 20_000  # of any group: ten times what is aimed at
 MEMBERS_LEAST = 1_000  # that a group of few partitions may have
 JOINS_PER_SECOND = 500  # of a group: a large one that starts anew is there within seconds
+MEMBER_BYTES = 2**12  # of a report, whatever it owns
+PARTITION_BYTES = 2**11  # owned, replicated, halted and not served at once, each with its reason
 PROCESS_LENGTH = 12  # as in _common.lua
 Scalar = str | int | float | bool | None
 OF_CONSUMER = frozenset(wire.ConsumerHealth.__dataclass_fields__)
@@ -182,14 +185,19 @@ def set_drain(drain: Drain, member_ids: Iterable[str], version: int = 0) -> Call
 
 
 class Reported(NamedTuple):
-    """`rebalance_due`: a plan depends on what changed. The reply has no settings."""
+    """`rebalance_due`: a plan depends on what changed. `too_large`: nothing of it was kept."""
 
     reply: wire.Reply
     rebalance_due: bool = False
+    too_large: bool = False
 
 
-def report(beat: wire.Heartbeat) -> Call[Reported]:
-    """InvalidInput for a wrong part of it."""
+def reports_max(partitions: int) -> int:  # bytes: few have much to say of the same partition
+    return MEMBER_BYTES * members_max(partitions) + PARTITION_BYTES * partitions
+
+
+def report(beat: wire.Heartbeat, partitions: int = PARTITIONS_MAX) -> Call[Reported]:
+    """Of a group with so many. InvalidInput for a wrong part of it."""
     within("incarnation", beat.incarnation, 0, INCARNATION_MAX)
     within("target_incarnation", beat.target_incarnation, 0, INCARNATION_MAX)
     for name in REPORTED_EPOCHS:
@@ -222,6 +230,7 @@ def report(beat: wire.Heartbeat) -> Call[Reported]:
         str(beat.target_epoch),
         " ".join(_ready_learners(beat)),
         " ".join(_unserved(beat)),
+        str(reports_max(partitions)),
     ]
     return Call("report", arguments, _reported)
 
@@ -242,6 +251,8 @@ def _ready_learners(beat: wire.Heartbeat) -> list[str]:
 
 
 def _reported(raw: Raw) -> Reported:
+    if text_of(raw[0]) == "large":
+        return Reported(wire.Reply(status=wire.Status.LATE), too_large=True)
     status = wire.Status(text_of(raw[0]))
     if status is not wire.Status.OK:
         return Reported(wire.Reply(status=status))

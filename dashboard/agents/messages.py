@@ -16,6 +16,7 @@ import msgspec
 from assignment import wire
 from assignment.bounds import LINE_MAX, closed, shortened, shown
 from assignment.errors import InvalidInput
+from assignment.scripts.dashboard_side import PARTITION_BYTES
 from assignment.types import Partition
 from dashboard import strict_json
 from dashboard.agents.tokens import Known
@@ -23,7 +24,6 @@ from dashboard.agents.tokens import Known
 BODY_MAX = 8 * 2**20  # a complete report of 100,000 partitions is about 5 MiB
 OTHER_BODY_MAX = 2**14
 BODY_LEAST = 2**14  # of a heartbeat, whatever the group
-PARTITION_BYTES = 2**11  # owned, replicated, halted and not served at once, each with its reason
 LARGE = 2**16  # bytes: what is below is read within a millisecond
 LARGE_WAITING_MAX = 16  # bodies, some 100 MiB at most
 T = TypeVar("T")

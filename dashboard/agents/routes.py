@@ -34,8 +34,9 @@ from dashboard.agents.doorbell import Doorbell
 from dashboard.live import deadline
 from dashboard.live.batch import Batch
 from dashboard.live.connection import StoreUnavailable, async_client, reaching_redis
+from dashboard.live.queue import QueueKeys
 from dashboard.live.scripts import script
-from dashboard.web.visitors import said_who
+from dashboard.web.visitors import admits
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -44,6 +45,7 @@ T = TypeVar("T")
 
 PATH = re.compile(rf"{wire.API_PREFIX}/({NAME_PATTERN.pattern})/(join|heartbeat|leave)")
 SECRET_MIN = 16
+CONNECTIONS_OF_MEMBER = 2  # one that comes anew may be there before the old one ended
 EPOCHS = ("incarnation", "mode_epoch", "group_epoch", "target_epoch", "settings_epoch")
 
 
@@ -135,9 +137,9 @@ class AgentApi:
             raise Problem(405, "Method not allowed", f"{scope['method']} is not POST")
         group, verb = found.groups()
         token = await _in_time(self._token(scope, group))
-        said_who(scope)
+        _demand_place(scope, token)
         body = await _body(receive, messages.most_bytes(verb, token.partitions))
-        counter = f"{wire.GroupKeys(group).rate}:{token.token_id}"
+        counter = f"{QueueKeys(group).rate}:{token.token_id}"
         answers: dict[str, Callable[..., Awaitable[wire.Reply]]]
         answers = {"join": self._join, "heartbeat": self._heartbeat, "leave": self._leave}
         return await _in_time(answers[verb](token, body, counter))
@@ -242,6 +244,10 @@ class AgentApi:
         beat, call = await self._read_beat(token, body)
         answer = await self._call(call, group, counter)
         reply = answer.reply
+        if answer.too_large:
+            most = dashboard_side.reports_max(token.partitions)
+            why = f"the reports of group {group!r} would have more than {most} bytes together"
+            raise Problem(429, "Too much reported", why)
         if reply.status is not wire.Status.OK:
             return reply
         if answer.rebalance_due or (beat.complete and reply.group_epoch > reply.target_epoch):
@@ -282,6 +288,14 @@ def _demand_known_host(scope: Scope) -> None:
             raise Problem(400, "Unknown host", f"EVENKEEL_HOSTS of this dashboard lacks {host!r}")
 
 
+def _demand_place(scope: Scope, token: tokens.Known) -> None:
+    """One that is refused ends with the answer."""
+    most = CONNECTIONS_OF_MEMBER * dashboard_side.members_max(token.partitions)
+    if not admits(scope, token.token_id, most):
+        why = f"this token has {most} connections open, more than the members of its group need"
+        raise Problem(429, "Too many connections", why)
+
+
 def _address(scope: Scope) -> str:
     return str((scope.get("client") or ("",))[0])
 
@@ -310,7 +324,7 @@ def _read_beat(
     lost = [partition for partition, held in beat.owned.items() if held is None]
     if beat.complete and lost:
         raise Problem(400, "Invalid message", f"owned: a complete report cannot lose {lost[0]}")
-    call = dashboard_side.report(beat)
+    call = dashboard_side.report(beat, token.partitions)
     messages.check_partitions(beat, token)
     return beat, call
 

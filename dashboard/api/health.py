@@ -16,7 +16,8 @@ from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, JsonResponse
 from django.views.decorators.http import require_safe
 
-from dashboard.actions.roles import EVERYTHING, Action, Rights
+from assignment.servers import OLDEST
+from dashboard.actions.roles import Action, Rights
 from dashboard.live import health as live_health
 from dashboard.live import rights as live_rights
 from dashboard.live.connection import StoreUnavailable, reaching_redis
@@ -46,9 +47,9 @@ def readyz(request: HttpRequest) -> JsonResponse:
     return JsonResponse(report, status=200 if report["ready"] else 503)
 
 
-def look(rights: Rights = EVERYTHING) -> dict[str, Any]:
-    """{"ready", "why": [...], "warnings": [...], "checks": {name: facts or null}}; of groups it
-    names those that such a one may see.
+def look(rights: Rights | None = None) -> dict[str, Any]:
+    """{"ready", "why": [...], "warnings": [...], "checks": {name: facts or null}}. Of groups it
+    names those that such a one may see; None, a stranger: neither groups nor addresses of replicas.
     """
     warnings: list[str] = []
     why: list[str] = []
@@ -98,21 +99,21 @@ def _audit(warnings: list[str], checks: dict[str, Any]) -> dict[str, Any]:
     return {"guarded": True, "anchored": True}
 
 
-def _redis(held: Rights, warnings: list[str], checks: dict[str, Any]) -> dict[str, Any]:
+def _redis(held: Rights | None, warnings: list[str], checks: dict[str, Any]) -> dict[str, Any]:
     try:
         found, rights = live_health.look(), live_rights.noted()
     except StoreUnavailable as error:
         raise NotReady(str(error)) from error
     if not found.is_new_enough:
-        oldest = ".".join(map(str, live_health.OLDEST))
+        oldest = ".".join(map(str, OLDEST))
         raise NotReady(f"Redis {found.version} is too old: {oldest} or later is needed")
     if not found.appendonly:
         warnings.append(
             "Redis runs without appendonly: a restart of it can lose ownership and offsets"
         )
     if rights is not None:
-        warnings += rights.sentences()
-    named = [name for name in found.failing_named if held.may(Action.SEE, name)]
+        warnings += rights.sentences(named=held is not None)
+    named = [name for name in found.failing_named if held and held.may(Action.SEE, name)]
     return asdict(found) | {"failing_named": named}
 
 

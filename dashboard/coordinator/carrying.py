@@ -146,8 +146,9 @@ def want_rebalance(group_name: str) -> bool:
     """
     if not queue.want(group_name):
         return False
+    later = {"countdown": pause_s} if (pause_s := queue.pause_s(group_name)) else {}
     try:
-        app.send_task("dashboard.rebalance", (group_name,), expires=EXPIRES_S)
+        app.send_task("dashboard.rebalance", (group_name,), expires=EXPIRES_S, **later)
     except (BrokerAway, OSError) as error:
         log.warning("rebalance of group=%s not published: %s", group_name, error)
         queue.unpublish(group_name)

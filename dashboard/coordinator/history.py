@@ -9,11 +9,13 @@ from collections.abc import Sequence
 
 from django.db import transaction
 
+from assignment.bounds import WHOLE_MAX
+from assignment.coordinator.tick import events_most
 from assignment.scripts.lock_events import LockEvent
 from dashboard.live import groups as live_groups
 from dashboard.models import Group, HistoryGap, Tenure, TenureEnd
 
-BATCHES_MAX = 20  # of one tick: 100,000 events; the rest comes with the next one
+GAPS_MAX = 10  # rows at once, however often the numbers jump: then one for all that follow
 EVENTS_KEPT = 100_000  # stored events that stay in Redis for whoever wants to check the history
 FENCES_AT_ONCE = 500  # SQLite's limit of variables is 32,766, PostgreSQL plans long lists slowly
 
@@ -21,15 +23,10 @@ log = logging.getLogger(__name__)
 
 
 def store_events(group: Group) -> int:
-    """How many events were stored. Moves the group's cursor."""
-    stored = 0
-    for _ in range(BATCHES_MAX):
-        events = live_groups.events_after(group.name, group.events_cursor)
-        if not events:
-            break
-        stored += len(events) if store(group, events) else 0
-        if len(events) < live_groups.EVENTS_AT_ONCE:
-            break
+    """How many events were stored, the oldest. Moves the group's cursor."""
+    most = min(live_groups.EVENTS_AT_ONCE, events_most(group.partitions))
+    events = live_groups.events_after(group.name, group.events_cursor, most)
+    stored = len(events) if events and store(group, events) else 0
     if stored and group.values.trimming:
         live_groups.trim_events(group.name, group.events_cursor, EVENTS_KEPT)
     return stored
@@ -57,14 +54,24 @@ def _is_of(group: Group, event: LockEvent) -> bool:
 
 
 def _note_gaps(group: Group, events: Sequence[LockEvent]) -> None:
-    last = group.last_event_seq
+    last, gaps = group.last_event_seq, list[HistoryGap]()
     for event in events:
         if event.seq != last + 1:
             # A lower number: Redis lost its last writes and counts from before them again.
             lost = event.seq - last - 1 if event.seq > last else None
-            HistoryGap.objects.create(group=group, at_ms=event.at_ms, events_lost=lost)
-            log.error("history gap group=%s at_ms=%d lost=%s", group.name, event.at_ms, lost)
+            if len(gaps) < GAPS_MAX:
+                gaps.append(HistoryGap(group=group, at_ms=event.at_ms, events_lost=lost))
+            else:
+                gaps[-1].events_lost = _sum(gaps[-1].events_lost, lost)
         last = event.seq
+    HistoryGap.objects.bulk_create(gaps)
+    for gap in gaps:
+        log.error("history gap group=%s at_ms=%d lost=%s", group.name, gap.at_ms, gap.events_lost)
+
+
+def _sum(before: int | None, lost: int | None) -> int | None:
+    """None: nobody can know."""
+    return None if before is None or lost is None else min(before + lost, WHOLE_MAX)
 
 
 def _write(group: Group, events: Sequence[LockEvent]) -> None:

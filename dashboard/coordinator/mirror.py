@@ -1,9 +1,11 @@
 """The mirror of a group's offsets and snapshot records, for a Redis that lost them.
 
-It never goes back: a Redis that came from a backup says older things until it is moved forward.
+It never goes back: a Redis that came from a backup says older things until it is moved forward. Nor
+does it believe a group more than the stream itself, whose ids all its groups share.
 """
 
-from collections.abc import Iterable, Sequence
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 
 from django.db.models import Max
 
@@ -19,16 +21,19 @@ from assignment.scripts.agent_side import (
 from assignment.scripts.group_read import UNREADABLE, GroupRead
 from assignment.types import Offset, Partition, TargetRow
 from dashboard.coordinator.snapshot_files import place_of
+from dashboard.live import groups as live_groups
 from dashboard.models import Group, PartitionMirror, Rebalance
+
+AHEAD_MS = 60_000  # of Redis' clock: what is not above it any stream's ids reach by themselves
+
+log = logging.getLogger(__name__)
 
 
 def keep(group: Group, read: GroupRead) -> None:
     """What went on of offsets and snapshot records, into the database."""
     stored = {row.number: row for row in group.mirror.all()}
     changed = []
-    for partition, offset in read.offsets.items():
-        if partition.stream != group.stream or partition.number >= group.partitions:
-            continue  # Redis holds what anybody wrote there
+    for partition, offset in _believed(group, read).items():
         row = PartitionMirror(
             group=group,
             number=partition.number,
@@ -48,6 +53,29 @@ def keep(group: Group, read: GroupRead) -> None:
         update_fields=["offset", "total", "snapshot"],
         batch_size=500,
     )
+
+
+def _believed(group: Group, read: GroupRead) -> Mapping[Partition, Offset]:
+    """Redis holds what anybody wrote there: those of its partitions that its stream has come to. A
+    forged one would lift the ids of a stream for all that read it, when it is made anew.
+    """
+    own = {
+        partition: offset
+        for partition, offset in read.offsets.items()
+        if partition.stream == group.stream and partition.number < group.partitions
+    }
+    ahead = [p for p, offset in own.items() if offset.ms > read.now_ms + AHEAD_MS]
+    if not ahead:
+        return own
+    last = live_groups.last_ids(ahead)  # later than the offsets were read, so not below them
+    forged = {partition for partition in ahead if own[partition] > last[partition]}
+    if forged:
+        first = min(forged)
+        log.warning(
+            "group=%s says that it has committed %s of %s, which has come to %s: not believed (%d)",
+            *(group.name, own[first], first, last[first], len(forged)),
+        )
+    return {partition: offset for partition, offset in own.items() if partition not in forged}
 
 
 def _keep_newer(old: PartitionMirror, row: PartitionMirror) -> None:

@@ -32,7 +32,6 @@ BY_SCALE_DOWN = (Reason.SCALE_DOWN, Reason.FORCED, Reason.CANCELLED)
 
 SEAL = "\n"  # between a record and the proof that it is ours; JSON in one line has none
 SCALED_DOWN_MS = 60_000  # a scale-down's last rebalance may come so long after its end
-BATCHES_MAX = 50  # of the outbox in one tick: somebody may write faster than it is read
 
 log = logging.getLogger(__name__)
 
@@ -50,23 +49,23 @@ class Task:
         return Run(self.worker, compute_ms, self.task_id)
 
 
-def keep(group: models.Group) -> None:
-    """In order, each once."""
-    for _ in range(BATCHES_MAX):
-        entries = live_groups.outbox(group.name)
-        if not entries:
-            return
-        _note_lost(group, entries[0])
-        bad = []
-        for entry in entries:
-            try:
-                _keep_one(group, *_read(group, entry))
-            except (InvalidInput, DataError) as error:
-                bad.append((entry, error))
-                continue
-            live_groups.drop_from_outbox(group.name, entry.entry_id)
-        if bad:
-            _set_aside(group, bad)
+def keep(group: models.Group) -> bool:
+    """The oldest, in order, each once. False: there were none."""
+    entries = live_groups.outbox(group.name)
+    if not entries:
+        return False
+    _note_lost(group, entries[0])
+    bad = []
+    for entry in entries:
+        try:
+            _keep_one(group, *_read(group, entry))
+        except (InvalidInput, DataError) as error:
+            bad.append((entry, error))
+            continue
+        live_groups.drop_from_outbox(group.name, entry.entry_id)
+    if bad:
+        _set_aside(group, bad)
+    return True
 
 
 def _note_lost(group: models.Group, oldest: live_groups.OutboxEntry) -> None:

@@ -5,6 +5,7 @@ Nothing is decided here. What may be changed by several at once is compared and 
 
 import logging
 import secrets
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -172,14 +173,23 @@ def keep_faults(group: models.Group, effect: effects.KeepFaults) -> None:
     found = [list(fault) for fault in sorted(effect.faults)[:FAULTS_MAX]]
     if found == group.faults:
         return
+    new: dict[str, list[str]] = {}
     for kind, text in found:
         if [kind, text] not in group.faults:
-            action = audit.QUARANTINED if kind == FaultKind.UNREADABLE else "invariant broken"
-            log.error("%s group=%s kind=%s: %s", action, group.name, kind, text)
-            by = audit.automatically(text)
-            audit.record(by, action, group, after={"kind": kind}, result="found")
+            new.setdefault(kind, []).append(text)
+    for kind, texts in new.items():
+        _note_fault(group, kind, texts)
     group.faults = found
     group.save(update_fields=["faults"])
+
+
+def _note_fault(group: models.Group, kind: str, texts: Sequence[str]) -> None:
+    """One entry for all of a kind; a member that says something else every second is counted."""
+    action = audit.QUARANTINED if kind == FaultKind.UNREADABLE else "invariant broken"
+    more = f" (and {len(texts) - 1} more)" if len(texts) > 1 else ""
+    by = audit.automatically(texts[0] + more)
+    if audit.found_first(by, action, group, kind):
+        log.error("%s group=%s kind=%s: %s", action, group.name, kind, by.reason)
 
 
 # --- members --------------------------------------------------------------------------------------

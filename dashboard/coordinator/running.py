@@ -13,7 +13,14 @@ from assignment.coordinator.effects import RecordsAway
 from assignment.coordinator.facts import GroupRecord
 from assignment.scripts.group_read import NO_TICK, Ticker
 from assignment.types import Coordination
-from dashboard.coordinator.carrying import AWAY, Here, carry_out, pieces_of, record_of
+from dashboard.coordinator.carrying import (
+    AWAY,
+    Here,
+    carry_out,
+    pieces_of,
+    record_of,
+    want_rebalance,
+)
 from dashboard.coordinator.outbox import Task
 from dashboard.live import groups as live_groups
 from dashboard.live import health, queue
@@ -49,12 +56,16 @@ class _Tick:
         self.failing: set[str] = set()  # since it was said last
         self.were_slow: set[str] = set()  # the next tick begins them anew
         self.given_up: set[str] = set()
+        self.ticked = 0  # groups of the last round
 
     def run(self) -> int:
         self._round()
         while self.slow:
             self._go_on()
-            self._round()
+            if self.slow:
+                self._round()
+            else:  # the next round is the next tick, at its own time
+                self._tell()
         return len(self.done)
 
     def _round(self) -> None:
@@ -63,8 +74,12 @@ class _Tick:
         turns = [_Turn(record, group) for record, group in begins]
         for number, turn in enumerate(turns):
             self._give(turn, clock.goes_on(len(turns) - number))
+        self.ticked = len(groups)
+        self._tell()
+
+    def _tell(self) -> None:
         late = {turn.name for turn in self.slow if time.monotonic() - turn.began_s > LONG_S}
-        health.stamp_failing(self.failing | self.given_up | late, len(groups))
+        health.stamp_failing(self.failing | self.given_up | late, self.ticked)
         health.stamp(health.Sign.TICK)
         self.failing.clear()
 
@@ -157,6 +172,15 @@ def _groups() -> list[tuple[GroupRecord, Group | None]]:
 # --- one group ------------------------------------------------------------------------------------
 
 
+def rebalance_in_turn(group_name: str, task_id: str, worker: str) -> str:
+    """As a task: while the group's runs have had their share it is published anew, for later."""
+    if queue.pause_s(group_name):
+        queue.unpublish(group_name)
+        want_rebalance(group_name)
+        return "others come first"
+    return rebalance(group_name, task_id, worker)
+
+
 def rebalance(group_name: str, task_id: str = "", worker: str = "") -> str:
     """What came of it, in words. Raises StoreUnavailable, Group.DoesNotExist."""
     result = "another run has it"
@@ -166,9 +190,16 @@ def rebalance(group_name: str, task_id: str = "", worker: str = "") -> str:
                 queue.found_busy(group_name)
                 return result
             queue.take_wanted(group_name)
-            here = Here(group_name, _row(group_name), Task(task_id, worker))
-            result = carry_out(rebalancing.rebalance(Coordination.SERVER), here)
+            began_s = time.monotonic()
+            try:
+                here = Here(group_name, _row(group_name), Task(task_id, worker))
+                result = carry_out(rebalancing.rebalance(Coordination.SERVER), here)
+            finally:
+                queue.spend(group_name, time.monotonic() - began_s)
         if not queue.is_wanted(group_name):
+            break
+        if queue.pause_s(group_name):
+            want_rebalance(group_name)  # others come first
             break
     return result
 

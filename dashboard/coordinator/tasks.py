@@ -51,7 +51,7 @@ def keep_users() -> str:
 @_task
 def rebalance(group_name: str) -> str:
     asked = current_task.request
-    return coordinator.rebalance(group_name, asked.id or "", asked.hostname or "")
+    return coordinator.rebalance_in_turn(group_name, asked.id or "", asked.hostname or "")
 
 
 @_task

@@ -199,6 +199,19 @@ def committed(group: str, partitions: Sequence[Partition]) -> list[str]:
     return [FIRST_ENTRY if v is None else v.decode() for v in values]
 
 
+def last_ids(partitions: Sequence[Partition]) -> dict[Partition, Offset]:
+    """The highest id that each of the streams ever gave; 0-0 of one that is not there."""
+    pipe = sync_client().pipeline(transaction=False)
+    for partition in partitions:
+        pipe.xinfo_stream(StreamKeys(partition.stream).entries(partition.number))
+    return {
+        partition: START
+        if isinstance(facts, Exception)
+        else Offset.parse(facts["last-generated-id"].decode())
+        for partition, facts in zip(partitions, pipe.execute(raise_on_error=False), strict=True)
+    }
+
+
 def lift_streams(
     offsets: Mapping[Partition, Offset], restored: Mapping[Partition, Offset]
 ) -> dict[Partition, Lifted]:

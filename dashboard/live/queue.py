@@ -4,6 +4,10 @@ A trigger counts itself in `wanted` and only who sets `queued` publishes. A run 
 forgets `queued`, then takes `wanted`; after it has let go it looks at `wanted` again, for triggers
 whose own run found it busy. One that was killed never does: the next trigger after its lease is the
 one that counts, so the task that found it busy lets one be published again soon.
+
+Whatever its members do, a group's runs take SHARE of one worker's time: what they took beyond that
+is waited for before the next one, PAUSE_MAX_S at most. After a quiet while the first runs follow
+each other at once. None of these keys is a group's own, which its members may write.
 """
 
 import math
@@ -11,6 +15,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 import redis
@@ -18,7 +23,6 @@ from django.conf import settings
 
 from assignment.coordinator.reading import ticker_away
 from assignment.scripts.group_read import Gap, Ticker
-from assignment.wire import GroupKeys
 from dashboard.live.connection import StoreUnavailable, keep_within, ms_of, sync_client
 
 QUEUED_MS = 5_000  # a published task that no worker took for so long blocks nothing
@@ -27,11 +31,44 @@ BUSY_MS = 1_000  # after a task found a run at work: as often as the tick asks
 # on a machine that stood still for so long, the epochs let one store its target.
 RUN_LEASE_S = 3.0
 ASK_AGAIN_S = 0.1
+SHARE = 0.2  # of a worker: two of them still have more than one for all other groups
+SAVED_S = 2.0  # of time that passed without a run counts: 0.4 s of runs at once
+PAUSE_MAX_S = 1.0  # as often as a tick looks at the group anyway
+_DEBT_MAX_MS = round((SAVED_S + PAUSE_MAX_S) * 1e3)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueKeys:
+    group: str
+
+    def _named(self, name: str) -> str:
+        return f"{settings.REDIS_PREFIX}:queue:{{{self.group}}}:{name}"
+
+    @property
+    def wanted(self) -> str:
+        return self._named("wanted")
+
+    @property
+    def queued(self) -> str:
+        return self._named("queued")
+
+    @property
+    def running(self) -> str:
+        return self._named("running")
+
+    @property
+    def spent(self) -> str:
+        """Until when what its runs took is paid for, ms by the clock of Redis."""
+        return self._named("spent")
+
+    @property
+    def rate(self) -> str:
+        return self._named("rate")
 
 
 def want(group: str) -> bool:
     """Whether the caller has to publish a task: nobody has since the last run began."""
-    keys, pipe = GroupKeys(group), sync_client().pipeline()
+    keys, pipe = QueueKeys(group), sync_client().pipeline()
     pipe.incr(keys.wanted).set(keys.queued, 1, nx=True, px=QUEUED_MS)
     is_first = bool(pipe.execute()[1])
     if not is_first:
@@ -41,26 +78,43 @@ def want(group: str) -> bool:
 
 def unpublish(group: str) -> None:
     """The task could not be published: the next trigger tries again at once."""
-    sync_client().delete(GroupKeys(group).queued)
+    sync_client().delete(QueueKeys(group).queued)
 
 
 def found_busy(group: str) -> None:
     """Whoever runs may be dead: triggers publish again soon, not only when `queued` ends."""
-    sync_client().pexpire(GroupKeys(group).queued, BUSY_MS)
+    sync_client().pexpire(QueueKeys(group).queued, BUSY_MS)
 
 
 def take_wanted(group: str) -> None:
     """From now on a trigger publishes again."""
-    sync_client().delete(GroupKeys(group).queued, GroupKeys(group).wanted)
+    sync_client().delete(QueueKeys(group).queued, QueueKeys(group).wanted)
 
 
 def is_wanted(group: str) -> bool:
-    return int(sync_client().get(GroupKeys(group).wanted) or 0) > 0
+    return int(sync_client().get(QueueKeys(group).wanted) or 0) > 0
+
+
+def spend(group: str, seconds: float) -> None:
+    """A run of the group took so long."""
+    key, pipe = QueueKeys(group).spent, sync_client().pipeline()
+    now, paid_ms = pipe.time().get(key).execute()
+    now_ms = ms_of(*now)
+    until_ms = max(int(paid_ms or 0), now_ms) + round(seconds / SHARE * 1e3)
+    until_ms = min(until_ms, now_ms + _DEBT_MAX_MS)
+    sync_client().set(key, until_ms, px=max(1, until_ms - now_ms))
+
+
+def pause_s(group: str) -> float:
+    """How long its next run has to wait; 0: not at all."""
+    now, paid_ms = sync_client().pipeline().time().get(QueueKeys(group).spent).execute()
+    left_s = (int(paid_ms or 0) - ms_of(*now)) / 1e3 - SAVED_S
+    return min(max(left_s, 0.0), PAUSE_MAX_S)
 
 
 def running(group: str) -> AbstractContextManager[bool]:
     """Whether this process is the one that runs the group's rebalance."""
-    return _lease(GroupKeys(group).running)
+    return _lease(QueueKeys(group).running)
 
 
 def ticking() -> AbstractContextManager[bool]:

@@ -82,12 +82,14 @@ class Put:
     ability: Ability = Ability.ALL
     unreached: list[str] = field(default_factory=list)
 
-    def sentences(self) -> list[str]:
-        """What a person should know."""
+    def sentences(self, *, named: bool) -> list[str]:
+        """What a person should know; not `named`: without addresses, for strangers."""
         found = [ABILITY_TEXTS[self.ability]] if ABILITY_TEXTS[self.ability] else []
         if self.unreached:
+            count = len(self.unreached)
+            which = f"the replicas {', '.join(self.unreached)}" if named else f"{count} replicas"
             found.append(
-                f"users and scripts were not put on the replicas {', '.join(self.unreached)}:"
+                f"users and scripts were not put on {which}:"
                 " after a failover agents wait for the next tick"
             )
         return found
@@ -236,7 +238,7 @@ def _set_user(name: str, rights: Rights) -> Sequence[str]:
 def note(done: Put) -> None:
     """For the page Status, and for addresses that commands print. Raises StoreUnavailable."""
     if done != noted():
-        for sentence in done.sentences():
+        for sentence in done.sentences(named=True):
             log.warning("%s", sentence)
     values = {"ability": str(done.ability), "unreached": " ".join(done.unreached)}
     sync_client().hset(_key(NOTED), mapping=values)

@@ -25,6 +25,7 @@ from dashboard.records.floods import STRANGERS, Floods, Kind
 from dashboard.records.queries.pages import Filters, narrowed
 
 REASON_MAX = stored.REASON_MAX
+FOUND = "found"  # by Evenkeel itself
 RESULTS = DONE, REFUSED, DENIED, FAILED = "done", "refused", "denied", "failed"  # a first word
 AUTOMATIC = "evenkeel"  # the actor when nobody asked
 WIPED, WRITES_LOST = "redis wiped", "writes lost"
@@ -168,6 +169,16 @@ def tried(
         _keep(entry, is_tried=True)
     elif admitted is not None:
         _write_many(admitted, 1, timezone.now(), timezone.now())
+
+
+def found_first(by: By, action: str, group: Group, kind: str) -> bool:
+    """What was found wrong. False: something of that kind was a moment ago, and it is counted."""
+    named = f"{group.name} {kind}"
+    found = Kind(by.actor, by.address, action, named, group.name, FOUND)
+    admitted = floods.admit(found, f"group {group.name}")  # no group hides another's
+    if admitted is not None:
+        record(by, action, group, after={"kind": kind}, result=FOUND)
+    return admitted is not None
 
 
 def denied(

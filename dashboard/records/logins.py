@@ -18,7 +18,7 @@ from django.utils import timezone
 
 from dashboard.live import push
 from dashboard.models import AuditSource
-from dashboard.records import audit
+from dashboard.records import audit, sessions
 from dashboard.records.audit import By
 
 WAY = "logged_in_by"  # of a request that logs in by another way than a password: a sentence
@@ -147,6 +147,8 @@ def _saved(sender: Any, instance: User | UserGroup, created: bool, **_: Any) -> 
         if SECRET in changed:
             was[SECRET], now[SECRET] = WAS, IS
         audit.record(by, f"change {_kind(instance)}", object=what, before=was, after=now)
+        if "is_active" in changed:  # both ways: what was begun before holds no more
+            sessions.end_all(instance.pk)
         _tell_sockets()
 
 

@@ -1,12 +1,16 @@
-"""Logins that still hold: what open sockets ask again, all of a process with two queries."""
+"""Logins: those that still hold, which open sockets ask again, all of a process with two queries;
+and how all of a person end.
+"""
 
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from django.contrib.auth import HASH_SESSION_KEY, get_user_model
+from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY, get_user_model
 from django.contrib.sessions.models import Session
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare
+
+AT_ONCE = 500  # SQLite's limit of variables is 32,766
 
 
 class Login(NamedTuple):
@@ -32,6 +36,15 @@ def ended(logins: Collection[Login]) -> set[Login]:
         for login in logins
         if login.session_key not in alive or not _may_go_on(users.get(login.user_pk), login)
     }
+
+
+def end_all(user_pk: int) -> int:
+    """Of this person, for good; how many. A session does not tell whose it is, so each is read."""
+    live = Session.objects.filter(expire_date__gt=timezone.now()).iterator(chunk_size=500)
+    keys = [row.session_key for row in live if row.get_decoded().get(SESSION_KEY) == str(user_pk)]
+    for first in range(0, len(keys), AT_ONCE):
+        Session.objects.filter(session_key__in=keys[first : first + AT_ONCE]).delete()
+    return len(keys)
 
 
 def _may_go_on(user: Any, login: Login) -> bool:

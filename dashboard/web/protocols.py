@@ -82,7 +82,7 @@ class HttpProtocol(HttpToolsProtocol):
             if timer is not None:
                 timer.cancel()
         if self.visit is not None:
-            self.visitors.part(self.visit)
+            self.visitors.end(self.visit)
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
@@ -252,7 +252,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         visit: Visit | None = self.app_state.get(VISIT)
         if visit is not None:
-            visit.visitors.part(visit)
+            visit.visitors.end(visit)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:

@@ -4,6 +4,8 @@ A connection is a stranger's until a request on it carried a valid token or came
 is signed in (`said_who`). An honest stranger's request comes whole within milliseconds, so when
 there is no place for one more, the one that has kept us waiting longest is cut off. Knows no
 protocol; all but `said_who` is called in the event loop.
+
+Those of one token are counted too, and a further one is not taken: its agents have one each.
 """
 
 import asyncio
@@ -39,6 +41,8 @@ class Visit:
     visitors: "Visitors"
     is_known: bool = False
     is_counted: bool = True
+    token: int = 0  # under which it is counted
+    is_over: bool = False
 
 
 @dataclass(slots=True)
@@ -69,6 +73,7 @@ class Visitors:
         self._all = Crowd(in_all)
         self._of: dict[str, Crowd] = {}
         self._cut, self._told_s = 0, -TELL_EVERY_S
+        self._of_token: dict[int, int] = {}
 
     @property
     def count(self) -> int:
@@ -107,6 +112,33 @@ class Visitors:
             crowd.count -= 1
         visit.is_counted = False
         self._forget_empty(visit.address)
+
+    def hold(self, visit: Visit, token: int, most: int) -> bool:
+        """Whether it may be one of that token's connections, of which there are `most`. A proxy's
+        carry requests of many.
+        """
+        if visit.token == token or not visit.address or visit.is_over:
+            return True
+        if self._of_token.get(token, 0) >= most:
+            return False
+        self._let_go(visit)
+        self._of_token[token] = self._of_token.get(token, 0) + 1
+        visit.token = token
+        return True
+
+    def end(self, visit: Visit) -> None:
+        """The connection is no more; may be called twice."""
+        visit.is_over = True
+        self.part(visit)
+        self._let_go(visit)
+
+    def _let_go(self, visit: Visit) -> None:
+        if not visit.token:
+            return
+        self._of_token[visit.token] -= 1
+        if not self._of_token[visit.token]:
+            del self._of_token[visit.token]
+        visit.token = 0
 
     def _crowds(self, address: str) -> tuple[Crowd, ...]:
         if not address:
@@ -165,6 +197,17 @@ def said_who(scope: dict[str, Any]) -> None:
     if visit is not None and not visit.is_known:
         visit.is_known = True
         visit.loop.call_soon_threadsafe(visit.visitors.part, visit)
+
+
+def admits(scope: dict[str, Any], token: int, most: int) -> bool:
+    """This request brought a valid token: from now on its connection is no stranger's, unless the
+    token has `most` others.
+    """
+    visit: Visit | None = (scope.get("state") or {}).get(VISIT)
+    if visit is not None and not visit.visitors.hold(visit, token, most):
+        return False
+    said_who(scope)
+    return True
 
 
 @sync_only_middleware

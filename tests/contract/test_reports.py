@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from assignment.scripts import dashboard_side
+from assignment.scripts.group_read import Purpose
 from assignment.troubles import Unserved, UnservedReason
-from assignment.types import Held, HeldState, ReplicaReport, Role
-from assignment.wire import Status
+from assignment.types import Held, HeldState, ReplicaReport, Role, read_as
+from assignment.wire import Heartbeat, Status
 from tests.contract.world import P0, P1, P2, World
 
 OK, FENCED, LATE = Status.OK, Status.FENCED, Status.LATE
@@ -170,3 +172,39 @@ def test_a_learner_that_becomes_ready_makes_a_plan_outdated_once(alone: World) -
     assert alone.report("a", 6, replicas=both, ready=[str(P1), str(P2)]).rebalance_due
     assert alone.group_epoch() == before + 3
     assert [h.reason for h in alone.store.wait_hints("0-0", 1).hints[-3:]] == ["ready"] * 3
+
+
+def say_much(world: World, member: str, sequence: int, letters: int) -> bool:
+    """In a group of no partition at all; whether it was kept."""
+    said = {"member": member, "secret": "secret", "sequence": sequence, "report": 1}
+    why = {"why": "w" * letters}
+    beat = read_as(Heartbeat, said | {"complete": True, "consumer": why})
+    return not world.run(dashboard_side.report(beat, partitions=0)).too_large
+
+
+def test_all_members_together_keep_no_more_than_their_partitions_need(
+    alone: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dashboard_side, "MEMBER_BYTES", 2)  # 2,000 in all
+    alone.join("b")
+    assert say_much(alone, "a", 1, 900)
+    before, asked = alone.read().reports["a"], alone.read().asked
+    alone.pass_ms(2)
+    assert not say_much(alone, "b", 1, 900)
+    assert say_much(alone, "b", 2, 10)
+    assert not say_much(alone, "b", 3, 900), "nor does it grow to that"
+    assert alone.read().reports["a"] == before
+    assert "b" in asked and "b" not in alone.read().asked
+    assert say_much(alone, "a", 2, 900), "as large as before is no more"
+    alone.leave("a")
+    assert say_much(alone, "b", 4, 900)
+
+
+def test_what_is_written_beside_the_scripts_counts_from_the_next_tick(
+    alone: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dashboard_side, "MEMBER_BYTES", 2)
+    alone.door.ask("HSET", alone.keys.reports, "nobody", "x" * 1_900)
+    assert say_much(alone, "a", 1, 10)
+    alone.read(Purpose.TICK)
+    assert not say_much(alone, "a", 2, 400)

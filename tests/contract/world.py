@@ -160,7 +160,7 @@ class World:
         """What the agent is answered, with its target read, and whether a rebalance is due."""
         seen = {"incarnation": 1, "target_incarnation": 1, "report": 1, "complete": True}
         said = {"member": member_id, "secret": "secret", "sequence": sequence}
-        reply, rebalance_due = self.run(
+        reply, rebalance_due, _ = self.run(
             dashboard_side.report(types.read_as(Heartbeat, seen | said | changes))
         )
         facts = {f.name: getattr(reply, f.name) for f in fields(reply)}

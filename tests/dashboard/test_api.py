@@ -332,6 +332,15 @@ async def test_a_body_too_large_is_refused(caller: Caller) -> None:
     assert (await caller.post("join", b" " * 20_000))[0] == 413
 
 
+async def test_more_than_all_members_may_say_is_not_kept(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await caller.post("join", JOIN)
+    monkeypatch.setattr(dashboard_side, "reports_max", lambda partitions: 100)
+    status, problem = await caller.post("heartbeat", {**BEAT, "sequence": 1})
+    assert (status, problem["title"]) == (429, "Too much reported")
+
+
 async def test_too_many_requests_of_a_token_are_refused(caller: Caller, settings: Settings) -> None:
     settings.AGENT_RATE_PER_SECOND = 3
     await caller.post("join", JOIN)

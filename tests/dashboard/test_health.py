@@ -16,6 +16,7 @@ from dashboard.api import health
 from dashboard.demo.embedded_redis import EmbeddedRedis
 from dashboard.live import connection, deadline
 from dashboard.live import health as live_health
+from dashboard.live import rights as live_rights
 from dashboard.live.connection import sync_client
 from dashboard.live.health import Sign
 from dashboard.models import Group
@@ -97,7 +98,7 @@ def test_a_redis_that_refuses_writes_is_named_and_nobody_else_is_blamed(
 def test_every_other_failure_is_an_answer_that_names_it(
     client: Client, store: Any, monkeypatch: pytest.MonkeyPatch, check: str
 ) -> None:
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise RuntimeError("no such codec")
 
     coordinator.tick()
@@ -170,3 +171,15 @@ def test_the_page_names_groups_by_rights(group: Group) -> None:
     live_health.stamp_failing([group.name], 1)
     hidden = logged_in(bob).get("/status/").content.decode()
     assert "Not ready" in hidden and group.name not in hidden
+
+
+def test_addresses_of_replicas_are_for_people_who_are_logged_in(
+    client: Client, admin_client: Client, store: Any
+) -> None:
+    coordinator.tick()
+    live_rights.note(live_rights.Put(unreached=["10.1.2.3:6379", "10.1.2.4:6379"]))
+    told = client.get("/readyz").content.decode()
+    assert "users and scripts were not put on 2 replicas" in told
+    assert "10.1.2." not in told
+    page = admin_client.get("/status/").content.decode()
+    assert "replicas 10.1.2.3:6379, 10.1.2.4:6379:" in page

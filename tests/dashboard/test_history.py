@@ -100,6 +100,20 @@ def test_lost_events_are_a_gap_and_nothing_is_made_up(
     assert answer.doubtful
 
 
+def test_numbers_that_jump_at_every_event_are_a_few_gaps(
+    group: Group, agent: FakeAgent, store: Any
+) -> None:
+    """Members may write events themselves: they fill no table with them, nor the tick's time."""
+    fields = {"type": "acquired", "partition": f"{group.stream}:0", "member": "a", "at_ms": "5"}
+    for number in range(40):
+        event = fields | {"seq": str(10 * number + 9), "fence": str(number + 1)}
+        store.xadd(GroupKeys(group.name).events, event)
+    coordinator.tick()
+    lost = [gap.events_lost for gap in HistoryGap.objects.order_by("pk")]
+    assert lost == [8, *[9] * 8, 9 * 31]
+    assert Tenure.objects.count() == 40
+
+
 def test_a_refused_commit_is_noted_at_its_tenure(group: Group, agent: FakeAgent) -> None:
     agent.start()
     coordinator.rebalance(group.name)

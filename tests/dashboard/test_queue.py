@@ -1,5 +1,7 @@
 """One run of a group's rebalance at a time, and what a killed one leaves behind."""
 
+import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,8 +10,12 @@ import redis
 from assignment.scripts import recovery
 from assignment.wire import GroupKeys
 from dashboard import coordinator
+from dashboard.celery import QUEUE
+from dashboard.coordinator import running, tasks
+from dashboard.coordinator.carrying import Here
 from dashboard.live import queue
 from dashboard.live.connection import StoreUnavailable
+from dashboard.live.queue import QueueKeys
 from dashboard.live.scripts import run
 from dashboard.models import Group, Rebalance
 from tests.dashboard.agents import FakeAgent, until
@@ -39,7 +45,7 @@ class FlakyLock:
 def test_a_killed_run_delays_the_next_by_its_lease_alone(
     group: Group, agent: FakeAgent, store: Any, published: Any
 ) -> None:
-    keys = GroupKeys(group.name)
+    keys = QueueKeys(group.name)
     store.set(keys.running, "of a worker that was killed")
     agent.start()
     coordinator.want_rebalance(group.name)
@@ -54,10 +60,45 @@ def test_a_killed_run_delays_the_next_by_its_lease_alone(
     assert Rebalance.objects.count() == 1
 
 
+def test_a_group_that_is_always_due_leaves_most_of_a_worker_to_others(
+    group: Group, store: Any, published: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever asks for a rebalance at every moment: the next run is published for later."""
+    times = iter(range(1_000))
+    runs = list[str]()
+
+    def a_second_long(steps: Any, here: Here) -> str:
+        runs.append(here.name)
+        coordinator.want_rebalance(here.name)
+        return "done"
+
+    clock = SimpleNamespace(monotonic=lambda: next(times))
+    monkeypatch.setattr(running, "time", clock)
+    monkeypatch.setattr(running, "carry_out", a_second_long)
+    coordinator.rebalance(group.name)
+    assert runs == [group.name], "not again at once"
+    store.delete(f"{group.name}:celery:{QUEUE}")
+    assert tasks.rebalance(group.name) == "others come first"
+    assert published() == 1
+    told = json.loads(store.lindex(f"{group.name}:celery:{QUEUE}", 0))["headers"]
+    assert told["eta"], "later"
+    assert runs == [group.name]
+    assert 0 < queue.pause_s(group.name) <= queue.PAUSE_MAX_S
+    assert queue.pause_s("another") == 0
+
+
+def test_who_runs_when_is_not_for_the_members_to_say(group: Group, store: Any) -> None:
+    before = set(store.keys(GroupKeys(group.name).meta.replace("meta", "*")))
+    with queue.running(group.name):
+        coordinator.want_rebalance(group.name)
+        queue.spend(group.name, 0.1)
+        assert set(store.keys(GroupKeys(group.name).meta.replace("meta", "*"))) == before
+
+
 def test_a_killed_run_blocks_its_group_for_seconds(store: Any, group_name: str) -> None:
     with queue.running(group_name) as mine:
         assert mine
-        assert 0 < store.pttl(GroupKeys(group_name).running) <= 3_000
+        assert 0 < store.pttl(QueueKeys(group_name).running) <= 3_000
         with queue.running(group_name) as another:
             assert not another
     with queue.running(group_name) as mine:
@@ -68,7 +109,7 @@ def test_a_long_run_keeps_its_lease(
     store: Any, group_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queue, "RUN_LEASE_S", BRIEF_S)
-    key, left, renewed = GroupKeys(group_name).running, [1 << 30], 0
+    key, left, renewed = QueueKeys(group_name).running, [1 << 30], 0
 
     def is_renewed() -> bool:
         left.append(store.pttl(key))
@@ -98,7 +139,7 @@ def test_what_expires_is_kept_within_its_time_when_the_clock_was_set_back(
     store: Any, group_name: str
 ) -> None:
     """As Redis keeps them: to the hour at which they would have ended by the clock before."""
-    keys = GroupKeys(group_name)
+    keys, hold = QueueKeys(group_name), GroupKeys(group_name).hold
     store.set(keys.running, "of a worker that is gone", px=HOUR_MS)
     with queue.running(group_name) as mine:
         assert not mine
@@ -107,6 +148,6 @@ def test_what_expires_is_kept_within_its_time_when_the_clock_was_set_back(
     assert not queue.want(group_name)
     assert store.pttl(keys.queued) <= queue.QUEUED_MS
     run(recovery.hold(5_000), group_name)
-    store.pexpire(keys.hold, HOUR_MS)
+    store.pexpire(hold, HOUR_MS)
     assert run(recovery.hold(), group_name)
-    assert store.pttl(keys.hold) <= 5_000
+    assert store.pttl(hold) <= 5_000

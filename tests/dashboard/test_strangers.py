@@ -15,6 +15,7 @@ from django.test import Client
 from django.urls import reverse
 from pytest_django.fixtures import Settings
 
+from assignment.scripts import dashboard_side
 from dashboard.actions import groups
 from dashboard.agents import routes
 from dashboard.asgi import application
@@ -468,6 +469,49 @@ async def test_agent_with_its_token_is_no_stranger(whole: None, group: Group) ->
             assert (await agent.ask(post(path, join, bearer)))[0] == 200
         wrong = await web.open(post(path, join, b"Authorization: Bearer ekt_wrong"))
         assert b"401" in (await wrong.ended()).split(b"\r\n")[0], "answered, and ended"
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_a_token_has_as_many_connections_as_its_members_need(
+    whole: None, group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dashboard_side, "members_max", lambda partitions: 2)
+    made = await sync_to_async(groups.create_token)(group, by=By("ann", AuditSource.PAGE))
+    other = await sync_to_async(groups.create_token)(group, by=By("ann", AuditSource.PAGE))
+    path = f"/api/agent/v1/{group.name}/join"
+    join = json.dumps({"member": "m1", "secret": SECRET, "host": "here"}).encode()
+    asked, others = (
+        post(path, join, b"Authorization: Bearer " + one.text.encode()) for one in (made, other)
+    )
+    async with serving(application) as web:
+        agents = [await web.open() for _ in range(4)]
+        for agent in (*agents, *agents):
+            assert (await agent.ask(asked))[0] == 200
+        refused = await (await web.open(asked)).ended()
+        assert b"429" in refused.split(b"\r\n")[0], "answered, and ended"
+        assert b"this token has 4 connections open" in refused
+        assert (await (await web.open()).ask(others))[0] == 200, "each token by itself"
+        agents.pop().writer.close()
+        await until(lambda: sum(web.kind.visitors._of_token.values()) == 4)
+        assert (await (await web.open()).ask(asked))[0] == 200
+    await until(lambda: not web.kind.visitors._of_token)
+
+
+def test_a_connection_that_ended_meanwhile_is_not_counted_for_a_token() -> None:
+    async def run() -> None:
+        visitors = Visitors()
+        first, second = (visitors.come("a", lambda: None) for _ in range(2))
+        assert first and second
+        assert visitors.hold(first, 7, 1) and visitors.hold(first, 7, 1)
+        assert not visitors.hold(second, 7, 1)
+        visitors.end(first)
+        visitors.end(first)
+        assert visitors.hold(first, 7, 1), "nobody waits for it any more"
+        assert visitors.hold(second, 7, 1)
+        assert visitors.hold(second, 8, 1), "it says another one from now on"
+        assert visitors._of_token == {8: 1}
+
+    asyncio.run(run())
 
 
 @pytest.mark.django_db(transaction=True)

@@ -218,6 +218,7 @@ COMMANDS |= {
     b"HMGET": lambda db, key, name, *more: list(map(_hash(db, key).get, (name, *more))),
     b"HGETALL": lambda db, key: list(chain.from_iterable(_hash(db, key).items())),
     b"HKEYS": lambda db, key: list(_hash(db, key)),
+    b"HSTRLEN": lambda db, key, name: len(_hash(db, key).get(name, b"")),
     b"HLEN": lambda db, key: len(_hash(db, key)),
     b"HEXISTS": lambda db, key, name: int(name in _hash(db, key)),
     b"ZSCORE": lambda db, key, member: score_text(_scores(db, key).get(member)),

@@ -11,6 +11,7 @@ from django.core.management.base import CommandParser
 
 from dashboard.evaluation.attack import run
 from dashboard.evaluation.attack.target import Target
+from dashboard.evaluation.beside import phases
 from dashboard.evaluation.judge import FAILED, HELD
 from dashboard.evaluation.runner import EvaluationCommand, Found, add_seed, add_steps
 from dashboard.management.arguments import say, whole
@@ -31,10 +32,30 @@ class Command(EvaluationCommand):
             help=f"mutated ones that reach each route, default {REQUESTS}",
         )
         add_seed(parser, "of what is sent")
+        parser.add_argument(
+            "--hostile",
+            action="store_true",
+            help=f"instead: five hostile members of a group beside {phases.HONEST_GROUPS} honest"
+            " groups, and how much longer these wait",
+        )
+        parser.add_argument(
+            "--pairs",
+            type=whole(1, 20),
+            default=phases.PAIRS,
+            help=f"of phases without and with them, default {phases.PAIRS}",
+        )
+        parser.add_argument(
+            "--seconds",
+            type=whole(5, 600),
+            default=phases.SECONDS,
+            help=f"of a phase, default {phases.SECONDS}",
+        )
 
     def body(self, options: dict[str, Any]) -> tuple[Found, int]:
         self.judged: list[run.Judged] = []
         self.target: Target | None = None
+        if options["hostile"]:
+            return phases.measured(options["seed"], options["pairs"], options["seconds"])
         with run.attacked(options["seed"], options["requests"]) as self.target:
             for name in options["steps"]:
                 one = run.judge(name, run.CHECKS[name], self.target)

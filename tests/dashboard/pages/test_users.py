@@ -126,6 +126,7 @@ def test_what_cannot_be_read_is_refused(
 def test_who_is_deactivated_is_out_and_may_come_back(visitor: Client, bob: User) -> None:
     client = logged_in(bob)
     assert client.get("/").status_code == 200
+    kept = client.cookies["sessionid"].value
     visitor.post(f"/users/{bob.pk}/", {"do": "deactivate"})
     assert (last().action, last().after) == ("change user", {"is_active": False})
     assert client.get("/").status_code == 302
@@ -133,6 +134,9 @@ def test_who_is_deactivated_is_out_and_may_come_back(visitor: Client, bob: User)
     assert wrong.status_code == 200
     visitor.post(f"/users/{bob.pk}/", {"do": "activate"})
     assert (last().action, last().after) == ("change user", {"is_active": True})
+    client.cookies["sessionid"] = kept
+    assert client.get("/").status_code == 302, "what was begun before does not hold again"
+    assert visitor.get("/").status_code == 200
     assert Client().post("/login/", {"username": "bob", "password": PASSWORD}).status_code == 302
 
 
