@@ -2,7 +2,7 @@
 
 A body may have as many bytes and values as the group's partitions can need. Small ones are read at
 once; large ones one after the other in a thread of their own, a token's next one behind one of each
-other token, with pauses for everybody else.
+other token and for half of the time at most.
 """
 
 import asyncio
@@ -124,7 +124,7 @@ class Reader:
         self._large = ThreadPoolExecutor(1, thread_name_prefix="large-body")
         self._turn = asyncio.Lock()  # first come, first served
         self._waiting: set[int] = set()
-        self._rests_until_s = 0.0  # monotonic
+        self._rests: dict[int, float] = {}  # token -> monotonic seconds of its next turn
 
     async def do(self, token_id: int, size: int, work: Callable[[], T]) -> T:
         """What `work` makes of a body of that many bytes. Raises TooBusy."""
@@ -134,20 +134,22 @@ class Reader:
             raise TooBusy
         self._waiting.add(token_id)
         try:
+            await asyncio.sleep(self._rests.get(token_id, 0.0) - time.monotonic())
             await self._turn.acquire()
         finally:
             self._waiting.discard(token_id)
         try:
-            return await self._beside(work)
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._large, self._timed, token_id, work)
         finally:
             self._turn.release()
 
-    async def _beside(self, work: Callable[[], T]) -> T:
-        """At most half of the time, as one interpreter runs either this thread or the loop."""
-        await asyncio.sleep(self._rests_until_s - time.monotonic())
-        began_s = time.monotonic()
+    def _timed(self, token_id: int, work: Callable[[], T]) -> T:
+        """Then the token rests for as long: one interpreter runs either this thread or the loop."""
+        began_s = time.thread_time()
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._large, work)
+            return work()
         finally:
             now_s = time.monotonic()
-            self._rests_until_s = now_s + (now_s - began_s)
+            resting = {token: until_s for token, until_s in self._rests.items() if until_s > now_s}
+            self._rests = resting | {token_id: now_s + time.thread_time() - began_s}

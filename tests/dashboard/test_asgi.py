@@ -1,11 +1,14 @@
 """Who connected: what clients claim of themselves counts only behind a proxy. How it ends."""
 
 import asyncio
+import gc
+import sys
 from typing import Any
 
 import pytest
 from pytest_django.fixtures import Settings
 
+from dashboard import asgi
 from dashboard.asgi import NOBODY, application, as_connected
 from dashboard.models import AuditEntry
 from dashboard.records import audit
@@ -70,3 +73,23 @@ async def test_what_was_only_counted_is_on_record_when_the_process_ends() -> Non
     assert told == ["lifespan.shutdown.complete"]
     rows = await asyncio.to_thread(lambda: list(AuditEntry.objects.order_by("seq")))
     assert [row.count for row in rows] == [1, 2]
+
+
+async def test_a_server_that_starts_settles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that neither collecting garbage nor a thread at work holds the loop up for long."""
+    before_s, events = sys.getswitchinterval(), iter(["startup", "shutdown"])
+
+    async def receive() -> dict[str, Any]:
+        return {"type": f"lifespan.{next(events)}"}
+
+    async def send(message: dict[str, Any]) -> None:
+        if message["type"] == "lifespan.startup.complete":
+            assert gc.get_freeze_count() > 0
+            assert sys.getswitchinterval() == pytest.approx(asgi.SWITCH_S)
+
+    gc.unfreeze()
+    try:
+        await asgi.application({"type": "lifespan"}, receive, send)
+    finally:
+        gc.unfreeze()
+        sys.setswitchinterval(before_s)

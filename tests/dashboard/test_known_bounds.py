@@ -3,7 +3,9 @@
 import asyncio
 import json
 import threading
+import time
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -222,6 +224,21 @@ async def test_large_bodies_have_turns_by_token(monkeypatch: pytest.MonkeyPatch)
     release.set()
     await asyncio.gather(*honest, *greedy, return_exceptions=True)
     assert read == [1, 1, 2, 3], "who comes with many has one in the queue"
+
+
+async def test_a_token_rests_as_long_as_its_body_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In seconds of CPU. Others do not rest."""
+    took = iter((0.0, 3_600.0, 0.0, 0.0))
+    clock = SimpleNamespace(thread_time=lambda: next(took), monotonic=time.monotonic)
+    monkeypatch.setattr(messages, "time", clock)
+    reader, large = messages.Reader(), messages.LARGE + 1
+    assert await reader.do(1, large, lambda: "first") == "first"
+    second = asyncio.create_task(reader.do(1, large, lambda: "second"))
+    await asyncio.sleep(0)
+    assert await reader.do(2, large, lambda: "other") == "other"
+    assert await reader.do(1, 1, lambda: "small") == "small"
+    assert not second.done()
+    second.cancel()
 
 
 async def test_whoever_gives_up_gives_its_turn_back() -> None:
