@@ -184,6 +184,8 @@ class HttpProtocol(HttpToolsProtocol):
         if self.visit is not None:
             self.visitors.wait(self.visit)
             self.is_over = self.visit.is_over or (self.is_claimed and not self.visit.who)
+            if self.is_over:
+                self.visitors.refuse(self.visit)
         self.wait()
 
     # --- time

@@ -106,7 +106,7 @@ class Visitors:
     def come(self, address: str, end: Callable[[], None]) -> Visit | None:
         """A new connection, which we wait for; None: there is no place for it."""
         crowds = self._crowds(address, self._per_address, self.strangers)
-        if not self._make_place(crowds, self._patience_s):
+        if not self._make_place(crowds, self._patience_with(address)):
             return None
         visit = Visit(address, end, asyncio.get_running_loop(), self)
         self._count(visit, crowds)
@@ -115,10 +115,18 @@ class Visitors:
 
     def claim(self, visit: Visit) -> None:
         """It shows a token, which is being checked. Without a place it stays a stranger."""
-        name = f"claimed {visit.address}" if visit.address else ""
+        name = _claimed(visit.address) if visit.address else ""
         crowds = self._crowds(name, self._claimed_per_address, self.claimed)
         if self._make_place(crowds):
             self._count(visit, crowds)
+
+    def refuse(self, visit: Visit) -> None:
+        """Its answer, which says so, may be read for as long as there is a place."""
+        if visit.is_stranger:
+            self.claim(visit)
+        self.wait(visit)
+        if visit.is_stranger:
+            visit.end()
 
     def know(self, visit: Visit, who: str, most: int) -> None:
         """It is that token's or user's, who may have `most` connections. Without a place it ends
@@ -152,6 +160,12 @@ class Visitors:
         """It ended; may be called twice."""
         visit.has_ended = True
         self._count(visit, ())
+
+    def _patience_with(self, address: str) -> float:
+        """None where as many were refused as may be strangers: those are no agents."""
+        claimed = self._of.get(_claimed(address))
+        is_tried = claimed is not None and len(claimed.waiting) >= self._per_address
+        return 0.0 if is_tried else self._patience_s
 
     def _crowds(self, name: str, most: int, whole: Crowd) -> tuple[Crowd, ...]:
         if not name:
@@ -199,6 +213,10 @@ class Visitors:
             name or "a proxy",
         )
         self._cut, self._told_s = 0, time.monotonic()
+
+
+def _claimed(address: str) -> str:
+    return f"claimed {address}"
 
 
 def address_of(client: tuple[str, int] | None) -> str:

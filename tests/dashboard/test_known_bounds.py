@@ -371,6 +371,27 @@ async def test_whose_token_was_refused_makes_place_at_once() -> None:
         assert bounds.claimed.count == 5
 
 
+async def test_with_an_address_whose_tokens_are_refused_nobody_has_patience() -> None:
+    """Else each that comes again would have it again."""
+    visitors, ended = Visitors(per_address=2, claimed_per_address=3), list[int]()
+
+    def come(number: int, address: str = "a") -> None:
+        assert visitors.come(address, lambda: ended.append(number))
+
+    for number in range(4):
+        come(number)
+    assert ended == [], "they have only come"
+    for visit in tuple(visitors.strangers.waiting)[:3]:
+        visitors.refuse(visit)
+    assert (visitors.claimed.count, visitors.count, ended) == (3, 1, [])
+    for number in range(4, 8):
+        come(number)
+    assert (visitors.count, ended) == (2, [3, 4, 5])
+    for number in range(8, 12):
+        come(number, "b")
+    assert (visitors.count, ended) == (6, [3, 4, 5]), "another address does not pay"
+
+
 @pytest.mark.django_db(transaction=True)
 async def test_connections_of_a_revoked_token_end(
     whole: None, group: Group, monkeypatch: pytest.MonkeyPatch
