@@ -262,7 +262,7 @@ class AgentApi:
     ) -> tuple[wire.Heartbeat, Call[dashboard_side.Reported]]:
         try:
             messages.check_values(body, token.partitions)
-            read = partial(_read_beat, token, body)
+            read = partial(read_beat, token, body)
             return await self.reader.do(token.token_id, len(body), read)
         except messages.TooLarge as error:
             raise _too_large(str(error)) from error
@@ -306,7 +306,7 @@ def _checked_member(member: str, secret: str) -> None:
         raise Problem(400, "Invalid message", f"secret is shorter than {SECRET_MIN} characters")
 
 
-def _read_beat(
+def read_beat(
     token: tokens.Known, body: bytes
 ) -> tuple[wire.Heartbeat, Call[dashboard_side.Reported]]:
     beat: wire.Heartbeat = messages.read("heartbeat", body)
