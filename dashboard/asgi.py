@@ -1,5 +1,6 @@
 """The one web process: agents' routes first, then Channels' sockets, then Django's pages."""
 
+import gc
 import ipaddress
 import logging
 import os
@@ -30,6 +31,8 @@ from dashboard.web.visitors import PEER  # noqa: E402
 
 CLAIMS = (b"forwarded", b"x-real-ip")
 NOBODY = "0.0.0.0"  # everybody whose address another server may have replaced by what they claimed
+
+SWITCH_S = 0.001  # so soon a thread that reads a large report lets the loop go on
 
 log = logging.getLogger(__name__)
 agents = AgentApi()
@@ -116,6 +119,7 @@ async def _lifespan(receive: Receive, send: Send) -> None:
         if message["type"] == "lifespan.startup":
             if PROTOCOLS not in sys.modules:
                 log.warning("strangers are not bounded here: start `python -m dashboard.web`")
+            _settle()
             await send({"type": "lifespan.startup.complete"})
         else:
             await close_async_client()
@@ -123,3 +127,12 @@ async def _lifespan(receive: Receive, send: Send) -> None:
                 await in_thread(audit.floods.tell)()
             await send({"type": "lifespan.shutdown.complete"})
             return
+
+
+def _settle() -> None:
+    """What is loaded by now stays: no collection of garbage, which stops everybody, goes through it
+    again.
+    """
+    gc.collect()
+    gc.freeze()
+    sys.setswitchinterval(SWITCH_S)

@@ -8,6 +8,7 @@ from typing import NamedTuple, Self
 
 from agent.state.restore import Progress
 from assignment.bounds import shortened
+from assignment.troubles import WHY_MAX
 from assignment.types import Claim, Offset, Partition, ReplicaReport, Role
 
 WINDOW_MS = 10_000
@@ -203,7 +204,7 @@ class Replica:
             rate=self.pace.rate(now_ms),
             eta_ms=0 if lag == 0 else self.pace.eta_ms(now_ms, lag),
             ready=ready,
-            why=shortened(self.why),
+            why=shortened(self.why, WHY_MAX),
         )
 
     def _percent(self) -> float:

@@ -36,7 +36,8 @@ from dashboard.live.batch import Batch
 from dashboard.live.connection import StoreUnavailable, async_client, reaching_redis
 from dashboard.live.queue import QueueKeys
 from dashboard.live.scripts import script
-from dashboard.web.visitors import admits
+from dashboard.web.kept import Body, TooMuch, kept
+from dashboard.web.visitors import refused, said_who
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -45,7 +46,6 @@ T = TypeVar("T")
 
 PATH = re.compile(rf"{wire.API_PREFIX}/({NAME_PATTERN.pattern})/(join|heartbeat|leave)")
 SECRET_MIN = 16
-CONNECTIONS_OF_MEMBER = 2  # one that comes anew may be there before the old one ended
 EPOCHS = ("incarnation", "mode_epoch", "group_epoch", "target_epoch", "settings_epoch")
 
 
@@ -66,24 +66,27 @@ ROW = tuple(wire.Introduction.__dataclass_fields__)
 
 
 class Rate:
-    """Requests of a token in the current second, counted in Redis over all processes.
+    """Requests of a token in the current second, counted here before their bodies are read, and in
+    Redis over all processes those that came so far.
 
-    The count comes back with the answers, so a token is refused from the batch after the one that
+    That count comes back with the answers, so a token is refused from the batch after the one that
     passed its limit.
     """
 
     def __init__(self) -> None:
         self._second = 0
         self._spent: set[str] = set()
+        self._begun: dict[str, int] = {}
 
     def admitted(self, counter: str) -> str:
         """The name to count under. Raises Problem 429."""
         second = int(time.time())
         if second != self._second:
-            self._second, self._spent = second, set()
+            self._second, self._spent, self._begun = second, set(), {}
         name = f"{counter}:{second}"
-        if name in self._spent:
-            limit = settings.AGENT_RATE_PER_SECOND
+        limit = settings.AGENT_RATE_PER_SECOND
+        begun = self._begun[name] = self._begun.get(name, 0) + 1
+        if begun > limit or name in self._spent:
             raise Problem(
                 429, "Too many requests", f"this token has had its {limit} requests of a second"
             )
@@ -111,6 +114,8 @@ class AgentApi:
             body = await self._answer(scope, receive)
             await _reply(send, 200, b"application/json", encode(body))
         except Problem as problem:
+            if problem.status == 401:
+                refused(scope)
             await _reply_problem(send, problem)
         except messages.Malformed as error:
             await _reply_problem(send, Problem(400, "Malformed JSON", str(error)))
@@ -137,12 +142,16 @@ class AgentApi:
             raise Problem(405, "Method not allowed", f"{scope['method']} is not POST")
         group, verb = found.groups()
         token = await _in_time(self._token(scope, group))
-        _demand_place(scope, token)
-        body = await _body(receive, messages.most_bytes(verb, token.partitions))
-        counter = f"{QueueKeys(group).rate}:{token.token_id}"
+        sender = f"token {token.token_id}"
+        said_who(scope, sender, messages.most_connections(token.partitions))
+        second = self.rate.admitted(f"{QueueKeys(group).rate}:{token.token_id}")
+        most = messages.most_bytes(verb, token.partitions)
+        _demand_size(scope, most)
         answers: dict[str, Callable[..., Awaitable[wire.Reply]]]
         answers = {"join": self._join, "heartbeat": self._heartbeat, "leave": self._leave}
-        return await _in_time(answers[verb](token, body, counter))
+        with kept.of(sender, messages.most_kept(token.partitions)) as space:
+            body = await _body(receive, most, space)
+            return await _in_time(answers[verb](token, body, second))
 
     async def _token(self, scope: Scope, group: str) -> tokens.Known:
         given = next((v for k, v in scope["headers"] if k == b"authorization"), b"")
@@ -199,19 +208,18 @@ class AgentApi:
         self.remembered.put(known)
         return known
 
-    async def _call(self, call: Call[T], group: str, counter: str) -> T:
-        second = self.rate.admitted(counter)
+    async def _call(self, call: Call[T], group: str, second: str) -> T:
         answer, count = await self.batch.call(script(call.script), group, call.args, second)
         self.rate.counted(second, count)
         return _read(group, lambda: call.read(answer))
 
-    async def _join(self, token: tokens.Known, body: bytes, counter: str) -> wire.Reply:
+    async def _join(self, token: tokens.Known, body: bytes, second: str) -> wire.Reply:
         group, join = token.group, messages.read("join", body)
         _checked_member(join.member, join.secret)
         row = {name: getattr(join, name) for name in ROW}
         most = dashboard_side.members_max(token.partitions)
         call = dashboard_side.join(join.member, join.secret, row, join.seen, members=most)
-        joined = await self._call(call, group, counter)
+        joined = await self._call(call, group, second)
         match joined.result:
             case JoinResult.OK:
                 self.doorbell.ring(group)
@@ -230,19 +238,19 @@ class AgentApi:
             case _:
                 assert_never(joined.result)
 
-    async def _leave(self, token: tokens.Known, body: bytes, counter: str) -> wire.Reply:
+    async def _leave(self, token: tokens.Known, body: bytes, second: str) -> wire.Reply:
         group, leave = token.group, messages.read("leave", body)
         _checked_member(leave.member, leave.secret)
         call = dashboard_side.leave(leave.member, leave.secret, stops=leave.stops)
-        left = await self._call(call, group, counter)
+        left = await self._call(call, group, second)
         if left:
             self.doorbell.ring(group)
         return wire.Reply(status=wire.Status.OK if left else wire.Status.FENCED)
 
-    async def _heartbeat(self, token: tokens.Known, body: bytes, counter: str) -> wire.Reply:
+    async def _heartbeat(self, token: tokens.Known, body: bytes, second: str) -> wire.Reply:
         group = token.group
         beat, call = await self._read_beat(token, body)
-        answer = await self._call(call, group, counter)
+        answer = await self._call(call, group, second)
         reply = answer.reply
         if answer.too_large:
             most = dashboard_side.reports_max(token.partitions)
@@ -260,9 +268,13 @@ class AgentApi:
         self, token: tokens.Known, body: bytes
     ) -> tuple[wire.Heartbeat, Call[dashboard_side.Reported]]:
         try:
-            return await self.reader.do(len(body), partial(_read_beat, token, body))
+            messages.check_values(body, token.partitions)
+            read = partial(read_beat, token, body)
+            return await self.reader.do(token.token_id, len(body), read)
+        except messages.TooLarge as error:
+            raise _too_large(str(error)) from error
         except messages.TooBusy:
-            why = "too many large reports wait to be read; try again"
+            why = "another large report of this token waits to be read; try again"
             raise Problem(503, "Busy", why) from None
 
 
@@ -288,14 +300,6 @@ def _demand_known_host(scope: Scope) -> None:
             raise Problem(400, "Unknown host", f"EVENKEEL_HOSTS of this dashboard lacks {host!r}")
 
 
-def _demand_place(scope: Scope, token: tokens.Known) -> None:
-    """One that is refused ends with the answer."""
-    most = CONNECTIONS_OF_MEMBER * dashboard_side.members_max(token.partitions)
-    if not admits(scope, token.token_id, most):
-        why = f"this token has {most} connections open, more than the members of its group need"
-        raise Problem(429, "Too many connections", why)
-
-
 def _address(scope: Scope) -> str:
     return str((scope.get("client") or ("",))[0])
 
@@ -316,7 +320,7 @@ def _checked_member(member: str, secret: str) -> None:
         raise Problem(400, "Invalid message", f"secret is shorter than {SECRET_MIN} characters")
 
 
-def _read_beat(
+def read_beat(
     token: tokens.Known, body: bytes
 ) -> tuple[wire.Heartbeat, Call[dashboard_side.Reported]]:
     beat: wire.Heartbeat = messages.read("heartbeat", body)
@@ -329,7 +333,17 @@ def _read_beat(
     return beat, call
 
 
-async def _body(receive: Receive, most: int) -> bytes:
+def _demand_size(scope: Scope, most: int) -> None:
+    said = next((v for k, v in scope["headers"] if k == b"content-length"), b"")
+    if said.isdigit() and int(said) > most:
+        raise _too_large(f"more than {most} bytes")
+
+
+def _too_large(why: str) -> Problem:
+    return Problem(413, "Body too large", why)
+
+
+async def _body(receive: Receive, most: int, space: Body) -> bytes:
     """The whole body, refused as soon as it is larger than `most` bytes."""
     parts, size = [], 0
     while True:
@@ -339,8 +353,14 @@ async def _body(receive: Receive, most: int) -> bytes:
         parts.append(message.get("body", b""))
         size += len(parts[-1])
         if size > most:
-            raise Problem(413, "Body too large", f"more than {most} bytes")
-        if not message.get("more_body"):
+            raise _too_large(f"more than {most} bytes")
+        is_last = not message.get("more_body")
+        try:
+            space.add(len(parts[-1]), is_last)
+        except TooMuch:
+            why = "too many bytes of this token wait to be read; try again"
+            raise Problem(503, "Busy", why) from None
+        if is_last:
             return b"".join(parts)
 
 

@@ -11,7 +11,7 @@ from assignment.types import NAME_PATTERN
 from dashboard.push.hub import Hub, TooManyWatchers, Watcher, hub_of
 from dashboard.push.rights import NOT_ALLOWED, NOT_THERE, Seat, TooManySockets, ask, rights
 from dashboard.records.sessions import login_of
-from dashboard.web.visitors import said_who
+from dashboard.web.visitors import said_who, user_named
 
 TOO_MANY = 4429
 TRY_LATER = 1013  # of RFC 6455's registry
@@ -33,7 +33,7 @@ class GroupSocket(AsyncWebsocketConsumer):  # type: ignore[misc]
         user = self.scope.get("user")
         if user is None or not user.is_authenticated:
             return NOT_ALLOWED
-        said_who(self.scope)
+        said_who(self.scope, user_named(user.pk))
         if not NAME_PATTERN.fullmatch(name):
             return NOT_THERE
         seat = Seat(login_of(self.scope["session"], user), name)

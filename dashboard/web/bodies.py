@@ -9,6 +9,8 @@ from typing import Any
 from django.urls import Resolver404, resolve
 
 from dashboard.agents.routes import Receive, Send
+from dashboard.web.kept import TooMuch, kept
+from dashboard.web.visitors import sender_of
 
 FORM_MAX = 2**16
 # A few forms carry more: strategy `config` names the member of each partition, a scale-down its
@@ -17,6 +19,7 @@ LARGE_MAX = 2_621_440
 LARGE = ("new_group", "group_settings", "rebalance_preview", "new_scale_down")
 LOGIN = ("login", "single_sign_on", "single_sign_on_callback")
 LOGIN_MAX = 2**13
+KEPT_MAX = 2**23  # of one user's bodies at a time, or of an address whose user is not known
 SAYS_BODY = (b"content-length", b"transfer-encoding")
 
 
@@ -40,19 +43,24 @@ class Bounded:
         async def receive_within() -> dict[str, Any]:
             nonlocal size
             message = await receive()
-            size += len(message.get("body", b""))
+            come = len(message.get("body", b""))
+            size += come
             check(size)
+            space.add(come, not message.get("more_body"))
             return message
 
         def check(size: int) -> None:
             if size > most:
                 raise TooLarge(f"A request of this page has at most {most} bytes.")
 
-        try:
-            check(max((int(value) for value in said if value.isdigit()), default=0))
-            await self._application(scope, receive_within, send)
-        except TooLarge as error:
-            await _refuse(send, str(error))
+        with kept.of(sender_of(scope), KEPT_MAX) as space:
+            try:
+                check(max((int(value) for value in said if value.isdigit()), default=0))
+                await self._application(scope, receive_within, send)
+            except TooLarge as error:
+                await _refuse(send, 413, str(error))
+            except TooMuch:
+                await _refuse(send, 503, "You have sent much that is not read yet; try again.")
 
 
 def most_bytes(path: str) -> int:
@@ -65,11 +73,13 @@ def most_bytes(path: str) -> int:
     return LARGE_MAX if name in LARGE else FORM_MAX
 
 
-async def _refuse(send: Send, why: str) -> None:
+async def _refuse(send: Send, status: int, why: str) -> None:
     body = why.encode()
     headers = [
         (b"content-type", b"text/plain; charset=utf-8"),
         (b"content-length", str(len(body)).encode()),
     ]
-    await send({"type": "http.response.start", "status": 413, "headers": headers})
+    if status == 503:
+        headers.append((b"retry-after", b"1"))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -59,8 +59,9 @@ class HttpProtocol(HttpToolsProtocol):
     in_header = False
     in_message = False
     has_moved = False  # a piece of a body, or the end of a message
-    is_claimed = False  # a token was shown, and is being checked
-    is_over = False  # the token was refused: nothing more is expected
+    is_claimed = False  # a token was shown
+    is_over = False  # it was refused: nothing more is expected
+    is_ending = False  # the server is
     header_bytes = 0
     rest_bytes = 0  # since a body was refused
     quiet_bytes = 0  # since anything of a body came: of a header, or of what follows the body
@@ -82,17 +83,18 @@ class HttpProtocol(HttpToolsProtocol):
             if timer is not None:
                 timer.cancel()
         if self.visit is not None:
-            self.visitors.end(self.visit)
+            self.visitors.part(self.visit)
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self.stalled = self.loop.call_later(self.seconds[Awaited.READING], self.transport.abort)
+        self.stalled = self.loop.call_later(self.most_s(Awaited.READING), self.transport.abort)
 
     def resume_writing(self) -> None:
         super().resume_writing()
         if self.stalled is not None:
             self.stalled.cancel()
+            self.stalled = None
 
     def handle_websocket_upgrade(self) -> None:
         """From here on the other protocol has the connection, and this one hears of it no more."""
@@ -100,6 +102,16 @@ class HttpProtocol(HttpToolsProtocol):
         if self.visit is not None:
             self.visitors.work(self.visit)
         super().handle_websocket_upgrade()
+
+    def shutdown(self) -> None:
+        """The server ends: whoever has sent half a request, or does not read, has little time."""
+        self.is_ending = True
+        super().shutdown()
+        self.expect(Awaited.NOTHING)
+        self.wait()
+        if self.stalled is not None:
+            self.stalled.cancel()
+            self.stalled = self.loop.call_later(self.most_s(Awaited.READING), self.transport.abort)
 
     # --- bytes
 
@@ -146,9 +158,10 @@ class HttpProtocol(HttpToolsProtocol):
         self.in_header = False
         super().on_headers_complete()
         visit = self.visit
-        if visit is not None and visit.is_counted and self.is_agents():
+        if visit is not None and not visit.who and self.is_agents():
             self.is_claimed = True
-            self.visitors.part(visit)
+            if visit.is_stranger:
+                self.visitors.claim(visit)
 
     def is_agents(self) -> bool:
         """Whether an agent asks and shows a token, which is checked before the body is read."""
@@ -170,7 +183,9 @@ class HttpProtocol(HttpToolsProtocol):
         super().on_response_complete()
         if self.visit is not None:
             self.visitors.wait(self.visit)
-            self.is_over = self.is_claimed and not self.visit.is_known
+            self.is_over = self.visit.is_over or (self.is_claimed and not self.visit.who)
+            if self.is_over:
+                self.visitors.refuse(self.visit)
         self.wait()
 
     # --- time
@@ -201,7 +216,11 @@ class HttpProtocol(HttpToolsProtocol):
             self.timer.cancel()
             self.timer = None
         if awaited is not Awaited.NOTHING:
-            self.timer = self.loop.call_later(self.seconds[awaited], self.late)
+            self.timer = self.loop.call_later(self.most_s(awaited), self.late)
+
+    def most_s(self, awaited: Awaited) -> float:
+        most_s = self.seconds[awaited]
+        return min(most_s, self.seconds[Awaited.REST]) if self.is_ending else most_s
 
     def late(self) -> None:
         awaited, self.awaited, self.timer = self.awaited, Awaited.NOTHING, None
@@ -252,7 +271,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         visit: Visit | None = self.app_state.get(VISIT)
         if visit is not None:
-            visit.visitors.end(visit)
+            visit.visitors.part(visit)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:

@@ -1,6 +1,7 @@
 """Who connected: what clients claim of themselves counts only behind a proxy. How it ends."""
 
 import asyncio
+import gc
 import sys
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 import uvicorn
 from pytest_django.fixtures import Settings
 
+from dashboard import asgi
 from dashboard.asgi import NOBODY, application, as_connected
 from dashboard.models import AuditEntry
 from dashboard.records import audit
@@ -122,3 +124,23 @@ async def test_what_no_database_takes_is_answered_before_one_is_asked(
     asked = {"method": "GET", "path": path, "query_string": query, "headers": own, "state": {}}
     await application({**scope(kind=kind), "subprotocols": [], **asked}, receive, send)
     assert told[0].get("status", told[0]["type"]) in (400, "websocket.close")
+
+
+async def test_a_server_that_starts_settles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that neither collecting garbage nor a thread at work holds the loop up for long."""
+    before_s, events = sys.getswitchinterval(), iter(["startup", "shutdown"])
+
+    async def receive() -> dict[str, Any]:
+        return {"type": f"lifespan.{next(events)}"}
+
+    async def send(message: dict[str, Any]) -> None:
+        if message["type"] == "lifespan.startup.complete":
+            assert gc.get_freeze_count() > 0
+            assert sys.getswitchinterval() == pytest.approx(asgi.SWITCH_S)
+
+    gc.unfreeze()
+    try:
+        await asgi.application({"type": "lifespan"}, receive, send)
+    finally:
+        gc.unfreeze()
+        sys.setswitchinterval(before_s)

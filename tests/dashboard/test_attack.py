@@ -282,7 +282,7 @@ async def application(scope: Any, receive: Any, send: Any) -> None:
         message = await receive()
         more = message.get("more_body", False)
     if scope["path"].startswith("/api/"):
-        said_who(scope)
+        said_who(scope, "token 1", 1_000)
     await send(
         {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]}
     )

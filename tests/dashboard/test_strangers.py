@@ -2,20 +2,17 @@
 
 import asyncio
 import json
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 import pytest
-import uvicorn
 from asgiref.sync import sync_to_async
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 from pytest_django.fixtures import Settings
 
-from assignment.scripts import dashboard_side
 from dashboard.actions import groups
 from dashboard.agents import routes
 from dashboard.asgi import application
@@ -23,123 +20,14 @@ from dashboard.live.connection import close_async_client
 from dashboard.models import AuditEntry, AuditSource, Group
 from dashboard.records.audit import By
 from dashboard.web import bodies, protocols
-from dashboard.web.protocols import Awaited, HttpProtocol, SocketProtocol
-from dashboard.web.visitors import Visitors, address_of, said_who
+from dashboard.web.visitors import Visitors, address_of
 from tests.dashboard.agents import SECRET
+from tests.dashboard.served import DEADLINE_S, GET, POST, echo, echo_after, post, serving, until
 
-DEADLINE_S = 20.0
-GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
-POST = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"
 OFFERED = (
     b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
     b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
 )
-Answer = tuple[int, bytes]
-
-
-async def echo(scope: dict[str, Any], receive: Any, send: Any) -> None:
-    """Says how many bytes came; /known is somebody's, /large is too much for any buffer."""
-    size, more = 0, True
-    while more:
-        message = await receive()
-        if message["type"] != "http.request":
-            return
-        size, more = size + len(message["body"]), message["more_body"]
-    if scope["path"] == "/known":
-        said_who(scope)
-    body = str(size).encode() if scope["path"] != "/large" else bytes(2**25)
-    headers = [(b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
-
-
-def echo_after(released: asyncio.Event) -> Any:
-    async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
-        await released.wait()
-        await echo(scope, receive, send)
-
-    return app
-
-
-class Web:
-    """A server of a test's own bounds, and connections to it."""
-
-    def __init__(self, port: int, kind: type[HttpProtocol]) -> None:
-        self.port, self.kind = port, kind
-        self.opened: list[Connection] = []
-
-    @property
-    def strangers(self) -> int:
-        return self.kind.visitors.count
-
-    async def open(self, sent: bytes = b"", source: str = "127.0.0.1") -> "Connection":
-        reader, writer = await asyncio.open_connection(
-            "127.0.0.1", self.port, local_addr=(source, 0)
-        )
-        self.opened.append(Connection(reader, writer))  # one that nobody keeps is closed
-        writer.write(sent)
-        return self.opened[-1]
-
-
-class Connection:
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader, self.writer = reader, writer
-
-    async def ask(self, sent: bytes) -> Answer:
-        self.writer.write(sent)
-        return await self.answer()
-
-    async def answer(self) -> Answer:
-        async with asyncio.timeout(DEADLINE_S):
-            head = await self.reader.readuntil(b"\r\n\r\n")
-            lines = head.lower().split(b"\r\n")
-            size = next(int(x.split(b":")[1]) for x in lines if x.startswith(b"content-length:"))
-            return int(head.split()[1]), await self.reader.readexactly(size)
-
-    async def ended(self) -> bytes:
-        """Everything until the server ends the connection."""
-        async with asyncio.timeout(DEADLINE_S):
-            with suppress(ConnectionError):
-                return await self.reader.read()
-            return b""
-
-
-@asynccontextmanager
-async def serving(
-    app: Any = echo,
-    visitors: Visitors | None = None,
-    **seconds: float,
-) -> AsyncIterator[Web]:
-    class Bounded(HttpProtocol):
-        pass
-
-    Bounded.visitors = visitors or Visitors()
-    Bounded.seconds = HttpProtocol.seconds | {Awaited[n]: s for n, s in seconds.items()}
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        server = uvicorn.Server(
-            uvicorn.Config(
-                app,
-                http=Bounded,
-                ws=SocketProtocol,
-                lifespan="off",
-                log_level="error",
-                timeout_graceful_shutdown=1,
-            )
-        )
-        task = asyncio.create_task(server.serve(sockets=[listening]))
-        try:
-            await until(lambda: server.started)
-            yield Web(listening.getsockname()[1], Bounded)
-        finally:
-            server.should_exit = True
-            await task
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 # --- bytes
@@ -288,7 +176,7 @@ async def test_who_comes_when_all_places_work_is_told_so() -> None:
     async with serving(echo_after(released), Visitors(per_address=2)) as web:
         for _ in range(2):
             await web.open(GET + b"\r\n")
-        await until(lambda: web.strangers == 2 and not web.kind.visitors._all.waiting)
+        await until(lambda: web.strangers == 2 and not web.kind.visitors.strangers.waiting)
         assert (await (await web.open()).answer())[0] == 503
         released.set()
 
@@ -446,11 +334,6 @@ async def whole(store: Any, db: None) -> AsyncIterator[None]:
     await close_async_client()
 
 
-def post(path: str, body: bytes, *headers: bytes) -> bytes:
-    lines = [b"POST %s HTTP/1.1" % path.encode(), b"Host: localhost", *headers]
-    return b"\r\n".join([*lines, b"Content-Length: %d" % len(body), b"", body])
-
-
 @pytest.mark.django_db(transaction=True)
 async def test_agent_with_its_token_is_no_stranger(whole: None, group: Group) -> None:
     made = await sync_to_async(groups.create_token)(group, by=By("ann", AuditSource.PAGE))
@@ -469,49 +352,6 @@ async def test_agent_with_its_token_is_no_stranger(whole: None, group: Group) ->
             assert (await agent.ask(post(path, join, bearer)))[0] == 200
         wrong = await web.open(post(path, join, b"Authorization: Bearer ekt_wrong"))
         assert b"401" in (await wrong.ended()).split(b"\r\n")[0], "answered, and ended"
-
-
-@pytest.mark.django_db(transaction=True)
-async def test_a_token_has_as_many_connections_as_its_members_need(
-    whole: None, group: Group, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dashboard_side, "members_max", lambda partitions: 2)
-    made = await sync_to_async(groups.create_token)(group, by=By("ann", AuditSource.PAGE))
-    other = await sync_to_async(groups.create_token)(group, by=By("ann", AuditSource.PAGE))
-    path = f"/api/agent/v1/{group.name}/join"
-    join = json.dumps({"member": "m1", "secret": SECRET, "host": "here"}).encode()
-    asked, others = (
-        post(path, join, b"Authorization: Bearer " + one.text.encode()) for one in (made, other)
-    )
-    async with serving(application) as web:
-        agents = [await web.open() for _ in range(4)]
-        for agent in (*agents, *agents):
-            assert (await agent.ask(asked))[0] == 200
-        refused = await (await web.open(asked)).ended()
-        assert b"429" in refused.split(b"\r\n")[0], "answered, and ended"
-        assert b"this token has 4 connections open" in refused
-        assert (await (await web.open()).ask(others))[0] == 200, "each token by itself"
-        agents.pop().writer.close()
-        await until(lambda: sum(web.kind.visitors._of_token.values()) == 4)
-        assert (await (await web.open()).ask(asked))[0] == 200
-    await until(lambda: not web.kind.visitors._of_token)
-
-
-def test_a_connection_that_ended_meanwhile_is_not_counted_for_a_token() -> None:
-    async def run() -> None:
-        visitors = Visitors()
-        first, second = (visitors.come("a", lambda: None) for _ in range(2))
-        assert first and second
-        assert visitors.hold(first, 7, 1) and visitors.hold(first, 7, 1)
-        assert not visitors.hold(second, 7, 1)
-        visitors.end(first)
-        visitors.end(first)
-        assert visitors.hold(first, 7, 1), "nobody waits for it any more"
-        assert visitors.hold(second, 7, 1)
-        assert visitors.hold(second, 8, 1), "it says another one from now on"
-        assert visitors._of_token == {8: 1}
-
-    asyncio.run(run())
 
 
 @pytest.mark.django_db(transaction=True)
