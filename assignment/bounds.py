@@ -17,11 +17,13 @@ RATE_MAX = 1e12  # events a second; what is above is no rate
 CAPACITY_MAX = 1_000  # as of --capacity
 SHOWN_MAX = 120  # characters of a value that an error names
 WHOLE_MAX = 2**53
+MOMENT_MAX = 253_402_300_799_999  # ms: the last one of the year 9999, which can still be written
 
 Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Whole = Annotated[
     int, Meta(ge=0, lt=WHOLE_MAX)
 ]  # counts, times, epochs: exact in Lua and JavaScript
+Moment = Annotated[int, Meta(ge=0, le=MOMENT_MAX)]  # ms since 1970
 Rate = Annotated[float, Meta(ge=0, le=RATE_MAX)]
 Capacity = Annotated[float, Meta(gt=0, le=CAPACITY_MAX)]
 Name = Annotated[str, Meta(max_length=NAME_MAX)]

@@ -1,15 +1,18 @@
 """The mirror of a group's offsets and snapshot records, for a Redis that lost them.
 
-It never goes back: a Redis that came from a backup says older things until it is moved forward.
+It never goes back: a Redis that came from a backup says older things until it is moved forward. So
+nothing comes into it that cannot be: an offset lies within what its stream has had.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from django.db.models import Max
 
 from assignment.coordinator import effects
 from assignment.coordinator.facts import Mirror
+from assignment.errors import InvalidInput
+from assignment.plausible import may_lift
 from assignment.scripts.agent_side import (
     SnapshotRecord,
     is_snapshot_of,
@@ -18,8 +21,9 @@ from assignment.scripts.agent_side import (
     record_values,
 )
 from assignment.scripts.group_read import GroupRead
-from assignment.types import Offset, Partition, TargetRow
+from assignment.types import START, Offset, Partition, TargetRow
 from assignment.wire import MANIFEST
+from dashboard.live import groups as live_groups
 from dashboard.models import Group, PartitionMirror, Rebalance
 
 
@@ -27,9 +31,7 @@ def keep(group: Group, read: GroupRead) -> None:
     """What went on of offsets and snapshot records, into the database."""
     stored = {row.number: row for row in group.mirror.all()}
     changed = []
-    for partition, offset in read.offsets.items():
-        if partition.stream != group.stream or partition.number >= group.partitions:
-            continue  # Redis holds what anybody wrote there
+    for partition, offset in _committed(group, read, stored).items():
         row = PartitionMirror(
             group=group,
             number=partition.number,
@@ -51,8 +53,41 @@ def keep(group: Group, read: GroupRead) -> None:
     )
 
 
+def _committed(
+    group: Group, read: GroupRead, stored: Mapping[int, PartitionMirror]
+) -> dict[Partition, Offset]:
+    """Redis holds what anybody wrote there: those of the group's partitions that can be."""
+    found = {
+        partition: offset
+        for partition, offset in read.offsets.items()
+        if partition.stream == group.stream and partition.number < group.partitions
+    }
+    new = {p for p, offset in found.items() if offset != _offset(stored.get(p.number))}
+    last = live_groups.last_ids(new) if new else {}
+    return {
+        partition: offset
+        for partition, offset in found.items()
+        if partition not in new or (may_lift(offset) and offset <= last.get(partition, START))
+    }
+
+
+def _offset(row: PartitionMirror | None) -> Offset | None:
+    """None: nothing is known, or nothing that can be."""
+    return None if row is None else offset_of(row.offset)
+
+
+def offset_of(text: str) -> Offset | None:
+    """Of a row; None when no stream may be lifted to it."""
+    try:
+        found = Offset.parse(text)
+    except InvalidInput:
+        return None
+    return found if may_lift(found) else None
+
+
 def _keep_newer(old: PartitionMirror, row: PartitionMirror) -> None:
-    if Offset.parse(row.offset) < Offset.parse(old.offset):
+    known = _offset(old)
+    if known is not None and Offset.parse(row.offset) < known:
         row.offset, row.total = old.offset, old.total
     before, now = _records(old), _records(row)
     if before and (not now or now[0].rank < before[0].rank):
@@ -96,11 +131,11 @@ def _target(row: Rebalance | None, stream: str) -> dict[str, TargetRow]:
 
 
 def _highest(stream: str) -> dict[Partition, Offset]:
-    rows = PartitionMirror.objects.filter(group__stream=stream).values_list("number", "offset")
     highest: dict[Partition, Offset] = {}
-    for number, text in rows:
-        partition, offset = Partition(stream, number), Offset.parse(text)
-        highest[partition] = max(offset, highest.get(partition, offset))
+    for row in PartitionMirror.objects.filter(group__stream=stream).only("number", "offset"):
+        partition, offset = Partition(stream, row.number), _offset(row)
+        if offset is not None:
+            highest[partition] = max(offset, highest.get(partition, offset))
     return highest
 
 

@@ -12,8 +12,9 @@ from django.db.models import F, Max, OuterRef, Q, Subquery
 
 from assignment.coordinator import effects, facts
 from assignment.invariants import FaultKind
-from assignment.types import START, Epoch, Offset, Partition
+from assignment.types import START, Epoch, Partition
 from dashboard import models
+from dashboard.coordinator.mirror import offset_of
 from dashboard.live import groups as live_groups
 from dashboard.records import audit
 from dashboard.records.audit import By
@@ -99,7 +100,7 @@ def _behind(
     return {
         partition: row
         for partition, row in rows.items()
-        if Offset.parse(row.offset) > effect.offsets.get(partition, START)
+        if (offset_of(row.offset) or START) > effect.offsets.get(partition, START)
         and said.get(str(partition)) != _known(row)
     }
 

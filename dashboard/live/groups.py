@@ -4,7 +4,7 @@ All raise StoreUnavailable when Redis cannot be asked.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import redis
@@ -212,6 +212,18 @@ def lift_streams(
     answers = pipe.execute()
     found = (Lifted(int(early), int(events) if events else None) for early, events in answers)
     return dict(zip(offsets, found, strict=True))
+
+
+def last_ids(partitions: Iterable[Partition]) -> dict[Partition, Offset]:
+    """The highest id that each stream ever gave; none of those that are not there."""
+    asked, text = list(partitions), script("appended").text
+    pipe = sync_client().pipeline()
+    for of in asked:
+        keys = StreamKeys(of.stream)
+        pipe.eval(text, 2, keys.entries(of.number), keys.producers(of.number), str(START))
+    answers = zip(asked, pipe.execute(raise_on_error=False), strict=True)
+    found = {of: raw[4] for of, raw in answers if not isinstance(raw, redis.RedisError)}
+    return {of: Offset.parse(last.decode()) for of, last in found.items() if last}
 
 
 def history() -> str:

@@ -90,7 +90,7 @@ def _read_backlog(answer: Any) -> Backlog:
     """What the producer library counted, and one for every entry that came without it."""
     if isinstance(answer, redis.RedisError):
         return Backlog(None)
-    events, entries, added, first = answer
+    events, entries, added, first, _ = answer
     first_ms = int(first.partition(b"-")[0]) if first else None
     if not added:  # Redis 6.2 does not count what others add
         return Backlog(int(events) if int(entries) else None, first_ms)

@@ -10,7 +10,7 @@ from django.test import Client
 
 from assignment.coordinator.facts import GroupRecord
 from assignment.scripts.group_read import Purpose
-from assignment.wire import GroupKeys
+from assignment.wire import GroupKeys, StreamKeys
 from dashboard import coordinator
 from dashboard.coordinator import running
 from dashboard.coordinator.running import LONG_S, ROUND_S, SLICE_S, TICK_MAX_S
@@ -137,6 +137,7 @@ def test_the_mirror_keeps_partitions_of_the_group_only(
     group: Group, agent: FakeAgent, store: Any
 ) -> None:
     keys, last = GroupKeys(group.name), f"{group.stream}:3"
+    store.xadd(StreamKeys(group.stream).entries(3), {"e": 1}, id="5-0")
     for text in (last, f"{group.stream}:4", f"{group.stream}:9999999999999999", "elsewhere:1"):
         store.hset(keys.offsets, text, "5-0")
     coordinator.sample()
