@@ -10,6 +10,8 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import msgspec
 from msgspec import Meta
 
+from assignment.errors import InvalidInput
+
 NAME_MAX = 120  # characters of a member or a partition
 LINE_MAX = 255  # a host, an id of Spark
 WHY_MAX = 1_000  # what is told to people
@@ -32,6 +34,22 @@ Words = Annotated[str, Meta(max_length=WHY_MAX)]
 
 Scalar = Words | Int64 | float | bool | None
 Told = dict[Name, Scalar | list[dict[Name, Scalar]]]  # what consumers say: two levels, no more
+
+
+def whole_of(text: str | bytes | int) -> int:
+    """A Whole of its text; InvalidInput names another. One by one, since there are many."""
+    number = int(text)
+    if not 0 <= number < WHOLE_MAX:
+        raise InvalidInput(f"{number} is not within 0 and {WHOLE_MAX}")
+    return number
+
+
+def moment_of(text: str | bytes | int) -> int:
+    """A Moment of its text; InvalidInput names another."""
+    at_ms = int(text)
+    if not 0 <= at_ms <= MOMENT_MAX:
+        raise InvalidInput(f"{at_ms} ms is no time of the years 1970 to 9999")
+    return at_ms
 
 
 def shortened(said: str, most: int = WHY_MAX) -> str:

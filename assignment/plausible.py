@@ -6,15 +6,37 @@ that it can be counted on, written and shown; a clock that is set back makes non
 is stored for good is besides compared with the clock of Redis, and with what Redis counted itself.
 """
 
+from typing import NamedTuple
+
 from assignment.bounds import MOMENT_MAX
+from assignment.errors import InvalidInput
 from assignment.types import Offset
 
 AHEAD_MS = 86_400_000  # of the clock of Redis, which may have been set back
 
 
+class Counted(NamedTuple):
+    """How far a group has come in Redis: nothing that its scripts wrote is above."""
+
+    now_ms: int
+    event_seq: int
+    incarnation: int
+
+
 def is_reached(at_ms: int, now_ms: int) -> bool:
     """Whether it can have happened by that clock of Redis."""
     return 0 <= at_ms <= now_ms + AHEAD_MS
+
+
+def reached(at_ms: int, now_ms: int) -> int:
+    """The nearest that can have happened."""
+    return min(max(at_ms, 0), now_ms + AHEAD_MS)
+
+
+def check_reached(name: str, at_ms: int, now_ms: int) -> None:
+    """Raises InvalidInput that names it."""
+    if not is_reached(at_ms, now_ms):
+        raise InvalidInput(f"{name} {at_ms} is more than a day ahead of {now_ms}")
 
 
 def may_lift(offset: Offset) -> bool:

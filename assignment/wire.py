@@ -13,7 +13,20 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from assignment.bounds import Capacity, Int64, Line, Name, Rate, Told, Whole, Words, shown
+from assignment.bounds import (
+    Capacity,
+    Int64,
+    Line,
+    Moment,
+    Name,
+    Rate,
+    Told,
+    Whole,
+    Words,
+    moment_of,
+    shown,
+    whole_of,
+)
 from assignment.errors import InvalidInput
 from assignment.troubles import Unserved
 from assignment.types import (
@@ -158,9 +171,9 @@ def read_target(values: Mapping[str, Any]) -> TargetRow:
 def parse_grant(text: str) -> Grant:
     fence, member_id, until_ms, ended = text.split(" ")
     return Grant(
-        fence=int(fence),
+        fence=whole_of(fence),
         member_id=member_id,
-        until_ms=int(until_ms),
+        until_ms=moment_of(until_ms),
         ended=None if ended == "-" else ended,
     )
 
@@ -176,7 +189,7 @@ def parse_held(text: str) -> Held:
 def parse_lock(text: str) -> tuple[str, int]:
     """(member id, fence) of a lock's value `member/fence`."""
     member_id, _, fence = text.rpartition("/")
-    return member_id, int(fence)
+    return member_id, whole_of(fence)
 
 
 def sorted_texts(partitions: Iterable[Partition]) -> list[str]:
@@ -262,7 +275,7 @@ class ConsumerHealth:
     why: Words = ""  # for people
     spark_application_id: Line = ""
     batch: Int64 = -1  # last finished plan
-    batch_at_ms: Whole = 0  # wall clock of its end
+    batch_at_ms: Moment = 0  # wall clock of its end
     batch_ms: Whole = 0
     rows: Whole = 0
     rows_per_second: Rate = 0.0

@@ -10,11 +10,18 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from assignment import wire
-from assignment.bounds import WHOLE_MAX
+from assignment.bounds import MOMENT_MAX, moment_of
 from assignment.coordinator.incarnation import CLAIMED_AHEAD_MAX
 from assignment.errors import InvalidInput
 from assignment.scripts.agent_side import read_snapshots
-from assignment.scripts.group_read import UNREADABLE, read_member, read_meta, read_report
+from assignment.scripts.group_read import (
+    UNREADABLE,
+    Applied,
+    Since,
+    read_member,
+    read_meta,
+    read_report,
+)
 from assignment.scripts.group_read import why_unreadable as why_of
 from assignment.scripts.values import FENCE_MAX, INCARNATION_MAX
 from assignment.types import INCARNATION_STEP, Offset, Partition
@@ -78,14 +85,14 @@ OF_MEMBERS = ("reports", "asked")  # the target may name members that come back
 READERS: Mapping[str, tuple[Mend, Callable[[str, bytes], Any]]] = {
     "members": (Mend.EVICT, read_member),
     "reports": (Mend.FORGET, lambda _, raw: read_report(raw)),
-    "asked": (Mend.FORGET, lambda _, raw: _whole(raw)),
+    "asked": (Mend.FORGET, lambda _, raw: moment_of(raw)),
     "target": (Mend.FORGET, lambda _, raw: wire.parse_target(raw.decode())),
     "grants": (Mend.REBUILD, lambda name, raw: (Partition.parse(name), _fence(raw))),
     "locks": (Mend.FORGET, lambda _, raw: wire.parse_lock(raw.decode())),
     "offsets": (Mend.MIRROR, lambda name, raw: (Partition.parse(name), Offset.parse(raw.decode()))),
-    "applied": (Mend.MIRROR, lambda name, raw: (Partition.parse(name), _two(raw))),
+    "applied": (Mend.MIRROR, lambda name, raw: (Partition.parse(name), Applied.parse(raw))),
     "snapshots": (Mend.MIRROR, lambda name, raw: (Partition.parse(name), read_snapshots(raw))),
-    "since": (Mend.FORGET, lambda name, raw: (Partition.parse(name), _two(raw))),
+    "since": (Mend.FORGET, lambda name, raw: (Partition.parse(name), Since.parse(raw))),
 }
 
 
@@ -106,7 +113,7 @@ def _unreadable(stored: Stored) -> Iterator[Finding]:
 def _beats(stored: Stored) -> Iterator[Finding]:
     members = stored.rows.get("members", {})
     for member, beat in stored.beats.items():
-        if not 0 <= beat < WHOLE_MAX:
+        if not 0 <= beat <= MOMENT_MAX:
             yield Finding(Mend.EVICT, "beats", member, f"{beat:g} is no time")
         elif member not in members:
             yield Finding(Mend.EVICT, "beats", member, "there is no such member")
@@ -117,18 +124,6 @@ def _meta(stored: Stored) -> Iterator[Finding]:
         read_meta(dict(stored.rows.get("meta", {})))
     except UNREADABLE as error:
         yield Finding(Mend.REBUILD, "meta", "", why_of(error))
-
-
-def _whole(raw: bytes) -> int:
-    number = int(raw)
-    if not 0 <= number < WHOLE_MAX:
-        raise ValueError(f"{number} is not within 0 and {WHOLE_MAX}")
-    return number
-
-
-def _two(raw: bytes) -> tuple[int, int]:
-    first, second = raw.split(b" ")
-    return _whole(first), _whole(second)
 
 
 def _fence(raw: bytes) -> int:

@@ -10,7 +10,17 @@ from typing import Annotated, Any, NamedTuple, Self, TypeVar
 import msgspec
 
 from assignment import wire
-from assignment.bounds import Line, Name, Told, Whole, shortened
+from assignment.bounds import (
+    MOMENT_MAX,
+    Line,
+    Moment,
+    Name,
+    Told,
+    Whole,
+    moment_of,
+    shortened,
+    whole_of,
+)
 from assignment.errors import Damaged, InvalidInput
 from assignment.scripts.agent_side import SnapshotRecord, read_snapshots
 from assignment.scripts.values import INCARNATION_MAX, Call, Raw, flag, pairs_of, text_of
@@ -49,7 +59,7 @@ class Gap(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> Self:
         from_ms, _, until_ms = text.partition("-")
-        return cls(int(from_ms), int(until_ms))
+        return cls(moment_of(from_ms), moment_of(until_ms))
 
 
 class Purpose(StrEnum):
@@ -70,15 +80,15 @@ class Meta:
     group_epoch: Whole = 0
     target_epoch: Whole = 0
     target_incarnation: Incarnation = 0  # under which the target was stored
-    target_at_ms: Whole = 0  # when the target was stored
-    due_since_ms: Whole = 0  # when a rebalance became due after the last target
+    target_at_ms: Moment = 0  # when the target was stored
+    due_since_ms: Moment = 0  # when a rebalance became due after the last target
     coordinator_epoch: Whole = 0
     settings_epoch: Whole = 0
     incarnation: Incarnation = 0  # 0 = not set
-    incarnation_at_ms: Whole = 0  # when it was set: before that nothing was granted under it
+    incarnation_at_ms: Moment = 0  # when it was set: before that nothing was granted under it
     run_id: str = ""  # "run_id/replication id" of Redis when the incarnation was set
-    tick_ms: Whole = 0
-    served_ms: Whole = 0  # the last one of a dashboard
+    tick_ms: Moment = 0
+    served_ms: Moment = 0  # the last one of a dashboard
     away: tuple[Gap, ...] = ()  # when no tick or no Redis was there: the last ones, newest first
     event_seq: Whole = 0  # of the last event
     refused_commits: Whole = 0
@@ -96,11 +106,11 @@ class Meta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Row(wire.Introduction):
-    joined_at_ms: Whole
+    joined_at_ms: Moment
     able: bool = False
-    able_at_ms: Whole = 0  # when it last became able
+    able_at_ms: Moment = 0  # when it last became able
     stopped: bool = False  # its process ended cleanly; another one is expected back
-    away_since_ms: Whole = 0  # last sign of the process before; 0: this one has been able
+    away_since_ms: Moment = 0  # last sign of the process before; 0: this one has been able
     leaving: bool = False  # as it said itself: SIGTERM, so leaving and forced
 
 
@@ -185,6 +195,26 @@ class Applied:
 
     total: int
     at_ms: int
+
+    @classmethod
+    def parse(cls, raw: bytes) -> Self:
+        return cls(*_counted_at(raw))
+
+
+class Since(NamedTuple):
+    """When the last fence of a partition was granted."""
+
+    fence: int
+    at_ms: int
+
+    @classmethod
+    def parse(cls, raw: bytes) -> Self:
+        return cls(*_counted_at(raw))
+
+
+def _counted_at(raw: bytes) -> tuple[int, int]:
+    number, at_ms = raw.split(b" ")
+    return whole_of(number), moment_of(at_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,14 +308,14 @@ def _read_all(raw: Raw) -> GroupRead:
         meta=read_meta(raw[2]),
         members=members,
         bad_members=bad_members,
-        beats={m: int(float(v)) for m, v in pairs_of(raw[4])},
+        beats={m: _beat(v) for m, v in pairs_of(raw[4])},
         reports=Reports(pairs_of(raw[5])),
-        asked={m: int(v) for m, v in pairs_of(raw[6])},
+        asked={m: moment_of(v) for m, v in pairs_of(raw[6])},
         target={m: wire.parse_target(v.decode()) for m, v in pairs_of(raw[7])},
         grants=grants,
         locks=_locks(raw[9], grants, now_ms),
         offsets={Partition.parse(p): Offset.parse(v.decode()) for p, v in pairs_of(raw[10])},
-        applied={Partition.parse(p): _applied(v) for p, v in pairs_of(raw[11])},
+        applied={Partition.parse(p): Applied.parse(v) for p, v in pairs_of(raw[11])},
         snapshots={Partition.parse(p): read_snapshots(v) for p, v in pairs_of(raw[12])},
     )
 
@@ -317,7 +347,7 @@ def read_member(member_id: str, raw: bytes) -> MemberRow:
 def read_report(raw: bytes) -> Report:
     """`number sequence at_ms length <complete><changes>`, the length in bytes."""
     *numbers, rest = raw.split(b" ", 4)
-    number, sequence, at_ms, length = read_as(list[Whole], list(map(int, numbers)))
+    number, sequence, at_ms, length = map(whole_of, numbers)
     complete, changes = _said(rest[:length]), _said(rest[length:])
     said = complete if rest[length:] == b"{}" else changes
     owned = {**complete.owned, **changes.owned}
@@ -326,7 +356,7 @@ def read_report(raw: bytes) -> Report:
     return Report(
         number=number,
         sequence=sequence,
-        at_ms=at_ms,
+        at_ms=moment_of(at_ms),
         owned={Partition.parse(p): wire.parse_held(v) for p, v in owned.items() if v is not None},
         consumer=consumer,
         unable=said.unable,
@@ -354,6 +384,13 @@ def _locks(raw: Raw, grants: Mapping[Partition, Grant], now_ms: int) -> dict[Par
     return locks
 
 
-def _applied(raw: bytes) -> Applied:
-    total, at_ms = raw.split(b" ")
-    return Applied(int(total), int(at_ms))
+def _beat(score: bytes) -> int:
+    """The script of the tick sets one that lies in the future to now."""
+    return int(min(max(float(score), 0), MOMENT_MAX))
+
+
+def read_since(raw: Raw) -> tuple[dict[Partition, Since], dict[str, str]]:
+    """From HGETALL of the key `since`, and of what cannot be read why."""
+    pairs = ((name.decode(errors="surrogateescape"), value) for name, value in raw.items())
+    found, bad = each(pairs, lambda name, value: (Partition.parse(name), Since.parse(value)))
+    return dict(found.values()), bad

@@ -18,7 +18,8 @@ from assignment.coordinator.incarnation import believed
 from assignment.coordinator.outbox import Run, read
 from assignment.coordinator.setting_up import DECIDING
 from assignment.errors import InvalidInput
-from assignment.types import Epoch, Reason, read_as
+from assignment.plausible import check_reached, reached
+from assignment.types import Epoch, Offset, Reason, read_as
 from dashboard import models
 from dashboard.live import groups as live_groups
 from dashboard.records import audit
@@ -50,42 +51,47 @@ def keep(group: models.Group) -> None:
         entries = live_groups.outbox(group.name)
         if not entries:
             return
-        _note_lost(group, entries[0])
+        now_ms = live_groups.redis_now_ms()
+        _note_lost(group, entries[0], now_ms)
         bad = []
         for entry in entries:
             try:
-                _keep_one(group, *_read(group, entry))
+                _keep_one(group, *_read(group, entry, now_ms))
             except (InvalidInput, DataError) as error:
                 bad.append((entry, error))
                 continue
             live_groups.drop_from_outbox(group.name, entry.entry_id)
         if bad:
-            _set_aside(group, bad)
+            _set_aside(group, bad, now_ms)
 
 
-def _note_lost(group: models.Group, oldest: live_groups.OutboxEntry) -> None:
+def _note_lost(group: models.Group, oldest: live_groups.OutboxEntry, now_ms: int) -> None:
     """No database took them for so long that they made room for newer ones."""
     if not live_groups.records_lost(group.name):
         return
     with transaction.atomic():
         models.Group.objects.select_for_update().get(pk=group.pk)  # of two processes one notes it
         if lost := live_groups.records_lost(group.name):
-            group.gaps.create(at_ms=_at_ms(oldest), events_lost=0, records_lost=lost)
+            group.gaps.create(at_ms=_at_ms(oldest, now_ms), events_lost=0, records_lost=lost)
             live_groups.forget_lost(group.name, lost)
             log.error("history gap group=%s records_lost=%d", group.name, lost)
 
 
-def _read(group: models.Group, entry: live_groups.OutboxEntry) -> tuple[Epoch, dict[str, Any]]:
+def _read(
+    group: models.Group, entry: live_groups.OutboxEntry, now_ms: int
+) -> tuple[Epoch, dict[str, Any]]:
     """Checked: who may write to the group's keys may have written it. Raises InvalidInput."""
     epoch = read_as(Epoch, [entry.incarnation, entry.target_epoch], from_texts=True)
     top = believed(epoch.incarnation, group.incarnation)
     if not (0 <= epoch.incarnation <= max(top, group.incarnation) and 0 < epoch.number < WHOLE_MAX):
         raise InvalidInput(f"incarnation {epoch.incarnation}, epoch {epoch.number} cannot be")
-    return epoch, read(entry.record)
+    columns = read(entry.record)
+    check_reached("at_ms", columns["at_ms"], now_ms)
+    return epoch, columns
 
 
 def _set_aside(
-    group: models.Group, bad: Sequence[tuple[live_groups.OutboxEntry, Exception]]
+    group: models.Group, bad: Sequence[tuple[live_groups.OutboxEntry, Exception]], now_ms: int
 ) -> None:
     """All at once, however many somebody wrote."""
     first, error = bad[0]
@@ -93,13 +99,13 @@ def _set_aside(
     log.error("%s group=%s: %s", audit.QUARANTINED, group.name, why)
     with audit.atomic():
         audit.record(audit.automatically(why), audit.QUARANTINED, group, result="found")
-        group.gaps.create(at_ms=_at_ms(first), events_lost=0, records_lost=len(bad))
+        group.gaps.create(at_ms=_at_ms(first, now_ms), events_lost=0, records_lost=len(bad))
     for entry, _ in bad:
         live_groups.drop_from_outbox(group.name, entry.entry_id)
 
 
-def _at_ms(entry: live_groups.OutboxEntry) -> int:
-    return min(int(entry.entry_id.partition("-")[0]), WHOLE_MAX)
+def _at_ms(entry: live_groups.OutboxEntry, now_ms: int) -> int:
+    return reached(Offset.parse(entry.entry_id).ms, now_ms)
 
 
 def _keep_one(group: models.Group, epoch: Epoch, columns: dict[str, Any]) -> None:

@@ -5,13 +5,17 @@ All raise StoreUnavailable when Redis cannot be asked.
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import redis
 from django.conf import settings as django_settings
 
+from assignment.bounds import whole_of
 from assignment.coordinator.facts import Hint, Lifted
 from assignment.errors import Damaged
+from assignment.plausible import Counted, reached
 from assignment.scripts.group_read import (
     NO_TICK,
     GroupRead,
@@ -20,8 +24,7 @@ from assignment.scripts.group_read import (
     each,
     read_group,
 )
-from assignment.scripts.lock_events import LockEvent, read_event
-from assignment.scripts.values import FENCE_MAX
+from assignment.scripts.lock_events import LockEvent, check_event, read_event
 from assignment.types import START, GroupSettings, Offset, Partition, Reason
 from assignment.wire import GROUP_INDEX, GroupKeys, StreamKeys, parse_settings
 from dashboard.live.connection import GroupDamaged, ms_of, sync_client
@@ -96,14 +99,23 @@ def events_after(group: str, cursor: str, count: int = EVENTS_AT_ONCE) -> list[L
     for _ in range(BAD_PAGES_MAX):
         entries = sync_client().xrange(key, min=f"({cursor}", count=count)
         stored = {entry_id.decode(): fields for entry_id, fields in entries}
-        found, bad = each(stored.items(), read_event)
-        if bad:  # no script wrote them; the history shows the gap
+        found, bad = each(stored.items(), partial(_event, _counted(group)))
+        if bad:  # no script wrote them
             sync_client().xdel(key, *bad)
             why = next(iter(bad.values()))
             log.error("group=%s: %d events cannot be read: %s", group, len(bad), why)
         if found or not bad:
             return list(found.values())
     return []
+
+
+def _event(counted: Counted, entry_id: str, fields: Mapping[bytes, bytes]) -> LockEvent:
+    return check_event(read_event(entry_id, fields), counted)
+
+
+def _counted(group: str) -> Counted:
+    seq, incarnation = sync_client().hmget(GroupKeys(group).meta, "event_seq", "incarnation")
+    return Counted(redis_now_ms(), whole_of(seq or 0), whole_of(incarnation or 0))
 
 
 def trim_events(group: str, stored: str, kept: int) -> None:
@@ -116,15 +128,16 @@ def trim_events(group: str, stored: str, kept: int) -> None:
 def hints(group: str) -> list[Hint]:
     """The newest hints that `control` keeps, oldest first."""
     entries = sync_client().xrevrange(GroupKeys(group).control, count=HINTS_AT_ONCE)
+    now_ms = redis_now_ms()
     stored = {entry_id.decode(): fields for entry_id, fields in reversed(entries)}
     found, _ = each(stored.items(), _hint)  # others are of another version, or of no script
-    return list(found.values())
+    return [replace(hint, at_ms=reached(hint.at_ms, now_ms)) for hint in found.values()]
 
 
 def _hint(entry_id: str, fields: Mapping[bytes, bytes]) -> Hint:
     values = {name.decode(): value.decode() for name, value in fields.items()}
-    at_ms = min(int(entry_id.partition("-")[0]), FENCE_MAX)
-    return Hint(Reason(values["reason"]), int(values["epoch"]), values["member"], at_ms)
+    at_ms, epoch = Offset.parse(entry_id).ms, whole_of(values["epoch"])
+    return Hint(Reason(values["reason"]), epoch, values["member"], at_ms)
 
 
 def outbox(group: str) -> list[OutboxEntry]:

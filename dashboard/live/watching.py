@@ -9,8 +9,9 @@ from typing import Any
 import redis
 from django.conf import settings
 
+from assignment.bounds import NAME_MAX, printable, shortened
 from assignment.errors import Damaged
-from assignment.scripts.group_read import Purpose, read_group
+from assignment.scripts.group_read import Purpose, read_group, read_since
 from assignment.types import GroupSettings, Offset, Partition
 from assignment.wire import GroupKeys, StreamKeys
 from dashboard.live.connection import GroupDamaged, StoreUnavailable, sync_client
@@ -67,13 +68,19 @@ def _read(group: str) -> LiveSnapshot:
     try:
         raw, since, _, computes = pipe.execute()
         read = call.read(raw)
+        granted, _ = read_since(since)
     except (Damaged, redis.ResponseError) as error:
         raise GroupDamaged(group, error) from error
     if read.meta.settings is None:
         raise GroupNotThere(f"group {group!r} is not set up in Redis yet")
     backlog = _backlog(read.meta.settings, read.offsets)
-    mode = Mode(read.meta.coordination, read.meta.mode_epoch, (computes or b"").decode())
-    return replace(build(group, read, since, backlog), mode=mode)
+    mode = Mode(read.meta.coordination, read.meta.mode_epoch, _name(computes or b""))
+    return replace(build(group, read, granted, backlog), mode=mode)
+
+
+def _name(stored: bytes) -> str:
+    """Whoever may write to the group's keys may have written it."""
+    return printable(shortened(stored.decode(errors="replace"), NAME_MAX))
 
 
 def _backlog(of: GroupSettings, committed: Mapping[Partition, Offset]) -> list[Backlog]:

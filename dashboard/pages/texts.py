@@ -2,14 +2,16 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import groupby
 
+from assignment.bounds import MOMENT_MAX
 from assignment.errors import InvalidInput
 
 THIN = "\u202f"  # narrow no-break space between thousands
 DASH = "—"
 INCARNATION_BITS = 32
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECONDS = re.compile(r"\d{11,14}")
 # What is not seen, or changes how others are: controls but for tabs and ends of lines, marks of
 # direction, zero width and tags. Joiners are left: scripts and emoji are written with them.
@@ -45,7 +47,10 @@ def span(value_ms: float) -> str:
 
 
 def utc(at_ms: int) -> datetime:
-    return datetime.fromtimestamp(at_ms / 1000, UTC)
+    """What is not within the years 1970 to 9999 is shown as the nearest that is: no page fails for
+    what stands in a row.
+    """
+    return EPOCH + timedelta(milliseconds=min(max(at_ms, 0), MOMENT_MAX))
 
 
 def exact(moment: int | datetime) -> str:
