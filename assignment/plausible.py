@@ -19,8 +19,9 @@ class Counted(NamedTuple):
     """How far a group has come in Redis: nothing that its scripts wrote is above."""
 
     now_ms: int
-    event_seq: int
     incarnation: int
+    group_epoch: int
+    event_seq: int
 
 
 def is_reached(at_ms: int, now_ms: int) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from assignment import wire
 from assignment.bounds import MOMENT_MAX, moment_of
-from assignment.coordinator.incarnation import CLAIMED_AHEAD_MAX
+from assignment.coordinator.incarnation import CLAIMED_AHEAD_MAX, is_step
 from assignment.errors import InvalidInput
 from assignment.scripts.agent_side import read_snapshots
 from assignment.scripts.group_read import (
@@ -163,7 +163,7 @@ def believable(known: Iterable[int]) -> int:
     """
     top = 0
     for number in sorted(known):
-        if number > top + CLAIMED_AHEAD_MAX + 1 or number >= INCARNATION_MAX:
+        if not is_step(number, top) or number >= INCARNATION_MAX:
             return top
         top = max(top, number)
     return top

@@ -1,7 +1,7 @@
 """Everything a coordinator decides from, read at one moment: the script read_group."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -168,6 +168,13 @@ class Reports(Mapping[str, Report]):
     def _read(self) -> tuple[dict[str, Report], dict[str, str]]:
         return each(self.stored.items(), lambda member, raw: read_report(raw))
 
+    def without(self, members: Collection[str]) -> "Reports":
+        """Their own are left out besides."""
+        found, bad = self._read
+        left = Reports(self.stored.items())
+        left.__dict__["_read"] = ({m: r for m, r in found.items() if m not in members}, bad)
+        return left
+
     @property
     def bad(self) -> Mapping[str, str]:
         return self._read[1]
@@ -233,10 +240,11 @@ class GroupRead:
     applied: Mapping[Partition, Applied]
     snapshots: Mapping[Partition, tuple[SnapshotRecord, ...]]
     bad_members: Mapping[str, str] = field(default_factory=dict)  # rows that are left out -> why
+    bad_claims: Mapping[str, str] = field(default_factory=dict)  # members, and why nobody counts it
 
     @property
     def bad_reports(self) -> Mapping[str, str]:
-        """Those that are left out -> why."""
+        """Those that cannot be read and are left out -> why."""
         return self.reports.bad if isinstance(self.reports, Reports) else {}
 
     def has_reported(self, member_id: str) -> bool:

@@ -13,12 +13,11 @@ from typing import Any
 
 from django.db import DataError, transaction
 
-from assignment.bounds import WHOLE_MAX, printable
-from assignment.coordinator.incarnation import believed
+from assignment.bounds import printable
 from assignment.coordinator.outbox import Run, read
 from assignment.coordinator.setting_up import DECIDING
 from assignment.errors import InvalidInput
-from assignment.plausible import check_reached, reached
+from assignment.plausible import Counted, check_reached, reached
 from assignment.types import Epoch, Offset, Reason, read_as
 from dashboard import models
 from dashboard.live import groups as live_groups
@@ -51,18 +50,18 @@ def keep(group: models.Group) -> None:
         entries = live_groups.outbox(group.name)
         if not entries:
             return
-        now_ms = live_groups.redis_now_ms()
-        _note_lost(group, entries[0], now_ms)
+        counted = live_groups.counted(group.name)
+        _note_lost(group, entries[0], counted.now_ms)
         bad = []
         for entry in entries:
             try:
-                _keep_one(group, *_read(group, entry, now_ms))
+                _keep_one(group, *_read(group, entry, counted))
             except (InvalidInput, DataError) as error:
                 bad.append((entry, error))
                 continue
             live_groups.drop_from_outbox(group.name, entry.entry_id)
         if bad:
-            _set_aside(group, bad, now_ms)
+            _set_aside(group, bad, counted.now_ms)
 
 
 def _note_lost(group: models.Group, oldest: live_groups.OutboxEntry, now_ms: int) -> None:
@@ -78,15 +77,15 @@ def _note_lost(group: models.Group, oldest: live_groups.OutboxEntry, now_ms: int
 
 
 def _read(
-    group: models.Group, entry: live_groups.OutboxEntry, now_ms: int
+    group: models.Group, entry: live_groups.OutboxEntry, counted: Counted
 ) -> tuple[Epoch, dict[str, Any]]:
     """Checked: who may write to the group's keys may have written it. Raises InvalidInput."""
     epoch = read_as(Epoch, [entry.incarnation, entry.target_epoch], from_texts=True)
-    top = believed(epoch.incarnation, group.incarnation)
-    if not (0 <= epoch.incarnation <= max(top, group.incarnation) and 0 < epoch.number < WHOLE_MAX):
+    top = max(group.incarnation, counted.incarnation)
+    if not (0 <= epoch.incarnation <= top and 0 < epoch.number <= counted.group_epoch):
         raise InvalidInput(f"incarnation {epoch.incarnation}, epoch {epoch.number} cannot be")
     columns = read(entry.record)
-    check_reached("at_ms", columns["at_ms"], now_ms)
+    check_reached("at_ms", columns["at_ms"], counted.now_ms)
     return epoch, columns
 
 

@@ -99,7 +99,7 @@ def events_after(group: str, cursor: str, count: int = EVENTS_AT_ONCE) -> list[L
     for _ in range(BAD_PAGES_MAX):
         entries = sync_client().xrange(key, min=f"({cursor}", count=count)
         stored = {entry_id.decode(): fields for entry_id, fields in entries}
-        found, bad = each(stored.items(), partial(_event, _counted(group)))
+        found, bad = each(stored.items(), partial(_event, counted(group)))
         if bad:  # no script wrote them
             sync_client().xdel(key, *bad)
             why = next(iter(bad.values()))
@@ -109,13 +109,14 @@ def events_after(group: str, cursor: str, count: int = EVENTS_AT_ONCE) -> list[L
     return []
 
 
-def _event(counted: Counted, entry_id: str, fields: Mapping[bytes, bytes]) -> LockEvent:
-    return check_event(read_event(entry_id, fields), counted)
+def _event(so_far: Counted, entry_id: str, fields: Mapping[bytes, bytes]) -> LockEvent:
+    return check_event(read_event(entry_id, fields), so_far)
 
 
-def _counted(group: str) -> Counted:
-    seq, incarnation = sync_client().hmget(GroupKeys(group).meta, "event_seq", "incarnation")
-    return Counted(redis_now_ms(), whole_of(seq or 0), whole_of(incarnation or 0))
+def counted(group: str) -> Counted:
+    names = ("incarnation", "group_epoch", "event_seq")
+    numbers = sync_client().hmget(GroupKeys(group).meta, *names)
+    return Counted(redis_now_ms(), *(whole_of(number or 0) for number in numbers))
 
 
 def trim_events(group: str, stored: str, kept: int) -> None:
