@@ -13,6 +13,7 @@ from assignment.errors import InvalidInput
 from assignment.types import Offset
 
 AHEAD_MS = 86_400_000  # of the clock of Redis, which may have been set back
+COUNTED_MAX = 2**51  # epochs, numbers of events: no group gets there, and Redis can count on
 
 
 class Counted(NamedTuple):
@@ -22,6 +23,16 @@ class Counted(NamedTuple):
     incarnation: int
     group_epoch: int
     event_seq: int
+
+    def has_target(self, incarnation: int, epoch: int) -> bool:
+        """Whether a target may have been stored under that."""
+        is_epoch = 0 < epoch <= min(self.group_epoch, COUNTED_MAX)
+        return is_epoch and 0 <= incarnation <= self.incarnation
+
+
+def counted(number: int) -> int:
+    """An epoch, or the number of an event, as it was stored; 0 for what nobody counted."""
+    return number if number <= COUNTED_MAX else 0
 
 
 def is_reached(at_ms: int, now_ms: int) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from assignment.bounds import moment_of, shown
 from assignment.errors import InvalidInput
-from assignment.plausible import Counted, check_reached
+from assignment.plausible import COUNTED_MAX, Counted, check_reached
 from assignment.scripts.values import FENCE_MAX, Raw, pairs_of, text_of, within
 from assignment.types import INCARNATION_STEP, Partition, valid_name
 
@@ -46,6 +46,6 @@ def read_event(entry_id: Raw, fields: Sequence[Raw] | Mapping[Raw, Raw]) -> Lock
 def check_event(event: LockEvent, counted: Counted) -> LockEvent:
     """Itself; InvalidInput when Redis has not come so far. `counted`: read after the event."""
     check_reached("at_ms", event.at_ms, counted.now_ms)
-    within("seq", event.seq, 0, counted.event_seq)
+    within("seq", event.seq, 0, min(counted.event_seq, COUNTED_MAX))
     within("incarnation", event.fence // INCARNATION_STEP, 0, counted.incarnation)
     return event

@@ -35,7 +35,7 @@ from dashboard.live import queue
 from dashboard.live import stored as live_stored
 from dashboard.live.scripts import run
 from dashboard.models import Group
-from dashboard.records import audit
+from dashboard.records import audit, corrections
 from dashboard.records.audit import By
 
 AUDITED_MAX = 100  # findings in one entry
@@ -44,7 +44,8 @@ TICK_WAIT_S = 60.0  # longer than any takes
 
 def look(group: Group) -> tuple[Finding, ...]:
     """Changes nothing. Raises StoreUnavailable."""
-    return findings(_stored(group), _incarnations(group))
+    stored = _stored(group)
+    return findings(stored, _incarnations(group), corrections.kept(group, stored.now_ms))
 
 
 def mend(group: Group, by: By) -> tuple[Finding, ...]:
@@ -115,6 +116,9 @@ def _mend_rows(group: Group, kind: Mend, key: str, names: Sequence[str]) -> None
         case Mend.EVICT:
             for name in names:
                 live_stored.forget_member(group.name, name)
+        case Mend.CORRECT:
+            so_far = live_groups.counted(group.name)
+            corrections.correct(group, key, names, so_far.now_ms, so_far.event_seq)
         case Mend.FORGET | Mend.MIRROR:
             for name in names:
                 live_stored.forget(group.name, key, name)
@@ -161,7 +165,7 @@ def _rebuild(group: Group) -> None:
 def _renumber(group: Group) -> None:
     """First in Redis, which is read again when this ends in between."""
     known = _incarnations(group) | found_incarnations(_stored(group))
-    numbers = renumbered(known)
+    numbers = renumbered(known, group.incarnation)
     rows = _stored(group).rows.get("snapshots", {})
     live_stored.put(group.name, "snapshots", {p: _lowered(raw, numbers) for p, raw in rows.items()})
     with transaction.atomic():

@@ -12,7 +12,7 @@ from django.db.models import Max
 from assignment.coordinator import effects
 from assignment.coordinator.facts import Mirror
 from assignment.errors import InvalidInput
-from assignment.plausible import may_lift
+from assignment.plausible import COUNTED_MAX, counted, may_lift
 from assignment.scripts.agent_side import (
     SnapshotRecord,
     is_snapshot_of,
@@ -96,6 +96,7 @@ def _keep_newer(old: PartitionMirror, row: PartitionMirror) -> None:
 
 def read(group: Group, effect: effects.ReadMirror) -> Mirror:
     snapshots, broken = {}, set()
+    sound = group.rebalances.filter(target_epoch__lte=COUNTED_MAX)
     for row in group.mirror.all():
         partition = Partition(group.stream, row.number)
         if records := _with_manifest(_records(row), group.name, partition):
@@ -104,11 +105,11 @@ def read(group: Group, effect: effects.ReadMirror) -> Mirror:
             if not whole:
                 broken.add(partition)
     return Mirror(
-        target_epoch=group.rebalances.aggregate(last=Max("target_epoch"))["last"] or 0,
-        event_seq=group.last_event_seq,
+        target_epoch=sound.aggregate(last=Max("target_epoch"))["last"] or 0,
+        event_seq=counted(group.last_event_seq),
         snapshots=snapshots,
         offsets=_highest(group.stream),
-        target=_target(group.rebalances.first(), group.stream),
+        target=_target(sound.first(), group.stream),
         broken=frozenset(broken),
     )
 

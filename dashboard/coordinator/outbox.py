@@ -82,7 +82,7 @@ def _read(
     """Checked: who may write to the group's keys may have written it. Raises InvalidInput."""
     epoch = read_as(Epoch, [entry.incarnation, entry.target_epoch], from_texts=True)
     top = max(group.incarnation, counted.incarnation)
-    if not (0 <= epoch.incarnation <= top and 0 < epoch.number <= counted.group_epoch):
+    if not counted._replace(incarnation=top).has_target(*epoch):
         raise InvalidInput(f"incarnation {epoch.incarnation}, epoch {epoch.number} cannot be")
     columns = read(entry.record)
     check_reached("at_ms", columns["at_ms"], counted.now_ms)

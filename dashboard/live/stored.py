@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from assignment.coordinator.repair import COORDINATION, KINDS, Stored
+from assignment.types import Partition
 from assignment.wire import GroupKeys
+from dashboard.live import groups as live_groups
 from dashboard.live.connection import sync_client
 
 OF_MEMBERS = ("owned", "progress", "counts")
@@ -24,11 +26,14 @@ def read(group: str, partitions: Sequence[str]) -> Stored:
     *found, beats = [*pipe.execute(), ()][: len(hashes) + 1]  # of one moment
     rows = dict(zip(hashes, map(_texts, found), strict=True))
     locks = sync_client().mget([_lock(group, name) for name in partitions])
+    last = live_groups.last_ids(map(Partition.parse, partitions))
     return Stored(
         kinds=kinds,
         rows=rows,
         beats={_text(member): score for member, score in beats},
         locks={n: lock for n, lock in zip(partitions, locks, strict=True) if lock is not None},
+        last={str(partition): offset for partition, offset in last.items()},
+        now_ms=live_groups.redis_now_ms(),
     )
 
 

@@ -20,6 +20,7 @@ WORDS = {
     Mend.FORGET: "dropped: it is said anew",
     Mend.EVICT: "the member goes, and its agent joins anew",
     Mend.MIRROR: "as the database has it; without that, from the start of the partition",
+    Mend.CORRECT: "in the database: as Redis has it, or the present time; who cannot be goes",
     Mend.REBUILD: "members, target and grants as after a wipe; offsets and snapshots stay",
     Mend.RENUMBER: "a lower number, in Redis and in the history; all agents must be stopped",
 }
