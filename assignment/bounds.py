@@ -19,6 +19,7 @@ RATE_MAX = 1e12  # events a second; what is above is no rate
 CAPACITY_MAX = 1_000  # as of --capacity
 SHOWN_MAX = 120  # characters of a value that an error names
 WHOLE_MAX = 2**53
+INCARNATION_MAX = 2**21 - 1  # of a fence, which is incarnation * 2^32 + counter
 MOMENT_MAX = 253_402_300_799_999  # ms: the last one of the year 9999, which can still be written
 
 Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
@@ -26,6 +27,8 @@ Whole = Annotated[
     int, Meta(ge=0, lt=WHOLE_MAX)
 ]  # counts, times, epochs: exact in Lua and JavaScript
 Moment = Annotated[int, Meta(ge=0, le=MOMENT_MAX)]  # ms since 1970
+Incarnation = Annotated[int, Meta(ge=0, le=INCARNATION_MAX)]
+Pid = Annotated[int, Meta(ge=0, lt=2**31)]  # Lua writes numbers of up to 14 digits exactly
 Rate = Annotated[float, Meta(ge=0, le=RATE_MAX)]
 Capacity = Annotated[float, Meta(gt=0, le=CAPACITY_MAX)]
 Name = Annotated[str, Meta(max_length=NAME_MAX)]

@@ -14,7 +14,7 @@ from assignment import maps
 from assignment.bounds import Line, Moment, Name, Whole, closed
 from assignment.coordinator.facts import TargetRecord
 from assignment.errors import InvalidInput
-from assignment.scripts.group_read import UNREADABLE, why_unreadable
+from assignment.scripts.rows import UNREADABLE, why_unreadable
 from assignment.types import PARTITIONS_MAX, Partition, Reason
 
 OF_RECORD = ("at_ms", "cause", "partitions", "detect_ms")

@@ -1,30 +1,31 @@
 """Everything a coordinator decides from, read at one moment: the script read_group."""
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import Annotated, Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self
 
 import msgspec
 
 from assignment import wire
 from assignment.bounds import (
     MOMENT_MAX,
+    Incarnation,
     Line,
     Moment,
     Name,
     Told,
     Whole,
     moment_of,
-    shortened,
     whole_of,
 )
 from assignment.errors import Damaged, InvalidInput
 from assignment.scripts.agent_side import SnapshotRecord, read_snapshots
-from assignment.scripts.values import INCARNATION_MAX, Call, Raw, flag, pairs_of, text_of
-from assignment.troubles import TROUBLES_MAX, Halted, Unserved, read_trouble
+from assignment.scripts.rows import UNREADABLE, Applied, each, why_unreadable
+from assignment.scripts.values import Call, Raw, flag, pairs_of, text_of
+from assignment.troubles import TROUBLES_MAX, Failing, Halted, Unserved, read_trouble
 from assignment.types import (
     Coordination,
     Drain,
@@ -39,15 +40,6 @@ from assignment.types import (
     read_as,
     valid_name,
 )
-
-WHY_MAX = 200  # characters of why something cannot be read
-UNREADABLE = (
-    *(ValueError, TypeError, KeyError, IndexError, AttributeError),
-    *(OverflowError, RecursionError, msgspec.MsgspecError),
-)  # what the readers below raise of what no script has written
-Incarnation = Annotated[int, msgspec.Meta(ge=0, le=INCARNATION_MAX)]
-R = TypeVar("R")
-T = TypeVar("T")
 
 
 class Gap(NamedTuple):
@@ -196,34 +188,6 @@ class Lock:
     left_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
-    """Events applied in total, and when the last commit was."""
-
-    total: int
-    at_ms: int
-
-    @classmethod
-    def parse(cls, raw: bytes) -> Self:
-        return cls(*_counted_at(raw))
-
-
-class Since(NamedTuple):
-    """When the last fence of a partition was granted."""
-
-    fence: int
-    at_ms: int
-
-    @classmethod
-    def parse(cls, raw: bytes) -> Self:
-        return cls(*_counted_at(raw))
-
-
-def _counted_at(raw: bytes) -> tuple[int, int]:
-    number, at_ms = raw.split(b" ")
-    return whole_of(number), moment_of(at_ms)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRead:
     now_ms: int
@@ -278,24 +242,6 @@ def read_group(purpose: Purpose, ticker: Ticker = NO_TICK) -> Call[GroupRead]:
     since = ticker.seen_ms and ticker.seen_ms + TICKER_AWAY_MS
     numbers = map(str, (*ticker.away, ticker.seen_ms, since))
     return Call("read_group", [purpose.value, *numbers, flag(ticker.serves)], _group_read)
-
-
-def each(
-    rows: Iterable[tuple[str, R]], read: Callable[[str, R], T]
-) -> tuple[dict[str, T], dict[str, str]]:
-    """What could be read, and of what could not be why."""
-    found: dict[str, T] = {}
-    bad: dict[str, str] = {}
-    for name, raw in rows:
-        try:
-            found[name] = read(name, raw)
-        except UNREADABLE as error:
-            bad[name] = why_unreadable(error)
-    return found, bad
-
-
-def why_unreadable(error: Exception) -> str:
-    return shortened(str(error) or type(error).__name__, WHY_MAX)
 
 
 def _group_read(raw: Raw) -> GroupRead:
@@ -377,10 +323,12 @@ def read_report(raw: bytes) -> Report:
 def check_consumer(said: Mapping[str, Any]) -> None:
     """Of a heartbeat. InvalidInput names what is wrong; other fields are none of ours."""
     health = read_as(wire.ConsumerHealth, said)
-    if len(health.halted) > TROUBLES_MAX:
-        raise InvalidInput(f"halted has {len(health.halted)} partitions, above {TROUBLES_MAX}")
-    for one in health.halted:
-        read_trouble(Halted, one)
+    for name, kind in (("halted", Halted), ("failing", Failing)):
+        told = getattr(health, name)
+        if len(told) > TROUBLES_MAX:
+            raise InvalidInput(f"{name} has {len(told)} partitions, above {TROUBLES_MAX}")
+        for one in told:
+            read_trouble(kind, one)
 
 
 def _locks(raw: Raw, grants: Mapping[Partition, Grant], now_ms: int) -> dict[Partition, Lock]:
@@ -395,10 +343,3 @@ def _locks(raw: Raw, grants: Mapping[Partition, Grant], now_ms: int) -> dict[Par
 def _beat(score: bytes) -> int:
     """The script of the tick sets one that lies in the future to now."""
     return int(min(max(float(score), 0), MOMENT_MAX))
-
-
-def read_since(raw: Raw) -> tuple[dict[Partition, Since], dict[str, str]]:
-    """From HGETALL of the key `since`, and of what cannot be read why."""
-    pairs = ((name.decode(errors="surrogateescape"), value) for name, value in raw.items())
-    found, bad = each(pairs, lambda name, value: (Partition.parse(name), Since.parse(value)))
-    return dict(found.values()), bad

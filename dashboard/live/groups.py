@@ -16,15 +16,9 @@ from assignment.bounds import whole_of
 from assignment.coordinator.facts import Hint, Lifted
 from assignment.errors import Damaged
 from assignment.plausible import Counted, reached
-from assignment.scripts.group_read import (
-    NO_TICK,
-    GroupRead,
-    Purpose,
-    Ticker,
-    each,
-    read_group,
-)
+from assignment.scripts.group_read import NO_TICK, GroupRead, Purpose, Ticker, read_group
 from assignment.scripts.lock_events import LockEvent, check_event, read_event
+from assignment.scripts.rows import each
 from assignment.types import START, GroupSettings, Offset, Partition, Reason
 from assignment.wire import GROUP_INDEX, GroupKeys, StreamKeys, parse_settings
 from dashboard.live.connection import GroupDamaged, ms_of, sync_client

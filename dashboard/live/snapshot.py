@@ -11,7 +11,8 @@ from typing import Any
 
 from assignment import metrics
 from assignment.coordinator.reading import settings_of
-from assignment.scripts.group_read import GroupRead, Lock, Report, Since
+from assignment.scripts.group_read import GroupRead, Lock, Report
+from assignment.scripts.rows import Since
 from assignment.troubles import Halted
 from assignment.types import Drain, GroupSettings, Held, HeldState, Partition, UnableReason
 from dashboard.live import reported

@@ -11,7 +11,8 @@ from django.conf import settings
 
 from assignment.bounds import NAME_MAX, printable, shortened
 from assignment.errors import Damaged
-from assignment.scripts.group_read import Purpose, read_group, read_since
+from assignment.scripts.group_read import Purpose, read_group
+from assignment.scripts.rows import read_since
 from assignment.types import GroupSettings, Offset, Partition
 from assignment.wire import GroupKeys, StreamKeys
 from dashboard.live.connection import GroupDamaged, StoreUnavailable, sync_client

@@ -5,15 +5,8 @@ from typing import Any
 
 import pytest
 
-from assignment.scripts.group_read import (
-    Applied,
-    GroupRead,
-    Lock,
-    MemberRow,
-    Meta,
-    Report,
-    Since,
-)
+from assignment.scripts.group_read import GroupRead, Lock, MemberRow, Meta, Report
+from assignment.scripts.rows import Applied, Since
 from assignment.types import (
     Drain,
     Grant,
