@@ -44,7 +44,10 @@ TICK_WAIT_S = 60.0  # longer than any takes
 
 def look(group: Group) -> tuple[Finding, ...]:
     """Changes nothing. Raises StoreUnavailable."""
-    stored = _stored(group)
+    return _findings(group, _stored(group))
+
+
+def _findings(group: Group, stored: Stored) -> tuple[Finding, ...]:
     return findings(stored, _incarnations(group), corrections.kept(group, stored.now_ms))
 
 
@@ -53,7 +56,8 @@ def mend(group: Group, by: By) -> tuple[Finding, ...]:
     it can be asked for again.
     """
     require(by, Action.REPAIR, group)
-    found = look(group)
+    stored = _stored(group)
+    found = _findings(group, stored)
     mends = {finding.mend for finding in found}
     if Mend.RENUMBER in mends:
         _refuse_while_somebody_lives(group)
@@ -64,7 +68,7 @@ def mend(group: Group, by: By) -> tuple[Finding, ...]:
     is_built_anew = bool(mends & {Mend.RENUMBER, Mend.REBUILD})
     rows = [one for one in found if not (is_built_anew and one.key in COORDINATION)]
     for (kind, key), of_key in groupby(sorted(rows), lambda one: (one.mend, one.key)):
-        _mend_rows(group, kind, key, [finding.name for finding in of_key])
+        _mend_rows(group, stored, kind, key, [finding.name for finding in of_key])
     if is_built_anew:
         with queue.nobody_ticks(TICK_WAIT_S):  # it would take the group for one that was wiped
             _build_anew(group, lowers=Mend.RENUMBER in mends)
@@ -111,19 +115,19 @@ def _refuse_while_somebody_lives(group: Group) -> None:
         raise Refused(f"stop the agents of {group.name!r} first: {', '.join(living[:10])}")
 
 
-def _mend_rows(group: Group, kind: Mend, key: str, names: Sequence[str]) -> None:
+def _mend_rows(group: Group, stored: Stored, kind: Mend, key: str, names: Sequence[str]) -> None:
+    """Agents go on beside it: only what still is as it was found."""
     match kind:
         case Mend.EVICT:
             for name in names:
-                live_stored.forget_member(group.name, name)
+                live_stored.forget_member(group.name, name, stored)
         case Mend.CORRECT:
             so_far = live_groups.counted(group.name)
             corrections.correct(group, key, names, so_far.now_ms, so_far.event_seq)
         case Mend.FORGET | Mend.MIRROR:
-            for name in names:
-                live_stored.forget(group.name, key, name)
+            done = [name for name in names if live_stored.forget(group.name, key, name, stored)]
             if kind is Mend.MIRROR:
-                live_stored.put(group.name, key, _mirrored(group, key, names))
+                live_stored.put_missing(group.name, key, _mirrored(group, key, done))
 
 
 def _mirrored(group: Group, key: str, names: Collection[str]) -> dict[str, str]:

@@ -4,11 +4,22 @@ from typing import Any
 
 import pytest
 
+from assignment.types import Partition
 from assignment.wire import GroupKeys, StreamKeys
 from dashboard import coordinator
+from dashboard.actions import repair
 from dashboard.live import groups as live_groups
 from dashboard.live import health
-from dashboard.models import Group, MemberRecord, PartitionMirror, Rebalance, Tenure
+from dashboard.live import stored as live_stored
+from dashboard.models import (
+    AuditSource,
+    Group,
+    MemberRecord,
+    PartitionMirror,
+    Rebalance,
+    Tenure,
+)
+from dashboard.records.audit import By
 from tests.dashboard.agents import FakeAgent
 from tests.dashboard.test_repair import ran
 
@@ -117,3 +128,32 @@ def test_a_number_to_which_nobody_counts_is_built_anew_and_counts_on(
     assert ran(capsys, group.name)[1]["findings"] == []
     coordinator.tick()
     assert health.look().failing_named == ()
+
+
+def test_what_changed_since_it_was_found_is_left_alone(
+    staffed: Group, store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Agents join, beat and commit meanwhile."""
+    group, keys, of = staffed, GroupKeys(staffed.name), f"{staffed.stream}:2"
+    sound = store.hget(keys.members, "a")
+    store.hset(keys.members, "a", "{")
+    store.hset(keys.offsets, of, "far")
+    store.set(keys.lock(Partition.parse(of)), "a/none")
+    store.hset(keys.reports, "a", "garbage")
+    read = live_stored.read
+
+    def read_and_others_go_on(*arguments: Any) -> Any:
+        found = read(*arguments)
+        store.hset(keys.members, "a", sound)
+        store.hset(keys.offsets, of, "5-0")
+        store.set(keys.lock(Partition.parse(of)), "a/7")
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(live_stored, "read", read_and_others_go_on)
+        patch.setattr(coordinator, "tick", lambda: 0)
+        assert len(repair.mend(group, By("ann", AuditSource.COMMAND))) == 4
+    assert store.hget(keys.members, "a") == sound
+    assert store.hget(keys.offsets, of) == b"5-0"
+    assert store.get(keys.lock(Partition.parse(of))) == b"a/7"
+    assert store.hget(keys.reports, "a") is None, "it stood as it was found"
