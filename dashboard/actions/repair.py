@@ -11,6 +11,7 @@ from django.db.models import F
 
 from assignment.bounds import printable
 from assignment.coordinator import effects
+from assignment.coordinator.incarnation import CLAIMED_MAX
 from assignment.coordinator.repair import (
     COORDINATION,
     Finding,
@@ -21,6 +22,7 @@ from assignment.coordinator.repair import (
     renumbered,
     renumbered_fence,
 )
+from assignment.errors import InvalidInput
 from assignment.scripts import recovery
 from assignment.scripts.agent_side import SnapshotRecord, record_of, record_values
 from assignment.scripts.dashboard_side import configure, request_rebalance
@@ -49,6 +51,24 @@ def look(group: Group) -> tuple[Finding, ...]:
 
 def _findings(group: Group, stored: Stored) -> tuple[Finding, ...]:
     return findings(stored, _incarnations(group), corrections.kept(group, stored.now_ms))
+
+
+def accept_incarnation(group: Group, incarnation: int, by: By) -> None:
+    """Agents really saw that one, because database and Redis came back from a backup: the next tick
+    goes on above it. Audited. Raises Refused and InvalidInput.
+    """
+    require(by, Action.REPAIR, group)
+    if not group.incarnation < incarnation < CLAIMED_MAX:
+        limits = f"above {group.incarnation}, the database's, and below {CLAIMED_MAX}"
+        raise InvalidInput(f"incarnation {incarnation} is not {limits}")
+    with audit.atomic():
+        rows = Group.objects.filter(pk=group.pk, incarnation=group.incarnation)
+        if not rows.update(incarnation=incarnation):
+            raise Refused(f"the incarnation of {group.name!r} was raised meanwhile: ask again")
+        before, after = {"incarnation": group.incarnation}, {"incarnation": incarnation}
+        audit.record(by, "accept incarnation", group, before=before, after=after)
+    group.incarnation = incarnation
+    coordinator.tick()
 
 
 def mend(group: Group, by: By) -> tuple[Finding, ...]:

@@ -3,8 +3,10 @@
 from typing import Any
 
 import pytest
+from django.core.management import CommandError, call_command
 
-from assignment.types import Partition
+from assignment.scripts.group_read import Purpose
+from assignment.types import INCARNATION_STEP, Partition
 from assignment.wire import GroupKeys, StreamKeys
 from dashboard import coordinator
 from dashboard.actions import repair
@@ -12,6 +14,7 @@ from dashboard.live import groups as live_groups
 from dashboard.live import health
 from dashboard.live import stored as live_stored
 from dashboard.models import (
+    AuditEntry,
     AuditSource,
     Group,
     MemberRecord,
@@ -157,3 +160,31 @@ def test_what_changed_since_it_was_found_is_left_alone(
     assert store.hget(keys.offsets, of) == b"5-0"
     assert store.get(keys.lock(Partition.parse(of))) == b"a/7"
     assert store.hget(keys.reports, "a") is None, "it stood as it was found"
+
+
+def test_agents_that_saw_more_than_a_restored_database_are_believed_by_a_persons_word(
+    staffed: Group, agent: FakeAgent, store: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Database and Redis are from a backup: until then nothing is granted above what they know."""
+    group, partition = staffed, Partition(staffed.stream, 0)
+    agent.held = {partition: 5_000 * INCARNATION_STEP + 1}
+    agent.beat()
+    for _ in range(2):
+        coordinator.tick()
+    assert live_groups.read(group.name, Purpose.LOOK).meta.incarnation == 1
+    group.refresh_from_db()
+    assert any("it claims incarnation 5000" in text for _, text in group.faults)
+    for arguments, said in (
+        (("--incarnation", "5000"), "say --apply"),
+        (("--incarnation", "1", "--apply"), "incarnation 1 is not above 1"),
+        (("--incarnation", str(2**20), "--apply"), "below 1048575"),
+    ):
+        with pytest.raises(CommandError, match=said) as refused:
+            call_command("repair", group.name, *arguments)
+        assert refused.value.returncode == 3
+    assert ran(capsys, group.name, "--apply", "--incarnation", "5000")[0] == 0
+    assert live_groups.read(group.name, Purpose.LOOK).meta.incarnation == 5_001
+    assert ran(capsys, group.name)[1]["findings"] == []
+    group.refresh_from_db()
+    assert (group.incarnation, group.faults) == (5_001, [])
+    assert AuditEntry.objects.get(action="accept incarnation").before == {"incarnation": 1}
