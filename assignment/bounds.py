@@ -11,6 +11,8 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import msgspec
 from msgspec import Meta
 
+from assignment.errors import InvalidInput
+
 NAME_MAX = 120  # characters of a member or a partition
 LINE_MAX = 255  # a host, an id of Spark
 WHY_MAX = 1_000  # what is told to people
@@ -18,11 +20,16 @@ RATE_MAX = 1e12  # events a second; what is above is no rate
 CAPACITY_MAX = 1_000  # as of --capacity
 SHOWN_MAX = 120  # characters of a value that an error names
 WHOLE_MAX = 2**53
+INCARNATION_MAX = 2**21 - 1  # of a fence, which is incarnation * 2^32 + counter
+MOMENT_MAX = 253_402_300_799_999  # ms: the last one of the year 9999, which can still be written
 
 Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Whole = Annotated[
     int, Meta(ge=0, lt=WHOLE_MAX)
 ]  # counts, times, epochs: exact in Lua and JavaScript
+Moment = Annotated[int, Meta(ge=0, le=MOMENT_MAX)]  # ms since 1970
+Incarnation = Annotated[int, Meta(ge=0, le=INCARNATION_MAX)]
+Pid = Annotated[int, Meta(ge=0, lt=2**31)]  # Lua writes numbers of up to 14 digits exactly
 Rate = Annotated[float, Meta(ge=0, le=RATE_MAX)]
 Capacity = Annotated[float, Meta(gt=0, le=CAPACITY_MAX)]
 Name = Annotated[str, Meta(max_length=NAME_MAX)]
@@ -31,6 +38,22 @@ Words = Annotated[str, Meta(max_length=WHY_MAX)]
 
 Scalar = Words | Int64 | float | bool | None
 Told = dict[Name, Scalar | list[dict[Name, Scalar]]]  # what consumers say: two levels, no more
+
+
+def whole_of(text: str | bytes | int) -> int:
+    """A Whole of its text; InvalidInput names another. One by one, since there are many."""
+    number = int(text)
+    if not 0 <= number < WHOLE_MAX:
+        raise InvalidInput(f"{number} is not within 0 and {WHOLE_MAX}")
+    return number
+
+
+def moment_of(text: str | bytes | int) -> int:
+    """A Moment of its text; InvalidInput names another."""
+    at_ms = int(text)
+    if not 0 <= at_ms <= MOMENT_MAX:
+        raise InvalidInput(f"{at_ms} ms is no time of the years 1970 to 9999")
+    return at_ms
 
 
 def shortened(said: str, most: int = WHY_MAX) -> str:

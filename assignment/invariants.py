@@ -134,3 +134,5 @@ def _unreadable(view: GroupRead) -> Iterator[str]:
     for what, bad in (("row", view.bad_members), ("report", view.bad_reports)):
         for member, why in sorted(bad.items()):
             yield f"the {what} of {member} cannot be read and is left out: {why}"
+    for member, why in sorted(view.bad_claims.items()):
+        yield f"what {member} says cannot be and is left out: {why}"

@@ -13,7 +13,8 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from assignment.bounds import Capacity, Int64, Line, Name, Rate, Told, Whole, Words, shown
+from assignment import bounds
+from assignment.bounds import Capacity, Int64, Line, Name, Pid, Rate, Told, Whole, Words
 from assignment.errors import InvalidInput
 from assignment.troubles import Unserved
 from assignment.types import (
@@ -153,26 +154,23 @@ def read_target(values: Mapping[str, Any]) -> TargetRow:
 
 def parse_grant(text: str) -> Grant:
     fence, member_id, until_ms, ended = text.split(" ")
-    return Grant(
-        fence=int(fence),
-        member_id=member_id,
-        until_ms=int(until_ms),
-        ended=None if ended == "-" else ended,
-    )
+    number, end_ms = bounds.whole_of(fence), bounds.moment_of(until_ms)
+    how = None if ended == "-" else ended
+    return Grant(fence=number, member_id=member_id, until_ms=end_ms, ended=how)
 
 
 def parse_held(text: str) -> Held:
     """Raises InvalidInput when it is not `fence state`."""
     fence, _, state = text.partition(" ")
     if not NUMBER_PATTERN.fullmatch(fence) or state not in HELD_STATES:
-        raise InvalidInput(f"held {shown(text)} is not of the form 'fence state'")
-    return Held(fence=int(fence), state=HeldState(state))
+        raise InvalidInput(f"held {bounds.shown(text)} is not of the form 'fence state'")
+    return Held(fence=bounds.whole_of(fence), state=HeldState(state))
 
 
 def parse_lock(text: str) -> tuple[str, int]:
     """(member id, fence) of a lock's value `member/fence`."""
     member_id, _, fence = text.rpartition("/")
-    return member_id, int(fence)
+    return member_id, bounds.whole_of(fence)
 
 
 def sorted_texts(partitions: Iterable[Partition]) -> list[str]:
@@ -196,7 +194,7 @@ class Introduction:
     instance: Name = ""
     zone: Line = ""
     capacity: Capacity = 1.0
-    pid: Whole = 0
+    pid: Pid = 0
     incarnation: Int64 = 0  # the highest that this process ever saw
 
 
@@ -258,7 +256,7 @@ class ConsumerHealth:
     why: Words = ""  # for people
     spark_application_id: Line = ""
     batch: Int64 = -1  # last finished plan
-    batch_at_ms: Whole = 0  # wall clock of its end
+    batch_at_ms: bounds.Moment = 0  # wall clock of its end
     batch_ms: Whole = 0
     rows: Whole = 0
     rows_per_second: Rate = 0.0

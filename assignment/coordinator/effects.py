@@ -13,7 +13,8 @@ from typing import Any, Generic, TypeVar, dataclass_transform
 from assignment.coordinator import facts
 from assignment.errors import EvenkeelError
 from assignment.scripts.agent_side import SnapshotRecord
-from assignment.scripts.group_read import Applied, GroupRead, Purpose
+from assignment.scripts.group_read import GroupRead, Purpose
+from assignment.scripts.rows import Applied
 from assignment.scripts.values import Call
 from assignment.types import Coordination, Epoch, GroupSettings, Offset, Partition, Reason
 

@@ -7,6 +7,7 @@ from assignment.coordinator.facts import Finished, Moments, Round, Tenures
 from assignment.coordinator.planning import target_of
 from assignment.coordinator.reading import is_held, settings_of
 from assignment.errors import InvalidInput
+from assignment.plausible import is_reached
 from assignment.scripts.group_read import GroupRead
 from assignment.strategies.weighted_sticky import MEASURED
 
@@ -45,7 +46,7 @@ def delivered_ms(view: GroupRead) -> int | None:
 
 
 def moments_of(row: Round, view: GroupRead, tenures: Tenures) -> Moments:
-    stored = view.meta.target_at_ms or row.at_ms
+    stored = min(view.meta.target_at_ms or row.at_ms, view.now_ms)
     acquired = max(stored, tenures.last_start_ms)
     revoked = min(max(stored, tenures.last_end_ms), acquired)
     delivered = min(max(stored, delivered_ms(view) or stored), revoked)
@@ -73,7 +74,9 @@ def note_first_effects(view: GroupRead) -> effects.Steps[None]:
 
 def _first_effect_ms(row: Finished, view: GroupRead) -> int | None:
     commits = [
-        a.at_ms - row.finished_at_ms for p, a in view.applied.items() if p.number in row.moved
+        a.at_ms - row.finished_at_ms
+        for p, a in view.applied.items()
+        if p.number in row.moved and is_reached(a.at_ms, view.now_ms)
     ]
     return min((after_ms for after_ms in commits if after_ms >= 0), default=None)
 

@@ -4,16 +4,23 @@ What says that a Redis may have lost writes: it runs under another identity than
 was set under (run_id and replication id, see run_id in lua/_common.lua), or it counts below what
 the database or a member remembers. The second finds what the first cannot: a server that was put
 back with its identity, as a snapshot of a machine is.
+
+What a member claims is believed within CLAIMED_AHEAD_MAX of what database and Redis know; else it
+is set aside and counts for nothing, above all not again and again. Members that really saw more,
+because both came back from a backup, wait until a person says so (`repair --incarnation`): they
+follow no lower incarnation, and wherever fences are compared what they wrote stays the newer, so
+nobody else's writes count beside theirs.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from assignment.scripts.group_read import GroupRead, Report
+from assignment.errors import Damaged
+from assignment.scripts.group_read import GroupRead, Report, Reports
 from assignment.scripts.values import INCARNATION_MAX
 from assignment.types import INCARNATION_STEP
 
-CLAIMED_AHEAD_MAX = 1_024  # incarnations, above the database
+CLAIMED_AHEAD_MAX = 1_024  # incarnations, above the database: as far as one step may raise it
 CLAIMED_MAX = INCARNATION_MAX // 2  # the rest is left for a Redis that really forgets
 NUMBERS_AHEAD_MAX = 1_000_000  # epochs: what is further ahead was never counted here
 
@@ -39,15 +46,55 @@ class Raise:
     has_lost: bool = False
 
 
-def believed(claimed: int, incarnation: int) -> int:
-    """Of an incarnation that a member or a file claims, above that of the database."""
-    return min(claimed, incarnation + CLAIMED_AHEAD_MAX, CLAIMED_MAX)
+def is_step(incarnation: int, known: int) -> bool:
+    """Whether Redis can have it where `known` is remembered: a claim and one above, of old too."""
+    return incarnation <= known + CLAIMED_AHEAD_MAX + 1
+
+
+def is_believed(claimed: int, known: int) -> bool:
+    """Whether a member or a file may have seen it; `known`: the highest of database and Redis."""
+    return claimed <= known or claimed < min(known + CLAIMED_AHEAD_MAX, CLAIMED_MAX)
+
+
+def bad_claims(view: GroupRead, incarnation: int) -> dict[str, str]:
+    """Members that claim an incarnation, by word or by a fence, that nobody can have seen -> why.
+    `incarnation`: the database's.
+    """
+    known = max(incarnation, view.meta.incarnation)
+    claims = {
+        member: _claimed(view, member) for member in view.members.keys() | view.reports.keys()
+    }
+    return {
+        member: f"it claims incarnation {claims[member]}, {known} is the highest that is known"
+        for member in sorted(claims)
+        if not is_believed(claims[member], known)
+    }
+
+
+def without_bad_claims(view: GroupRead, incarnation: int) -> GroupRead:
+    """What those members report is left out, and what their rows claim."""
+    bad = bad_claims(view, incarnation)
+    if not bad:
+        return view
+    reports = view.reports
+    return replace(
+        view,
+        members={m: replace(r, incarnation=0) if m in bad else r for m, r in view.members.items()},
+        reports=(
+            reports.without(bad)
+            if isinstance(reports, Reports)
+            else {m: report for m, report in reports.items() if m not in bad}
+        ),
+        bad_claims=bad,
+    )
 
 
 def needs_incarnation(view: GroupRead, database: Known) -> Raise | None:
-    """None while the stored one stands: 1 + the highest of database, Redis and members."""
+    """None while the stored one stands: 1 + the highest of database, Redis and members. Raises
+    Damaged when there is none above it.
+    """
     meta = view.meta
-    claimed = believed(_claimed(view), database.incarnation)
+    claimed = _believed(view, database.incarnation)
     stands = view.grants_are_possible and meta.incarnation >= max(database.incarnation, claimed)
     has_lost = not view.grants_are_possible or _has_lost(view, database)
     if stands and not has_lost:
@@ -55,20 +102,31 @@ def needs_incarnation(view: GroupRead, database: Known) -> Raise | None:
     fences = [grant.fence for grant in view.grants.values()]
     fences += [lock.fence for lock in view.locks.values()]
     granted = max(fences, default=0) // INCARNATION_STEP
+    highest = max(database.incarnation, meta.incarnation, claimed, granted)
+    if highest >= INCARNATION_MAX:
+        raise Damaged(f"no incarnation is left above {highest}: repair brings it down")
     return Raise(
-        incarnation=1 + max(database.incarnation, meta.incarnation, claimed, granted),
+        incarnation=1 + highest,
         known=_known(view, database),
         has_lost=has_lost and meta.incarnation > 0,
     )
 
 
-def _claimed(view: GroupRead) -> int:
-    """The highest incarnation that members say they saw, by word or by a fence."""
-    claimed = [row.incarnation for row in view.members.values()]
-    for report in view.reports.values():
-        claimed.append(report.incarnation)
-        claimed += [held.fence // INCARNATION_STEP for held in report.owned.values()]
-    return max(claimed, default=0)
+def _believed(view: GroupRead, incarnation: int) -> int:
+    """The highest incarnation that members say they saw, of those that can be."""
+    known = max(incarnation, view.meta.incarnation)
+    claims = (_claimed(view, member) for member in view.members.keys() | view.reports.keys())
+    return max((claim for claim in claims if is_believed(claim, known)), default=0)
+
+
+def _claimed(view: GroupRead, member: str) -> int:
+    """By word or by a fence."""
+    row, report = view.members.get(member), view.reports.get(member)
+    joined_with = row.incarnation if row else 0
+    if report is None:
+        return joined_with
+    fences = (held.fence for held in report.owned.values())
+    return max(joined_with, report.incarnation, max(fences, default=0) // INCARNATION_STEP)
 
 
 def _has_lost(view: GroupRead, database: Known) -> bool:

@@ -11,10 +11,10 @@ import msgspec
 from msgspec import Meta
 
 from assignment import maps
-from assignment.bounds import Int64, Line, Name, Whole, closed
+from assignment.bounds import Line, Moment, Name, Whole, closed
 from assignment.coordinator.facts import TargetRecord
 from assignment.errors import InvalidInput
-from assignment.scripts.group_read import UNREADABLE, why_unreadable
+from assignment.scripts.rows import UNREADABLE, why_unreadable
 from assignment.types import PARTITIONS_MAX, Partition, Reason
 
 OF_RECORD = ("at_ms", "cause", "partitions", "detect_ms")
@@ -73,17 +73,17 @@ class _Cause:
     reason: Reason
     member: Name
     epoch: Whole | None = None
-    at_ms: Whole | None = None
+    at_ms: Moment | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Columns:
     """All that text_of writes. Whoever may write to the group's keys may have written another."""
 
-    at_ms: Whole
+    at_ms: Moment
     cause: Reason
     causes: tuple[_Cause, ...]
-    detect_ms: Int64
+    detect_ms: Whole
     strategy: Annotated[str, Meta(max_length=50)]
     partitions: Annotated[int, Meta(ge=0, le=PARTITIONS_MAX)]
     members: Count
@@ -96,7 +96,7 @@ class _Columns:
     score: float | None
     stickiness: float | None
     stickiness_best: float | None
-    compute_ms: Int64
+    compute_ms: Whole
     celery_task_id: Annotated[str, Meta(max_length=100)]
     celery_worker: Line
     target: bytes  # packed maps: Base64 in the text

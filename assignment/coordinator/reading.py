@@ -5,7 +5,7 @@ Pure: a `GroupRead` in, values out; the same view gives the same answer (coordin
 
 from collections.abc import Mapping
 
-from assignment.coordinator.incarnation import CLAIMED_AHEAD_MAX
+from assignment.coordinator.incarnation import is_believed
 from assignment.errors import GroupMissing
 from assignment.scripts.group_read import TICKER_AWAY_MS, Gap, GroupRead, MemberRow
 from assignment.types import (
@@ -172,8 +172,10 @@ def is_possible(view: GroupRead, member: str, partition: Partition, fence: int) 
     grant, incarnation = view.grants.get(partition), view.meta.incarnation
     if grant and fence <= grant.fence:
         return fence < grant.fence or grant.member_id == member
-    ahead = fence // INCARNATION_STEP - incarnation
-    return not view.grants_are_possible or (ahead != 0 and ahead <= CLAIMED_AHEAD_MAX)
+    if not view.grants_are_possible:
+        return True
+    claimed = fence // INCARNATION_STEP
+    return claimed != incarnation and is_believed(claimed, incarnation)
 
 
 def claims(

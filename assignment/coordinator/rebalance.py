@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from assignment.coordinator import effects
 from assignment.coordinator.facts import Hint, Request, TargetRecord
+from assignment.coordinator.incarnation import without_bad_claims
 from assignment.coordinator.planning import Nothing, Target, next_target
 from assignment.coordinator.reading import owners_before, settings_of, without_lock
 from assignment.coordinator.record import Cause
@@ -29,7 +30,7 @@ def rebalance(by: Coordination) -> effects.Steps[str]:
         requests = yield from effects.ReadRequests()
     except effects.RecordsAway:
         requests = ()
-    view = yield from effects.Read(Purpose.REBALANCE)
+    view = without_bad_claims((yield from effects.Read(Purpose.REBALANCE)), 0)
     if view.meta.settings is None:
         return "the group is not in Redis"  # the tick puts it there
     if view.meta.coordination is not by and not requests:

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 from assignment.coordinator import effects
 from assignment.coordinator.facts import GroupRecord, Mirror
-from assignment.coordinator.incarnation import believed, needs_incarnation
+from assignment.coordinator.incarnation import is_believed, is_step, needs_incarnation
 from assignment.coordinator.reading import came_back_lately
+from assignment.errors import Damaged
 from assignment.scripts.agent_side import SnapshotRecord
 from assignment.scripts.dashboard_side import configure, set_mode
 from assignment.scripts.group_read import TICKER_AWAY_MS, GroupRead, Meta
@@ -123,6 +124,9 @@ def raise_incarnation(record: GroupRecord, view: GroupRead) -> effects.Steps[Non
     The database has it first; while that is away Redis has it alone, until the next tick that finds
     both. So it also hears of one that others raised, or that it forgot.
     """
+    if record.settings is not None and not is_step(view.meta.incarnation, record.incarnation):
+        found = f"incarnation {view.meta.incarnation} of Redis is no step of the database's"
+        raise Damaged(f"{found} {record.incarnation}: see repair")
     wanted = needs_incarnation(view, record)
     if wanted is not None and (yield from effects.ReadHeld()):
         wanted = None
@@ -135,9 +139,9 @@ def raise_incarnation(record: GroupRecord, view: GroupRead) -> effects.Steps[Non
     loss = None
     with suppress(effects.RecordsAway):  # it goes on from what it has
         mirror = yield from effects.ReadMirror()
-        newer = newer_snapshots(view, mirror)
+        newer = newer_snapshots(view, mirror, record.incarnation)
         seen = max((s.fence // INCARNATION_STEP for s in newer.values()), default=0)
-        highest = max(record.incarnation, believed(seen, record.incarnation))
+        highest = max(record.incarnation, seen)
         database = replace(record, target_epoch=mirror.target_epoch, incarnation=highest)
         wanted = needs_incarnation(view, database) or wanted
         if wanted.incarnation > known:
@@ -160,16 +164,21 @@ def raise_incarnation(record: GroupRecord, view: GroupRead) -> effects.Steps[Non
             yield from loss
 
 
-def newer_snapshots(view: GroupRead, mirror: Mirror) -> dict[Partition, SnapshotRecord]:
+def newer_snapshots(
+    view: GroupRead, mirror: Mirror, incarnation: int
+) -> dict[Partition, SnapshotRecord]:
     """What a Redis that came from a backup is moved forward to, before it grants anything.
 
     Never to a snapshot of a history before its own, nor to a mere offset: that would skip events. A
-    group without state has a sink, which says where to go on, or is given some events again.
+    group without state has a sink, which says where to go on, or is given some events again. Nor
+    to one of an incarnation that nobody can have seen; `incarnation`: the database's.
     """
+    known = max(incarnation, view.meta.incarnation)
     return {
         partition: snapshot
         for partition, snapshot in mirror.snapshots.items()
         if partition not in mirror.broken
         and snapshot.offset > view.offsets.get(partition, START)
+        and is_believed(snapshot.fence // INCARNATION_STEP, known)
         and all(snapshot.rank > own.rank for own in view.snapshots.get(partition, ()))
     }

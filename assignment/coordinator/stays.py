@@ -8,6 +8,7 @@ from assignment.bounds import printable
 from assignment.coordinator.effects import KeepStays, ReadHints, ReadStays, Steps
 from assignment.coordinator.facts import Hint, Stay, StayEnd
 from assignment.coordinator.reading import is_expected, known_ms, settings_of
+from assignment.plausible import is_reached
 from assignment.scripts.group_read import GroupRead
 from assignment.types import Reason
 
@@ -39,11 +40,16 @@ def note_stays(view: GroupRead) -> Steps[bool]:
     for stay in gone:
         del known[stay.member_id]
     new = sorted(view.members.keys() - known.keys())
-    come = [_stay(view, member) for member in new if view.has_reported(member)]
+    come = [_stay(view, member) for member in new if _has_come(view, member)]
     moved = [now for stay in known.values() if (now := _as_now(stay, view)) != stay]
     if changed := (*ended, *come, *moved):
         yield from KeepStays(changed)
     return bool(gone or come)
+
+
+def _has_come(view: GroupRead, member: str) -> bool:
+    """Of whoever says that it joined in years nothing is kept."""
+    return view.has_reported(member) and is_reached(view.members[member].joined_at_ms, view.now_ms)
 
 
 def _is_over(stay: Stay, view: GroupRead) -> bool:

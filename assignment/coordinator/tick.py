@@ -10,6 +10,7 @@ from assignment.coordinator import effects
 from assignment.coordinator.draining import advance
 from assignment.coordinator.facts import GroupRecord
 from assignment.coordinator.finishing import finish, is_cut_short, note_first_effects
+from assignment.coordinator.incarnation import without_bad_claims
 from assignment.coordinator.reading import settings_of, without_lock
 from assignment.coordinator.rebalance import keep_outbox
 from assignment.coordinator.setting_up import may_raise, put_right, raise_incarnation, tell
@@ -38,11 +39,12 @@ def tick(record: GroupRecord, by: Coordination) -> effects.Steps[None]:
     if view.meta.settings is None:
         return  # wiped between the two looks: the next tick puts it back
     yield from _end_sessions(view)  # first: it needs no report, which may be many and large
+    view = without_bad_claims(view, record.incarnation)
     yield from put_right(record, view.meta)
     if may_raise(record, view, by):
         yield from raise_incarnation(record, view)
     yield from _end_locks(view)
-    view = yield from effects.Read(Purpose.LOOK)
+    view = without_bad_claims((yield from effects.Read(Purpose.LOOK)), record.incarnation)
     if view.meta.settings is None:
         return
     if bad := [member for member in view.bad_reports if member in view.members]:

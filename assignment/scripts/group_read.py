@@ -1,20 +1,31 @@
 """Everything a coordinator decides from, read at one moment: the script read_group."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import Annotated, Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self
 
 import msgspec
 
 from assignment import wire
-from assignment.bounds import Line, Name, Told, Whole, shortened
+from assignment.bounds import (
+    MOMENT_MAX,
+    Incarnation,
+    Line,
+    Moment,
+    Name,
+    Told,
+    Whole,
+    moment_of,
+    whole_of,
+)
 from assignment.errors import Damaged, InvalidInput
 from assignment.scripts.agent_side import SnapshotRecord, read_snapshots
-from assignment.scripts.values import INCARNATION_MAX, Call, Raw, flag, pairs_of, text_of
-from assignment.troubles import TROUBLES_MAX, Halted, Unserved, read_trouble
+from assignment.scripts.rows import UNREADABLE, Applied, each, why_unreadable
+from assignment.scripts.values import Call, Raw, flag, pairs_of, text_of
+from assignment.troubles import TROUBLES_MAX, Failing, Halted, Unserved, read_trouble
 from assignment.types import (
     Coordination,
     Drain,
@@ -30,15 +41,6 @@ from assignment.types import (
     valid_name,
 )
 
-WHY_MAX = 200  # characters of why something cannot be read
-UNREADABLE = (
-    *(ValueError, TypeError, KeyError, IndexError, AttributeError),
-    *(OverflowError, RecursionError, msgspec.MsgspecError),
-)  # what the readers below raise of what no script has written
-Incarnation = Annotated[int, msgspec.Meta(ge=0, le=INCARNATION_MAX)]
-R = TypeVar("R")
-T = TypeVar("T")
-
 
 class Gap(NamedTuple):
     """A time in which nobody watched, or Redis was not there."""
@@ -49,7 +51,7 @@ class Gap(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> Self:
         from_ms, _, until_ms = text.partition("-")
-        return cls(int(from_ms), int(until_ms))
+        return cls(moment_of(from_ms), moment_of(until_ms))
 
 
 class Purpose(StrEnum):
@@ -70,15 +72,15 @@ class Meta:
     group_epoch: Whole = 0
     target_epoch: Whole = 0
     target_incarnation: Incarnation = 0  # under which the target was stored
-    target_at_ms: Whole = 0  # when the target was stored
-    due_since_ms: Whole = 0  # when a rebalance became due after the last target
+    target_at_ms: Moment = 0  # when the target was stored
+    due_since_ms: Moment = 0  # when a rebalance became due after the last target
     coordinator_epoch: Whole = 0
     settings_epoch: Whole = 0
     incarnation: Incarnation = 0  # 0 = not set
-    incarnation_at_ms: Whole = 0  # when it was set: before that nothing was granted under it
+    incarnation_at_ms: Moment = 0  # when it was set: before that nothing was granted under it
     run_id: str = ""  # "run_id/replication id" of Redis when the incarnation was set
-    tick_ms: Whole = 0
-    served_ms: Whole = 0  # the last one of a dashboard
+    tick_ms: Moment = 0
+    served_ms: Moment = 0  # the last one of a dashboard
     away: tuple[Gap, ...] = ()  # when no tick or no Redis was there: the last ones, newest first
     event_seq: Whole = 0  # of the last event
     refused_commits: Whole = 0
@@ -96,11 +98,11 @@ class Meta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Row(wire.Introduction):
-    joined_at_ms: Whole
+    joined_at_ms: Moment
     able: bool = False
-    able_at_ms: Whole = 0  # when it last became able
+    able_at_ms: Moment = 0  # when it last became able
     stopped: bool = False  # its process ended cleanly; another one is expected back
-    away_since_ms: Whole = 0  # last sign of the process before; 0: this one has been able
+    away_since_ms: Moment = 0  # last sign of the process before; 0: this one has been able
     leaving: bool = False  # as it said itself: SIGTERM, so leaving and forced
 
 
@@ -158,6 +160,13 @@ class Reports(Mapping[str, Report]):
     def _read(self) -> tuple[dict[str, Report], dict[str, str]]:
         return each(self.stored.items(), lambda member, raw: read_report(raw))
 
+    def without(self, members: Collection[str]) -> "Reports":
+        """Their own are left out besides."""
+        found, bad = self._read
+        left = Reports(self.stored.items())
+        left.__dict__["_read"] = ({m: r for m, r in found.items() if m not in members}, bad)
+        return left
+
     @property
     def bad(self) -> Mapping[str, str]:
         return self._read[1]
@@ -179,14 +188,6 @@ class Lock:
     left_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
-    """Events applied in total, and when the last commit was."""
-
-    total: int
-    at_ms: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRead:
     now_ms: int
@@ -203,10 +204,11 @@ class GroupRead:
     applied: Mapping[Partition, Applied]
     snapshots: Mapping[Partition, tuple[SnapshotRecord, ...]]
     bad_members: Mapping[str, str] = field(default_factory=dict)  # rows that are left out -> why
+    bad_claims: Mapping[str, str] = field(default_factory=dict)  # members, and why nobody counts it
 
     @property
     def bad_reports(self) -> Mapping[str, str]:
-        """Those that are left out -> why."""
+        """Those that cannot be read and are left out -> why."""
         return self.reports.bad if isinstance(self.reports, Reports) else {}
 
     def has_reported(self, member_id: str) -> bool:
@@ -242,24 +244,6 @@ def read_group(purpose: Purpose, ticker: Ticker = NO_TICK) -> Call[GroupRead]:
     return Call("read_group", [purpose.value, *numbers, flag(ticker.serves)], _group_read)
 
 
-def each(
-    rows: Iterable[tuple[str, R]], read: Callable[[str, R], T]
-) -> tuple[dict[str, T], dict[str, str]]:
-    """What could be read, and of what could not be why."""
-    found: dict[str, T] = {}
-    bad: dict[str, str] = {}
-    for name, raw in rows:
-        try:
-            found[name] = read(name, raw)
-        except UNREADABLE as error:
-            bad[name] = why_unreadable(error)
-    return found, bad
-
-
-def why_unreadable(error: Exception) -> str:
-    return shortened(str(error) or type(error).__name__, WHY_MAX)
-
-
 def _group_read(raw: Raw) -> GroupRead:
     """Raises Damaged; what one member may have written harms only its own row."""
     try:
@@ -278,14 +262,14 @@ def _read_all(raw: Raw) -> GroupRead:
         meta=read_meta(raw[2]),
         members=members,
         bad_members=bad_members,
-        beats={m: int(float(v)) for m, v in pairs_of(raw[4])},
+        beats={m: _beat(v) for m, v in pairs_of(raw[4])},
         reports=Reports(pairs_of(raw[5])),
-        asked={m: int(v) for m, v in pairs_of(raw[6])},
+        asked={m: moment_of(v) for m, v in pairs_of(raw[6])},
         target={m: wire.parse_target(v.decode()) for m, v in pairs_of(raw[7])},
         grants=grants,
         locks=_locks(raw[9], grants, now_ms),
         offsets={Partition.parse(p): Offset.parse(v.decode()) for p, v in pairs_of(raw[10])},
-        applied={Partition.parse(p): _applied(v) for p, v in pairs_of(raw[11])},
+        applied={Partition.parse(p): Applied.parse(v) for p, v in pairs_of(raw[11])},
         snapshots={Partition.parse(p): read_snapshots(v) for p, v in pairs_of(raw[12])},
     )
 
@@ -317,7 +301,7 @@ def read_member(member_id: str, raw: bytes) -> MemberRow:
 def read_report(raw: bytes) -> Report:
     """`number sequence at_ms length <complete><changes>`, the length in bytes."""
     *numbers, rest = raw.split(b" ", 4)
-    number, sequence, at_ms, length = read_as(list[Whole], list(map(int, numbers)))
+    number, sequence, at_ms, length = map(whole_of, numbers)
     complete, changes = _said(rest[:length]), _said(rest[length:])
     said = complete if rest[length:] == b"{}" else changes
     owned = {**complete.owned, **changes.owned}
@@ -326,7 +310,7 @@ def read_report(raw: bytes) -> Report:
     return Report(
         number=number,
         sequence=sequence,
-        at_ms=at_ms,
+        at_ms=moment_of(at_ms),
         owned={Partition.parse(p): wire.parse_held(v) for p, v in owned.items() if v is not None},
         consumer=consumer,
         unable=said.unable,
@@ -339,10 +323,12 @@ def read_report(raw: bytes) -> Report:
 def check_consumer(said: Mapping[str, Any]) -> None:
     """Of a heartbeat. InvalidInput names what is wrong; other fields are none of ours."""
     health = read_as(wire.ConsumerHealth, said)
-    if len(health.halted) > TROUBLES_MAX:
-        raise InvalidInput(f"halted has {len(health.halted)} partitions, above {TROUBLES_MAX}")
-    for one in health.halted:
-        read_trouble(Halted, one)
+    for name, kind in (("halted", Halted), ("failing", Failing)):
+        told = getattr(health, name)
+        if len(told) > TROUBLES_MAX:
+            raise InvalidInput(f"{name} has {len(told)} partitions, above {TROUBLES_MAX}")
+        for one in told:
+            read_trouble(kind, one)
 
 
 def _locks(raw: Raw, grants: Mapping[Partition, Grant], now_ms: int) -> dict[Partition, Lock]:
@@ -354,6 +340,6 @@ def _locks(raw: Raw, grants: Mapping[Partition, Grant], now_ms: int) -> dict[Par
     return locks
 
 
-def _applied(raw: bytes) -> Applied:
-    total, at_ms = raw.split(b" ")
-    return Applied(int(total), int(at_ms))
+def _beat(score: bytes) -> int:
+    """The script of the tick sets one that lies in the future to now."""
+    return int(min(max(float(score), 0), MOMENT_MAX))

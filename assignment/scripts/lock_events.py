@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from assignment.bounds import shown
+from assignment.bounds import moment_of, shown
 from assignment.errors import InvalidInput
+from assignment.plausible import COUNTED_MAX, Counted, check_reached
 from assignment.scripts.values import FENCE_MAX, Raw, pairs_of, text_of, within
-from assignment.types import Partition, valid_name
+from assignment.types import INCARNATION_STEP, Partition, valid_name
 
 KINDS = ("acquired", "released", "expired", "fenced")
 
@@ -32,6 +33,7 @@ def read_event(entry_id: Raw, fields: Sequence[Raw] | Mapping[Raw, Raw]) -> Lock
     numbers = {name: int(values[name]) for name in ("seq", "fence", "at_ms")}
     for name, number in numbers.items():
         within(name, number, 0, FENCE_MAX)
+    moment_of(numbers["at_ms"])
     return LockEvent(
         entry_id=text_of(entry_id),
         kind=values["type"],
@@ -39,3 +41,11 @@ def read_event(entry_id: Raw, fields: Sequence[Raw] | Mapping[Raw, Raw]) -> Lock
         member_id=valid_name("member", values["member"]),
         **numbers,
     )
+
+
+def check_event(event: LockEvent, counted: Counted) -> LockEvent:
+    """Itself; InvalidInput when Redis has not come so far. `counted`: read after the event."""
+    check_reached("at_ms", event.at_ms, counted.now_ms)
+    within("seq", event.seq, 0, min(counted.event_seq, COUNTED_MAX))
+    within("incarnation", event.fence // INCARNATION_STEP, 0, counted.incarnation)
+    return event

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from assignment import bounds
 from assignment.errors import InvalidInput
 from assignment.types import valid_name
 
@@ -11,7 +12,7 @@ Arguments = list[str | bytes]
 Raw = Any  # what a Redis client gave: bytes, text, whole numbers, None, and lists of them
 
 FENCE_MAX = 2**53 - 1  # Lua's numbers are exact up to here
-INCARNATION_MAX = 2**21 - 1
+INCARNATION_MAX = bounds.INCARNATION_MAX
 TTL_MAX_MS = 3_600_000
 T = TypeVar("T")
 

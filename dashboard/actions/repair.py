@@ -11,6 +11,7 @@ from django.db.models import F
 
 from assignment.bounds import printable
 from assignment.coordinator import effects
+from assignment.coordinator.incarnation import CLAIMED_MAX
 from assignment.coordinator.repair import (
     COORDINATION,
     Finding,
@@ -21,6 +22,7 @@ from assignment.coordinator.repair import (
     renumbered,
     renumbered_fence,
 )
+from assignment.errors import InvalidInput
 from assignment.scripts import recovery
 from assignment.scripts.agent_side import SnapshotRecord, record_of, record_values
 from assignment.scripts.dashboard_side import configure, request_rebalance
@@ -35,7 +37,7 @@ from dashboard.live import queue
 from dashboard.live import stored as live_stored
 from dashboard.live.scripts import run
 from dashboard.models import Group
-from dashboard.records import audit
+from dashboard.records import audit, corrections
 from dashboard.records.audit import By
 
 AUDITED_MAX = 100  # findings in one entry
@@ -44,7 +46,29 @@ TICK_WAIT_S = 60.0  # longer than any takes
 
 def look(group: Group) -> tuple[Finding, ...]:
     """Changes nothing. Raises StoreUnavailable."""
-    return findings(_stored(group), _incarnations(group))
+    return _findings(group, _stored(group))
+
+
+def _findings(group: Group, stored: Stored) -> tuple[Finding, ...]:
+    return findings(stored, _incarnations(group), corrections.kept(group, stored.now_ms))
+
+
+def accept_incarnation(group: Group, incarnation: int, by: By) -> None:
+    """Agents really saw that one, because database and Redis came back from a backup: the next tick
+    goes on above it. Audited. Raises Refused and InvalidInput.
+    """
+    require(by, Action.REPAIR, group)
+    if not group.incarnation < incarnation < CLAIMED_MAX:
+        limits = f"above {group.incarnation}, the database's, and below {CLAIMED_MAX}"
+        raise InvalidInput(f"incarnation {incarnation} is not {limits}")
+    with audit.atomic():
+        rows = Group.objects.filter(pk=group.pk, incarnation=group.incarnation)
+        if not rows.update(incarnation=incarnation):
+            raise Refused(f"the incarnation of {group.name!r} was raised meanwhile: ask again")
+        before, after = {"incarnation": group.incarnation}, {"incarnation": incarnation}
+        audit.record(by, "accept incarnation", group, before=before, after=after)
+    group.incarnation = incarnation
+    coordinator.tick()
 
 
 @audit.attempted("repair group")
@@ -53,7 +77,8 @@ def mend(group: Group, by: By) -> tuple[Finding, ...]:
     it can be asked for again.
     """
     require(by, Action.REPAIR, group)
-    found = look(group)
+    stored = _stored(group)
+    found = _findings(group, stored)
     mends = {finding.mend for finding in found}
     if Mend.RENUMBER in mends:
         _refuse_while_somebody_lives(group)
@@ -64,7 +89,7 @@ def mend(group: Group, by: By) -> tuple[Finding, ...]:
     is_built_anew = bool(mends & {Mend.RENUMBER, Mend.REBUILD})
     rows = [one for one in found if not (is_built_anew and one.key in COORDINATION)]
     for (kind, key), of_key in groupby(sorted(rows), lambda one: (one.mend, one.key)):
-        _mend_rows(group, kind, key, [finding.name for finding in of_key])
+        _mend_rows(group, stored, kind, key, [finding.name for finding in of_key])
     if is_built_anew:
         with queue.nobody_ticks(TICK_WAIT_S):  # it would take the group for one that was wiped
             _build_anew(group, lowers=Mend.RENUMBER in mends)
@@ -111,16 +136,19 @@ def _refuse_while_somebody_lives(group: Group) -> None:
         raise Refused(f"stop the agents of {group.name!r} first: {', '.join(living[:10])}")
 
 
-def _mend_rows(group: Group, kind: Mend, key: str, names: Sequence[str]) -> None:
+def _mend_rows(group: Group, stored: Stored, kind: Mend, key: str, names: Sequence[str]) -> None:
+    """Agents go on beside it: only what still is as it was found."""
     match kind:
         case Mend.EVICT:
             for name in names:
-                live_stored.forget_member(group.name, name)
+                live_stored.forget_member(group.name, name, stored)
+        case Mend.CORRECT:
+            so_far = live_groups.counted(group.name)
+            corrections.correct(group, key, names, so_far.now_ms, so_far.event_seq)
         case Mend.FORGET | Mend.MIRROR:
-            for name in names:
-                live_stored.forget(group.name, key, name)
+            done = [name for name in names if live_stored.forget(group.name, key, name, stored)]
             if kind is Mend.MIRROR:
-                live_stored.put(group.name, key, _mirrored(group, key, names))
+                live_stored.put_missing(group.name, key, _mirrored(group, key, done))
 
 
 def _mirrored(group: Group, key: str, names: Collection[str]) -> dict[str, str]:
@@ -162,7 +190,7 @@ def _rebuild(group: Group) -> None:
 def _renumber(group: Group) -> None:
     """First in Redis, which is read again when this ends in between."""
     known = _incarnations(group) | found_incarnations(_stored(group))
-    numbers = renumbered(known)
+    numbers = renumbered(known, group.incarnation)
     rows = _stored(group).rows.get("snapshots", {})
     live_stored.put(group.name, "snapshots", {p: _lowered(raw, numbers) for p, raw in rows.items()})
     with transaction.atomic():

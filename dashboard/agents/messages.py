@@ -111,10 +111,11 @@ def check_partitions(beat: wire.Heartbeat, of: Known) -> None:
 
 
 def _named(beat: wire.Heartbeat) -> Iterator[str]:
-    halted = beat.consumer.get("halted")
-    said = (one.get("partition") for one in halted) if isinstance(halted, list) else ()
-    told = (text for text in said if isinstance(text, str))
-    return chain(beat.owned, beat.replicas, beat.ready, beat.unserved, told)
+    lists = (beat.consumer.get(name) for name in ("halted", "failing"))
+    troubles = chain.from_iterable(one for one in lists if isinstance(one, list))
+    told = (one.get("partition") for one in troubles)
+    texts = (text for text in told if isinstance(text, str))
+    return chain(beat.owned, beat.replicas, beat.ready, beat.unserved, texts)
 
 
 class Reader:

@@ -26,7 +26,7 @@ from assignment import wire
 from assignment.errors import Damaged, InvalidInput
 from assignment.scripts import dashboard_side
 from assignment.scripts.dashboard_side import JoinResult
-from assignment.scripts.group_read import UNREADABLE
+from assignment.scripts.rows import UNREADABLE
 from assignment.scripts.values import Call
 from assignment.types import NAME_PATTERN, valid_name
 from dashboard.agents import messages, tokens

@@ -12,6 +12,7 @@ from assignment.coordinator import effects
 from assignment.coordinator.effects import Effect, RecordsAway, Steps
 from assignment.coordinator.facts import GroupRecord
 from assignment.coordinator.outbox import text_of
+from assignment.plausible import counted
 from assignment.scripts import recovery
 from assignment.scripts.dashboard_side import configure, set_incarnation, set_target
 from assignment.scripts.group_read import NO_TICK, GroupRead, Ticker
@@ -66,7 +67,7 @@ def record_of(group: Group) -> GroupRecord:
         mode=records.mode_of(group),
         identity=group.identity,
         incarnation=max(group.incarnation, raised),
-        event_seq=group.last_event_seq,
+        event_seq=counted(group.last_event_seq),
     )
 
 

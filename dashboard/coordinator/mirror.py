@@ -1,16 +1,17 @@
 """The mirror of a group's offsets and snapshot records, for a Redis that lost them.
 
-It never goes back: a Redis that came from a backup says older things until it is moved forward. Nor
-does it believe a group more than the stream itself, whose ids all its groups share.
+It never goes back: a Redis that came from a backup says older things until it is moved forward. So
+nothing comes into it that cannot be: an offset lies within what its stream has had.
 """
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 
 from django.db.models import Max
 
 from assignment.coordinator import effects
 from assignment.coordinator.facts import Mirror
+from assignment.errors import InvalidInput
+from assignment.plausible import COUNTED_MAX, counted, may_lift
 from assignment.scripts.agent_side import (
     SnapshotRecord,
     is_snapshot_of,
@@ -18,22 +19,19 @@ from assignment.scripts.agent_side import (
     record_of,
     record_values,
 )
-from assignment.scripts.group_read import UNREADABLE, GroupRead
-from assignment.types import Offset, Partition, TargetRow
+from assignment.scripts.group_read import GroupRead
+from assignment.scripts.rows import UNREADABLE
+from assignment.types import START, Offset, Partition, TargetRow
 from dashboard.coordinator.snapshot_files import place_of
 from dashboard.live import groups as live_groups
 from dashboard.models import Group, PartitionMirror, Rebalance
-
-AHEAD_MS = 60_000  # of Redis' clock: what is not above it any stream's ids reach by themselves
-
-log = logging.getLogger(__name__)
 
 
 def keep(group: Group, read: GroupRead) -> None:
     """What went on of offsets and snapshot records, into the database."""
     stored = {row.number: row for row in group.mirror.all()}
     changed = []
-    for partition, offset in _believed(group, read).items():
+    for partition, offset in _committed(group, read, stored).items():
         row = PartitionMirror(
             group=group,
             number=partition.number,
@@ -55,31 +53,41 @@ def keep(group: Group, read: GroupRead) -> None:
     )
 
 
-def _believed(group: Group, read: GroupRead) -> Mapping[Partition, Offset]:
-    """Redis holds what anybody wrote there: those of its partitions that its stream has come to. A
-    forged one would lift the ids of a stream for all that read it, when it is made anew.
-    """
-    own = {
+def _committed(
+    group: Group, read: GroupRead, stored: Mapping[int, PartitionMirror]
+) -> dict[Partition, Offset]:
+    """Redis holds what anybody wrote there: those of the group's partitions that can be."""
+    found = {
         partition: offset
         for partition, offset in read.offsets.items()
         if partition.stream == group.stream and partition.number < group.partitions
     }
-    ahead = [p for p, offset in own.items() if offset.ms > read.now_ms + AHEAD_MS]
-    if not ahead:
-        return own
-    last = live_groups.last_ids(ahead)  # later than the offsets were read, so not below them
-    forged = {partition for partition in ahead if own[partition] > last[partition]}
-    if forged:
-        first = min(forged)
-        log.warning(
-            "group=%s says that it has committed %s of %s, which has come to %s: not believed (%d)",
-            *(group.name, own[first], first, last[first], len(forged)),
-        )
-    return {partition: offset for partition, offset in own.items() if partition not in forged}
+    new = {p for p, offset in found.items() if offset != _offset(stored.get(p.number))}
+    last = live_groups.last_ids(new) if new else {}
+    return {
+        partition: offset
+        for partition, offset in found.items()
+        if partition not in new or (may_lift(offset) and offset <= last.get(partition, START))
+    }
+
+
+def _offset(row: PartitionMirror | None) -> Offset | None:
+    """None: nothing is known, or nothing that can be."""
+    return None if row is None else offset_of(row.offset)
+
+
+def offset_of(text: str) -> Offset | None:
+    """Of a row; None when no stream may be lifted to it."""
+    try:
+        found = Offset.parse(text)
+    except InvalidInput:
+        return None
+    return found if may_lift(found) else None
 
 
 def _keep_newer(old: PartitionMirror, row: PartitionMirror) -> None:
-    if Offset.parse(row.offset) < Offset.parse(old.offset):
+    known = _offset(old)
+    if known is not None and Offset.parse(row.offset) < known:
         row.offset, row.total = old.offset, old.total
     before, now = _records(old), _records(row)
     if before and (not now or now[0].rank < before[0].rank):
@@ -88,6 +96,7 @@ def _keep_newer(old: PartitionMirror, row: PartitionMirror) -> None:
 
 def read(group: Group, effect: effects.ReadMirror) -> Mirror:
     snapshots, broken = {}, set()
+    sound = group.rebalances.filter(target_epoch__lte=COUNTED_MAX)
     for row in group.mirror.all():
         partition = Partition(group.stream, row.number)
         if records := _with_manifest(_records(row), group.name, partition):
@@ -96,11 +105,11 @@ def read(group: Group, effect: effects.ReadMirror) -> Mirror:
             if not whole:
                 broken.add(partition)
     return Mirror(
-        target_epoch=group.rebalances.aggregate(last=Max("target_epoch"))["last"] or 0,
-        event_seq=group.last_event_seq,
+        target_epoch=sound.aggregate(last=Max("target_epoch"))["last"] or 0,
+        event_seq=counted(group.last_event_seq),
         snapshots=snapshots,
         offsets=_highest(group.stream),
-        target=_target(group.rebalances.first(), group.stream),
+        target=_target(sound.first(), group.stream),
         broken=frozenset(broken),
     )
 
@@ -123,11 +132,11 @@ def _target(row: Rebalance | None, stream: str) -> dict[str, TargetRow]:
 
 
 def _highest(stream: str) -> dict[Partition, Offset]:
-    rows = PartitionMirror.objects.filter(group__stream=stream).values_list("number", "offset")
     highest: dict[Partition, Offset] = {}
-    for number, text in rows:
-        partition, offset = Partition(stream, number), Offset.parse(text)
-        highest[partition] = max(offset, highest.get(partition, offset))
+    for row in PartitionMirror.objects.filter(group__stream=stream).only("number", "offset"):
+        partition, offset = Partition(stream, row.number), _offset(row)
+        if offset is not None:
+            highest[partition] = max(offset, highest.get(partition, offset))
     return highest
 
 

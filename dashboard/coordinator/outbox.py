@@ -15,13 +15,13 @@ from typing import Any
 from django.db import DataError, transaction
 from django.db.models import Q
 
-from assignment.bounds import WHOLE_MAX, printable
-from assignment.coordinator.incarnation import believed
+from assignment.bounds import printable
 from assignment.coordinator.outbox import Run, read
 from assignment.coordinator.setting_up import DECIDING
 from assignment.errors import InvalidInput
+from assignment.plausible import Counted, check_reached, reached
 from assignment.scripts.group_read import Meta
-from assignment.types import Epoch, Reason, read_as
+from assignment.types import Epoch, Offset, Reason, read_as
 from dashboard import models
 from dashboard.live import groups as live_groups
 from dashboard.live import proofs
@@ -54,28 +54,29 @@ def keep(group: models.Group) -> bool:
     entries = live_groups.outbox(group.name)
     if not entries:
         return False
-    _note_lost(group, entries[0])
+    counted = live_groups.counted(group.name)
+    _note_lost(group, entries[0], counted.now_ms)
     bad = []
     for entry in entries:
         try:
-            _keep_one(group, *_read(group, entry))
+            _keep_one(group, *_read(group, entry, counted))
         except (InvalidInput, DataError) as error:
             bad.append((entry, error))
             continue
         live_groups.drop_from_outbox(group.name, entry.entry_id)
     if bad:
-        _set_aside(group, bad)
+        _set_aside(group, bad, counted.now_ms)
     return True
 
 
-def _note_lost(group: models.Group, oldest: live_groups.OutboxEntry) -> None:
+def _note_lost(group: models.Group, oldest: live_groups.OutboxEntry, now_ms: int) -> None:
     """No database took them for so long that they made room for newer ones."""
     if not live_groups.records_lost(group.name):
         return
     with transaction.atomic():
         models.Group.objects.select_for_update().get(pk=group.pk)  # of two processes one notes it
         if lost := live_groups.records_lost(group.name):
-            group.gaps.create(at_ms=_at_ms(oldest), events_lost=0, records_lost=lost)
+            group.gaps.create(at_ms=_at_ms(oldest, now_ms), events_lost=0, records_lost=lost)
             live_groups.forget_lost(group.name, lost)
             log.error("history gap group=%s records_lost=%d", group.name, lost)
 
@@ -90,22 +91,26 @@ def _facts(text: str, identity: str, epoch: Epoch) -> tuple[str | int, ...]:
     return "target", identity, *epoch, hashlib.sha256(text.encode()).hexdigest()
 
 
-def _read(group: models.Group, entry: live_groups.OutboxEntry) -> tuple[Epoch, dict[str, Any]]:
+def _read(
+    group: models.Group, entry: live_groups.OutboxEntry, counted: Counted
+) -> tuple[Epoch, dict[str, Any]]:
     """Checked: who may write to the group's keys may have written it. Raises InvalidInput.
 
     Nobody is behind what this dashboard did not seal: `is_ours` False.
     """
     epoch = read_as(Epoch, [entry.incarnation, entry.target_epoch], from_texts=True)
-    top = believed(epoch.incarnation, group.incarnation)
-    if not (0 <= epoch.incarnation <= max(top, group.incarnation) and 0 < epoch.number < WHOLE_MAX):
+    top = max(group.incarnation, counted.incarnation)
+    if not counted._replace(incarnation=top).has_target(*epoch):
         raise InvalidInput(f"incarnation {epoch.incarnation}, epoch {epoch.number} cannot be")
     text, _, seal = entry.record.partition(SEAL)
     is_ours = proofs.proven(seal) == _facts(text, group.identity, epoch)
-    return epoch, {**read(text), "is_ours": is_ours}
+    columns = read(text)
+    check_reached("at_ms", columns["at_ms"], counted.now_ms)
+    return epoch, {**columns, "is_ours": is_ours}
 
 
 def _set_aside(
-    group: models.Group, bad: Sequence[tuple[live_groups.OutboxEntry, Exception]]
+    group: models.Group, bad: Sequence[tuple[live_groups.OutboxEntry, Exception]], now_ms: int
 ) -> None:
     """All at once, however many somebody wrote."""
     first, error = bad[0]
@@ -113,13 +118,13 @@ def _set_aside(
     log.error("%s group=%s: %s", audit.QUARANTINED, group.name, why)
     with audit.atomic():
         audit.record(audit.automatically(why), audit.QUARANTINED, group, result="found")
-        group.gaps.create(at_ms=_at_ms(first), events_lost=0, records_lost=len(bad))
+        group.gaps.create(at_ms=_at_ms(first, now_ms), events_lost=0, records_lost=len(bad))
     for entry, _ in bad:
         live_groups.drop_from_outbox(group.name, entry.entry_id)
 
 
-def _at_ms(entry: live_groups.OutboxEntry) -> int:
-    return min(int(entry.entry_id.partition("-")[0]), WHOLE_MAX)
+def _at_ms(entry: live_groups.OutboxEntry, now_ms: int) -> int:
+    return reached(Offset.parse(entry.entry_id).ms, now_ms)
 
 
 def _keep_one(group: models.Group, epoch: Epoch, columns: dict[str, Any]) -> None:

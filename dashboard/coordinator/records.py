@@ -15,8 +15,9 @@ from django.db.models import F, Max, OuterRef, Q, Subquery
 from assignment.coordinator import effects, facts
 from assignment.coordinator.effects import ModeKept
 from assignment.invariants import FaultKind
-from assignment.types import START, Coordination, Epoch, Offset, Partition
+from assignment.types import START, Coordination, Epoch, Partition
 from dashboard import models
+from dashboard.coordinator.mirror import offset_of
 from dashboard.live import groups as live_groups
 from dashboard.live import proofs
 from dashboard.records import audit
@@ -135,7 +136,7 @@ def _behind(
     return {
         partition: row
         for partition, row in rows.items()
-        if Offset.parse(row.offset) > effect.offsets.get(partition, START)
+        if (offset_of(row.offset) or START) > effect.offsets.get(partition, START)
         and said.get(str(partition)) != _known(row)
     }
 

@@ -4,24 +4,21 @@ All raise StoreUnavailable when Redis cannot be asked.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import redis
 from django.conf import settings as django_settings
 
+from assignment.bounds import whole_of
 from assignment.coordinator.facts import Hint, Lifted
 from assignment.errors import Damaged
-from assignment.scripts.group_read import (
-    NO_TICK,
-    GroupRead,
-    Purpose,
-    Ticker,
-    each,
-    read_group,
-)
-from assignment.scripts.lock_events import LockEvent, read_event
-from assignment.scripts.values import FENCE_MAX
+from assignment.plausible import Counted, reached
+from assignment.scripts.group_read import NO_TICK, GroupRead, Purpose, Ticker, read_group
+from assignment.scripts.lock_events import LockEvent, check_event, read_event
+from assignment.scripts.rows import each
 from assignment.types import START, GroupSettings, Offset, Partition, Reason
 from assignment.wire import GROUP_INDEX, GroupKeys, StreamKeys, parse_settings
 from dashboard.live.connection import GroupDamaged, ms_of, sync_client
@@ -96,14 +93,24 @@ def events_after(group: str, cursor: str, count: int = EVENTS_AT_ONCE) -> list[L
     for _ in range(BAD_PAGES_MAX):
         entries = sync_client().xrange(key, min=f"({cursor}", count=count)
         stored = {entry_id.decode(): fields for entry_id, fields in entries}
-        found, bad = each(stored.items(), read_event)
-        if bad:  # no script wrote them; the history shows the gap
+        found, bad = each(stored.items(), partial(_event, counted(group)))
+        if bad:  # no script wrote them
             sync_client().xdel(key, *bad)
             why = next(iter(bad.values()))
             log.error("group=%s: %d events cannot be read: %s", group, len(bad), why)
         if found or not bad:
             return list(found.values())
     return []
+
+
+def _event(so_far: Counted, entry_id: str, fields: Mapping[bytes, bytes]) -> LockEvent:
+    return check_event(read_event(entry_id, fields), so_far)
+
+
+def counted(group: str) -> Counted:
+    names = ("incarnation", "group_epoch", "event_seq")
+    numbers = sync_client().hmget(GroupKeys(group).meta, *names)
+    return Counted(redis_now_ms(), *(whole_of(number or 0) for number in numbers))
 
 
 def trim_events(group: str, stored: str, kept: int) -> None:
@@ -116,15 +123,16 @@ def trim_events(group: str, stored: str, kept: int) -> None:
 def hints(group: str) -> list[Hint]:
     """The newest hints that `control` keeps, oldest first."""
     entries = sync_client().xrevrange(GroupKeys(group).control, count=HINTS_AT_ONCE)
+    now_ms = redis_now_ms()
     stored = {entry_id.decode(): fields for entry_id, fields in reversed(entries)}
     found, _ = each(stored.items(), _hint)  # others are of another version, or of no script
-    return list(found.values())
+    return [replace(hint, at_ms=reached(hint.at_ms, now_ms)) for hint in found.values()]
 
 
 def _hint(entry_id: str, fields: Mapping[bytes, bytes]) -> Hint:
     values = {name.decode(): value.decode() for name, value in fields.items()}
-    at_ms = min(int(entry_id.partition("-")[0]), FENCE_MAX)
-    return Hint(Reason(values["reason"]), int(values["epoch"]), values["member"], at_ms)
+    at_ms, epoch = Offset.parse(entry_id).ms, whole_of(values["epoch"])
+    return Hint(Reason(values["reason"]), epoch, values["member"], at_ms)
 
 
 def outbox(group: str) -> list[OutboxEntry]:
@@ -199,19 +207,6 @@ def committed(group: str, partitions: Sequence[Partition]) -> list[str]:
     return [FIRST_ENTRY if v is None else v.decode() for v in values]
 
 
-def last_ids(partitions: Sequence[Partition]) -> dict[Partition, Offset]:
-    """The highest id that each of the streams ever gave; 0-0 of one that is not there."""
-    pipe = sync_client().pipeline(transaction=False)
-    for partition in partitions:
-        pipe.xinfo_stream(StreamKeys(partition.stream).entries(partition.number))
-    return {
-        partition: START
-        if isinstance(facts, Exception)
-        else Offset.parse(facts["last-generated-id"].decode())
-        for partition, facts in zip(partitions, pipe.execute(raise_on_error=False), strict=True)
-    }
-
-
 def lift_streams(
     offsets: Mapping[Partition, Offset], restored: Mapping[Partition, Offset]
 ) -> dict[Partition, Lifted]:
@@ -225,6 +220,18 @@ def lift_streams(
     answers = pipe.execute()
     found = (Lifted(int(early), int(events) if events else None) for early, events in answers)
     return dict(zip(offsets, found, strict=True))
+
+
+def last_ids(partitions: Iterable[Partition]) -> dict[Partition, Offset]:
+    """The highest id that each stream ever gave; none of those that are not there."""
+    asked, text = list(partitions), script("appended").text
+    pipe = sync_client().pipeline()
+    for of in asked:
+        keys = StreamKeys(of.stream)
+        pipe.eval(text, 2, keys.entries(of.number), keys.producers(of.number), str(START))
+    answers = zip(asked, pipe.execute(raise_on_error=False), strict=True)
+    found = {of: raw[4] for of, raw in answers if not isinstance(raw, redis.RedisError)}
+    return {of: Offset.parse(last.decode()) for of, last in found.items() if last}
 
 
 def history() -> str:

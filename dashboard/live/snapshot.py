@@ -12,6 +12,7 @@ from typing import Any
 from assignment import metrics
 from assignment.coordinator.reading import settings_of
 from assignment.scripts.group_read import GroupRead, Lock, Report
+from assignment.scripts.rows import Since
 from assignment.troubles import Halted
 from assignment.types import Drain, GroupSettings, Held, HeldState, Partition, UnableReason
 from dashboard.live import reported
@@ -130,7 +131,7 @@ class Seen:
 
     read: GroupRead
     settings: GroupSettings
-    since: Mapping[bytes, bytes]  # partition -> "fence at_ms"
+    since: Mapping[Partition, Since]
     backlog: Sequence[Backlog]  # by partition number
     targets: Mapping[Partition, str]
     claims: Mapping[Partition, Mapping[str, Held]]  # who says to hold what, by reports
@@ -143,7 +144,7 @@ class Seen:
 
 
 def build(
-    group: str, read: GroupRead, since: Mapping[bytes, bytes], backlog: Sequence[Backlog]
+    group: str, read: GroupRead, since: Mapping[Partition, Since], backlog: Sequence[Backlog]
 ) -> LiveSnapshot:
     """Pure: everything shown follows from what was read."""
     settings = settings_of(read)
@@ -197,8 +198,8 @@ def _learners(
 def _partition(seen: Seen, partition: Partition) -> LivePartition:
     read, backlog = seen.read, seen.backlog[partition.number]
     lock = read.locks.get(partition)
-    fence, _, at_ms = seen.since.get(str(partition).encode(), b"").partition(b" ")
-    since_ms = int(at_ms) if lock and fence and int(fence) == lock.fence else None
+    granted = seen.since.get(partition)
+    since_ms = granted.at_ms if lock and granted and granted.fence == lock.fence else None
     applied, offset = read.applied.get(partition), read.offsets.get(partition)
     done, committed_at_ms = (applied.total, applied.at_ms) if applied else (0, None)
     replicas = seen.replicas.get(partition, reported.NO_REPLICAS)

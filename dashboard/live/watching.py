@@ -9,8 +9,10 @@ from typing import Any
 import redis
 from django.conf import settings
 
+from assignment.bounds import NAME_MAX, printable, shortened
 from assignment.errors import Damaged
 from assignment.scripts.group_read import Purpose, read_group
+from assignment.scripts.rows import read_since
 from assignment.types import GroupSettings, Offset, Partition
 from assignment.wire import GroupKeys, StreamKeys
 from dashboard.live.connection import GroupDamaged, StoreUnavailable, sync_client
@@ -67,13 +69,19 @@ def _read(group: str) -> LiveSnapshot:
     try:
         raw, since, _, computes = pipe.execute()
         read = call.read(raw)
+        granted, _ = read_since(since)
     except (Damaged, redis.ResponseError) as error:
         raise GroupDamaged(group, error) from error
     if read.meta.settings is None:
         raise GroupNotThere(f"group {group!r} is not set up in Redis yet")
     backlog = _backlog(read.meta.settings, read.offsets)
-    mode = Mode(read.meta.coordination, read.meta.mode_epoch, (computes or b"").decode())
-    return replace(build(group, read, since, backlog), mode=mode)
+    mode = Mode(read.meta.coordination, read.meta.mode_epoch, _name(computes or b""))
+    return replace(build(group, read, granted, backlog), mode=mode)
+
+
+def _name(stored: bytes) -> str:
+    """Whoever may write to the group's keys may have written it."""
+    return printable(shortened(stored.decode(errors="replace"), NAME_MAX))
 
 
 def _backlog(of: GroupSettings, committed: Mapping[Partition, Offset]) -> list[Backlog]:
@@ -90,7 +98,7 @@ def _read_backlog(answer: Any) -> Backlog:
     """What the producer library counted, and one for every entry that came without it."""
     if isinstance(answer, redis.RedisError):
         return Backlog(None)
-    events, entries, added, first = answer
+    events, entries, added, first, _ = answer
     first_ms = int(first.partition(b"-")[0]) if first else None
     if not added:  # Redis 6.2 does not count what others add
         return Backlog(int(events) if int(entries) else None, first_ms)

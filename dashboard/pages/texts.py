@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 
+from assignment.bounds import MOMENT_MAX
 from assignment.errors import InvalidInput
 
 THIN = "\u202f"  # narrow no-break space between thousands
@@ -46,7 +47,10 @@ def span(value_ms: float) -> str:
 
 
 def utc(at_ms: int) -> datetime:
-    return EPOCH + timedelta(milliseconds=at_ms)
+    """What is not within the years 1970 to 9999 is shown as the nearest that is: no page fails for
+    what stands in a row.
+    """
+    return EPOCH + timedelta(milliseconds=min(max(at_ms, 0), MOMENT_MAX))
 
 
 def exact(moment: int | datetime) -> str:

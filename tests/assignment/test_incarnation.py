@@ -3,6 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from assignment.coordinator import effects
 from assignment.coordinator.facts import GroupRecord, Mirror
 from assignment.coordinator.incarnation import (
@@ -10,12 +12,23 @@ from assignment.coordinator.incarnation import (
     CLAIMED_MAX,
     Known,
     needs_incarnation,
+    without_bad_claims,
 )
 from assignment.coordinator.planning import Nothing, next_target
 from assignment.coordinator.setting_up import may_raise, raise_incarnation
+from assignment.errors import Damaged
+from assignment.invariants import faults
 from assignment.scripts.agent_side import SnapshotRecord
 from assignment.scripts.group_read import Gap, GroupRead
-from assignment.types import INCARNATION_STEP, Coordination, Offset, Partition
+from assignment.types import (
+    INCARNATION_STEP,
+    Coordination,
+    GroupSettings,
+    Held,
+    HeldState,
+    Offset,
+    Partition,
+)
 from tests.builders import group, live
 
 DATABASE = Known(incarnation=1, target_epoch=7, event_seq=40)
@@ -41,24 +54,81 @@ def test_one_below_what_a_member_ever_saw_is_raised() -> None:
     assert reported is not None and reported.incarnation == 5
 
 
+def held(of: GroupRead, incarnation: int) -> GroupRead:
+    """It reports a partition under a fence of that incarnation."""
+    own = {Partition("t", 0): Held(fence=incarnation * INCARNATION_STEP, state=HeldState.RUNNING)}
+    return replace(of, reports={"a": replace(of.reports["a"], owned=own)})
+
+
+def claiming(incarnation: int) -> tuple[GroupRead, ...]:
+    """In each way that a member can."""
+    joined, said = view(joined_with=incarnation), replace_report(view(), incarnation=incarnation)
+    return joined, said, held(view(), incarnation)
+
+
 def test_what_a_member_claims_raises_it_by_a_bounded_step() -> None:
-    for liar in (view(joined_with=2**21 - 1), replace_report(view(), incarnation=2**21 - 1)):
+    """Of 1,024 above the database at most, the one that is set above the claim included."""
+    for liar in claiming(1 + CLAIMED_AHEAD_MAX - 1):
         found = needs_incarnation(liar, DATABASE)
-        assert found is not None and found.incarnation == 1 + 1 + CLAIMED_AHEAD_MAX
+        assert found is not None and found.incarnation == 1 + CLAIMED_AHEAD_MAX
+        assert without_bad_claims(liar, 1) is liar
+
+
+@pytest.mark.parametrize("claimed", [1 + CLAIMED_AHEAD_MAX, 2**20, 2**21 - 1])
+def test_a_claim_beyond_that_step_is_set_aside_and_told_and_raises_nothing(claimed: int) -> None:
+    for liar in claiming(claimed):
+        assert needs_incarnation(liar, DATABASE) is None
+        sound = without_bad_claims(liar, 1)
+        why = f"it claims incarnation {claimed}, 1 is the highest that is known"
+        assert (sound.bad_claims, dict(sound.reports)) == ({"a": why}, {})
+        assert sound.members["a"].incarnation == 0
+        told = [fault.text for fault in faults(sound)]
+        assert f"what a says cannot be and is left out: {why}" in told
+
+
+def test_what_others_claim_counts_beside_one_that_is_set_aside() -> None:
+    liar = view(joined_with=2**21 - 1)
+    both = replace(liar, members={**liar.members, "b": replace(liar.members["a"], incarnation=5)})
+    found = needs_incarnation(both, DATABASE)
+    assert found is not None and found.incarnation == 6
+
+
+def test_members_are_believed_above_what_redis_or_the_database_knows() -> None:
+    """Whichever came back from a backup: the other one knows."""
+    lost = replace(view(1, joined_with=5_001), run_id="another")
+    found = needs_incarnation(lost, replace(DATABASE, incarnation=5_000))
+    assert found is not None and found.incarnation == 5_002
+    assert without_bad_claims(lost, 5_000) is lost
+    found = needs_incarnation(view(5_000, joined_with=5_001), DATABASE)
+    assert found is not None and found.incarnation == 5_002
+
+
+def test_where_none_is_left_it_is_said_and_none_is_chosen() -> None:
+    top = replace(view(2**21 - 1), run_id="another")
+    with pytest.raises(Damaged, match="no incarnation is left above 2097151"):
+        needs_incarnation(top, DATABASE)
+
+
+def test_one_of_redis_that_no_step_of_the_database_leads_to_is_not_kept() -> None:
+    record = GroupRecord(name="g", settings=GroupSettings(stream="t", partitions=1), incarnation=1)
+    far = replace(view(1 + CLAIMED_AHEAD_MAX + 2), run_id="another")
+    with pytest.raises(Damaged, match="incarnation 1027 of Redis"):
+        effects.run(raise_incarnation(record, far), lambda effect: pytest.fail(str(effect)))
 
 
 def test_claims_never_use_up_what_a_redis_that_forgets_will_need() -> None:
     """Again and again, each believed by a bounded step: half of all numbers is left."""
-    known, liar = DATABASE, replace_report(view(), incarnation=2**21 - 1)
+    known, liar = DATABASE, view()
     for _ in range(3_000):
-        found = needs_incarnation(liar, known)
+        claim = min(known.incarnation + CLAIMED_AHEAD_MAX - 1, 2**21 - 1)
+        found = needs_incarnation(replace_report(liar, incarnation=claim), known)
         if found is None:
             break
-        assert found.incarnation <= known.incarnation + 1 + CLAIMED_AHEAD_MAX
+        assert found.incarnation <= known.incarnation + CLAIMED_AHEAD_MAX
         known = replace(known, incarnation=found.incarnation)
         liar = replace(liar, meta=replace(liar.meta, incarnation=found.incarnation))
-    assert needs_incarnation(liar, known) is None
-    assert known.incarnation == CLAIMED_MAX + 1
+    assert found is None
+    assert CLAIMED_MAX - CLAIMED_AHEAD_MAX < known.incarnation <= CLAIMED_MAX
 
 
 def test_a_database_from_a_backup_below_redis_raises_nothing() -> None:

@@ -14,7 +14,8 @@ from assignment.coordinator.record import Cause, Move
 from assignment.errors import InvalidInput
 from assignment.invariants import check
 from assignment.metrics import Movement
-from assignment.scripts.group_read import Applied, Gap, GroupRead
+from assignment.scripts.group_read import Gap, GroupRead
+from assignment.scripts.rows import Applied
 from assignment.types import Partition, Reason, TargetRow, UnableReason
 from tests.builders import (
     NOW,

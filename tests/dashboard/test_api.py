@@ -155,6 +155,7 @@ async def test_a_bad_message_is_refused_and_named(
 
 
 TWICE = json.dumps(BEAT).encode()[:-1]
+FAILING = {"partition": "elsewhere:9999999", "fence": 1, "failures": 1}
 STRANGE = [
     (TWICE + b', "sequence": 9}', "'sequence' is there twice"),
     (TWICE + b', "owned": {"s:0": "1 running", "s:0": "2 running"}}', "'s:0' is there twice"),
@@ -163,6 +164,10 @@ STRANGE = [
     ({**BEAT, "consumer": {"mood": "good"}}, "there is no field 'mood'"),
     ({**BEAT, "consumer": {"rows_per_second": 10**400}}, "$.consumer"),
     ({**BEAT, "consumer": {"why": [[[[]]]]}}, "$.consumer"),
+    ({**BEAT, "consumer": {"failing": [{"partition": "s:0"}] * 101}}, "failing has 101 partitions"),
+    ({**BEAT, "consumer": {"failing": [{"partition": "s:0"}]}}, "Failing"),
+    ({**BEAT, "consumer": {"failing": [FAILING]}}, "'elsewhere:9999999' is no partition of group"),
+    ({**BEAT, "owned": {"s:0": f"{2**53} running"}}, "9007199254740992"),
     (TWICE + b', "consumer": ' + b"[" * 955 + b"]" * 955 + b"}", "$.consumer"),
     (TWICE + b', "mood": ' + b"[" * 5_000 + b"]" * 5_000 + b"}", "unknown field `mood`"),
     ({**BEAT, "incarnation": 2**21}, "incarnation 2097152"),
@@ -199,6 +204,7 @@ async def test_only_partitions_of_the_group_are_reported(caller: Caller, group: 
     "changes",
     [
         {"pid": 10**30},
+        {"pid": 2**31},
         {"pid": -1},
         {"capacity": 0},
         {"capacity": 10**12},

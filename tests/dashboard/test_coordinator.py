@@ -295,6 +295,7 @@ def test_samples_and_the_mirror(group: Group, agent: FakeAgent, store: Any) -> N
     agent.start()
     coordinator.rebalance(group.name)
     agent.follow()
+    store.xadd(StreamKeys(group.stream).entries(1), {"e": 1}, id="7-0")
     store.hset(GroupKeys(group.name).offsets, f"{group.stream}:1", "7-0")
     store.hset(GroupKeys(group.name).applied, f"{group.stream}:1", "30 1000")
     assert coordinator.sample() == 1

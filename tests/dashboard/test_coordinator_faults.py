@@ -193,6 +193,12 @@ def test_a_restarted_redis_gets_a_higher_incarnation(
     assert owners(group) == dict.fromkeys(range(4), "a"), "held locks stay"
 
 
+def _committed(group: Group, partition: Partition, offset: str) -> None:
+    """An event with that id was there."""
+    sync_client().xadd(StreamKeys(group.stream).entries(1), {"e": 1}, id=offset)
+    sync_client().hset(GroupKeys(group.name).offsets, str(partition), offset)
+
+
 def test_a_wiped_redis_gets_back_what_is_known_and_the_rest_is_said(
     point_at: Point, own_redis: EmbeddedRedis, group_name: str, tmp_path: Path
 ) -> None:
@@ -204,7 +210,7 @@ def test_a_wiped_redis_gets_back_what_is_known_and_the_rest_is_said(
     agent.follow()
     coordinator.tick()
     partition = Partition(group.stream, 1)
-    sync_client().hset(GroupKeys(group.name).offsets, str(partition), "9-0")
+    _committed(group, partition, "9-0")
     sync_client().hset(GroupKeys(group.name).applied, str(partition), "50 1000")
     record = SnapshotRecord(
         url="file:///x",

@@ -64,6 +64,36 @@ def test_a_report_that_cannot_be_read_is_quarantined_shown_and_audited_once(
     assert group.faults == []
 
 
+@pytest.mark.parametrize("stays", [True, False])
+def test_a_fence_that_nobody_granted_raises_no_incarnation_and_is_shown_and_audited_once(
+    store: Any, group_name: str, visitor: Client, stays: bool
+) -> None:
+    """Neither while the report stands nor with each one that follows."""
+    group = make_group(group_name, **PATIENT)
+    agent, liar = FakeAgent(group, "a"), FakeAgent(group, "b")
+    agent.start()
+    coordinator.rebalance(group.name)
+    agent.follow()
+    liar.start()
+    liar.held = {next(iter(group.values.all_partitions())): 2**53 - 1}
+    liar.beat()
+    for _ in range(4):
+        coordinator.tick()
+        coordinator.rebalance(group.name)
+        if not stays:
+            liar.beat()
+    group.refresh_from_db()
+    assert group.incarnation == 1
+    told = "what b says cannot be and is left out: it claims incarnation 2097151"
+    assert AuditEntry.objects.get(action="quarantined").reason.startswith(told)
+    assert told in visitor.get(f"/groups/{group.name}/").content.decode()
+    liar.held = {}
+    liar.beat()
+    coordinator.tick()
+    group.refresh_from_db()
+    assert group.faults == []
+
+
 def test_one_whose_records_are_damaged_is_counted_and_the_others_go_on(
     group: Group, agent: FakeAgent, store: Any, visitor: Client
 ) -> None:
@@ -139,6 +169,7 @@ def test_the_mirror_keeps_partitions_of_the_group_only(
     group: Group, agent: FakeAgent, store: Any
 ) -> None:
     keys, last = GroupKeys(group.name), f"{group.stream}:3"
+    store.xadd(StreamKeys(group.stream).entries(3), {"e": 1}, id="5-0")
     for text in (last, f"{group.stream}:4", f"{group.stream}:9999999999999999", "elsewhere:1"):
         store.hset(keys.offsets, text, "5-0")
     coordinator.sample()

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from assignment.scripts.group_read import Applied, GroupRead, Lock, MemberRow, Meta, Report
+from assignment.scripts.group_read import GroupRead, Lock, MemberRow, Meta, Report
+from assignment.scripts.rows import Applied, Since
 from assignment.types import (
     Drain,
     Grant,
@@ -51,7 +52,7 @@ def reading(**changes: Any) -> GroupRead:
 
 def shown(read: GroupRead, appended: tuple[int | None, int | None] = (40, 0)) -> Any:
     backlog = [Backlog(events) for events in appended]
-    return build("g", read, {b"s:0": b"7 900000"}, backlog)
+    return build("g", read, {P0: Since(7, 900_000)}, backlog)
 
 
 def partition(read: GroupRead) -> LivePartition:
@@ -302,5 +303,5 @@ def test_a_member_stalls_when_one_of_its_partitions_commits_nothing_while_events
 ) -> None:
     read = reading(applied={P0: Applied(30, committed_ms)}, reports=reported(held))
     backlog = [Backlog(40, first_ms), Backlog(0)]
-    found = build("g", read, {b"s:0": b"7 900000"}, backlog)
+    found = build("g", read, {P0: Since(7, 900_000)}, backlog)
     assert found.numbers.stalled == stalled
