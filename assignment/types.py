@@ -22,7 +22,6 @@ NAME_MAX = 100  # characters
 NAME_PATTERN = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{NAME_MAX - 1}}}")
 NUMBER_PATTERN = re.compile(r"0|[1-9][0-9]{0,15}")
 OFFSET_PATTERN = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
-OFFSET_PART_MAX = 2**64 - 1  # of either number: Redis refuses every other id
 PARSED_KEPT = 4_096  # names of partitions, which are read again and again
 PARTITIONS_MAX = 100_000  # one group in the dashboard's dense mode (dashboard.md section 7)
 T = TypeVar("T")
@@ -92,7 +91,7 @@ class Offset(NamedTuple):
         if not OFFSET_PATTERN.fullmatch(text):
             raise InvalidInput(f"offset {shown(text)} is not of the form ms-seq")
         found = cls(int(ms), int(seq))
-        if max(found) > OFFSET_PART_MAX:
+        if max(found) >= 2**64:  # Redis refuses every other id
             raise InvalidInput(f"offset {shown(text)} has a number above 64 bits")
         return found
 

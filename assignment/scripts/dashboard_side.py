@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from assignment import wire
+from assignment import sizes, wire
 from assignment.bounds import shown
 from assignment.errors import InvalidInput
 from assignment.scripts.group_read import REPORTED_EPOCHS, GroupRead, check_consumer
@@ -42,11 +42,6 @@ from assignment.types import (
 )
 
 REASON_MAX = 200
-MEMBERS_MAX = 20_000  # of any group: ten times what is aimed at
-MEMBERS_LEAST = 1_000  # that a group of few partitions may have
-JOINS_PER_SECOND = 500  # of a group: a large one that starts anew is there within seconds
-MEMBER_BYTES = 2**12  # of a report, whatever it owns
-PARTITION_BYTES = 2**11  # owned, replicated, halted and not served at once, each with its reason
 PROCESS_LENGTH = 12  # as in _common.lua
 Scalar = str | int | float | bool | None
 OF_CONSUMER = frozenset(wire.ConsumerHealth.__dataclass_fields__)
@@ -85,18 +80,13 @@ class Joined(NamedTuple):
     wait_ms: int = 0
 
 
-def members_max(partitions: int) -> int:
-    """Of a group: some more than can own a partition, as they come and go."""
-    return min(MEMBERS_MAX, max(MEMBERS_LEAST, 2 * partitions))
-
-
 def join(
     member_id: str,
     secret: str,
     row: Mapping[str, Scalar],
     seen: str = "",
     *,
-    members: int = MEMBERS_MAX,
+    members: int = sizes.MEMBERS_MAX,
 ) -> Call[Joined]:
     """`row`: facts of a join as wire.Join has them. Lists would not survive Lua's JSON.
     `members`: that the group may have.
@@ -107,7 +97,7 @@ def join(
             raise InvalidInput(f"{name} of a member is not one text or number: {value!r}")
     row_text = json.dumps(dict(row), separators=(",", ":"), allow_nan=False)
     arguments: Arguments = [valid_name("member", member_id), secret_digest(secret), row_text]
-    return Call("join", [*arguments, seen, str(members), str(JOINS_PER_SECOND)], _joined)
+    return Call("join", [*arguments, seen, str(members), str(sizes.JOINS_PER_SECOND)], _joined)
 
 
 def _joined(raw: Raw) -> Joined:
@@ -132,7 +122,7 @@ def not_now(group: str, result: JoinResult) -> str:
         case JoinResult.FULL:
             return f"group {group!r} has as many members as it may have; one has to leave first"
         case JoinResult.BUSY:
-            return f"group {group!r} took {JOINS_PER_SECOND} joins in this second; try again"
+            return f"group {group!r} took {sizes.JOINS_PER_SECOND} joins in this second; try again"
     return f"group {group!r} is not yet set up in Redis; try again"
 
 
@@ -192,10 +182,6 @@ class Reported(NamedTuple):
     too_large: bool = False
 
 
-def reports_max(partitions: int) -> int:  # bytes: few have much to say of the same partition
-    return MEMBER_BYTES * members_max(partitions) + PARTITION_BYTES * partitions
-
-
 def report(beat: wire.Heartbeat, partitions: int = PARTITIONS_MAX) -> Call[Reported]:
     """Of a group with so many. InvalidInput for a wrong part of it."""
     within("incarnation", beat.incarnation, 0, INCARNATION_MAX)
@@ -230,7 +216,7 @@ def report(beat: wire.Heartbeat, partitions: int = PARTITIONS_MAX) -> Call[Repor
         str(beat.target_epoch),
         " ".join(_ready_learners(beat)),
         " ".join(_unserved(beat)),
-        str(reports_max(partitions)),
+        str(sizes.reports_max(partitions)),
     ]
     return Call("report", arguments, _reported)
 

@@ -14,10 +14,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from assignment import wire
+from assignment import sizes, wire
 from assignment.bounds import LINE_MAX, closed, shortened, shown
 from assignment.errors import InvalidInput
-from assignment.scripts import dashboard_side
 from assignment.troubles import TROUBLES_MAX
 from assignment.types import Partition
 from dashboard import strict_json
@@ -66,13 +65,13 @@ def most_kept(partitions: int) -> int:
     """Bytes of bodies of one token at a time: complete reports of all that the group has, twice,
     beside those of as many members as it may have.
     """
-    members = dashboard_side.members_max(partitions)
+    members = sizes.members_max(partitions)
     return 2 * most_bytes("heartbeat", partitions) + MEMBER_BYTES * members
 
 
 def most_connections(partitions: int) -> int:
     """Of one token."""
-    return MEMBER_CONNECTIONS * dashboard_side.members_max(partitions)
+    return MEMBER_CONNECTIONS * sizes.members_max(partitions)
 
 
 def check_values(body: bytes, partitions: int) -> None:

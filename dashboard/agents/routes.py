@@ -22,7 +22,7 @@ from django.db import DatabaseError
 from django.http.request import split_domain_port, validate_host
 from django.utils import timezone
 
-from assignment import wire
+from assignment import sizes, wire
 from assignment.errors import Damaged, InvalidInput
 from assignment.scripts import dashboard_side
 from assignment.scripts.dashboard_side import JoinResult
@@ -217,7 +217,7 @@ class AgentApi:
         group, join = token.group, messages.read("join", body)
         _checked_member(join.member, join.secret)
         row = {name: getattr(join, name) for name in ROW}
-        most = dashboard_side.members_max(token.partitions)
+        most = sizes.members_max(token.partitions)
         call = dashboard_side.join(join.member, join.secret, row, join.seen, members=most)
         joined = await self._call(call, group, second)
         match joined.result:
@@ -253,7 +253,7 @@ class AgentApi:
         answer = await self._call(call, group, second)
         reply = answer.reply
         if answer.too_large:
-            most = dashboard_side.reports_max(token.partitions)
+            most = sizes.reports_max(token.partitions)
             why = f"the reports of group {group!r} would have more than {most} bytes together"
             raise Problem(429, "Too much reported", why)
         if reply.status is not wire.Status.OK:

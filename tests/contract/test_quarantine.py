@@ -2,7 +2,7 @@
 
 import pytest
 
-from assignment import invariants
+from assignment import invariants, sizes
 from assignment.coordinator import effects
 from assignment.coordinator.facts import GroupRecord
 from assignment.coordinator.stays import expired_members
@@ -152,10 +152,10 @@ def test_a_group_has_a_bounded_number_of_members(world: World) -> None:
 def test_a_group_takes_a_bounded_number_of_joins_in_a_second(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dashboard_side, "JOINS_PER_SECOND", 0)
+    monkeypatch.setattr(sizes, "JOINS_PER_SECOND", 0)
     world.configure()
     before = world.group_epoch()
     assert world.join("a") is JoinResult.BUSY
     assert (world.group_epoch(), world.read().members) == (before, {})
-    monkeypatch.setattr(dashboard_side, "JOINS_PER_SECOND", 1)
+    monkeypatch.setattr(sizes, "JOINS_PER_SECOND", 1)
     assert world.join("a") is JoinResult.OK

@@ -15,7 +15,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from assignment.scripts import dashboard_side
+from assignment import sizes
 from assignment.wire import GroupKeys
 from dashboard import coordinator
 from dashboard.actions import groups
@@ -223,8 +223,8 @@ async def test_a_group_that_is_full_takes_a_member_later(
     caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await caller.post("join", JOIN)
-    monkeypatch.setattr(dashboard_side, "MEMBERS_LEAST", 1)
-    monkeypatch.setattr(dashboard_side, "MEMBERS_MAX", 1)
+    monkeypatch.setattr(sizes, "MEMBERS_LEAST", 1)
+    monkeypatch.setattr(sizes, "MEMBERS_MAX", 1)
     status, problem = await caller.post("join", JOIN | {"member": "m2"})
     assert (status, problem["title"]) == (429, "Too many members")
     assert (await caller.post("join", JOIN))[0] == 200
@@ -339,7 +339,7 @@ async def test_more_than_all_members_may_say_is_not_kept(
     caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await caller.post("join", JOIN)
-    monkeypatch.setattr(dashboard_side, "reports_max", lambda partitions: 100)
+    monkeypatch.setattr(sizes, "reports_max", lambda partitions: 100)
     status, problem = await caller.post("heartbeat", {**BEAT, "sequence": 1})
     assert (status, problem["title"]) == (429, "Too much reported")
 

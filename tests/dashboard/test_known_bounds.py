@@ -13,7 +13,7 @@ import pytest
 from asgiref.sync import sync_to_async
 from pytest_django.fixtures import Settings
 
-from assignment.scripts import dashboard_side
+from assignment import sizes
 from assignment.troubles import TROUBLES_MAX, WHY_MAX, Unserved, UnservedReason
 from assignment.types import PARTITIONS_MAX, ReplicaReport, Role
 from assignment.wire import Heartbeat
@@ -116,7 +116,7 @@ def test_all_partitions_that_a_group_may_have_can_be_owned() -> None:
 @pytest.mark.parametrize("partitions", [1, 4_096, PARTITIONS_MAX])
 def test_all_members_that_a_group_may_have_are_taken(partitions: int) -> None:
     """Each with a connection of its own and a heartbeat on its way."""
-    members = dashboard_side.members_max(partitions)
+    members = sizes.members_max(partitions)
     assert messages.most_connections(partitions) > members
     beat = json.dumps(BEAT | {"member": "m" * 100, "consumer": {"state": "ready"}})
     assert messages.most_kept(partitions) > members * len(beat)
