@@ -53,6 +53,7 @@ def _findings(group: Group, stored: Stored) -> tuple[Finding, ...]:
     return findings(stored, _incarnations(group), corrections.kept(group, stored.now_ms))
 
 
+@audit.attempted("accept incarnation")
 def accept_incarnation(group: Group, incarnation: int, by: By) -> None:
     """Agents really saw that one, because database and Redis came back from a backup: the next tick
     goes on above it. Audited. Raises Refused and InvalidInput.

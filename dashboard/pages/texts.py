@@ -74,7 +74,7 @@ def parse_moment(text: str) -> int:
         moment = moment.replace(tzinfo=UTC)
     at_ms = round(moment.timestamp() * 1000)
     try:
-        utc(at_ms)
+        EPOCH + timedelta(milliseconds=at_ms)
     except OverflowError:
         raise InvalidInput(f"time {text!r} is not within the years 1 to 9999 in UTC") from None
     return at_ms

@@ -76,7 +76,7 @@ def test_of_a_group_that_is_repaired(group: Group, monkeypatch: pytest.MonkeyPat
     def refuse(_: Group) -> None:
         raise InvalidInput("not now")
 
-    monkeypatch.setattr(repair, "look", refuse)
+    monkeypatch.setattr(repair, "_stored", refuse)
     with pytest.raises(InvalidInput):
         repair.mend(group, ANN)
     assert (refused("repair group").group, refused("repair group").actor) == (group.name, "ann")

@@ -91,6 +91,7 @@ def test_nobody_is_behind_a_record_that_the_dashboard_did_not_compute(
     request = groups.request_rebalance(group, by=carol, strategy="sticky")
     text, _, seal = entry.record.partition("\n")
     forged = json.dumps(json.loads(text) | {"cause": "learners", "requests": [request.pk]})
+    store.hset(GroupKeys(group.name).meta, "group_epoch", 1_000)
     for epoch, record in enumerate((forged, f"{forged}\n{seal}", entry.record), 900):
         values = {"incarnation": 1, "epoch": epoch, "record": record}
         store.xadd(GroupKeys(group.name).outbox, values)

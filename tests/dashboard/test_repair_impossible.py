@@ -187,4 +187,6 @@ def test_agents_that_saw_more_than_a_restored_database_are_believed_by_a_persons
     assert ran(capsys, group.name)[1]["findings"] == []
     group.refresh_from_db()
     assert (group.incarnation, group.faults) == (5_001, [])
-    assert AuditEntry.objects.get(action="accept incarnation").before == {"incarnation": 1}
+    assert AuditEntry.objects.get(action="accept incarnation", result="done").before == {
+        "incarnation": 1
+    }
