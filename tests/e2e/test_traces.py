@@ -36,6 +36,7 @@ def system(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> I
 
 @pytest.fixture
 def fleet(system: System, group_name: str, tmp_path: Path) -> Iterator[Start]:
+    (system.folder / "audit_anchors").unlink(missing_ok=True)  # of the audit that was before
     made: list[Fleet] = []
 
     def start(**settings: Any) -> Fleet:
