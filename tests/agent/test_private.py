@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from agent import private
 from agent.config import parse
 from agent.consumer.socket import ConsumerSocket, SocketUnusable
 from agent.private import make_own, own_name
@@ -101,6 +102,21 @@ def test_a_chosen_folder_below_everybodys_is_looked_at_too(shared: Path) -> None
     (shared / "open").chmod(0o777)
     with pytest.raises(PermissionError, match="open can be written to by everybody"):
         make_own(shared / "open" / "state", closed=True)
+
+
+def test_folders_above_the_program_are_not_looked_at(
+    shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who can exchange them can exchange the program."""
+    assert Path(__file__).resolve().parents[2] in private.ABOVE_US
+    (shared / "checkout").mkdir()
+    (shared / "checkout").chmod(0o777)
+    monkeypatch.setattr(private, "ABOVE_US", frozenset({shared / "checkout"}))
+    make_own(shared / "checkout" / "state", closed=True)
+    (shared / "checkout" / "open").mkdir()
+    (shared / "checkout" / "open").chmod(0o777)
+    with pytest.raises(PermissionError, match="open can be written to by everybody"):
+        make_own(shared / "checkout" / "open" / "state", closed=True)
 
 
 def test_a_chosen_folder_that_others_could_exchange_is_refused(

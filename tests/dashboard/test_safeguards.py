@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
+from dashboard import safeguards
 from dashboard.safeguards import keep_private
 from tests.dashboard.test_settings import ROOT, started
 
@@ -95,6 +96,16 @@ def test_a_data_that_is_not_there_yet_is_not_made_there(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     assert "can be written to by everybody" in last_line(tmp_path / "data")
     assert not (tmp_path / "data").exists()
+
+
+def test_who_can_exchange_the_program_gains_nothing_by_exchanging_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that a checkout works wherever somebody put it."""
+    assert Path(__file__).resolve().parents[2] in safeguards.ABOVE_US
+    tmp_path.chmod(0o777)
+    monkeypatch.setattr(safeguards, "ABOVE_US", frozenset({tmp_path, *tmp_path.parents}))
+    assert keep_private(tmp_path / "data").stat().st_mode & 0o777 == 0o700
 
 
 def test_in_everybodys_temporary_folder_only_its_owner_may_rename_it(tmp_path: Path) -> None:
