@@ -12,6 +12,7 @@ THIN = "\u202f"  # narrow no-break space between thousands
 DASH = "—"
 INCARNATION_BITS = 32
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EARLIEST_MS = (datetime.min.replace(tzinfo=UTC) - EPOCH) // timedelta(milliseconds=1)
 MILLISECONDS = re.compile(r"[0-9]{11,14}")
 # What is not seen, or changes how others are: controls but for tabs and ends of lines, marks of
 # direction, zero width and tags. Joiners are left: scripts and emoji are written with them.
@@ -47,10 +48,10 @@ def span(value_ms: float) -> str:
 
 
 def utc(at_ms: int) -> datetime:
-    """What is not within the years 1970 to 9999 is shown as the nearest that is: no page fails for
-    what stands in a row.
+    """What is not within the years 1 to 9999 is shown as the nearest that is: no page fails for what
+    stands in a row.
     """
-    return EPOCH + timedelta(milliseconds=min(max(at_ms, 0), MOMENT_MAX))
+    return EPOCH + timedelta(milliseconds=min(max(at_ms, EARLIEST_MS), MOMENT_MAX))
 
 
 def exact(moment: int | datetime) -> str:

@@ -211,7 +211,7 @@ def test_a_bad_view_is_one_sentence(monkeypatch: pytest.MonkeyPatch, view: Any, 
         (b'{"partitions": [NaN]}', "NaN is not a number"),
         (
             b'{"partitions": ["\\ud800"], "members": {}}',
-            "one of partitions '\\ud800' is not Unicode",
+            "'\\ud800' has a character that cannot be stored",
         ),
         (b'{"partitions": "' + b"x" * 999 + b'", "members": {}}', "xxx, not a list"),
     ],

@@ -525,6 +525,7 @@ def test_what_redis_and_the_database_hold_is_compared(
     assert change(lambda: None) == ""
     assert change(lambda: redis.hset("ek:{g}:meta", "a", 1)) == "key ek:{g}:meta"
     assert change(lambda: redis.hset("ek:{g}:meta", "a", 2)) == "key ek:{g}:meta"
+    assert change(lambda: redis.hset("ek:{g}:meta", "joins", "1 2")) == ""
     assert change(lambda: redis.delete("ek:{g}:meta")) == "key ek:{g}:meta"
     assert change(lambda: redis.set("ek:{g}:rate:1:5", 1)) == ""
     assert change(lambda: redis.set("ek:readyz", 1)) == ""

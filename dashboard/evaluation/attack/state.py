@@ -17,6 +17,7 @@ from dashboard.live.connection import client_of
 LEFT_OUT_KEYS = re.compile(
     rb".*(:rate(:.*)?|:readyz|:late_groups|:(beat|worker|tick)_ms|:queued|:running)"
 )
+META, LEFT_OUT_FIELDS = b":meta", (b"joins",)  # of a group; how many asked to join this second
 LEFT_OUT_TABLES = ("axes_", "dashboard_audit", "sqlite_")
 LEFT_OUT_COLUMNS = {"dashboard_agenttoken": "last_used_at"}
 NAMED_MAX = 5
@@ -51,9 +52,12 @@ class Witness:
         names = [n for n in self._redis.scan_iter(count=1_000) if not LEFT_OUT_KEYS.fullmatch(n)]
         pipe = self._redis.pipeline(transaction=False)
         for name in names:
-            pipe.dump(name)
+            if name.endswith(META):
+                pipe.hgetall(name)
+            else:
+                pipe.dump(name)
         return {
-            f"key {name.decode(errors='replace')}": sha256(value or b"").digest()
+            f"key {name.decode(errors='replace')}": sha256(_content(value)).digest()
             for name, value in zip(names, pipe.execute(), strict=True)
         }
 
@@ -77,6 +81,13 @@ class Witness:
     def close(self) -> None:
         self._redis.close()
         self._sqlite.close()
+
+
+def _content(value: Any) -> bytes:
+    if isinstance(value, dict):
+        kept = {name: of for name, of in value.items() if name not in LEFT_OUT_FIELDS}
+        return repr(sorted(kept.items())).encode()
+    return value or b""
 
 
 def changed(before: Held, after: Held) -> str:

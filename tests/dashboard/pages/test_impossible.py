@@ -172,4 +172,4 @@ def test_what_stands_in_a_row_fails_no_page(
 
 def test_a_time_beyond_the_years_that_can_be_written_is_the_nearest_that_is() -> None:
     assert texts.exact(MOST) == "9999-12-31T23:59:59.999Z"
-    assert texts.exact(-(2**63)) == "1970-01-01T00:00:00.000Z"
+    assert texts.exact(-(2**63)) == "0001-01-01T00:00:00.000Z"
