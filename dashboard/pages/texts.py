@@ -48,8 +48,8 @@ def span(value_ms: float) -> str:
 
 
 def utc(at_ms: int) -> datetime:
-    """What is not within the years 1 to 9999 is shown as the nearest that is: no page fails for what
-    stands in a row.
+    """What is not within the years 1 to 9999 is shown as the nearest that is: a page does not fail
+    for what stands in a row.
     """
     return EPOCH + timedelta(milliseconds=min(max(at_ms, EARLIEST_MS), MOMENT_MAX))
 

@@ -52,13 +52,12 @@ class Witness:
         names = [n for n in self._redis.scan_iter(count=1_000) if not LEFT_OUT_KEYS.fullmatch(n)]
         pipe = self._redis.pipeline(transaction=False)
         for name in names:
-            if name.endswith(META):
-                pipe.hgetall(name)
-            else:
-                pipe.dump(name)
+            pipe.dump(name)
+            pipe.hgetall(name if name.endswith(META) else b"")
+        found = pipe.execute(raise_on_error=False)
         return {
-            f"key {name.decode(errors='replace')}": sha256(_content(value)).digest()
-            for name, value in zip(names, pipe.execute(), strict=True)
+            f"key {name.decode(errors='replace')}": sha256(_content(*values)).digest()
+            for name, values in zip(names, zip(found[::2], found[1::2], strict=True), strict=True)
         }
 
     def _of_database(self) -> Held:
@@ -83,11 +82,12 @@ class Witness:
         self._sqlite.close()
 
 
-def _content(value: Any) -> bytes:
-    if isinstance(value, dict):
-        kept = {name: of for name, of in value.items() if name not in LEFT_OUT_FIELDS}
+def _content(dumped: bytes | None, fields: Any) -> bytes:
+    """`fields`: of a hash that is such a one."""
+    if isinstance(fields, dict) and fields:
+        kept = {name: value for name, value in fields.items() if name not in LEFT_OUT_FIELDS}
         return repr(sorted(kept.items())).encode()
-    return value or b""
+    return dumped or b""
 
 
 def changed(before: Held, after: Held) -> str:
