@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from assignment import sizes
 from assignment.scripts import dashboard_side
 from assignment.scripts.group_read import Purpose
 from assignment.troubles import Unserved, UnservedReason
@@ -185,7 +186,7 @@ def say_much(world: World, member: str, sequence: int, letters: int) -> bool:
 def test_all_members_together_keep_no_more_than_their_partitions_need(
     alone: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dashboard_side, "MEMBER_BYTES", 2)  # 2,000 in all
+    monkeypatch.setattr(sizes, "MEMBER_BYTES", 2)  # 2,000 in all
     alone.join("b")
     assert say_much(alone, "a", 1, 900)
     before, asked = alone.read().reports["a"], alone.read().asked
@@ -203,7 +204,7 @@ def test_all_members_together_keep_no_more_than_their_partitions_need(
 def test_what_is_written_beside_the_scripts_counts_from_the_next_tick(
     alone: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dashboard_side, "MEMBER_BYTES", 2)
+    monkeypatch.setattr(sizes, "MEMBER_BYTES", 2)
     alone.door.ask("HSET", alone.keys.reports, "nobody", "x" * 1_900)
     assert say_much(alone, "a", 1, 10)
     alone.read(Purpose.TICK)
