@@ -26,7 +26,7 @@ from dashboard.evaluation.attack.target import (
     Target,
 )
 
-TRIES = 4  # requests for each that has to reach its handler
+TRIES, TRIES_LEAST = 4, 100  # requests for each that has to reach its handler; of a route
 NOT_REACHED = (0, 400, 401, 403, 405, 413, 429)  # of people's pages
 NOT_REACHED_BY_AGENTS = (0, 401, 403, 404, 405)
 SOCKET_TIMEOUT_S = 10.0
@@ -176,7 +176,7 @@ def sockets(target: Target) -> Found:
 def of_route(target: Target, name: str, make: Make) -> list[str]:
     """What is wrong after so many requests that reached the handler. Raises NotJudged."""
     reached, problems = 0, []
-    for _ in range(TRIES * target.requests_a_route):
+    for _ in range(max(TRIES * target.requests_a_route, TRIES_LEAST)):
         request = make()
         before = target.state()
         answer, has_reached = request()
