@@ -47,7 +47,15 @@ def test_the_same_tests_hold_on_postgresql(tmp_path: Path, postgres_url: str) ->
     folder = Path(__file__).parent
     paths = [str(folder / name) for name in SAME]
     paths += [f"--ignore={folder / 'pages' / name}" for name in OF_REDIS]
-    run("-m", "pytest", "-q", "--maxfail=20", *paths, DATABASE_URL=postgres_url, EVENKEEL_DATA=str(tmp_path))
+    run(
+        "-m",
+        "pytest",
+        "-q",
+        "--maxfail=20",
+        *paths,
+        DATABASE_URL=postgres_url,
+        EVENKEEL_DATA=str(tmp_path),
+    )
 
 
 @pytest.mark.postgres
