@@ -27,6 +27,7 @@ Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Whole = Annotated[
     int, Meta(ge=0, lt=WHOLE_MAX)
 ]  # counts, times, epochs: exact in Lua and JavaScript
+OfPlan = Annotated[int, Meta(ge=-1, lt=WHOLE_MAX)]  # -1: of none
 Moment = Annotated[int, Meta(ge=0, le=MOMENT_MAX)]  # ms since 1970
 Incarnation = Annotated[int, Meta(ge=0, le=INCARNATION_MAX)]
 Pid = Annotated[int, Meta(ge=0, lt=2**31)]  # Lua writes numbers of up to 14 digits exactly
@@ -37,7 +38,7 @@ Line = Annotated[str, Meta(max_length=LINE_MAX)]
 Words = Annotated[str, Meta(max_length=WHY_MAX)]
 
 Scalar = Words | Int64 | float | bool | None
-Told = dict[Name, Scalar | list[dict[Name, Scalar]]]  # what consumers say: two levels, no more
+Values = dict[Name, Scalar]  # of one trouble: one level, no more
 
 
 def whole_of(text: str | bytes | int) -> int:

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from assignment import bounds
-from assignment.bounds import Capacity, Int64, Line, Name, Pid, Rate, Told, Whole, Words
+from assignment.bounds import Capacity, Int64, Line, Name, Pid, Rate, Values, Whole, Words
 from assignment.errors import InvalidInput
 from assignment.troubles import Unserved
 from assignment.types import (
@@ -213,6 +213,24 @@ class Leave:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerHealth:
+    """What a consumer says of itself: hash `progress:<member>`, and `consumer` of a heartbeat."""
+
+    state: Name = "starting"  # starting, ready, stalled, dead
+    why: Words = ""  # for people
+    spark_application_id: Line = ""
+    batch: bounds.OfPlan = -1  # last finished plan
+    batch_at_ms: bounds.Moment = 0  # wall clock of its end
+    batch_ms: Whole = 0
+    rows: Whole = 0
+    rows_per_second: Rate = 0.0
+    refused_commits: Whole = 0
+    dead_letters: Whole = 0
+    halted: tuple[Values, ...] = ()  # see troubles.Halted; at most TROUBLES_MAX
+    failing: tuple[Values, ...] = ()  # see troubles.Failing; at most TROUBLES_MAX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SeenEpochs:
     """In every report: what a member's process has heard of, 0 where it has not."""
 
@@ -242,28 +260,10 @@ class Heartbeat(SeenEpochs):
     able: bool = False
     unable: Line = ""  # types.UnableReason, "" = able
     leaving: bool = False
-    consumer: Told = field(default_factory=dict)  # fields of ConsumerHealth
+    consumer: ConsumerHealth = field(default_factory=ConsumerHealth)
     replicas: Mapping[Name, ReplicaReport] = field(default_factory=dict)  # by partition
     ready: Sequence[Name] = ()  # learners for which this member calls for a rebalance
     unserved: Mapping[Name, Unserved] = field(default_factory=dict)  # by partition
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerHealth:
-    """What a consumer says of itself: hash `progress:<member>`, and `consumer` of a heartbeat."""
-
-    state: Name = "starting"  # starting, ready, stalled, dead
-    why: Words = ""  # for people
-    spark_application_id: Line = ""
-    batch: Int64 = -1  # last finished plan
-    batch_at_ms: bounds.Moment = 0  # wall clock of its end
-    batch_ms: Whole = 0
-    rows: Whole = 0
-    rows_per_second: Rate = 0.0
-    refused_commits: Whole = 0
-    dead_letters: Whole = 0
-    halted: tuple[Mapping[str, Any], ...] = ()  # see troubles.Halted; at most TROUBLES_MAX
-    failing: tuple[Mapping[str, Any], ...] = ()  # see troubles.Failing; at most TROUBLES_MAX
 
 
 class Status(StrEnum):

@@ -64,17 +64,20 @@ def as_connected(scope: dict[str, Any]) -> dict[str, Any]:
     list. Else nobody is believed, also when the server believed it: our own one says who connected;
     another uvicorn believes every process of its machine unless it has --no-proxy-headers.
     """
-    kept, claims = [], dict[bytes, list[str]]()
-    for name, value in scope["headers"]:
-        if name in CLAIMS or name.startswith(b"x-forwarded-"):
-            claims.setdefault(name, []).extend(value.decode("latin-1").split(","))
-        else:
-            kept.append((name, value))
-    scope = {**scope, "headers": kept}
-    addresses = [_address(text) for text in claims.get(b"x-forwarded-for", ())]
-    state = scope.get("state") or {}
+    scope, state = {**scope}, scope.get("state") or {}
     if is_told := PEER in state:
         scope["client"] = state[PEER]
+    if not any(map(_is_claim, scope["headers"])):
+        return scope
+    kept, claims = [], dict[bytes, list[str]]()
+    for header in scope["headers"]:
+        name, value = header
+        if _is_claim(header):
+            claims.setdefault(name, []).extend(value.decode("latin-1").split(","))
+        else:
+            kept.append(header)
+    scope["headers"] = kept
+    addresses = [_address(text) for text in claims.get(b"x-forwarded-for", ())]
     client = scope.get("client")
     if settings.BEHIND_PROXY:
         if addresses and addresses[-1]:
@@ -86,6 +89,10 @@ def as_connected(scope: dict[str, Any]) -> dict[str, Any]:
     elif client and client[0] in addresses and not is_told:
         scope["client"] = (NOBODY, 0)
     return scope
+
+
+def _is_claim(header: tuple[bytes, bytes]) -> bool:
+    return header[0] in CLAIMS or header[0].startswith(b"x-forwarded-")
 
 
 def _address(text: str) -> str:

@@ -6,7 +6,7 @@ the membership. Never waits.
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 
 from agent.dashboard_session.requests import Answer, Courier, Refusal
 from agent.membership import Membership, Note
@@ -162,7 +162,7 @@ class DashboardSession:
             settings_epoch=settings_epoch.number if is_current else 0,
             target_incarnation=self.membership.target.incarnation,
             target_epoch=self.membership.target.number,
-            consumer=asdict(health),
+            consumer=health,
             replicas={str(p): replica for p, replica in replicas.items()},
             ready=wire.sorted_texts(
                 p for p, c in replicas.items() if c.role is Role.LEARNER and c.ready

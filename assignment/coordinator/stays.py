@@ -98,8 +98,8 @@ def _as_now(stay: Stay, view: GroupRead) -> Stay:
 
 def _application(view: GroupRead, member: str) -> str:
     report = view.reports.get(member)
-    said = report.consumer.get("spark_application_id", "") if report else ""
-    return printable(str(said)[:APPLICATION_MAX])
+    said = report.consumer.spark_application_id if report else ""
+    return printable(said[:APPLICATION_MAX])
 
 
 def expired_members(view: GroupRead) -> dict[str, int]:

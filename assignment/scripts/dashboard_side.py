@@ -5,15 +5,16 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from enum import StrEnum
+from operator import attrgetter
 from typing import NamedTuple
 
 import msgspec
 
 from assignment import sizes, wire
-from assignment.bounds import shown
 from assignment.errors import InvalidInput
-from assignment.scripts.group_read import REPORTED_EPOCHS, GroupRead, check_consumer
+from assignment.scripts.group_read import REPORTED_EPOCHS, GroupRead, check_troubles
 from assignment.scripts.values import (
+    FENCE_MAX,
     INCARNATION_MAX,
     Arguments,
     Call,
@@ -44,7 +45,6 @@ from assignment.types import (
 REASON_MAX = 200
 PROCESS_LENGTH = 12  # as in _common.lua
 Scalar = str | int | float | bool | None
-OF_CONSUMER = frozenset(wire.ConsumerHealth.__dataclass_fields__)
 LIFTED = {"group_epoch", "settings_epoch", "mode_epoch", "event_seq"}  # with the incarnation
 
 
@@ -182,23 +182,30 @@ class Reported(NamedTuple):
     too_large: bool = False
 
 
+# Of a heartbeat, with the highest that each may be; REPORTED_EPOCHS first.
+NUMBERS = {
+    **{n: INCARNATION_MAX if "incarnation" in n else FENCE_MAX for n in REPORTED_EPOCHS},
+    "report": FENCE_MAX,
+    "sequence": FENCE_MAX,
+}
+_numbers_of = attrgetter(*NUMBERS)
+
+
 def report(beat: wire.Heartbeat, partitions: int = PARTITIONS_MAX) -> Call[Reported]:
     """Of a group with so many. InvalidInput for a wrong part of it."""
-    within("incarnation", beat.incarnation, 0, INCARNATION_MAX)
-    within("target_incarnation", beat.target_incarnation, 0, INCARNATION_MAX)
-    for name in REPORTED_EPOCHS:
-        epoch_text(name, getattr(beat, name))
+    numbers = _numbers_of(beat)
+    for number, (name, most) in zip(numbers, NUMBERS.items(), strict=True):
+        if not 0 <= number <= most:
+            within(name, number, 0, most)
     for partition, held in beat.owned.items():
         Partition.parse(partition)
         if held is not None:
             fence_text(wire.parse_held(held).fence)
-    if unknown := beat.consumer.keys() - OF_CONSUMER:
-        raise InvalidInput(f"consumer: there is no field {shown(min(unknown))}")
-    check_consumer(beat.consumer)  # pages read it as it is stored
+    check_troubles(beat.consumer)  # pages read them as they are stored
     payload = {
         "owned": beat.owned,
         "consumer": beat.consumer,
-        **{name: getattr(beat, name) for name in REPORTED_EPOCHS},
+        **dict(zip(REPORTED_EPOCHS, numbers, strict=False)),
         "unable": beat.unable[:REASON_MAX],
         "replicas": beat.replicas,
         "unserved": beat.unserved,
@@ -206,16 +213,16 @@ def report(beat: wire.Heartbeat, partitions: int = PARTITIONS_MAX) -> Call[Repor
     arguments: Arguments = [
         valid_name("member", beat.member),
         secret_digest(beat.secret),
-        epoch_text("report", beat.report),
-        epoch_text("sequence", beat.sequence),
+        str(beat.report),
+        str(beat.sequence),
         "complete" if beat.complete else "changes",
         msgspec.json.encode(payload),
         flag(beat.able),
         flag(beat.leaving),
         str(beat.target_incarnation),
         str(beat.target_epoch),
-        " ".join(_ready_learners(beat)),
-        " ".join(_unserved(beat)),
+        " ".join(_ready_learners(beat)) if beat.ready else "",
+        " ".join(_unserved(beat)) if beat.unserved else "",
         str(sizes.reports_max(partitions)),
     ]
     return Call("report", arguments, _reported)
@@ -237,25 +244,26 @@ def _ready_learners(beat: wire.Heartbeat) -> list[str]:
 
 
 def _reported(raw: Raw) -> Reported:
-    if text_of(raw[0]) == "large":
+    said = text_of(raw[0])
+    if said == "large":
         return Reported(wire.Reply(status=wire.Status.LATE), too_large=True)
-    status = wire.Status(text_of(raw[0]))
+    status = wire.Status(said)
     if status is not wire.Status.OK:
         return Reported(wire.Reply(status=status))
-    values = texts_of(raw)
+    wanted, target, due, drain, identity = texts_of(raw[6:])
     reply = wire.Reply(
         status=status,
-        incarnation=int(values[1]),
-        mode_epoch=int(values[2]),
-        group_epoch=int(values[3]),
-        target_epoch=int(values[4]),
-        settings_epoch=int(values[5]),
-        want_complete=values[6] == "1",
-        target=msgspec.Raw(values[7]) if values[7] else None,
-        drain=values[9],
-        identity=values[10],
+        incarnation=int(raw[1]),
+        mode_epoch=int(raw[2]),
+        group_epoch=int(raw[3]),
+        target_epoch=int(raw[4]),
+        settings_epoch=int(raw[5]),
+        want_complete=wanted == "1",
+        target=msgspec.Raw(target) if target else None,
+        drain=drain,
+        identity=identity,
     )
-    return Reported(reply, values[8] == "1")
+    return Reported(reply, due == "1")
 
 
 # --- settings, incarnation, targets ---------------------------------------------------------------

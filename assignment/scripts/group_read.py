@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import msgspec
 
@@ -16,7 +16,6 @@ from assignment.bounds import (
     Line,
     Moment,
     Name,
-    Told,
     Whole,
     moment_of,
     whole_of,
@@ -127,7 +126,7 @@ class Report(wire.SeenEpochs):
     sequence: int
     at_ms: int
     owned: Mapping[Partition, Held] = field(default_factory=dict)
-    consumer: Mapping[str, Any] = field(default_factory=dict)
+    consumer: wire.ConsumerHealth = field(default_factory=wire.ConsumerHealth)
     unable: str = ""  # types.UnableReason, "" = able
     replicas: Mapping[Partition, ReplicaReport] = field(default_factory=dict)
     unserved: Mapping[Partition, Unserved] = field(default_factory=dict)
@@ -138,7 +137,7 @@ class _Said(wire.SeenEpochs):
     """A complete report, or all changes since, as it is stored."""
 
     owned: Mapping[Name, Name | None] = field(default_factory=dict)
-    consumer: Told = field(default_factory=dict)
+    consumer: wire.ConsumerHealth = field(default_factory=wire.ConsumerHealth)
     unable: Line = ""
     replicas: Mapping[Name, ReplicaReport] = field(default_factory=dict)
     unserved: Mapping[Name, Unserved] = field(default_factory=dict)
@@ -305,14 +304,13 @@ def read_report(raw: bytes) -> Report:
     complete, changes = _said(rest[:length]), _said(rest[length:])
     said = complete if rest[length:] == b"{}" else changes
     owned = {**complete.owned, **changes.owned}
-    consumer = changes.consumer or complete.consumer
-    check_consumer(consumer)
+    check_troubles(said.consumer)
     return Report(
         number=number,
         sequence=sequence,
         at_ms=moment_of(at_ms),
         owned={Partition.parse(p): wire.parse_held(v) for p, v in owned.items() if v is not None},
-        consumer=consumer,
+        consumer=said.consumer,
         unable=said.unable,
         **{name: getattr(said, name) for name in REPORTED_EPOCHS},
         replicas={Partition.parse(p): replica for p, replica in said.replicas.items()},
@@ -320,9 +318,8 @@ def read_report(raw: bytes) -> Report:
     )
 
 
-def check_consumer(said: Mapping[str, Any]) -> None:
-    """Of a heartbeat. InvalidInput names what is wrong; other fields are none of ours."""
-    health = read_as(wire.ConsumerHealth, said)
+def check_troubles(health: wire.ConsumerHealth) -> None:
+    """Raises InvalidInput that names what is wrong."""
     for name, kind in (("halted", Halted), ("failing", Failing)):
         told = getattr(health, name)
         if len(told) > TROUBLES_MAX:

@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -32,6 +33,7 @@ PARTITION_VALUES = 16  # a replica has 7
 MEMBER_CONNECTIONS = 2  # one of them is left, and not yet known to be
 MEMBER_BYTES = 2**10  # of the report of a member that has nothing
 TROUBLE_KINDS = 3  # halted, failing, not served
+SIZES_KEPT = 1_024  # of groups: how many partitions they have
 VALUE_STARTS = b",", b"{", b"["
 LARGE = 2**16  # bytes: what is below is read within some milliseconds
 T = TypeVar("T")
@@ -55,12 +57,14 @@ class TooBusy(Exception):
     """One large body of the token waits to be read already."""
 
 
+@lru_cache(SIZES_KEPT)
 def most_bytes(verb: str, partitions: int) -> int:
     if verb != "heartbeat":
         return OTHER_BODY_MAX
     return min(BODY_MAX, BODY_LEAST + PARTITION_BYTES * _told_of(partitions))
 
 
+@lru_cache(SIZES_KEPT)
 def most_kept(partitions: int) -> int:
     """Bytes of bodies of one token at a time: complete reports of all that the group has, twice,
     beside those of as many members as it may have.
@@ -69,6 +73,7 @@ def most_kept(partitions: int) -> int:
     return 2 * most_bytes("heartbeat", partitions) + MEMBER_BYTES * members
 
 
+@lru_cache(SIZES_KEPT)
 def most_connections(partitions: int) -> int:
     """Of one token."""
     return MEMBER_CONNECTIONS * sizes.members_max(partitions)
@@ -94,13 +99,13 @@ def read(verb: str, body: bytes) -> Any:
         raise InvalidInput(shortened(str(error), LINE_MAX)) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Malformed(shortened(str(error), LINE_MAX)) from error
-    strict_json.decoded(verb, body)  # a name given twice: of two values the last one would count
+    strict_json.refuse_twins(verb, body)  # of two values under one name the last one would count
     return message
 
 
 def check_partitions(beat: wire.Heartbeat, of: Known) -> None:
     """Raises InvalidInput that names one that the group does not have."""
-    for text in _named(beat):
+    for text in chain(beat.owned, beat.replicas, beat.ready, beat.unserved, _in_trouble(beat)):
         partition = Partition.parse(text)
         if partition.stream != of.stream or partition.number >= of.partitions:
             last = f"{of.stream}:{of.partitions - 1}"
@@ -109,12 +114,10 @@ def check_partitions(beat: wire.Heartbeat, of: Known) -> None:
             )
 
 
-def _named(beat: wire.Heartbeat) -> Iterator[str]:
-    lists = (beat.consumer.get(name) for name in ("halted", "failing"))
-    troubles = chain.from_iterable(one for one in lists if isinstance(one, list))
-    told = (one.get("partition") for one in troubles)
-    texts = (text for text in told if isinstance(text, str))
-    return chain(beat.owned, beat.replicas, beat.ready, beat.unserved, texts)
+def _in_trouble(beat: wire.Heartbeat) -> Iterator[str]:
+    """As `report` has checked them."""
+    for told in (beat.consumer.halted, beat.consumer.failing):
+        yield from (str(one["partition"]) for one in told)
 
 
 class Reader:
@@ -126,10 +129,8 @@ class Reader:
         self._waiting: set[int] = set()
         self._rests: dict[int, float] = {}  # token -> monotonic seconds of its next turn
 
-    async def do(self, token_id: int, size: int, work: Callable[[], T]) -> T:
-        """What `work` makes of a body of that many bytes. Raises TooBusy."""
-        if size <= LARGE:
-            return work()
+    async def do(self, token_id: int, work: Callable[[], T]) -> T:
+        """What `work` makes of a large body. Raises TooBusy."""
         if token_id in self._waiting:
             raise TooBusy
         self._waiting.add(token_id)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, TypeVar, assert_never
 
 import msgspec
@@ -20,7 +20,6 @@ from channels.db import database_sync_to_async
 from django.conf import settings
 from django.db import DatabaseError
 from django.http.request import split_domain_port, validate_host
-from django.utils import timezone
 
 from assignment import sizes, wire
 from assignment.errors import Damaged, InvalidInput
@@ -32,7 +31,7 @@ from assignment.types import NAME_PATTERN, valid_name
 from dashboard.agents import messages, tokens
 from dashboard.agents.doorbell import Doorbell
 from dashboard.live import deadline
-from dashboard.live.batch import Batch
+from dashboard.live.batch import Batch, NotInTime
 from dashboard.live.connection import StoreUnavailable, async_client, reaching_redis
 from dashboard.live.queue import QueueKeys
 from dashboard.live.scripts import script
@@ -46,6 +45,8 @@ T = TypeVar("T")
 
 PATH = re.compile(rf"{wire.API_PREFIX}/({NAME_PATTERN.pattern})/(join|heartbeat|leave)")
 SECRET_MIN = 16
+HOSTS_KEPT = 256  # names by which agents call this dashboard, or tried to
+NOT_IN_TIME = "Not answered in time"
 EPOCHS = ("incarnation", "mode_epoch", "group_epoch", "target_epoch", "settings_epoch")
 
 
@@ -106,6 +107,8 @@ class AgentApi:
         self.remembered = tokens.Remembered()
         self.rate = Rate()
         self.reader = messages.Reader()
+        self._answers: dict[str, Callable[..., Awaitable[wire.Reply]]]
+        self._answers = {"join": self._join, "heartbeat": self._heartbeat, "leave": self._leave}
         self._looked_s = 0.0  # monotonic: when what was revoked was asked for
         self._looking: asyncio.Task[None] | None = None
 
@@ -119,12 +122,16 @@ class AgentApi:
             await _reply_problem(send, problem)
         except messages.Malformed as error:
             await _reply_problem(send, Problem(400, "Malformed JSON", str(error)))
+        except messages.TooLarge as error:
+            await _reply_problem(send, _too_large(str(error)))
         except InvalidInput as error:
             await _reply_problem(send, Problem(400, "Invalid message", str(error)))
         except Damaged as error:
             log.error("%s: %s", scope["path"], error)
             why = "what Redis has of the group cannot be used; run manage.py repair on it"
             await _reply_problem(send, Problem(503, "Group damaged", why))
+        except NotInTime as error:
+            await _reply_problem(send, Problem(503, NOT_IN_TIME, f"{error}; try again"))
         except StoreUnavailable as error:
             await _reply_problem(send, Problem(503, "Redis is away", str(error)))
         except DatabaseError:
@@ -141,20 +148,18 @@ class AgentApi:
         if scope["method"] != "POST":
             raise Problem(405, "Method not allowed", f"{scope['method']} is not POST")
         group, verb = found.groups()
-        token = await _in_time(self._token(scope, group))
+        token = await self._token(scope, group)
         sender = f"token {token.token_id}"
         said_who(scope, sender, messages.most_connections(token.partitions))
         second = self.rate.admitted(f"{QueueKeys(group).rate}:{token.token_id}")
         most = messages.most_bytes(verb, token.partitions)
         _demand_size(scope, most)
-        answers: dict[str, Callable[..., Awaitable[wire.Reply]]]
-        answers = {"join": self._join, "heartbeat": self._heartbeat, "leave": self._leave}
         with kept.of(sender, messages.most_kept(token.partitions)) as space:
             body = await _body(receive, most, space)
-            return await _in_time(answers[verb](token, body, second))
+            return await self._answers[verb](token, body, second)
 
     async def _token(self, scope: Scope, group: str) -> tokens.Known:
-        given = next((v for k, v in scope["headers"] if k == b"authorization"), b"")
+        given = _header(scope, b"authorization")
         scheme, _, token = given.decode("latin-1").partition(" ")
         if scheme.lower() != "bearer" or not token:
             raise Problem(401, "No token", "the header Authorization: Bearer <token> is missing")
@@ -162,20 +167,20 @@ class AgentApi:
         await self._look_at_revoked()
         known = self.remembered.get(digest)
         if known is None:
-            known = await self._read_token(digest, _address(scope))
-        if not known.is_valid(digest, timezone.now()):
+            known = await _in_time(self._read_token(digest, _address(scope)))
+        if not known.is_valid(digest):
             raise Problem(401, "Token refused", "this token is wrong, expired or revoked")
         if known.group != group:
-            if not await in_thread(tokens.group_exists)(group):
-                raise Problem(404, "Unknown group", f"there is no group {group!r}")
-            with suppress(DatabaseError):
-                await in_thread(tokens.note_other_group)(known.token_id, group, _address(scope))
-            raise Problem(
-                403,
-                "Token of another group",
-                f"this token speaks for {known.group!r}, not for {group!r}",
-            )
+            raise await _in_time(self._of_other_group(known, group, _address(scope)))
         return known
+
+    async def _of_other_group(self, known: tokens.Known, group: str, address: str) -> Problem:
+        if not await in_thread(tokens.group_exists)(group):
+            return Problem(404, "Unknown group", f"there is no group {group!r}")
+        with suppress(DatabaseError):
+            await in_thread(tokens.note_other_group)(known.token_id, group, address)
+        why = f"this token speaks for {known.group!r}, not for {group!r}"
+        return Problem(403, "Token of another group", why)
 
     async def _look_at_revoked(self) -> None:
         """One request at a time asks, and waits for it a moment. While the database does not
@@ -223,7 +228,7 @@ class AgentApi:
         match joined.result:
             case JoinResult.OK:
                 self.doorbell.ring(group)
-                told = await _settings_of(group)
+                told = await _in_time(_settings_of(group))
                 return wire.Reply(status=wire.Status.OK, want_complete=True, **told)
             case JoinResult.WAIT:
                 return dashboard_side.wait_reply(joined)
@@ -261,18 +266,17 @@ class AgentApi:
         if answer.rebalance_due or (beat.complete and reply.group_epoch > reply.target_epoch):
             self.doorbell.ring(group)
         if (reply.incarnation, reply.settings_epoch) != (beat.incarnation, beat.settings_epoch):
-            return replace(reply, **await _settings_of(group))
+            return replace(reply, **await _in_time(_settings_of(group)))
         return reply
 
     async def _read_beat(
         self, token: tokens.Known, body: bytes
     ) -> tuple[wire.Heartbeat, Call[dashboard_side.Reported]]:
+        if len(body) <= messages.LARGE:
+            return read_beat(token, body)
         try:
-            messages.check_values(body, token.partitions)
-            read = partial(read_beat, token, body)
-            return await self.reader.do(token.token_id, len(body), read)
-        except messages.TooLarge as error:
-            raise _too_large(str(error)) from error
+            read = self.reader.do(token.token_id, partial(read_beat, token, body))
+            return await _in_time(read)
         except messages.TooBusy:
             why = "another large report of this token waits to be read; try again"
             raise Problem(503, "Busy", why) from None
@@ -288,16 +292,30 @@ def _read(group: str, answer: Callable[[], T]) -> T:
 
 def _demand_encrypted(scope: Scope) -> None:
     """No redirect: whoever follows one has shown its token already."""
-    if not (settings.DEVELOPMENT or scope["scheme"] == "https"):
+    if scope.get("scheme") != "https" and not settings.DEVELOPMENT:
         why = "agents come here over HTTPS: give --dashboard https://..."
         raise Problem(403, "Plain HTTP", why)
 
 
 def _demand_known_host(scope: Scope) -> None:
     """As pages do. Who names none (HTTP/1.0) did not mistake us for another."""
-    for host in (value.decode("latin-1") for name, value in scope["headers"] if name == b"host"):
-        if not validate_host(split_domain_port(host)[0], settings.ALLOWED_HOSTS):
-            raise Problem(400, "Unknown host", f"EVENKEEL_HOSTS of this dashboard lacks {host!r}")
+    for name, value in scope["headers"]:
+        if name == b"host" and not _is_ours(value, tuple(settings.ALLOWED_HOSTS)):
+            why = f"EVENKEEL_HOSTS of this dashboard lacks {value.decode('latin-1')!r}"
+            raise Problem(400, "Unknown host", why)
+
+
+@lru_cache(HOSTS_KEPT)
+def _is_ours(host: bytes, allowed: tuple[str, ...]) -> bool:
+    return validate_host(split_domain_port(host.decode("latin-1"))[0], allowed)
+
+
+def _header(scope: Scope, name: bytes) -> bytes:
+    """The first one of that name."""
+    for key, value in scope["headers"]:
+        if key == name:
+            return bytes(value)
+    return b""
 
 
 def _address(scope: Scope) -> str:
@@ -305,13 +323,13 @@ def _address(scope: Scope) -> str:
 
 
 async def _in_time(work: Awaitable[T]) -> T:
-    """As long as a page may take. How long a body takes is its sender's matter."""
+    """As long as a page may take, as the batch gives its answers."""
     try:
         async with asyncio.timeout(deadline.REQUEST_S):
             return await work
     except TimeoutError as error:
         why = f"Redis or database did not answer within {deadline.REQUEST_S:g} s; try again"
-        raise Problem(503, "Not answered in time", why) from error
+        raise Problem(503, NOT_IN_TIME, why) from error
 
 
 def _checked_member(member: str, secret: str) -> None:
@@ -323,6 +341,7 @@ def _checked_member(member: str, secret: str) -> None:
 def read_beat(
     token: tokens.Known, body: bytes
 ) -> tuple[wire.Heartbeat, Call[dashboard_side.Reported]]:
+    messages.check_values(body, token.partitions)
     beat: wire.Heartbeat = messages.read("heartbeat", body)
     _checked_member(beat.member, beat.secret)
     lost = [partition for partition, held in beat.owned.items() if held is None]
@@ -334,7 +353,7 @@ def read_beat(
 
 
 def _demand_size(scope: Scope, most: int) -> None:
-    said = next((v for k, v in scope["headers"] if k == b"content-length"), b"")
+    said = _header(scope, b"content-length")
     if said.isdigit() and int(said) > most:
         raise _too_large(f"more than {most} bytes")
 

@@ -13,6 +13,7 @@ from django.db.models.functions import Lag
 
 from assignment.scripts.group_read import GroupRead, Purpose
 from assignment.types import Drain, HeldState, Partition
+from assignment.wire import ConsumerHealth
 from dashboard.live import groups as live
 from dashboard.models import Group, Rebalance, ScaleDownState, Tenure
 
@@ -30,7 +31,7 @@ def group_status(group: Group) -> dict[str, Any]:
             "owned": [str(p) for p in sorted(owned.get(member_id, ()))],
             **replicas_of(read, member_id),
             "state": state_of(read, member_id),
-            "spark_application_id": consumer_of(read, member_id).get("spark_application_id", ""),
+            "spark_application_id": _health(read, member_id).spark_application_id,
         }
         for member_id in sorted(read.members)
     }
@@ -77,7 +78,7 @@ def for_checks(name: str) -> dict[str, Any]:
     return {
         "refused_commits": read.meta.refused_commits,
         "history_behind": read.meta.event_seq - stored,
-        "batches_min": min((consumer_of(read, m).get("batch", 0) for m in at_work), default=0),
+        "batches_min": min((_health(read, m).batch for m in at_work), default=0),
         "able_since_ms": {m: row.able_at_ms for m, row in read.members.items() if row.able},
         "committed_ms": min((a.at_ms for a in read.applied.values()), default=0),
     }
@@ -103,9 +104,10 @@ def replicas_of(read: GroupRead, member_id: str) -> dict[str, Any]:
     }
 
 
-def consumer_of(read: GroupRead, member_id: str) -> Mapping[str, Any]:
+def _health(read: GroupRead, member_id: str) -> ConsumerHealth:
+    """As last reported; its defaults before the first report."""
     report = read.reports.get(member_id)
-    return report.consumer if report else {}
+    return report.consumer if report else ConsumerHealth()
 
 
 def state_of(read: GroupRead, member_id: str) -> str:
@@ -113,7 +115,7 @@ def state_of(read: GroupRead, member_id: str) -> str:
     row = read.members[member_id]
     if row.leaving or row.drain is not Drain.NONE:
         return "leaving"
-    return str(consumer_of(read, member_id).get("state", "unknown"))
+    return _health(read, member_id).state if member_id in read.reports else "unknown"
 
 
 def is_ready(

@@ -1,4 +1,4 @@
-"""Many small script calls, one trip: those within about 2 ms share a pipeline (backend.md).
+"""Many small script calls, one trip: those within some milliseconds share a pipeline (backend.md).
 
 One Batch per event loop. Bounded: what does not fit is refused, so that a slow Redis cannot fill
 the memory.
@@ -15,6 +15,7 @@ from hiredis import pack_command
 
 from assignment.scripts.values import Arguments
 from assignment.wire import GroupKeys
+from dashboard.live import deadline
 from dashboard.live.connection import (
     ANSWER_TIMEOUT_S,
     GroupDamaged,
@@ -24,14 +25,19 @@ from dashboard.live.connection import (
 )
 from dashboard.live.scripts import Script
 
-GATHER_S = 0.002
+GATHER_S = 0.004  # a trip costs as much CPU as ten calls; a heartbeat has seconds
 CALLS_MAX = 500  # of one pipeline: its answers come within some tens of milliseconds
 WAITING_MAX = 20_000  # twice the agents aimed at; more means that Redis does not keep up
 RATE_WINDOW_MS = 2_000  # a counter of one second outlives it
+Answer = asyncio.Future[tuple[Any, int]]
 
 
 class Overloaded(StoreUnavailable):
     """More calls wait for Redis than may."""
+
+
+class NotInTime(StoreUnavailable):
+    """No answer within deadline.REQUEST_S. What was sent already may still be carried out."""
 
 
 @dataclass(slots=True)
@@ -40,26 +46,50 @@ class Call:
     group: str
     arguments: Arguments
     counter: str  # what this call counts against, "" for nothing
-    answer: asyncio.Future[tuple[Any, int]]
+    answer: Answer
 
 
 class Batch:
     def __init__(self) -> None:
         self._waiting: deque[Call] = deque()
         self._running: asyncio.Task[None] | None = None
+        self._until: deque[tuple[float, Answer]] = deque()
+        self._timer: asyncio.TimerHandle | None = None  # one for all: a heartbeat is cheap
 
     async def call(
         self, script: Script, group: str, arguments: Arguments, counter: str = ""
     ) -> tuple[Any, int]:
-        """The script's answer; how often `counter` was counted this second, by all processes."""
+        """The script's answer; how often `counter` was counted this second, by all processes.
+        Raises StoreUnavailable, NotInTime among it.
+        """
         if len(self._waiting) >= WAITING_MAX:
             raise Overloaded(f"{len(self._waiting)} calls wait for Redis")
         loop = asyncio.get_running_loop()
         call = Call(script, group, arguments, counter, loop.create_future())
         self._waiting.append(call)
+        self._limit(call.answer)
         if self._running is None:
             self._running = loop.create_task(self._run())
         return await call.answer
+
+    def _limit(self, answer: Answer) -> None:
+        """The first one asked is the first one late."""
+        while self._until and self._until[0][1].done():
+            self._until.popleft()
+        loop = answer.get_loop()
+        self._until.append((loop.time() + deadline.REQUEST_S, answer))
+        if self._timer is None:
+            self._timer = loop.call_at(self._until[0][0], self._give_up, loop)
+
+    def _give_up(self, loop: asyncio.AbstractEventLoop) -> None:
+        now_s, self._timer = loop.time(), None
+        while self._until and (self._until[0][0] <= now_s or self._until[0][1].done()):
+            _, answer = self._until.popleft()
+            if not answer.done():
+                why = f"Redis did not answer within {deadline.REQUEST_S:g} s"
+                answer.set_exception(NotInTime(why))
+        if self._until:
+            self._timer = loop.call_at(self._until[0][0], self._give_up, loop)
 
     async def _run(self) -> None:
         try:

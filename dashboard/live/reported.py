@@ -121,7 +121,7 @@ class Troubles:
         halted = {
             (one.partition, member): one
             for member, report in read.reports.items()
-            for said in report.consumer.get("halted", ())
+            for said in report.consumer.halted
             for one in (read_trouble(Halted, said),)
         }
         unserved: dict[Partition, dict[str, LiveUnserved]] = {}

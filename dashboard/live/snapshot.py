@@ -7,7 +7,6 @@ both. What is not known is None or "unknown", never 0.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from assignment import metrics
 from assignment.coordinator.reading import settings_of
@@ -15,6 +14,7 @@ from assignment.scripts.group_read import GroupRead, Lock, Report
 from assignment.scripts.rows import Since
 from assignment.troubles import Halted
 from assignment.types import Drain, GroupSettings, Held, HeldState, Partition, UnableReason
+from assignment.wire import ConsumerHealth
 from dashboard.live import reported
 from dashboard.live.group_state import STUCK_MS
 
@@ -33,7 +33,6 @@ _STATE_OF_HELD = {
     HeldState.REVOKED: "releasing",
 }
 SUSPECT_BEATS = 2  # so many heartbeats missed
-NUMBER_MAX = 2**53  # a browser counts exactly below it
 RATE_HOLDS_MS = 10_000  # a rate of events says nothing when no batch ended for so long
 
 
@@ -256,10 +255,10 @@ def _member(
     seen: Seen, member: str, owned: int, learned: Sequence[reported.LiveReplica]
 ) -> LiveMember:
     row, report = seen.read.members[member], seen.read.reports.get(member)
-    consumer = report.consumer if report else {}
+    health = report.consumer if report else None
     target = seen.read.target.get(member)
     percents = [replica.percent for replica in learned if replica.percent is not None]
-    state, why = _silence(seen, member, report) or _ability(seen, member, consumer)
+    state, why = _silence(seen, member, report) or _ability(seen, member)
     return LiveMember(
         id=member,
         state=state,
@@ -271,12 +270,12 @@ def _member(
         version=row.version,
         joined_at_ms=row.joined_at_ms,
         beat_at_ms=seen.read.beats.get(member),
-        spark_application_id=str(consumer.get("spark_application_id", "")),
-        rows_per_second=_rate(seen, member, consumer),
-        batch=_whole(consumer, "batch"),
-        batch_ms=_whole(consumer, "batch_ms"),
-        refused_commits=_whole(consumer, "refused_commits"),
-        dead_letters=_whole(consumer, "dead_letters"),
+        spark_application_id=health.spark_application_id if health else "",
+        rows_per_second=_rate(seen, member, health) if health else None,
+        batch=health.batch if health and health.batch >= 0 else None,
+        batch_ms=health.batch_ms if health else None,
+        refused_commits=health.refused_commits if health else None,
+        dead_letters=health.dead_letters if health else None,
         idle=state == "alive" and _is_idle(seen, member),
         leaving=str(Drain.FORCED if row.leaving else row.drain),
         standbys=len(target.standby) if target else 0,
@@ -302,15 +301,15 @@ def _silence(seen: Seen, member: str, report: Report | None) -> tuple[str, str] 
     return None
 
 
-def _ability(seen: Seen, member: str, consumer: Mapping[str, Any]) -> tuple[str, str]:
-    row, why = seen.read.members[member], str(consumer.get("why", ""))
-    report = seen.read.reports.get(member)
+def _ability(seen: Seen, member: str) -> tuple[str, str]:
+    row, report = seen.read.members[member], seen.read.reports.get(member)
+    why, state = (report.consumer.why, report.consumer.state) if report else ("", "unknown")
     is_foreign = report is not None and report.unable == UnableReason.WRONG_REDIS
     if is_foreign:
         why = "it reads another Redis than this dashboard: see its --redis-url"
     if row.leaving or row.drain is Drain.FORCED:
         return "draining", why or ("" if row.leaving else "told to go at once")
-    if consumer.get("state") == "stalled":
+    if state == "stalled":
         return "stalled", why or "no batch finished although there is lag"
     if row.able and row.drain is Drain.LEAVING:
         return "leaving", "told to leave: it stays until others have learned what it owns"
@@ -319,7 +318,7 @@ def _ability(seen: Seen, member: str, consumer: Mapping[str, Any]) -> tuple[str,
         return "alive", words if _is_idle(seen, member) else ""
     if row.away_since_ms or (not row.able_at_ms and not is_foreign):
         return "joining", why or "its consumer is starting"
-    return "unable", why or f"its consumer is {consumer.get('state', 'unknown')}"
+    return "unable", why or f"its consumer is {state}"
 
 
 def _is_idle(seen: Seen, member: str) -> bool:
@@ -366,11 +365,10 @@ def _is_stuck(row: LivePartition) -> bool:
     return row.state == "owned" and (row.waiting_ms or 0) > STUCK_MS
 
 
-def _rate(seen: Seen, member: str, consumer: Mapping[str, Any]) -> float | None:
+def _rate(seen: Seen, member: str, health: ConsumerHealth) -> float:
     """Of its last batch, as it says itself; 0 when that is too long ago to be what happens now."""
-    said = _number(consumer, "rows_per_second")
     idle = seen.read.now_ms - seen.committed.get(member, 0) > RATE_HOLDS_MS
-    return 0.0 if said is not None and idle else said
+    return 0.0 if idle else health.rows_per_second
 
 
 def _last_commits(read: GroupRead) -> dict[str, int]:
@@ -379,16 +377,3 @@ def _last_commits(read: GroupRead) -> dict[str, int]:
         if applied := read.applied.get(partition):
             last[lock.member_id] = max(last.get(lock.member_id, 0), applied.at_ms)
     return last
-
-
-def _number(values: Mapping[str, Any], name: str) -> float | None:
-    """None: it said nothing, or nothing that can be."""
-    value = values.get(name)
-    if not isinstance(value, int | float) or not abs(value) < NUMBER_MAX:
-        return None
-    return float(value)
-
-
-def _whole(values: Mapping[str, Any], name: str) -> int | None:
-    value = _number(values, name)
-    return int(value) if value is not None and value >= 0 else None

@@ -1,7 +1,6 @@
 """Bytes of bodies that are kept until their requests are answered: of each sender, and of all."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from typing import Self
 
 IN_ALL = 128 * 2**20
 UNFINISHED = 2**14  # what a connection with half a body costs, however little of it came
@@ -23,14 +22,9 @@ class Kept:
     def bytes(self) -> int:
         return self._all
 
-    @contextmanager
-    def of(self, sender: str, most: int) -> Iterator["Body"]:
+    def of(self, sender: str, most: int) -> "Body":
         """For as long as the request goes on; `most` bytes may the sender have at a time."""
-        body = Body(self, sender, most)
-        try:
-            yield body
-        finally:
-            self.change(sender, -body.size)
+        return Body(self, sender, most)
 
     def check(self, sender: str, size: int, most: int) -> None:
         """Whether the sender may have so many more. Raises TooMuch."""
@@ -52,7 +46,7 @@ class Kept:
 
 
 class Body:
-    """One, as it comes."""
+    """One, as it comes; a context manager, which counts it no more at its end."""
 
     __slots__ = ("_came", "_kept", "_most", "_sender", "size")
 
@@ -60,6 +54,12 @@ class Body:
         self._kept, self._sender, self._most = kept, sender, most
         self._came = 0
         self.size = 0  # that is counted
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._kept.change(self._sender, -self.size)
 
     def add(self, size: int, is_last: bool) -> None:
         """So many bytes came. Raises TooMuch, and counts them not."""

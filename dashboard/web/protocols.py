@@ -139,19 +139,19 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_url(self, url: bytes) -> None:
         super().on_url(url)
-        self._count(len(url))
+        self.header_bytes += len(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         super().on_header(name, value)
-        self._count(len(name) + len(value))
-
-    def _count(self, size: int) -> None:
-        self.header_bytes += size
+        self.header_bytes += len(name) + len(value)
         if self.header_bytes > HEADER_BYTES_MAX or len(self.headers) > HEADERS_MAX:
             self.refusal = _too_large()
             raise Refused
 
     def on_headers_complete(self) -> None:
+        if self.header_bytes > HEADER_BYTES_MAX:
+            self.refusal = _too_large()
+            raise Refused
         if len(self.pipeline) >= AHEAD_MAX:
             self.refusal = 429, f"More than {AHEAD_MAX} requests wait for their answers."
             raise Refused
@@ -194,7 +194,9 @@ class HttpProtocol(HttpToolsProtocol):
         """Sees to it that what is waited for now does not take for ever."""
         if self.is_over and not self.in_message:
             self.transport.close()
-        self.expect(self._awaited())
+        awaited = self._awaited()
+        if awaited is not self.awaited:
+            self.expect(awaited)
 
     def _awaited(self) -> Awaited:
         is_answered = self.cycle is None or self.cycle.response_complete

@@ -19,7 +19,7 @@ import psutil
 
 from assignment.wire import API_PREFIX
 from dashboard.demo.embedded_redis import EmbeddedRedis, free_port
-from dashboard.web.__main__ import OPTIONS
+from dashboard.web.__main__ import LAST, OPTIONS
 
 MEMBERS = 200  # each on its own connection, as agents are
 PER_SECOND = 3_334  # 10,000 agents that report every 3 s
@@ -65,7 +65,7 @@ def rows() -> list[dict[str, Any]]:
             }
             environment.pop("DATABASE_URL", None)
             token = token_of(environment)
-            ours = measured("dashboard.asgi:application", environment, token, *OPTIONS)
+            ours = measured("dashboard.asgi:application", environment, token, *OPTIONS, *LAST)
             yardstick = measured("tests.bench.heartbeat_cost:bare", environment, "none")
         finally:
             redis.stop()
@@ -106,7 +106,7 @@ def serving(
     application: str, environment: dict[str, str], *more: str
 ) -> Iterator[tuple[psutil.Process, int]]:
     port = free_port()
-    options = [*more, "--port", str(port), "--log-level", "warning", "--lifespan", "off"]
+    options = [*more, "--port", str(port), "--log-level", "warning"]
     process = subprocess.Popen(
         [sys.executable, "-m", "uvicorn", application, "--no-access-log", *options],
         cwd=ROOT,

@@ -9,7 +9,7 @@ from assignment.scripts import dashboard_side
 from assignment.scripts.group_read import Purpose
 from assignment.troubles import Unserved, UnservedReason
 from assignment.types import Held, HeldState, ReplicaReport, Role, read_as
-from assignment.wire import Heartbeat, Status
+from assignment.wire import ConsumerHealth, Heartbeat, Status
 from tests.contract.world import P0, P1, P2, World
 
 OK, FENCED, LATE = Status.OK, Status.FENCED, Status.LATE
@@ -32,7 +32,7 @@ def test_a_complete_report_is_stored_and_no_longer_asked_for(alone: World) -> No
     report = group.reports["a"]
     assert (report.number, report.sequence) == (2, 3)
     assert report.owned == {P0: Held(fence=7, state=RUNNING)}
-    assert report.consumer == {"batch": 4}
+    assert report.consumer == ConsumerHealth(batch=4)
     assert group.asked == {}
     assert report.at_ms == group.beats["a"]
 
@@ -47,10 +47,10 @@ def test_changes_lie_over_the_complete_report_and_replace_the_changes_before(alo
         P1: Held(fence=8, state=RUNNING),
         P2: Held(fence=9, state=HeldState.RESTORING),
     }
-    assert report.consumer == {"why": "né"}
+    assert report.consumer == ConsumerHealth(why="né")
     alone.report("a", 3, complete=False, owned={})
     report = alone.read().reports["a"]
-    assert (set(report.owned), report.consumer) == ({P0, P1}, {"why": "größer ☂"})
+    assert (set(report.owned), report.consumer) == ({P0, P1}, ConsumerHealth())
 
 
 def test_changes_to_an_unknown_complete_report_are_answered_with_a_wish_for_one(

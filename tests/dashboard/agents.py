@@ -9,7 +9,7 @@ from assignment.scripts import agent_side, dashboard_side, group_read
 from assignment.scripts.agent_side import Granted
 from assignment.troubles import Halted, Unserved, trouble_values
 from assignment.types import Drain, Held, HeldState, Partition, ReplicaReport, Role, TargetRow
-from assignment.wire import Heartbeat, Status, parse_target
+from assignment.wire import ConsumerHealth, Heartbeat, Status, parse_target
 from dashboard import coordinator
 from dashboard.actions import groups
 from dashboard.live.scripts import run
@@ -60,7 +60,7 @@ class FakeAgent:
             sequence=self.sequence,
             complete=True,
             owned=owned,
-            consumer={"halted": list(map(trouble_values, self.halted)), **consumer},
+            consumer=ConsumerHealth(halted=tuple(map(trouble_values, self.halted)), **consumer),
             able=able,
             leaving=leaving,
             target_epoch=epoch,

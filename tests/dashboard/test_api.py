@@ -159,9 +159,10 @@ FAILING = {"partition": "elsewhere:9999999", "fence": 1, "failures": 1}
 STRANGE = [
     (TWICE + b', "sequence": 9}', "'sequence' is there twice"),
     (TWICE + b', "owned": {"s:0": "1 running", "s:0": "2 running"}}', "'s:0' is there twice"),
+    (TWICE + rb', "owned": {"s:0": "1 running", "\u0073:0": "2 running"}}', "'s:0' is there twice"),
     ({**BEAT, "mood": "good"}, "unknown field `mood`"),
     ({**BEAT, "replicas": {"s:0": {"role": "standby", "mood": 1}}}, "unknown field `mood`"),
-    ({**BEAT, "consumer": {"mood": "good"}}, "there is no field 'mood'"),
+    ({**BEAT, "consumer": {"mood": "good"}}, "unknown field `mood` - at `$.consumer`"),
     ({**BEAT, "consumer": {"rows_per_second": 10**400}}, "$.consumer"),
     ({**BEAT, "consumer": {"why": [[[[]]]]}}, "$.consumer"),
     ({**BEAT, "consumer": {"failing": [{"partition": "s:0"}] * 101}}, "failing has 101 partitions"),

@@ -222,7 +222,7 @@ async def test_large_bodies_have_turns_by_token(monkeypatch: pytest.MonkeyPatch)
         read.append(token)
 
     def ask(token: int) -> asyncio.Task[None]:
-        return asyncio.create_task(reader.do(token, messages.LARGE + 1, lambda: work(token)))
+        return asyncio.create_task(reader.do(token, lambda: work(token)))
 
     greedy = [ask(1)]
     await asyncio.sleep(0.01)
@@ -241,11 +241,11 @@ async def test_a_token_rests_as_long_as_its_body_took(monkeypatch: pytest.Monkey
     took = iter((0.0, 3_600.0, 0.0, 0.0))
     clock = SimpleNamespace(thread_time=lambda: next(took), monotonic=time.monotonic)
     monkeypatch.setattr(messages, "time", clock)
-    reader, large = messages.Reader(), messages.LARGE + 1
-    assert await reader.do(1, large, lambda: "first") == "first"
-    second = asyncio.create_task(reader.do(1, large, lambda: "second"))
+    reader = messages.Reader()
+    assert await reader.do(1, lambda: "first") == "first"
+    second = asyncio.create_task(reader.do(1, lambda: "second"))
     await asyncio.sleep(0)
-    assert await reader.do(2, large, lambda: "other") == "other"
+    assert await reader.do(2, lambda: "other") == "other"
     assert await reader.do(1, 1, lambda: "small") == "small"
     assert not second.done()
     second.cancel()
@@ -253,15 +253,15 @@ async def test_a_token_rests_as_long_as_its_body_took(monkeypatch: pytest.Monkey
 
 async def test_whoever_gives_up_gives_its_turn_back() -> None:
     reader, release = messages.Reader(), threading.Event()
-    first = asyncio.create_task(reader.do(1, messages.LARGE + 1, release.wait))
+    first = asyncio.create_task(reader.do(1, release.wait))
     await asyncio.sleep(0.01)
-    second = asyncio.create_task(reader.do(1, messages.LARGE + 1, release.wait))
+    second = asyncio.create_task(reader.do(1, release.wait))
     await asyncio.sleep(0.01)
     for task in (first, second):
         task.cancel()
     await asyncio.gather(first, second, return_exceptions=True)
     release.set()
-    assert await reader.do(1, messages.LARGE + 1, lambda: "read") == "read"
+    assert await reader.do(1, lambda: "read") == "read"
 
 
 # --- bytes that are kept

@@ -80,7 +80,7 @@ def messages(group: str) -> Mapping[str, Callable[[], Any]]:
             complete=number % 3 > 0,
             owned={first: "4294967297 running"},
             able=True,
-            consumer=msgspec.to_builtins(wire.ConsumerHealth(state="ready", rows_per_second=1.5)),
+            consumer=wire.ConsumerHealth(state="ready", rows_per_second=1.5),
             replicas={second: ReplicaReport(role=Role.STANDBY, lag=5, percent=9.5)},
             ready=(second,),
             unserved={third: Unserved(reason=UnservedReason.RESTORE, left_ms=5, why="full")},

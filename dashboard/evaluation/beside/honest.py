@@ -90,7 +90,7 @@ class Member:
                 complete=True,
                 owned={str(p): f"{fence} {HeldState.RUNNING}" for p, fence in self.held.items()},
                 able=True,
-                consumer={"state": "ready", "rows": 0, "rows_per_second": 0.0},
+                consumer=wire.ConsumerHealth(state="ready"),
                 incarnation=self.heard.incarnation,
                 mode_epoch=self.group.mode_epoch,
                 settings_epoch=1,
