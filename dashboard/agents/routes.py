@@ -12,14 +12,13 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, TypeVar, assert_never
 
 import msgspec
 from channels.db import database_sync_to_async
 from django.conf import settings
 from django.db import DatabaseError
-from django.http.request import split_domain_port, validate_host
 
 from assignment import sizes, wire
 from assignment.errors import Damaged, InvalidInput
@@ -30,22 +29,34 @@ from assignment.scripts.values import Call
 from assignment.types import NAME_PATTERN, valid_name
 from dashboard.agents import messages, tokens
 from dashboard.agents.doorbell import Doorbell
+from dashboard.agents.requests import (
+    Problem,
+    Receive,
+    Scope,
+    Send,
+    address_of,
+    answer,
+    answer_problem,
+    body_of,
+    demand_encrypted,
+    demand_known_host,
+    demand_size,
+    encode,
+    header_of,
+    too_large,
+)
 from dashboard.live import deadline
 from dashboard.live.batch import Batch, NotInTime
 from dashboard.live.connection import StoreUnavailable, async_client, reaching_redis
 from dashboard.live.queue import QueueKeys
 from dashboard.live.scripts import script
-from dashboard.web.kept import Body, TooMuch, kept
+from dashboard.web.kept import kept
 from dashboard.web.visitors import refused, said_who
 
-Scope = dict[str, Any]
-Receive = Callable[[], Awaitable[dict[str, Any]]]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
 T = TypeVar("T")
 
 PATH = re.compile(rf"{wire.API_PREFIX}/({NAME_PATTERN.pattern})/(join|heartbeat|leave)")
 SECRET_MIN = 16
-HOSTS_KEPT = 256  # names by which agents call this dashboard, or tried to
 NOT_IN_TIME = "Not answered in time"
 EPOCHS = ("incarnation", "mode_epoch", "group_epoch", "target_epoch", "settings_epoch")
 
@@ -54,15 +65,6 @@ log = logging.getLogger(__name__)
 in_thread = partial(database_sync_to_async, thread_sensitive=False)  # not behind a slow page
 
 
-class Problem(Exception):
-    """An answer that is not 200."""
-
-    def __init__(self, status: int, title: str, detail: str) -> None:
-        super().__init__(detail)
-        self.status, self.title, self.detail = status, title, detail
-
-
-encode = msgspec.json.Encoder().encode
 ROW = tuple(wire.Introduction.__dataclass_fields__)
 
 
@@ -115,33 +117,33 @@ class AgentApi:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             body = await self._answer(scope, receive)
-            await _reply(send, 200, b"application/json", encode(body))
+            await answer(send, 200, b"application/json", encode(body))
         except Problem as problem:
             if problem.status == 401:
                 refused(scope)
-            await _reply_problem(send, problem)
+            await answer_problem(send, problem)
         except messages.Malformed as error:
-            await _reply_problem(send, Problem(400, "Malformed JSON", str(error)))
+            await answer_problem(send, Problem(400, "Malformed JSON", str(error)))
         except messages.TooLarge as error:
-            await _reply_problem(send, _too_large(str(error)))
+            await answer_problem(send, too_large(str(error)))
         except InvalidInput as error:
-            await _reply_problem(send, Problem(400, "Invalid message", str(error)))
+            await answer_problem(send, Problem(400, "Invalid message", str(error)))
         except Damaged as error:
             log.error("%s: %s", scope["path"], error)
             why = "what Redis has of the group cannot be used; run manage.py repair on it"
-            await _reply_problem(send, Problem(503, "Group damaged", why))
+            await answer_problem(send, Problem(503, "Group damaged", why))
         except NotInTime as error:
-            await _reply_problem(send, Problem(503, NOT_IN_TIME, f"{error}; try again"))
+            await answer_problem(send, Problem(503, NOT_IN_TIME, f"{error}; try again"))
         except StoreUnavailable as error:
-            await _reply_problem(send, Problem(503, "Redis is away", str(error)))
+            await answer_problem(send, Problem(503, "Redis is away", str(error)))
         except DatabaseError:
             log.exception("token not checked")
             why = "tokens cannot be checked now; try again"
-            await _reply_problem(send, Problem(503, "Database is away", why))
+            await answer_problem(send, Problem(503, "Database is away", why))
 
     async def _answer(self, scope: Scope, receive: Receive) -> wire.Reply:
-        _demand_encrypted(scope)
-        _demand_known_host(scope)
+        demand_encrypted(scope)
+        demand_known_host(scope)
         found = PATH.fullmatch(scope["path"])
         if not found:
             raise Problem(404, "Not found", f"there is nothing at {scope['path']}")
@@ -153,13 +155,13 @@ class AgentApi:
         said_who(scope, sender, messages.most_connections(token.partitions))
         second = self.rate.admitted(f"{QueueKeys(group).rate}:{token.token_id}")
         most = messages.most_bytes(verb, token.partitions)
-        _demand_size(scope, most)
+        demand_size(scope, most)
         with kept.of(sender, messages.most_kept(token.partitions)) as space:
-            body = await _body(receive, most, space)
+            body = await body_of(receive, most, space)
             return await self._answers[verb](token, body, second)
 
     async def _token(self, scope: Scope, group: str) -> tokens.Known:
-        given = _header(scope, b"authorization")
+        given = header_of(scope, b"authorization")
         scheme, _, token = given.decode("latin-1").partition(" ")
         if scheme.lower() != "bearer" or not token:
             raise Problem(401, "No token", "the header Authorization: Bearer <token> is missing")
@@ -167,11 +169,11 @@ class AgentApi:
         await self._look_at_revoked()
         known = self.remembered.get(digest)
         if known is None:
-            known = await _in_time(self._read_token(digest, _address(scope)))
+            known = await _in_time(self._read_token(digest, address_of(scope)))
         if not known.is_valid(digest):
             raise Problem(401, "Token refused", "this token is wrong, expired or revoked")
         if known.group != group:
-            raise await _in_time(self._of_other_group(known, group, _address(scope)))
+            raise await _in_time(self._of_other_group(known, group, address_of(scope)))
         return known
 
     async def _of_other_group(self, known: tokens.Known, group: str, address: str) -> Problem:
@@ -290,38 +292,6 @@ def _read(group: str, answer: Callable[[], T]) -> T:
         raise Damaged(f"the records of group {group!r} are damaged: {error}") from error
 
 
-def _demand_encrypted(scope: Scope) -> None:
-    """No redirect: whoever follows one has shown its token already."""
-    if scope.get("scheme") != "https" and not settings.DEVELOPMENT:
-        why = "agents come here over HTTPS: give --dashboard https://..."
-        raise Problem(403, "Plain HTTP", why)
-
-
-def _demand_known_host(scope: Scope) -> None:
-    """As pages do. Who names none (HTTP/1.0) did not mistake us for another."""
-    for name, value in scope["headers"]:
-        if name == b"host" and not _is_ours(value, tuple(settings.ALLOWED_HOSTS)):
-            why = f"EVENKEEL_HOSTS of this dashboard lacks {value.decode('latin-1')!r}"
-            raise Problem(400, "Unknown host", why)
-
-
-@lru_cache(HOSTS_KEPT)
-def _is_ours(host: bytes, allowed: tuple[str, ...]) -> bool:
-    return validate_host(split_domain_port(host.decode("latin-1"))[0], allowed)
-
-
-def _header(scope: Scope, name: bytes) -> bytes:
-    """The first one of that name."""
-    for key, value in scope["headers"]:
-        if key == name:
-            return bytes(value)
-    return b""
-
-
-def _address(scope: Scope) -> str:
-    return str((scope.get("client") or ("",))[0])
-
-
 async def _in_time(work: Awaitable[T]) -> T:
     """As long as a page may take, as the batch gives its answers."""
     try:
@@ -350,52 +320,6 @@ def read_beat(
     call = dashboard_side.report(beat, token.partitions)
     messages.check_partitions(beat, token)
     return beat, call
-
-
-def _demand_size(scope: Scope, most: int) -> None:
-    said = _header(scope, b"content-length")
-    if said.isdigit() and int(said) > most:
-        raise _too_large(f"more than {most} bytes")
-
-
-def _too_large(why: str) -> Problem:
-    return Problem(413, "Body too large", why)
-
-
-async def _body(receive: Receive, most: int, space: Body) -> bytes:
-    """The whole body, refused as soon as it is larger than `most` bytes."""
-    parts, size = [], 0
-    while True:
-        message = await receive()
-        if message["type"] != "http.request":
-            raise Problem(400, "Request ended early", "the connection closed inside the body")
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if size > most:
-            raise _too_large(f"more than {most} bytes")
-        is_last = not message.get("more_body")
-        try:
-            space.add(len(parts[-1]), is_last)
-        except TooMuch:
-            why = "too many bytes of this token wait to be read; try again"
-            raise Problem(503, "Busy", why) from None
-        if is_last:
-            return b"".join(parts)
-
-
-async def _reply_problem(send: Send, problem: Problem) -> None:
-    body = encode({"status": problem.status, "title": problem.title, "detail": problem.detail})
-    await _reply(send, problem.status, b"application/problem+json", body)
-
-
-async def _reply(send: Send, status: int, content_type: bytes, body: bytes) -> None:
-    headers = [(b"content-type", content_type), (b"content-length", str(len(body)).encode())]
-    if status == 401:
-        headers.append((b"www-authenticate", b"Bearer"))
-    if status in (429, 503):
-        headers.append((b"retry-after", b"1"))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
 
 
 async def _settings_of(group: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.urls import Resolver404, resolve
 
-from dashboard.agents.routes import Receive, Send
+from dashboard.agents.requests import Receive, Send
 from dashboard.web.kept import TooMuch, kept
 from dashboard.web.visitors import sender_of
 

@@ -1,0 +1,106 @@
+"""What agents' requests are as HTTP, whoever asks for what: encrypted, for this dashboard, of a
+bounded size; and how they are answered. Errors are problem+json (RFC 9457).
+"""
+
+from collections.abc import Awaitable, Callable
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+from django.conf import settings
+from django.http.request import split_domain_port, validate_host
+
+from dashboard.web.kept import Body, TooMuch
+
+Scope = dict[str, Any]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+HOSTS_KEPT = 256  # names by which agents call this dashboard, or tried to
+encode = msgspec.json.Encoder().encode
+
+
+class Problem(Exception):
+    """An answer that is not 200."""
+
+    def __init__(self, status: int, title: str, detail: str) -> None:
+        super().__init__(detail)
+        self.status, self.title, self.detail = status, title, detail
+
+
+def demand_encrypted(scope: Scope) -> None:
+    """No redirect: whoever follows one has shown its token already."""
+    if scope.get("scheme") != "https" and not settings.DEVELOPMENT:
+        why = "agents come here over HTTPS: give --dashboard https://..."
+        raise Problem(403, "Plain HTTP", why)
+
+
+def demand_known_host(scope: Scope) -> None:
+    """As pages do. Who names none (HTTP/1.0) did not mistake us for another."""
+    for name, value in scope["headers"]:
+        if name == b"host" and not _is_ours(value, tuple(settings.ALLOWED_HOSTS)):
+            why = f"EVENKEEL_HOSTS of this dashboard lacks {value.decode('latin-1')!r}"
+            raise Problem(400, "Unknown host", why)
+
+
+@lru_cache(HOSTS_KEPT)
+def _is_ours(host: bytes, allowed: tuple[str, ...]) -> bool:
+    return validate_host(split_domain_port(host.decode("latin-1"))[0], allowed)
+
+
+def header_of(scope: Scope, name: bytes) -> bytes:
+    """The first one of that name."""
+    for key, value in scope["headers"]:
+        if key == name:
+            return bytes(value)
+    return b""
+
+
+def address_of(scope: Scope) -> str:
+    return str((scope.get("client") or ("",))[0])
+
+
+def demand_size(scope: Scope, most: int) -> None:
+    said = header_of(scope, b"content-length")
+    if said.isdigit() and int(said) > most:
+        raise too_large(f"more than {most} bytes")
+
+
+def too_large(why: str) -> Problem:
+    return Problem(413, "Body too large", why)
+
+
+async def body_of(receive: Receive, most: int, space: Body) -> bytes:
+    """The whole body, refused as soon as it is larger than `most` bytes."""
+    parts, size = [], 0
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise Problem(400, "Request ended early", "the connection closed inside the body")
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > most:
+            raise too_large(f"more than {most} bytes")
+        is_last = not message.get("more_body")
+        try:
+            space.add(len(parts[-1]), is_last)
+        except TooMuch:
+            why = "too many bytes of this token wait to be read; try again"
+            raise Problem(503, "Busy", why) from None
+        if is_last:
+            return b"".join(parts)
+
+
+async def answer_problem(send: Send, problem: Problem) -> None:
+    body = encode({"status": problem.status, "title": problem.title, "detail": problem.detail})
+    await answer(send, problem.status, b"application/problem+json", body)
+
+
+async def answer(send: Send, status: int, content_type: bytes, body: bytes) -> None:
+    headers = [(b"content-type", content_type), (b"content-length", str(len(body)).encode())]
+    if status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    if status in (429, 503):
+        headers.append((b"retry-after", b"1"))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
