@@ -201,6 +201,8 @@ def report(beat: wire.Heartbeat, partitions: int = PARTITIONS_MAX) -> Call[Repor
         Partition.parse(partition)
         if held is not None:
             fence_text(wire.parse_held(held).fence)
+    for partition in beat.replicas:
+        Partition.parse(partition)
     check_troubles(beat.consumer)  # pages read them as they are stored
     payload = {
         "owned": beat.owned,

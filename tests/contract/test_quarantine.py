@@ -25,6 +25,8 @@ BAD = (
     b"1 1 1 %d %s{}" % (len(DEEP), DEEP),
     b'1 1 1 2 {}{"owned":{"flights:0":"x running"}}',
     b'1 1 1 2 {}{"consumer":{"rows_per_second":1' + b"0" * 400 + b"}}",
+    b'1 1 1 2 {}{"consumer":{"rows_per_second":"many"}}',
+    b'1 1 1 2 {}{"consumer":{"batch":9007199254740992}}',
     b"9" * 5_000 + b" 1 1 2 {}{}",
 )
 

@@ -10,7 +10,7 @@ from agent.dashboard_session.requests import Answer, DashboardAway, Refusal, Req
 from agent.store.door import Command, ScriptCall, StoreUnavailable
 from assignment.errors import InvalidInput
 from assignment.types import ReplicaReport, Role
-from assignment.wire import Heartbeat, Reply
+from assignment.wire import ConsumerHealth, Heartbeat, Reply
 from tests.fakes import FakeDoor, FakeRedis
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ LIES: tuple[dict[str, Any], ...] = (  # what a heartbeat says instead
         "ready": ("s:0", "another:1"),
         "replicas": {"another:1": ReplicaReport(role=Role.LEARNER, lag=0)},
     },
-    {"consumer": {"state": ["deep"] * 3, "halted": "all"}, "able": True},
+    {"consumer": ConsumerHealth(halted=({"partition": "s:0", "reason": "all"},)), "able": True},
     {"sequence": 2**52},
 )
 THE_OLD_ONE = -1  # connection to the primary before the last failover
