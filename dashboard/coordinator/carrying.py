@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Generator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -16,7 +17,7 @@ from assignment.plausible import counted
 from assignment.scripts import recovery
 from assignment.scripts.dashboard_side import configure, set_incarnation, set_target
 from assignment.scripts.group_read import NO_TICK, GroupRead, Ticker
-from assignment.types import Coordination, Offset
+from assignment.types import START, Coordination, Offset
 from dashboard.celery import app
 from dashboard.coordinator import mirror, outbox, records
 from dashboard.live import groups as live_groups
@@ -118,13 +119,21 @@ def _configure(here: Here, effect: effects.Configure) -> None:
 
 def _raise_incarnation(here: Here, effect: effects.RaiseIncarnation) -> bool:
     value = effect.incarnation
-    last_event = here.row.events_cursor if here.row else live_groups.FIRST_ENTRY
-    call = set_incarnation(value, effect.run_id, effect.known, Offset.parse(last_event))
+    call = set_incarnation(value, effect.run_id, effect.known, _last_event(here.row))
     done, stored = run(call, here.name)
     if done and here.row is not None and here.row.incarnation < value:
         RAISED[here.row.pk, here.name] = value
     log.info("incarnation group=%s value=%d done=%s stored=%d", here.name, value, done, stored)
     return done
+
+
+def _last_event(row: Group | None) -> Offset:
+    """Up to which history has the locks' events: by now, as it is kept beside."""
+    if row is None:
+        return START
+    with suppress(*AWAY):
+        row.refresh_from_db(fields=["events_cursor"])
+    return Offset.parse(row.events_cursor)
 
 
 def _set_target(here: Here, effect: effects.SetTarget) -> str | None:

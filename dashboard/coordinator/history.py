@@ -42,10 +42,13 @@ def store_events(group: Group) -> int:
 
 
 def store(group: Group, events: Sequence[LockEvent]) -> bool:
-    """False when another process stored them meanwhile; the cursor is read anew either way."""
+    """False when another process stored them meanwhile, or Redis may have lost them since they were
+    read: its streams' ids go on above the position as it was then. What is known is read anew.
+    """
     cursor, seq = events[-1].entry_id, events[-1].seq
+    known = {"events_cursor": group.events_cursor, "incarnation": group.incarnation}
     with transaction.atomic():
-        rows = Group.objects.filter(pk=group.pk, events_cursor=group.events_cursor)
+        rows = Group.objects.filter(pk=group.pk, **known)
         mine = bool(rows.update(events_cursor=cursor, last_event_seq=seq))
         if mine:
             _note_gaps(group, events)
@@ -53,7 +56,7 @@ def store(group: Group, events: Sequence[LockEvent]) -> bool:
     if mine:
         group.events_cursor, group.last_event_seq = cursor, seq
     else:
-        group.refresh_from_db(fields=["events_cursor", "last_event_seq"])
+        group.refresh_from_db(fields=["last_event_seq", *known])
     return mine
 
 

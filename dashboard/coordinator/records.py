@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 import msgspec
-from django.db.models import Case, Exists, F, OuterRef, Q, When, Window
+from django.db.models import BigIntegerField, Case, Exists, F, OuterRef, Q, Value, When, Window
 from django.db.models.functions import Coalesce, Lag
 
 from assignment.coordinator import effects, facts
@@ -307,7 +307,9 @@ def read_tenures(group: models.Group, effect: effects.ReadTenures) -> facts.Tenu
     rows = list(
         group.tenures.filter(Q(started_ms__gte=since_ms) | Q(ended_ms__gte=since_ms))
         .order_by()
-        .annotate(before=Coalesce(before, Case(When(earlier, then=since_ms))))
+        .annotate(
+            before=Coalesce(before, Case(When(earlier, then=Value(since_ms, BigIntegerField()))))
+        )
         .values_list("started_ms", "ended_ms", "before")
     )
     return facts.Tenures(

@@ -133,6 +133,16 @@ def test_of_two_that_keep_the_same_history_each_event_is_stored_once(
     assert is_whole(group, events)
 
 
+def test_what_was_read_before_redis_may_have_lost_it_is_not_stored_after(group: Group) -> None:
+    """New events' ids go on above the position that stood when the incarnation was raised."""
+    events = handed_over(group)
+    slow = Group.objects.get(pk=group.pk)
+    Group.objects.filter(pk=group.pk).update(incarnation=slow.incarnation + 1)
+    assert history.store(slow, events) is False
+    assert Tenure.objects.count() == 0
+    assert history.store(slow, events), "read again under the new one"
+
+
 @pytest.mark.parametrize("after", range(5))
 def test_who_dies_at_any_statement_leaves_whole_batches(
     group: Group, small_batches: None, after: int
