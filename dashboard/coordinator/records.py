@@ -304,8 +304,11 @@ def read_tenures(group: models.Group, effect: effects.ReadTenures) -> facts.Tenu
     same = models.Tenure.objects.filter(group=group, number=OuterRef("number"))
     earlier = Exists(same.filter(started_ms__lt=since_ms))
     before = Window(Lag("ended_ms"), partition_by="number", order_by=("started_ms", "fence"))
+    ours = group.tenures.order_by().values("pk")
+    # Each by its index, and then alone: else SQLite reads all of the group in the window's order.
+    touched = ours.filter(started_ms__gte=since_ms).union(ours.filter(ended_ms__gte=since_ms))
     rows = list(
-        group.tenures.filter(Q(started_ms__gte=since_ms) | Q(ended_ms__gte=since_ms))
+        models.Tenure.objects.filter(pk__in=touched)
         .order_by()
         .annotate(
             before=Coalesce(before, Case(When(earlier, then=Value(since_ms, BigIntegerField()))))

@@ -1,6 +1,8 @@
 """History is kept beside the tick, exactly once whoever dies or runs at once, by its changes."""
 
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from types import SimpleNamespace
 from typing import Any
 
@@ -130,6 +132,29 @@ def test_of_two_that_keep_the_same_history_each_event_is_stored_once(
     assert other.events_cursor == one.events_cursor
     while coordinator.store_events(other) + coordinator.store_events(one):
         pass
+    assert is_whole(group, events)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_that_keep_history_at_the_same_time_store_each_event_once(
+    store: Any, group_name: str, small_batches: None
+) -> None:
+    """As when one stood still for longer than its lease."""
+    group = make_group(group_name, partitions=40)
+    events = handed_over(group)
+    together = Barrier(2)
+
+    def keep() -> int:
+        together.wait()
+        row, count = Group.objects.get(pk=group.pk), 0
+        while live_groups.has_events_after(row.name, row.events_cursor):
+            count += coordinator.store_events(row)
+        connection.close()
+        return count
+
+    with ThreadPoolExecutor(2) as pool:
+        both = [pool.submit(keep) for _ in range(2)]
+        assert sum(one.result() for one in both) == len(events)
     assert is_whole(group, events)
 
 
@@ -286,15 +311,20 @@ def test_tenures_are_looked_up_and_never_read_through(group: Group) -> None:
     events = [event(group, 1, ("released", 0, 1), 5), event(group, 2, ("acquired", 0, 2), 5)]
     reads = [sql for sql in statements(group, events) if sql.startswith(("SELECT", "WITH"))]
     assert len(reads) == 2
-    plans = list[str]()
+    assert "tenure_open (group_id=? AND number=?)" in plan_of(reads[0])
+    assert "(group_id=? AND partition=? AND fence=?)" in plan_of(reads[1])
+    with CaptureQueriesContext(connection) as captured:
+        records.read_tenures(group, ReadTenures(1_000))
+    plan = plan_of(captured.captured_queries[0]["sql"])
+    assert "tenure_started (group_id=? AND started_ms>?)" in plan
+    assert "tenure_ended (group_id=? AND ended_ms>?)" in plan
+    assert "PRIMARY KEY (rowid=?)" in plan, "nothing else of the group"
+
+
+def plan_of(sql: str) -> str:
     with connection.cursor() as cursor:
-        for sql in reads:
-            cursor.execute(f"EXPLAIN QUERY PLAN {sql}")
-            plans += [
-                row[-1] for row in cursor.fetchall() if "tenure" in row[-1] or " t " in row[-1]
-            ]
-    assert ["tenure_open (group_id=? AND number=?)" in plans[0]] == [True], plans
-    assert "(group_id=? AND partition=? AND fence=?)" in plans[1], plans
+        cursor.execute(f"EXPLAIN QUERY PLAN {sql}")
+        return "; ".join(row[-1] for row in cursor.fetchall())
 
 
 def test_a_late_end_of_a_tenure_leaves_the_open_one_open(group: Group) -> None:
