@@ -13,7 +13,7 @@ from dashboard.live.primary import follow_as_broker
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
 
 QUEUE = "evenkeel"
-WORKERS_LEAST = 3  # a tick and a sample may both take long; a rebalance waits for neither
+WORKERS_LEAST = 4  # a tick, a sample and history may all take long: a rebalance waits for none
 app = Celery("dashboard")
 follow_as_broker()
 app.conf.update(

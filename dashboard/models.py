@@ -224,6 +224,9 @@ class Tenure(models.Model):
             models.Index(fields=("group", "member_id", "started_ms"), name="tenure_of_member"),
             models.Index(fields=("group", "started_ms"), name="tenure_started"),
             models.Index(fields=("group", "ended_ms"), name="tenure_ended"),
+            models.Index(
+                fields=("group", "number"), condition=Q(ended_ms=None), name="tenure_open"
+            ),
         )
 
     def __str__(self) -> str:

@@ -159,8 +159,13 @@ class KeepOutbox(Effect[bool]):
     """
 
 
-class KeepEvents(Effect[int]):
-    """The oldest of the locks' events become history. How many; 0: no more wait."""
+class WantHistory(Effect[bool]):
+    """The locks' events become history soon, and nobody waits for it. Whether those up to the
+    number `event_seq` are by now. `awaited`: a rebalance is over, and its record needs them.
+    """
+
+    event_seq: int
+    awaited: bool
 
 
 class KeepIncarnation(Effect[bool]):

@@ -140,7 +140,10 @@ class Moments:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tenures:
-    """`begun`: of each that began since, its start and the end of the one before it, if any."""
+    """Since a moment: the last start and the last end, 0 without one. `begun`: of each that began,
+    its start and the end of the partition's tenure before it, at the earliest that moment; None
+    without one.
+    """
 
     last_start_ms: int
     last_end_ms: int

@@ -3,12 +3,13 @@ the first commit after it; and sees when a change that was cut short is to go on
 """
 
 from assignment.coordinator import effects
-from assignment.coordinator.facts import Finished, Moments, Round, Tenures
+from assignment.coordinator.facts import Finished, GroupRecord, Moments, Round, Tenures
+from assignment.coordinator.incarnation import without_bad_claims
 from assignment.coordinator.planning import target_of
 from assignment.coordinator.reading import is_held, settings_of
 from assignment.errors import InvalidInput
 from assignment.plausible import is_reached
-from assignment.scripts.group_read import GroupRead
+from assignment.scripts.group_read import GroupRead, Purpose
 from assignment.strategies.weighted_sticky import MEASURED
 
 FIRST_EFFECT_WITHIN_MS = 600_000  # after so long no commit counts as this rebalance's effect
@@ -16,9 +17,13 @@ LOOKED_FOR_MS = 60_000  # after the last round; computing a target every second 
 
 
 def finish(view: GroupRead) -> effects.Steps[bool]:
-    """Whether a record was completed."""
+    """Whether a record was completed: not before the history has all that the locks did until
+    `view`. Whoever keeps it completes the record as soon as it has (`finish_awaited`).
+    """
     row = yield from _round_of_target(view)
-    if row is None or row.finished_at_ms is not None or not is_held(view):
+    is_over = row is not None and row.finished_at_ms is None and is_held(view)
+    is_whole = yield from effects.WantHistory(view.meta.event_seq, awaited=is_over)
+    if row is None or not is_over or not is_whole:
         return False
     since_ms = row.at_ms - row.detect_ms - settings_of(view).lease_ms
     tenures = yield from effects.ReadTenures(since_ms)
@@ -30,6 +35,14 @@ def finish(view: GroupRead) -> effects.Steps[bool]:
         ownership_gap_ms=_gap(tenures, since_ms),
     )
     return True
+
+
+def finish_awaited(record: GroupRecord) -> effects.Steps[None]:
+    """After the history has become whole: as the tick that waited for it would do."""
+    found = yield from effects.Read(Purpose.LOOK)
+    view = without_bad_claims(found, record.incarnation)
+    if view.meta.settings is not None and (yield from finish(view)):
+        yield from effects.Push("history")
 
 
 def _round_of_target(view: GroupRead) -> effects.Steps[Round | None]:

@@ -11,7 +11,7 @@ from assignment.coordinator.draining import advance
 from assignment.coordinator.facts import GroupRecord
 from assignment.coordinator.finishing import finish, is_cut_short, note_first_effects
 from assignment.coordinator.incarnation import without_bad_claims
-from assignment.coordinator.reading import settings_of, without_lock
+from assignment.coordinator.reading import without_lock
 from assignment.coordinator.rebalance import keep_outbox
 from assignment.coordinator.setting_up import may_raise, put_right, raise_incarnation, tell
 from assignment.coordinator.stays import expired_members, note_stays
@@ -26,7 +26,6 @@ from assignment.scripts.dashboard_side import (
 from assignment.scripts.group_read import GroupRead, Meta, Purpose
 from assignment.types import Coordination, Reason
 
-EVENTS_LEAST, EVENTS_OF_PARTITION = 500, 4
 OUTBOX_TURNS = 2  # of one tick, some 40 targets: a group computes far fewer in a second
 NOBODY_ASKED = "put back: no dashboard was asked for that switch"
 
@@ -93,8 +92,6 @@ def _keep_mode(record: GroupRecord, meta: Meta) -> effects.Steps[None]:
 
 def _keep_records(view: GroupRead) -> effects.Steps[None]:
     yield from keep_outbox(OUTBOX_TURNS)
-    partitions = settings_of(view).partitions
-    stored = yield from _keep_events(events_most(partitions))
     moved = yield from note_stays(view)
     moved = (yield from advance(view)) or moved
     done = yield from finish(view)
@@ -102,21 +99,8 @@ def _keep_records(view: GroupRead) -> effects.Steps[None]:
     yield from effects.KeepFaults(
         tuple((fault.kind.value, fault.text) for fault in invariants.faults(view))
     )
-    if stored or moved or done:
-        yield from effects.Push("history" if stored or done else "members")
-
-
-def events_most(partitions: int) -> int:
-    """Of a group's locks in one tick: more than they can do in it, however many somebody wrote."""
-    return EVENTS_LEAST + EVENTS_OF_PARTITION * partitions
-
-
-def _keep_events(most: int) -> effects.Steps[int]:
-    """How many. What is not kept now comes with the next tick."""
-    stored = 0
-    while stored < most and (more := (yield from effects.KeepEvents())):
-        stored += more
-    return stored
+    if moved or done:
+        yield from effects.Push("history" if done else "members")
 
 
 def _wish(view: GroupRead, *, computes: bool) -> effects.Steps[Reason | None]:

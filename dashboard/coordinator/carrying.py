@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Generator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -16,10 +17,9 @@ from assignment.plausible import counted
 from assignment.scripts import recovery
 from assignment.scripts.dashboard_side import configure, set_incarnation, set_target
 from assignment.scripts.group_read import NO_TICK, GroupRead, Ticker
-from assignment.types import Coordination, Offset
+from assignment.types import START, Coordination, Offset
 from dashboard.celery import app
 from dashboard.coordinator import mirror, outbox, records
-from dashboard.coordinator.history import store_events
 from dashboard.live import groups as live_groups
 from dashboard.live import push, queue
 from dashboard.live.scripts import run
@@ -119,13 +119,21 @@ def _configure(here: Here, effect: effects.Configure) -> None:
 
 def _raise_incarnation(here: Here, effect: effects.RaiseIncarnation) -> bool:
     value = effect.incarnation
-    last_event = here.row.events_cursor if here.row else live_groups.FIRST_ENTRY
-    call = set_incarnation(value, effect.run_id, effect.known, Offset.parse(last_event))
+    call = set_incarnation(value, effect.run_id, effect.known, _last_event(here.row))
     done, stored = run(call, here.name)
     if done and here.row is not None and here.row.incarnation < value:
         RAISED[here.row.pk, here.name] = value
     log.info("incarnation group=%s value=%d done=%s stored=%d", here.name, value, done, stored)
     return done
+
+
+def _last_event(row: Group | None) -> Offset:
+    """Up to which history has the locks' events: by now, as it is kept beside."""
+    if row is None:
+        return START
+    with suppress(*AWAY):
+        row.refresh_from_db(fields=["events_cursor"])
+    return Offset.parse(row.events_cursor)
 
 
 def _set_target(here: Here, effect: effects.SetTarget) -> str | None:
@@ -148,13 +156,42 @@ def want_rebalance(group_name: str) -> bool:
     if not queue.want(group_name):
         return False
     later = {"countdown": pause_s} if (pause_s := queue.pause_s(group_name)) else {}
+    if _publish("rebalance", group_name, **later):
+        return True
+    queue.unpublish(group_name)
+    return False
+
+
+def want_history(awaited: Mapping[str, bool]) -> bool:
+    """Whether a task was published for these groups, or those that wait already: at most one at a
+    time. Group -> whether somebody awaits it. Raises StoreUnavailable.
+    """
+    if not queue.want_history(awaited):
+        return False
+    if _publish("keep_history"):
+        return True
+    queue.unpublish_history()
+    return False
+
+
+def _publish(task: str, *arguments: str, **options: float) -> bool:
     try:
-        app.send_task("dashboard.rebalance", (group_name,), expires=EXPIRES_S, **later)
+        app.send_task(f"dashboard.{task}", arguments, expires=EXPIRES_S, **options)
     except (BrokerAway, OSError) as error:
-        log.warning("rebalance of group=%s not published: %s", group_name, error)
-        queue.unpublish(group_name)
+        log.warning("%s of %s not published: %s", task, arguments or "all", error)
         return False
     return True
+
+
+def _want_history(group: Group, effect: effects.WantHistory) -> bool:
+    if not live_groups.has_events_after(group.name, group.events_cursor):
+        return True
+    group.refresh_from_db(fields=["events_cursor", "last_event_seq"])
+    if not live_groups.has_events_after(group.name, group.events_cursor):
+        return True
+    is_whole = group.last_event_seq >= effect.event_seq
+    want_history({group.name: effect.awaited and not is_whole})
+    return is_whole
 
 
 IN_REDIS: Mapping[type[Effect[Any]], Callable[[Here, Any], Any]] = {
@@ -177,7 +214,7 @@ IN_REDIS: Mapping[type[Effect[Any]], Callable[[Here, Any], Any]] = {
 IN_DATABASE: Mapping[type[Effect[Any]], Callable[[Group, Any], Any]] = {
     effects.ReadRecord: lambda group, effect: _read_record(group),
     effects.KeepOutbox: lambda group, effect: outbox.keep(group),
-    effects.KeepEvents: lambda group, effect: store_events(group),
+    effects.WantHistory: _want_history,
     effects.KeepIncarnation: records.keep_incarnation,
     effects.KeepMode: records.keep_mode,
     effects.KeepLoss: records.keep_loss,

@@ -10,7 +10,8 @@ from dataclasses import asdict
 from typing import Any
 
 import msgspec
-from django.db.models import F, Max, OuterRef, Q, Subquery
+from django.db.models import BigIntegerField, Case, Exists, F, OuterRef, Q, Value, When, Window
+from django.db.models.functions import Coalesce, Lag
 
 from assignment.coordinator import effects, facts
 from assignment.coordinator.effects import ModeKept
@@ -298,14 +299,26 @@ def read_round(group: models.Group, effect: effects.ReadRound) -> facts.Round | 
 
 
 def read_tenures(group: models.Group, effect: effects.ReadTenures) -> facts.Tenures:
-    last = group.tenures.aggregate(started=Max("started_ms"), ended=Max("ended_ms"))
+    """Of tenures that began or ended since, however many there were before."""
+    since_ms = effect.since_ms
     same = models.Tenure.objects.filter(group=group, number=OuterRef("number"))
-    before = same.filter(started_ms__lt=OuterRef("started_ms")).values("ended_ms")[:1]
-    begun = group.tenures.filter(started_ms__gte=effect.since_ms)
+    earlier = Exists(same.filter(started_ms__lt=since_ms))
+    before = Window(Lag("ended_ms"), partition_by="number", order_by=("started_ms", "fence"))
+    ours = group.tenures.order_by().values("pk")
+    # Each by its index, and then alone: else SQLite reads all of the group in the window's order.
+    touched = ours.filter(started_ms__gte=since_ms).union(ours.filter(ended_ms__gte=since_ms))
+    rows = list(
+        models.Tenure.objects.filter(pk__in=touched)
+        .order_by()
+        .annotate(
+            before=Coalesce(before, Case(When(earlier, then=Value(since_ms, BigIntegerField()))))
+        )
+        .values_list("started_ms", "ended_ms", "before")
+    )
     return facts.Tenures(
-        last_start_ms=last["started"] or 0,
-        last_end_ms=last["ended"] or 0,
-        begun=tuple(begun.annotate(b=Subquery(before)).values_list("started_ms", "b")),
+        last_start_ms=max((started_ms for started_ms, _, _ in rows), default=0),
+        last_end_ms=max((ended_ms or 0 for _, ended_ms, _ in rows), default=0),
+        begun=tuple((start, before) for start, _, before in rows if start >= since_ms),
     )
 
 

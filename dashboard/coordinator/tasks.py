@@ -61,3 +61,4 @@ def anchor() -> int:
 
 
 sample, trim = _task(coordinator.sample), _task(coordinator.trim)
+keep_history = _task(coordinator.keep_history)

@@ -28,7 +28,7 @@ EVENTS_AT_ONCE = 5_000
 HINTS_AT_ONCE = 1_000  # as many as `control` keeps
 OUTBOX_AT_ONCE = 20  # a record of a large group has a megabyte
 FIRST_ENTRY = "0-0"
-BAD_PAGES_MAX = 10  # of events, after which the next tick goes on
+BAD_PAGES_MAX = 10  # of events, after which the next run goes on
 log = logging.getLogger(__name__)
 
 
@@ -101,6 +101,10 @@ def events_after(group: str, cursor: str, count: int = EVENTS_AT_ONCE) -> list[L
         if found or not bad:
             return list(found.values())
     return []
+
+
+def has_events_after(group: str, cursor: str) -> bool:
+    return bool(sync_client().xrange(GroupKeys(group).events, min=f"({cursor}", count=1))
 
 
 def _event(so_far: Counted, entry_id: str, fields: Mapping[bytes, bytes]) -> LockEvent:

@@ -8,12 +8,15 @@ one that counts, so the task that found it busy lets one be published again soon
 Whatever its members do, a group's runs take SHARE of one worker's time: what they took beyond that
 is waited for before the next one, PAUSE_MAX_S at most. After a quiet while the first runs follow
 each other at once. None of these keys is a group's own, which its members may write.
+
+History is kept by one run for all groups that wait for it, which takes one worker at most. Their
+names stand in `wanted` until a run takes them; those that died with one are wished for again.
 """
 
 import math
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -69,10 +72,14 @@ class QueueKeys:
 def want(group: str) -> bool:
     """Whether the caller has to publish a task: nobody has since the last run began."""
     keys, pipe = QueueKeys(group), sync_client().pipeline()
-    pipe.incr(keys.wanted).set(keys.queued, 1, nx=True, px=QUEUED_MS)
-    is_first = bool(pipe.execute()[1])
+    return _is_first(pipe.incr(keys.wanted), keys.queued)
+
+
+def _is_first(wish: Any, queued: str) -> bool:
+    """`wish`: a pipeline that counts it."""
+    is_first = bool(wish.set(queued, 1, nx=True, px=QUEUED_MS).execute()[-1])
     if not is_first:
-        keep_within(keys.queued, QUEUED_MS)
+        keep_within(queued, QUEUED_MS)
     return is_first
 
 
@@ -120,6 +127,45 @@ def running(group: str) -> AbstractContextManager[bool]:
 def ticking() -> AbstractContextManager[bool]:
     """Whether this process is the one that ticks."""
     return _lease(f"{settings.REDIS_PREFIX}:ticking")
+
+
+def _of_history(name: str) -> str:
+    return f"{settings.REDIS_PREFIX}:history:{name}"
+
+
+def want_history(awaited: Mapping[str, bool]) -> bool:
+    """Of these groups, and whether somebody awaits it. Whether the caller has to publish a task."""
+    wish = sync_client().pipeline()
+    for group, is_awaited in awaited.items():
+        wish.hset(_of_history("wanted"), group, int(is_awaited))
+    return _is_first(wish, _of_history("queued"))
+
+
+def unpublish_history() -> None:
+    """As `unpublish`."""
+    sync_client().delete(_of_history("queued"))
+
+
+def history_found_busy() -> None:
+    """As `found_busy`."""
+    sync_client().pexpire(_of_history("queued"), BUSY_MS)
+
+
+def take_wanted_history() -> dict[str, bool]:
+    """Group -> whether somebody awaits it. From now on a wish publishes again."""
+    pipe = sync_client().pipeline(transaction=True)
+    pipe.delete(_of_history("queued")).hgetall(_of_history("wanted"))
+    found = pipe.delete(_of_history("wanted")).execute()[1]
+    return {group.decode(): awaited == b"1" for group, awaited in found.items()}
+
+
+def is_history_wanted() -> bool:
+    return bool(sync_client().exists(_of_history("wanted")))
+
+
+def keeping_history() -> AbstractContextManager[bool]:
+    """Whether this process is the one that keeps history."""
+    return _lease(_of_history("running"))
 
 
 @contextmanager

@@ -136,6 +136,13 @@ class FakeAgent:
         run(dashboard_side.leave(self.member, SECRET), self.group.name)
 
 
+def tick() -> int:
+    """With what a worker does beside it at once: history, and what waited for that."""
+    looked_at = coordinator.tick()
+    coordinator.keep_history()
+    return looked_at
+
+
 def until(condition: Callable[[], Any], seconds: float = 10.0) -> Any:
     deadline = time.monotonic() + seconds
     while not (found := condition()):

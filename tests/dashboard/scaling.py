@@ -11,7 +11,7 @@ from dashboard.actions import scale_down
 from dashboard.live import groups as live_groups
 from dashboard.models import AuditSource, Group, Rebalance, ScaleDown
 from dashboard.records.audit import By
-from tests.dashboard.agents import FakeAgent, make_group
+from tests.dashboard.agents import FakeAgent, make_group, tick
 
 
 class Scene:
@@ -39,7 +39,7 @@ class Scene:
         coordinator.rebalance(self.group.name)
         for agent in self.here:
             agent.follow()
-        coordinator.tick()
+        tick()
 
     def settle(self) -> None:
         """Rounds until nothing moves; learners that are placed stay behind."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from dashboard import coordinator
 from dashboard.models import Group
-from tests.dashboard.agents import FakeAgent
+from tests.dashboard.agents import FakeAgent, tick
 
 ROUNDS_MAX = 10
 
@@ -15,7 +15,7 @@ def settle(group: Group, agents: Sequence[FakeAgent]) -> None:
         coordinator.rebalance(group.name, "task-1", "worker@here")
         for agent in agents:
             agent.follow()
-        coordinator.tick()
+        tick()
         if sum(len(agent.held) for agent in agents) == group.partitions and not waits(group):
             return
     raise AssertionError(f"{group.name} did not settle in {ROUNDS_MAX} rounds")

@@ -15,7 +15,7 @@ from dashboard import coordinator
 from dashboard.actions import coordination, groups
 from dashboard.models import AuditSource, Group, Rebalance, RebalanceOutcome
 from dashboard.records.audit import By
-from tests.dashboard.agents import FakeAgent
+from tests.dashboard.agents import FakeAgent, tick
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_what_agents_compute_becomes_history(
     assert coordinator.rebalance(group.name) == "coordination is client"
     assert by_agent(group, redis_url, tmp_path).startswith("epoch")
     agent.follow()
-    coordinator.tick()
+    tick()
     row = Rebalance.objects.get()
     assert row.outcome == RebalanceOutcome.DONE
     assert (row.cause, row.celery_worker, row.celery_task_id) == ("join", "a", "")
@@ -65,8 +65,8 @@ def test_a_tick_asks_for_no_rebalance_of_its_own(
     group: Group, agent: FakeAgent, published: Any
 ) -> None:
     agent.start()
-    coordinator.tick()
+    tick()
     assert published() == 0
     groups.request_rebalance(group, by=By("ann", AuditSource.PAGE, ""), strategy="sticky")
-    coordinator.tick()
+    tick()
     assert published() == 1

@@ -21,7 +21,7 @@ from dashboard.live.connection import StoreUnavailable
 from dashboard.live.scripts import run
 from dashboard.models import AuditEntry, AuditSource, Group
 from dashboard.records.audit import By
-from tests.dashboard.agents import FakeAgent
+from tests.dashboard.agents import FakeAgent, tick
 from tests.dashboard.scenes import settle
 
 ROOT = Path(__file__).parents[2]
@@ -92,7 +92,7 @@ def test_what_is_so_already_is_done_and_not_audited_again(
     assert (again["changed"], again["mode_epoch"]) == (False, 2)
     call_command("coordination", group.name, "client", *WHY)
     assert "is client, mode epoch 2; it was so already" in capsys.readouterr().out
-    coordinator.tick()
+    tick()
     assert len(audited()) == 1
 
 
@@ -124,7 +124,7 @@ def test_without_a_tick_it_does_not_go_over_to_the_server(
     live_groups.read(group.name, Purpose.TICK)  # as the agent does that computes
     assert "no dashboard ticks over this group" in refused(group.name, "server", *WHY)
     assert meta(group.name).coordination is CLIENT
-    coordinator.tick()
+    tick()
     assert switched(capsys, group.name, "server")["changed"]
 
 
@@ -145,7 +145,7 @@ def test_in_client_coordination_the_dashboard_computes_only_what_a_person_asks(
 ) -> None:
     switched(capsys, group.name, "client")
     agent.start()
-    coordinator.tick()
+    tick()
     assert coordinator.rebalance(group.name) == "coordination is client"
     assert meta(group.name).target_epoch == 0
 
@@ -159,7 +159,7 @@ def test_a_switch_in_redis_is_audited_by_the_next_tick(
     found = switched(capsys, group.name, "client", "--redis-url", redis_url)
     assert found["changed"] and not audited()
     for _ in range(2):
-        coordinator.tick()
+        tick()
     (entry,) = audited()
     assert (entry.actor, entry.source) == ("evenkeel", AuditSource.COMMAND)
     assert "without a database" in entry.reason
@@ -178,14 +178,14 @@ def test_a_switch_that_nobody_asked_for_is_put_back_and_no_name_is_taken_from_re
     group: Group, store: Any, epoch: int
 ) -> None:
     """Whoever has a token of the group may write to its keys."""
-    coordinator.tick()
+    tick()
     said = {"mode_by": "root-admin", "mode_reason": "approved", "coordination": "client"}
     store.hset(GroupKeys(group.name).meta, mapping={"mode_epoch": epoch, **said})
-    coordinator.tick()
+    tick()
     assert not audited() and not AuditEntry.objects.filter(actor="root-admin").exists()
     assert meta(group.name).coordination is SERVER
     for _ in range(2):
-        coordinator.tick()
+        tick()
     group.refresh_from_db()
     assert group.coordination == "server"
     assert forged() == ([("evenkeel", "refused")] if epoch > 1 else [])
@@ -196,12 +196,12 @@ def test_a_note_of_a_switch_counts_once(
 ) -> None:
     """It lies where others may read it."""
     switched(capsys, group.name, "client", "--redis-url", redis_url)
-    coordinator.tick()
+    tick()
     note = meta(group.name).mode_by
     switched(capsys, group.name, "server")
     again = {"mode_epoch": 9, "coordination": "client", "mode_by": note}
     store.hset(GroupKeys(group.name).meta, mapping=again)
-    coordinator.tick()
+    tick()
     assert [e.after["coordination"] for e in audited()] == ["client", "server"]
     assert meta(group.name).coordination is SERVER
 
@@ -219,7 +219,7 @@ def test_a_switch_by_one_that_was_killed_is_kept_with_who_asked(
         patch.setattr(coordination, "run", told)
         coordination.switch(group, CLIENT, By("carol", AuditSource.PAGE, "holidays", "10.0.0.1"))
     assert not audited()
-    coordinator.tick()
+    tick()
     (entry,) = audited()
     assert (entry.actor, entry.source) == ("carol", "page")
     assert (entry.reason, entry.address) == ("holidays", "10.0.0.1")
@@ -227,11 +227,11 @@ def test_a_switch_by_one_that_was_killed_is_kept_with_who_asked(
 
 def test_a_switch_to_what_nobody_asked_for_is_refused(group: Group, store: Any) -> None:
     """It would be there already, and be put back a moment later."""
-    coordinator.tick()
+    tick()
     mapping = {"mode_epoch": 5, "coordination": "client", "mode_by": "root-admin"}
     store.hset(GroupKeys(group.name).meta, mapping=mapping)
     assert "found in Redis" in refused(group.name, "client", *WHY)
-    coordinator.tick()
+    tick()
     call_command("coordination", group.name, "client", *WHY)
     assert meta(group.name).coordination is CLIENT
     assert not group.asked_switches.exists()
@@ -243,7 +243,7 @@ def test_a_wiped_redis_gets_its_coordination_back(
     switched(capsys, group.name, "client")
     for key in store.keys(GroupKeys(group.name).meta.removesuffix("meta") + "*"):
         store.delete(key)
-    coordinator.tick()
+    tick()
     assert meta(group.name).coordination is CLIENT
     assert len(audited()) == 1
 
@@ -259,7 +259,7 @@ def test_of_two_that_switch_at_once_the_slower_is_refused(
 
     monkeypatch.setattr(coordination, "run", overtaken)
     assert "another one switched at the same moment" in refused(group.name, "client", *WHY)
-    coordinator.tick()
+    tick()
     assert not audited(), "nor does Redis know who was faster"
     assert meta(group.name).coordination is SERVER
 

@@ -7,7 +7,7 @@ import pytest
 from pytest_django.fixtures import Settings
 
 from assignment.coordinator import effects, setting_up
-from assignment.coordinator.tick import tick
+from assignment.coordinator import tick as rules
 from assignment.scripts import recovery
 from assignment.scripts.group_read import Purpose
 from assignment.scripts.values import Call
@@ -33,7 +33,7 @@ from dashboard.models import (
     Tenure,
 )
 from dashboard.records.audit import By
-from tests.dashboard.agents import FakeAgent, make_group, owners, until
+from tests.dashboard.agents import FakeAgent, make_group, owners, tick, until
 
 pytestmark = pytest.mark.django_db
 FAST = {
@@ -49,7 +49,7 @@ def test_a_join_becomes_a_target_and_tenures(group: Group, agent: FakeAgent) -> 
     agent.start()
     assert coordinator.rebalance(group.name, "task-1", "worker-1").startswith("epoch 2")
     agent.follow()
-    coordinator.tick()
+    tick()
     assert owners(group) == dict.fromkeys(range(4), "a")
     row = Rebalance.objects.get()
     assert (row.outcome, row.cause, row.celery_task_id, row.celery_worker) == (
@@ -77,13 +77,13 @@ def test_a_second_member_takes_its_half_and_no_more(group: Group, agent: FakeAge
     agent.start()
     coordinator.rebalance(group.name)
     agent.follow()
-    coordinator.tick()
+    tick()
     other = FakeAgent(group, "b")
     other.start()
     coordinator.rebalance(group.name)
     agent.follow()
     other.follow()
-    coordinator.tick()
+    tick()
     row = Rebalance.objects.first()
     assert row is not None
     assert (row.kept, row.moved, row.avoidable, row.stickiness) == (2, 2, 0, 0.5)
@@ -102,9 +102,9 @@ def test_no_rebalance_before_the_reports_asked_for(group: Group, agent: FakeAgen
 def test_the_tick_finds_what_no_task_did(group: Group, agent: FakeAgent, published: Any) -> None:
     agent.start()
     before = published()
-    coordinator.tick()
+    tick()
     assert published() == before + 1
-    coordinator.tick()
+    tick()
     assert published() == before + 1, "a task is on its way already"
 
 
@@ -116,7 +116,7 @@ def test_a_silent_member_is_evicted_and_its_tenures_end(store: Any, group_name: 
     agent.follow()
 
     def gone() -> bool:
-        coordinator.tick()
+        tick()
         return MemberRecord.objects.filter(group=group, member_id="a", end="lost").exists()
 
     until(gone)
@@ -139,7 +139,7 @@ def test_a_session_ends_although_every_tick_of_the_group_is_late(
 
     def gone() -> bool:
         store.hincrby(GroupKeys(group.name).meta, "tick_ms", -4_000)
-        coordinator.tick()
+        tick()
         return not live_groups.read(group.name, Purpose.LOOK).members
 
     until(gone)
@@ -148,19 +148,19 @@ def test_a_session_ends_although_every_tick_of_the_group_is_late(
 def test_a_tick_that_takes_too_long_says_how_many_groups_wait(
     group: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    coordinator.tick()
+    tick()
     assert health.look().late_groups == 0
     monkeypatch.setattr(running, "SAID_EVERY_S", 0.0)
     monkeypatch.setattr(running, "LATE_S", 0.0)
-    coordinator.tick()
+    tick()
     assert health.look().late_groups == 1
 
 
 def test_a_member_that_left_is_recorded_so(group: Group, agent: FakeAgent) -> None:
     agent.start()
-    coordinator.tick()
+    tick()
     agent.leave()
-    coordinator.tick()
+    tick()
     assert MemberRecord.objects.get().end == "left"
 
 
@@ -200,7 +200,7 @@ def test_a_wish_made_while_redis_was_away_is_found_by_the_tick(
     here, settings.REDIS_URL = settings.REDIS_URL, "redis://127.0.0.1:1/0"
     groups.request_rebalance(group, by=By("ann", AuditSource.PAGE, ""), strategy="sticky")
     settings.REDIS_URL = here
-    coordinator.tick()
+    tick()
     assert coordinator.rebalance(group.name).startswith("epoch")
     assert Rebalance.objects.filter(planned=True).exists()
 
@@ -274,7 +274,7 @@ def test_an_incarnation_that_the_database_has_is_not_chosen_again(
     rule = setting_up.raise_incarnation(record_of(slow), view)
     carrying.carry_out(rule, Here(slow.name, slow))
     assert live_groups.read(group.name, Purpose.LOOK).meta.incarnation == 0
-    coordinator.tick()
+    tick()
     assert live_groups.read(group.name, Purpose.LOOK).meta.incarnation == group.incarnation + 1
 
 
@@ -283,11 +283,11 @@ def test_whoever_read_the_group_before_it_was_set_up_puts_it_back_after_a_wipe(
 ) -> None:
     slow = as_read_before_the_incarnation(group)
     sync_client().delete(*sync_client().keys(f"ek:{{{group.name}}}:*"))
-    carrying.carry_out(tick(record_of(slow), Coordination.SERVER), Here(slow.name, slow))
+    carrying.carry_out(rules.tick(record_of(slow), Coordination.SERVER), Here(slow.name, slow))
     assert run(recovery.hold(), group.name), "owners that Redis forgot may be at work"
     assert live_groups.read(group.name, Purpose.LOOK).meta.incarnation == 0
     until(lambda: not run(recovery.hold(), group.name))
-    coordinator.tick()
+    tick()
     assert live_groups.read(group.name, Purpose.LOOK).meta.incarnation > group.incarnation
 
 
@@ -367,12 +367,12 @@ def test_a_view_from_before_a_join_says_nothing_of_the_member(
     group: Group, agent: FakeAgent
 ) -> None:
     """A tick that stood still after it read, and goes on when another has noted the member."""
-    old = tick(record_of(group), Coordination.SERVER)
+    old = rules.tick(record_of(group), Coordination.SERVER)
     effect, here = next(old), Here(group.name, group)
     while not isinstance(effect, effects.ReadStays):
         effect = old.send(perform(here, effect))
     agent.start()
-    coordinator.tick()
+    tick()
     with suppress(StopIteration):
         while True:
             effect = old.send(perform(here, effect))
@@ -386,15 +386,15 @@ def test_what_should_never_be_is_audited_once_and_shown_until_it_is_over(
     agent.start()
     coordinator.rebalance(group.name)
     agent.follow()
-    coordinator.tick()
+    tick()
     assert group.faults == []
     store.hset(GroupKeys(group.name).asked, "nobody", "1")
-    coordinator.tick()
-    coordinator.tick()
+    tick()
+    tick()
     group.refresh_from_db()
     assert group.faults == [["member", "nobody has a row in asked and is no member"]]
     assert AuditEntry.objects.get(action="invariant broken").after == {"kind": "member"}
     store.hdel(GroupKeys(group.name).asked, "nobody")
-    coordinator.tick()
+    tick()
     group.refresh_from_db()
     assert group.faults == []

@@ -25,7 +25,7 @@ from dashboard.models import (
     HistoryGap,
     Rebalance,
 )
-from tests.dashboard.agents import FakeAgent, make_group, owners, until
+from tests.dashboard.agents import FakeAgent, make_group, owners, tick, until
 from tests.dashboard.conftest import Point
 
 pytestmark = pytest.mark.django_db
@@ -60,13 +60,13 @@ def test_a_database_that_refuses_writes_stops_no_failover_and_misses_no_record(
         assert coordinator.rebalance(group.name).startswith("epoch 2")
         agent.follow()
         other.start()
-        coordinator.tick()
+        tick()
         assert coordinator.rebalance(group.name).startswith("epoch 4")
         agent.follow()
         other.follow()
         assert len(other.held) == 2
         assert not Rebalance.objects.exists()
-    coordinator.tick()
+    tick()
     rows = Rebalance.objects.order_by("target_epoch")
     assert [(r.target_epoch, r.cause, r.outcome) for r in rows] == [
         (2, "join", "superseded"), (4, "join", "done"),
@@ -87,7 +87,7 @@ def test_a_record_that_was_stored_and_not_dropped_is_stored_once(
         patch.setattr(live_groups, "drop_from_outbox", killed)
         coordinator.rebalance(group.name)
     assert Rebalance.objects.count() == 1
-    coordinator.tick()
+    tick()
     assert Rebalance.objects.count() == 1
     assert not live_groups.outbox(group.name)
 
@@ -107,10 +107,10 @@ def test_records_that_no_database_takes_are_bounded_and_history_says_how_many_ar
     assert sync_client().xlen(keys.outbox) == 1_000
     assert live_groups.records_lost(group.name) == 101
     sync_client().xtrim(keys.outbox, maxlen=1, approximate=False)  # what was made up here
-    coordinator.tick()
+    tick()
     [gap] = HistoryGap.objects.all()
     assert (gap.records_lost, gap.events_lost, Rebalance.objects.count()) == (101, 0, 1)
-    coordinator.tick()
+    tick()
     assert HistoryGap.objects.count() == 1
     client.force_login(admin_user)
     page = client.get(f"/groups/{group.name}/history/").content.decode()
@@ -137,7 +137,7 @@ def test_ticks_know_their_groups_without_a_database(store: Any, group_name: str)
         raise OperationalError("the database is away")
 
     def gone() -> bool:
-        coordinator.tick()
+        tick()
         return not live_groups.read(group.name, Purpose.LOOK).members
 
     with connection.execute_wrapper(away):
@@ -147,7 +147,7 @@ def test_ticks_know_their_groups_without_a_database(store: Any, group_name: str)
         assert coordinator.rebalance(group.name).startswith("epoch")
         other.follow()
         assert len(other.held) == 4
-    coordinator.tick()
+    tick()
     assert owners(group) == dict.fromkeys(range(4), "b")
 
 
@@ -167,7 +167,7 @@ def test_an_epoch_that_comes_again_after_lost_writes_is_another_record(
 def test_the_database_learns_of_a_higher_incarnation(group: Group, store: Any) -> None:
     """It was restored from a copy, or was away when Redis' was raised."""
     run(set_incarnation(7), group.name)
-    coordinator.tick()
+    tick()
     group.refresh_from_db()
     assert group.incarnation == 7
 
@@ -181,12 +181,12 @@ def test_a_restarted_redis_gets_a_higher_incarnation(
     agent.start()
     coordinator.rebalance(group.name)
     agent.follow()
-    coordinator.tick()
+    tick()
     own_redis.stop()
     with pytest.raises(StoreUnavailable):
-        coordinator.tick()
+        tick()
     own_redis.start()
-    coordinator.tick()
+    tick()
     group.refresh_from_db()
     assert group.incarnation == 2
     assert live_groups.read(group.name, Purpose.LOOK).meta.incarnation == 2
@@ -208,7 +208,7 @@ def test_a_wiped_redis_gets_back_what_is_known_and_the_rest_is_said(
     agent.start()
     coordinator.rebalance(group.name)
     agent.follow()
-    coordinator.tick()
+    tick()
     partition = Partition(group.stream, 1)
     _committed(group, partition, "9-0")
     sync_client().hset(GroupKeys(group.name).applied, str(partition), "50 1000")
@@ -230,7 +230,7 @@ def test_a_wiped_redis_gets_back_what_is_known_and_the_rest_is_said(
         point_at(fresh.url)
         entries = StreamKeys(group.stream).entries(1)
         sync_client().xadd(entries, {"event": "1"}, id="5-0")  # by a clock that is behind
-        coordinator.tick()
+        tick()
         with pytest.raises(StoreUnavailable, match="equal or smaller"):
             sync_client().xadd(entries, {"event": "1"}, id="9-0")
         read = live_groups.read(group.name, Purpose.LOOK)
@@ -250,7 +250,7 @@ def test_a_wiped_redis_gets_back_what_is_known_and_the_rest_is_said(
         assert HistoryGap.objects.get().events_lost is None
 
         def granting() -> bool:
-            coordinator.tick()
+            tick()
             return live_groups.read(group.name, Purpose.LOOK).grants_are_possible
 
         until(granting)
@@ -258,7 +258,7 @@ def test_a_wiped_redis_gets_back_what_is_known_and_the_rest_is_said(
         again.start()
         coordinator.rebalance(group.name)
         again.follow()
-        coordinator.tick()
+        tick()
         assert owners(group) == dict.fromkeys(range(4), "b")
         assert all(fence >> 32 == 2 for fence in again.held.values())
         assert HistoryGap.objects.count() == 1
@@ -283,7 +283,7 @@ def test_members_that_come_back_after_a_wipe_get_what_they_had(
     fresh.start()
     try:
         point_at(fresh.url)
-        coordinator.tick()
+        tick()
         back = [FakeAgent(group, name) for name in "ba"]
         back[0].start()
         assert "not raised yet" in coordinator.rebalance(group.name)
@@ -292,7 +292,7 @@ def test_members_that_come_back_after_a_wipe_get_what_they_had(
         def granting() -> bool:
             for agent in back:
                 agent.beat()
-            coordinator.tick()
+            tick()
             return live_groups.read(group.name, Purpose.LOOK).grants_are_possible
 
         until(granting)

@@ -17,7 +17,7 @@ from dashboard.live.connection import StoreUnavailable
 from dashboard.live.scripts import run
 from dashboard.models import AuditEntry, AuditSource, Group, Rebalance, Tenure
 from dashboard.records.audit import By
-from tests.dashboard.agents import FakeAgent, make_group
+from tests.dashboard.agents import FakeAgent, make_group, tick
 
 pytestmark = pytest.mark.django_db
 
@@ -61,7 +61,7 @@ def test_a_record_that_no_target_made_is_dropped_and_changes_nothing(
         values = {"incarnation": incarnation, "epoch": epoch, "record": json.dumps(record)}
         store.xadd(keys.outbox, values)
     store.xadd(keys.outbox, {"x": b"\xff"})
-    assert coordinator.tick() == 2
+    assert tick() == 2
     assert not store.xlen(keys.outbox)
     row.refresh_from_db()
     assert {**model_to_dict(row), "outcome": before["outcome"]} == before
@@ -72,7 +72,7 @@ def test_a_record_that_no_target_made_is_dropped_and_changes_nothing(
     assert other.gaps.get().records_lost == len(told) + 1
     store.hset(keys.meta, "incarnation", 2)
     store.xadd(keys.outbox, {"incarnation": 2, "epoch": 1, "record": entry.record})
-    coordinator.tick()
+    tick()
     assert other.rebalances.get().incarnation == 2
 
 
@@ -85,7 +85,7 @@ def test_nobody_is_behind_a_record_that_the_dashboard_did_not_compute(
         patch.setattr(live_groups, "drop_from_outbox", killed)
         coordinator.rebalance(group.name)
     [entry] = live_groups.outbox(group.name)
-    coordinator.tick()
+    tick()
     carol = By("carol", AuditSource.PAGE, "carol's reason")
     groups.change_settings(group, {"learners_max": 1}, carol)
     request = groups.request_rebalance(group, by=carol, strategy="sticky")
@@ -95,7 +95,7 @@ def test_nobody_is_behind_a_record_that_the_dashboard_did_not_compute(
     for epoch, record in enumerate((forged, f"{forged}\n{seal}", entry.record), 900):
         values = {"incarnation": 1, "epoch": epoch, "record": record}
         store.xadd(GroupKeys(group.name).outbox, values)
-    coordinator.tick()
+    tick()
     rows = group.rebalances.filter(target_epoch__gte=900)
     assert list(rows.values_list("planned", "actor", "reason")) == [(False, "evenkeel", "")] * 3
     assert not AuditEntry.objects.filter(action="rebalance", actor="carol").exists()
@@ -107,12 +107,12 @@ def test_a_change_of_settings_is_behind_one_rebalance(group: Group, agent: FakeA
     """Whoever may call the group's scripts may say so again."""
     agent.start()
     coordinator.rebalance(group.name)
-    coordinator.tick()
+    tick()
     carol = By("carol", AuditSource.PAGE, "carol's reason")
     groups.change_settings(group, {"stateful": True, "standby_replicas": 1}, carol)
     for _ in range(2):
         coordinator.rebalance(group.name)
-        coordinator.tick()
+        tick()
         run(request_rebalance(Reason.STATEFUL), group.name)
     rows = group.rebalances.order_by("target_epoch").values_list("cause", "actor")
     assert list(rows)[1:] == [("stateful", "carol"), ("stateful", "evenkeel")]
@@ -150,6 +150,6 @@ def test_an_event_that_no_lock_made_is_dropped_and_the_history_goes_on(
     agent.follow()
     elsewhere = {"seq": 4, "type": "acquired", "member": "a", "fence": 1, "at_ms": 1}
     store.xadd(keys.events, elsewhere | {"partition": f"{group.stream}:9999999999999999"})
-    assert coordinator.tick() == 1
+    assert tick() == 1
     assert Tenure.objects.count() == 4
     assert store.xlen(keys.events) == 5

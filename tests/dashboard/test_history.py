@@ -15,7 +15,7 @@ from dashboard.coordinator import history as storing
 from dashboard.live import groups as live_groups
 from dashboard.models import Group, HistoryGap, Tenure
 from dashboard.records.queries import tenures
-from tests.dashboard.agents import FakeAgent, make_group
+from tests.dashboard.agents import FakeAgent, make_group, tick
 
 pytestmark = pytest.mark.django_db
 ACTIONS = ("join", "follow", "follow", "leave", "rebalance", "tick", "lose", "store")
@@ -59,7 +59,7 @@ def test_every_interval_equals_the_event_stream(
             case "rebalance":
                 coordinator.rebalance(group.name)
             case "tick":
-                coordinator.tick()
+                tick()
             case "lose":  # a lock that runs out
                 for partition in tuple(agent.held):
                     store.delete(GroupKeys(group.name).lock(partition))
@@ -92,7 +92,7 @@ def test_lost_events_are_a_gap_and_nothing_is_made_up(
     agent.follow()
     agent.release(tuple(agent.held))
     store.xtrim(GroupKeys(group.name).events, maxlen=3, approximate=False)
-    coordinator.tick()
+    tick()
     assert [(g.events_lost) for g in HistoryGap.objects.all()] == [5]
     assert Tenure.objects.count() == 0, "ends without a start make no interval"
     answer = tenures.owner_at(group, Partition(group.stream, 0), 1)
@@ -109,7 +109,7 @@ def test_numbers_that_jump_at_every_event_are_a_few_gaps(
         event = fields | {"seq": str(10 * number + 9), "fence": str(number + 1)}
         store.xadd(GroupKeys(group.name).events, event)
     store.hset(GroupKeys(group.name).meta, "event_seq", 400)
-    coordinator.tick()
+    tick()
     lost = [gap.events_lost for gap in HistoryGap.objects.order_by("pk")]
     assert lost == [8, *[9] * 8, 9 * 31]
     assert Tenure.objects.count() == 40
@@ -119,7 +119,7 @@ def test_a_refused_commit_is_noted_at_its_tenure(group: Group, agent: FakeAgent)
     agent.start()
     coordinator.rebalance(group.name)
     agent.follow()
-    coordinator.tick()
+    tick()
     event = LockEvent(
         entry_id="9999999999999-0",
         seq=5,
@@ -142,7 +142,7 @@ def handed_over(group: Group) -> tuple[Tenure, Tenure]:
     second.start()
     coordinator.rebalance(group.name)
     second.follow()
-    coordinator.tick()
+    tick()
     old, new = Tenure.objects.filter(group=group, number=3).order_by("fence")
     return old, new
 

@@ -18,7 +18,7 @@ from dashboard.live.connection import sync_client
 from dashboard.live.scripts import run
 from dashboard.models import Group, PartitionMirror
 from dashboard.records.audit import losses
-from tests.dashboard.agents import FakeAgent, make_group
+from tests.dashboard.agents import FakeAgent, make_group, tick
 from tests.dashboard.conftest import Point
 
 pytestmark = pytest.mark.django_db
@@ -36,7 +36,7 @@ def a_backup_of(
     agent.start()
     coordinator.rebalance(group.name)
     agent.follow()
-    coordinator.tick()
+    tick()
     partition = Partition(group.stream, 1)
     offsets, applied = GroupKeys(group.name).offsets, GroupKeys(group.name).applied
     live_groups.lift_streams({partition: Offset(9, 0)}, {})  # the stream has given so many ids
@@ -75,7 +75,7 @@ def test_a_redis_from_a_backup_is_moved_forward_before_it_grants_anything(
     partition = a_backup_of(group, own_redis, FakeAgent(group, "a"), snapshot_at(7))
     mirror = PartitionMirror.objects.get()
     assert (mirror.offset, mirror.total, mirror.snapshot[0]["offset"]) == ("9-0", 50, "7-0")
-    coordinator.tick()
+    tick()
     read = live_groups.read(group.name, Purpose.LOOK)
     assert (read.meta.incarnation, read.grants_are_possible) == (2, True)
     assert (read.offsets[partition], read.applied[partition].total) == (Offset(7, 0), 35)
@@ -103,7 +103,7 @@ def test_lost_writes_are_said_with_the_events_that_are_known_to_be_gone(
     partition = a_backup_of(group, own_redis, FakeAgent(group, "a"), snapshot_at(7))
     counted = {":events": there, ":entries": 0}
     sync_client().hset(StreamKeys(group.stream).producers(1), mapping=counted)
-    coordinator.tick()
+    tick()
     said = losses(group).get()
     gone = {"offset": "7-0", "total": total, "destroyed": destroyed}
     assert said.action == "writes lost" and said.actor == "evenkeel"
@@ -111,10 +111,10 @@ def test_lost_writes_are_said_with_the_events_that_are_known_to_be_gone(
     assert said.after["partitions"] == {str(partition): gone}
     own_redis.stop()
     own_redis.start()
-    coordinator.tick()
+    tick()
     again = losses(group)[0]
     assert (again.after["destroyed"], again.result) == (0, "nothing is known to be gone")
-    coordinator.tick()
+    tick()
     assert losses(group).count() == 2
 
 
@@ -124,7 +124,7 @@ def test_a_redis_that_is_new_has_lost_nothing(
     point_at(own_redis.url)
     group = make_group(group_name)
     FakeAgent(group, "a").start()
-    coordinator.tick()
+    tick()
     assert live_groups.read(group.name, Purpose.LOOK).meta.incarnation == 1
     assert not losses(group).exists()
 
@@ -139,16 +139,16 @@ def test_what_happens_at_the_locks_by_a_clock_that_is_behind_is_in_history(
     agent.start()
     coordinator.rebalance(group.name)
     agent.follow()
-    coordinator.tick()
+    tick()
     Group.objects.filter(pk=group.pk).update(events_cursor="9999999999999-0")
     own_redis.stop()
     own_redis.start()
-    coordinator.tick()
+    tick()
     agent.held.clear()
     agent.start()
     coordinator.rebalance(group.name)
     agent.follow()
-    coordinator.tick()
+    tick()
     assert all(group.tenures.filter(fence=fence).exists() for fence in agent.held.values())
     assert agent.held
 
@@ -166,7 +166,7 @@ def test_a_newer_snapshot_is_found_by_the_manifest_beside_the_files(
     (folder / MANIFEST).write_text(json.dumps([values]))
     agent = FakeAgent(group, "a")
     partition = a_backup_of(group, own_redis, agent, snapshot_at(7, str(older)))
-    coordinator.tick()
+    tick()
     read = live_groups.read(group.name, Purpose.LOOK)
     assert read.offsets[partition] == Offset(8, 0)
     assert read.meta.incarnation == 4, "above that of the snapshot's history"
@@ -180,7 +180,7 @@ def test_redis_is_not_moved_to_a_snapshot_whose_file_is_gone(
     group = make_group(group_name)
     gone = snapshot_at(7, str(folder_of(group, tmp_path) / "gone"))
     partition = a_backup_of(group, own_redis, FakeAgent(group, "a"), gone)
-    coordinator.tick()
+    tick()
     read = live_groups.read(group.name, Purpose.LOOK)
     assert (read.offsets[partition], read.grants_are_possible) == (Offset(5, 0), True)
 
@@ -199,6 +199,6 @@ def test_no_file_is_looked_for_where_the_groups_snapshots_are_not(
     (folder / "x").touch()
     forged = snapshot_at(7, str(folder / "x"))
     partition = a_backup_of(group, own_redis, FakeAgent(group, "a"), forged)
-    coordinator.tick()
+    tick()
     read = live_groups.read(group.name, Purpose.LOOK)
     assert (read.offsets[partition], read.meta.incarnation) == (Offset(5, 0), 2)

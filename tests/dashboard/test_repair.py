@@ -12,7 +12,7 @@ from assignment.wire import GroupKeys
 from dashboard import coordinator
 from dashboard.live import groups as live_groups
 from dashboard.models import AuditEntry, Group, Rebalance, Tenure
-from tests.dashboard.agents import FakeAgent, make_group, until
+from tests.dashboard.agents import FakeAgent, make_group, tick, until
 
 pytestmark = pytest.mark.django_db
 FAST = {
@@ -39,7 +39,7 @@ def test_a_sound_group_has_nothing_to_mend(
     agent.start()
     coordinator.rebalance(group.name)
     agent.follow()
-    coordinator.tick()
+    tick()
     coordinator.sample()
     for arguments in ((group.name,), (group.name, "--apply")):
         code, found = ran(capsys, *arguments)
@@ -99,15 +99,15 @@ def test_a_group_whose_meta_cannot_be_read_is_built_anew_and_goes_on_where_it_wa
     agent.start()
     coordinator.rebalance(group.name)
     agent.follow()
-    coordinator.tick()
+    tick()
     keys, partition = GroupKeys(group.name), Partition(group.stream, 1)
     store.hset(keys.offsets, str(partition), "9-0")
     store.hset(keys.meta, mapping={"settings_epoch": "many", "group_epoch": str(2**60)})
-    coordinator.tick()
+    tick()
     assert ran(capsys, group.name, "--apply")[0] == 0
 
     def granting() -> bool:
-        coordinator.tick()
+        tick()
         return live_groups.read(group.name, Purpose.LOOK).grants_are_possible
 
     until(granting)
@@ -126,7 +126,7 @@ def test_an_incarnation_that_overflowed_is_brought_down_when_nobody_lives(
     agent.start()
     coordinator.rebalance(group.name)
     agent.follow()
-    coordinator.tick()
+    tick()
     worst = 2**21 - 1
     Group.objects.filter(pk=group.pk).update(incarnation=worst)
     Rebalance.objects.update(incarnation=worst)

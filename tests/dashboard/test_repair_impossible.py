@@ -23,7 +23,7 @@ from dashboard.models import (
     Tenure,
 )
 from dashboard.records.audit import By
-from tests.dashboard.agents import FakeAgent
+from tests.dashboard.agents import FakeAgent, tick
 from tests.dashboard.test_repair import ran
 
 pytestmark = pytest.mark.django_db
@@ -35,7 +35,7 @@ def staffed(group: Group, agent: FakeAgent) -> Group:
     agent.start()
     coordinator.rebalance(group.name)
     agent.follow()
-    coordinator.tick()
+    tick()
     coordinator.sample()
     return group
 
@@ -50,7 +50,7 @@ def test_a_number_of_an_event_that_was_kept_stops_no_tick_and_is_set_right(
     group = staffed
     Group.objects.filter(pk=group.pk).update(last_event_seq=MOST)
     for _ in range(3):
-        assert coordinator.tick() == 1
+        assert tick() == 1
     group.refresh_from_db()
     assert group.incarnation == 1
     code, found = ran(capsys, group.name)
@@ -70,7 +70,7 @@ def test_a_number_of_an_event_that_redis_did_not_reach_is_not_kept(
     for seq in (5, 1_000_000, MOST):
         store.xadd(GroupKeys(group.name).events, event | {"seq": seq, "at_ms": 5})
     for _ in range(3):
-        assert coordinator.tick() == 1
+        assert tick() == 1
     group.refresh_from_db()
     assert (group.last_event_seq, group.incarnation) == (4, 1)
 
@@ -125,11 +125,11 @@ def test_a_number_to_which_nobody_counts_is_built_anew_and_counts_on(
 ) -> None:
     group = staffed
     store.hset(GroupKeys(group.name).meta, name, MOST)
-    coordinator.tick()
+    tick()
     assert ("rebuild", "meta", name) in named(ran(capsys, group.name)[1])
     assert ran(capsys, group.name, "--apply")[0] == 0
     assert ran(capsys, group.name)[1]["findings"] == []
-    coordinator.tick()
+    tick()
     assert health.look().failing_named == ()
 
 
@@ -170,7 +170,7 @@ def test_agents_that_saw_more_than_a_restored_database_are_believed_by_a_persons
     agent.held = {partition: 5_000 * INCARNATION_STEP + 1}
     agent.beat()
     for _ in range(2):
-        coordinator.tick()
+        tick()
     assert live_groups.read(group.name, Purpose.LOOK).meta.incarnation == 1
     group.refresh_from_db()
     assert any("it claims incarnation 5000" in text for _, text in group.faults)

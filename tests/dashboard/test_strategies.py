@@ -16,7 +16,7 @@ from dashboard.live import groups as live_groups
 from dashboard.models import AuditEntry, AuditSource, Group, Rebalance
 from dashboard.pages import parameters
 from dashboard.records.audit import By
-from tests.dashboard.agents import FakeAgent
+from tests.dashboard.agents import FakeAgent, tick
 from tests.dashboard.scenes import settle, staffed
 
 pytestmark = pytest.mark.django_db
@@ -136,7 +136,7 @@ def test_a_map_that_does_not_fit_moves_nothing_and_says_so_once(group: Group) ->
     groups.change_settings(group, config(a=["0-1"], b=[2], c=[3]), by=BY)
     for _ in range(3):
         said = coordinator.rebalance(group.name)
-        coordinator.tick()
+        tick()
     assert said.startswith("config cannot be used: config_map does not fit: member 'c' is not")
     assert (last(group).target_epoch, [dict(a.held) for a in agents]) == (epoch, before)
     entry = AuditEntry.objects.get(action="rebalance refused")
@@ -170,7 +170,7 @@ def test_a_request_that_does_not_fit_is_refused_and_the_groups_own_strategy_goes
     assert (last(group).strategy, last(group).planned) == ("sticky", False)
     entry = AuditEntry.objects.get(action="rebalance refused")
     assert (entry.actor, entry.after["request"]) == ("ann", request.pk)
-    coordinator.tick()
+    tick()
     assert coordinator.rebalance(group.name).startswith("nothing changed")
 
 

@@ -240,7 +240,7 @@ IN_REDIS: Mapping[type[Effect[Any]], Callable[[SimCoordinator, Job, Any], Any]] 
 # Between one of these and what follows it nothing can happen that would matter.
 UNSEEN = {
     effects.ReadHints, effects.ReadNow, effects.ReadHeld, effects.WantRebalance, effects.Push,
-    effects.KeepEvents, effects.KeepFaults, effects.KeepLoss, effects.KeepMode, effects.ReadMirror,
+    effects.WantHistory, effects.KeepFaults, effects.KeepLoss, effects.KeepMode, effects.ReadMirror,
     effects.ReadRequests, effects.ReadRound, effects.ReadTenures, effects.ReadFinished,
     effects.ReadStays,
 }  # fmt: skip

@@ -87,14 +87,14 @@ def _read_mirror(world: "World", effect: effects.ReadMirror) -> Mirror:
     )
 
 
-def _keep_events(world: "World", effect: effects.KeepEvents) -> int:
+def _want_history(world: "World", effect: effects.WantHistory) -> bool:
     """History is read from Redis by the checks; the mirror is what a wipe leaves."""
     if not world.server.away:
         kept = world.database.snapshots
         for partition, (newest, *_) in world.read().snapshots.items():
             if partition not in kept or newest.rank > kept[partition].rank:
                 kept[partition] = newest
-    return 0
+    return True
 
 
 def _keep_faults(world: "World", effect: effects.KeepFaults) -> None:
@@ -171,7 +171,7 @@ PERFORM: Mapping[type[Effect[Any]], Callable[["World", Any], Any]] = {
     **dict.fromkeys(NOT_KEPT, lambda world, effect: None),
     **dict.fromkeys((effects.ReadRequests, effects.ReadFinished), lambda world, effect: ()),
     effects.KeepOutbox: _keep_outbox,
-    effects.KeepEvents: _keep_events,
+    effects.WantHistory: _want_history,
     effects.KeepIncarnation: lambda world, effect: world.database.knows(effect.incarnation),
     effects.KeepMode: _keep_mode,
     effects.KeepFaults: _keep_faults,

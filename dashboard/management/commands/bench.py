@@ -1,7 +1,8 @@
 """`python3 manage.py bench --json`: the figures of tests/bench, measured here and now.
 
-Each module there has `rows()`: {"name", "value", "unit", "ratio", "yardstick"} per figure. They
-start what they need themselves; run it on a machine that does nothing else.
+Each module there has `rows()`: {"name", "value", "unit", "ratio", "yardstick"} per figure, and its
+"aim" where there is one. They start what they need themselves; run it on a machine that does
+nothing else.
 """
 
 import importlib
@@ -47,4 +48,5 @@ def chosen(only: list[str]) -> list[str]:
 
 def as_text(row: dict[str, Any]) -> str:
     ratio = "" if row["ratio"] is None else f"  ratio {row['ratio']:.2f}"
-    return f"{row['name']}: {row['value']:.4g} {row['unit']}{ratio}  ({row['yardstick']})"
+    aim = f"  aim {row['aim']}" if "aim" in row else ""
+    return f"{row['name']}: {row['value']:.4g} {row['unit']}{ratio}{aim}  ({row['yardstick']})"

@@ -19,7 +19,7 @@ from dashboard.live.group_state import STUCK_MS
 from dashboard.models import AuditSource, Group
 from dashboard.pages.templatetags import show
 from dashboard.records.audit import By
-from tests.dashboard.agents import FakeAgent
+from tests.dashboard.agents import FakeAgent, tick
 from tests.dashboard.scaling import Scene
 from tests.dashboard.scenes import settle, staffed
 
@@ -137,7 +137,7 @@ def test_queries_do_not_grow_with_the_members(
     visitor: Client, group: Group, tab: str, django_assert_max_num_queries: Any
 ) -> None:
     staffed(group, "a", "b", "c", "d")
-    coordinator.tick()
+    tick()
     with django_assert_max_num_queries(9):
         assert visitor.get(f"/groups/{group.name}/{tab}").status_code == 200
 
@@ -275,7 +275,7 @@ def test_a_group_that_nobody_coordinates_is_not_called_steady(
 def test_a_member_that_commits_nothing_while_events_wait_is_said_in_page_and_list(
     visitor: Client, group: Group, agents: list[FakeAgent], store: Any
 ) -> None:
-    old_ms = coordinator.tick() and live_groups.redis_now_ms() - 2 * STUCK_MS
+    old_ms = tick() and live_groups.redis_now_ms() - 2 * STUCK_MS
     keys = GroupKeys(group.name)
     partition, fence = next(iter(agents[0].held.items()))
     store.xadd(StreamKeys(group.stream).entries(partition.number), {"e": "{}"}, f"{old_ms}-0")

@@ -15,7 +15,7 @@ from dashboard.live import groups as live_groups
 from dashboard.live import health
 from dashboard.models import Group, HistoryGap, MemberRecord, Rebalance, Sample, Tenure
 from dashboard.pages import texts
-from tests.dashboard.agents import FakeAgent, make_group
+from tests.dashboard.agents import FakeAgent, make_group, tick
 from tests.dashboard.people import granted, logged_in
 
 pytestmark = pytest.mark.django_db
@@ -37,7 +37,7 @@ def pair(store: Any, group_name: str) -> tuple[Group, Group]:
         agent.start()
         coordinator.rebalance(group.name)
         agent.follow()
-    coordinator.tick()
+    tick()
     coordinator.sample()
     return made
 
@@ -132,7 +132,7 @@ def test_what_a_group_has_in_redis_fails_no_page_and_is_not_stored(
     before = stored_times()
     CASES[case](store, group, GroupKeys(group.name), f"{group.stream}:1")
     for _ in range(2):
-        coordinator.tick()
+        tick()
     coordinator.sample()
     assert failing(visitor, pair) == []
     assert health.look().failing_named == ((group.name,) if case in STOPPING else ())

@@ -18,6 +18,7 @@ from dashboard.actions.preview import read
 from dashboard.live.connection import sync_client
 from dashboard.models import AuditSource, Group
 from dashboard.records.audit import By
+from tests.dashboard.agents import tick
 from tests.e2e.browser.stage import STEP_S, until
 
 ROOT = Path(__file__).parents[3]
@@ -106,7 +107,7 @@ class RealStage:
     def _step(self) -> None:
         if not (self.holds and self._somebody_learns()):
             coordinator.rebalance(self.group.name, "task", "worker@stage")
-        coordinator.tick()
+        tick()
         coordinator.sample()
 
     def _somebody_learns(self) -> bool:

@@ -15,7 +15,7 @@ from dashboard import coordinator
 from dashboard.asgi import application
 from dashboard.live.scripts import run
 from dashboard.models import Group
-from tests.dashboard.agents import FakeAgent
+from tests.dashboard.agents import FakeAgent, tick
 
 STEP_S = 0.2
 DEADLINE_S = 30.0
@@ -71,7 +71,7 @@ class Stage:
             claims = [Claim(p, f) for p, f in agent.held.items()]
             arguments = agent_side.renew(agent.member, self.group.values.lease_ms, claims)
             run(arguments, self.group.name)
-        coordinator.tick()
+        tick()
         coordinator.sample()
 
 

@@ -1,0 +1,15 @@
+from django.db import migrations, models
+
+
+class Migration(migrations.Migration):
+    dependencies = [("dashboard", "0018_asked_switches")]
+    operations = [
+        migrations.AddIndex(
+            model_name="tenure",
+            index=models.Index(
+                condition=models.Q(("ended_ms", None)),
+                fields=["group", "number"],
+                name="tenure_open",
+            ),
+        ),
+    ]

@@ -1,0 +1,374 @@
+"""History is kept beside the tick, exactly once whoever dies or runs at once, by its changes."""
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from django.db import OperationalError, connection
+from django.test.utils import CaptureQueriesContext
+
+from assignment.coordinator.effects import ReadTenures
+from assignment.scripts.lock_events import LockEvent, read_event
+from dashboard import coordinator
+from dashboard.coordinator import history, keeping, records
+from dashboard.live import groups as live_groups
+from dashboard.live import queue
+from dashboard.models import Group, HistoryGap, Rebalance, RebalanceOutcome, Tenure
+from tests.dashboard.agents import FakeAgent, make_group, owners, tick
+from tests.dashboard.scenes import settle
+from tests.dashboard.test_history import replayed, stored
+
+pytestmark = pytest.mark.django_db
+BATCH = 3
+
+
+class Died(BaseException):
+    """The process was killed here."""
+
+
+@pytest.fixture
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_groups, "EVENTS_AT_ONCE", BATCH)
+
+
+def handed_over(group: Group) -> list[LockEvent]:
+    """What two members' locks did: nothing of it is history yet."""
+    first, second = FakeAgent(group, "a"), FakeAgent(group, "b")
+    first.start()
+    coordinator.rebalance(group.name)
+    first.follow()
+    second.start()
+    coordinator.rebalance(group.name)
+    for agent in (first, second):
+        agent.follow()
+    return live_groups.events_after(group.name, live_groups.FIRST_ENTRY, 1_000)
+
+
+def is_whole(group: Group, events: list[LockEvent]) -> bool:
+    group.refresh_from_db()
+    is_exact = stored(group) == replayed(events) and not HistoryGap.objects.exists()
+    return is_exact and group.last_event_seq == events[-1].seq
+
+
+# --- beside the tick ------------------------------------------------------------------------------
+
+
+def test_a_tick_keeps_nothing_itself_and_wishes_once(group: Group, published: Any) -> None:
+    events = handed_over(group)
+    before = published()
+    for _ in range(3):
+        coordinator.tick()
+    assert (Tenure.objects.count(), published()) == (0, before + 1)
+    assert coordinator.keep_history() == len(events)
+    assert is_whole(group, events)
+
+
+def test_a_tick_with_nothing_new_wishes_for_nothing(group: Group, published: Any) -> None:
+    handed_over(group)
+    tick()
+    before = published()
+    coordinator.tick()
+    assert published() == before
+    assert not queue.is_history_wanted()
+
+
+def test_a_tick_does_not_wait_for_whoever_keeps_history(group: Group, published: Any) -> None:
+    events = handed_over(group)
+    with queue.keeping_history():
+        assert coordinator.tick() == 1
+        assert coordinator.keep_history() == 0, "another process is at it"
+    assert Tenure.objects.count() == 0
+    tick()
+    assert is_whole(group, events)
+
+
+def test_a_record_waits_for_the_history_and_is_completed_with_it(group: Group) -> None:
+    handed_over(group)
+    coordinator.tick()
+    row = Rebalance.objects.order_by("target_epoch").last()
+    assert row is not None and row.outcome == RebalanceOutcome.RUNNING
+    coordinator.keep_history()
+    row.refresh_from_db()
+    ends = Tenure.objects.exclude(ended_ms=None).values_list("ended_ms", flat=True)
+    last_ms = max(Tenure.objects.values_list("started_ms", flat=True))
+    assert (row.outcome, row.finished_at_ms) == (RebalanceOutcome.DONE, last_ms)
+    assert row.ownership_gap_ms == sum(
+        max(0, tenure.started_ms - ended_ms)
+        for tenure, ended_ms in zip(Tenure.objects.filter(member_id="b"), ends, strict=True)
+    )
+
+
+def test_a_record_is_not_made_of_history_that_lacks_its_last_events(
+    group: Group, small_batches: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = handed_over(group)
+    coordinator.tick()
+    monkeypatch.setattr(keeping, "RUN_S", 0.0)
+    group.refresh_from_db()
+    assert coordinator.store_events(group) == BATCH
+    coordinator.tick()
+    assert not Rebalance.objects.filter(outcome=RebalanceOutcome.DONE).exists()
+    monkeypatch.undo()
+    tick()
+    assert is_whole(group, events)
+    assert Rebalance.objects.filter(outcome=RebalanceOutcome.DONE).exists()
+
+
+# --- exactly once ---------------------------------------------------------------------------------
+
+
+def test_of_two_that_keep_the_same_history_each_event_is_stored_once(
+    group: Group, small_batches: None
+) -> None:
+    """Both hold what they take for the lease, and have read the same batch."""
+    events = handed_over(group)
+    one, other = Group.objects.get(pk=group.pk), Group.objects.get(pk=group.pk)
+    page = live_groups.events_after(group.name, other.events_cursor, BATCH)
+    assert coordinator.store_events(one) == BATCH
+    assert history.store(other, page) is False
+    assert other.events_cursor == one.events_cursor
+    while coordinator.store_events(other) + coordinator.store_events(one):
+        pass
+    assert is_whole(group, events)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_that_keep_history_at_the_same_time_store_each_event_once(
+    store: Any, group_name: str, small_batches: None
+) -> None:
+    """As when one stood still for longer than its lease."""
+    group = make_group(group_name, partitions=40)
+    events = handed_over(group)
+    together = Barrier(2)
+
+    def keep() -> int:
+        together.wait()
+        row, count = Group.objects.get(pk=group.pk), 0
+        while live_groups.has_events_after(row.name, row.events_cursor):
+            count += coordinator.store_events(row)
+        connection.close()
+        return count
+
+    with ThreadPoolExecutor(2) as pool:
+        both = [pool.submit(keep) for _ in range(2)]
+        assert sum(one.result() for one in both) == len(events)
+    assert is_whole(group, events)
+
+
+def test_what_was_read_before_redis_may_have_lost_it_is_not_stored_after(group: Group) -> None:
+    """New events' ids go on above the position that stood when the incarnation was raised."""
+    events = handed_over(group)
+    slow = Group.objects.get(pk=group.pk)
+    Group.objects.filter(pk=group.pk).update(incarnation=slow.incarnation + 1)
+    assert history.store(slow, events) is False
+    assert Tenure.objects.count() == 0
+    assert history.store(slow, events), "read again under the new one"
+
+
+@pytest.mark.parametrize("after", range(5))
+def test_who_dies_at_any_statement_leaves_whole_batches(
+    group: Group, small_batches: None, after: int
+) -> None:
+    events = handed_over(group)
+    left = [after]
+
+    def die(execute: Any, sql: str, *rest: Any) -> Any:
+        if sql.lstrip().startswith(("UPDATE", "INSERT")):
+            if not left[0]:
+                raise Died
+            left[0] -= 1
+        return execute(sql, *rest)
+
+    coordinator.tick()
+    with pytest.raises(Died), connection.execute_wrapper(die):
+        coordinator.keep_history()
+    group.refresh_from_db()
+    known = [e for e in events if e.seq <= group.last_event_seq]
+    assert len(known) % BATCH == 0
+    assert stored(group) == replayed(known)
+    tick()
+    assert is_whole(group, events), "the next tick wished for what died with the run"
+
+
+def test_a_database_that_is_away_is_waited_for(group: Group, published: Any) -> None:
+    events = handed_over(group)
+    coordinator.tick()
+
+    def refuse(execute: Any, sql: str, *rest: Any) -> Any:
+        raise OperationalError("away")
+
+    with connection.execute_wrapper(refuse):
+        assert coordinator.keep_history() == 0
+    tick()
+    assert is_whole(group, events)
+
+
+# --- in turn --------------------------------------------------------------------------------------
+
+
+def test_a_group_that_has_much_lets_others_have_their_turn(
+    store: Any, group_name: str, small_batches: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = {name: make_group(name) for name in (f"{group_name}-1", f"{group_name}-2")}
+    events = {name: handed_over(group) for name, group in groups.items()}
+    coordinator.tick()
+    turns, store_one = list[str](), keeping.store_events
+
+    def counted(group: Group) -> int:
+        turns.append(group.name)
+        return store_one(group)
+
+    monkeypatch.setattr(keeping, "store_events", counted)
+    coordinator.keep_history()
+    assert turns[:4] == [*groups, *groups]
+    assert all(is_whole(group, events[name]) for name, group in groups.items())
+
+
+def test_what_one_run_has_no_time_for_is_the_next_tasks(
+    group: Group, small_batches: None, published: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = handed_over(group)
+    coordinator.tick()
+    before, times = published(), iter(range(1_000))
+    clock = SimpleNamespace(monotonic=lambda: 3.0 * next(times))
+    monkeypatch.setattr(keeping, "time", clock)
+    assert coordinator.keep_history() == BATCH
+    assert published() == before + 1, "without a tick"
+    while queue.is_history_wanted():
+        coordinator.keep_history()
+    assert is_whole(group, events)
+    assert Rebalance.objects.filter(outcome=RebalanceOutcome.DONE).exists()
+
+
+def test_a_group_whose_history_cannot_be_kept_stops_no_other(
+    store: Any, group_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad, good = make_group(f"{group_name}-1"), make_group(f"{group_name}-2")
+    events = [handed_over(group) for group in (bad, good)][1]
+    coordinator.tick()
+    store_one = keeping.store_events
+
+    def failing(group: Group) -> int:
+        assert group.name != bad.name, "a bug"
+        return store_one(group)
+
+    monkeypatch.setattr(keeping, "store_events", failing)
+    coordinator.keep_history()
+    assert is_whole(good, events)
+    assert not Tenure.objects.filter(group=bad).exists()
+
+
+# --- by its changes -------------------------------------------------------------------------------
+
+
+def with_tenures(group: Group, numbers: Iterable[int]) -> None:
+    Tenure.objects.bulk_create(
+        Tenure(
+            group=group, number=number, partition=f"{group.stream}:{number}", member_id="z",
+            fence=1, started_ms=1,
+        )
+        for number in numbers
+    )  # fmt: skip
+
+
+def event(group: Group, seq: int, what: tuple[str, int, int], at_ms: int = 5) -> LockEvent:
+    """`what`: kind, partition number, fence."""
+    kind, number, fence = what
+    text = {"seq": seq, "type": kind, "partition": f"{group.stream}:{number}"}
+    values = {**text, "member": "a", "fence": fence, "at_ms": at_ms}
+    fields = {name.encode(): str(value).encode() for name, value in values.items()}
+    return read_event(f"{seq}-0", fields)
+
+
+def statements(group: Group, events: Sequence[LockEvent]) -> list[str]:
+    row = Group.objects.get(pk=group.pk)
+    with CaptureQueriesContext(connection) as captured:
+        assert history.store(row, events)
+    return [query["sql"] for query in captured.captured_queries]
+
+
+def test_neither_open_tenures_elsewhere_nor_more_moves_cost_a_statement_more(
+    store: Any, group_name: str
+) -> None:
+    group = make_group(group_name, partitions=2_000)
+    with_tenures(group, range(10))
+    kinds = (("released", 1), ("acquired", 2))
+    few = [event(group, n + 1, (kind, 0, fence)) for n, (kind, fence) in enumerate(kinds)]
+    alone = statements(group, few)
+    with_tenures(group, range(10, 2_000))
+    moved = [(kind, number, fence) for number in range(1, 200) for kind, fence in kinds]
+    many = [event(group, n, one) for n, one in enumerate(moved, 3)]
+    assert len(statements(group, many)) == len(alone)
+    assert Tenure.objects.filter(group=group, ended_ms=None).count() == 2_000
+
+
+@pytest.mark.skipif("connection.vendor != 'sqlite'", reason="the plan is SQLite's")
+def test_tenures_are_looked_up_and_never_read_through(group: Group) -> None:
+    with_tenures(group, range(4))
+    events = [event(group, 1, ("released", 0, 1), 5), event(group, 2, ("acquired", 0, 2), 5)]
+    reads = [sql for sql in statements(group, events) if sql.startswith(("SELECT", "WITH"))]
+    assert len(reads) == 2
+    assert "tenure_open (group_id=? AND number=?)" in plan_of(reads[0])
+    assert "(group_id=? AND partition=? AND fence=?)" in plan_of(reads[1])
+    with CaptureQueriesContext(connection) as captured:
+        records.read_tenures(group, ReadTenures(1_000))
+    plan = plan_of(captured.captured_queries[0]["sql"])
+    assert "tenure_started (group_id=? AND started_ms>?)" in plan
+    assert "tenure_ended (group_id=? AND ended_ms>?)" in plan
+    assert "PRIMARY KEY (rowid=?)" in plan, "nothing else of the group"
+
+
+def plan_of(sql: str) -> str:
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN QUERY PLAN {sql}")
+        return "; ".join(row[-1] for row in cursor.fetchall())
+
+
+def test_a_late_end_of_a_tenure_leaves_the_open_one_open(group: Group) -> None:
+    """However the events lie in batches: the next grant ends it, when its own end is lost."""
+    events = [
+        event(group, 1, ("acquired", 0, 1), 10),
+        event(group, 2, ("acquired", 0, 2), 20),
+        event(group, 3, ("released", 0, 1), 25),
+        event(group, 4, ("acquired", 0, 3), 30),
+    ]
+    statements(group, events)
+    rows = Tenure.objects.order_by("fence").values_list("fence", "ended_ms", "end")
+    assert list(rows) == [(1, 25, "released"), (2, 30, None), (3, None, None)]
+
+
+# --- figures of a rebalance -----------------------------------------------------------------------
+
+
+def test_the_gaps_since_a_moment_are_one_statement_whatever_moved(group: Group) -> None:
+    since_ms = 1_000
+    ended = {0: (900, 950), 1: (900, 1_100), 2: (900, 1_300)}
+    for number, (started_ms, ended_ms) in ended.items():
+        Tenure.objects.create(
+            group=group, number=number, partition=f"{group.stream}:{number}", member_id="a",
+            fence=1, started_ms=started_ms, ended_ms=ended_ms, end="released",
+        )  # fmt: skip
+    for number in range(4):  # that of 3 is its first
+        Tenure.objects.create(
+            group=group, number=number, partition=f"{group.stream}:{number}", member_id="b",
+            fence=2, started_ms=1_200,
+        )  # fmt: skip
+    with CaptureQueriesContext(connection) as captured:
+        found = records.read_tenures(group, ReadTenures(since_ms))
+    assert len(captured) == 1
+    assert (found.last_start_ms, found.last_end_ms) == (1_200, 1_300)
+    begun = [(1_200, since_ms), (1_200, 1_100), (1_200, 1_300), (1_200, None)]
+    assert sorted(found.begun, key=str) == sorted(begun, key=str)
+
+
+def test_owners_are_those_of_the_locks_after_many_hands(group: Group) -> None:
+    agents = [FakeAgent(group, name) for name in "abc"]
+    for count in (1, 2, 3):
+        agents[count - 1].start()
+        settle(group, agents[:count])
+    assert owners(group) == {
+        partition.number: agent.member for agent in agents for partition in agent.held
+    }
