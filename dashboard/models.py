@@ -23,6 +23,7 @@ from dashboard.records.stored import AuditSource as AuditSource  # noqa: PLC0414
 
 MEMBER_MAX = 200
 CAUSE_MAX = 60
+FLAPPING_TEXT_MAX = 1_000
 ScaleDownState = State
 
 
@@ -100,6 +101,7 @@ class MemberRecord(models.Model):
                 fields=("group", "member_id", "joined_at_ms"), name="one_record_per_stay"
             ),
         )
+        indexes = (models.Index(fields=("group", "joined_at_ms"), name="stay_joined"),)
 
     def __str__(self) -> str:
         return self.member_id
@@ -255,6 +257,7 @@ class Sample(models.Model):
     conflicts = models.PositiveIntegerField(null=True)
     suspect = models.PositiveIntegerField(null=True)  # members that gave no sign of life lately
     stalled = models.PositiveIntegerField(null=True)
+    flapping = models.CharField(max_length=FLAPPING_TEXT_MAX, blank=True)  # who or what; "": none
 
     class Meta:
         ordering = ("at_ms",)
