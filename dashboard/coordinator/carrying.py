@@ -193,6 +193,7 @@ IN_DATABASE: Mapping[type[Effect[Any]], Callable[[Group, Any], Any]] = {
     effects.KeepRefusal: records.keep_refusal,
     effects.ReadRound: records.read_round,
     effects.ReadTenures: records.read_tenures,
+    effects.ReadOpen: records.read_open,
     effects.Complete: records.complete,
     effects.ReadFinished: records.read_finished,
     effects.KeepFirstEffect: records.keep_first_effect,

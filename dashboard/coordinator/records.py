@@ -5,14 +5,15 @@ Nothing is decided here. What may be changed by several at once is compared and 
 
 import logging
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import msgspec
+from django.db import transaction
 from django.db.models import F, Max, OuterRef, Q, Subquery
 
-from assignment.coordinator import effects, facts
+from assignment.coordinator import effects, facts, rounds
 from assignment.coordinator.effects import ModeKept
 from assignment.invariants import FaultKind
 from assignment.types import START, Coordination, Epoch, Partition
@@ -309,9 +310,46 @@ def read_tenures(group: models.Group, effect: effects.ReadTenures) -> facts.Tenu
     )
 
 
+def read_earlier(group: models.Group) -> Iterator[rounds.Earlier]:
+    """The rounds that were kept, newest first."""
+    rows = group.rebalances.select_related("first").only(
+        "causes", "learning", "ended_at_ms", "first__ended_at_ms"
+    )
+    for row in rows.order_by("-pk")[: rounds.LOOKED_BACK]:
+        whole = row.first or row
+        yield rounds.Earlier(
+            rebalance=whole.pk,
+            causes=why_of(row.causes),
+            learning=row.learning,
+            is_open=whole.ended_at_ms is None,
+        )
+
+
+def why_of(causes: Iterable[Mapping[str, Any]]) -> tuple[rounds.Why, ...]:
+    return tuple(rounds.Why(cause["reason"], cause["member"]) for cause in causes)
+
+
+def read_open(group: models.Group, effect: effects.ReadOpen) -> tuple[facts.Open, ...]:
+    rows = group.rebalances.filter(first=None, ended_at_ms=None).order_by("pk")
+    found = rows.values_list("pk", "at_ms", "detect_ms")
+    return tuple(facts.Open(pk, at_ms - (detect_ms or 0)) for pk, at_ms, detect_ms in found)
+
+
 def complete(group: models.Group, effect: effects.Complete) -> None:
     at = effect.moments
-    models.Rebalance.objects.filter(pk=effect.pk, outcome=models.RebalanceOutcome.RUNNING).update(
+    with transaction.atomic():
+        if _complete_round(effect):
+            for ended in effect.ended:
+                models.Rebalance.objects.filter(pk=ended.pk).update(
+                    ended_at_ms=at.acquired, gap_in_all_ms=ended.gap_ms
+                )
+
+
+def _complete_round(effect: effects.Complete) -> bool:
+    """False: the next target came first."""
+    at = effect.moments
+    rows = models.Rebalance.objects.filter(pk=effect.pk, outcome=models.RebalanceOutcome.RUNNING)
+    done = rows.update(
         deliver_ms=at.delivered - at.stored,
         revoke_ms=at.revoked - at.delivered,
         acquire_ms=at.acquired - at.revoked,
@@ -320,6 +358,7 @@ def complete(group: models.Group, effect: effects.Complete) -> None:
         finished_at_ms=at.acquired,
         outcome=models.RebalanceOutcome.DONE,
     )
+    return bool(done)
 
 
 def read_finished(group: models.Group, effect: effects.ReadFinished) -> tuple[facts.Finished, ...]:

@@ -13,7 +13,7 @@ from django.db.models import OuterRef, QuerySet, Subquery
 from dashboard.actions.roles import EVERYTHING, Rights
 from dashboard.live import group_state
 from dashboard.models import Group, MemberRecord, Rebalance, RebalanceOutcome, Sample
-from dashboard.records.queries.rebalances import PACKED
+from dashboard.records.queries.rebalances import light
 from dashboard.records.rights import visible
 
 FRESH_MS = 30_000  # a sample is taken every 5 s; an older one says nothing of now
@@ -32,7 +32,7 @@ class GroupRow:
     state: group_state.GroupState
     why: str
     sample: Sample | None = None
-    last: Rebalance | None = None
+    last: Rebalance | None = None  # the newest round
     score_trend: Sequence[float] = ()
     lag_trend: Sequence[float] = ()
 
@@ -49,7 +49,7 @@ SORTS: dict[str, Any] = {
     "coverage": lambda row: row.coverage,
     "score": lambda row: row.last and row.last.score,
     "stickiness": lambda row: row.last and row.last.stickiness,
-    "rebalanced": lambda row: row.last and row.last.at_ms,
+    "rebalanced": lambda row: row.last and row.last.whole.at_ms,
     "lag": lambda row: row.sample and row.sample.lag_records,
 }
 
@@ -58,7 +58,7 @@ def rows(now_ms: int, rights: Rights = EVERYTHING) -> list[GroupRow]:
     """Every group that may be seen, in the order of names; trends are left out."""
     fresh = Sample.objects.filter(at_ms__gte=now_ms - FRESH_MS).order_by("-at_ms")
     samples = _newest(fresh)
-    lasts = _newest(Rebalance.objects.defer(*PACKED, "causes"))
+    lasts = _newest(light(Rebalance.objects.select_related("first")))
     return [_row(group, samples.get(group.pk), lasts.get(group.pk)) for group in visible(rights)]
 
 
