@@ -4,19 +4,20 @@ Asked once a sample, of what changed lately only; lists show what the sample say
 for the first time never flap, in however many rounds their partitions come to them.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from django.db.models import Count, Q
+from django.db.models import QuerySet
 
-from dashboard.models import FLAPPING_TEXT_MAX, Group
+from dashboard.models import FLAPPING_TEXT_MAX, Group, Tenure
 from dashboard.pages import texts
 
 WINDOW_MS = 600_000  # what is longer ago has settled
 RETURNS_MIN = 1  # a partition that came back to an owner who had lost it
 JOINS_MIN = 3  # of one member: a single restart is none of it
-ROWS_MAX = 100_000  # tenures of partitions that changed hands in the window
+ROWS_MAX = 100_000  # of the window, the newest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,15 +70,23 @@ def _more(found: list[Returned] | list[Rejoined], noun: str) -> str:
 
 
 def returned(group: Group, now_ms: int) -> list[Returned]:
-    """Those that went back most often first."""
+    """Those that went back most often first. Two ranges of an index, and nothing that is older: a
+    database that groups them itself reads all that the group ever had.
+    """
     since_ms = now_ms - WINDOW_MS
-    lately = group.tenures.filter(started_ms__gte=since_ms).order_by()
-    several = lately.values("number").annotate(tenures=Count("pk")).filter(tenures__gte=2)
-    touching = Q(started_ms__gte=since_ms) | Q(ended_ms__gte=since_ms)
-    rows = group.tenures.filter(touching, number__in=several.values("number"))
-    ordered = rows.order_by("number", "started_ms", "fence")
-    found = returns(ordered.values_list("number", "member_id", "started_ms")[:ROWS_MAX])
+    begun = _rows(group.tenures.filter(started_ms__gte=since_ms).order_by("-started_ms"))
+    times = Counter(number for number, *_ in begun)
+    several = {number for number in times if times[number] > 1}
+    if not several:
+        return []
+    ended = _rows(group.tenures.filter(ended_ms__gte=since_ms).order_by("-ended_ms"))
+    rows = sorted(row for row in {*begun, *ended} if row[0] in several)
+    found = returns((number, member, started_ms) for number, started_ms, _, member in rows)
     return sorted((r for r in found if r.times >= RETURNS_MIN), key=lambda r: (-r.times, r.number))
+
+
+def _rows(tenures: QuerySet[Tenure]) -> list[tuple[int, int, int, str]]:
+    return list(tenures.values_list("number", "started_ms", "fence", "member_id")[:ROWS_MAX])
 
 
 def returns(tenures: Iterable[tuple[int, str, int]]) -> Iterator[Returned]:
@@ -106,6 +115,6 @@ def _changes(tenures: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int]]:
 def rejoined(group: Group, now_ms: int) -> list[Rejoined]:
     """Those that joined most often first."""
     stays = group.member_records.filter(joined_at_ms__gte=now_ms - WINDOW_MS)
-    counted = stays.order_by().values("member_id").annotate(joins=Count("pk"))
-    often = counted.filter(joins__gte=JOINS_MIN).order_by("-joins", "member_id")
-    return [Rejoined(member_id=row["member_id"], joins=row["joins"]) for row in often]
+    joins = Counter(stays.values_list("member_id", flat=True)[:ROWS_MAX])
+    often = ((-n, member) for member, n in joins.items() if n >= JOINS_MIN)
+    return [Rejoined(member_id=member, joins=-n) for n, member in sorted(often)]
