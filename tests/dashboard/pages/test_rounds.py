@@ -111,6 +111,19 @@ def test_a_rebalance_lasts_while_somebody_learns_for_it(visitor: Client, scene: 
     assert first.gap_in_all_ms is not None
 
 
+def test_pages_are_of_rebalances_and_not_of_rounds(scene: Scene) -> None:
+    scene.agents["S4"].catch_up()
+    scene.round()
+    newest = rebalances.page(scene.group, Filters(), 1)
+    assert [(row.first, row.rounds) for row in newest.rows] == [(scene.last.first, 2)]
+    rest = rebalances.page(scene.group, Filters(before=newest.older), 1)
+    assert [(row.first.cause, row.rounds) for row in rest.rows] == [("join", 1)]
+    assert rest.older is None
+    ready = rebalances.page(scene.group, Filters(cause="ready"))
+    assert not ready.rows, "a cause is that of the whole"
+    assert [row.rounds for row in rebalances.page(scene.group, Filters(partition=0)).rows] == [2, 1]
+
+
 def test_superseded_is_a_matter_of_a_round(visitor: Client, scene: Scene) -> None:
     """Ready twice, before anybody followed the first of the two targets."""
     scene.join("S5")
