@@ -13,7 +13,7 @@ from dashboard.pages.templatetags import show
 from dashboard.records.queries import groups, rebalances
 from dashboard.records.queries.pages import Filters
 from tests.dashboard.agents import FakeAgent
-from tests.dashboard.scaling import Scene
+from tests.dashboard.scaling import Scene, start
 
 
 @pytest.fixture
@@ -122,6 +122,25 @@ def test_pages_are_of_rebalances_and_not_of_rounds(scene: Scene) -> None:
     ready = rebalances.page(scene.group, Filters(cause="ready"))
     assert not ready.rows, "a cause is that of the whole"
     assert [row.rounds for row in rebalances.page(scene.group, Filters(partition=0)).rows] == [2, 1]
+
+
+def test_a_scale_down_is_one_rebalance_to_the_end(store: object, group_name: str, db: None) -> None:
+    """Told, learned, taken over, gone."""
+    scene = Scene(group_name)
+    start(scene, members=["S3"])
+    for _ in range(4):
+        scene.round()
+        for agent in scene.here:
+            agent.catch_up()
+    assert "S3" not in scene.owned and scene.outcomes() == {"S3": "clean"}
+    causes = scene.group.rebalances.order_by("pk").values_list("cause", "first__cause")
+    assert [*causes] == [
+        ("join", None),
+        ("scale-down", None),
+        ("ready", "scale-down"),
+        ("leave", "scale-down"),
+    ]
+    assert [row.state for row in rebalances.page(scene.group, Filters()).rows] == ["done"] * 2
 
 
 def test_superseded_is_a_matter_of_a_round(visitor: Client, scene: Scene) -> None:
