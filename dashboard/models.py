@@ -23,6 +23,7 @@ from dashboard.records.stored import AuditSource as AuditSource  # noqa: PLC0414
 
 MEMBER_MAX = 200
 CAUSE_MAX = 60
+FLAPPING_TEXT_MAX = 1_000
 ScaleDownState = State
 
 
@@ -100,6 +101,7 @@ class MemberRecord(models.Model):
                 fields=("group", "member_id", "joined_at_ms"), name="one_record_per_stay"
             ),
         )
+        indexes = (models.Index(fields=("group", "joined_at_ms"), name="stay_joined"),)
 
     def __str__(self) -> str:
         return self.member_id
@@ -112,7 +114,11 @@ class RebalanceOutcome(models.TextChoices):
 
 
 class Rebalance(models.Model):
-    """An accepted target: an immutable numbered record, completed when what is held equals it."""
+    """An accepted target: an immutable numbered record, completed when what is held equals it.
+
+    It is one round of a rebalance, which is one cause with all the rounds that it takes
+    (assignment.coordinator.rounds). What holds of the whole stands in its first round.
+    """
 
     group = models.ForeignKey(Group, on_delete=models.CASCADE, related_name="rebalances")
     incarnation = models.BigIntegerField(default=0)  # of Redis' epochs: they may begin again
@@ -148,6 +154,11 @@ class Rebalance(models.Model):
     finished_at_ms = models.BigIntegerField(null=True)
     celery_task_id = models.CharField(max_length=100, blank=True)
     celery_worker = models.CharField(max_length=255, blank=True)
+    first = models.ForeignKey(  # round of its rebalance; None: it is the first
+        "self", on_delete=models.SET_NULL, null=True, related_name="later_rounds"
+    )
+    ended_at_ms = models.BigIntegerField(null=True)  # the whole; None: it goes on
+    gap_in_all_ms = models.BigIntegerField(null=True)  # of the whole, once it ended
     target = models.BinaryField()  # ownership_map: partition number -> member
     previous = models.BinaryField()
     replicas = models.BinaryField(null=True)  # replicas_map; None: the group was not stateful
@@ -165,10 +176,20 @@ class Rebalance(models.Model):
             models.Index(
                 fields=("group",), condition=Q(outcome="running"), name="rebalance_running"
             ),
+            models.Index(
+                fields=("group",),
+                condition=Q(first__isnull=True, ended_at_ms__isnull=True),
+                name="rebalance_open",
+            ),
         )
 
     def __str__(self) -> str:
         return f"{self.group_id} epoch {self.target_epoch}"
+
+    @property
+    def whole(self) -> "Rebalance":
+        """The first round, which stands for the rebalance."""
+        return self.first or self
 
     def owners(self) -> list[str | None]:
         """Partition number -> member of the target; None where it gives the partition to nobody."""
@@ -258,6 +279,7 @@ class Sample(models.Model):
     conflicts = models.PositiveIntegerField(null=True)
     suspect = models.PositiveIntegerField(null=True)  # members that gave no sign of life lately
     stalled = models.PositiveIntegerField(null=True)
+    flapping = models.CharField(max_length=FLAPPING_TEXT_MAX, blank=True)  # who or what; "": none
 
     class Meta:
         ordering = ("at_ms",)

@@ -267,13 +267,18 @@ class ReadTenures(Effect[facts.Tenures]):
     since_ms: int
 
 
+class ReadOpen(Effect[tuple[facts.Open, ...]]):
+    """The rebalances that have not ended, oldest first."""
+
+
 class Complete(Effect[None]):
-    """What is held equals the target."""
+    """What is held equals the target of a round; `ended`: the rebalances that are over by that."""
 
     pk: int
     moments: facts.Moments
     total_ms: int
     ownership_gap_ms: int
+    ended: tuple[facts.Ended, ...]
 
 
 class ReadFinished(Effect[tuple[facts.Finished, ...]]):

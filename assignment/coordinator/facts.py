@@ -117,7 +117,9 @@ class TargetRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """The newest rebalance. `finished_at_ms` None: what is held is not its target yet."""
+    """The newest target. `finished_at_ms` None: what is held is not its target yet. `learning`:
+    partitions that are to change hands in a later round.
+    """
 
     pk: int
     incarnation: int
@@ -125,7 +127,22 @@ class Round:
     at_ms: int
     detect_ms: int
     moved: int = 0
+    learning: int = 0
     finished_at_ms: int | None = None
+
+
+class Open(NamedTuple):
+    """A rebalance that has not ended. `since_ms`: when its first cause came."""
+
+    pk: int  # of its first round
+    since_ms: int
+
+
+class Ended(NamedTuple):
+    """A rebalance of which nothing is left to move or to learn. `gap_ms` None: not known."""
+
+    pk: int  # of its first round
+    gap_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)

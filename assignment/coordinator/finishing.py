@@ -1,9 +1,19 @@
-"""Completes the record of a rebalance once what is held equals the target: phases, ownership gap,
-the first commit after it; and sees when a change that was cut short is to go on.
+"""Completes the record of a round once what is held equals the target: phases, ownership gap, the
+first commit after it; ends rebalances, and sees when a change that was cut short is to go on.
 """
 
+from collections.abc import Sequence
+
 from assignment.coordinator import effects
-from assignment.coordinator.facts import Finished, GroupRecord, Moments, Round, Tenures
+from assignment.coordinator.facts import (
+    Ended,
+    Finished,
+    GroupRecord,
+    Moments,
+    Open,
+    Round,
+    Tenures,
+)
 from assignment.coordinator.incarnation import without_bad_claims
 from assignment.coordinator.planning import target_of
 from assignment.coordinator.reading import is_held, settings_of
@@ -13,26 +23,34 @@ from assignment.scripts.group_read import GroupRead, Purpose
 from assignment.strategies.weighted_sticky import MEASURED
 
 FIRST_EFFECT_WITHIN_MS = 600_000  # after so long no commit counts as this rebalance's effect
+GAP_WITHIN_MS = 3_600_000  # of a rebalance that lasted longer the gap in all is not summed up
 LOOKED_FOR_MS = 60_000  # after the last round; computing a target every second would cost too much
 
 
 def finish(view: GroupRead) -> effects.Steps[bool]:
     """Whether a record was completed: not before the history has all that the locks did until
     `view`. Whoever keeps it completes the record as soon as it has (`finish_awaited`).
+
+    A target that is held and of which nobody learns serves every cause so far: all rebalances end.
     """
     row = yield from _round_of_target(view)
     is_over = row is not None and row.finished_at_ms is None and is_held(view)
     is_whole = yield from effects.WantHistory(view.meta.event_seq, awaited=is_over)
     if row is None or not is_over or not is_whole:
         return False
-    since_ms = row.at_ms - row.detect_ms - settings_of(view).lease_ms
-    tenures = yield from effects.ReadTenures(since_ms)
+    opened = () if row.learning else (yield from effects.ReadOpen())
+    lease_ms = settings_of(view).lease_ms
+    since_ms = row.at_ms - row.detect_ms - lease_ms
+    recent = [o for o in opened if view.now_ms - o.since_ms <= GAP_WITHIN_MS]
+    earliest_ms = min([since_ms, *(o.since_ms - lease_ms for o in recent)])
+    tenures = yield from effects.ReadTenures(earliest_ms)
     moments = moments_of(row, view, tenures)
     yield from effects.Complete(
         row.pk,
         moments,
         total_ms=row.detect_ms + moments.acquired - row.at_ms,
         ownership_gap_ms=_gap(tenures, since_ms),
+        ended=_ended(opened, recent, tenures, lease_ms),
     )
     return True
 
@@ -43,6 +61,15 @@ def finish_awaited(record: GroupRecord) -> effects.Steps[None]:
     view = without_bad_claims(found, record.incarnation)
     if view.meta.settings is not None and (yield from finish(view)):
         yield from effects.Push("history")
+
+
+def _ended(
+    opened: Sequence[Open], recent: Sequence[Open], tenures: Tenures, lease_ms: int
+) -> tuple[Ended, ...]:
+    return tuple(
+        Ended(one.pk, _gap(tenures, one.since_ms - lease_ms) if one in recent else None)
+        for one in opened
+    )
 
 
 def _round_of_target(view: GroupRead) -> effects.Steps[Round | None]:
@@ -72,7 +99,8 @@ def _gap(tenures: Tenures, since_ms: int) -> int:
     A lock that ran out did so up to a lease before anybody saw it; what nobody owned before that is
     not this rebalance's. A partition that never had an owner had nothing to lose.
     """
-    gaps = (start - max(end, since_ms) for start, end in tenures.begun if end is not None)
+    begun = ((start, end) for start, end in tenures.begun if start >= since_ms)
+    gaps = (start - max(end, since_ms) for start, end in begun if end is not None)
     return sum(max(0, gap) for gap in gaps)
 
 

@@ -19,7 +19,7 @@ from assignment.scripts.dashboard_side import configure, set_incarnation, set_ta
 from assignment.scripts.group_read import NO_TICK, GroupRead, Ticker
 from assignment.types import START, Coordination, Offset
 from dashboard.celery import app
-from dashboard.coordinator import mirror, outbox, records
+from dashboard.coordinator import mirror, outbox, rebalances, records
 from dashboard.live import groups as live_groups
 from dashboard.live import push, queue
 from dashboard.live.scripts import run
@@ -228,9 +228,10 @@ IN_DATABASE: Mapping[type[Effect[Any]], Callable[[Group, Any], Any]] = {
     effects.ReadRequests: records.read_requests,
     effects.RefuseRequests: records.refuse_requests,
     effects.KeepRefusal: records.keep_refusal,
-    effects.ReadRound: records.read_round,
-    effects.ReadTenures: records.read_tenures,
-    effects.Complete: records.complete,
-    effects.ReadFinished: records.read_finished,
-    effects.KeepFirstEffect: records.keep_first_effect,
+    effects.ReadRound: rebalances.read_round,
+    effects.ReadTenures: rebalances.read_tenures,
+    effects.ReadOpen: rebalances.read_open,
+    effects.Complete: rebalances.complete,
+    effects.ReadFinished: rebalances.read_finished,
+    effects.KeepFirstEffect: rebalances.keep_first_effect,
 }

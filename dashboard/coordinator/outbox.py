@@ -17,12 +17,14 @@ from django.db.models import Q
 
 from assignment.bounds import printable
 from assignment.coordinator.outbox import Run, read
+from assignment.coordinator.rounds import continued
 from assignment.coordinator.setting_up import DECIDING
 from assignment.errors import InvalidInput
 from assignment.plausible import Counted, check_reached, reached
 from assignment.scripts.group_read import Meta
 from assignment.types import Epoch, Offset, Reason, read_as
 from dashboard import models
+from dashboard.coordinator.rebalances import read_earlier, why_of
 from dashboard.live import groups as live_groups
 from dashboard.live import proofs
 from dashboard.records import audit
@@ -146,9 +148,19 @@ def _keep_one(group: models.Group, epoch: Epoch, columns: dict[str, Any]) -> Non
             asked = answered[-1] if answered else _behind(row)
         if asked is not None:
             row.planned, row.actor, row.reason = True, asked.actor, asked.reason
+        if not answered:  # what a person asked for is a cause of its own
+            _continue(group, row)
         row.save()
         for request in answered:
             _answer(group, row, request)
+
+
+def _continue(group: models.Group, row: models.Rebalance) -> None:
+    """Its rebalance goes on with it, if it is a later round of one."""
+    causes = why_of(row.causes)
+    row.first_id = continued(causes, row.moved, lambda: read_earlier(group))
+    if row.first_id is not None:
+        group.rebalances.filter(pk=row.first_id).update(ended_at_ms=None, gap_in_all_ms=None)
 
 
 def _behind(row: models.Rebalance) -> models.AuditEntry | models.ScaleDown | None:

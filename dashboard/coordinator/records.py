@@ -10,8 +10,10 @@ from dataclasses import asdict
 from typing import Any
 
 import msgspec
-from django.db.models import BigIntegerField, Case, Exists, F, OuterRef, Q, Value, When, Window
-from django.db.models.functions import Coalesce, Lag
+from django.db.models import (
+    F,
+    Q,
+)
 
 from assignment.coordinator import effects, facts
 from assignment.coordinator.effects import ModeKept
@@ -30,7 +32,6 @@ FOUND = f"{audit.REFUSED}: {NOBODY_ASKED}; put back"
 WITHOUT_DATABASE = "by command, without a database: that command's output says who and why"
 REFUSED = "rebalance refused"  # in the audit: a strategy that does not fit
 
-OF_ROUND = tuple(facts.Round.__dataclass_fields__)
 NOT_LIFTED = facts.Lifted(0, None)
 FAULTS_MAX = 20  # kept of a group: one cause can break a thing for every partition
 
@@ -290,66 +291,3 @@ def keep_refusal(group: models.Group, effect: effects.KeepRefusal) -> None:
         return
     audit.record(audit.automatically(effect.why), REFUSED, group, after=after, result="refused")
     log.warning("rebalance refused group=%s: %s", group.name, effect.why)
-
-
-def read_round(group: models.Group, effect: effects.ReadRound) -> facts.Round | None:
-    known = (models.RebalanceOutcome.RUNNING, models.RebalanceOutcome.DONE)
-    row = group.rebalances.filter(outcome__in=known).values(*OF_ROUND).first()
-    return facts.Round(**row) if row else None
-
-
-def read_tenures(group: models.Group, effect: effects.ReadTenures) -> facts.Tenures:
-    """Of tenures that began or ended since, however many there were before."""
-    since_ms = effect.since_ms
-    same = models.Tenure.objects.filter(group=group, number=OuterRef("number"))
-    earlier = Exists(same.filter(started_ms__lt=since_ms))
-    before = Window(Lag("ended_ms"), partition_by="number", order_by=("started_ms", "fence"))
-    ours = group.tenures.order_by().values("pk")
-    # Each by its index, and then alone: else SQLite reads all of the group in the window's order.
-    touched = ours.filter(started_ms__gte=since_ms).union(ours.filter(ended_ms__gte=since_ms))
-    rows = list(
-        models.Tenure.objects.filter(pk__in=touched)
-        .order_by()
-        .annotate(
-            before=Coalesce(before, Case(When(earlier, then=Value(since_ms, BigIntegerField()))))
-        )
-        .values_list("started_ms", "ended_ms", "before")
-    )
-    return facts.Tenures(
-        last_start_ms=max((started_ms for started_ms, _, _ in rows), default=0),
-        last_end_ms=max((ended_ms or 0 for _, ended_ms, _ in rows), default=0),
-        begun=tuple((start, before) for start, _, before in rows if start >= since_ms),
-    )
-
-
-def complete(group: models.Group, effect: effects.Complete) -> None:
-    at = effect.moments
-    models.Rebalance.objects.filter(pk=effect.pk, outcome=models.RebalanceOutcome.RUNNING).update(
-        deliver_ms=at.delivered - at.stored,
-        revoke_ms=at.revoked - at.delivered,
-        acquire_ms=at.acquired - at.revoked,
-        total_ms=effect.total_ms,
-        ownership_gap_ms=effect.ownership_gap_ms,
-        finished_at_ms=at.acquired,
-        outcome=models.RebalanceOutcome.DONE,
-    )
-
-
-def read_finished(group: models.Group, effect: effects.ReadFinished) -> tuple[facts.Finished, ...]:
-    rows = group.rebalances.filter(
-        outcome=models.RebalanceOutcome.DONE,
-        first_effect_ms=None,
-        finished_at_ms__gt=effect.since_ms,
-    ).exclude(kept=F("partitions"))  # nothing changed hands: only learners were placed
-    return tuple(
-        facts.Finished(
-            pk=row.pk,
-            finished_at_ms=row.finished_at_ms or 0,
-            moved=frozenset(move.number for move in row.moves()),
-        )
-        for row in rows
-    )
-
-
-def keep_first_effect(group: models.Group, effect: effects.KeepFirstEffect) -> None:
-    models.Rebalance.objects.filter(pk=effect.pk).update(first_effect_ms=effect.after_ms)

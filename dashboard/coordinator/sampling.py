@@ -15,6 +15,7 @@ from dashboard.live import watching
 from dashboard.live.connection import StoreUnavailable
 from dashboard.live.watching import GroupNotThere
 from dashboard.models import Group, Sample
+from dashboard.records.queries import flapping
 
 SAMPLES_KEPT_MS = 7 * 86_400_000
 PRUNE_EVERY = 100  # samples of a group between two prunings
@@ -54,6 +55,7 @@ def _sample(group: Group) -> None:
         at_ms=snapshot.at_ms,
         events_per_second=_rate(before, snapshot.at_ms, numbers.applied_total),
         suspect=sum(m.state in SILENT for m in snapshot.members),
+        flapping=flapping.why(group, snapshot.at_ms),
         **{name: getattr(numbers, name) for name in AS_SEEN},
     )
     if row.pk % PRUNE_EVERY == 0:

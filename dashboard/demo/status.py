@@ -15,7 +15,8 @@ from assignment.scripts.group_read import GroupRead, Purpose
 from assignment.types import Drain, HeldState, Partition
 from assignment.wire import ConsumerHealth
 from dashboard.live import groups as live
-from dashboard.models import Group, Rebalance, ScaleDownState, Tenure
+from dashboard.models import Group, ScaleDownState, Tenure
+from dashboard.records.queries import rebalances
 
 READY = "ready"
 RUNNING = ScaleDownState.RUNNING
@@ -41,7 +42,7 @@ def group_status(group: Group) -> dict[str, Any]:
         "partitions": group.partitions,
         "learning": sum(len(row.learning) for row in read.target.values()),
         "processed": sum(applied.total for applied in read.applied.values()),
-        "rebalances": Rebalance.objects.filter(group=group).count(),
+        "rebalances": rebalances.count(group),
         "conflicts": len(overlaps(group)) + double_claims(read),
     }
 

@@ -50,7 +50,7 @@ def evaluate(options: argparse.Namespace) -> dict[str, Any]:
         "lost": len(counted.lost),
         "doubled": len(counted.doubled),
         "refused_commits": record.refused_commits,
-        "rebalances": len(record.rebalances_ms),
+        "rebalances": record.rebalances,
         **figures.run_coverage(record.intervals, record.now_ms)._asdict(),
     }
     if options.flights is not None:
@@ -110,7 +110,7 @@ def changed(
     history = figures.History(
         record.intervals,
         figures.commits_of([record.content]),
-        record.rebalances_ms,
+        record.rounds_ms,
         agent_logs.takeovers(sorted(logs.glob("consumer-*.log"))),
     )
     taken = [one for change in changes for one in figures.takeovers_in(history, change)]

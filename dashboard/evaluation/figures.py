@@ -94,7 +94,7 @@ class History:
 
     intervals: Sequence[Interval]
     commits: Sequence[Commit]
-    rebalances_ms: Sequence[int]
+    rounds_ms: Sequence[int]
     takeovers: Sequence[Takeover]
 
 
@@ -140,7 +140,7 @@ def of_change(history: History, change: Change, quiet: Sequence[int]) -> dict[st
         "pause_ms": summary([after.at_ms - before.at_ms for before, after in over]),
         "parts_ms": parts(history, over),
         "unaffected_paused": round(paused / len(stayed), 4) if stayed else 0.0,
-        "rounds": sum(change.began_ms <= at < change.ended_ms for at in history.rebalances_ms),
+        "rounds": sum(change.began_ms <= at < change.ended_ms for at in history.rounds_ms),
         "max_minus_min": max(change.loads.values()) - min(change.loads.values())
         if change.loads
         else None,

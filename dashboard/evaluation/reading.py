@@ -13,6 +13,7 @@ from dashboard.evaluation.inspecting import Server
 from dashboard.evaluation.judge import Content
 from dashboard.live import groups as live
 from dashboard.models import Group, Rebalance, Tenure
+from dashboard.records.queries import rebalances
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +22,8 @@ class Record:
     content: Content
     intervals: Sequence[Interval]
     refused_commits: int
-    rebalances_ms: Sequence[int]  # when each target was stored
+    rebalances: int
+    rounds_ms: Sequence[int]  # when each target was stored
 
     def appended_ms(self) -> dict[int, int]:
         """Event id -> when it was appended."""
@@ -56,7 +58,8 @@ def read(name: str) -> Record:
         content=server.content(),
         intervals=intervals(group, server.refused()),
         refused_commits=read.meta.refused_commits,
-        rebalances_ms=list(
+        rebalances=rebalances.count(group),
+        rounds_ms=list(
             Rebalance.objects.filter(group=group).order_by("at_ms").values_list("at_ms", flat=True)
         ),
     )

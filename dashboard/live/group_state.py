@@ -8,8 +8,6 @@ from enum import StrEnum
 
 TICK_AGE_MAX_MS = 5_000  # it runs every second
 STUCK_MS = 15_000  # some of the slowest batches; an event that waits longer is not being processed
-FLAPPING_WINDOW_MS = 600_000
-FLAPPING_REBALANCES = 8  # in the window: more than a start or a deployment makes
 LAG_SECONDS_MAX = 60  # behind by more than a minute of its own rate
 LAG_RECORDS_MIN = 1_000  # less than this is a batch in hand, not lag
 
@@ -45,7 +43,7 @@ class Facts:
     lag_records: int | None
     events_per_second: float | None
     tick_age_ms: int = 0
-    recent_rebalances: int = 0
+    flapping: str = ""  # who or what goes back and forth (records.queries.flapping)
     is_rebalancing: bool = False
     max_minus_min: int = 0  # of a target that is whole
 
@@ -62,11 +60,7 @@ def judged(facts: Facts) -> tuple[GroupState, str]:
             "no tick for a while: nothing is rebalanced and nobody takes over; /readyz says why",
         ),
         (GroupState.UNOWNED, unowned, f"{unowned} partitions without an owner"),
-        (
-            GroupState.FLAPPING,
-            facts.recent_rebalances >= FLAPPING_REBALANCES,
-            f"{facts.recent_rebalances} rebalances in {FLAPPING_WINDOW_MS // 60_000} min",
-        ),
+        (GroupState.FLAPPING, facts.flapping, facts.flapping),
         (GroupState.STALLED, facts.stalled, f"{facts.stalled} members make no progress"),
         (GroupState.REBALANCING, facts.is_rebalancing, "a new target is being taken up"),
         (GroupState.UNBALANCED, uneven > 1, f"most and least loaded differ by {uneven}"),

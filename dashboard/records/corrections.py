@@ -13,6 +13,7 @@ from dashboard.models import Group
 
 TIMES = (
     *("rebalances at_ms", "rebalances finished_at_ms", "gaps at_ms", "samples at_ms"),
+    *("rebalances ended_at_ms",),
     *("tenures started_ms", "tenures ended_ms", "tenures refused_at_ms"),
     *("member_records joined_at_ms", "member_records left_at_ms"),
 )

@@ -50,6 +50,23 @@ def test_what_agents_compute_becomes_history(
 
 
 @pytest.mark.usefixtures("agents_coordinate")
+def test_rounds_that_agents_compute_are_of_one_rebalance(
+    group: Group, agent: FakeAgent, redis_url: str, tmp_path: Path
+) -> None:
+    agent.join()
+    agent.beat(able=False)
+    by_agent(group, redis_url, tmp_path)
+    coordinator.tick()
+    agent.beat()
+    by_agent(group, redis_url, tmp_path)
+    agent.follow()
+    coordinator.tick()
+    able, join = Rebalance.objects.all()
+    assert (able.cause, able.first, join.first) == ("able", join, None)
+    assert join.ended_at_ms == able.finished_at_ms
+
+
+@pytest.mark.usefixtures("agents_coordinate")
 def test_what_a_person_asks_for_is_computed_here(group: Group, agent: FakeAgent) -> None:
     agent.start()
     request = groups.request_rebalance(

@@ -67,7 +67,7 @@ def test_partition_that_goes_through_two_hands_paused_twice() -> None:
 
 
 def replace_commits(found: list[Commit]) -> History:
-    return History(INTERVALS, sorted(found, key=lambda c: c.at_ms), HISTORY.rebalances_ms, [])
+    return History(INTERVALS, sorted(found, key=lambda c: c.at_ms), HISTORY.rounds_ms, [])
 
 
 def test_partition_that_nobody_touched_does_not_pause() -> None:

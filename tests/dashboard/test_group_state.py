@@ -7,7 +7,6 @@ import pytest
 
 from dashboard.live.group_state import (
     ATTENTION,
-    FLAPPING_REBALANCES,
     TICK_AGE_MAX_MS,
     Facts,
     GroupState,
@@ -23,7 +22,7 @@ TROUBLES: list[tuple[GroupState, dict[str, Any]]] = [
     (GroupState.EMPTY, {"members": 0}),
     (GroupState.NO_COORDINATOR, {"tick_age_ms": TICK_AGE_MAX_MS + 1}),
     (GroupState.UNOWNED, {"unowned": 1}),
-    (GroupState.FLAPPING, {"recent_rebalances": FLAPPING_REBALANCES}),
+    (GroupState.FLAPPING, {"flapping": "member m2 joined 4 times in 10 min"}),
     (GroupState.STALLED, {"stalled": 1}),
     (GroupState.REBALANCING, {"is_rebalancing": True}),
     (GroupState.UNBALANCED, {"max_minus_min": 2}),

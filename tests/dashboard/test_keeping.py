@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from assignment.coordinator.effects import ReadTenures
 from assignment.scripts.lock_events import LockEvent, read_event
 from dashboard import coordinator
-from dashboard.coordinator import history, keeping, records
+from dashboard.coordinator import history, keeping, rebalances
 from dashboard.live import groups as live_groups
 from dashboard.live import queue
 from dashboard.models import Group, HistoryGap, Rebalance, RebalanceOutcome, Tenure
@@ -314,7 +314,7 @@ def test_tenures_are_looked_up_and_never_read_through(group: Group) -> None:
     assert "tenure_open (group_id=? AND number=?)" in plan_of(reads[0])
     assert "(group_id=? AND partition=? AND fence=?)" in plan_of(reads[1])
     with CaptureQueriesContext(connection) as captured:
-        records.read_tenures(group, ReadTenures(1_000))
+        rebalances.read_tenures(group, ReadTenures(1_000))
     plan = plan_of(captured.captured_queries[0]["sql"])
     assert "tenure_started (group_id=? AND started_ms>?)" in plan
     assert "tenure_ended (group_id=? AND ended_ms>?)" in plan
@@ -357,7 +357,7 @@ def test_the_gaps_since_a_moment_are_one_statement_whatever_moved(group: Group) 
             fence=2, started_ms=1_200,
         )  # fmt: skip
     with CaptureQueriesContext(connection) as captured:
-        found = records.read_tenures(group, ReadTenures(since_ms))
+        found = rebalances.read_tenures(group, ReadTenures(since_ms))
     assert len(captured) == 1
     assert (found.last_start_ms, found.last_end_ms) == (1_200, 1_300)
     begun = [(1_200, since_ms), (1_200, 1_100), (1_200, 1_300), (1_200, None)]

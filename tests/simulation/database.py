@@ -182,5 +182,6 @@ PERFORM: Mapping[type[Effect[Any]], Callable[["World", Any], Any]] = {
     effects.KeepScaleDowns: _keep_scale_downs,
     effects.ReadRound: _read_round,
     effects.ReadTenures: lambda world, effect: Tenures(last_start_ms=0, last_end_ms=0, begun=()),
+    effects.ReadOpen: lambda world, effect: (),
     effects.Complete: _complete,
 }

@@ -84,7 +84,7 @@ def rows(history: History, found: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("Partitions", grouped(history.asked.partitions)),
         ("Seed", str(history.asked.seed)),
         ("Recovered", f"{time('recovered_ms')} after the heal; bound {time('bound_ms')}"),
-        ("Rebalances", number("rebalances")),
+        ("Rounds of rebalances", number("rebalances")),
         ("Moves", f"{number('moves')}, of them avoidable: {number('avoidable_moves')}"),
         ("Stickiness", f"{share('stickiness')}; best possible {share('stickiness_best')}"),
         ("Balance degree", DASH if degree is None else grouped(degree, decimals=2)),

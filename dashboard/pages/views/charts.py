@@ -6,10 +6,9 @@ from dashboard.models import Rebalance
 from dashboard.pages import charts
 from dashboard.pages.views import base
 from dashboard.records.queries import groups, rebalances
-from dashboard.records.queries.pages import Filters
 
 SPANS = {"1h": 3_600_000, "6h": 21_600_000, "24h": 86_400_000, "7d": 604_800_000}
-REBALANCES_MAX = 500
+ROUNDS_MAX = 500
 
 
 def group_balance(request: HttpRequest, name: str) -> HttpResponse:
@@ -31,10 +30,9 @@ def group_charts(request: HttpRequest, name: str) -> JsonResponse:
 
 
 def _figures(seen: base.Seen, span: str) -> tuple[list[Rebalance], dict[str, charts.Figure]]:
-    """(rebalances, oldest first; figures by name)"""
+    """(rounds of rebalances, oldest first; figures by name)"""
     from_ms = seen.now_ms - SPANS[span]
-    page = rebalances.page(seen.group, Filters(from_ms=from_ms), REBALANCES_MAX)
-    rows = list(page.rows)[::-1]
+    rows = rebalances.rounds(seen.group, from_ms, ROUNDS_MAX)[::-1]
     members = seen.snapshot.members if seen.snapshot else ()
     return rows, {
         "rebalances": charts.rebalances(rows),

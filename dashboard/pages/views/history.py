@@ -48,13 +48,16 @@ def rebalance_details(
     request: HttpRequest, name: str, incarnation: int, target_epoch: int
 ) -> HttpResponse:
     seen = base.see(name)
-    rows = seen.group.rebalances.filter(incarnation=incarnation, target_epoch=target_epoch)
-    row = rows.first()
+    rows = seen.group.rebalances.select_related("first")
+    row = rows.filter(incarnation=incarnation, target_epoch=target_epoch).first()
     if row is None:
         raise Http404(f"Group {name} has no rebalance with epoch {target_epoch}.")
     phases, (earlier, later) = rebalances.phases(row), rebalances.neighbours(row)
+    [whole], rounds = rebalances.wholes([row.whole]), rebalances.rounds_of(row.whole)
     context = base.group_context(seen, "group_history") | {
         "row": row,
+        "whole": whole,
+        "rounds": rounds,
         "moves": row.moves(),
         "loads": rebalances.loads(row),
         "roles": row.roles,
@@ -68,11 +71,16 @@ def rebalance_details(
 
 
 REBALANCE_COLUMNS = f"""
-    incarnation target_epoch at at_ms cause planned actor reason strategy outcome members
-    partitions kept moved avoidable balance_degree max_minus_min score stickiness stickiness_best
+    incarnation target_epoch first_incarnation first_epoch at at_ms cause planned actor reason
+    strategy outcome members partitions kept moved avoidable balance_degree max_minus_min score
+    stickiness stickiness_best
     {" ".join(f"{phase}_ms" for phase in PHASES)}
     total_ms ownership_gap_ms finished_at_ms celery_task_id celery_worker
 """.split()
+WHOLE: dict[str, base.Made] = {  # the rebalance whose round it is
+    "first_incarnation": "whole.incarnation",
+    "first_epoch": "whole.target_epoch",
+}
 ROLES: dict[str, base.Made] = {  # each a column, `member: numbers; member: numbers`
     kind: partial(rebalances.roles_text, kind=kind) for kind in maps.KINDS
 }
@@ -80,7 +88,7 @@ ROLES: dict[str, base.Made] = {  # each a column, `member: numbers; member: numb
 
 def rebalances_csv(request: HttpRequest, name: str) -> StreamingHttpResponse:
     rows = rebalances.every(base.see(name).group, base.Asked(request.GET).filters())
-    made = {"at": lambda row: texts.exact(row.at_ms), **ROLES}
+    made = {"at": lambda row: texts.exact(row.at_ms), **WHOLE, **ROLES}
     return base.csv_file(f"{name}-rebalances", (*REBALANCE_COLUMNS, *ROLES), rows, made)
 
 

@@ -81,8 +81,8 @@ COLUMNS = (
 MADE: dict[str, base.Made] = {
     "group": "group.name",
     "partitions": "group.partitions",
-    "last_rebalance_at_ms": "last.at_ms",
-    "last_rebalance_cause": "last.cause",
+    "last_rebalance_at_ms": "last.whole.at_ms",
+    "last_rebalance_cause": "last.whole.cause",
     **{n: f"sample.{n}" for n in ("members", "owned", "conflicts", "lag_records")},
     **{n: f"last.{n}" for n in ("balance_degree", "score", "stickiness")},
 }

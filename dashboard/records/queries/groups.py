@@ -8,12 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Count, OuterRef, QuerySet, Subquery
+from django.db.models import OuterRef, QuerySet, Subquery
 
 from dashboard.actions.roles import EVERYTHING, Rights
 from dashboard.live import group_state
 from dashboard.models import Group, MemberRecord, Rebalance, RebalanceOutcome, Sample
-from dashboard.records.queries.rebalances import PACKED
+from dashboard.records.queries.rebalances import light
 from dashboard.records.rights import visible
 
 FRESH_MS = 30_000  # a sample is taken every 5 s; an older one says nothing of now
@@ -32,7 +32,7 @@ class GroupRow:
     state: group_state.GroupState
     why: str
     sample: Sample | None = None
-    last: Rebalance | None = None
+    last: Rebalance | None = None  # the newest round
     score_trend: Sequence[float] = ()
     lag_trend: Sequence[float] = ()
 
@@ -49,7 +49,7 @@ SORTS: dict[str, Any] = {
     "coverage": lambda row: row.coverage,
     "score": lambda row: row.last and row.last.score,
     "stickiness": lambda row: row.last and row.last.stickiness,
-    "rebalanced": lambda row: row.last and row.last.at_ms,
+    "rebalanced": lambda row: row.last and row.last.whole.at_ms,
     "lag": lambda row: row.sample and row.sample.lag_records,
 }
 
@@ -58,17 +58,8 @@ def rows(now_ms: int, rights: Rights = EVERYTHING) -> list[GroupRow]:
     """Every group that may be seen, in the order of names; trends are left out."""
     fresh = Sample.objects.filter(at_ms__gte=now_ms - FRESH_MS).order_by("-at_ms")
     samples = _newest(fresh)
-    lasts = _newest(Rebalance.objects.defer(*PACKED, "causes"))
-    recent = dict(
-        Rebalance.objects.filter(at_ms__gte=now_ms - group_state.FLAPPING_WINDOW_MS)
-        .values_list("group_id")
-        .annotate(count=Count("id"))
-        .order_by()
-    )
-    return [
-        _row(group, samples.get(group.pk), lasts.get(group.pk), recent.get(group.pk, 0))
-        for group in visible(rights)
-    ]
+    lasts = _newest(light(Rebalance.objects.select_related("first")))
+    return [_row(group, samples.get(group.pk), lasts.get(group.pk)) for group in visible(rights)]
 
 
 def _newest(found: QuerySet[Any]) -> dict[int, Any]:
@@ -78,13 +69,13 @@ def _newest(found: QuerySet[Any]) -> dict[int, Any]:
     return {row.group_id: row for row in found.filter(id__in=ids).order_by()}
 
 
-def _row(group: Group, sample: Sample | None, last: Rebalance | None, recent: int) -> GroupRow:
-    state, why = state_of(sample, last, recent, group.partitions)
+def _row(group: Group, sample: Sample | None, last: Rebalance | None) -> GroupRow:
+    state, why = state_of(sample, last, group.partitions)
     return GroupRow(group=group, state=state, why=why, sample=sample, last=last)
 
 
 def state_of(
-    sample: Sample | None, last: Rebalance | None, recent: int, partitions: int
+    sample: Sample | None, last: Rebalance | None, partitions: int
 ) -> tuple[group_state.GroupState, str]:
     if sample is None:
         why = f"no sample for {FRESH_MS // 1000} s: is the Celery worker running?"
@@ -97,7 +88,7 @@ def state_of(
             stalled=sample.stalled or 0,
             lag_records=sample.lag_records,
             events_per_second=sample.events_per_second,
-            recent_rebalances=recent,
+            flapping=sample.flapping,
             is_rebalancing=last is not None and last.outcome == RebalanceOutcome.RUNNING,
             max_minus_min=0 if last is None or last.learning else last.max_minus_min or 0,
         )

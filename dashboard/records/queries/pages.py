@@ -7,15 +7,16 @@ from typing import Any, Generic, TypeVar
 from django.db.models import Model, QuerySet
 
 Row = TypeVar("Row", bound=Model)
+Shown = TypeVar("Shown")  # a row, or what is made of one
 SCAN_MAX = 2_000  # rows looked at for one page by a test that the database cannot make
 CSV_MAX = 100_000  # rows of one file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page(Generic[Row]):
+class Page(Generic[Shown]):
     """`older` continues it: the key below which the next page begins; None at the end."""
 
-    rows: Sequence[Row]
+    rows: Sequence[Shown]
     older: int | None
 
 

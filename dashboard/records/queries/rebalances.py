@@ -1,19 +1,22 @@
-"""Rebalances: lists with filters, and all of one."""
+"""Rebalances and their rounds: lists with filters, and all of one."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from django.db.models import Q, QuerySet
+from django.db.models import Count, Q, QuerySet, Sum
 
 from dashboard.actions.roles import Action, Rights
-from dashboard.models import Group, Rebalance
+from dashboard.models import Group, Rebalance, RebalanceOutcome
 from dashboard.records.queries.pages import Filters, Page, for_file, narrowed, page_of
 from dashboard.records.rights import narrowed_to
 
 PAGE = 50
 ROLES_PARTITIONS_MAX = 2_000  # in a file: its lines stay below what a spreadsheet's cell holds
+ROUNDS_SHOWN = 200  # of one rebalance
 PACKED = ("target", "previous", "replicas")  # large, and of no use in a list
+LARGE = (*PACKED, "causes")
 # Of its time. detect: from the change to the start of the run; compute: to the stored target;
 # deliver: to the last agent that has it; revoke: to the last release; acquire: to the last acquire;
 # first_effect: to the first commit under the last fence.
@@ -31,14 +34,87 @@ class Load:
         return (self.after or 0) - (self.before or 0)
 
 
-def recent(limit: int, rights: Rights) -> list[Rebalance]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whole:
+    """One rebalance: its first round, and what all its rounds come to. `avoidable` None: of one of
+    them nobody knows the least moves.
+    """
+
+    first: Rebalance
+    rounds: int
+    moved: int
+    avoidable: int | None
+
+    @property
+    def state(self) -> RebalanceOutcome:
+        """Whether something of it is left to move or to learn. A round that the next one supersedes
+        is an inner matter.
+        """
+        ended = self.first.ended_at_ms is not None
+        return RebalanceOutcome.DONE if ended else RebalanceOutcome.RUNNING
+
+    @property
+    def total_ms(self) -> int | None:
+        """From its first cause on."""
+        ended_ms, first = self.first.ended_at_ms, self.first
+        return None if ended_ms is None else ended_ms - first.at_ms + (first.detect_ms or 0)
+
+
+def light(rows: QuerySet[Rebalance]) -> QuerySet[Rebalance]:
+    """Without what is large, also of the first round that comes with each."""
+    return rows.defer(*LARGE, *(f"first__{name}" for name in LARGE))
+
+
+def wholes(firsts: Sequence[Rebalance]) -> list[Whole]:
+    """Of first rounds, in their order; one query for all."""
+    later = Rebalance.objects.filter(first__in=[row.pk for row in firsts]).order_by()
+    sums = {
+        row["first"]: row
+        for row in later.values("first").annotate(
+            rounds=Count("pk"),
+            all_moved=Sum("moved"),
+            least=Sum("avoidable"),
+            known=Count("avoidable"),
+        )
+    }
+    return [_whole(row, sums.get(row.pk, NO_MORE)) for row in firsts]
+
+
+NO_MORE = {"rounds": 0, "all_moved": 0, "least": 0, "known": 0}
+
+
+def _whole(first: Rebalance, more: Mapping[str, Any]) -> Whole:
+    unknown = first.avoidable is None or more["known"] < more["rounds"]
+    return Whole(
+        first=first,
+        rounds=1 + more["rounds"],
+        moved=first.moved + more["all_moved"],
+        avoidable=None if unknown else (first.avoidable or 0) + (more["least"] or 0),
+    )
+
+
+def rounds_of(whole: Rebalance) -> list[Rebalance]:
+    """Of its first round: that and the ROUNDS_SHOWN newest that followed, newest first."""
+    later = whole.later_rounds.defer(*LARGE)[:ROUNDS_SHOWN]
+    return [*later, whole]
+
+
+def recent(limit: int, rights: Rights) -> list[Whole]:
     """The newest of all groups that may be seen."""
-    found = Rebalance.objects.select_related("group").defer(*PACKED, "causes")
-    return list(_seen(found, rights).order_by("-at_ms")[:limit])
+    found = _firsts(light(Rebalance.objects.select_related("group")))
+    return wholes(list(_seen(found, rights).order_by("-at_ms")[:limit]))
+
+
+def count(group: Group) -> int:
+    return _firsts(Rebalance.objects.filter(group=group)).count()
 
 
 def count_since(at_ms: int, rights: Rights) -> int:
-    return _seen(Rebalance.objects.filter(at_ms__gte=at_ms), rights).count()
+    return _seen(_firsts(Rebalance.objects.filter(at_ms__gte=at_ms)), rights).count()
+
+
+def _firsts(rows: QuerySet[Rebalance]) -> QuerySet[Rebalance]:
+    return rows.filter(first=None)
 
 
 def _seen(rows: QuerySet[Rebalance], rights: Rights) -> QuerySet[Rebalance]:
@@ -46,6 +122,7 @@ def _seen(rows: QuerySet[Rebalance], rights: Rights) -> QuerySet[Rebalance]:
 
 
 def found(group: Group, filters: Filters) -> QuerySet[Rebalance]:
+    """Rounds."""
     rows = Rebalance.objects.filter(group=group)
     if not _looks_inside(filters):
         rows = rows.defer(*PACKED)
@@ -59,14 +136,31 @@ def found(group: Group, filters: Filters) -> QuerySet[Rebalance]:
     )
 
 
-def page(group: Group, filters: Filters, size: int = PAGE) -> Page[Rebalance]:
-    keep = (lambda row: touches(row, filters)) if _looks_inside(filters) else None
-    return page_of(found(group, filters), size, keep)
+def page(group: Group, filters: Filters, size: int = PAGE) -> Page[Whole]:
+    """Rebalances. Cause, actor and time are of the first round, member and partition of any."""
+    rows = _firsts(found(group, filters))
+    if _looks_inside(filters):
+        rows = rows.prefetch_related("later_rounds")
+        firsts = page_of(rows, size, lambda row: _any_touches(row, filters))
+    else:
+        firsts = page_of(rows, size)
+    return Page(rows=wholes(firsts.rows), older=firsts.older)
+
+
+def _any_touches(first: Rebalance, filters: Filters) -> bool:
+    return any(touches(row, filters) for row in (first, *first.later_rounds.all()))
+
+
+def rounds(group: Group, from_ms: int, most: int) -> list[Rebalance]:
+    """The newest since then, newest first."""
+    return list(found(group, Filters(from_ms=from_ms))[:most])
 
 
 def every(group: Group, filters: Filters) -> Iterator[Rebalance]:
-    """For a file, with all they hold; newest first."""
-    return (r for r in for_file(found(group, filters).defer(None)) if touches(r, filters))
+    """Rounds, for a file, with all they hold; newest first."""
+    rows = found(group, filters).defer(None).select_related("first")
+    kept = rows.defer(*(f"first__{name}" for name in LARGE))
+    return (r for r in for_file(kept) if touches(r, filters))
 
 
 def _looks_inside(filters: Filters) -> bool:
@@ -91,7 +185,9 @@ def touches(row: Rebalance, filters: Filters) -> bool:
 
 def causes(group: Group) -> list[str]:
     """Those that occurred, for the filter's choice."""
-    found = Rebalance.objects.filter(group=group).order_by().values_list("cause", flat=True)
+    found = (
+        _firsts(Rebalance.objects.filter(group=group)).order_by().values_list("cause", flat=True)
+    )
     return sorted(found.distinct())
 
 

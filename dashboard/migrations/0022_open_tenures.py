@@ -2,7 +2,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("dashboard", "0018_asked_switches")]
+    dependencies = [("dashboard", "0021_group_rounds")]
     operations = [
         migrations.AddIndex(
             model_name="tenure",

@@ -1,0 +1,114 @@
+"""Records of rebalances, their rounds and the tenures since, as the rules that end them ask."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from django.db import transaction
+from django.db.models import BigIntegerField, Case, Exists, F, OuterRef, Value, When, Window
+from django.db.models.functions import Coalesce, Lag
+
+from assignment.coordinator import effects, facts, rounds
+from dashboard import models
+
+OF_ROUND = tuple(facts.Round.__dataclass_fields__)
+
+
+def read_round(group: models.Group, effect: effects.ReadRound) -> facts.Round | None:
+    known = (models.RebalanceOutcome.RUNNING, models.RebalanceOutcome.DONE)
+    row = group.rebalances.filter(outcome__in=known).values(*OF_ROUND).first()
+    return facts.Round(**row) if row else None
+
+
+def read_tenures(group: models.Group, effect: effects.ReadTenures) -> facts.Tenures:
+    """Of tenures that began or ended since, however many there were before."""
+    since_ms = effect.since_ms
+    same = models.Tenure.objects.filter(group=group, number=OuterRef("number"))
+    earlier = Exists(same.filter(started_ms__lt=since_ms))
+    before = Window(Lag("ended_ms"), partition_by="number", order_by=("started_ms", "fence"))
+    ours = group.tenures.order_by().values("pk")
+    # Each by its index, and then alone: else SQLite reads all of the group in the window's order.
+    touched = ours.filter(started_ms__gte=since_ms).union(ours.filter(ended_ms__gte=since_ms))
+    rows = list(
+        models.Tenure.objects.filter(pk__in=touched)
+        .order_by()
+        .annotate(
+            before=Coalesce(before, Case(When(earlier, then=Value(since_ms, BigIntegerField()))))
+        )
+        .values_list("started_ms", "ended_ms", "before")
+    )
+    return facts.Tenures(
+        last_start_ms=max((started_ms for started_ms, _, _ in rows), default=0),
+        last_end_ms=max((ended_ms or 0 for _, ended_ms, _ in rows), default=0),
+        begun=tuple((start, before) for start, _, before in rows if start >= since_ms),
+    )
+
+
+def read_earlier(group: models.Group) -> Iterator[rounds.Earlier]:
+    """The rounds that were kept, newest first."""
+    rows = group.rebalances.select_related("first").only(
+        "causes", "learning", "ended_at_ms", "first__ended_at_ms"
+    )
+    for row in rows.order_by("-pk")[: rounds.LOOKED_BACK]:
+        whole = row.first or row
+        yield rounds.Earlier(
+            rebalance=whole.pk,
+            causes=why_of(row.causes),
+            learning=row.learning,
+            is_open=whole.ended_at_ms is None,
+        )
+
+
+def why_of(causes: Iterable[Mapping[str, Any]]) -> tuple[rounds.Why, ...]:
+    return tuple(rounds.Why(cause["reason"], cause["member"]) for cause in causes)
+
+
+def read_open(group: models.Group, effect: effects.ReadOpen) -> tuple[facts.Open, ...]:
+    rows = group.rebalances.filter(first=None, ended_at_ms=None).order_by("pk")
+    found = rows.values_list("pk", "at_ms", "detect_ms")
+    return tuple(facts.Open(pk, at_ms - (detect_ms or 0)) for pk, at_ms, detect_ms in found)
+
+
+def complete(group: models.Group, effect: effects.Complete) -> None:
+    at = effect.moments
+    with transaction.atomic():
+        if _complete_round(effect):
+            for ended in effect.ended:
+                models.Rebalance.objects.filter(pk=ended.pk).update(
+                    ended_at_ms=at.acquired, gap_in_all_ms=ended.gap_ms
+                )
+
+
+def _complete_round(effect: effects.Complete) -> bool:
+    """False: the next target came first."""
+    at = effect.moments
+    rows = models.Rebalance.objects.filter(pk=effect.pk, outcome=models.RebalanceOutcome.RUNNING)
+    done = rows.update(
+        deliver_ms=at.delivered - at.stored,
+        revoke_ms=at.revoked - at.delivered,
+        acquire_ms=at.acquired - at.revoked,
+        total_ms=effect.total_ms,
+        ownership_gap_ms=effect.ownership_gap_ms,
+        finished_at_ms=at.acquired,
+        outcome=models.RebalanceOutcome.DONE,
+    )
+    return bool(done)
+
+
+def read_finished(group: models.Group, effect: effects.ReadFinished) -> tuple[facts.Finished, ...]:
+    rows = group.rebalances.filter(
+        outcome=models.RebalanceOutcome.DONE,
+        first_effect_ms=None,
+        finished_at_ms__gt=effect.since_ms,
+    ).exclude(kept=F("partitions"))  # nothing changed hands: only learners were placed
+    return tuple(
+        facts.Finished(
+            pk=row.pk,
+            finished_at_ms=row.finished_at_ms or 0,
+            moved=frozenset(move.number for move in row.moves()),
+        )
+        for row in rows
+    )
+
+
+def keep_first_effect(group: models.Group, effect: effects.KeepFirstEffect) -> None:
+    models.Rebalance.objects.filter(pk=effect.pk).update(first_effect_ms=effect.after_ms)
