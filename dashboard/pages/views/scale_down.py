@@ -16,7 +16,7 @@ from dashboard.actions.preview import Preview, preview
 from dashboard.live.connection import StoreUnavailable
 from dashboard.models import Group, ScaleDown, ScaleDownState
 from dashboard.pages import texts
-from dashboard.pages.forms import ExtendForm, ReasonForm, ScaleDownForm, as_ms
+from dashboard.pages.forms import ExtendForm, ReasonForm, ScaleDownForm
 from dashboard.pages.views import base
 from dashboard.records.audit import By
 from dashboard.records.queries import scale_downs
@@ -121,7 +121,7 @@ def _start(
         actions.start,
         percent=previewed.percent if _fits(previewed.percent, previewed.found) else None,
         members=leave,
-        timeout_ms=as_ms(values["minutes"]),
+        timeout_ms=values["timeout"],
         at_deadline=values["at_deadline"] or "force",
         eager=values["eager"],
         force_all=values["force_all"],
@@ -174,8 +174,7 @@ def scale_down(request: HttpRequest, name: str, pk: int) -> HttpResponse:
 
 def _form(request: HttpRequest, do: str, row: ScaleDown) -> ExtendForm | ReasonForm | None:
     if do == "extend":
-        doubled = 2 * (row.timeout_ms or 0) / 60_000
-        return ExtendForm(base.sent(request), initial={"minutes": f"{doubled:g}"})
+        return ExtendForm(base.sent(request), initial={"timeout": 2 * (row.timeout_ms or 0)})
     return ReasonForm(base.sent(request)) if do in ("force", "abort") else None
 
 
@@ -183,7 +182,7 @@ def _change(
     row: ScaleDown, do: str, form: ExtendForm | ReasonForm, member: str, by: By
 ) -> ScaleDown:
     if do == "extend":
-        return actions.extend(row, as_ms(form.cleaned_data["minutes"]), by)
+        return actions.extend(row, form.cleaned_data["timeout"], by)
     return actions.force(row, member, by) if do == "force" else actions.abort(row, by)
 
 
