@@ -49,6 +49,7 @@ def refuse_unknown(form: forms.Form, sent: Iterable[str], also: Iterable[str] = 
         form.add_error(None, f"there is no field {name[:SHOWN_MAX]!r}")
 
 
+STRATEGY_FIELDS = ("strategy", "strategy_parameters")
 STRATEGIES = [(name, name) for name in strategies.NAMES]
 
 
@@ -169,7 +170,7 @@ class NewGroupForm(StateForm, StrategyForm):
     strategy = forms.ChoiceField(
         choices=STRATEGIES,
         initial=strategies.DEFAULT,
-        help_text="Sticky moves the fewest partitions.",
+        help_text="Sticky moves the fewest partitions. A stateful group does not use it.",
     )
     field_order = ("name", "stream", "partitions", "strategy", "strategy_parameters")
 
@@ -177,6 +178,12 @@ class NewGroupForm(StateForm, StrategyForm):
 def _timing(label: str, help_text: str) -> DurationField:
     low, high = types.TIMING_MIN_MS, types.TIMING_MAX_MS
     return DurationField(least=low, most=high, label=label, help_text=help_text)
+
+
+NOT_USED = (
+    "Not used while the group is stateful: partitions then move when a learner has their state."
+    " Save the group as not stateful to choose one."
+)
 
 
 class SettingsForm(StateForm, StrategyForm):
@@ -213,6 +220,16 @@ class SettingsForm(StateForm, StrategyForm):
         super().__init__(data, initial=initial)
         for name in NUMBERS:
             self.fields[name].required = True
+        for name in STRATEGY_FIELDS if settings.stateful else ():
+            self.fields[name].disabled, self.fields[name].help_text = True, NOT_USED
+
+    def clean(self) -> dict[str, Any] | None:
+        """What is not used is not quietly left out when it is sent all the same."""
+        for name in STRATEGY_FIELDS:
+            field = self[name]
+            if field.field.disabled and self.data.get(name, field.initial) != field.initial:
+                self.add_error(name, NOT_USED)
+        return super().clean()
 
     @property
     def last_fields(self) -> Fields:
