@@ -1,12 +1,13 @@
 """Every table of every page: as many cells in each row as in its head, whoever is in the group."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
-from django.urls import URLPattern, URLResolver, reverse
+from django.urls import URLResolver, reverse
 
 from dashboard.actions import groups, scale_down
 from dashboard.models import AuditSource, Group
@@ -45,7 +46,7 @@ class Tables(HTMLParser):
 
 
 def routes(
-    patterns: list[URLPattern | URLResolver], around: frozenset[str] = frozenset()
+    patterns: Iterable[Any], around: frozenset[str] = frozenset()
 ) -> Iterator[tuple[str, frozenset[str]]]:
     """(name, what its address takes)"""
     for pattern in patterns:
