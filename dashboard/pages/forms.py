@@ -126,7 +126,7 @@ class StateForm(Form):
         "When learners take over: each alone, or a member's learners in one rebalance."
     )
     scale_down_timeout_ms = _limit(
-        "After so long, leaving members go at once, as 10 min; a number alone is milliseconds."
+        "After so long the rest are forced out, as 10 min; a number alone is milliseconds."
         " Empty: no limit. 0: at once.",
         label="Scale-down limit",
     )
@@ -287,7 +287,7 @@ class ScaleDownForm(Form):
         alone_ms=MINUTE_MS,
     )
     at_deadline = forms.ChoiceField(
-        choices=[("force", "force the rest out"), ("abort", "give back: who is left stays")],
+        choices=[("force", "force the rest out"), ("abort", "give back: the rest stay")],
         required=False,
         label="At the deadline",
         help_text="At once: a partition whose learner is not ready pauses until it is restored.",

@@ -79,9 +79,9 @@ def is_missing(value: object) -> bool:
 # Causes of a rebalance whose own word says too little, and what each of them means.
 CAUSES = {
     "manual": ("manual", "a person asked for it"),
-    "scale-down": ("scale-down", "members were told to leave"),
-    "forced": ("scale-down, forced", "members that were told to leave go at once"),
-    "cancelled": ("scale-down, cancelled", "members that were told to leave stay"),
+    "scale-down": ("scale-down", "members are drained"),
+    "forced": ("scale-down, forced", "members that are drained are forced out"),
+    "cancelled": ("scale-down, cancelled", "members that are drained stay"),
     "ready": ("learner ready", "a learner has restored its state and takes over"),
     "stateful": ("stateful changed", "the group's setting `stateful` was changed"),
     "strategy": ("strategy changed", "the group's strategy or its parameters were changed"),

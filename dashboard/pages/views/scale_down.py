@@ -1,4 +1,4 @@
-"""Scale-downs: the wizard that tells members to leave, and the page of one, running or ended."""
+"""Scale-downs: the wizard that drains members, and the page of one, running or ended."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -56,7 +56,7 @@ class Previewed:
 
 
 def new_scale_down(request: HttpRequest, name: str) -> HttpResponse:
-    """GET and POST with `preview` change nothing; POST tells those to leave that are marked."""
+    """GET and POST with `preview` change nothing; POST drains those that are marked."""
     seen = base.see(name)
     previewing = request.method != "POST" or "preview" in request.POST
     form = ScaleDownForm(base.sent(request), settings=seen.group.values, previewing=previewing)
@@ -74,7 +74,7 @@ def new_scale_down(request: HttpRequest, name: str) -> HttpResponse:
         row = _start(request, seen, form, previewed)
         if row is not None:
             count = len(row.members)
-            said = f"{count} member{'s are' if count > 1 else ' is'} told to leave."
+            said = f"{count} member{'s are' if count > 1 else ' is'} draining."
             return base.done(request, said, "scale_down", name, row.pk)
     elif not previewing and renewed and previewed.is_good:
         form.add_error(None, "The list was for another percentage: look at it, then confirm.")

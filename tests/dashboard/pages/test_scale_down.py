@@ -76,7 +76,7 @@ def test_a_limit_that_is_no_longer_is_refused(visitor: Client, scene: Scene) -> 
 def test_force_one(visitor: Client, scene: Scene) -> None:
     row = started(scene, "S2", "S3")
     page = text_of(visitor.get(address(scene, row) + "?do=force&member=S2"))
-    assert "Force S2 to go at once?" in page
+    assert "Force S2 out?" in page
     values = {"do": "force", "member": "S2", "reason": "its host goes"}
     assert visitor.post(address(scene, row), values).status_code == 302
     scene.settle()
