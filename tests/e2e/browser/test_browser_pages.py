@@ -173,7 +173,7 @@ SCROLLED = """(box) => { box.scrollTo(box.scrollWidth, 0);
   return Math.abs(cell.x - box.getBoundingClientRect().x); }"""
 
 
-async def test_the_last_column_of_partitions_is_seen_however_long_names_are(
+async def test_the_last_column_is_seen_however_long_names_are(
     group: Group, logged_in: NewContext
 ) -> None:
     stage, state = Stage(group), {"stateful": True, "standby_replicas": 1}
@@ -190,6 +190,8 @@ async def test_the_last_column_of_partitions_is_seen_however_long_names_are(
             assert await page.locator("#partitions th:has-text('Standbys')").count() == 1
         hidden = "(box) => box.scrollWidth - box.clientWidth"
         assert await wide.locator("#partitions .scroll").evaluate(hidden) <= 0
+        await wide.goto(f"/groups/{group.name}/members/")
+        assert await wide.locator("#members .scroll").first.evaluate(hidden) <= 0
         box = narrow.locator("#partitions .scroll")
 
         async def is_scrolled() -> bool:
