@@ -76,8 +76,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--token-file", default=os.environ.get("EVENKEEL_TOKEN_FILE"), help=text)
     parser.add_argument("--percent", help="how many of the live members remain, 1 to 100")
     parser.add_argument("--member", action="append", help="who is to leave; may be repeated")
-    parser.add_argument("--timeout", metavar="S", help="seconds, after which they go at once")
-    parser.add_argument("--abort-at-timeout", action="store_true", help="who is left then stays")
+    parser.add_argument(
+        "--timeout", metavar="S", help="seconds, after which the rest are forced out"
+    )
+    parser.add_argument("--abort-at-timeout", action="store_true", help="the rest then stay")
     parser.add_argument("--force", action="store_true", help="also when all members would leave")
     parser.add_argument("--dry-run", action="store_true", help="tell who would leave, no more")
     parser.add_argument("--cancel", action="store_true", help="whoever is leaving stays")

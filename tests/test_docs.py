@@ -1,4 +1,4 @@
-"""The README names every setting, metric and command that the code has."""
+"""The README names every setting, metric and command that the code has; words are the product's."""
 
 import re
 from collections.abc import Callable
@@ -67,6 +67,19 @@ def test_readme_names_every_command() -> None:
 
 def test_readme_names_every_setting_of_a_group() -> None:
     assert {name for name in SETTING_NAMES if f"`{name}`" not in README} == set()
+
+
+@pytest.mark.parametrize("place", ["templates", "dashboard/pages", "dashboard/demo", "docs"])
+def test_what_people_read_is_in_the_words_of_the_product(place: str) -> None:
+    """Remove, drain, force the rest out, needs attention, keep (%): not as it was said at first."""
+    home_made = re.compile(
+        r"take(n)? (\w+ )*away|tell \w+ to leave|needs a look|who is left|per cent|go(es)? at once",
+        re.IGNORECASE,
+    )
+    kinds = {".html", ".py", ".md"}
+    texts = {path: path.read_text() for path in (ROOT / place).rglob("*") if path.suffix in kinds}
+    assert texts
+    assert [path.name for path, text in texts.items() if home_made.search(text)] == []
 
 
 def test_readme_stays_short() -> None:

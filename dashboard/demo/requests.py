@@ -2,7 +2,7 @@
 
 The folder DATA/demo/requests is there as long as a tree serves it: `serve` at its start, `close` at
 its end. The tree looks for `waiting` now and then and answers each with `done` or `refuse`; the
-page reads the refusals. To take a consumer away needs no request: its member is told to leave by a
+page reads the refusals. To remove a consumer needs no request: its member is told to leave by a
 scale-down, and its agent ends with exit code 0, which the tree takes for an end, not a death.
 
 Written whole or not at all; a request is {"do": "add", "actor": name}. Knows no Django.

@@ -308,7 +308,7 @@ def _ability(seen: Seen, member: str) -> tuple[str, str]:
     if is_foreign:
         why = "it reads another Redis than this dashboard: see its --redis-url"
     if row.leaving or row.drain is Drain.FORCED:
-        return "draining", why or ("" if row.leaving else "told to go at once")
+        return "draining", why or ("" if row.leaving else "forced out")
     if state == "stalled":
         return "stalled", why or "no batch finished although there is lag"
     if row.able and row.drain is Drain.LEAVING:

@@ -1,9 +1,10 @@
-"""What differs between two JSON values, as people read it: `lease_ms: 10000 → 20000`. Pure."""
+"""What differs between two JSON values, as people read it: `lease_ms: 10 s → 20 s`. Pure."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+
+from dashboard.pages import amounts, texts
 
 SHOWN_MAX = 12  # lines of one entry; the files have all of them
 VALUE_MAX = 200  # characters of one value
@@ -49,18 +50,37 @@ def _changes(name: str, was: Any, now: Any, depth: int) -> Iterator[Change]:
             inner = f"{name}.{key}" if name else key
             yield from _changes(inner, before.get(key, NOTHING), after.get(key, NOTHING), depth - 1)
     elif isinstance(was, list) and isinstance(now, list):
-        yield Change(
-            name, _text([x for x in was if x not in now]), _text([x for x in now if x not in was])
-        )
+        gone, new = [x for x in was if x not in now], [x for x in now if x not in was]
+        yield Change(name, _text(name, gone), _text(name, new))
     else:
-        yield Change(name, _text(was), _text(now))
+        yield Change(name, _text(name, was), _text(name, now))
 
 
-def _text(value: Any) -> str:
+def _text(name: str, value: Any) -> str:
     if value is NOTHING:
         return ""
-    if isinstance(value, list):
-        text = ", ".join(map(_text, value)) or "none"
-    else:
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = _said(name, value)
     return text if len(text) <= VALUE_MAX else f"{text[:VALUE_MAX]} …"
+
+
+def _said(name: str, value: Any) -> str:
+    """As words and lists of words, by its name as a time; never as JSON."""
+    match value:
+        case None:
+            return "none"
+        case bool():
+            return "yes" if value else "no"
+        case list():
+            return ", ".join(_said(name, inner) for inner in value) or "none"
+        case dict():
+            said = (f"{key} {_said(key, inner)}" for key, inner in sorted(value.items()))
+            return ", ".join(said) or "none"
+        case _:
+            return _number(name, value) if isinstance(value, int) else str(value)
+
+
+def _number(name: str, value: int) -> str:
+    if f".{name}".endswith((".at_ms", "_at_ms")):
+        return texts.exact(value)
+    is_span = name.endswith("_ms") and value >= 0
+    return amounts.exact_span(value) if is_span else str(value)

@@ -1,15 +1,15 @@
 """What people may type. Bounds are those of the values themselves; errors name what was typed."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django import forms
-from django.contrib.auth.forms import AuthenticationForm, UsernameField
 
 from assignment import strategies, types
 from assignment.errors import InvalidInput
-from dashboard.actions.roles import EVERY_GROUP, Role
 from dashboard.pages import parameters
+from dashboard.pages.amounts import MINUTE_MS
+from dashboard.pages.fields import CountField, DurationField
 
 Fields = list[forms.BoundField]
 REASON_MAX = 500
@@ -49,6 +49,7 @@ def refuse_unknown(form: forms.Form, sent: Iterable[str], also: Iterable[str] = 
         form.add_error(None, f"there is no field {name[:SHOWN_MAX]!r}")
 
 
+STRATEGY_FIELDS = ("strategy", "strategy_parameters")
 STRATEGIES = [(name, name) for name in strategies.NAMES]
 
 
@@ -83,9 +84,15 @@ class StrategyForm(Form):
         return found
 
 
-def _up_to(name: str, help_text: str) -> forms.IntegerField:
+def _up_to(name: str, help_text: str) -> CountField:
     most = types.REPLICA_LIMITS[name]
-    return forms.IntegerField(min_value=0, max_value=most, required=False, help_text=help_text)
+    return CountField(least=0, most=most, required=False, help_text=help_text)
+
+
+def _limit(help_text: str, **more: Any) -> DurationField:
+    """Of a scale-down; empty is none."""
+    most = types.REPLICA_LIMITS["scale_down_timeout_ms"]
+    return DurationField(least=0, most=most, required=False, help_text=help_text, **more)
 
 
 def eager_or_stable(help_text: str) -> forms.TypedChoiceField:
@@ -118,9 +125,10 @@ class StateForm(Form):
     learn_partial_rebalance = eager_or_stable(
         "When learners take over: each alone, or a member's learners in one rebalance."
     )
-    scale_down_timeout_ms = _up_to(
-        "scale_down_timeout_ms",
-        "After so long, leaving members go at once. Empty: no limit. 0: at once.",
+    scale_down_timeout_ms = _limit(
+        "After so long the rest are forced out, as 10 min; a number alone is milliseconds."
+        " Empty: no limit. 0: at once.",
+        label="Scale-down limit",
     )
 
     def clean(self) -> dict[str, Any] | None:
@@ -153,37 +161,50 @@ def _name_of(kind: str, help_text: str) -> forms.CharField:
 class NewGroupForm(StateForm, StrategyForm):
     name = _name_of("group", "Letters, digits, “_”, “.”, “-”.")
     stream = _name_of("stream", "The Redis stream it reads; made when it is not there yet.")
-    partitions = forms.IntegerField(
-        min_value=1,
-        max_value=types.PARTITIONS_MAX,
+    partitions = CountField(
+        least=1,
+        most=types.PARTITIONS_MAX,
         initial=12,
         help_text="Fixed from then on: keys are hashed over it.",
     )
     strategy = forms.ChoiceField(
         choices=STRATEGIES,
         initial=strategies.DEFAULT,
-        help_text="Sticky moves the fewest partitions.",
+        help_text="Sticky moves the fewest partitions. A stateful group does not use it.",
     )
     field_order = ("name", "stream", "partitions", "strategy", "strategy_parameters")
 
 
-def _timing(help_text: str) -> forms.IntegerField:
-    return forms.IntegerField(
-        min_value=types.TIMING_MIN_MS, max_value=types.TIMING_MAX_MS, help_text=help_text
-    )
+def _timing(label: str, help_text: str) -> DurationField:
+    low, high = types.TIMING_MIN_MS, types.TIMING_MAX_MS
+    return DurationField(least=low, most=high, label=label, help_text=help_text)
+
+
+NOT_USED = (
+    "Not used while the group is stateful: partitions then move when a learner has their state."
+    " Save the group as not stateful to choose one."
+)
 
 
 class SettingsForm(StateForm, StrategyForm):
     strategy = forms.ChoiceField(
         choices=STRATEGIES, help_text="Used by every rebalance from the next one on."
     )
-    lease_ms = _timing("How long a lock lives without a renew. The consumer stops at 80 % of it.")
-    renew_ms = _timing("How often locks are renewed: at most a third of the lease.")
-    heartbeat_ms = _timing("How often an agent reports to this dashboard.")
-    session_timeout_ms = _timing("Silence after which a member is lost: at most the lease.")
-    instance_timeout_ms = _timing("So long a member with an instance name may take to restart.")
-    grace_ms = _timing("How long a revoked partition may finish its batch in hand.")
-    consumer_stall_ms = _timing("No batch for so long while there is lag: stalled, and restarted.")
+    lease_ms = _timing(
+        "Lease", "How long a lock lives without a renew. The consumer stops at 80 % of it."
+    )
+    renew_ms = _timing("Renew", "How often locks are renewed: at most a third of the lease.")
+    heartbeat_ms = _timing("Heartbeat", "How often an agent reports to this dashboard.")
+    session_timeout_ms = _timing(
+        "Session timeout", "Silence after which a member is lost: at most the lease."
+    )
+    instance_timeout_ms = _timing(
+        "Instance timeout", "So long a member with an instance name may take to restart."
+    )
+    grace_ms = _timing("Grace", "How long a revoked partition may finish its batch in hand.")
+    consumer_stall_ms = _timing(
+        "Consumer stall", "No batch for so long while there is lag: stalled, and restarted."
+    )
     dead_letters = forms.ChoiceField(
         choices=[(name, name) for name in types.DEAD_LETTER_POLICIES],
         help_text="Keep: a malformed entry rides in the commit. Halt: the partition stops at it.",
@@ -199,6 +220,16 @@ class SettingsForm(StateForm, StrategyForm):
         super().__init__(data, initial=initial)
         for name in NUMBERS:
             self.fields[name].required = True
+        for name in STRATEGY_FIELDS if settings.stateful else ():
+            self.fields[name].disabled, self.fields[name].help_text = True, NOT_USED
+
+    def clean(self) -> dict[str, Any] | None:
+        """What is not used is not quietly left out when it is sent all the same."""
+        for name in STRATEGY_FIELDS:
+            field = self[name]
+            if field.field.disabled and self.data.get(name, field.initial) != field.initial:
+                self.add_error(name, NOT_USED)
+        return super().clean()
 
     @property
     def last_fields(self) -> Fields:
@@ -238,19 +269,7 @@ class RebalanceForm(StrategyForm):
         return found["strategy"], self.meant(found["strategy_parameters"])
 
 
-MINUTE_MS = 60_000
-DEADLINE_MIN = 10  # what the page proposes (dashboard.md 2.9)
-
-
-def _minutes(help_text: str, **more: Any) -> forms.FloatField:
-    most = types.REPLICA_LIMITS["scale_down_timeout_ms"] / MINUTE_MS
-    return forms.FloatField(
-        min_value=0, max_value=most, required=False, help_text=help_text, **more
-    )
-
-
-def as_ms(typed: float | None) -> int | None:
-    return None if typed is None else round(typed * MINUTE_MS)
+DEADLINE_MS = 10 * MINUTE_MS  # what the page proposes (dashboard.md 2.9)
 
 
 class ScaleDownForm(Form):
@@ -261,13 +280,14 @@ class ScaleDownForm(Form):
 
     percent = forms.CharField(required=False, max_length=20)
     shown = forms.CharField(required=False, max_length=20)  # the percentage of the list
-    minutes = _minutes(
-        "Counted from when they are told. Empty: no limit. 0: at once.",
-        initial=DEADLINE_MIN,
-        label="Deadline, minutes",
+    timeout = _limit(
+        "From when they are told; a number alone is minutes. Empty: no limit. 0: at once.",
+        initial=DEADLINE_MS,
+        label="Deadline",
+        alone_ms=MINUTE_MS,
     )
     at_deadline = forms.ChoiceField(
-        choices=[("force", "force the rest out"), ("abort", "give back: who is left stays")],
+        choices=[("force", "force the rest out"), ("abort", "give back: the rest stay")],
         required=False,
         label="At the deadline",
         help_text="At once: a partition whose learner is not ready pauses until it is restored.",
@@ -283,13 +303,14 @@ class ScaleDownForm(Form):
 
     @property
     def settings_fields(self) -> Fields:
-        return [self[name] for name in ("minutes", "at_deadline", "eager", "reason")]
+        return [self[name] for name in ("timeout", "at_deadline", "eager", "reason")]
 
 
 class ExtendForm(Form):
-    minutes = _minutes(
-        "Counted from when they were told, so longer than now. Empty: no limit.",
-        label="New limit, minutes",
+    timeout = _limit(
+        "From when they were told, so longer than now; a number alone is minutes. Empty: no limit.",
+        label="New limit",
+        alone_ms=MINUTE_MS,
     )
     reason = _reason("Kept in the audit.")
 
@@ -311,90 +332,3 @@ class SkipForm(ReasonForm):
     """`entry`: the one that was shown; another may be the next one meanwhile."""
 
     entry = forms.RegexField(r"^[0-9]{1,16}-[0-9]{1,16}$", widget=forms.HiddenInput)
-
-
-# --- users ----------------------------------------------------------------------------------------
-
-PASSWORD_MAX = 200  # what is longer only costs time to hash
-USER_NAME_MAX = 150
-
-
-class NameField(UsernameField):
-    """A name that no user can have, and no database holds, becomes one that it holds and no user
-    has: trying it is counted and on record as any failed log in is.
-    """
-
-    def to_python(self, value: Any) -> str:
-        name = (super().to_python(value) or "").replace("\0", "\N{REPLACEMENT CHARACTER}")
-        return name if len(name) <= USER_NAME_MAX else name[:USER_NAME_MAX] + "…"
-
-
-class LoginForm(AuthenticationForm):
-    username = NameField()
-
-    def clean(self) -> dict[str, Any]:
-        refuse_unknown(self, self.data, ("next",))
-        return self.cleaned_data if self.errors else super().clean()
-
-
-def _password(kind: str = "new-password", **more: Any) -> forms.CharField:
-    """`kind`: for the browser's own store of passwords."""
-    widget = forms.PasswordInput({"autocomplete": kind})
-    given = {"label": "Password", "widget": widget, **more}
-    return forms.CharField(max_length=PASSWORD_MAX, strip=False, **given)
-
-
-class NewUserForm(Form):
-    name = forms.CharField(
-        max_length=USER_NAME_MAX,
-        help_text="Letters, digits, “@”, “.”, “+”, “-”, “_”.",
-        widget=forms.TextInput({"autocomplete": "off"}),
-    )
-    password = _password(
-        help_text="At least 8 characters, and not a common one. Hand it over yourself."
-    )
-
-
-class PasswordForm(Form):
-    password = _password(label="New password", help_text="Ends their sessions.")
-
-
-class OwnPasswordForm(Form):
-    old = _password("current-password", label="Password until now")
-    password = _password(
-        label="New password", help_text="At least 8 characters, and not a common one."
-    )
-    again = _password(label="New password, again")
-
-    def __init__(self, data: Any, *, check: Callable[[str], bool]) -> None:
-        super().__init__(data)
-        self._check = check
-
-    def clean_old(self) -> str:
-        old: str = self.cleaned_data["old"]
-        if not self._check(old):
-            raise forms.ValidationError("This is not your password.")
-        return old
-
-    def clean_again(self) -> str:
-        again: str = self.cleaned_data["again"]
-        if again != self.cleaned_data.get("password"):
-            raise forms.ValidationError("The two new passwords differ.")
-        return again
-
-
-class GrantForm(Form):
-    effect = forms.ChoiceField(
-        choices=[
-            ("allow", "allow"),
-            ("stage", "stage: each change needs another's approval"),
-            ("deny", "deny: counts before all others"),
-        ]
-    )
-    role = forms.ChoiceField(choices=[(role, role) for role in Role])
-    pattern = forms.CharField(
-        max_length=100,
-        initial=EVERY_GROUP,
-        label="In groups named",
-        help_text="* is any number of characters, ? is one: team-a-*. A single * means all groups.",
-    )

@@ -32,21 +32,6 @@ def percent(share: float) -> str:
     return f"{shown:.0f}{THIN}%" if shown in (0.0, 100.0) else f"{shown:.1f}{THIN}%"
 
 
-def span(value_ms: float) -> str:
-    """A duration in two units at most, as people say it."""
-    seconds = int(abs(value_ms)) // 1000
-    if seconds < 1:
-        return f"{value_ms:.0f} ms"
-    if seconds < 60:
-        return f"{value_ms / 1000:.1f} s"
-    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
-    if minutes < 60:
-        return f"{minutes} min {seconds % 60} s"
-    if hours < 48:
-        return f"{hours} h {minutes % 60} min"
-    return f"{days} d {hours % 24} h"
-
-
 def utc(at_ms: int) -> datetime:
     """What is not within the years 1 to 9999 is shown as the nearest that is: a page does not fail
     for what stands in a row.

@@ -3,7 +3,7 @@
 from django.contrib.auth.views import LoginView
 from django.urls import include, path
 
-from dashboard.pages.forms import LoginForm
+from dashboard.pages.user_forms import LoginForm
 from dashboard.pages.views import (
     account,
     audit,

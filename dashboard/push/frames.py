@@ -116,7 +116,7 @@ def strip_of(snapshot: LiveSnapshot) -> dict[str, Json]:
             f"{unable} unable" if unable else idle if n.members else "",
             "warn" if unable else "",
             f"{n.members} members, {n.able} able to own"
-            + (f", {n.leaving} told to leave" if n.leaving else "")
+            + (f", {n.leaving} draining" if n.leaving else "")
             + (f"; idle: {n.partitions} partitions, {n.able} members" if n.idle else ""),
         ),
         "owned": number(

@@ -133,7 +133,7 @@ MEMBERS = [
     ({"beats": {"a": NOW - 7000}}, "suspect", "no sign of life for 7000 ms"),
     ({"beats": {"a": NOW - 11_000}}, "lost", "no sign of life for 11000 ms"),
     ({"members": row_of(leaving=True)}, "draining", ""),
-    ({"members": row_of(drain=Drain.FORCED)}, "draining", "told to go at once"),
+    ({"members": row_of(drain=Drain.FORCED)}, "draining", "forced out"),
     (
         {"members": row_of(drain=Drain.LEAVING)},
         "leaving",

@@ -9,24 +9,6 @@ from dashboard.pages import texts
 
 
 @pytest.mark.parametrize(
-    ("value_ms", "shown"),
-    [
-        (0, "0 ms"),
-        (999, "999 ms"),
-        (1_000, "1.0 s"),
-        (59_999, "60.0 s"),
-        (60_000, "1 min 0 s"),
-        (119_999, "1 min 59 s"),
-        (3_600_000, "1 h 0 min"),
-        (47 * 3_600_000, "47 h 0 min"),
-        (49 * 3_600_000, "2 d 1 h"),
-    ],
-)
-def test_spans(value_ms: int, shown: str) -> None:
-    assert texts.span(value_ms) == shown
-
-
-@pytest.mark.parametrize(
     ("share", "shown"),
     [(1, "100 %"), (0.99999, "99.9 %"), (0.5, "50.0 %"), (0, "0 %"), (0.001, "0.1 %")],
 )

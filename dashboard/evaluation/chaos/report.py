@@ -19,7 +19,8 @@ from dashboard.evaluation.html_report import (
     facts,
     page,
 )
-from dashboard.pages.texts import DASH, grouped, percent, span
+from dashboard.pages.amounts import span
+from dashboard.pages.texts import DASH, grouped, percent
 
 PAUSE_MS = 400  # a commit that comes later than this after the one before is drawn as a pause
 LABEL = 14  # pixels, of a line above a chart

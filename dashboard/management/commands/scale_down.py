@@ -1,4 +1,4 @@
-"""`python3 manage.py scale_down GROUP --percent 80 | --members a,b`: tells members to leave.
+"""`python3 manage.py scale_down GROUP --percent 80 | --members a,b`: drains members.
 
 Exit code 2 and one sentence for what is refused, whatever the reason; 1 when Redis or the database
 cannot be asked.
@@ -20,7 +20,7 @@ NO_LIMIT = "none"
 
 
 class Command(AnswerCommand):
-    help = "Tells members of a stateful group to leave as soon as others have learned their state."
+    help = "Drains members of a stateful group: they leave when others have learned their state."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
@@ -30,7 +30,7 @@ class Command(AnswerCommand):
         parser.add_argument("--members", help="who is to leave: member ids by comma")
         parser.add_argument(
             "--timeout-ms",
-            help="after so long they go at once; 0: now, none: no limit; default: the group's",
+            help="then the rest are forced out; 0: now, none: no limit; default: the group's",
         )
         parser.add_argument("--reason", default="", help="kept in history and audit")
         parser.add_argument(

@@ -10,7 +10,7 @@ from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from dashboard.pages import differences, texts
+from dashboard.pages import amounts, differences, texts
 from dashboard.records.queries import colours
 
 register = template.Library()
@@ -79,9 +79,9 @@ def is_missing(value: object) -> bool:
 # Causes of a rebalance whose own word says too little, and what each of them means.
 CAUSES = {
     "manual": ("manual", "a person asked for it"),
-    "scale-down": ("scale-down", "members were told to leave"),
-    "forced": ("scale-down, forced", "members that were told to leave go at once"),
-    "cancelled": ("scale-down, cancelled", "members that were told to leave stay"),
+    "scale-down": ("scale-down", "members are drained"),
+    "forced": ("scale-down, forced", "members that are drained are forced out"),
+    "cancelled": ("scale-down, cancelled", "members that are drained stay"),
     "ready": ("learner ready", "a learner has restored its state and takes over"),
     "stateful": ("stateful changed", "the group's setting `stateful` was changed"),
     "strategy": ("strategy changed", "the group's strategy or its parameters were changed"),
@@ -147,7 +147,7 @@ def _if_known(name: str, show: Callable[[Any], str], otherwise: str = "") -> Non
 _if_known("num", texts.grouped)
 _if_known("dec", partial(texts.grouped, decimals=2))
 _if_known("percent", texts.percent)
-_if_known("duration", texts.span)
+_if_known("duration", amounts.span)
 _if_known("at", lambda moment: _time(moment, texts.exact(moment)[:19].replace("T", " ")))
 _if_known("member", lambda id: _titled(id, texts.short_member(id)), "nobody")
 _if_known("fence", lambda n: _titled(f"fence {n}", texts.fence(int(n))), "nobody holds the lock")
@@ -179,7 +179,7 @@ def left(until_ms: int, now_ms: int) -> str:
 
 
 def _whole_seconds(seconds: int) -> str:
-    return f"{seconds} s" if seconds < 60 else texts.span(seconds * 1000)
+    return f"{seconds} s" if seconds < 60 else amounts.span(seconds * 1000)
 
 
 @register.filter
@@ -198,7 +198,7 @@ def since(value: int | None, now_ms: int) -> SafeString | str:
     """How long ago, with the moment itself as title."""
     if value is None:
         return unknown("never seen")
-    return _time(value, texts.span(now_ms - value))
+    return _time(value, amounts.span(now_ms - value))
 
 
 @register.filter

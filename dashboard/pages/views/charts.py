@@ -9,6 +9,7 @@ from dashboard.records.queries import groups, rebalances
 
 SPANS = {"1h": 3_600_000, "6h": 21_600_000, "24h": 86_400_000, "7d": 604_800_000}
 ROUNDS_MAX = 500
+MARGIN = 0.02  # of what is shown, left before the first value
 
 
 def group_balance(request: HttpRequest, name: str) -> HttpResponse:
@@ -33,9 +34,14 @@ def _figures(seen: base.Seen, span: str) -> tuple[list[Rebalance], dict[str, cha
     """(rounds of rebalances, oldest first; figures by name)"""
     from_ms = seen.now_ms - SPANS[span]
     rows = rebalances.rounds(seen.group, from_ms, ROUNDS_MAX)[::-1]
+    samples = groups.series(seen.group, from_ms)
+    firsts = [row.at_ms for row in rows[:1]] + [sample.at_ms for sample in samples[:1]]
+    begins_ms = min(firsts, default=from_ms)
+    margin_ms = round((seen.now_ms - begins_ms) * MARGIN)
+    shown = charts.Shown(max(from_ms, begins_ms - margin_ms), seen.now_ms, rows)
     members = seen.snapshot.members if seen.snapshot else ()
     return rows, {
-        "rebalances": charts.rebalances(rows),
+        "rebalances": charts.rebalances(shown),
         "loads": charts.loads(members, seen.hues),
-        "flow": charts.flow(groups.series(seen.group, from_ms)),
+        "flow": charts.flow(samples, shown),
     }

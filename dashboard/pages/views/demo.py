@@ -1,4 +1,4 @@
-"""The demo's page, there as long as `up` runs the demo: add a consumer, or take one away."""
+"""The demo's page, there as long as `up` runs the demo: add a consumer, or remove one."""
 
 import time
 
@@ -21,7 +21,7 @@ from dashboard.records import audit
 from dashboard.records.audit import By
 
 ADD = "add demo consumer"
-REASON = "taken away on the demo's page"
+REASON = "removed on the demo's page"
 
 
 def demo_page(request: HttpRequest) -> HttpResponse:
@@ -36,7 +36,7 @@ def demo_page(request: HttpRequest) -> HttpResponse:
         if base.asked_to(request, ("add",)):
             _add(request, seen)
         elif member := request.POST.get("take", ""):
-            _take_away(request, seen, member)
+            _remove(request, seen, member)
         else:
             raise BadRequest("take= is empty: no member, and nothing to do")
         return HttpResponseRedirect(reverse("demo"))
@@ -96,11 +96,13 @@ def _ask_to_add(group: Group, by: By) -> None:
         raise Refused(f"the demo cannot be asked: {error.strerror}") from error
 
 
-def _take_away(request: HttpRequest, seen: base.Seen, member: str) -> None:
+def _remove(request: HttpRequest, seen: base.Seen, member: str) -> None:
     """The same function as the wizard and the command; its agent ends by itself."""
     try:
         actions.start(seen.group, base.by(request, REASON), members=[member])
     except EvenkeelError as error:
         messages.error(request, str(error))
     else:
-        messages.success(request, f"{member} is told to leave.")
+        messages.success(
+            request, f"{member} is draining: it leaves when others have learned its state."
+        )

@@ -1,4 +1,4 @@
-"""Scale-downs: the wizard that tells members to leave, and the page of one, running or ended."""
+"""Scale-downs: the wizard that drains members, and the page of one, running or ended."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from dashboard.actions.preview import Preview, preview
 from dashboard.live.connection import StoreUnavailable
 from dashboard.models import Group, ScaleDown, ScaleDownState
 from dashboard.pages import texts
-from dashboard.pages.forms import ExtendForm, ReasonForm, ScaleDownForm, as_ms
+from dashboard.pages.forms import ExtendForm, ReasonForm, ScaleDownForm
 from dashboard.pages.views import base
 from dashboard.records.audit import By
 from dashboard.records.queries import scale_downs
@@ -56,7 +56,7 @@ class Previewed:
 
 
 def new_scale_down(request: HttpRequest, name: str) -> HttpResponse:
-    """GET and POST with `preview` change nothing; POST tells those to leave that are marked."""
+    """GET and POST with `preview` change nothing; POST drains those that are marked."""
     seen = base.see(name)
     previewing = request.method != "POST" or "preview" in request.POST
     form = ScaleDownForm(base.sent(request), settings=seen.group.values, previewing=previewing)
@@ -74,7 +74,7 @@ def new_scale_down(request: HttpRequest, name: str) -> HttpResponse:
         row = _start(request, seen, form, previewed)
         if row is not None:
             count = len(row.members)
-            said = f"{count} member{'s are' if count > 1 else ' is'} told to leave."
+            said = f"{count} member{'s are' if count > 1 else ' is'} draining."
             return base.done(request, said, "scale_down", name, row.pk)
     elif not previewing and renewed and previewed.is_good:
         form.add_error(None, "The list was for another percentage: look at it, then confirm.")
@@ -121,7 +121,7 @@ def _start(
         actions.start,
         percent=previewed.percent if _fits(previewed.percent, previewed.found) else None,
         members=leave,
-        timeout_ms=as_ms(values["minutes"]),
+        timeout_ms=values["timeout"],
         at_deadline=values["at_deadline"] or "force",
         eager=values["eager"],
         force_all=values["force_all"],
@@ -174,8 +174,7 @@ def scale_down(request: HttpRequest, name: str, pk: int) -> HttpResponse:
 
 def _form(request: HttpRequest, do: str, row: ScaleDown) -> ExtendForm | ReasonForm | None:
     if do == "extend":
-        doubled = 2 * (row.timeout_ms or 0) / 60_000
-        return ExtendForm(base.sent(request), initial={"minutes": f"{doubled:g}"})
+        return ExtendForm(base.sent(request), initial={"timeout": 2 * (row.timeout_ms or 0)})
     return ReasonForm(base.sent(request)) if do in ("force", "abort") else None
 
 
@@ -183,7 +182,7 @@ def _change(
     row: ScaleDown, do: str, form: ExtendForm | ReasonForm, member: str, by: By
 ) -> ScaleDown:
     if do == "extend":
-        return actions.extend(row, as_ms(form.cleaned_data["minutes"]), by)
+        return actions.extend(row, form.cleaned_data["timeout"], by)
     return actions.force(row, member, by) if do == "force" else actions.abort(row, by)
 
 

@@ -1,6 +1,8 @@
 """What changes a group: its settings, and a rebalance on request with a look at it before."""
 
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 
@@ -46,11 +48,21 @@ def _switch(request: HttpRequest, seen: base.Seen, now: LiveSnapshot) -> HttpRes
     return base.show(request, "settings", context)
 
 
+IDLE = "Nothing would move: each partition stays with its owner."
+
+
 def rebalance_preview(request: HttpRequest, name: str) -> HttpResponse:
-    """GET and POST with `preview` look, else POST runs: by the same rule, computed anew then."""
+    """GET and POST with `preview` look, else POST runs: by the same rule, computed anew then. What
+    would move nothing is not run.
+    """
     seen, previewing = base.see(name), "preview" in request.POST
     form = RebalanceForm(base.sent(request), settings=seen.group.values, previewing=previewing)
     strategy, parameters = form.chosen
+    found, problem = _looked_at(name, strategy, parameters)
+    chosen = found.chosen(request.POST.get("strategy", "")) if found else None
+    idle = IDLE if chosen and chosen.is_idle else ""
+    if form.is_bound and idle and not previewing:
+        form.add_error(None, idle)
     ask = partial(actions.request_rebalance, seen.group, strategy=strategy, parameters=parameters)
     asked = None if previewing else base.attempt(request, form, ask, also=("preview",))
     if asked:
@@ -59,11 +71,21 @@ def rebalance_preview(request: HttpRequest, name: str) -> HttpResponse:
     context = base.group_context(seen, "rebalance_preview") | {
         "form": form,
         "rule": previews.RULE,
-        "found": None,
-        "chosen": request.POST.get("strategy", ""),
+        "found": found,
+        "chosen": chosen,
+        "idle": idle,
+        "why_idle": IDLE,
     }
-    try:
-        context["found"] = previews.of_group(name, strategy, parameters)
-    except (StoreUnavailable, InvalidInput) as error:
-        context["problem"] = str(error)
+    if problem:
+        context["problem"] = problem
     return base.show(request, "preview", context)
+
+
+def _looked_at(
+    name: str, strategy: str, parameters: Mapping[str, Any] | None
+) -> tuple[previews.Previews | None, str]:
+    """None with the reason when it cannot be told now."""
+    try:
+        return previews.of_group(name, strategy, parameters), ""
+    except (StoreUnavailable, InvalidInput) as error:
+        return None, str(error)

@@ -13,7 +13,8 @@ from django.shortcuts import get_object_or_404
 
 from dashboard.actions import users as actions
 from dashboard.actions.roles import MATRIX, STAGED, Effect, Grant, Role
-from dashboard.pages.forms import GrantForm, NewUserForm, NoForm, OwnPasswordForm, PasswordForm
+from dashboard.pages.forms import NoForm
+from dashboard.pages.user_forms import GrantForm, NewUserForm, OwnPasswordForm, PasswordForm
 from dashboard.pages.views import base
 from dashboard.records.audit import By
 from dashboard.single_sign_on.people import identity_of

@@ -24,6 +24,12 @@ class Preview:
     recommended: bool = False
     problem: str = ""
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether to run it would leave each partition where it is, and nobody would learn."""
+        found = self.change
+        return found is not None and not (found.moves or found.learning or found.waiting)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Previews:
@@ -31,6 +37,11 @@ class Previews:
 
     stateful: bool
     every: list[Preview]
+
+    def chosen(self, strategy: str) -> Preview:
+        """The one of that name; the recommended one without a name, or where there is no choice."""
+        named = [preview for preview in self.every if preview.strategy == strategy]
+        return (named or self.every)[0]
 
 
 def of_group(

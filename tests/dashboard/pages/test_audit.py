@@ -37,13 +37,17 @@ def keys(page: bytes) -> list[int]:
     return [int(key) for key in re.findall(r'<tr data-key="(\d+)"', page.decode())]
 
 
+def pairs(page: str) -> dict[str, str]:
+    return dict(re.findall(r"<dt>(.*?)</dt>\s*<dd>(.*?)</dd>", page))
+
+
 def test_who_what_why_and_what_differs(visitor: Client, entries: list[AuditEntry]) -> None:
     answer = visitor.get("/audit/")
     assert keys(answer.content) == [entry.pk for entry in entries]
     page = answer.content.decode()
     for text in ("bob", "quieter nights", "from 10.1.2.3", "command"):
         assert text in page
-    assert "lease_ms: <del>10000</del> → <ins>20000</ins>" in page
+    assert "<dt>lease_ms</dt>\n    <dd><del>10 s</del> → <ins>20 s</ins></dd>" in page
 
 
 @pytest.mark.parametrize(
@@ -145,15 +149,35 @@ def test_differences() -> None:
     before = {"same": 1, "mode": "client", "owners": {"a": 2, "b": 1}, "gone": None}
     after = {"same": 1, "mode": "server", "owners": {"a": 3}, "leave": ["S1", "S2"]}
     assert between(before, after).shown == [
-        Change("gone", "null", ""),
+        Change("gone", "none", ""),
         Change("leave", "", "S1, S2"),
         Change("mode", "client", "server"),
         Change("owners.a", "2", "3"),
         Change("owners.b", "1", ""),
     ]
     assert between(None, None).shown == []
+    before = {"stateful": False, "heartbeat_ms": 10_000, "at_ms": 0, "map": {}, "told": []}
+    after = {"stateful": True, "heartbeat_ms": None, "map": [{"b": 1, "a": [0, 2]}], "told": ["S1"]}
+    assert between(before, after).shown == [
+        Change("at_ms", "1970-01-01T00:00:00.000Z", ""),
+        Change("heartbeat_ms", "10 s", "none"),
+        Change("map", "none", "a 0, 2, b 1"),
+        Change("stateful", "no", "yes"),
+        Change("told", "none", "S1"),
+    ]
     many = between(None, {str(n): n for n in range(100)})
     assert (len(many.shown), many.more) == (12, 88)
+
+
+def test_no_change_is_shown_as_json_and_the_lines_have_it_raw(
+    visitor: Client, group: Group
+) -> None:
+    after = {"members": {"a": {"told": True}}, "zones": [{"east": [0, 1]}], "stateful": True}
+    audit.record(By("bob", "command", "night"), "turn", group, before={}, after=after)
+    page = visitor.get("/audit/?actor=bob").content.decode()
+    assert pairs(page) == {"members.a.told": "yes", "stateful": "yes", "zones": "east 0, 1"}
+    (line,) = visitor.get("/audit.jsonl?actor=bob").getvalue().decode().splitlines()
+    assert json.loads(line)["after"] == after
 
 
 def test_an_auditor_verifies_by_the_button(entries: list[AuditEntry]) -> None:

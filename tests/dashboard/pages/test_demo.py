@@ -1,4 +1,4 @@
-"""/demo/: there while `up` runs the demo; adds a consumer, takes one away."""
+"""/demo/: there while `up` runs the demo; adds a consumer, removes one."""
 
 import re
 from collections.abc import Iterator

@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from dashboard.models import AgentToken, AuditEntry, Group
-from dashboard.pages.forms import NewUserForm
+from dashboard.pages.user_forms import NewUserForm
 from dashboard.records.grants import RoleGrant
 from tests.dashboard.agents import FakeAgent
 from tests.dashboard.people import granted
@@ -73,8 +73,12 @@ def test_a_field_that_is_not_known_is_named(
 @pytest.mark.parametrize(
     ("address", "values", "said"),
     [
-        ("settings/", {"lease_ms": "soon"}, "&#x27;soon&#x27;: Enter a whole number."),
-        ("settings/", {"lease_ms": "1"}, "&#x27;1&#x27;: Ensure this value is greater than"),
+        (
+            "settings/",
+            {"lease_ms": "soon"},
+            "&#x27;soon&#x27; is no duration like 10 s, 5 min or 1 h",
+        ),
+        ("settings/", {"lease_ms": "1"}, "&#x27;1&#x27;: must be 50 ms or more"),
         ("settings/", {"strategy": "shoe"}, "shoe is not one of the available choices"),
         ("tokens/", {"do": "create", "name": "x", "days": "0"}, "&#x27;0&#x27;: Ensure"),
         ("tokens/", {"do": "create", "name": "x" * 101}, "x&#x27;: Ensure this value has at most"),

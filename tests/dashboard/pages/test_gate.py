@@ -181,7 +181,7 @@ def forms_of(group: Group) -> dict[str, dict[str, str]]:
     made = {"stream": f"new-{group.name}", "partitions": "1", "strategy": "sticky"}
     return {
         "group_settings": settings | {"session_timeout_ms": "7000"},
-        "rebalance_preview": {"strategy": "sticky", "reason": "why"},
+        "rebalance_preview": {"strategy": "averagely", "reason": "why"},
         "tokens": {"do": "create", "name": "mine"},
         "producers": {"do": "create", "stream": group.stream, "name": "mine"},
         "new_group": {"name": f"new-{group.name}", **made},

@@ -56,14 +56,14 @@ def test_a_form_without_state_makes_the_defaults(
     [
         ({"name": "two words"}, "is not a name"),
         ({"name": ""}, "This field is required"),
-        ({"partitions": 0}, "greater than or equal to 1"),
-        ({"partitions": 1_000_000}, "less than or equal to 100000"),
+        ({"partitions": 0}, "&#x27;0&#x27;: must be 1 or more"),
+        ({"partitions": "1M"}, "&#x27;1M&#x27;: must be 100\u202f000 or less"),
         ({"strategy": "random"}, "not one of the available choices"),
-        ({"standby_replicas": "-1"}, "greater than or equal to 0"),
-        ({"standby_replicas": "11"}, "less than or equal to 10"),
-        ({"learners_max": "many"}, "Enter a whole number"),
+        ({"standby_replicas": "-1"}, "&#x27;-1&#x27; is no whole number like 500"),
+        ({"standby_replicas": "11"}, "&#x27;11&#x27;: must be 10 or less"),
+        ({"learners_max": "many"}, "&#x27;many&#x27; is no whole number like 500"),
         ({"learn_partial_rebalance": "maybe"}, "not one of the available choices"),
-        ({"scale_down_timeout_ms": "1e9"}, "Enter a whole number"),
+        ({"scale_down_timeout_ms": "1e9"}, "&#x27;1e9&#x27; is no duration like 10 s"),
     ],
 )
 def test_what_is_wrong_is_named(

@@ -55,8 +55,8 @@ def test_it_is_followed_to_its_end(visitor: Client, scene: Scene) -> None:
 def test_extend(visitor: Client, scene: Scene) -> None:
     row = started(scene, "S2")
     page = text_of(visitor.get(address(scene, row) + "?do=extend"))
-    assert 'name="minutes" value="20"' in page
-    values = {"do": "extend", "minutes": "30", "reason": "a large state"}
+    assert 'name="timeout" value="20 min"' in page
+    values = {"do": "extend", "timeout": "30", "reason": "a large state"}
     assert visitor.post(address(scene, row), values)["Location"] == address(scene, row)
     row.refresh_from_db()
     assert row.timeout_ms == 1_800_000
@@ -66,7 +66,7 @@ def test_extend(visitor: Client, scene: Scene) -> None:
 
 def test_a_limit_that_is_no_longer_is_refused(visitor: Client, scene: Scene) -> None:
     row = started(scene, "S2")
-    values = {"do": "extend", "minutes": "1", "reason": "sooner"}
+    values = {"do": "extend", "timeout": "1 min", "reason": "sooner"}
     page = text_of(visitor.post(address(scene, row), values))
     assert "60000 ms is no longer" in page
     row.refresh_from_db()
@@ -76,7 +76,7 @@ def test_a_limit_that_is_no_longer_is_refused(visitor: Client, scene: Scene) -> 
 def test_force_one(visitor: Client, scene: Scene) -> None:
     row = started(scene, "S2", "S3")
     page = text_of(visitor.get(address(scene, row) + "?do=force&member=S2"))
-    assert "Force S2 to go at once?" in page
+    assert "Force S2 out?" in page
     values = {"do": "force", "member": "S2", "reason": "its host goes"}
     assert visitor.post(address(scene, row), values).status_code == 302
     scene.settle()
@@ -107,7 +107,7 @@ def test_abort_needs_a_reason_and_lets_everybody_stay(visitor: Client, scene: Sc
         ({"do": "force"}, "&#x27;&#x27; was not told to leave"),
         ({"do": "end"}, "Do=&#x27;end&#x27; is none of extend, force, abort"),
         ({}, "Do= is missing: extend, force, abort"),
-        ({"do": "abort", "minutes": "9"}, "there is no field &#x27;minutes&#x27;"),
+        ({"do": "abort", "timeout": "9"}, "there is no field &#x27;timeout&#x27;"),
     ],
 )
 def test_deeds_that_are_none(
@@ -125,7 +125,7 @@ def test_a_deed_on_one_that_ended_says_so(visitor: Client, scene: Scene) -> None
     scene.settle()
     for do in ("extend", "force", "abort"):
         values = {"do": do, "member": "S2", "reason": "late"}
-        values |= {"minutes": "30"} if do == "extend" else {}
+        values |= {"timeout": "30"} if do == "extend" else {}
         answer = visitor.post(address(scene, row), values, follow=True)
         assert re.search("is done|it is done", text_of(answer)), do
 

@@ -11,7 +11,7 @@ from tests.dashboard.agents import FakeAgent
 from tests.dashboard.pages.scale_downs import address, started, text_of, wizard
 from tests.dashboard.scaling import Scene
 
-TELL = {"minutes": "10", "at_deadline": "force", "eager": "True", "reason": "night shift"}
+TELL = {"timeout": "10 min", "at_deadline": "force", "eager": "True", "reason": "night shift"}
 
 
 def reading(page: str) -> str:
@@ -27,7 +27,7 @@ def test_it_begins_with_a_percentage_at_which_one_leaves(visitor: Client, scene:
     page = text_of(visitor.get(wizard(scene)))
     assert reading(page) == "keep 66 % = 2 members; 1 leaves"
     assert marked(page) == ["S3"]
-    assert 'name="minutes" value="10"' in page
+    assert 'name="timeout" value="10 min"' in page
     assert "eager: each as soon as it is ready" in page
 
 
@@ -141,10 +141,11 @@ def test_a_percentage_that_was_not_looked_at_tells_nobody(visitor: Client, scene
 
 
 @pytest.mark.parametrize(
-    ("minutes", "ms"), [("", None), ("0", 0), ("0.5", 30_000), ("1440", 86_400_000)]
+    ("typed", "ms"),
+    [("", None), ("0", 0), ("0.5", 30_000), ("1440", 86_400_000), ("1 h 30 min", 5_400_000)],
 )
-def test_the_deadline(visitor: Client, scene: Scene, minutes: str, ms: int | None) -> None:
-    visitor.post(wizard(scene), TELL | {"member": ["S3"], "minutes": minutes})
+def test_the_deadline(visitor: Client, scene: Scene, typed: str, ms: int | None) -> None:
+    visitor.post(wizard(scene), TELL | {"member": ["S3"], "timeout": typed})
     assert scene.scale_down().timeout_ms == ms
 
 
@@ -152,12 +153,12 @@ def test_the_deadline(visitor: Client, scene: Scene, minutes: str, ms: int | Non
     ("changes", "said"),
     [
         ({"reason": ""}, "This field is required"),
-        ({"minutes": "-1"}, "greater than or equal to 0"),
-        ({"minutes": "soon"}, "Enter a number"),
-        ({"minutes": "1000000"}, "less than or equal to 43200"),
-        ({"minutes": "inf"}, "Enter a number"),
+        ({"timeout": "-1"}, "&#x27;-1&#x27; is no duration like 10 s"),
+        ({"timeout": "soon"}, "&#x27;soon&#x27; is no duration like 10 s"),
+        ({"timeout": "1000000"}, "&#x27;1000000&#x27;: must be 30 d or less"),
+        ({"timeout": "inf"}, "&#x27;inf&#x27; is no duration like 10 s"),
         ({"at_deadline": "wait"}, "not one of the available choices"),
-        ({"minutes": "0", "at_deadline": "abort"}, "a limit of 0 ms that aborts"),
+        ({"timeout": "0", "at_deadline": "abort"}, "a limit of 0 ms that aborts"),
     ],
 )
 def test_what_is_wrong_is_said_and_nobody_is_told(

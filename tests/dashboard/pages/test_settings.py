@@ -9,6 +9,7 @@ from django.test import Client
 
 from assignment.strategies import NAMES
 from assignment.wire import GroupKeys
+from dashboard import coordinator
 from dashboard.actions import groups
 from dashboard.live import watching
 from dashboard.models import AuditEntry, Group, RebalanceRequest
@@ -103,11 +104,11 @@ def test_a_group_is_made_stateful_and_its_limit_is_taken_back(
     ("changes", "said"),
     [
         ({"standby_replicas": ""}, "This field is required"),
-        ({"learners_max": -1}, "greater than or equal to 0"),
-        ({"scale_down_timeout_ms": 2_592_000_001}, "less than or equal to 2592000000"),
+        ({"learners_max": -1}, "&#x27;-1&#x27; is no whole number like 500"),
+        ({"scale_down_timeout_ms": 2_592_000_001}, "&#x27;2592000001&#x27;: must be 30 d or less"),
         ({"renew_ms": 9_000}, "lease_ms 10000 is below three times renew_ms 9000"),
         ({"session_timeout_ms": 20_000}, "session_timeout_ms 20000 is above lease_ms 10000"),
-        ({"lease_ms": 1}, "greater than or equal to 50"),
+        ({"lease_ms": "0.01 s"}, "&#x27;0.01 s&#x27;: must be 50 ms or more"),
         ({"strategy": "random"}, "random is not one of the available choices"),
         ({"lease_ms": ""}, "This field is required"),
     ],
@@ -194,9 +195,8 @@ def test_the_groups_own_parameters_are_used_where_none_are_typed(
     own = {"config_map": {first: [0], second: [f"1-{group.partitions - 1}"]}}
     changes = {"strategy": "config", "strategy_parameters": own}
     groups.change_settings(group, changes, by=By("ann", "page"))
-    settle(group, agents)
     address = f"/groups/{group.name}/rebalance/"
-    assert moves(visitor.get(address).content.decode())["config"] == 0
+    assert moves(visitor.get(address).content.decode())["config"] == 1
     visitor.post(address, {"strategy": "config", "reason": "again"})
     assert RebalanceRequest.objects.get().parameters == own
 
@@ -211,7 +211,28 @@ def test_a_rebalance_needs_a_strategy_and_a_reason(
     assert not RebalanceRequest.objects.exists()
 
 
-def test_a_stateful_group_has_no_strategy_to_choose_and_can_be_asked_all_the_same(
+def run_button(page: str) -> str:
+    (found,) = re.findall(r'<button class="first" id="run"([^>]*)>', page)
+    return str(found)
+
+
+def test_what_would_move_nothing_cannot_be_run(
+    visitor: Client, group: Group, agents: list[FakeAgent]
+) -> None:
+    address = f"/groups/{group.name}/rebalance/"
+    page = visitor.get(address).content.decode()
+    assert moves(page)["sticky"] == 0
+    assert " disabled" in run_button(page)
+    assert '<span id="idle">Nothing would move: each partition stays with its owner.' in page
+    other = visitor.post(address, {"strategy": "averagely", "preview": "1"}).content.decode()
+    assert " disabled" not in run_button(other)
+    assert '<span id="idle" hidden>' in other
+    refused = visitor.post(address, {"strategy": "sticky", "reason": "why not"}).content.decode()
+    assert "<p>Nothing would move: each partition stays with its owner.</p>" in refused
+    assert not RebalanceRequest.objects.exists()
+
+
+def test_a_stateful_group_has_no_strategy_to_choose_and_is_asked_when_somebody_would_learn(
     visitor: Client, group: Group, agents: list[FakeAgent]
 ) -> None:
     groups.change_settings(group, {"stateful": True}, by=By("ann", "page"))
@@ -220,10 +241,13 @@ def test_a_stateful_group_has_no_strategy_to_choose_and_can_be_asked_all_the_sam
     page = visitor.get(address).content.decode()
     assert 'data-strategy="planner"' in page and 'type="radio"' not in page
     chosen = re.search(r'type="hidden" name="strategy" value="(\w+)"', page)
-    assert chosen is not None
+    assert chosen is not None and " disabled" in run_button(page)
+    FakeAgent(group, "c").start()
+    assert " disabled" not in run_button(visitor.get(address).content.decode())
     answer = visitor.post(address, {"strategy": chosen[1], "reason": "look again"})
     assert answer["Location"] == f"/groups/{group.name}/history/"
-    settle(group, agents)
+    coordinator.rebalance(group.name)
+    coordinator.tick()
     last = group.rebalances.first()
     assert last is not None
     assert (last.strategy, last.planned, last.reason) == ("planner", True, "look again")
@@ -284,3 +308,53 @@ def test_a_switch_is_told_to_browsers(visitor: Client, group: Group) -> None:
     frame = changes.frame()
     assert frame is not None
     assert frame["coordination"]["text"] == "client coordination"
+
+
+# --- durations, counts ----------------------------------------------------------------------------
+
+
+def test_durations_and_counts_are_shown_and_typed_as_people_say_them(
+    visitor: Client, group: Group
+) -> None:
+    address = f"/groups/{group.name}/settings/"
+    typed = {"lease_ms": "12 s", "grace_ms": "1 min", "acceptable_lag_records": "20 000"}
+    visitor.post(address, sent(group, scale_down_timeout_ms="1 h 30 min", **typed))
+    group.refresh_from_db()
+    values = group.values
+    assert (values.lease_ms, values.grace_ms) == (12_000, 60_000)
+    assert (values.acceptable_lag_records, values.scale_down_timeout_ms) == (20_000, 5_400_000)
+    page = visitor.get(address).content.decode()
+    shown = dict(re.findall(r'name="(\w+)" value="([^"]+)"', page))
+    assert shown["lease_ms"] == "12 s"
+    assert shown["scale_down_timeout_ms"] == "1 h 30 min"
+    assert shown["acceptable_lag_records"] == "20\u202f000"
+
+
+# --- a strategy that is not used ------------------------------------------------------------------
+
+
+def test_a_stateful_group_offers_no_strategy_and_says_why(visitor: Client, group: Group) -> None:
+    address = f"/groups/{group.name}/settings/"
+    strategies = r'<(?:select|textarea) name="strategy(?:_parameters)?"[^>]*>'
+    offered = re.findall(strategies, visitor.get(address).content.decode())
+    assert [" disabled" in field for field in offered] == [False, False]
+    visitor.post(address, sent(group, stateful="on"))
+    group.refresh_from_db()
+    page = visitor.get(address).content.decode()
+    assert [" disabled" in field for field in re.findall(strategies, page)] == [True, True]
+    assert "Not used while the group is stateful" in page
+    values = {k: v for k, v in sent(group, stateful="on").items() if "strategy" not in k}
+    visitor.post(address, values | {"lease_ms": "12 s"})
+    group.refresh_from_db()
+    assert (group.values.strategy, group.values.lease_ms) == ("sticky", 12_000)
+
+
+def test_a_strategy_that_is_not_used_is_refused(visitor: Client, group: Group) -> None:
+    address = f"/groups/{group.name}/settings/"
+    visitor.post(address, sent(group, stateful="on"))
+    group.refresh_from_db()
+    before = group.settings
+    page = visitor.post(address, sent(group, strategy="averagely", lease_ms="12 s"))
+    assert "&#x27;averagely&#x27;: Not used while the group is stateful" in page.content.decode()
+    group.refresh_from_db()
+    assert group.settings == before

@@ -9,9 +9,11 @@ import pytest
 from asgiref.sync import sync_to_async
 from playwright.async_api import Page
 
-from dashboard.models import Group
+from dashboard.actions import groups
+from dashboard.models import AuditSource, Group
+from dashboard.records.audit import By
 from tests.e2e.browser.conftest import NewContext
-from tests.e2e.browser.stage import Stage, until
+from tests.e2e.browser.stage import Stage, background, until
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -73,7 +75,10 @@ async def test_a_rebalance_from_the_browser(stage: Stage, logged_in: NewContext)
     row = page.locator('#previews tr[data-strategy="averagely"]')
     predicted = int(await row.locator("[data-moves]").get_attribute("data-moves") or "")
     assert predicted > 0
+    run, idle = page.locator("#run"), page.locator("#idle")
+    assert await run.is_disabled() and "Nothing would move" in await idle.inner_text()
     await row.locator("input").check()
+    assert await run.is_enabled() and await idle.is_hidden()
     await page.fill("[name=reason]", "contiguous blocks")
     await page.click("text=Run this rebalance")
     await page.wait_for_url("**/history/")
@@ -160,3 +165,45 @@ async def test_every_page_fits_and_nothing_complains(
             await page.wait_for_selector('#light[data-light="live"]')
         assert await page.evaluate("document.documentElement.scrollWidth") <= size["width"], path
     assert complaints == []
+
+
+# To its end; how far its first cell is then from its left side.
+SCROLLED = """(box) => { box.scrollTo(box.scrollWidth, 0);
+  const cell = box.querySelector("tbody td").getBoundingClientRect();
+  return Math.abs(cell.x - box.getBoundingClientRect().x); }"""
+
+
+async def test_the_last_column_is_seen_however_long_names_are(
+    group: Group, logged_in: NewContext
+) -> None:
+    stage, state = Stage(group), {"stateful": True, "standby_replicas": 1}
+    async with background(stage.play()):
+        for number in range(3):
+            await stage.join(f"consumer-on-host-{number}-1f2e3d4c5b6a")
+        await stage.settled()
+        await sync_to_async(groups.change_settings)(group, state, By("ann", AuditSource.PAGE))
+        wide, narrow = [await page_of(logged_in, viewport=size) for size in (WIDE, NARROW)]
+        for page in (wide, narrow):
+            await page.goto(f"/groups/{group.name}/partitions/")
+            over = await page.evaluate("document.documentElement.scrollWidth - innerWidth")
+            assert over <= 0, "the page itself never scrolls sideways"
+            assert await page.locator("#partitions th:has-text('Standbys')").count() == 1
+        hidden = "(box) => box.scrollWidth - box.clientWidth"
+        assert await wide.locator("#partitions .scroll").evaluate(hidden) <= 0
+        await wide.goto(f"/groups/{group.name}/members/")
+        assert await wide.locator("#members .scroll").first.evaluate(hidden) <= 0
+        box = narrow.locator("#partitions .scroll")
+
+        async def is_scrolled() -> bool:
+            number_off = await box.evaluate(SCROLLED)  # of what may be replaced meanwhile
+            return bool(number_off <= 2 and await box.evaluate("(box) => box.scrollLeft") > 0)
+
+        await until(is_scrolled, "the box scrolls, and each row's number stays in view")
+        async with narrow.expect_response("**fragment=partitions**"):
+            await stage.join("consumer-on-host-4-1f2e3d4c5b6a")
+
+        async def is_shown_again() -> bool:
+            return await box.locator(".replica", has_text="host-4").count() > 0
+
+        await until(is_shown_again, "the table is fetched again")
+        assert await box.evaluate("(box) => box.scrollLeft") > 0, "where it was scrolled to"

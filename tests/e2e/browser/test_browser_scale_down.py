@@ -76,7 +76,7 @@ async def told(new: NewContext, group: Group, *, percent: str = "66") -> tuple[P
     await page.fill("#percent", percent)
     await reads(page, f"keep {percent} % = 2 members; 1 leaves")
     (leaver,) = await marked(page)
-    assert await page.input_value("[name=minutes]") == "10"
+    assert await page.input_value("[name=timeout]") == "10 min"
     await page.fill("[name=reason]", "fewer flights at night")
     await page.click("#tell")
     await page.wait_for_url(re.compile(r"/scale-down/\d+/$"))

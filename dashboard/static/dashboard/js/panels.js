@@ -30,7 +30,9 @@ class Panel {
     const body = await fragment(this.place.id);
     if (body === null) { this.ask(EVERY_MS * 2); return; }
     const known = new Set([...this.place.querySelectorAll("tr[data-key]")].map((row) => row.dataset.key));
+    const scrolled = [...this.place.querySelectorAll(".scroll")].map((box) => box.scrollLeft);
     this.place.replaceChildren(...body.childNodes);
+    this.place.querySelectorAll(".scroll").forEach((box, n) => { box.scrollLeft = scrolled[n] ?? 0; });
     if (known.size) for (const row of this.place.querySelectorAll("tr[data-key]")) row.classList.toggle("fresh", !known.has(row.dataset.key));
   }
 }

@@ -6,13 +6,14 @@ export function short(id) {
   const dash = id.lastIndexOf("-"), random = id.slice(dash + 1);
   return dash > 0 && random.length > 8 ? `${id.slice(0, dash)}-${random.slice(0, 6)}` : id;
 }
-export function span(ms) {
+const two = (count, unit, rest, smaller) => `${Math.floor(count)} ${unit}${rest >= 1 ? ` ${Math.floor(rest)} ${smaller}` : ""}`;
+export function span(ms) { // as amounts.span
   const s = ms / 1000, m = s / 60, h = m / 60;
   if (s < 1) return `${Math.round(ms)} ms`;
-  if (s < 60) return `${s.toFixed(1)} s`;
-  if (m < 60) return `${Math.floor(m)} min ${Math.floor(s % 60)} s`;
-  if (h < 48) return `${Math.floor(h)} h ${Math.floor(m % 60)} min`;
-  return `${Math.floor(h / 24)} d ${Math.floor(h % 24)} h`;
+  if (s < 60) return `${Math.floor(s * 10) / 10} s`;
+  if (m < 60) return two(m, "min", s % 60, "s");
+  if (h < 48) return two(h, "h", m % 60, "min");
+  return two(h / 24, "d", h % 24, "h");
 }
 export const rgb = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16)); // of "#rrggbb"
 export const variable = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
