@@ -255,6 +255,9 @@ class Sample(models.Model):
     conflicts = models.PositiveIntegerField(null=True)
     suspect = models.PositiveIntegerField(null=True)  # members that gave no sign of life lately
     stalled = models.PositiveIntegerField(null=True)
+    member_states = models.JSONField(null=True)  # of snapshot.MEMBER_STATES -> how many
+    group_epoch = models.BigIntegerField(null=True)
+    tick_age_ms = models.BigIntegerField(null=True)  # since the coordinator looked at the group
 
     class Meta:
         ordering = ("at_ms",)
