@@ -280,6 +280,9 @@ class Sample(models.Model):
     suspect = models.PositiveIntegerField(null=True)  # members that gave no sign of life lately
     stalled = models.PositiveIntegerField(null=True)
     flapping = models.CharField(max_length=FLAPPING_TEXT_MAX, blank=True)  # who or what; "": none
+    member_states = models.JSONField(null=True)  # of snapshot.MEMBER_STATES -> how many
+    group_epoch = models.BigIntegerField(null=True)
+    tick_age_ms = models.BigIntegerField(null=True)  # since the coordinator looked at the group
 
     class Meta:
         ordering = ("at_ms",)

@@ -4,6 +4,7 @@ A wrong value stops the process with one sentence that names it.
 """
 
 import os
+import re
 import secrets
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -25,6 +26,7 @@ from dashboard.safeguards import (
 from dashboard.single_sign_on.configuration import Configuration, roles_of
 
 ROOT = Path(__file__).resolve().parent.parent
+METRICS_TOKEN_FORM = re.compile(r"[!-~]{32,}")  # what a header can carry, and nobody guesses
 AUDIT_KEY_MIN = 32  # characters, as many as its digest has bytes
 BUSY_TIMEOUT_S = 20  # a writer waits for another one; ticks and pages write little and often
 
@@ -79,6 +81,16 @@ def audit_keys(folder: Path) -> list[str]:
     if not keys:
         raise ImproperlyConfigured(f"the audit's key in {folder / 'audit_key'} is empty")
     return keys
+
+
+def metrics_token() -> str:
+    """ "": there is none."""
+    token = text("EVENKEEL_METRICS_TOKEN")
+    if token and not METRICS_TOKEN_FORM.fullmatch(token):
+        raise ImproperlyConfigured(
+            "EVENKEEL_METRICS_TOKEN is not 32 or more printable ASCII characters without spaces"
+        )
+    return token
 
 
 def remembered(folder: Path, name: str, default: str) -> str:
@@ -166,6 +178,7 @@ REDIS_PREFIX = text("EVENKEEL_REDIS_PREFIX", "ek")
 PUBLIC_URL = text("EVENKEEL_URL", remembered(DATA, "public_url", "http://127.0.0.1:8000"))
 # Where its groups' snapshots lie, as their agents have it: this machine looks nowhere else.
 SNAPSHOT_URLS = snapshot_urls()
+METRICS_TOKEN = metrics_token()  # of who reads /metrics
 AGENT_RATE_PER_SECOND = number("EVENKEEL_AGENT_RATE", 5_000, 1, 1_000_000)  # of one token
 
 INSTALLED_APPS = [
@@ -268,7 +281,9 @@ SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 SECURE_HSTS_SECONDS = 0 if DEVELOPMENT else 31_536_000
 SECURE_SSL_REDIRECT = not DEVELOPMENT
-SECURE_REDIRECT_EXEMPT = ["^healthz$", "^readyz$"]  # asked for inside, often by bare address
+# The first two are asked for inside, often by bare address; who is sent on from the third has shown
+# its token already, so it refuses by itself.
+SECURE_REDIRECT_EXEMPT = ["^healthz$", "^readyz$", "^metrics$"]
 SILENCED_SYSTEM_CHECKS = [
     "security.W005",  # HSTS for subdomains: other services of the domain are not ours to decide
     "security.W021",  # HSTS preload: for the owner of the domain to ask for, and hard to take back

@@ -2,10 +2,11 @@
 
 from django.urls import include, path
 
-from dashboard.api import health
+from dashboard.api import health, metrics
 
 urlpatterns = [
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),
+    path("metrics", metrics.metrics, name="metrics"),
     path("", include("dashboard.pages.urls")),
 ]

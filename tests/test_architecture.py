@@ -17,6 +17,7 @@ HOMES = {
     "django": ("dashboard/",),
     "requests": ("dashboard/single_sign_on/",),
     "jwt": ("dashboard/single_sign_on/",),
+    "prometheus_client": ("dashboard/api/",),
     "allauth": ("dashboard/single_sign_on/", "dashboard/actions/users.py"),
     "agent": ("agent/",),
     "dashboard": ("dashboard/",),

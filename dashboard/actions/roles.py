@@ -102,6 +102,7 @@ class Door:
 PUBLIC = frozenset(
     {"healthz", "readyz", "login", "theme", "single_sign_on", "single_sign_on_callback"}
 )
+BY_TOKEN = frozenset({"metrics"})  # by a token of its own, which it asks for; no login opens it
 OWN = frozenset({"logout", "password"})  # of whoever is logged in, whatever the role
 _SEES = Door(Action.SEE)
 # By the name of its address. The group is the one in the address; without one it takes the right in

@@ -50,6 +50,7 @@ from dashboard.live.batch import Batch, NotInTime
 from dashboard.live.connection import StoreUnavailable, async_client, reaching_redis
 from dashboard.live.queue import QueueKeys
 from dashboard.live.scripts import script
+from dashboard.web.counts import NO_GROUP, counts
 from dashboard.web.kept import kept
 from dashboard.web.visitors import refused, said_who
 
@@ -58,6 +59,10 @@ T = TypeVar("T")
 PATH = re.compile(rf"{wire.API_PREFIX}/({NAME_PATTERN.pattern})/(join|heartbeat|leave)")
 SECRET_MIN = 16
 NOT_IN_TIME = "Not answered in time"
+GROUP = "evenkeel.group"  # in the scope: whom a valid token speaks for
+# What a heartbeat that is not answered with a wire.Status is counted as.
+REFUSALS = {401: "unauthorized", 403: "forbidden", 429: "limited", 503: "unavailable"}
+INVALID = "invalid"
 EPOCHS = ("incarnation", "mode_epoch", "group_epoch", "target_epoch", "settings_epoch")
 
 
@@ -116,30 +121,31 @@ class AgentApi:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            body = await self._answer(scope, receive)
-            await answer(send, 200, b"application/json", encode(body))
+            reply = await self._answer(scope, receive)
+            _count(scope, reply.status)
+            await answer(send, 200, b"application/json", encode(reply))
         except Problem as problem:
             if problem.status == 401:
                 refused(scope)
-            await answer_problem(send, problem)
+            await _refuse(scope, send, problem)
         except messages.Malformed as error:
-            await answer_problem(send, Problem(400, "Malformed JSON", str(error)))
+            await _refuse(scope, send, Problem(400, "Malformed JSON", str(error)))
         except messages.TooLarge as error:
-            await answer_problem(send, too_large(str(error)))
+            await _refuse(scope, send, too_large(str(error)))
         except InvalidInput as error:
-            await answer_problem(send, Problem(400, "Invalid message", str(error)))
+            await _refuse(scope, send, Problem(400, "Invalid message", str(error)))
         except Damaged as error:
             log.error("%s: %s", scope["path"], error)
             why = "what Redis has of the group cannot be used; run manage.py repair on it"
-            await answer_problem(send, Problem(503, "Group damaged", why))
+            await _refuse(scope, send, Problem(503, "Group damaged", why))
         except NotInTime as error:
-            await answer_problem(send, Problem(503, NOT_IN_TIME, f"{error}; try again"))
+            await _refuse(scope, send, Problem(503, NOT_IN_TIME, f"{error}; try again"))
         except StoreUnavailable as error:
-            await answer_problem(send, Problem(503, "Redis is away", str(error)))
+            await _refuse(scope, send, Problem(503, "Redis is away", str(error)))
         except DatabaseError:
             log.exception("token not checked")
             why = "tokens cannot be checked now; try again"
-            await answer_problem(send, Problem(503, "Database is away", why))
+            await _refuse(scope, send, Problem(503, "Database is away", why))
 
     async def _answer(self, scope: Scope, receive: Receive) -> wire.Reply:
         demand_encrypted(scope)
@@ -151,6 +157,7 @@ class AgentApi:
             raise Problem(405, "Method not allowed", f"{scope['method']} is not POST")
         group, verb = found.groups()
         token = await self._token(scope, group)
+        scope[GROUP] = group
         sender = f"token {token.token_id}"
         said_who(scope, sender, messages.most_connections(token.partitions))
         second = self.rate.admitted(f"{QueueKeys(group).rate}:{token.token_id}")
@@ -282,6 +289,16 @@ class AgentApi:
         except messages.TooBusy:
             why = "another large report of this token waits to be read; try again"
             raise Problem(503, "Busy", why) from None
+
+
+async def _refuse(scope: Scope, send: Send, problem: Problem) -> None:
+    _count(scope, REFUSALS.get(problem.status, INVALID))
+    await answer_problem(send, problem)
+
+
+def _count(scope: Scope, result: str) -> None:
+    if scope["path"].endswith("/heartbeat"):
+        counts.heartbeat(scope.get(GROUP, NO_GROUP), result)
 
 
 def _read(group: str, answer: Callable[[], T]) -> T:

@@ -86,17 +86,24 @@ def _database(warnings: list[str], checks: dict[str, Any]) -> dict[str, Any]:
 def _audit(warnings: list[str], checks: dict[str, Any]) -> dict[str, Any]:
     if checks["database"] is None:
         raise NotReady("whether the audit is guarded is not known without the database")
+    if why := audit_trouble():
+        raise NotReady(why)
+    return {"guarded": True, "anchored": True}
+
+
+def audit_trouble() -> str:
+    """Why the audit cannot be believed, by what a few rows tell; "" when it can."""
     if gone := guards.missing(connection):
-        raise NotReady(
+        return (
             f"the audit is not guarded: {len(gone)} triggers are missing or were changed"
             f" ({', '.join(gone)}): run manage.py migrate, then manage.py audit_verify"
         )
     if why := chain.lost():
-        raise NotReady(
+        return (
             f"the audit is not the one that was anchored: {why}: run manage.py audit_verify; once"
             " you know why, move DATA/audit_anchors away"
         )
-    return {"guarded": True, "anchored": True}
+    return ""
 
 
 def _redis(held: Rights | None, warnings: list[str], checks: dict[str, Any]) -> dict[str, Any]:

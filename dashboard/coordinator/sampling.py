@@ -3,6 +3,7 @@ have read.
 """
 
 import logging
+from collections import Counter
 from collections.abc import Mapping
 
 from assignment.coordinator import trimming
@@ -56,6 +57,9 @@ def _sample(group: Group) -> None:
         events_per_second=_rate(before, snapshot.at_ms, numbers.applied_total),
         suspect=sum(m.state in SILENT for m in snapshot.members),
         flapping=flapping.why(group, snapshot.at_ms),
+        member_states=Counter(m.state for m in snapshot.members),
+        group_epoch=snapshot.group_epoch,
+        tick_age_ms=snapshot.tick_age_ms,
         **{name: getattr(numbers, name) for name in AS_SEEN},
     )
     if row.pk % PRUNE_EVERY == 0:

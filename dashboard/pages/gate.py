@@ -15,6 +15,7 @@ from django.views.defaults import permission_denied
 from assignment.types import NAME_PATTERN
 from dashboard.actions import access
 from dashboard.actions.roles import (
+    BY_TOKEN,
     DOORS,
     OF_NO_GROUP,
     OWN,
@@ -43,7 +44,7 @@ class Gate(LoginRequiredMiddleware):
     ) -> HttpResponseBase | None:
         match = request.resolver_match
         name = match.view_name if match else ""
-        if name in PUBLIC:
+        if name in PUBLIC or name in BY_TOKEN:
             return None
         if not request.user.is_authenticated:
             return self.handle_no_permission(request, view_func)

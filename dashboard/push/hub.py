@@ -16,6 +16,7 @@ from dashboard.live.connection import StoreUnavailable
 from dashboard.live.deadline import within
 from dashboard.live.push import channel_group, listen
 from dashboard.push.frames import Changes, Json
+from dashboard.web.counts import MANY_CHANGES, SLOW_BROWSER, counts
 
 FRAME_EVERY_S = 0.25  # dashboard.md section 3: four a second
 READ_EVERY_S = 1.0  # without a word from the channel layer, which may lose one
@@ -33,14 +34,16 @@ class Watcher:
     def __init__(self) -> None:
         self.waiting: asyncio.Queue[str] = asyncio.Queue(WAITING_MAX)
 
-    def tell(self, text: str, instead: str) -> None:
-        """`instead` takes the place of everything that waits when there is no room."""
+    def tell(self, text: str, instead: str) -> bool:
+        """`instead` takes the place of everything that waits when there is no room: False then."""
         try:
             self.waiting.put_nowait(text)
+            return True
         except asyncio.QueueFull:
             while not self.waiting.empty():
                 self.waiting.get_nowait()
             self.waiting.put_nowait(instead)
+            return False
 
 
 class TooManyWatchers(Exception):
@@ -68,12 +71,14 @@ class Hub:
         watcher = Watcher()
         watcher.waiting.put_nowait(self._text({"type": "hello"}))
         self._watchers.add(watcher)
+        counts.opened(self.group, len(self._watchers))
         if self._running is None:
             self._running = asyncio.get_running_loop().create_task(self._run())
         return watcher
 
     def part(self, watcher: Watcher) -> None:
         self._watchers.discard(watcher)
+        counts.opened(self.group, len(self._watchers))
         if not self._watchers and self._running is not None:
             self._running.cancel()
             self._running = None
@@ -121,7 +126,7 @@ class Hub:
             return False
         if changes.is_too_much:
             changes.forget()
-            self._broadcast({"type": "resync"})
+            counts.resynced(self.group, MANY_CHANGES, self._broadcast({"type": "resync"}))
             return False
         frame = changes.frame()
         if frame is None:
@@ -131,7 +136,7 @@ class Hub:
         if check is not None:
             frame["check"] = check
         self.sequence += 1
-        self._broadcast(frame)
+        counts.told(self.group, self._broadcast(frame))
         return check is None
 
     def _beat(self) -> None:
@@ -144,11 +149,14 @@ class Hub:
             beat["check"] = self._changes.check
         self._broadcast(beat)
 
-    def _broadcast(self, frame: Json) -> None:
+    def _broadcast(self, frame: Json) -> int:
+        """How many browsers had room for it."""
         text, instead = self._text(frame), self._text({"type": "resync"})
         self._told_at = asyncio.get_running_loop().time()
-        for watcher in self._watchers:
-            watcher.tell(text, instead)
+        told = sum([watcher.tell(text, instead) for watcher in self._watchers])
+        if slow := len(self._watchers) - told:
+            counts.resynced(self.group, SLOW_BROWSER, slow)
+        return told
 
     def _text(self, frame: Json) -> str:
         at_ms = self._changes.at_ms if self._changes else 0

@@ -68,6 +68,7 @@ def target_at(port: int, **more: Any) -> SignedIn:
         "group": "attacked",
         "other": "other",
         "tokens": {"attacked": "ekt_a", "other": "ekt_b"},
+        "metrics_token": "m" * 32,
         "login": ("operator", "password"),
         "dice": random.Random(7),
         "say": lambda line: None,
@@ -126,6 +127,7 @@ def answering(status: int, headers: dict[str, str] | None = None, **more: Any) -
 REFUSALS = [
     (refused.tokens, 401, None, 200),
     (refused.strangers, 302, LOGIN, 200),
+    (refused.readers, 401, None, 200),
     (refused.forgeries, 403, None, 302),
     (refused.hosts, 400, None, 200),
 ]
@@ -142,7 +144,7 @@ def test_who_has_no_right_is_refused_or_it_is_found(
         assert f"was answered {wrong}" in check(target).problems[0]
 
 
-@pytest.mark.parametrize(("check", "right", "headers", "wrong"), REFUSALS[:3])
+@pytest.mark.parametrize(("check", "right", "headers", "wrong"), REFUSALS[:4])
 def test_refusal_that_changes_something_is_found(
     check: run.Check, right: int, headers: dict[str, str] | None, wrong: int
 ) -> None:

@@ -19,7 +19,8 @@ SAME = (
     *("test_api.py", "test_celery.py"),
     *("test_audit_chain.py", "test_audit_guards.py", "test_audit_floods.py"),
     *("test_login.py", "test_audit_migration.py", "test_rounds_migration.py", "single_sign_on"),
-    *("test_health.py", "test_sockets.py", "test_stateful.py", "test_scale_down.py", "pages"),
+    *("test_health.py", "test_sockets.py", "test_stateful.py"),
+    *("test_scale_down.py", "pages", "metrics"),
     *("test_scale_down_faults.py", "test_scale_down_races.py"),
     *("test_open_connections.py", "test_login_limits.py", "test_roles.py"),
 )

@@ -34,6 +34,8 @@ def started(folder: Path, show: str, **environment: str) -> "subprocess.Complete
         ("EVENKEEL_SNAPSHOT_URLS", "/data/a,data/b"),
         ("EVENKEEL_DATA", "/proc/no"),
         ("EVENKEEL_AUDIT_KEY", "guess"),
+        ("EVENKEEL_METRICS_TOKEN", "m" * 31),
+        ("EVENKEEL_METRICS_TOKEN", f"{'m' * 20} {'n' * 20}"),
     ],
 )
 def test_a_wrong_value_is_named(tmp_path: Path, name: str, value: str) -> None:

@@ -14,6 +14,7 @@ from websockets.sync.client import ClientConnection, connect
 from assignment import wire
 from assignment.troubles import Unserved, UnservedReason
 from assignment.types import Partition, ReplicaReport, Role
+from dashboard.actions.roles import BY_TOKEN
 from dashboard.evaluation.attack import routes
 from dashboard.evaluation.attack.state import changed
 from dashboard.evaluation.attack.target import (
@@ -107,6 +108,7 @@ def pages(target: Target) -> Found:
 
 def _of_page(target: Target, person: Person, page: routes.Page) -> Make:
     fields, names = person.fields(page.good_path(target.group))
+    more = target.bearer if page.name in BY_TOKEN else {}
 
     def make() -> Request:
         person.sign_in_again()
@@ -117,7 +119,7 @@ def _of_page(target: Target, person: Person, page: routes.Page) -> Make:
         body = of.form(good) if method == "POST" else None
 
         def ask() -> tuple[Answer, bool]:
-            answer = person.ask(method, path, body)
+            answer = person.ask(method, path, body, more)
             return _reached(of_form(method, answer), NOT_REACHED)
 
         return ask

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from assignment.wire import API_PREFIX
-from dashboard.actions.roles import PUBLIC
+from dashboard.actions.roles import BY_TOKEN, PUBLIC
 from dashboard.evaluation.attack import routes
 from dashboard.evaluation.attack.mutated import good, open_socket
 from dashboard.evaluation.attack.state import changed
@@ -50,6 +50,29 @@ def strangers(target: Target) -> Found:
             name = f"{method} of page {page.name}"
             problems += refusal(target, name, answer, before, (401, 403, 404, 405))
     return Found(f"{len(closed)} pages", problems)
+
+
+def readers(target: Target) -> Found:
+    """Addresses that ask for a token of their own: without it, with wrong ones, and by somebody who
+    is signed in.
+    """
+    person, right = target.sign_in(), target.metrics_token
+    shown = {
+        "no token": {},
+        "an empty one": {"Authorization": "Bearer "},
+        "a wrong one": {"Authorization": f"Bearer {right[:-1]}?"},
+        "an agent's": {"Authorization": f"Bearer {target.tokens[target.group]}"},
+        "a login": form_headers(person.session),
+        "another scheme": {"Authorization": f"Basic {right}"},
+    }
+    paths = [p.good_path(target.group) for p in routes.pages() if p.name in BY_TOKEN]
+    problems = list[str]()
+    for path in paths:
+        for what, headers in shown.items():
+            before = target.state()
+            answer = target.ask("GET", path, headers)
+            problems += refusal(target, f"{path} with {what}", answer, before, (401,))
+    return Found(f"{len(paths) * len(shown)} attempts", problems)
 
 
 def forgeries(target: Target) -> Found:

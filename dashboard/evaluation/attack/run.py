@@ -4,7 +4,9 @@ Worker and beat rest while requests are judged: then what Redis and the database
 the web process alone, and compared to the last byte.
 """
 
+import os
 import re
+import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,6 +27,7 @@ from dashboard.evaluation.judge import FAILED, HELD, VIOLATED
 from dashboard.evaluation.system import Run, own_run, run_program
 from dashboard.management.arguments import say
 
+METRICS_TOKEN = "EVENKEEL_METRICS_TOKEN"
 ATTACKED, OTHER = "attacked", "other"
 PARTITIONS = "12"
 SET_UP_S = 60.0
@@ -43,6 +46,7 @@ CHECKS: Mapping[str, Check] = {
     "another_user": insiders.other_user,
     "agents_without_right": refused.tokens,
     "pages_without_login": refused.strangers,
+    "metrics_without_token": refused.readers,
     "pages_forged": refused.forgeries,
     "sockets_without_login": refused.sockets,
     "sockets_of_other_sites": refused.origins,
@@ -102,7 +106,11 @@ def answer(judged: Sequence[Judged], target: Target | None) -> tuple[dict[str, A
 @contextmanager
 def attacked(seed: int, requests_a_route: int) -> Iterator[Target]:
     """A system that runs, with two groups. Raises Refused, TreeFailed, Stopped."""
-    with database(needed=False), own_run(say, seed, demo=False) as run:
+    with (
+        database(needed=False),
+        _environment(METRICS_TOKEN, secrets.token_urlsafe()) as metrics_token,
+        own_run(say, seed, demo=False) as run,
+    ):
         demo, data = run.demo, run.demo.options.data
         demo.start_dashboard()
         assert demo.redis is not None  # the environment names no other one here
@@ -123,6 +131,7 @@ def attacked(seed: int, requests_a_route: int) -> Iterator[Target]:
             data=data,
             go_on=lambda: _go_on(run),
             let_in=lambda: _let_in(run),
+            metrics_token=metrics_token,
             requests_a_route=requests_a_route,
         )
         try:
@@ -133,6 +142,19 @@ def attacked(seed: int, requests_a_route: int) -> Iterator[Target]:
         finally:
             target.close()
             witness.close()
+
+
+@contextmanager
+def _environment(name: str, value: str) -> Iterator[str]:
+    """Of what is started meanwhile."""
+    before, os.environ[name] = os.environ.get(name), value
+    try:
+        yield value
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
 
 
 def ends_of_tracebacks(log: str) -> list[str]:

@@ -26,6 +26,7 @@ FORM = "application/x-www-form-urlencoded"
 FIELD = re.compile(r"<(?:input|select|textarea|button)\b[^>]*?\bname=\"([^\"]+)\"[^>]*>")
 VALUE = re.compile(r"\bvalue=\"([^\"]*)\"")
 TOKEN = re.compile(rb'id="token">(ek[tp]_[\w-]+)<')
+NO_HEADERS: Mapping[str, str] = {}
 LINKED = re.compile(r"[?&](?:amp;)?([a-z_]+)=")
 
 
@@ -84,6 +85,7 @@ class Target:
     data: Path
     go_on: Callable[[], None]
     let_in: Callable[[], None]
+    metrics_token: str = ""
     requests_a_route: int = 300
     requests: int = 0
     server_errors: list[str] = field(default_factory=list)
@@ -154,6 +156,11 @@ class Target:
             headers["Authorization"] = f"Bearer {token}"
         return self.ask("POST", f"{API_PREFIX}/{group}/{verb}", headers, body, **more)
 
+    @property
+    def bearer(self) -> Mapping[str, str]:
+        """Of who reads the metrics."""
+        return {"Authorization": f"Bearer {self.metrics_token}"}
+
     # --- people
 
     def ask_unknown(
@@ -192,8 +199,14 @@ class Person:
     def cookie(self) -> str:
         return f"sessionid={self.session}; csrftoken={CSRF}"
 
-    def ask(self, method: str, path: str, body: bytes | None = None) -> Answer:
-        answer = self.target.ask(method, path, form_headers(self.session), body)
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        more: Mapping[str, str] = NO_HEADERS,
+    ) -> Answer:
+        answer = self.target.ask(method, path, {**form_headers(self.session), **more}, body)
         self.is_over = answer.headers.get("location", "").startswith(LOGIN)
         return answer
 

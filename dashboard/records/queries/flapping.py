@@ -12,7 +12,7 @@ from itertools import groupby
 from django.db.models import QuerySet
 
 from dashboard.models import FLAPPING_TEXT_MAX, Group, Tenure
-from dashboard.pages import texts
+from dashboard.pages import amounts
 
 WINDOW_MS = 600_000  # what is longer ago has settled
 RETURNS_MIN = 1  # a partition that came back to an owner who had lost it
@@ -49,7 +49,7 @@ def _partitions_said(group: Group, now_ms: int) -> Iterator[str]:
         path = " → ".join((one.owner, one.other, one.owner))
         often = f", {one.times} times in {_window()}" if one.times > 1 else ""
         name = f"{group.stream}:{one.number}"
-        took = texts.span(one.took_ms)
+        took = amounts.span(one.took_ms)
         yield f"partition {name} went {path} within {took}{often}{_more(found, 'partition')}"
 
 

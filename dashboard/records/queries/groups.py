@@ -41,6 +41,22 @@ class GroupRow:
         return None if self.sample is None else self.sample.owned / self.group.partitions
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """What is stored of a group that its metrics tell. `sample`: the newest, however old."""
+
+    group: Group
+    sample: Sample | None
+    last: Rebalance | None
+    now_ms: int
+
+    @property
+    def fresh(self) -> Sample | None:
+        """None: nothing is known of now."""
+        is_fresh = self.sample is not None and self.sample.at_ms >= self.now_ms - FRESH_MS
+        return self.sample if is_fresh else None
+
+
 SORTS: dict[str, Any] = {
     "name": lambda row: row.group.name,
     "state": lambda row: group_state.ORDER.index(row.state),
@@ -60,6 +76,15 @@ def rows(now_ms: int, rights: Rights = EVERYTHING) -> list[GroupRow]:
     samples = _newest(fresh)
     lasts = _newest(light(Rebalance.objects.select_related("first")))
     return [_row(group, samples.get(group.pk), lasts.get(group.pk)) for group in visible(rights)]
+
+
+def stored(groups: Sequence[Group], now_ms: int) -> list[Stored]:
+    samples = _newest(Sample.objects.order_by("-at_ms"))
+    lasts = _newest(light(Rebalance.objects.all()))
+    return [
+        Stored(group=g, sample=samples.get(g.pk), last=lasts.get(g.pk), now_ms=now_ms)
+        for g in groups
+    ]
 
 
 def _newest(found: QuerySet[Any]) -> dict[int, Any]:

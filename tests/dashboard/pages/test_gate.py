@@ -14,7 +14,17 @@ from django.test import Client
 from django.urls import URLResolver, get_resolver, reverse
 from pytest_django.fixtures import Settings
 
-from dashboard.actions.roles import DOORS, OWN, PUBLIC, Action, Door, Effect, Rights, Role
+from dashboard.actions.roles import (
+    BY_TOKEN,
+    DOORS,
+    OWN,
+    PUBLIC,
+    Action,
+    Door,
+    Effect,
+    Rights,
+    Role,
+)
 from dashboard.agents.producer_token import ProducerToken
 from dashboard.evaluation.stored import Evaluation
 from dashboard.live import health as live_health
@@ -114,7 +124,7 @@ def expected(held: Rights, action: Action, group: str | None) -> Effect:
 def test_each_address_is_in_the_matrix_once() -> None:
     names = [route.name for route in routes()]
     assert len(names) == len(set(names))
-    in_matrix = [*PUBLIC, *OWN, *DOORS]
+    in_matrix = [*PUBLIC, *BY_TOKEN, *OWN, *DOORS]
     assert len(in_matrix) == len(set(in_matrix))
     assert set(names) == set(in_matrix)
 
@@ -140,6 +150,8 @@ def test_nobody_gets_in_anywhere_but_where_it_is_said(
             if name in PUBLIC:
                 assert answer.status_code in (200, 302, 400, 404, 405, 503), address
                 assert "/login/?next" not in answer.get("Location", ""), address
+            elif name in BY_TOKEN:
+                assert answer.status_code in (401, 405), address
             else:
                 assert answer.status_code == 302, address
                 assert answer["Location"] == f"/login/?next={address}", address
@@ -171,6 +183,17 @@ def test_each_address_opens_as_the_matrix_says(
             closed = NO_PAGE.get(name, 200)
             _looked_at(client.get(addresses[name]), expected(held, door.looks, where), closed, tell)
             _sent_to(client, addresses[name], door, expected_change(held, door, where), tell)
+
+
+@pytest.mark.parametrize("who", ["admin", "nothing", "outside"])
+def test_no_login_opens_what_a_token_opens(
+    addresses: dict[str, str], group: Group, who: str
+) -> None:
+    ((_, user, _),) = people([who], group)
+    client = logged_in(user)
+    for name in BY_TOKEN:
+        assert client.get(addresses[name]).status_code == 401, name
+        assert client.post(addresses[name]).status_code == 405, name
 
 
 def forms_of(group: Group) -> dict[str, dict[str, str]]:
