@@ -76,9 +76,8 @@ class PartitionState:
             _check_space(folder)
             environment, path = _current_environment(link)
         except (lmdb.Error, OSError) as error:
-            raise StateError(
-                f"cannot open the state of {partition} in {folder}: {error}"
-            ) from error
+            why = f"cannot open the state of {partition}: {error}; its folder is {folder}"
+            raise StateError(why) from error
         return cls(environment, path, link, partition)
 
     def close(self) -> None:

@@ -4,6 +4,7 @@ another user of the machine.
 
 import os
 import re
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -119,7 +120,9 @@ def other_user(target: Target) -> Found:
     paths = [target.data, *sorted(target.data.rglob("*"))]
     problems = [f"{path.name} is open to other users" for path in paths if not _is_closed(path)]
     if os.geteuid() == 0:  # who else may start a process of another user
-        words = ["find", str(target.data), "(", "-readable", "-o", "-writable", ")"]
+        # By its own path: folders of PATH may be closed to the other user.
+        find = os.path.realpath(shutil.which("find") or "/usr/bin/find")
+        words = [find, str(target.data), "(", "-readable", "-o", "-writable", ")"]
         tried = subprocess.run(
             words,
             check=False,  # it says that it may not even look
