@@ -5,6 +5,7 @@ Labels are a group and words of closed sets: no series is of a member or of a pa
 of a group go with it. What is not known has no series, and is never 0.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from prometheus_client.core import (
@@ -164,9 +165,15 @@ def _of_now(found: Sequence[Stored]) -> Iterator[Metric]:
 
 
 def _of_rebalances(found: dict[Kind, Sums], names: dict[int, str]) -> Iterator[Metric]:
-    counted = [((names[k.group_id], k.cause, k.outcome), s["rebalances"]) for k, s in found.items()]
+    rounds = [((names[k.group_id], k.cause, k.outcome), s["rounds"]) for k, s in found.items()]
     meaning = "Targets that were taken up (done) or replaced before (superseded), by first cause"
-    yield _counter("rebalances", meaning, counted, "group", "cause", "outcome")
+    yield _counter("rebalance_rounds", meaning, rounds, "group", "cause", "outcome")
+    by_cause = Counter[tuple[str, str]]()
+    for kind, sums in found.items():
+        by_cause[names[kind.group_id], kind.cause] += sums["rebalances"]
+    begun = [(labels, count) for labels, count in by_cause.items() if count]
+    meaning = "Rebalances, each with all its rounds, by first cause; once the first round ended"
+    yield _counter("rebalances", meaning, begun, "group", "cause")
     of_group = {pk: Sums() for pk in names}
     for kind, sums in found.items():
         of_group[kind.group_id].update(sums)

@@ -1,7 +1,8 @@
-"""What all finished rebalances of each group come to: figures that only rise, from their records.
+"""What all finished rounds of each group come to: figures that only rise, from their records.
 
 They are the same in every process and after a restart. A process reads each record that is older
-than SETTLED_MS once, and the newer ones each time; one that still runs is counted when it ends.
+than SETTLED_MS once, and the newer ones each time; one that still runs is counted when it ends. A
+rebalance counts with its first round: its end may be taken back, when another round follows.
 """
 
 import threading
@@ -17,7 +18,7 @@ from dashboard.records.queries.rebalances import PHASES
 SETTLED_MS = 3_600_000  # then nothing of a finished one changes; its first effect came long before
 TIMES = (*PHASES, "total")
 
-Sums = Counter[str]  # "rebalances", "gap_ms", moves "needed" ...; of TIMES "..._ms", "..._known"
+Sums = Counter[str]  # "rebalances", "rounds", "gap_ms", moves "needed" ...; of TIMES "..._ms" ...
 
 
 class Kind(NamedTuple):
@@ -77,14 +78,15 @@ def _add(to: dict[Kind, Sums], rows: QuerySet[Rebalance]) -> None:
         .values_list("group_id", "cause", "outcome")
         .annotate(
             **{f"sum_{name}": value for name, value in (sums | known).items()},
-            sum_rebalances=Count("pk"),
+            sum_rebalances=Count("pk", filter=Q(first=None)),
+            sum_rounds=Count("pk"),
             sum_gap_ms=Sum("ownership_gap_ms"),
             sum_needed=Sum(F("moved") - F("avoidable")),
             sum_avoidable=Sum("avoidable"),
             sum_unjudged=Sum("moved", filter=Q(avoidable=None)),
         )
     )
-    names = (*sums, *known, "rebalances", "gap_ms", "needed", "avoidable", "unjudged")
+    names = (*sums, *known, "rebalances", "rounds", "gap_ms", "needed", "avoidable", "unjudged")
     for group_id, cause, outcome, *values in grouped:
         found = to.setdefault(Kind(group_id, cause, outcome), Counter())
         found.update({name: value or 0 for name, value in zip(names, values, strict=True)})

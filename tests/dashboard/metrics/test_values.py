@@ -63,7 +63,8 @@ def test_rebalances_are_summed_by_cause_outcome_and_phase(served: Any, group: Gr
     ended = {(row.cause, row.outcome) for row in rows}
     assert rows and ("join", "done") in ended
     for cause, outcome in ended:
-        count = value(found, "rebalances_total", group=group.name, cause=cause, outcome=outcome)
+        said = {"group": group.name, "cause": cause, "outcome": outcome}
+        count = value(found, "rebalance_rounds_total", **said)
         assert count == group.rebalances.filter(cause=cause, outcome=outcome).count()
     done = [row for row in rows if row.total_ms is not None]
     assert value(found, "rebalance_duration_seconds_count", group=group.name) == len(done)
@@ -79,6 +80,18 @@ def test_rebalances_are_summed_by_cause_outcome_and_phase(served: Any, group: Gr
     gap_ms = sum(row.ownership_gap_ms or 0 for row in rows)
     gap_s = value(found, "ownership_gap_partition_seconds_total", group=group.name)
     assert gap_s == pytest.approx(gap_ms / 1000)
+
+
+@pytest.mark.django_db
+def test_a_rebalance_counts_once_whatever_rounds_it_takes(served: Any, group: Group) -> None:
+    before = value(served(), "rebalances_total", group=group.name, cause="join")
+    assert before == group.rebalances.count() == 2
+    row = group.rebalances.get(target_epoch=4)
+    row.first, row.pk, row.target_epoch = group.rebalances.get(target_epoch=4), None, 5
+    row.save()
+    found, rounds = served(), {"group": group.name, "cause": "join", "outcome": "done"}
+    assert value(found, "rebalances_total", group=group.name, cause="join") == 2
+    assert value(found, "rebalance_rounds_total", **rounds) == 3
 
 
 @pytest.mark.django_db
