@@ -169,7 +169,8 @@ def _say_failing(redis: Mapping[str, Any], warnings: list[str]) -> None:
     """One group's trouble takes no dashboard out of service; that of all of them does."""
     count, ticked = redis["failing_groups"], redis["ticked_groups"]
     names = ", ".join(redis["failing_named"])
-    text = f"the tick fails for {count} of {ticked} groups" + (f" ({names})" if names else "")
+    text = f"the tick or history fails for {count} of {ticked} groups"
+    text += f" ({names})" if names else ""
     text += ": the worker's log says why, and so does manage.py repair GROUP"
     if count >= ticked:
         raise NotReady(text)

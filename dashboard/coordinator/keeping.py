@@ -14,7 +14,7 @@ from assignment.coordinator.effects import RecordsAway
 from dashboard.coordinator.carrying import AWAY, Here, carry_out, record_of, want_history
 from dashboard.coordinator.history import store_events
 from dashboard.live import groups as live_groups
-from dashboard.live import push, queue
+from dashboard.live import health, push, queue
 from dashboard.live.connection import StoreUnavailable
 from dashboard.models import Group
 
@@ -52,6 +52,7 @@ class _Run:
         self.until_s = time.monotonic() + RUN_S
         self.turns: deque[_Turn] = deque()
         self.stored = 0
+        self.failing = health.without_history()
 
     def run(self) -> dict[str, bool]:
         """Groups for which there was no time left, and whether somebody awaits their history."""
@@ -79,6 +80,7 @@ class _Run:
         name = turn.group.name
         try:
             stored = store_events(turn.group)
+            self._note(name, is_kept=True)
             self.stored, turn.stored = self.stored + stored, turn.stored + stored
             if stored:
                 self.turns.append(turn)
@@ -89,10 +91,18 @@ class _Run:
         except StoreUnavailable as error:
             live_groups.redis_now_ms()  # is away too when it is Redis, and not what it has of one
             log.error("history of group=%s not kept: %s", name, error)
+            self._note(name, is_kept=False)
         except AWAY:
             raise
         except Exception:  # the top of a loop: one group's trouble is not the others'
             log.exception("history of group=%s not kept", name)
+            self._note(name, is_kept=False)
+
+    def _note(self, name: str, *, is_kept: bool) -> None:
+        """For /readyz, when it changes."""
+        if is_kept == (name in self.failing):
+            health.note_history(name, is_kept=is_kept)
+            (self.failing.discard if is_kept else self.failing.add)(name)
 
 
 def _end(turn: _Turn) -> None:

@@ -10,10 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 import msgspec
-from django.db.models import (
-    F,
-    Q,
-)
+from django.db.models import F, Q
 
 from assignment.coordinator import effects, facts
 from assignment.coordinator.effects import ModeKept

@@ -56,7 +56,7 @@ class _Tick:
         self.failing: set[str] = set()  # since it was said last
         self.were_slow: set[str] = set()  # the next tick begins them anew
         self.given_up: set[str] = set()
-        self.ticked = 0  # groups of the last round
+        self.ticked: set[str] = set()  # groups of the last round
 
     def run(self) -> int:
         self._round()
@@ -74,12 +74,13 @@ class _Tick:
         turns = [_Turn(record, group) for record, group in begins]
         for number, turn in enumerate(turns):
             self._give(turn, clock.goes_on(len(turns) - number))
-        self.ticked = len(groups)
+        self.ticked = {record.name for record, _ in groups}
         self._tell()
 
     def _tell(self) -> None:
         late = {turn.name for turn in self.slow if time.monotonic() - turn.began_s > LONG_S}
-        health.stamp_failing(self.failing | self.given_up | late, self.ticked)
+        unkept = health.without_history() & self.ticked
+        health.stamp_failing(self.failing | self.given_up | late | unkept, len(self.ticked))
         health.stamp(health.Sign.TICK)
         self.failing.clear()
 

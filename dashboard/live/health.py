@@ -12,6 +12,7 @@ from dashboard.live.connection import ms_of, sync_client
 
 LATE, LATE_SHOWN_MS = "late_groups", 10_000
 FAILING = "failing_groups"
+NO_HISTORY = "groups_without_history"
 NAMED_MAX = 10  # of failing groups
 
 
@@ -21,7 +22,7 @@ class RedisHealth:
     appendonly: bool
     ages_ms: dict[str, int | None]  # of each sign of life; None: never given
     late_groups: int  # that wait for a tick which takes too long; 0: it is in time
-    failing_groups: int = 0  # whose last tick failed
+    failing_groups: int = 0  # whose last tick failed, or whose history is not kept
     failing_named: tuple[str, ...] = ()  # the first of them
     ticked_groups: int = 0  # by the last tick, failing ones included
 
@@ -54,6 +55,17 @@ def stamp_failing(names: Collection[str], ticked: int) -> None:
     """Of the tick that ends."""
     told = {"failing": len(names), "named": sorted(names)[:NAMED_MAX], "ticked": ticked}
     sync_client().set(_key(FAILING), json.dumps(told))
+
+
+def note_history(group: str, *, is_kept: bool) -> None:
+    """What came of it the last time."""
+    change = sync_client().srem if is_kept else sync_client().sadd
+    change(_key(NO_HISTORY), group)
+
+
+def without_history() -> set[str]:
+    """Groups whose events could not be stored the last time; also such as are gone meanwhile."""
+    return {name.decode() for name in sync_client().smembers(_key(NO_HISTORY))}
 
 
 def look() -> RedisHealth:

@@ -167,7 +167,7 @@ def test_the_page_names_groups_by_rights(group: Group) -> None:
     bob, carl = (User.objects.create(username=name) for name in ("bob", "carl"))
     granted(bob, "viewer", group.name, "deny")
     hidden = logged_in(bob).get("/status/").content.decode()
-    assert "the tick fails for 1 of 2 groups:" in hidden and group.name not in hidden
+    assert "fails for 1 of 2 groups:" in hidden and group.name not in hidden
     assert f"for 1 of 2 groups ({group.name})" in logged_in(carl).get("/status/").content.decode()
     live_health.stamp_failing([group.name], 1)
     hidden = logged_in(bob).get("/status/").content.decode()

@@ -15,7 +15,7 @@ from assignment.scripts.lock_events import LockEvent, read_event
 from dashboard import coordinator
 from dashboard.coordinator import history, keeping, rebalances
 from dashboard.live import groups as live_groups
-from dashboard.live import queue
+from dashboard.live import health, queue
 from dashboard.models import Group, HistoryGap, Rebalance, RebalanceOutcome, Tenure
 from tests.dashboard.agents import FakeAgent, make_group, owners, tick
 from tests.dashboard.scenes import settle
@@ -259,6 +259,12 @@ def test_a_group_whose_history_cannot_be_kept_stops_no_other(
     coordinator.keep_history()
     assert is_whole(good, events)
     assert not Tenure.objects.filter(group=bad).exists()
+    coordinator.tick()
+    assert health.look().failing_named == (bad.name,)
+    monkeypatch.setattr(keeping, "store_events", store_one)
+    coordinator.keep_history()
+    coordinator.tick()
+    assert health.look().failing_groups == 0
 
 
 # --- by its changes -------------------------------------------------------------------------------
