@@ -303,6 +303,7 @@ class Fleet:
         running = [n for name in ("S1", "S2", "S3") for n in sorted(self.owned()[name])]
         self.numbers = {n + 1: self.numbers[name] for n, name in enumerate(running)}
         self.configure(stateful=True, **(stateful or {}))
+        until(lambda: self.rounds() != [], "the first round of a stateful group, before any other")
         assert self.state() == {"S1": "a12", "S2": "a34", "S3": "a5"}
 
     def configure(self, **values: Any) -> None:
