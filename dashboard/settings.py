@@ -227,6 +227,7 @@ TEMPLATES = [
                 "dashboard.pages.views.account.theme",
                 "dashboard.pages.views.demo.link",
                 "dashboard.pages.gate.allowed",
+                "dashboard.pages.views.attention.counted",
             ],
             "libraries": {"show": "dashboard.pages.templatetags.show"},
         },

@@ -50,6 +50,7 @@ class Action(StrEnum):
     REBALANCE = "rebalance"
     SCALE_DOWN = "scale down"
     SKIP_EVENT = "skip an event"
+    ACKNOWLEDGE = "acknowledge attention"
     APPROVE = "approve a plan"
     CHANGE_SETTINGS = "change settings"
     MAKE_GROUP = "make a group"
@@ -67,6 +68,7 @@ MATRIX: Mapping[Action, tuple[Role, ...]] = {
     Action.REBALANCE: (Role.OPERATOR, Role.ADMIN),
     Action.SCALE_DOWN: (Role.OPERATOR, Role.ADMIN),
     Action.SKIP_EVENT: (Role.OPERATOR, Role.ADMIN),
+    Action.ACKNOWLEDGE: (Role.OPERATOR, Role.ADMIN),
     Action.APPROVE: (Role.APPROVER, Role.ADMIN),
     Action.CHANGE_SETTINGS: (Role.ADMIN,),
     Action.MAKE_GROUP: (Role.ADMIN,),
@@ -119,6 +121,8 @@ DOORS: Mapping[str, Door] = {
     "new_scale_down": Door(Action.SCALE_DOWN, Action.SCALE_DOWN, previews="preview"),
     "rebalance_preview": Door(Action.REBALANCE, Action.REBALANCE, previews="preview"),
     "group_settings": Door(Action.SEE, Action.CHANGE_SETTINGS),
+    "attention_count": _SEES,
+    "group_attention": Door(Action.SEE, Action.ACKNOWLEDGE),
     "tokens": Door(Action.MANAGE_TOKENS, Action.MANAGE_TOKENS),
     "producers": Door(Action.MANAGE_PRODUCERS, Action.MANAGE_PRODUCERS),
     "new_group": Door(Action.MAKE_GROUP, Action.MAKE_GROUP),

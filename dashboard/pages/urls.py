@@ -6,6 +6,7 @@ from django.urls import include, path
 from dashboard.pages.user_forms import LoginForm
 from dashboard.pages.views import (
     account,
+    attention,
     audit,
     charts,
     demo,
@@ -45,6 +46,7 @@ of_group = [
     path("history/scale-downs.csv", scale_down.scale_downs_csv, name="scale_downs_csv"),
     path("scale-down/", scale_down.new_scale_down, name="new_scale_down"),
     path("scale-down/<int:pk>/", scale_down.scale_down, name="scale_down"),
+    path("attention/", attention.group_attention, name="group_attention"),
     path("settings/", settings.group_settings, name="group_settings"),
     path("rebalance/", settings.rebalance_preview, name="rebalance_preview"),
     path("tokens/", tokens.tokens, name="tokens"),
@@ -58,6 +60,7 @@ urlpatterns = [
     path("login/single-sign-on/callback/", single_sign_on.callback, name="single_sign_on_callback"),
     path("logout/", account.LogOut.as_view(), name="logout"),
     path("theme/", account.change_theme, name="theme"),
+    path("attention.json", attention.attention_count, name="attention_count"),
     path("evaluations/", evaluations.evaluations, name="evaluations"),
     path("evaluations/<int:pk>/", evaluations.evaluation_report, name="evaluation_report"),
     path("groups/", lists.groups, name="groups"),

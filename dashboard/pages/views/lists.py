@@ -16,8 +16,8 @@ from dashboard.live.connection import StoreUnavailable
 from dashboard.live.group_state import ORDER
 from dashboard.pages.forms import NewGroupForm
 from dashboard.pages.views import base
+from dashboard.records.queries import attention, rebalances
 from dashboard.records.queries import groups as group_queries
-from dashboard.records.queries import rebalances
 
 PAGE = 50
 RECENT = 12
@@ -32,7 +32,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         "now_ms": now,
         "summary": group_queries.summary(rows),
         "hour": rebalances.count_since(now - group_queries.HOUR_MS, rights),
-        "attention": group_queries.attention(rows),
+        "attention": attention.shown(rights),
         "recent": rebalances.recent(RECENT, rights),
     }
     return base.show(request, "overview", context, fragments=("overview",))

@@ -4,14 +4,16 @@ import pytest
 from django.test import Client
 
 from dashboard import coordinator
+from dashboard.live.attention import DEFAULTS
 from dashboard.models import Group, MemberRecord, Tenure
 from dashboard.records.queries import flapping, groups
-from dashboard.records.queries.flapping import JOINS_MIN, WINDOW_MS, Rejoined, Returned, returns
+from dashboard.records.queries.flapping import WINDOW_MS, Rejoined, Returned, returns
 from tests.dashboard.agents import FakeAgent
 from tests.dashboard.scenes import settle, staffed
 
 NOW_MS = 1_900_000_000_000
 MIN = 60_000
+JOINS_MIN = DEFAULTS["flapping_joins"]
 
 
 @pytest.fixture
@@ -44,7 +46,7 @@ def test_a_partition_that_goes_back_and_forth_is_named(quiet: Group) -> None:
     owned(quiet, 3, ("m1", 60, 5), ("m2", 5, 1), ("m1", 1, None))
     owned(quiet, 2, ("m1", 60, 5), ("m2", 5, None))
     assert flapping.why(quiet, NOW_MS) == (
-        f"partition {quiet.stream}:3 went m1 → m2 → m1 within 4 min 0 s"
+        f"partition {quiet.stream}:3 went m1 → m2 → m1 within 4 min"
     )
 
 
@@ -53,7 +55,7 @@ def test_the_worst_is_named_and_the_others_are_counted(quiet: Group) -> None:
         owned(quiet, number, ("m1", 9, 5), ("m2", 5, 4), ("m1", 4, 3 if number == 2 else None))
     owned(quiet, 2, ("m2", 3, None))
     assert flapping.why(quiet, NOW_MS) == (
-        f"partition {quiet.stream}:2 went m2 → m1 → m2 within 1 min 0 s, 2 times in 10 min"
+        f"partition {quiet.stream}:2 went m2 → m1 → m2 within 1 min, 2 times in 10 min"
         " (and 2 more partitions)"
     )
 
@@ -84,7 +86,7 @@ def test_a_member_that_comes_and_goes_is_named(quiet: Group) -> None:
     joined(quiet, "m2", 9, 6, 3, 1)
     joined(quiet, "m1", 9, 5)
     joined(quiet, "m3", 40, 30, 20, 5)
-    assert flapping.rejoined(quiet, NOW_MS) == [Rejoined(member_id="m2", joins=4)]
+    assert flapping.rejoined(quiet, NOW_MS, JOINS_MIN) == [Rejoined(member_id="m2", joins=4)]
     assert flapping.why(quiet, NOW_MS) == "member m2 joined 4 times in 10 min"
 
 
