@@ -11,6 +11,8 @@ from dashboard.models import AttentionLimits, Group, Occurrence
 from dashboard.records import audit
 from dashboard.records.audit import By
 from dashboard.records.queries import attention as queries
+from dashboard.webhooks import queue
+from dashboard.webhooks.stored import Event
 
 
 @audit.attempted("acknowledge attention")
@@ -36,6 +38,7 @@ def acknowledge(occurrence: Occurrence, by: By, at_ms: int) -> Occurrence:
             object=f"{row.group}/{row.rule}",
             after={"rule": row.rule, "why": row.why, "since_ms": row.began_at_ms},
         )
+        queue.put(row, Event.ACKNOWLEDGED)
     return row
 
 

@@ -56,6 +56,7 @@ class Action(StrEnum):
     MAKE_GROUP = "make a group"
     MANAGE_TOKENS = "manage tokens"
     MANAGE_PRODUCERS = "manage producers' tokens"
+    MANAGE_WEBHOOKS = "manage webhooks"
     REPAIR = "repair a group"
     EVALUATE = "start an evaluation"
     MANAGE_USERS = "manage users"
@@ -74,6 +75,7 @@ MATRIX: Mapping[Action, tuple[Role, ...]] = {
     Action.MAKE_GROUP: (Role.ADMIN,),
     Action.MANAGE_TOKENS: (Role.ADMIN,),
     Action.MANAGE_PRODUCERS: (Role.ADMIN,),
+    Action.MANAGE_WEBHOOKS: (Role.ADMIN,),
     Action.REPAIR: (Role.ADMIN,),
     Action.EVALUATE: (Role.ADMIN,),
     Action.MANAGE_USERS: (Role.ADMIN,),
@@ -83,7 +85,8 @@ LOOKING = frozenset(
 )  # changes nothing: is never staged
 OF_NO_GROUP = frozenset(
     {Action.VERIFY_AUDIT, Action.EVALUATE, Action.MANAGE_USERS, Action.MANAGE_PRODUCERS}
-)  # several groups may read a producer's stream
+    | {Action.MANAGE_WEBHOOKS}
+)  # several groups may read a producer's stream; a webhook is told of all
 STAGED = frozenset({Role.OPERATOR, Role.ADMIN})  # the roles that change what can be planned
 
 # --- pages ----------------------------------------------------------------------------------------
@@ -125,6 +128,7 @@ DOORS: Mapping[str, Door] = {
     "group_attention": Door(Action.SEE, Action.ACKNOWLEDGE),
     "tokens": Door(Action.MANAGE_TOKENS, Action.MANAGE_TOKENS),
     "producers": Door(Action.MANAGE_PRODUCERS, Action.MANAGE_PRODUCERS),
+    "webhooks": Door(Action.MANAGE_WEBHOOKS, Action.MANAGE_WEBHOOKS),
     "new_group": Door(Action.MAKE_GROUP, Action.MAKE_GROUP),
     "adopt_group": Door(Action.MAKE_GROUP, Action.MAKE_GROUP),
     "evaluations": Door(Action.SEE, Action.EVALUATE),

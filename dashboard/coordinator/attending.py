@@ -12,6 +12,8 @@ from dashboard.models import Group, Occurrence, Rebalance, Sample
 from dashboard.records.attention import WHY_MAX
 from dashboard.records.queries import groups as group_queries
 from dashboard.records.queries.rebalances import light
+from dashboard.webhooks import queue
+from dashboard.webhooks.stored import Event
 
 KEPT_MS = 90 * 86_400_000  # of what is over
 
@@ -36,6 +38,7 @@ def look(group: Group, sample: Sample, limits: Limits) -> list[Occurrence]:
             row = rows.get(rule.word) or Occurrence(group=group, rule=rule.word)
             done = attention.change(_open(row), why, sample.at_ms, limits[rule.lasts.name])
             if _keep(row, done, why or "", sample.at_ms):
+                queue.put(row, Event.RAISED if row.is_open else Event.ENDED)
                 changed.append(row)
     for row in changed:
         log.info("attention group=%s rule=%s ended=%s", group.name, row.rule, not row.is_open)

@@ -22,6 +22,7 @@ from dashboard.pages.views import (
     status,
     tokens,
     users,
+    webhooks,
 )
 
 LOGIN = LoginView.as_view(
@@ -69,6 +70,7 @@ urlpatterns = [
     path("new-group/", lists.new_group, name="new_group"),
     path("groups/<str:name>/", include(of_group)),
     path("producers/", producers.producers, name="producers"),
+    path("webhooks/", webhooks.webhooks, name="webhooks"),
     path("demo/", demo.demo_page, name="demo"),
     path("status/", status.status, name="status"),
     path("audit/", audit.audit, name="audit"),

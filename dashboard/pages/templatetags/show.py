@@ -21,7 +21,7 @@ register = template.Library()
 _SHOWN = {
     ("full", "ok"): (
         *("owned", "alive", "done", "steady", "valid", "ready", "clean", "held", "active"),
-        "allowed",
+        *("allowed", "delivered"),
     ),
     ("in", "busy"): (
         *("acquiring", "joining", "running", "rebalancing", "pending", "restoring", "learning"),
@@ -31,6 +31,7 @@ _SHOWN = {
     ("out", "warn"): ("draining", "leaving", "stopped"),
     ("hollow", ""): (
         *("empty", "idle", "left", "superseded", "revoked", "cancelled", "deactivated"),
+        "dropped",
     ),
     ("hollow", "warn"): ("unowned", "vacuous"),
     ("clock", ""): ("waiting",),

@@ -33,10 +33,12 @@ from dashboard.models import (
     AgentToken,
     AttentionLimits,
     AuditEntry,
+    Delivery,
     Group,
     Occurrence,
     RebalanceRequest,
     ScaleDown,
+    Webhook,
 )
 from dashboard.push.sockets import websocket_urlpatterns
 from dashboard.records import audit, rights
@@ -120,7 +122,7 @@ def people(names: list[str], group: Group) -> Iterator[tuple[str, User, Rights]]
 def kept() -> Any:
     """What nobody who is refused may have changed."""
     tables = (Group, AgentToken, ProducerToken, RebalanceRequest, ScaleDown, RoleGrant)
-    tables += (AttentionLimits, Occurrence)
+    tables += (AttentionLimits, Occurrence, Webhook, Delivery)
     rows = [list(table.objects.order_by("pk").values()) for table in tables]
     users = User.objects.order_by("pk").values("username", "password", "is_active")
     return rows, list(users)
