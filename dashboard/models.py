@@ -25,6 +25,7 @@ from dashboard.records.leaving import ScaleDownState as ScaleDownState  # noqa: 
 from dashboard.records.stored import AuditEntry as AuditEntry  # noqa: PLC0414
 from dashboard.records.stored import AuditHead as AuditHead  # noqa: PLC0414
 from dashboard.records.stored import AuditSource as AuditSource  # noqa: PLC0414
+from dashboard.records.strips import MapStrip as MapStrip  # noqa: PLC0414
 from dashboard.webhooks.stored import Delivery as Delivery  # noqa: PLC0414
 from dashboard.webhooks.stored import DeliveryState as DeliveryState  # noqa: PLC0414
 from dashboard.webhooks.stored import Webhook as Webhook  # noqa: PLC0414

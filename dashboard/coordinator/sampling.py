@@ -10,7 +10,7 @@ from assignment.coordinator import trimming
 from assignment.errors import InvalidInput
 from assignment.scripts.group_read import Purpose
 from assignment.types import Partition
-from dashboard.coordinator import attending, mirror
+from dashboard.coordinator import attending, mirror, strips
 from dashboard.live import groups as live_groups
 from dashboard.live import watching
 from dashboard.live.connection import StoreUnavailable
@@ -62,6 +62,7 @@ def _sample(group: Group) -> None:
         tick_age_ms=snapshot.tick_age_ms,
         **{name: getattr(numbers, name) for name in AS_SEEN},
     )
+    strips.keep(group, snapshot)
     attending.look(group, row, limits)
     if row.pk % PRUNE_EVERY == 0:
         attending.prune(group, snapshot.at_ms)

@@ -18,6 +18,7 @@ from dashboard.pages.forms import NewGroupForm
 from dashboard.pages.views import base
 from dashboard.records.queries import attention, rebalances
 from dashboard.records.queries import groups as group_queries
+from dashboard.records.queries import overview as overview_queries
 
 PAGE = 50
 RECENT = 12
@@ -33,6 +34,8 @@ def overview(request: HttpRequest) -> HttpResponse:
         "summary": group_queries.summary(rows),
         "hour": rebalances.count_since(now - group_queries.HOUR_MS, rights),
         "attention": attention.shown(rights),
+        "tiles": overview_queries.tiles(rows, now),
+        "marks": overview_queries.marks(rights, now),
         "recent": rebalances.recent(RECENT, rights),
     }
     return base.show(request, "overview", context, fragments=("overview",))
