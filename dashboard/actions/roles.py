@@ -124,7 +124,7 @@ DOORS: Mapping[str, Door] = {
     "new_scale_down": Door(Action.SCALE_DOWN, Action.SCALE_DOWN, previews="preview"),
     "rebalance_preview": Door(Action.REBALANCE, Action.REBALANCE, previews="preview"),
     "group_settings": Door(Action.SEE, Action.CHANGE_SETTINGS),
-    "attention_count": _SEES,
+    **dict.fromkeys(("attention_count", "search"), _SEES),
     "group_attention": Door(Action.SEE, Action.ACKNOWLEDGE),
     "tokens": Door(Action.MANAGE_TOKENS, Action.MANAGE_TOKENS),
     "producers": Door(Action.MANAGE_PRODUCERS, Action.MANAGE_PRODUCERS),
