@@ -45,6 +45,11 @@ app.conf.update(
         "sample": {"task": "dashboard.sample", "schedule": 5.0, "options": {"expires": 5}},
         "anchor": {"task": "dashboard.anchor", "schedule": 10.0, "options": {"expires": 10}},
         "trim": {"task": "dashboard.trim", "schedule": 10.0, "options": {"expires": 10}},
+        "webhooks": {
+            "task": "dashboard.deliver_webhooks",
+            "schedule": 5.0,
+            "options": {"expires": 5},
+        },
     },
 )
 app.autodiscover_tasks(["dashboard.coordinator"])

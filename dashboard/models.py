@@ -16,6 +16,8 @@ from assignment.types import NAME_MAX, Coordination, GroupSettings
 from dashboard.agents.issued import IssuedToken
 from dashboard.agents.producer_token import ProducerToken  # noqa: F401
 from dashboard.evaluation.stored import Evaluation  # noqa: F401  (Django finds models here)
+from dashboard.records.attention import AttentionLimits as AttentionLimits  # noqa: PLC0414
+from dashboard.records.attention import Occurrence as Occurrence  # noqa: PLC0414
 from dashboard.records.grants import RoleGrant  # noqa: F401  (as above)
 from dashboard.records.leaving import AtDeadline as AtDeadline  # noqa: PLC0414
 from dashboard.records.leaving import ScaleDown as ScaleDown  # noqa: PLC0414
@@ -23,6 +25,10 @@ from dashboard.records.leaving import ScaleDownState as ScaleDownState  # noqa: 
 from dashboard.records.stored import AuditEntry as AuditEntry  # noqa: PLC0414
 from dashboard.records.stored import AuditHead as AuditHead  # noqa: PLC0414
 from dashboard.records.stored import AuditSource as AuditSource  # noqa: PLC0414
+from dashboard.records.strips import MapStrip as MapStrip  # noqa: PLC0414
+from dashboard.webhooks.stored import Delivery as Delivery  # noqa: PLC0414
+from dashboard.webhooks.stored import DeliveryState as DeliveryState  # noqa: PLC0414
+from dashboard.webhooks.stored import Webhook as Webhook  # noqa: PLC0414
 
 MEMBER_MAX = 200
 CAUSE_MAX = 60

@@ -6,6 +6,7 @@ A wrong value stops the process with one sentence that names it.
 import os
 import re
 import secrets
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -162,6 +163,13 @@ def snapshot_urls() -> list[str]:
     return urls
 
 
+def networks(name: str) -> list[IPv4Network | IPv6Network]:
+    try:
+        return [ip_network(value) for value in names(name, ())]
+    except ValueError as error:
+        raise ImproperlyConfigured(f"{name}: {error}") from error
+
+
 DATA = keep_private(Path(text("EVENKEEL_DATA", str(ROOT / "data"))))
 SECRET_KEY = text("SECRET_KEY") or made_once(DATA / "secret_key")
 AUDIT_KEYS = audit_keys(DATA)
@@ -178,6 +186,9 @@ REDIS_PREFIX = text("EVENKEEL_REDIS_PREFIX", "ek")
 PUBLIC_URL = text("EVENKEEL_URL", remembered(DATA, "public_url", "http://127.0.0.1:8000"))
 # Where its groups' snapshots lie, as their agents have it: this machine looks nowhere else.
 SNAPSHOT_URLS = snapshot_urls()
+# Who may be told by webhooks: hosts; networks of theirs that are not public.
+WEBHOOK_HOSTS = names("EVENKEEL_WEBHOOK_HOSTS", ())
+WEBHOOK_NETWORKS = networks("EVENKEEL_WEBHOOK_NETWORKS")
 METRICS_TOKEN = metrics_token()  # of who reads /metrics
 AGENT_RATE_PER_SECOND = number("EVENKEEL_AGENT_RATE", 5_000, 1, 1_000_000)  # of one token
 
@@ -227,6 +238,7 @@ TEMPLATES = [
                 "dashboard.pages.views.account.theme",
                 "dashboard.pages.views.demo.link",
                 "dashboard.pages.gate.allowed",
+                "dashboard.pages.views.attention.counted",
             ],
             "libraries": {"show": "dashboard.pages.templatetags.show"},
         },

@@ -50,11 +50,13 @@ class Action(StrEnum):
     REBALANCE = "rebalance"
     SCALE_DOWN = "scale down"
     SKIP_EVENT = "skip an event"
+    ACKNOWLEDGE = "acknowledge attention"
     APPROVE = "approve a plan"
     CHANGE_SETTINGS = "change settings"
     MAKE_GROUP = "make a group"
     MANAGE_TOKENS = "manage tokens"
     MANAGE_PRODUCERS = "manage producers' tokens"
+    MANAGE_WEBHOOKS = "manage webhooks"
     REPAIR = "repair a group"
     EVALUATE = "start an evaluation"
     MANAGE_USERS = "manage users"
@@ -67,11 +69,13 @@ MATRIX: Mapping[Action, tuple[Role, ...]] = {
     Action.REBALANCE: (Role.OPERATOR, Role.ADMIN),
     Action.SCALE_DOWN: (Role.OPERATOR, Role.ADMIN),
     Action.SKIP_EVENT: (Role.OPERATOR, Role.ADMIN),
+    Action.ACKNOWLEDGE: (Role.OPERATOR, Role.ADMIN),
     Action.APPROVE: (Role.APPROVER, Role.ADMIN),
     Action.CHANGE_SETTINGS: (Role.ADMIN,),
     Action.MAKE_GROUP: (Role.ADMIN,),
     Action.MANAGE_TOKENS: (Role.ADMIN,),
     Action.MANAGE_PRODUCERS: (Role.ADMIN,),
+    Action.MANAGE_WEBHOOKS: (Role.ADMIN,),
     Action.REPAIR: (Role.ADMIN,),
     Action.EVALUATE: (Role.ADMIN,),
     Action.MANAGE_USERS: (Role.ADMIN,),
@@ -81,7 +85,8 @@ LOOKING = frozenset(
 )  # changes nothing: is never staged
 OF_NO_GROUP = frozenset(
     {Action.VERIFY_AUDIT, Action.EVALUATE, Action.MANAGE_USERS, Action.MANAGE_PRODUCERS}
-)  # several groups may read a producer's stream
+    | {Action.MANAGE_WEBHOOKS}
+)  # several groups may read a producer's stream; a webhook is told of all
 STAGED = frozenset({Role.OPERATOR, Role.ADMIN})  # the roles that change what can be planned
 
 # --- pages ----------------------------------------------------------------------------------------
@@ -119,8 +124,11 @@ DOORS: Mapping[str, Door] = {
     "new_scale_down": Door(Action.SCALE_DOWN, Action.SCALE_DOWN, previews="preview"),
     "rebalance_preview": Door(Action.REBALANCE, Action.REBALANCE, previews="preview"),
     "group_settings": Door(Action.SEE, Action.CHANGE_SETTINGS),
+    **dict.fromkeys(("attention_count", "search"), _SEES),
+    "group_attention": Door(Action.SEE, Action.ACKNOWLEDGE),
     "tokens": Door(Action.MANAGE_TOKENS, Action.MANAGE_TOKENS),
     "producers": Door(Action.MANAGE_PRODUCERS, Action.MANAGE_PRODUCERS),
+    "webhooks": Door(Action.MANAGE_WEBHOOKS, Action.MANAGE_WEBHOOKS),
     "new_group": Door(Action.MAKE_GROUP, Action.MAKE_GROUP),
     "adopt_group": Door(Action.MAKE_GROUP, Action.MAKE_GROUP),
     "evaluations": Door(Action.SEE, Action.EVALUATE),

@@ -16,15 +16,17 @@ from prometheus_client.core import (
 )
 
 from dashboard.api.health import audit_trouble
+from dashboard.live.attention import WORDS
 from dashboard.live.snapshot import MEMBER_STATES
 from dashboard.models import Group, Rebalance, RebalanceOutcome, Sample
+from dashboard.records.queries import attention
 from dashboard.records.queries import groups as group_queries
 from dashboard.records.queries.groups import Stored
 from dashboard.records.queries.rebalances import PHASES
 from dashboard.records.queries.totals import Kind, Sums, totals
 from dashboard.web.counts import counts
 
-GROUPS_MAX = 1_000  # some 60 series each; beyond, the answer would hold up the process for long
+GROUPS_MAX = 1_000  # some 75 series each; beyond, the answer would hold up the process for long
 MOVES = ("needed", "avoidable", "unjudged")
 
 Value = Callable[[Stored], float | None]
@@ -115,6 +117,7 @@ class Exposition:
         sound = "1 when triggers and anchors of the audit are as they should be, as /readyz says"
         yield _gauge("audit_chain_ok", sound, [((), not audit_trouble())])
         yield from _of_now(group_queries.stored(shown, self._now_ms))
+        yield from _of_attention(shown)
         found = totals.read({group.pk for group in groups}, self._now_ms)
         names = {group.pk: group.name for group in shown}
         yield from _of_rebalances(
@@ -162,6 +165,18 @@ def _of_now(found: Sequence[Stored]) -> Iterator[Metric]:
         if of.fresh is not None and of.fresh.applied_total is not None
     ]
     yield _counter("applied_records", "Events whose effects are committed", applied, "group")
+
+
+def _of_attention(groups: Sequence[Group]) -> Iterator[Metric]:
+    """Of every rule, also where it does not hold: an alert may then say that it is over."""
+    found = attention.by_group(groups)
+    known = [(group, word, found.get((group.pk, word))) for group in groups for word in WORDS]
+    needed = [((g.name, word), row is not None) for g, word, row in known]
+    meaning = "1 while something needs attention, by the limits of the group"
+    yield _gauge("attention", meaning, needed, "group", "rule")
+    noted = [((g.name, word), bool(row and row.is_acknowledged)) for g, word, row in known]
+    meaning = "1 while somebody has acknowledged what needs attention"
+    yield _gauge("attention_acknowledged", meaning, noted, "group", "rule")
 
 
 def _of_rebalances(found: dict[Kind, Sums], names: dict[int, str]) -> Iterator[Metric]:

@@ -20,9 +20,9 @@ from assignment.servers import OLDEST
 from dashboard.actions.roles import Action, Rights
 from dashboard.live import health as live_health
 from dashboard.live import rights as live_rights
+from dashboard.live.attention import TICK_AGE_MAX_MS
 from dashboard.live.connection import StoreUnavailable, reaching_redis
 from dashboard.live.deadline import left_s
-from dashboard.live.group_state import TICK_AGE_MAX_MS
 from dashboard.live.health import Sign
 from dashboard.records import chain, guards
 

@@ -1,5 +1,5 @@
-"""Every few seconds: numbers for the charts, the mirror for a wiped Redis, and trimming of what all
-have read.
+"""Every few seconds: numbers for the charts, what needs attention, the mirror for a wiped Redis,
+and trimming of what all have read.
 """
 
 import logging
@@ -10,13 +10,13 @@ from assignment.coordinator import trimming
 from assignment.errors import InvalidInput
 from assignment.scripts.group_read import Purpose
 from assignment.types import Partition
-from dashboard.coordinator import mirror
+from dashboard.coordinator import attending, mirror, strips
 from dashboard.live import groups as live_groups
 from dashboard.live import watching
 from dashboard.live.connection import StoreUnavailable
 from dashboard.live.watching import GroupNotThere
 from dashboard.models import Group, Sample
-from dashboard.records.queries import flapping
+from dashboard.records.queries import attention, flapping
 
 SAMPLES_KEPT_MS = 7 * 86_400_000
 PRUNE_EVERY = 100  # samples of a group between two prunings
@@ -50,19 +50,22 @@ def _sample(group: Group) -> None:
     before = group.samples.order_by("-at_ms").first()
     if before is not None and before.at_ms >= snapshot.at_ms:
         return
-    numbers = snapshot.numbers
+    numbers, limits = snapshot.numbers, attention.limits_of(group)
     row = Sample.objects.create(
         group=group,
         at_ms=snapshot.at_ms,
         events_per_second=_rate(before, snapshot.at_ms, numbers.applied_total),
         suspect=sum(m.state in SILENT for m in snapshot.members),
-        flapping=flapping.why(group, snapshot.at_ms),
+        flapping=flapping.why(group, snapshot.at_ms, limits),
         member_states=Counter(m.state for m in snapshot.members),
         group_epoch=snapshot.group_epoch,
         tick_age_ms=snapshot.tick_age_ms,
         **{name: getattr(numbers, name) for name in AS_SEEN},
     )
+    strips.keep(group, snapshot)
+    attending.look(group, row, limits)
     if row.pk % PRUNE_EVERY == 0:
+        attending.prune(group, snapshot.at_ms)
         group.samples.filter(at_ms__lt=snapshot.at_ms - SAMPLES_KEPT_MS).delete()
 
 

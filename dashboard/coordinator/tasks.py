@@ -13,6 +13,7 @@ from dashboard.agents import rights
 from dashboard.live import health
 from dashboard.live.connection import StoreUnavailable
 from dashboard.records import chain
+from dashboard.webhooks import queue
 
 log = logging.getLogger(__name__)
 
@@ -62,3 +63,4 @@ def anchor() -> int:
 
 sample, trim = _task(coordinator.sample), _task(coordinator.trim)
 keep_history = _task(coordinator.keep_history)
+deliver_webhooks = _task(queue.deliver_webhooks)

@@ -6,6 +6,7 @@ from django.urls import include, path
 from dashboard.pages.user_forms import LoginForm
 from dashboard.pages.views import (
     account,
+    attention,
     audit,
     charts,
     demo,
@@ -16,11 +17,13 @@ from dashboard.pages.views import (
     partition,
     producers,
     scale_down,
+    search,
     settings,
     single_sign_on,
     status,
     tokens,
     users,
+    webhooks,
 )
 
 LOGIN = LoginView.as_view(
@@ -45,6 +48,7 @@ of_group = [
     path("history/scale-downs.csv", scale_down.scale_downs_csv, name="scale_downs_csv"),
     path("scale-down/", scale_down.new_scale_down, name="new_scale_down"),
     path("scale-down/<int:pk>/", scale_down.scale_down, name="scale_down"),
+    path("attention/", attention.group_attention, name="group_attention"),
     path("settings/", settings.group_settings, name="group_settings"),
     path("rebalance/", settings.rebalance_preview, name="rebalance_preview"),
     path("tokens/", tokens.tokens, name="tokens"),
@@ -58,6 +62,7 @@ urlpatterns = [
     path("login/single-sign-on/callback/", single_sign_on.callback, name="single_sign_on_callback"),
     path("logout/", account.LogOut.as_view(), name="logout"),
     path("theme/", account.change_theme, name="theme"),
+    path("attention.json", attention.attention_count, name="attention_count"),
     path("evaluations/", evaluations.evaluations, name="evaluations"),
     path("evaluations/<int:pk>/", evaluations.evaluation_report, name="evaluation_report"),
     path("groups/", lists.groups, name="groups"),
@@ -66,6 +71,8 @@ urlpatterns = [
     path("new-group/", lists.new_group, name="new_group"),
     path("groups/<str:name>/", include(of_group)),
     path("producers/", producers.producers, name="producers"),
+    path("webhooks/", webhooks.webhooks, name="webhooks"),
+    path("search/", search.search, name="search"),
     path("demo/", demo.demo_page, name="demo"),
     path("status/", status.status, name="status"),
     path("audit/", audit.audit, name="audit"),

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from assignment.types import Coordination
-from dashboard.live.group_state import Facts, GroupState, is_lagging, judged
+from dashboard.live.attention import Facts, is_lagging
+from dashboard.live.group_state import GroupState, judged
 from dashboard.live.snapshot import PARTITION_STATES, LiveMember, LivePartition, LiveSnapshot
 from dashboard.pages import texts
 

@@ -5,13 +5,8 @@ from typing import Any
 
 import pytest
 
-from dashboard.live.group_state import (
-    ATTENTION,
-    TICK_AGE_MAX_MS,
-    Facts,
-    GroupState,
-    judged,
-)
+from dashboard.live.attention import TICK_AGE_MAX_MS, WORDS, Facts
+from dashboard.live.group_state import ORDER, SAID_FIRST, GroupState, judged
 from dashboard.pages.templatetags import show
 
 STEADY = Facts(
@@ -48,6 +43,15 @@ def test_lag_of_a_batch_in_hand_is_no_lag(lag: int, rate: float | None, lags: bo
     assert (found is GroupState.LAGGING) == lags
 
 
-def test_attention_is_what_the_lists_begin_with_and_every_word_has_an_icon() -> None:
-    assert ATTENTION[0] is GroupState.CONFLICT and ATTENTION[-1] is GroupState.LAGGING
+def test_every_rule_of_attention_is_a_word_and_lists_begin_with_them() -> None:
+    assert ORDER[: len(WORDS)] == WORDS
+    assert {*SAID_FIRST} == {*WORDS, GroupState.EMPTY, GroupState.REBALANCING}
+
+
+def test_every_word_has_an_icon() -> None:
     assert set(GroupState) <= set(show.STATES)
+
+
+def test_what_is_not_known_is_no_trouble() -> None:
+    unknown = replace(STEADY, conflicts=None, stalled=None, lag_records=None)
+    assert judged(unknown)[0] is GroupState.STEADY

@@ -26,7 +26,15 @@ from dashboard.actions.roles import (
     Rights,
     Role,
 )
-from dashboard.models import AgentToken, AuditEntry, AuditSource, Group, Rebalance, ScaleDown
+from dashboard.models import (
+    AgentToken,
+    AuditEntry,
+    AuditSource,
+    Group,
+    Occurrence,
+    Rebalance,
+    ScaleDown,
+)
 from dashboard.pages.views import base
 from dashboard.records import audit, rights
 from dashboard.records.audit import By
@@ -50,7 +58,7 @@ def of(*said: str) -> Rights:
     ("role", "allowed"),
     [
         ("viewer", "see"),
-        ("operator", "see, rebalance, scale down, skip an event"),
+        ("operator", "see, rebalance, scale down, skip an event, acknowledge attention"),
         ("approver", "see, approve a plan"),
         ("auditor", "see, read the audit, verify the audit"),
         ("admin", ", ".join(Action)),
@@ -246,7 +254,8 @@ def asked_of_a_group(group: Group, by: By) -> dict[str, tuple[Action, Any]]:
     """Each thing that is done to a group: the action that it is, and how it is asked for."""
     token = AgentToken.objects.create(group=group, name="t", digest="d")
     row = ScaleDown(group=group, pk=1, members={}, live=1)
-    from dashboard.actions import adoption, coordination, scale_down
+    noted = Occurrence(group=group, pk=1, rule="conflict")
+    from dashboard.actions import adoption, attention, coordination, scale_down
     from dashboard.actions.coordination import Coordination
 
     client = Coordination.CLIENT
@@ -263,6 +272,8 @@ def asked_of_a_group(group: Group, by: By) -> dict[str, tuple[Action, Any]]:
             lambda: groups.request_rebalance(group, by, strategy="sticky"),
         ),
         "skip": (Action.SKIP_EVENT, lambda: groups.skip_event(group, 0, "1-1", by)),
+        "acknowledge": (Action.ACKNOWLEDGE, lambda: attention.acknowledge(noted, by, 1)),
+        "limits": (Action.CHANGE_SETTINGS, lambda: attention.change_limits(group, {}, by)),
         "token": (Action.MANAGE_TOKENS, lambda: groups.create_token(group, by)),
         "revoke": (Action.MANAGE_TOKENS, lambda: groups.revoke_token(token, by)),
         "rotate": (Action.MANAGE_TOKENS, lambda: groups.rotate_token(token, by)),

@@ -35,6 +35,7 @@ def started(folder: Path, show: str, **environment: str) -> "subprocess.Complete
         ("EVENKEEL_DATA", "/proc/no"),
         ("EVENKEEL_AUDIT_KEY", "guess"),
         ("EVENKEEL_METRICS_TOKEN", "m" * 31),
+        ("EVENKEEL_WEBHOOK_NETWORKS", "10.0.0.1/8"),
         ("EVENKEEL_METRICS_TOKEN", f"{'m' * 20} {'n' * 20}"),
     ],
 )

@@ -7,9 +7,11 @@ from functools import partial
 from typing import Any
 
 from django import template
+from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from dashboard.live.attention import Rule
 from dashboard.pages import amounts, differences, texts
 from dashboard.records.queries import colours
 
@@ -19,7 +21,7 @@ register = template.Library()
 _SHOWN = {
     ("full", "ok"): (
         *("owned", "alive", "done", "steady", "valid", "ready", "clean", "held", "active"),
-        "allowed",
+        *("allowed", "delivered"),
     ),
     ("in", "busy"): (
         *("acquiring", "joining", "running", "rebalancing", "pending", "restoring", "learning"),
@@ -29,6 +31,7 @@ _SHOWN = {
     ("out", "warn"): ("draining", "leaving", "stopped"),
     ("hollow", ""): (
         *("empty", "idle", "left", "superseded", "revoked", "cancelled", "deactivated"),
+        "dropped",
     ),
     ("hollow", "warn"): ("unowned", "vacuous"),
     ("clock", ""): ("waiting",),
@@ -262,6 +265,12 @@ def sort_head(context: dict[str, Any], name: str, label: str, kind: str = "") ->
         "order": {name: "ascending", f"-{name}": "descending"}.get(chosen, ""),
         "sort": f"-{name}" if chosen == name else name,
     }
+
+
+@register.simple_tag
+def step_url(rule: Rule, group: Any) -> str:
+    """Where the next step of what needs attention is done."""
+    return reverse(rule.page, args=[group.name] if rule.is_of_group else [])
 
 
 @register.filter

@@ -29,7 +29,7 @@ from dashboard.push import frames
 from dashboard.records import rights
 from dashboard.records.audit import By
 from dashboard.records.logins import address_of
-from dashboard.records.queries import colours
+from dashboard.records.queries import attention, colours
 from dashboard.records.queries import groups as group_queries
 from dashboard.records.queries.pages import Filters
 
@@ -41,8 +41,10 @@ TABS = (
     ("group_partitions", "Partitions"),
     ("group_balance", "Balance"),
     ("group_history", "History"),
+    ("group_attention", "Attention"),
     ("group_settings", "Settings"),
 )
+GROUP_FRAGMENTS = ("actions", "attention_note")  # its buttons, and what it needs
 TEXT_MAX = 200  # of a filter
 KEY_DIGITS_MAX = 16
 NO_GROUP = "There is no group {}."  # the same for who may not see it
@@ -109,6 +111,7 @@ def group_context(seen: Seen, tab: str, *, cells: bool = False) -> Context:
         "first": frames.whole(snapshot, seen.hues, cells=cells) if snapshot else frames.NOTHING,
         "hues": seen.hues,
         "stateful": seen.group.values.stateful,
+        "attention": attention.of_group(seen.group),
         "running": running,
         "no_scale_down": why_no_scale_down(seen, running),
         "live_states": (*PARTITION_STATES, *MEMBER_STATES, *GroupState, READY),
@@ -136,10 +139,10 @@ def show(
 ) -> http.HttpResponse:
     """The page, or only the fragment that it asks for again: the same template for both.
 
-    Every page of a group has the fragment of its buttons.
+    Every page of a group has the fragments of GROUP_FRAGMENTS.
     """
     wanted = request.GET.get("fragment", "")
-    if wanted in fragments or (wanted == "actions" and "tab" in context):
+    if wanted in fragments or (wanted in GROUP_FRAGMENTS and "tab" in context):
         template = f"_{wanted}"
     return render(request, f"dashboard/{template}.html", context)
 

@@ -16,8 +16,9 @@ from dashboard.live.connection import StoreUnavailable
 from dashboard.live.group_state import ORDER
 from dashboard.pages.forms import NewGroupForm
 from dashboard.pages.views import base
+from dashboard.records.queries import attention, rebalances
 from dashboard.records.queries import groups as group_queries
-from dashboard.records.queries import rebalances
+from dashboard.records.queries import overview as overview_queries
 
 PAGE = 50
 RECENT = 12
@@ -32,7 +33,9 @@ def overview(request: HttpRequest) -> HttpResponse:
         "now_ms": now,
         "summary": group_queries.summary(rows),
         "hour": rebalances.count_since(now - group_queries.HOUR_MS, rights),
-        "attention": group_queries.attention(rows),
+        "attention": attention.shown(rights),
+        "tiles": overview_queries.tiles(rows, now),
+        "marks": overview_queries.marks(rights, now),
         "recent": rebalances.recent(RECENT, rights),
     }
     return base.show(request, "overview", context, fragments=("overview",))

@@ -8,26 +8,53 @@ from django.http import HttpRequest, HttpResponse
 
 from assignment.errors import InvalidInput
 from assignment.types import Coordination
-from dashboard.actions import coordination
+from dashboard.actions import attention, coordination
 from dashboard.actions import groups as actions
 from dashboard.live.connection import StoreUnavailable
 from dashboard.live.snapshot import LiveSnapshot
+from dashboard.pages.attention_forms import LimitsForm
 from dashboard.pages.forms import RebalanceForm, SettingsForm, SwitchForm
 from dashboard.pages.views import base
 from dashboard.records.audit import By
+from dashboard.records.queries import attention as queries
 from dashboard.records.queries import previews
 
 
 def group_settings(request: HttpRequest, name: str) -> HttpResponse:
     seen = base.see(name)
-    if base.asked_to(request, ("switch",)) and seen.snapshot is not None:
+    do = base.asked_to(request, ("switch", "attention"))
+    if do == "switch" and seen.snapshot is not None:
         return _switch(request, seen, seen.snapshot)
+    if do == "attention":
+        return _attention(request, seen)
     form = SettingsForm(base.sent(request), settings=seen.group.values)
     change = actions.change_settings
     if base.attempt(request, form, lambda by: change(seen.group, form.changes, by)):
         return base.done(request, f"Settings of {name} are saved.", "group_settings", name)
-    context = base.group_context(seen, "group_settings") | {"form": form}
+    return _page(request, seen, form=form)
+
+
+def _page(request: HttpRequest, seen: base.Seen, **forms: Any) -> HttpResponse:
+    """With the forms that were sent, and the others as they begin."""
+    begins = {
+        "form": SettingsForm(None, settings=seen.group.values),
+        "limits": LimitsForm(None, limits=queries.limits_of(seen.group)),
+    }
+    context = base.group_context(seen, "group_settings") | begins | forms
     return base.show(request, "settings", context)
+
+
+def _attention(request: HttpRequest, seen: base.Seen) -> HttpResponse:
+    """From when on the group needs attention."""
+    name = seen.group.name
+    form = LimitsForm(base.sent(request), limits=queries.limits_of(seen.group))
+
+    def change(by: By) -> Mapping[str, int]:
+        return attention.change_limits(seen.group, form.cleaned_data, by)
+
+    if base.attempt(request, form, change, also=("do",)):
+        return base.done(request, f"Attention of {name} is saved.", "group_settings", name)
+    return _page(request, seen, limits=form)
 
 
 def _switch(request: HttpRequest, seen: base.Seen, now: LiveSnapshot) -> HttpResponse:
@@ -43,9 +70,7 @@ def _switch(request: HttpRequest, seen: base.Seen, now: LiveSnapshot) -> HttpRes
     if switched := base.attempt(request, form, switch):
         said = f"Coordination is {switched.after.coordination}; nothing paused or moved."
         return base.done(request, said, "group_settings", name)
-    settings = SettingsForm(None, settings=seen.group.values)
-    context = base.group_context(seen, "group_settings") | {"form": settings, "switch": form}
-    return base.show(request, "settings", context)
+    return _page(request, seen, switch=form)
 
 
 IDLE = "Nothing would move: each partition stays with its owner."

@@ -11,12 +11,11 @@ from itertools import groupby
 
 from django.db.models import QuerySet
 
+from dashboard.live.attention import DEFAULTS, Limits
 from dashboard.models import FLAPPING_TEXT_MAX, Group, Tenure
 from dashboard.pages import amounts
 
 WINDOW_MS = 600_000  # what is longer ago has settled
-RETURNS_MIN = 1  # a partition that came back to an owner who had lost it
-JOINS_MIN = 3  # of one member: a single restart is none of it
 ROWS_MAX = 100_000  # of the window, the newest
 
 
@@ -37,14 +36,16 @@ class Rejoined:
     joins: int
 
 
-def why(group: Group, now_ms: int) -> str:
+def why(group: Group, now_ms: int, limits: Limits = DEFAULTS) -> str:
     """The partition and the member that flap most, and how many more; "" when nothing does."""
-    said = [*_partitions_said(group, now_ms), *_members_said(group, now_ms)]
+    partitions = returned(group, now_ms, limits["flapping_returns"])
+    members = rejoined(group, now_ms, limits["flapping_joins"])
+    said = [*_partitions_said(group, partitions), *_members_said(members)]
     return "; ".join(said)[:FLAPPING_TEXT_MAX]
 
 
-def _partitions_said(group: Group, now_ms: int) -> Iterator[str]:
-    if found := returned(group, now_ms):
+def _partitions_said(group: Group, found: list[Returned]) -> Iterator[str]:
+    if found:
         one = found[0]
         path = " → ".join((one.owner, one.other, one.owner))
         often = f", {one.times} times in {_window()}" if one.times > 1 else ""
@@ -53,8 +54,8 @@ def _partitions_said(group: Group, now_ms: int) -> Iterator[str]:
         yield f"partition {name} went {path} within {took}{often}{_more(found, 'partition')}"
 
 
-def _members_said(group: Group, now_ms: int) -> Iterator[str]:
-    if found := rejoined(group, now_ms):
+def _members_said(found: list[Rejoined]) -> Iterator[str]:
+    if found:
         one = found[0]
         more = _more(found, "member")
         yield f"member {one.member_id} joined {one.joins} times in {_window()}{more}"
@@ -69,9 +70,9 @@ def _more(found: list[Returned] | list[Rejoined], noun: str) -> str:
     return f" (and {more} more {noun}{'s' if more > 1 else ''})" if more else ""
 
 
-def returned(group: Group, now_ms: int) -> list[Returned]:
-    """Those that went back most often first. Two ranges of an index, and nothing that is older: a
-    database that groups them itself reads all that the group ever had.
+def returned(group: Group, now_ms: int, least: int) -> list[Returned]:
+    """Those that went back most often first, of those that did `least` times or more. Two ranges of
+    an index, and nothing older: a database that groups them itself reads all that the group had.
     """
     since_ms = now_ms - WINDOW_MS
     begun = _rows(group.tenures.filter(started_ms__gte=since_ms).order_by("-started_ms"))
@@ -82,7 +83,7 @@ def returned(group: Group, now_ms: int) -> list[Returned]:
     ended = _rows(group.tenures.filter(ended_ms__gte=since_ms).order_by("-ended_ms"))
     rows = sorted(row for row in {*begun, *ended} if row[0] in several)
     found = returns((number, member, started_ms) for number, started_ms, _, member in rows)
-    return sorted((r for r in found if r.times >= RETURNS_MIN), key=lambda r: (-r.times, r.number))
+    return sorted((r for r in found if r.times >= least), key=lambda r: (-r.times, r.number))
 
 
 def _rows(tenures: QuerySet[Tenure]) -> list[tuple[int, int, int, str]]:
@@ -112,9 +113,9 @@ def _changes(tenures: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int]]:
         yield next(rows)
 
 
-def rejoined(group: Group, now_ms: int) -> list[Rejoined]:
-    """Those that joined most often first."""
+def rejoined(group: Group, now_ms: int, least: int) -> list[Rejoined]:
+    """Those that joined most often, `least` times or more, first."""
     stays = group.member_records.filter(joined_at_ms__gte=now_ms - WINDOW_MS)
     joins = Counter(stays.values_list("member_id", flat=True)[:ROWS_MAX])
-    often = ((-n, member) for member, n in joins.items() if n >= JOINS_MIN)
+    often = ((-n, member) for member, n in joins.items() if n >= least)
     return [Rejoined(member_id=member, joins=-n) for n, member in sorted(often)]

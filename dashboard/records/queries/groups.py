@@ -12,6 +12,7 @@ from django.db.models import OuterRef, QuerySet, Subquery
 
 from dashboard.actions.roles import EVERYTHING, Rights
 from dashboard.live import group_state
+from dashboard.live.attention import Facts
 from dashboard.models import Group, MemberRecord, Rebalance, RebalanceOutcome, Sample
 from dashboard.records.queries.rebalances import light
 from dashboard.records.rights import visible
@@ -105,18 +106,22 @@ def state_of(
     if sample is None:
         why = f"no sample for {FRESH_MS // 1000} s: is the Celery worker running?"
         return group_state.GroupState.UNKNOWN, why
-    return group_state.judged(
-        group_state.Facts(
-            members=sample.members,
-            conflicts=sample.conflicts or 0,
-            unowned=partitions - sample.owned,
-            stalled=sample.stalled or 0,
-            lag_records=sample.lag_records,
-            events_per_second=sample.events_per_second,
-            flapping=sample.flapping,
-            is_rebalancing=last is not None and last.outcome == RebalanceOutcome.RUNNING,
-            max_minus_min=0 if last is None or last.learning else last.max_minus_min or 0,
-        )
+    return group_state.judged(facts_of(sample, last, partitions))
+
+
+def facts_of(sample: Sample, last: Rebalance | None, partitions: int) -> Facts:
+    """`last`: the newest round."""
+    return Facts(
+        members=sample.members,
+        conflicts=sample.conflicts,
+        unowned=partitions - sample.owned,
+        stalled=sample.stalled,
+        lag_records=sample.lag_records,
+        events_per_second=sample.events_per_second,
+        tick_age_ms=sample.tick_age_ms or 0,
+        flapping=sample.flapping,
+        is_rebalancing=last is not None and last.outcome == RebalanceOutcome.RUNNING,
+        max_minus_min=0 if last is None or last.learning else last.max_minus_min or 0,
     )
 
 
@@ -187,12 +192,6 @@ def summary(found: Sequence[GroupRow]) -> dict[str, Any]:
 def _sum(values: Iterable[int | None]) -> Any:
     known = [value for value in values if value is not None]
     return sum(known) if known else None
-
-
-def attention(found: Iterable[GroupRow]) -> list[GroupRow]:
-    """What somebody should look at, the worst first."""
-    wanted = [row for row in found if row.state in group_state.ATTENTION]
-    return sorted(wanted, key=lambda row: (group_state.ATTENTION.index(row.state), row.group.name))
 
 
 POINTS_MAX = 720

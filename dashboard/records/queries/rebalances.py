@@ -105,6 +105,12 @@ def recent(limit: int, rights: Rights) -> list[Whole]:
     return wholes(list(_seen(found, rights).order_by("-at_ms")[:limit]))
 
 
+def firsts_since(at_ms: int, rights: Rights, most: int) -> list[Rebalance]:
+    """First rounds of all groups that may be seen, newest first."""
+    rows = light(Rebalance.objects.select_related("group").filter(at_ms__gte=at_ms))
+    return list(_seen(_firsts(rows), rights).order_by("-at_ms")[:most])
+
+
 def count(group: Group) -> int:
     return _firsts(Rebalance.objects.filter(group=group)).count()
 

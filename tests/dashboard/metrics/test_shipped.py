@@ -16,8 +16,15 @@ from tests.dashboard.metrics.told import samples
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 UNITS = ("_ratio", "_seconds", "_partitions", "_members", "_records")
-NUMBERS = ("_epoch", "_incarnation", "_running", "_ok", "_left_out")  # neither counted nor measured
-COUNTED = ("members", "partitions", "groups", "sockets")
+NUMBERS = (
+    "_epoch",
+    "_incarnation",
+    "_running",
+    "_ok",
+    "_left_out",
+    "_acknowledged",
+)  # neither counted nor measured
+COUNTED = ("members", "partitions", "groups", "sockets", "attention")
 Labels = dict[str, str]
 
 

@@ -4,14 +4,16 @@ import pytest
 from django.test import Client
 
 from dashboard import coordinator
+from dashboard.live.attention import DEFAULTS
 from dashboard.models import Group, MemberRecord, Tenure
 from dashboard.records.queries import flapping, groups
-from dashboard.records.queries.flapping import JOINS_MIN, WINDOW_MS, Rejoined, Returned, returns
+from dashboard.records.queries.flapping import WINDOW_MS, Rejoined, Returned, returns
 from tests.dashboard.agents import FakeAgent
 from tests.dashboard.scenes import settle, staffed
 
 NOW_MS = 1_900_000_000_000
 MIN = 60_000
+JOINS_MIN = DEFAULTS["flapping_joins"]
 
 
 @pytest.fixture
@@ -84,7 +86,7 @@ def test_a_member_that_comes_and_goes_is_named(quiet: Group) -> None:
     joined(quiet, "m2", 9, 6, 3, 1)
     joined(quiet, "m1", 9, 5)
     joined(quiet, "m3", 40, 30, 20, 5)
-    assert flapping.rejoined(quiet, NOW_MS) == [Rejoined(member_id="m2", joins=4)]
+    assert flapping.rejoined(quiet, NOW_MS, JOINS_MIN) == [Rejoined(member_id="m2", joins=4)]
     assert flapping.why(quiet, NOW_MS) == "member m2 joined 4 times in 10 min"
 
 

@@ -29,7 +29,17 @@ from dashboard.agents.producer_token import ProducerToken
 from dashboard.evaluation.stored import Evaluation
 from dashboard.live import health as live_health
 from dashboard.live.connection import close_async_client
-from dashboard.models import AgentToken, AuditEntry, Group, RebalanceRequest, ScaleDown
+from dashboard.models import (
+    AgentToken,
+    AttentionLimits,
+    AuditEntry,
+    Delivery,
+    Group,
+    Occurrence,
+    RebalanceRequest,
+    ScaleDown,
+    Webhook,
+)
 from dashboard.push.sockets import websocket_urlpatterns
 from dashboard.records import audit, rights
 from dashboard.records.grants import RoleGrant
@@ -112,6 +122,7 @@ def people(names: list[str], group: Group) -> Iterator[tuple[str, User, Rights]]
 def kept() -> Any:
     """What nobody who is refused may have changed."""
     tables = (Group, AgentToken, ProducerToken, RebalanceRequest, ScaleDown, RoleGrant)
+    tables += (AttentionLimits, Occurrence, Webhook, Delivery)
     rows = [list(table.objects.order_by("pk").values()) for table in tables]
     users = User.objects.order_by("pk").values("username", "password", "is_active")
     return rows, list(users)
@@ -196,6 +207,11 @@ def test_no_login_opens_what_a_token_opens(
         assert client.post(addresses[name]).status_code == 405, name
 
 
+def _needs_attention(group: Group) -> Occurrence:
+    values = {"began_at_ms": 1, "seen_at_ms": 2, "raised_at_ms": 2}
+    return Occurrence.objects.create(group=group, rule="stalled", why="because", **values)
+
+
 def forms_of(group: Group) -> dict[str, dict[str, str]]:
     """What is accepted, by the name of the address, and changes what `kept` compares."""
     settings = {n: str(v) for n, v in group.settings.items() if v is not None and v is not False}
@@ -204,6 +220,7 @@ def forms_of(group: Group) -> dict[str, dict[str, str]]:
     made = {"stream": f"new-{group.name}", "partitions": "1", "strategy": "sticky"}
     return {
         "group_settings": settings | {"session_timeout_ms": "7000"},
+        "group_attention": {"occurrence": str(_needs_attention(group).pk), "reason": "seen"},
         "rebalance_preview": {"strategy": "averagely", "reason": "why"},
         "tokens": {"do": "create", "name": "mine"},
         "producers": {"do": "create", "stream": group.stream, "name": "mine"},

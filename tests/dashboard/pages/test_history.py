@@ -138,5 +138,5 @@ def test_a_formula_in_a_file_is_a_text(visitor: Client, group: Group, moved: Any
 def test_queries_of_the_list(
     visitor: Client, group: Group, moved: list[FakeAgent], django_assert_max_num_queries: Any
 ) -> None:
-    with django_assert_max_num_queries(11):
+    with django_assert_max_num_queries(13):
         visitor.get(f"/groups/{group.name}/history/")

@@ -136,10 +136,12 @@ async def test_readable_without_a_script(stage: Stage, logged_in: NewContext) ->
 
 def every_page(group: Group) -> list[str]:
     base = f"/groups/{group.name}/"
-    tabs = "members/ partitions/ balance/ history/ settings/ rebalance/ tokens/ partitions/0/"
+    tabs = "members/ partitions/ balance/ history/ attention/ settings/ rebalance/ tokens/"
+    tabs += " partitions/0/"
     histories = ("history/?show=ownership", "history/?show=scale-downs")
     own = ["", *tabs.split(), "scale-down/", *histories]
-    return ["/", "/groups/", "/new-group/", "/audit/", *(base + tab for tab in own)]
+    some = ["/", "/groups/", "/new-group/", "/audit/", "/webhooks/", "/search/"]
+    return [*some, *(base + tab for tab in own)]
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,11 @@
 import {fragment} from "./fragment.js";
 
 const EVERY_MS = 4000;
+const typed = (place) => [...place.querySelectorAll("input")].some((input) => input.value !== input.defaultValue);
 
 for (const place of document.querySelectorAll("[data-every]")) {
   setInterval(async () => {
-    if (document.hidden || place.contains(document.activeElement)) return;
+    if (document.hidden || place.contains(document.activeElement) || typed(place)) return;
     const body = await fragment(place.id);
     place.classList.toggle("stale", body === null);
     if (body) place.replaceChildren(...body.childNodes);

@@ -1,0 +1,1 @@
+"""Tells addresses outside what needs attention: signed, within bounds, each delivery on record."""
