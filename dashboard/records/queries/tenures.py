@@ -30,7 +30,7 @@ class Stretch:
 def found(group: Group, filters: Filters) -> QuerySet[Tenure]:
     """Tenures that touch the time asked for; newest first."""
     return narrowed(
-        _until(group, filters.from_ms).order_by("-id"),
+        not_ended_by(group, filters.from_ms).order_by("-id"),
         member_id=filters.member,
         number=filters.partition,
         started_ms__lt=filters.to_ms,
@@ -38,8 +38,8 @@ def found(group: Group, filters: Filters) -> QuerySet[Tenure]:
     )
 
 
-def _until(group: Group, from_ms: int | None) -> QuerySet[Tenure]:
-    """Those that had not ended by then; with None all."""
+def not_ended_by(group: Group, from_ms: int | None) -> QuerySet[Tenure]:
+    """With None all."""
     rows = group.tenures.all()
     return rows if from_ms is None else rows.filter(Q(ended_ms=None) | Q(ended_ms__gte=from_ms))
 
@@ -104,7 +104,7 @@ def before_now(group: Group, owners: Mapping[int, str | None]) -> dict[int, str]
 
 def moves(group: Group, now_ms: int, numbers: Sequence[int] | None = None) -> dict[int, int]:
     """Partition -> how often it went from one member to another within 24 h; 0 is left out."""
-    rows = _until(group, now_ms - DAY_MS)
+    rows = not_ended_by(group, now_ms - DAY_MS)
     if numbers is not None:
         rows = rows.filter(number__in=numbers)
     result: dict[int, int] = {}
@@ -119,7 +119,7 @@ def moves(group: Group, now_ms: int, numbers: Sequence[int] | None = None) -> di
 
 def of_partition(group: Group, number: int, from_ms: int, to_ms: int) -> list[Tenure]:
     """The newest TIMELINE_MAX that touch [from, to), oldest first."""
-    rows = _until(group, from_ms).filter(number=number, started_ms__lt=to_ms)
+    rows = not_ended_by(group, from_ms).filter(number=number, started_ms__lt=to_ms)
     return list(rows.order_by("-fence")[:TIMELINE_MAX])[::-1]
 
 
