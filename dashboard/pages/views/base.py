@@ -37,6 +37,7 @@ Context = dict[str, Any]
 T = TypeVar("T")
 TABS = (
     ("group", "Map"),
+    ("group_ownership", "Ownership over time"),
     ("group_members", "Members"),
     ("group_partitions", "Partitions"),
     ("group_balance", "Balance"),

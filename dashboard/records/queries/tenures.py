@@ -53,6 +53,13 @@ def at_moment(group: Group, at_ms: int, number: int | None = None) -> list[Tenur
     return list(rows.order_by("number", "fence"))
 
 
+def around(group: Group, at_ms: int, number: int) -> tuple[Tenure | None, Tenure | None]:
+    """Of a moment at which nobody had it: the last that began before, the first after."""
+    rows = group.tenures.filter(number=number)
+    before = rows.filter(started_ms__lte=at_ms).order_by("-started_ms", "-fence")
+    return before.first(), rows.filter(started_ms__gt=at_ms).order_by("started_ms").first()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerAt:
     """`tenures` has the holder of the lock: none, one, or several where tenures overlap."""

@@ -22,8 +22,8 @@ PLAIN = (
     "evaluations",
 )
 OF_GROUP = (
-    *("group", "group_members", "group_partitions", "group_balance", "group_charts"),
-    *("group_history", "rebalances_csv", "ownership_csv", "group_settings"),
+    *("group", "group_ownership", "group_members", "group_partitions", "group_balance"),
+    *("group_charts", "group_history", "rebalances_csv", "ownership_csv", "group_settings"),
     *("rebalance_preview", "tokens", "group_snapshot"),
 )
 
