@@ -136,7 +136,8 @@ async def test_readable_without_a_script(stage: Stage, logged_in: NewContext) ->
 
 def every_page(group: Group) -> list[str]:
     base = f"/groups/{group.name}/"
-    tabs = "members/ partitions/ balance/ history/ settings/ rebalance/ tokens/ partitions/0/"
+    tabs = "ownership/ members/ members/a/ partitions/ partitions/0/ balance/ history/ settings/"
+    tabs += " rebalance/ tokens/"
     histories = ("history/?show=ownership", "history/?show=scale-downs")
     own = ["", *tabs.split(), "scale-down/", *histories]
     return ["/", "/groups/", "/new-group/", "/audit/", *(base + tab for tab in own)]
