@@ -17,7 +17,8 @@ from dashboard.records.queries.marks import Mark
 from dashboard.records.queries.ownership import Intervals
 
 BYTES_MAX = 2**18
-RUNS_MAX, REPLICA_RUNS_MAX = 49_152, 8_192  # three bytes each
+RUNS_MAX = 65_536  # of all layers; three bytes each, the rest is for the head
+REPLICA_RUNS_MAX = 8_192  # of a layer
 WHAT_MAX = 60  # characters
 ALIGNED = 4
 
@@ -25,11 +26,10 @@ ALIGNED = 4
 def encoded(
     frame: Frame, owners: Intervals, replicas: Sequence[Intervals], marks: Sequence[Mark]
 ) -> bytes:
+    """`replicas`: of the same lines, LINES_MIN at most: of those none is left out."""
     kept = replace(frame, gaps=False)
-    layers = [
-        fitted(frame, owners, RUNS_MAX),
-        *(fitted(kept, one, REPLICA_RUNS_MAX) for one in replicas),
-    ]
+    owners, drawn = fitted(frame, owners, RUNS_MAX - REPLICA_RUNS_MAX * len(replicas))
+    layers = [drawn, *(fitted(kept, one, REPLICA_RUNS_MAX)[1] for one in replicas)]
     head = {
         "from": frame.from_ms,
         "to": frame.to_ms,

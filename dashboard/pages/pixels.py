@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dashboard.records.queries.ownership import Intervals, Whole
+from dashboard.records.queries.ownership import Intervals, Whole, every_second
 
 NOTHING, GAP, OVERLAP, OWNER = range(4)  # codes of a pixel; OWNER + hue is an owner of that hue
 JOINED = 64  # beside a code: somebody had it for less than this pixel
-WIDTH_MIN = 16
+WIDTH_MIN, LINES_MIN = 16, 100
 
 Real = NDArray[np.float64]
 
@@ -52,12 +52,18 @@ class _Pieces:
     code: Whole
 
 
-def fitted(frame: Frame, found: Intervals, most: int) -> Runs:
-    """At most so many runs: with as many pixels, half as many, ... as that takes."""
+def fitted(frame: Frame, found: Intervals, most: int) -> tuple[Intervals, Runs]:
+    """At most so many runs, and the intervals in them: of every second line, of these every second,
+    ... down to LINES_MIN, then with half as many pixels, ...
+    """
     made = runs(frame, found)
-    while made.codes.size > most and made.width > WIDTH_MIN:
-        made = runs(replace(frame, width=max(WIDTH_MIN, made.width // 2)), found)
-    return made
+    while made.codes.size > most and (len(found.numbers) > LINES_MIN or frame.width > WIDTH_MIN):
+        if len(found.numbers) > LINES_MIN:
+            found = every_second(found)
+        else:
+            frame = replace(frame, width=max(WIDTH_MIN, frame.width // 2))
+        made = runs(frame, found)
+    return found, made
 
 
 def runs(frame: Frame, found: Intervals) -> Runs:

@@ -52,7 +52,8 @@ def fill() -> None:
     from dashboard.models import Group, MemberRecord
 
     begun_ms = int(time.time() * 1000) - ROUNDS * STEP_MS
-    group = Group.objects.create(name="bench", stream="bench", partitions=PARTITIONS, settings={})
+    settings = {"stream": "bench", "partitions": PARTITIONS}
+    group = Group.objects.create(name="bench", settings=settings, **settings)
     MemberRecord.objects.bulk_create(
         MemberRecord(group=group, member_id=f"m{n}", joined_at_ms=begun_ms) for n in range(MEMBERS)
     )

@@ -6,7 +6,7 @@ rest of the history nor the other partitions cost anything.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,19 @@ class Intervals:
 def evenly(numbers: Sequence[int], most: int) -> Sequence[int]:
     """Every k-th, the first among them."""
     return numbers[:: max(1, -(-len(numbers) // most))]
+
+
+def every_second(found: Intervals) -> Intervals:
+    """Of its lines."""
+    kept = found.line % 2 == 0
+    return replace(
+        found,
+        numbers=found.numbers[::2],
+        line=found.line[kept] // 2,
+        started_ms=found.started_ms[kept],
+        ended_ms=found.ended_ms[kept],
+        hue=found.hue[kept],
+    )
 
 
 def of_partitions(group: Group, shown: Shown, hues: Mapping[str, int]) -> Intervals:

@@ -136,24 +136,27 @@ def test_a_group_without_history_has_an_empty_picture(visitor: Client, group: Gr
     assert {code for line in owners for code in line} == {pixels.NOTHING}
 
 
-def test_no_picture_is_larger_than_is_said() -> None:
+@pytest.mark.parametrize(("lines", "layers"), [(1_000, 1), (64, 3), (1, 3)])
+def test_no_picture_is_larger_than_is_said(lines: int, layers: int) -> None:
     """As many changes as are read, in as many lines and pixels as may be asked for."""
-    count, lines, to_ms = 200_000, 1_000, 4_000
+    count, to_ms = 200_000, 4_000
     line = np.repeat(np.arange(lines), count // lines)
-    started = np.tile(np.arange(count // lines) * 20, lines)
+    each = count // lines
+    started = np.tile(np.arange(each) * to_ms // each, lines)
     found = Intervals(
         numbers=range(99_000, 99_000 + lines), line=line, started_ms=started,
-        ended_ms=started + 13, hue=np.arange(count) % 10, from_ms=0,
+        ended_ms=started + 1, hue=np.arange(line.size) % 10, from_ms=0,
     )  # fmt: skip
     frame = Frame(from_ms=0, to_ms=to_ms, until_ms=to_ms, width=to_ms)
     long = Mark(
         kind=MarkKind.REBALANCE, at_ms=2**42, what="w" * 200, epoch=(2**40, 2**40), count=5_000
     )
-    body = picture.encoded(frame, found, [found, found], [long] * 360)
+    body = picture.encoded(frame, found, [found] * (layers - 1), [long] * 360)
     assert len(body) <= picture.BYTES_MAX
-    head, layers = decoded(body)
-    assert [len(layer) for layer in layers] == [lines] * 3
-    assert head["layers"][0][0] < frame.width, "so many that pixels were joined"
+    head, found_layers = decoded(body)
+    assert [len(layer) for layer in found_layers] == [len(head["lines"])] * layers
+    assert {*head["lines"]} <= {*found.numbers}
+    assert len(head["lines"]) == lines or layers == 1
 
 
 def test_the_picture_asks_nothing_of_redis(

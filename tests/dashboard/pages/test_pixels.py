@@ -107,12 +107,21 @@ def test_where_there_are_too_many_runs_pixels_are_joined() -> None:
     width = 128
     spans = [(line, at, at + 1, at % 10) for line in range(20) for at in range(width)]
     found = intervals(spans, 20)
-    whole = pixels.fitted(frame(width=width, to_ms=width, until_ms=width), found, 20 * width)
+    _, whole = pixels.fitted(frame(width=width, to_ms=width, until_ms=width), found, 20 * width)
     assert (whole.width, whole.codes.size) == (width, 20 * width)
-    made = pixels.fitted(frame(width=width, to_ms=width, until_ms=width), found, 20 * 40)
+    kept, made = pixels.fitted(frame(width=width, to_ms=width, until_ms=width), found, 20 * 40)
+    assert kept is found
     assert made.width == 32
     assert made.codes.size <= 20 * 40
     assert all(code & JOINED for code in made.codes.tolist())
+
+
+def test_of_many_lines_every_second_is_left_before_pixels_are_joined() -> None:
+    spans = [(line, at, at + 10, line % 10) for line in range(300) for at in range(0, 100, 10)]
+    kept, made = pixels.fitted(frame(), intervals(spans, 300), 1_600)
+    assert [*kept.numbers] == [*range(0, 300, 2)]
+    assert made.width == 10
+    assert cells(made) == [[OWNER + line % 10] * 10 for line in kept.numbers]
 
 
 @st.composite

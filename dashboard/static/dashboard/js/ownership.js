@@ -54,15 +54,15 @@ async function load() {
   }
 }
 
-const numbered = (every) => every === 2 ? "every second" : `each ${number(every)}th`;
-
 function say(picture) {
   const lines = picture.lines.filter((line) => line >= 0), all = view.last - view.first + 1;
-  const drawnOf = timeline.every > 1 && !given.member ? `${number(lines.length)} of ${number(all)}
-    partitions are drawn, ${numbered(timeline.every)}; narrow the partitions to see all.` : `${
-    number(lines.length)} ${lines.length === 1 ? "partition" : "partitions"}.`;
+  const parts = [`${number(lines.length)} ${lines.length === 1 ? "partition" : "partitions"}.`];
+  if (timeline.every > 1 && !given.member) {
+    parts[0] = `${number(lines.length)} of ${number(all)} partitions are drawn, one of every ${
+      number(timeline.every)}; narrow the partitions to see all.`;
+  }
   const pixel = (picture.to - picture.from) / picture.owners.width;
-  const parts = [drawnOf, `A pixel is ${span(pixel)}: it shows what lasted longest in it.`];
+  parts.push(`A pixel is ${span(pixel)}: it shows what lasted longest in it.`);
   if (picture.since > picture.from) {
     parts.push(`Before ${utc(picture.since)} there are too many changes to draw at once.`);
   }
