@@ -51,6 +51,7 @@ def timeline(
         "span": span,
         "spans": SPANS,
         "begun_ms": ownership.begun_ms(seen.group),
+        "hatched_max": REPLICA_LINES_MAX,
         "page": _table(seen.group, filters, shown),
     }
 

@@ -54,15 +54,40 @@ async def shown_ms(page: Page) -> tuple[int, int]:
     return first, last
 
 
-async def test_every_owner_is_drawn_in_its_colour(stage: Stage, logged_in: NewContext) -> None:
+async def test_every_owner_is_drawn_in_its_colour_also_who_comes_later(
+    stage: Stage, logged_in: NewContext
+) -> None:
     page = await opened(stage, logged_in)
-    hues = [await page.evaluate(HUE, n) for n in range(3)]
+    hues = {await page.evaluate(HUE, n) for n in range(3)}
 
     async def all_are_there() -> bool:
-        return set(hues) <= set(await page.evaluate(COLOURS))
+        return hues <= set(await page.evaluate(COLOURS))
 
     await until(all_are_there, "the hues of three members are on the canvas")
     assert "12 partitions." in await page.inner_text("#drawn")
+    later = await page.evaluate(HUE, 3)
+    assert later not in await page.evaluate(COLOURS)
+    await stage.join("d")
+    await stage.settled()
+    hues.add(later)
+    await until(all_are_there, "the picture follows what happens")
+
+
+async def test_a_click_on_what_happened_opens_the_rebalance(
+    stage: Stage, logged_in: NewContext
+) -> None:
+    rows = stage.group.rebalances.filter(first=None).order_by("at_ms")
+    row = await sync_to_async(rows.first)()
+    assert row is not None
+    page = await opened(
+        stage, logged_in, f"ownership/?from={row.at_ms - 1_000}&to={row.at_ms + 1_000}"
+    )
+    box = await box_of(page)
+    await page.mouse.move(box["x"] + box["width"] / 2, box["y"] - 6)
+    await page.wait_for_selector("#card:not([hidden])")
+    assert row.cause in await page.inner_text("#card")
+    await page.mouse.click(box["x"] + box["width"] / 2, box["y"] - 6)
+    await page.wait_for_url(f"**/history/{row.incarnation}/{row.target_epoch}/")
 
 
 async def test_the_brush_zooms_and_the_zoom_is_in_the_address(

@@ -66,6 +66,9 @@ function say(picture) {
   if (picture.since > picture.from) {
     parts.push(`Before ${utc(picture.since)} there are too many changes to draw at once.`);
   }
+  if (given.stateful === "yes" && !picture.learners && !given.member) {
+    parts.push(`Learners and standbys are drawn of ${given.hatched} partitions at most.`);
+  }
   drawn.textContent = parts.join(" ");
 }
 

@@ -6,7 +6,7 @@ import {codeAt, eachRun, hueOf, image} from "./timeline_picture.js";
 
 export const TOP = 14; // above the lines: what happened
 const GUTTER = 48, RIGHT = 8, AXIS = 20; // around them
-const LINE_MAX = 28, ONE_LINE = 56, HATCHED_FROM = 9;
+const LINE_MAX = 28, ONE_LINE = 56, HATCHED_FROM = 7;
 const LABEL_PX = 100, SECOND = 1000, MINUTE = 60 * SECOND, HOUR = 60 * MINUTE, DAY = 24 * HOUR;
 const STEPS = [
   1, 2, 5, 10, 20, 50, 100, 200, 500, SECOND, 2 * SECOND, 5 * SECOND, 15 * SECOND, 30 * SECOND,
@@ -137,7 +137,7 @@ export class Timeline {
 
   replicas(context) {
     if (!this.isCurrent || this.line < HATCHED_FROM) return;
-    const band = Math.max(3, Math.round(this.line / 5));
+    const band = Math.max(2, Math.round(this.line / 5));
     const layers = [["learners", "stripe", 1], ["standbys", "hatch", 2]];
     for (const [name, kind, above] of layers) {
       const layer = this.picture[name];
