@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dashboard.models import Group, MemberRecord, Rebalance
+from dashboard.models import Group, MemberRecord, Rebalance, RebalanceOutcome
 from dashboard.records.queries import rebalances
 from dashboard.records.queries.ownership import CELLS_MAX
 from dashboard.records.queries.pages import Filters
 
+LEAVING = "leaving"
 STAYS_SHOWN = 50
 SCALE_DOWNS_READ = 200
 ROUNDS_MAX, ROUNDS_MIN = 500, 20  # looked through: a round of a large group is large
@@ -30,6 +31,10 @@ class Command:
     assigned: Sequence[int] = ()
     revoked: Sequence[int] = ()
     learning: Sequence[int] = ()
+
+    @property
+    def goes_on(self) -> bool:
+        return self.outcome in (RebalanceOutcome.RUNNING, LEAVING)
 
 
 def stays(group: Group, member_id: str) -> list[MemberRecord]:
@@ -80,6 +85,6 @@ def _drains(group: Group, member_id: str, from_ms: int, to_ms: int) -> Iterator[
                 asked_ms=row.asked_at_ms,
                 accepted_ms=row.told_at_ms,
                 done_ms=entry["at_ms"],
-                outcome=entry["outcome"] or "leaving",
+                outcome=entry["outcome"] or LEAVING,
                 scale_down=row.pk,
             )

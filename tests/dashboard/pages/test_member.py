@@ -34,6 +34,7 @@ def test_its_life_is_on_the_page(visitor: Client, group: Group, agents: list[Fak
     (stay,) = rows_of(page, "stays")
     assert "still" in stay
     (command,) = rows_of(page, "commands")
+    assert "not yet" not in command
     numbers = sorted(mine.values_list("number", flat=True))
     assert ", ".join(map(str, numbers)) in command
     assert 'data-member="a"' in page
@@ -72,7 +73,7 @@ def test_that_it_was_told_to_leave_is_a_command(visitor: Client, group_name: str
     found = members.commands(scene.group, "S2", 0, FUTURE_MS)
     (command,) = [one for one in found if one.scale_down is not None]
     assert command.scale_down == asked.pk
-    assert (command.outcome, command.done_ms) == ("leaving", None)
+    assert (command.outcome, command.done_ms, command.goes_on) == ("leaving", None, True)
     assert "scale-down" in page_of(visitor, scene.group, "S2")
     others = members.commands(scene.group, "S1", 0, FUTURE_MS)
     assert [one for one in others if one.scale_down is not None] == []
