@@ -19,6 +19,7 @@ def member(request: HttpRequest, name: str, member_id: str) -> HttpResponse:
         "member_id": member_id,
         "row": live_row,
         "stays": members.stays(seen.group, member_id),
+        "rounds_read": members.rounds_read(seen.group),
         "commands": members.commands(seen.group, member_id, shown.from_ms, shown.to_ms),
     }
     return base.show(request, "member", context, fragments=("member", "ownership_table"))

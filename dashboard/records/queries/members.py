@@ -11,7 +11,7 @@ from dashboard.records.queries.pages import Filters
 LEAVING = "leaving"
 STAYS_SHOWN = 50
 SCALE_DOWNS_READ = 200
-ROUNDS_MAX, ROUNDS_MIN = 500, 20  # looked through: a round of a large group is large
+ROUNDS_MAX, ROUNDS_MIN = 500, 5  # looked through: a round of a large group is large
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,10 +55,14 @@ def commands(group: Group, member_id: str, from_ms: int, to_ms: int) -> list[Com
     return sorted(found, key=lambda command: command.asked_ms, reverse=True)
 
 
+def rounds_read(group: Group) -> int:
+    """Of how many rounds `commands` tells at most."""
+    return max(ROUNDS_MIN, min(ROUNDS_MAX, CELLS_MAX // group.partitions))
+
+
 def _rounds(group: Group, member_id: str, from_ms: int, to_ms: int) -> Iterator[Command]:
-    most = max(ROUNDS_MIN, min(ROUNDS_MAX, CELLS_MAX // group.partitions))
     filters = Filters(member=member_id, from_ms=from_ms, to_ms=to_ms)
-    for row in rebalances.found(group, filters)[:most]:
+    for row in rebalances.found(group, filters)[: rounds_read(group)]:
         moves = row.moves()
         assigned = [move.number for move in moves if move.after == member_id]
         revoked = [move.number for move in moves if move.before == member_id]

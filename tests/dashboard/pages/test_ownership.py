@@ -134,6 +134,16 @@ def test_of_a_member_there_is_its_own_picture(
 def test_a_group_without_history_has_an_empty_picture(visitor: Client, group: Group) -> None:
     _, (owners, *_) = asked(visitor, group)
     assert {code for line in owners for code in line} == {pixels.NOTHING}
+    page = visitor.get(f"/groups/{group.name}/ownership/").content.decode()
+    assert "It begins when the first agent joins" in page
+
+
+@pytest.mark.parametrize("query", ["from=0001-01-01&to=9999-12-31", "to=0001-01-02"])
+def test_the_longest_and_the_earliest_time_have_a_picture(
+    visitor: Client, group: Group, agents: list[FakeAgent], query: str
+) -> None:
+    head, _ = asked(visitor, group, f"?{query}&rows=1000&width=4000")
+    assert head["from"] < head["to"]
 
 
 @pytest.mark.parametrize(("lines", "layers"), [(1_000, 1), (64, 3), (1, 3)])
