@@ -262,6 +262,8 @@ class Asked:
         return Filters(
             **{name: self.text(name) for name in TEXT_FILTERS},
             partition=self.partition("partition"),
+            first=self.whole("first"),
+            last=self.whole("last"),
             from_ms=self.moment("from"),
             to_ms=self.moment("to"),
             before=self.whole("before"),

@@ -16,8 +16,8 @@ from dashboard.records.queries import groups as group_queries
 from dashboard.records.queries.ownership import Intervals, Shown
 from dashboard.records.queries.pages import Filters, Page, page_of
 
-LINES, LINES_MAX = 400, 1_000
-WIDTH, WIDTH_MAX = 1_200, 4_000
+LINES, ROWS = 400, range(1, 1_001)
+WIDTH, WIDTHS = 1_200, range(WIDTH_MIN, 4_001)
 REPLICA_LINES_MAX = 64  # above that a line is too thin for a hatch
 TABLE_PAGE = 100
 HOUR_MS = 3_600_000
@@ -63,7 +63,7 @@ def ownership_picture(request: HttpRequest, name: str) -> HttpResponse:
     group, asked, now_ms = _group(name), base.Asked(request.GET), base.now_ms()
     filters, span = asked.filters(), asked.choice("span", SPANS, SPAN)
     shown = _shown(asked, group, filters, SPANS[span], now_ms)
-    width = _bounded(asked, "width", WIDTH_MIN, WIDTH_MAX, WIDTH)
+    width = _bounded(asked, "width", asked.whole("width"), WIDTHS, WIDTH)
     unknown = [f"there is no parameter {one[: base.TEXT_MAX]!r}" for one in {*request.GET} - TAKEN]
     if errors := [*asked.errors, *sorted(unknown)]:
         return JsonResponse({"error": "; ".join(errors)}, status=400)
@@ -141,11 +141,12 @@ def _shown(
     asked: base.Asked, group: Group, filters: Filters, span_ms: int | None, now_ms: int
 ) -> Shown:
     """By default the span until now (None: all), but not what was before history begins."""
-    top = group.partitions - 1
-    first, last = (_bounded(asked, n, 0, top, i) for n, i in (("first", 0), ("last", top)))
+    every = range(group.partitions)
+    first = _bounded(asked, "first", filters.first, every, 0)
+    last = _bounded(asked, "last", filters.last, every, every[-1])
     if first > last:
         asked.errors.append(f"first {first} is not up to last {last}")
-        first, last = 0, top
+        first, last = 0, every[-1]
     from_ms, to_ms = filters.from_ms, now_ms if filters.to_ms is None else filters.to_ms
     if from_ms is not None and from_ms >= to_ms:
         said = texts.exact(from_ms), texts.exact(to_ms)
@@ -153,7 +154,7 @@ def _shown(
         from_ms = None
     if from_ms is None:
         from_ms = _from(group, span_ms, to_ms)
-    lines = _bounded(asked, "rows", 1, LINES_MAX, LINES)
+    lines = _bounded(asked, "rows", asked.whole("rows"), ROWS, LINES)
     return Shown(from_ms=from_ms, to_ms=to_ms, first=first, last=last, lines=lines)
 
 
@@ -165,16 +166,17 @@ def _from(group: Group, length_ms: int | None, to_ms: int) -> int:
     return begins_ms if length_ms is None else max(begins_ms, to_ms - length_ms)
 
 
-def _bounded(asked: base.Asked, name: str, least: int, most: int, otherwise: int) -> int:
-    found = asked.whole(name)
-    if found is None or least <= found <= most:
+def _bounded(
+    asked: base.Asked, name: str, found: int | None, allowed: range, otherwise: int
+) -> int:
+    if found is None or found in allowed:
         return otherwise if found is None else found
-    asked.errors.append(f"{name} {found} is not between {least} and {most}")
+    asked.errors.append(f"{name} {found} is not between {allowed[0]} and {allowed[-1]}")
     return otherwise
 
 
 def _table(group: Group, filters: Filters, shown: Shown) -> Page[Tenure]:
-    found = tenures.found(group, replace(filters, from_ms=shown.from_ms))
-    if shown.last - shown.first + 1 < group.partitions:
-        found = found.filter(number__range=(shown.first, shown.last))
-    return page_of(found, TABLE_PAGE)
+    some = shown.last - shown.first + 1 < group.partitions  # else no index by number is tempting
+    first, last = (shown.first, shown.last) if some else (None, None)
+    narrowed = replace(filters, from_ms=shown.from_ms, first=first, last=last)
+    return page_of(tenures.found(group, narrowed), TABLE_PAGE)

@@ -20,6 +20,8 @@ def found(group: Group, filters: Filters) -> QuerySet[Tenure]:
         not_ended_by(group, filters.from_ms).order_by("-id"),
         member_id=filters.member,
         number=filters.partition,
+        number__gte=filters.first,
+        number__lte=filters.last,
         started_ms__lt=filters.to_ms,
         id__lt=filters.before,
     )

@@ -1,6 +1,7 @@
 """GET /groups/<name>/ownership/, its picture as bytes, and who had a partition at a moment."""
 
 import json
+import re
 import struct
 from typing import Any
 
@@ -233,6 +234,18 @@ def test_the_page_has_the_same_as_a_table(
     assert 'data-first="1" data-last="2"' in narrowed
     shown = [f'data-partition="{group.stream}:{n}"' in narrowed for n in range(4)]
     assert shown == [False, True, True, False]
+
+
+def test_the_file_has_the_partitions_and_the_time_that_are_shown(
+    visitor: Client, group: Group, agents: list[FakeAgent]
+) -> None:
+    page = visitor.get(f"/groups/{group.name}/ownership/?first=1&last=2").content.decode()
+    (address,) = re.findall(r'id="csv"\s+href="([^"]+)"', page)
+    lines = visitor.get(address.replace("&amp;", "&")).getvalue().decode().splitlines()
+    assert sorted(line.split(",")[1] for line in lines) == ['"1"', '"2"', '"number"']
+    begun_ms = Tenure.objects.filter(group=group).earliest("started_ms").started_ms
+    early = f"/groups/{group.name}/history/ownership.csv?to={begun_ms}"
+    assert len(visitor.get(early).getvalue().decode().splitlines()) == 1
 
 
 def test_the_time_in_the_address_is_the_time_shown(

@@ -95,7 +95,12 @@ function inAddress() {
   return url;
 }
 
+// The table and the file have what is drawn.
 async function showTable() {
+  const file = document.getElementById("csv"), query = new URL(location.href).searchParams;
+  const asked = {first: view.first, last: view.last, ...(given.member && {member: given.member})};
+  for (const [name, value] of Object.entries(asked)) query.set(name, value);
+  file.search = query;
   const body = await fragment("ownership_table");
   if (body) document.getElementById("ownership_table").replaceChildren(...body.childNodes);
 }
