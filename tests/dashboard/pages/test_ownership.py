@@ -77,8 +77,11 @@ def test_a_handover_leaves_a_gap_that_is_red(
     visitor: Client, group: Group, agents: list[FakeAgent]
 ) -> None:
     row = Tenure.objects.get(group=group, number=0)
-    Tenure.objects.filter(pk=row.pk).update(ended_ms=row.started_ms + 10, end="expired")
-    query = f"?from={row.started_ms}&to={row.started_ms + 40}&width=40&first=0&last=0"
+    began_ms = row.started_ms - 10_000  # what is shown is past, however quick the test is
+    Tenure.objects.filter(pk=row.pk).update(
+        started_ms=began_ms, ended_ms=began_ms + 10, end="expired"
+    )
+    query = f"?from={began_ms}&to={began_ms + 40}&width=40&first=0&last=0"
     _, (owners, *_) = asked(visitor, group, query)
     hue = colours.of_group(group.pk)[row.member_id]
     assert owners == [[OWNER + hue] * 10 + [pixels.GAP] * 30]
