@@ -116,6 +116,7 @@ DOORS: Mapping[str, Door] = {
     **dict.fromkeys(("overview", "groups", "groups_csv", "status", "evaluation_report"), _SEES),
     **dict.fromkeys(("group", "group_members", "group_partitions", "group_snapshot"), _SEES),
     **dict.fromkeys(("group_balance", "group_charts", "group_history", "rebalance"), _SEES),
+    **dict.fromkeys(("group_ownership", "ownership_picture", "partition_owner", "member"), _SEES),
     **dict.fromkeys(("rebalances_csv", "ownership_csv", "scale_downs_csv"), _SEES),
     **dict.fromkeys(("audit", "audit_csv", "audit_lines"), Door(Action.READ_AUDIT)),
     "audit_verify": Door(Action.VERIFY_AUDIT, Action.VERIFY_AUDIT),

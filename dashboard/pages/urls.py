@@ -14,6 +14,8 @@ from dashboard.pages.views import (
     group,
     history,
     lists,
+    member,
+    ownership,
     partition,
     producers,
     scale_down,
@@ -34,9 +36,13 @@ LOGIN = LoginView.as_view(
 )
 of_group = [
     path("", group.group_map, name="group"),
+    path("ownership/", ownership.group_ownership, name="group_ownership"),
+    path("ownership/picture", ownership.ownership_picture, name="ownership_picture"),
     path("members/", group.group_members, name="group_members"),
+    path("members/<str:member_id>/", member.member, name="member"),
     path("partitions/", group.group_partitions, name="group_partitions"),
     path("partitions/<int:number>/", partition.partition, name="partition"),
+    path("partitions/<int:number>/owner.json", ownership.partition_owner, name="partition_owner"),
     path("balance/", charts.group_balance, name="group_balance"),
     path("balance/charts.json", charts.group_charts, name="group_charts"),
     path("history/", history.group_history, name="group_history"),

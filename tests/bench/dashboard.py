@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from tests.bench import history
+from tests.bench import history, ownership
 
 
 def rows() -> list[dict[str, Any]]:
-    return history.figures()
+    return history.figures() + ownership.figures()

@@ -37,6 +37,7 @@ Context = dict[str, Any]
 T = TypeVar("T")
 TABS = (
     ("group", "Map"),
+    ("group_ownership", "Ownership over time"),
     ("group_members", "Members"),
     ("group_partitions", "Partitions"),
     ("group_balance", "Balance"),
@@ -264,6 +265,8 @@ class Asked:
         return Filters(
             **{name: self.text(name) for name in TEXT_FILTERS},
             partition=self.partition("partition"),
+            first=self.whole("first"),
+            last=self.whole("last"),
             from_ms=self.moment("from"),
             to_ms=self.moment("to"),
             before=self.whole("before"),

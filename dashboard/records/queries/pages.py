@@ -26,6 +26,8 @@ class Filters:
 
     member: str = ""
     partition: int | None = None
+    first: int | None = None  # of the partitions
+    last: int | None = None
     cause: str = ""
     actor: str = ""
     action: str = ""

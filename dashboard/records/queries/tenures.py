@@ -12,34 +12,23 @@ from dashboard.records.queries.pages import Filters, narrowed
 
 DAY_MS = 86_400_000
 MOVES_ROWS_MAX = 200_000  # of a day, looked through for the map's overlay
-TIMELINE_MAX = 400  # intervals drawn; more would be thinner than a pixel
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
-    """A piece of a partition's timeline: x and width are shares of what is shown."""
-
-    kind: str  # owned, gap, overlap
-    row: Tenure | None
-    started_ms: int
-    ended_ms: int | None
-    x: float
-    width: float
 
 
 def found(group: Group, filters: Filters) -> QuerySet[Tenure]:
     """Tenures that touch the time asked for; newest first."""
     return narrowed(
-        _until(group, filters.from_ms).order_by("-id"),
+        not_ended_by(group, filters.from_ms).order_by("-id"),
         member_id=filters.member,
         number=filters.partition,
+        number__gte=filters.first,
+        number__lte=filters.last,
         started_ms__lt=filters.to_ms,
         id__lt=filters.before,
     )
 
 
-def _until(group: Group, from_ms: int | None) -> QuerySet[Tenure]:
-    """Those that had not ended by then; with None all."""
+def not_ended_by(group: Group, from_ms: int | None) -> QuerySet[Tenure]:
+    """With None all."""
     rows = group.tenures.all()
     return rows if from_ms is None else rows.filter(Q(ended_ms=None) | Q(ended_ms__gte=from_ms))
 
@@ -51,6 +40,13 @@ def at_moment(group: Group, at_ms: int, number: int | None = None) -> list[Tenur
     if number is not None:
         rows = rows.filter(number=number)
     return list(rows.order_by("number", "fence"))
+
+
+def around(group: Group, at_ms: int, number: int) -> tuple[Tenure | None, Tenure | None]:
+    """Of a moment at which nobody had it: the last that began before, the first after."""
+    rows = group.tenures.filter(number=number)
+    before = rows.filter(started_ms__lte=at_ms).order_by("-started_ms", "-fence")
+    return before.first(), rows.filter(started_ms__gt=at_ms).order_by("started_ms").first()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +100,7 @@ def before_now(group: Group, owners: Mapping[int, str | None]) -> dict[int, str]
 
 def moves(group: Group, now_ms: int, numbers: Sequence[int] | None = None) -> dict[int, int]:
     """Partition -> how often it went from one member to another within 24 h; 0 is left out."""
-    rows = _until(group, now_ms - DAY_MS)
+    rows = not_ended_by(group, now_ms - DAY_MS)
     if numbers is not None:
         rows = rows.filter(number__in=numbers)
     result: dict[int, int] = {}
@@ -115,48 +111,3 @@ def moves(group: Group, now_ms: int, numbers: Sequence[int] | None = None) -> di
             result[number] = result.get(number, 0) + 1
         last = number, member_id
     return result
-
-
-def of_partition(group: Group, number: int, from_ms: int, to_ms: int) -> list[Tenure]:
-    """The newest TIMELINE_MAX that touch [from, to), oldest first."""
-    rows = _until(group, from_ms).filter(number=number, started_ms__lt=to_ms)
-    return list(rows.order_by("-fence")[:TIMELINE_MAX])[::-1]
-
-
-def first_start(group: Group, number: int) -> int | None:
-    rows = group.tenures.filter(number=number).order_by("started_ms")
-    return rows.values_list("started_ms", flat=True).first()
-
-
-def timeline(tenures: Sequence[Tenure], from_ms: int, to_ms: int) -> list[Stretch]:
-    """Tenures in the order of their fences as stretches, with the gaps and overlaps between."""
-    whole = max(1, to_ms - from_ms)
-    stretches: list[Stretch] = []
-
-    def add(kind: str, start: int, end: int, row: Tenure | None, ended: int | None) -> None:
-        left, right = max(start, from_ms), min(end, to_ms)
-        if right <= left:
-            return
-        stretches.append(
-            Stretch(
-                kind=kind,
-                row=row,
-                started_ms=start,
-                ended_ms=ended,
-                x=(left - from_ms) / whole,
-                width=(right - left) / whole,
-            )
-        )
-
-    reached: int | None = None
-    for row in tenures:
-        end = to_ms if row.ended_ms is None else row.ended_ms
-        if reached is not None and row.started_ms > reached:
-            add("gap", reached, row.started_ms, None, row.started_ms)
-        add("owned", row.started_ms, end, row, row.ended_ms)
-        if reached is not None and row.started_ms < reached:
-            add("overlap", row.started_ms, min(reached, end), row, min(reached, end))
-        reached = end if reached is None else max(reached, end)
-    if reached is not None and reached < to_ms:
-        add("gap", reached, to_ms, None, None)
-    return stretches

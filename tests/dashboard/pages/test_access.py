@@ -25,8 +25,8 @@ PLAIN = (
     "attention_count",
 )
 OF_GROUP = (
-    *("group", "group_members", "group_partitions", "group_balance", "group_charts"),
-    *("group_history", "rebalances_csv", "ownership_csv", "group_settings"),
+    *("group", "group_ownership", "group_members", "group_partitions", "group_balance"),
+    *("group_charts", "group_history", "rebalances_csv", "ownership_csv", "group_settings"),
     "group_attention",
     *("rebalance_preview", "tokens", "group_snapshot"),
 )

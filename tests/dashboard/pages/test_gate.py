@@ -86,7 +86,7 @@ def address_of(route: Route, group: Group, user: User) -> str:
     last = group.rebalances.get()
     rows = {"user": user, "scale_down": group.scale_downs.first(), "evaluation_report": run()}
     pk = rows[route.name].pk if route.name in rows else 0
-    known: dict[str, Any] = {"name": group.name, "number": 0, "pk": pk}
+    known: dict[str, Any] = {"name": group.name, "number": 0, "member_id": "a", "pk": pk}
     known |= {"incarnation": last.incarnation, "target_epoch": last.target_epoch}
     return reverse(route.name, kwargs={part: known[part] for part in route.parts})
 

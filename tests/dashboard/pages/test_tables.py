@@ -64,6 +64,7 @@ def addresses(group: Group, user: int) -> Iterator[str]:
     known = {
         "name": group.name,
         "number": 0,
+        "member_id": group.member_records.earliest("joined_at_ms").member_id,
         "incarnation": rebalance.incarnation,
         "target_epoch": rebalance.target_epoch,
     }

@@ -136,8 +136,8 @@ async def test_readable_without_a_script(stage: Stage, logged_in: NewContext) ->
 
 def every_page(group: Group) -> list[str]:
     base = f"/groups/{group.name}/"
-    tabs = "members/ partitions/ balance/ history/ attention/ settings/ rebalance/ tokens/"
-    tabs += " partitions/0/"
+    tabs = "ownership/ members/ members/a/ partitions/ partitions/0/ balance/ history/ settings/"
+    tabs += " attention/ rebalance/ tokens/"
     histories = ("history/?show=ownership", "history/?show=scale-downs")
     own = ["", *tabs.split(), "scale-down/", *histories]
     some = ["/", "/groups/", "/new-group/", "/audit/", "/webhooks/", "/search/"]

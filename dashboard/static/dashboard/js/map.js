@@ -2,17 +2,15 @@
 // with what it has restored, hatched edges = standbys, a notch = its owner is leaving. Nothing moves but a partition
 // that changes hands: a short fade from the old owner's colour.
 import {STATES} from "./live.js";
-import {number, rgb, short, span, variable} from "./show.js";
+import {HUES, css, mix, pattern, readColours, readHues} from "./paint.js";
+import {number, short, span} from "./show.js";
 
-const HUES = 10;
 const FADE_MS = 900;
 const WIDTHS = [200, 120, 88, 56, 40, 28, 20, 14, 10, 8, 6, 5, 4, 3];
 const STANDBYS_SHOWN = 3; // of one partition; the card and the table name all
 const height = (width) => width >= 56 ? 56 : width >= 28 ? 28 : width;
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
-const mix = (a, b, t) => a.map((v, i) => Math.round(v + (b[i] - v) * t));
-const css = (c) => c.css ??= `rgb(${c[0]},${c[1]},${c[2]})`; // kept with the colour: thousands of cells share a few
 const linear = (v) => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
 // Whichever of the two inks stands out more (WCAG's relative luminance).
 const ink = (c) => (0.2126 * linear(c[0]) + 0.7152 * linear(c[1]) + 0.0722 * linear(c[2]) > 0.18 ? "#0b0f13" : "#ffffff");
@@ -28,8 +26,8 @@ export class OwnershipMap {
   }
 
   readColours() {
-    this.hues = Array.from({length: HUES}, (_, i) => rgb(variable(`--owner-${i}`)));
-    this.colours = Object.fromEntries(["nobody", "ink", "muted", "accent", "alarm", "warn", "surface", "line-strong", "sunk"].map((n) => [n, rgb(variable(`--${n}`))]));
+    this.hues = readHues();
+    this.colours = readColours(["nobody", "ink", "muted", "accent", "alarm", "warn", "surface", "line-strong", "sunk"]);
   }
 
   layout() {
@@ -172,20 +170,7 @@ export class OwnershipMap {
     context.fillStyle = fill; context.fillRect(x, y, w, h);
   }
 
-  pattern(context, colour, kind) { return colour[kind] ??= context.createPattern(this.tile(colour, kind), "repeat"); }
-
-  // Hatch: thin lines that fall; stripe: broad ones that rise, on a lighter ground of the same colour.
-  tile(colour, kind) {
-    const side = kind === "hatch" ? 4 : 8, made = new OffscreenCanvas(side, side), pen = made.getContext("2d");
-    pen.fillStyle = css(kind === "hatch" ? this.colours.surface : mix(colour, this.colours.surface, 0.55)); pen.fillRect(0, 0, side, side);
-    pen.strokeStyle = css(colour); pen.lineWidth = kind === "hatch" ? 1.4 : 3;
-    pen.beginPath();
-    for (const shift of [-side, 0, side]) {
-      if (kind === "hatch") { pen.moveTo(shift, 0); pen.lineTo(shift + side, side); } else { pen.moveTo(shift, side); pen.lineTo(shift + side, 0); }
-    }
-    pen.stroke();
-    return made;
-  }
+  pattern(context, colour, kind) { return pattern(context, colour, kind, this.colours.surface); }
 
   outline(context, state, x, y, w, h) {
     const form = {acquiring: ["accent", 2, [4, 3]], restoring: ["accent", 2, [8, 3]], releasing: ["accent", 2, [1, 3]], unowned: ["warn", 2, [6, 3]], conflict: ["alarm", 4, []], unknown: ["muted", 1.5, [2, 2]], halted: ["alarm", 3, [2, 3]], unserved: ["warn", 3, [1, 3]]}[state];
