@@ -1,7 +1,7 @@
 // Maps of groups as strips: a pixel or more for each partition, in the colours of page.css.
+import {HUES} from "./paint.js";
 import {variable} from "./show.js";
 
-const HUES = 10;
 const ROW = 24; // pixels of CSS, when all fit beside each other
 const ROW_DENSE = 2;
 const place = document.getElementById("overview");
