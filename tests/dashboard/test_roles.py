@@ -26,7 +26,7 @@ from dashboard.actions.roles import (
     Rights,
     Role,
 )
-from dashboard.models import AgentToken, AuditEntry, AuditSource, Group, Rebalance, ScaleDown
+from dashboard.models import AgentToken, AuditEntry, AuditSource, Group, Plan, Rebalance, ScaleDown
 from dashboard.pages.views import base
 from dashboard.records import audit, rights
 from dashboard.records.audit import By
@@ -246,7 +246,8 @@ def asked_of_a_group(group: Group, by: By) -> dict[str, tuple[Action, Any]]:
     """Each thing that is done to a group: the action that it is, and how it is asked for."""
     token = AgentToken.objects.create(group=group, name="t", digest="d")
     row = ScaleDown(group=group, pk=1, members={}, live=1)
-    from dashboard.actions import adoption, coordination, scale_down
+    plan = Plan(group=group, proposed_by="ann", kind="rebalance")
+    from dashboard.actions import adoption, coordination, plans, scale_down
     from dashboard.actions.coordination import Coordination
 
     client = Coordination.CLIENT
@@ -262,6 +263,7 @@ def asked_of_a_group(group: Group, by: By) -> dict[str, tuple[Action, Any]]:
             Action.REBALANCE,
             lambda: groups.request_rebalance(group, by, strategy="sticky"),
         ),
+        "approve": (Action.APPROVE, lambda: plans.approve(plan, by, digest="")),
         "skip": (Action.SKIP_EVENT, lambda: groups.skip_event(group, 0, "1-1", by)),
         "token": (Action.MANAGE_TOKENS, lambda: groups.create_token(group, by)),
         "revoke": (Action.MANAGE_TOKENS, lambda: groups.revoke_token(token, by)),
@@ -299,7 +301,7 @@ def test_who_may_not_is_refused_before_anything_is_done(group: Group, effect: st
 
 def test_every_action_of_a_group_is_asked_for(group: Group) -> None:
     asked = {action for action, _ in asked_of_a_group(group, By("x", "page")).values()}
-    assert asked == set(MATRIX) - OF_NO_GROUP - LOOKING - {Action.APPROVE}
+    assert asked == set(MATRIX) - OF_NO_GROUP - LOOKING
 
 
 # --- commands -------------------------------------------------------------------------------------

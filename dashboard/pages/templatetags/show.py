@@ -19,7 +19,7 @@ register = template.Library()
 _SHOWN = {
     ("full", "ok"): (
         *("owned", "alive", "done", "steady", "valid", "ready", "clean", "held", "active"),
-        "allowed",
+        *("allowed", "approved", "confirmed"),
     ),
     ("in", "busy"): (
         *("acquiring", "joining", "running", "rebalancing", "pending", "restoring", "learning"),
@@ -29,10 +29,11 @@ _SHOWN = {
     ("out", "warn"): ("draining", "leaving", "stopped"),
     ("hollow", ""): (
         *("empty", "idle", "left", "superseded", "revoked", "cancelled", "deactivated"),
+        *("draft", "rejected", "not attempted", "taken"),
     ),
-    ("hollow", "warn"): ("unowned", "vacuous"),
-    ("clock", ""): ("waiting",),
-    ("clock", "warn"): ("expired", "suspect", "unable", "lagging"),
+    ("hollow", "warn"): ("unowned", "vacuous", "unchanged"),
+    ("clock", ""): ("waiting", "proposed"),
+    ("clock", "warn"): ("expired", "suspect", "unable", "lagging", "stale"),
     ("cut", "warn"): ("unserved", "unreachable"),
     ("cut", "bad"): ("no coordinator",),
     ("pause", "warn"): ("stalled",),
@@ -40,7 +41,7 @@ _SHOWN = {
     ("swing", "warn"): ("flapping",),
     ("tilt", "warn"): ("unbalanced",),
     ("alert", "bad"): ("conflict", "lost", "died", "forced", "dead", "violated"),
-    ("alert", "warn"): ("failed", "not healed"),
+    ("alert", "warn"): ("failed", "partly done", "not healed"),
     ("question", ""): ("unknown",),
 }
 STATES = {word: shown for shown, words in _SHOWN.items() for word in words}

@@ -41,6 +41,7 @@ TABS = (
     ("group_partitions", "Partitions"),
     ("group_balance", "Balance"),
     ("group_history", "History"),
+    ("group_plans", "Plans"),
     ("group_settings", "Settings"),
 )
 TEXT_MAX = 200  # of a filter

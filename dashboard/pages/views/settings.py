@@ -1,21 +1,14 @@
-"""What changes a group: its settings, and a rebalance on request with a look at it before."""
-
-from collections.abc import Mapping
-from functools import partial
-from typing import Any
+"""What changes a group: its settings, and who coordinates it."""
 
 from django.http import HttpRequest, HttpResponse
 
-from assignment.errors import InvalidInput
 from assignment.types import Coordination
 from dashboard.actions import coordination
 from dashboard.actions import groups as actions
-from dashboard.live.connection import StoreUnavailable
 from dashboard.live.snapshot import LiveSnapshot
-from dashboard.pages.forms import RebalanceForm, SettingsForm, SwitchForm
+from dashboard.pages.forms import SettingsForm, SwitchForm
 from dashboard.pages.views import base
 from dashboard.records.audit import By
-from dashboard.records.queries import previews
 
 
 def group_settings(request: HttpRequest, name: str) -> HttpResponse:
@@ -46,46 +39,3 @@ def _switch(request: HttpRequest, seen: base.Seen, now: LiveSnapshot) -> HttpRes
     settings = SettingsForm(None, settings=seen.group.values)
     context = base.group_context(seen, "group_settings") | {"form": settings, "switch": form}
     return base.show(request, "settings", context)
-
-
-IDLE = "Nothing would move: each partition stays with its owner."
-
-
-def rebalance_preview(request: HttpRequest, name: str) -> HttpResponse:
-    """GET and POST with `preview` look, else POST runs: by the same rule, computed anew then. What
-    would move nothing is not run.
-    """
-    seen, previewing = base.see(name), "preview" in request.POST
-    form = RebalanceForm(base.sent(request), settings=seen.group.values, previewing=previewing)
-    strategy, parameters = form.chosen
-    found, problem = _looked_at(name, strategy, parameters)
-    chosen = found.chosen(request.POST.get("strategy", "")) if found else None
-    idle = IDLE if chosen and chosen.is_idle else ""
-    if form.is_bound and idle and not previewing:
-        form.add_error(None, idle)
-    ask = partial(actions.request_rebalance, seen.group, strategy=strategy, parameters=parameters)
-    asked = None if previewing else base.attempt(request, form, ask, also=("preview",))
-    if asked:
-        said = "Rebalance asked for; its line appears here when it ran."
-        return base.done(request, said, "group_history", name)
-    context = base.group_context(seen, "rebalance_preview") | {
-        "form": form,
-        "rule": previews.RULE,
-        "found": found,
-        "chosen": chosen,
-        "idle": idle,
-        "why_idle": IDLE,
-    }
-    if problem:
-        context["problem"] = problem
-    return base.show(request, "preview", context)
-
-
-def _looked_at(
-    name: str, strategy: str, parameters: Mapping[str, Any] | None
-) -> tuple[previews.Previews | None, str]:
-    """None with the reason when it cannot be told now."""
-    try:
-        return previews.of_group(name, strategy, parameters), ""
-    except (StoreUnavailable, InvalidInput) as error:
-        return None, str(error)

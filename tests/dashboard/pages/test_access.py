@@ -23,7 +23,7 @@ PLAIN = (
 )
 OF_GROUP = (
     *("group", "group_members", "group_partitions", "group_balance", "group_charts"),
-    *("group_history", "rebalances_csv", "ownership_csv", "group_settings"),
+    *("group_history", "group_plans", "rebalances_csv", "ownership_csv", "group_settings"),
     *("rebalance_preview", "tokens", "group_snapshot"),
 )
 

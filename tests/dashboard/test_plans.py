@@ -1,0 +1,333 @@
+"""Plans: from proposing to what became of each move, and every way in which one is refused."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from django.db import IntegrityError
+
+from assignment.coordinator import rebalance as rebalancing
+from assignment.coordinator.effects import SetTarget
+from assignment.coordinator.effects import run as run_steps
+from assignment.scripts.dashboard_side import request_rebalance
+from assignment.scripts.group_read import Purpose
+from assignment.types import Coordination, Reason
+from dashboard import coordinator
+from dashboard.actions import drafting, plans
+from dashboard.actions.groups import Refused
+from dashboard.actions.roles import Denied, Grant, NeedsApproval, Rights
+from dashboard.coordinator import carrying
+from dashboard.live import groups as live_groups
+from dashboard.live.scripts import run
+from dashboard.models import AuditEntry, AuditSource, Group, Plan, Rebalance, RebalanceRequest
+from dashboard.records.audit import By
+from dashboard.records.planned import packed
+from dashboard.records.queries import plans as queries
+from tests.dashboard.agents import FakeAgent, tick
+from tests.dashboard.scaling import Scene
+from tests.dashboard.scenes import settle, staffed
+
+
+def by(name: str, *grants: str) -> By:
+    rights = Rights(tuple(Grant.read(text) for text in grants))
+    return By(name, AuditSource.PAGE, "why", rights=rights)
+
+
+ANN = by("ann", "stage operator")
+BOB = by("bob", "approver")
+EVE = by("eve", "operator")
+
+
+@pytest.fixture
+def agents(group: Group) -> list[FakeAgent]:
+    return staffed(group, "a", "b")
+
+
+def averagely(group: Group) -> drafting.Draft:
+    return drafting.rebalance(group, "averagely", None)
+
+
+def uneven(group: Group) -> drafting.Draft:
+    """3 and 1: one partition moves."""
+    first = {"a": ["0-2"], "b": [3]}
+    return drafting.rebalance(group, "config", {"config_map": first})
+
+
+def proposed(group: Group) -> Plan:
+    return plans.propose(group, uneven(group), ANN)
+
+
+def approved(group: Group) -> Plan:
+    plan = proposed(group)
+    return plans.approve(plan, BOB, digest=plan.digest)
+
+
+def outcomes(plan: Plan) -> dict[int, str]:
+    return {row.move.number: row.outcome.value for row in queries.compared(plan)}
+
+
+def test_proposed_by_one_approved_by_another_run_and_compared(
+    group: Group, agents: list[FakeAgent]
+) -> None:
+    plan = proposed(group)
+    predicted = plan.content.metrics["moves"]
+    assert (plan.state, predicted > 0) == ("proposed", True)
+    plan = plans.approve(plan, BOB, digest=plan.digest)
+    assert (plan.state, plan.approved_by) == ("approved", "bob")
+    plan = plans.run(plan, ANN)
+    assert (plan.state, set(outcomes(plan).values())) == ("running", {"pending"})
+    settle(group, agents)
+    plan.refresh_from_db()
+    assert (plan.state, plan.moved) == ("done", {"confirmed": predicted})
+    row = plan.request.rebalance
+    assert (row.moved, row.cause, row.planned, row.actor) == (predicted, "manual", True, "ann")
+    by_plan = [member for member, roles in plan.content.rows.items() for _ in roles["active"]]
+    assert sorted(by_plan) == sorted(owner for owner in row.owners() if owner)
+    assert [len(agent.held) for agent in agents] == [3, 1]
+    taken = AuditEntry.objects.filter(object=str(plan)).order_by("seq")
+    assert [(entry.actor, entry.action) for entry in taken] == [
+        ("ann", "propose plan"),
+        ("bob", "approve plan"),
+        ("ann", "run plan"),
+        ("evenkeel", "plan done"),
+    ]
+
+
+def test_who_may_at_once_makes_and_runs_it_in_one_step(
+    group: Group, agents: list[FakeAgent]
+) -> None:
+    plan = plans.run_now(group, uneven(group), EVE)
+    assert (plan.state, plan.needs_approval, plan.approved_by) == ("running", False, "")
+    settle(group, agents)
+    plan.refresh_from_db()
+    assert plan.state == "done"
+
+
+def test_who_is_staged_proposes_and_does_not_run(group: Group, agents: list[FakeAgent]) -> None:
+    with pytest.raises(NeedsApproval, match="propose it as a plan"):
+        plans.run_now(group, uneven(group), ANN)
+    assert not Plan.objects.exists()
+    with pytest.raises(Denied):
+        plans.propose(group, uneven(group), by("bob"))
+
+
+def test_nobody_approves_their_own(group: Group, agents: list[FakeAgent]) -> None:
+    plan = proposed(group)
+    both = by("ann", "operator", "approver")
+    with pytest.raises(Refused, match="somebody else than who proposed it"):
+        plans.approve(plan, both, digest=plan.digest)
+    with pytest.raises(IntegrityError):
+        Plan.objects.update(approved_by="ann")
+
+
+def test_nothing_that_needs_approval_runs_without(group: Group, agents: list[FakeAgent]) -> None:
+    plan = proposed(group)
+    with pytest.raises(Refused, match="a plan that is proposed cannot be run"):
+        plans.run(plan, ANN)
+    with pytest.raises(IntegrityError):
+        Plan.objects.update(state="running")
+
+
+def test_an_operator_does_not_approve(group: Group, agents: list[FakeAgent]) -> None:
+    plan = proposed(group)
+    with pytest.raises(Denied, match="to approve a plan takes the role approver or admin"):
+        plans.approve(plan, EVE, digest=plan.digest)
+
+
+# --- stale ----------------------------------------------------------------------------------------
+
+
+def test_a_plan_is_stale_once_the_group_changed_and_nothing_is_published(
+    group: Group, agents: list[FakeAgent]
+) -> None:
+    plan, count = approved(group), Rebalance.objects.count()
+    FakeAgent(group, "c").start()
+    with pytest.raises(Refused, match="the plan is stale: the group changed"):
+        plans.run(plan, ANN)
+    plan.refresh_from_db()
+    assert (plan.state, outcomes(plan)) == ("stale", {plan.content.moves[0][0]: "not attempted"})
+    assert Rebalance.objects.count() == count and not RebalanceRequest.objects.exists()
+
+
+def test_the_coordinator_refuses_what_changed_between_run_and_its_turn(
+    group: Group, agents: list[FakeAgent]
+) -> None:
+    """It computes for who joined, by the group's own strategy: not what was approved."""
+    plan = plans.run(approved(group), ANN)
+    agents.append(FakeAgent(group, "c"))
+    agents[-1].start()
+    settle(group, agents)
+    plan.refresh_from_db()
+    assert (plan.state, plan.request.state, plan.request.rebalance) == ("stale", "refused", None)
+    assert "the group changed since the plan was made" in plan.problem
+    assert not Rebalance.objects.filter(planned=True).exists()
+
+
+def test_a_target_that_came_since_makes_it_stale(group: Group, agents: list[FakeAgent]) -> None:
+    plan = approved(group)
+    run(request_rebalance(Reason.MANUAL), group.name)
+    coordinator.rebalance(group.name)
+    with pytest.raises(Refused, match="stale: a rebalance to epoch"):
+        plans.run(plan, ANN)
+
+
+def test_the_group_that_changes_while_the_target_is_on_its_way_is_not_overwritten(
+    group: Group, agents: list[FakeAgent]
+) -> None:
+    """Between the coordinator's reading and its storing: the script itself refuses."""
+    plan, here = plans.run(approved(group), ANN), carrying.Here(group.name, group)
+    said: list[Any] = []
+
+    def perform(effect: Any) -> Any:
+        if not isinstance(effect, SetTarget):
+            return carrying.perform(here, effect)
+        FakeAgent(group, "c").start()
+        said.append(carrying.perform(here, effect))
+        return said[-1]
+
+    run_steps(rebalancing.rebalance(Coordination.SERVER), perform)
+    assert said == ["the group changed"]
+    assert not Rebalance.objects.filter(planned=True).exists()
+    coordinator.rebalance(group.name)
+    tick()
+    plan.refresh_from_db()
+    assert plan.state == "stale"
+
+
+# --- never twice ----------------------------------------------------------------------------------
+
+
+def test_one_plan_of_a_group_runs_at_a_time(group: Group, agents: list[FakeAgent]) -> None:
+    first, second = approved(group), approved(group)
+    plans.run(first, ANN)
+    with pytest.raises(Refused, match="another plan of this group runs"):
+        plans.run(second, ANN)
+    second.refresh_from_db()
+    assert (second.state, RebalanceRequest.objects.count()) == ("approved", 1)
+    with pytest.raises(Refused, match="another plan of this group runs"):
+        plans.run_now(group, uneven(group), EVE)
+    assert Plan.objects.count() == 2, "what did not run leaves no draft"
+
+
+def test_two_who_run_one_plan_at_once_run_it_once(group: Group, agents: list[FakeAgent]) -> None:
+    plan = approved(group)
+    seen_by_another = Plan.objects.get(pk=plan.pk)
+    plans.run(plan, ANN)
+    with pytest.raises(Refused, match="the plan is running by now"):
+        plans.run(seen_by_another, EVE)
+    coordinator.rebalance(group.name)
+    published = Rebalance.objects.filter(planned=True).count()
+    for _ in range(3):
+        tick()
+        coordinator.rebalance(group.name)
+    assert (published, Rebalance.objects.filter(planned=True).count()) == (1, 1)
+
+
+def test_a_coordinator_that_was_killed_after_it_stored_the_target_does_not_store_it_again(
+    group: Group, agents: list[FakeAgent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plans.run(approved(group), ANN)
+    with monkeypatch.context() as patch:
+        patch.setattr(carrying.outbox, "keep", lambda group: False)
+        coordinator.rebalance(group.name)
+        epoch = live_groups.read(group.name, Purpose.LOOK).meta.target_epoch
+    plan.request.refresh_from_db()
+    assert plan.request.state == "taken"
+    coordinator.rebalance(group.name)
+    assert live_groups.read(group.name, Purpose.LOOK).meta.target_epoch == epoch
+    plan.request.refresh_from_db()
+    assert plan.request.state == "done"
+
+
+def test_a_plan_whose_task_was_lost_is_found_by_the_tick(
+    group: Group, agents: list[FakeAgent], published: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plans, "_ask", lambda group: None)
+    plans.run(approved(group), ANN)
+    before = published()
+    tick()
+    assert published() == before + 1
+    assert coordinator.rebalance(group.name).startswith("epoch")
+
+
+# --- ends -----------------------------------------------------------------------------------------
+
+
+def test_what_is_not_what_was_looked_at_is_neither_approved_nor_run(
+    group: Group, agents: list[FakeAgent]
+) -> None:
+    plan = proposed(group)
+    with pytest.raises(Refused, match="not the one that was looked at"):
+        plans.approve(plan, BOB, digest="0" * 64)
+    plan = plans.approve(plan, BOB, digest=plan.digest)
+    text, _ = packed(replace(plan.content, reason="another"))
+    Plan.objects.update(packed=text)
+    with pytest.raises(Refused, match="not the one that was looked at"):
+        plans.run(Plan.objects.get(), ANN)
+
+
+def test_rejected_and_cancelled_ones_do_not_run(group: Group, agents: list[FakeAgent]) -> None:
+    rejected, cancelled = plans.reject(proposed(group), BOB), plans.cancel(approved(group), ANN)
+    assert (rejected.state, cancelled.state) == ("rejected", "cancelled")
+    for plan in (rejected, cancelled):
+        with pytest.raises(Refused, match="cannot be run"):
+            plans.run(plan, ANN)
+    with pytest.raises(Refused, match="the plan is rejected by now"):
+        plans.approve(rejected, BOB, digest=rejected.digest)
+
+
+def test_a_plan_expires(
+    group: Group, agents: list[FakeAgent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = proposed(group), approved(group)
+    later = queries.now_ms() + plans.EXPIRY_MS
+    monkeypatch.setattr(plans, "now_ms", lambda: later)
+    with pytest.raises(Refused, match="the plan has expired"):
+        plans.run(second, ANN)
+    second.refresh_from_db()
+    assert second.state == "expired"
+    monkeypatch.setattr(queries, "now_ms", lambda: later)
+    tick()
+    first.refresh_from_db()
+    assert (first.state, first.problem) == ("expired", "nobody ran it in time")
+
+
+def test_a_running_one_is_cancelled_only_before_its_target_is_stored(
+    group: Group, agents: list[FakeAgent]
+) -> None:
+    plan = plans.cancel(plans.run(approved(group), ANN), ANN)
+    assert plan.state == "cancelled"
+    assert coordinator.rebalance(group.name).startswith("nothing changed")
+    other = plans.run(approved(group), ANN)
+    coordinator.rebalance(group.name)
+    with pytest.raises(Refused, match="its target is published"):
+        plans.cancel(other, ANN)
+
+
+def test_moves_that_did_not_come_to_pass_are_told_apart(
+    group: Group, agents: list[FakeAgent]
+) -> None:
+    """The member that was to get one is gone before it has it."""
+    plan = plans.run(approved(group), ANN)
+    coordinator.rebalance(group.name)
+    agents.pop(0).leave()
+    settle(group, agents)
+    plan.refresh_from_db()
+    assert (plan.state, plan.moved) == ("failed", {"unchanged": 1})
+
+
+# --- stateful -------------------------------------------------------------------------------------
+
+
+def test_the_rounds_of_a_plan_do_not_make_it_stale(scene: Scene) -> None:
+    scene.join("S4")
+    draft = drafting.rebalance(scene.group, "sticky", None)
+    plan = plans.run_now(scene.group, draft, EVE)
+    assert (plan.content.moves, len(plan.content.learning)) == ([], 1)
+    scene.round()
+    plan.refresh_from_db()
+    assert (plan.state, scene.last.cause) == ("running", "manual")
+    scene.agents["S4"].catch_up()
+    scene.settle()
+    plan.refresh_from_db()
+    assert (plan.state, plan.moved) == ("done", {"confirmed": 1})
