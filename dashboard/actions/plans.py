@@ -24,6 +24,7 @@ from dashboard.actions.drafting import Draft
 from dashboard.actions.groups import Refused
 from dashboard.actions.roles import EVERYTHING, Action
 from dashboard.coordinator import plans as ends
+from dashboard.live import groups as live_groups
 from dashboard.live.connection import StoreUnavailable
 from dashboard.models import (
     Group,
@@ -61,7 +62,9 @@ def right_of(plan: Plan) -> Action:
 @audit.attempted("propose plan")
 def propose(group: Group, draft: Draft, by: By, *, expiry_ms: int = EXPIRY_MS) -> Plan:
     """To be approved by somebody else. Raises InvalidInput, Denied."""
-    _require_asking(group, draft, by)
+    for action in _actions(group, draft):
+        if not by.rights.may_look(action, group.name):
+            require(by, action, group)
     if not HOUR_MS <= expiry_ms <= EXPIRY_MAX_MS:
         raise InvalidInput(f"expiry {expiry_ms} ms is not within {HOUR_MS} and {EXPIRY_MAX_MS}")
     with audit.atomic():
@@ -75,8 +78,8 @@ def run_now(group: Group, draft: Draft, by: By) -> Plan:
     """Made and run in one step. Raises InvalidInput, Denied, NeedsApproval, Refused (the group
     changed meanwhile, another plan runs), StoreUnavailable.
     """
-    require(by, RIGHTS[draft.kind], group)
-    _require_asking(group, draft, by)
+    for action in _actions(group, draft):
+        require(by, action, group)
     at_ms, why = _stands(group, draft.base)
     if why:
         raise Refused(f"{why}: look at it again")
@@ -85,15 +88,12 @@ def run_now(group: Group, draft: Draft, by: By) -> Plan:
     return _start(make, by, (PlanState.DRAFT,), at_ms)
 
 
-def _require_asking(group: Group, draft: Draft, by: By) -> None:
-    """Who may only propose is let through, who may neither is not."""
-    actions = [RIGHTS[draft.kind]]
+def _actions(group: Group, draft: Draft) -> list[Action]:
+    """All that it takes to do at once what the plan says."""
     eager = draft.inputs.get("eager")
-    if eager not in (None, group.values.learn_partial_rebalance):
-        actions.append(Action.CHANGE_SETTINGS)
-    for action in actions:
-        if not by.rights.may_look(action, group.name):
-            require(by, action, group)
+    if eager in (None, group.values.learn_partial_rebalance):
+        return [RIGHTS[draft.kind]]
+    return [RIGHTS[draft.kind], Action.CHANGE_SETTINGS]
 
 
 def _make(group: Group, draft: Draft, by: By, expires_at_ms: int, *, needs_approval: bool) -> Plan:
@@ -157,7 +157,8 @@ def reject(plan: Plan, by: By) -> Plan:
 @audit.attempted("cancel plan")
 def cancel(plan: Plan, by: By) -> Plan:
     """By who proposed it, and by who may do at once what it does. While it runs: a scale-down is
-    aborted; a target that is published already stays. Raises Denied, Refused.
+    aborted; a target that is published stays, but nobody waits for it any more. Raises Denied,
+    Refused, StoreUnavailable.
     """
     if by.actor != plan.proposed_by or not by.rights.may_look(right_of(plan), plan.group.name):
         require(by, right_of(plan), plan.group)
@@ -175,11 +176,16 @@ def _stop(plan: Plan, by: By) -> Plan:
         scale_down.abort(plan.scale_down, replace(by, rights=EVERYTHING))
         plan.refresh_from_db()  # ended by the tick, with what became of its moves
         return plan
+    requests = RebalanceRequest.objects.filter(plan=plan)
     with audit.atomic():
-        requests = RebalanceRequest.objects.filter(plan=plan, state=RequestState.PENDING)
-        if not requests.update(state=RequestState.REFUSED):
-            raise Refused("its target is published: what it moves is moved, and no other plan runs")
-        _step(plan, by, "cancel plan", (PlanState.RUNNING,), PlanState.CANCELLED, **_over(by))
+        if requests.filter(state=RequestState.PENDING).update(state=RequestState.REFUSED):
+            _step(plan, by, "cancel plan", (PlanState.RUNNING,), PlanState.CANCELLED, **_over(by))
+        elif requests.filter(state=RequestState.DONE).exists():
+            audit.record(by, "cancel plan", plan.group, object=str(plan))
+            Plan.objects.filter(pk=plan.pk).update(**_decided(by))
+            ends.finish(plan, live_groups.redis_now_ms(), PlanState.CANCELLED)
+        else:
+            raise Refused("it is just being carried out: try again in a moment")
     return plan
 
 
@@ -322,7 +328,8 @@ def _stands(group: Group, base: Mapping[str, int]) -> tuple[int, str]:
     view = preview.read(group)
     why = why_stale(Base(*(base[name] for name in Base._fields)), view)
     if not why and view.meta.mode_epoch != base["mode_epoch"]:
-        why = f"coordination was switched since the plan was made: it is {view.meta.coordination}"
+        mode = f"{view.meta.mode_epoch} ({view.meta.coordination})"
+        why = f"the mode epoch is {mode}, not {base['mode_epoch']} as when the plan was made"
     return view.now_ms, why
 
 

@@ -19,7 +19,15 @@ from dashboard.actions.roles import Denied, Grant, NeedsApproval, Rights
 from dashboard.coordinator import carrying
 from dashboard.live import groups as live_groups
 from dashboard.live.scripts import run
-from dashboard.models import AuditEntry, AuditSource, Group, Plan, Rebalance, RebalanceRequest
+from dashboard.models import (
+    AuditEntry,
+    AuditSource,
+    Group,
+    Plan,
+    Rebalance,
+    RebalanceRequest,
+    ScaleDown,
+)
 from dashboard.records.audit import By
 from dashboard.records.planned import packed
 from dashboard.records.queries import plans as queries
@@ -292,7 +300,7 @@ def test_a_plan_expires(
     assert (first.state, first.problem) == ("expired", "nobody ran it in time")
 
 
-def test_a_running_one_is_cancelled_only_before_its_target_is_stored(
+def test_a_running_one_is_cancelled_and_what_is_published_stays(
     group: Group, agents: list[FakeAgent]
 ) -> None:
     plan = plans.cancel(plans.run(approved(group), ANN), ANN)
@@ -300,8 +308,15 @@ def test_a_running_one_is_cancelled_only_before_its_target_is_stored(
     assert coordinator.rebalance(group.name).startswith("nothing changed")
     other = plans.run(approved(group), ANN)
     coordinator.rebalance(group.name)
-    with pytest.raises(Refused, match="its target is published"):
+    RebalanceRequest.objects.filter(plan=other).update(state="taken")
+    with pytest.raises(Refused, match="it is just being carried out"):
         plans.cancel(other, ANN)
+    RebalanceRequest.objects.filter(plan=other).update(state="done")
+    other = plans.cancel(other, ANN)
+    assert (other.state, other.moved) == ("cancelled", {"unchanged": 1})
+    settle(group, agents)
+    assert [len(agent.held) for agent in agents] == [3, 1]
+    assert plans.run_now(group, averagely(group), EVE).state == "running"
 
 
 def test_moves_that_did_not_come_to_pass_are_told_apart(
@@ -331,3 +346,130 @@ def test_the_rounds_of_a_plan_do_not_make_it_stale(scene: Scene) -> None:
     scene.settle()
     plan.refresh_from_db()
     assert (plan.state, plan.moved) == ("done", {"confirmed": 1})
+
+
+# --- the other kinds ------------------------------------------------------------------------------
+
+
+def drain(scene: Scene, *members: str, **more: Any) -> drafting.Draft:
+    asked = {"percent": None, "timeout_ms": None, "at_deadline": "force", "eager": None}
+    return drafting.drain(scene.group, members=members, **asked, force_all=False, **more)
+
+
+def test_a_scale_down_is_proposed_approved_run_and_compared(scene: Scene) -> None:
+    plan = plans.propose(scene.group, drain(scene, "S3"), ANN)
+    assert not ScaleDown.objects.exists()
+    assert [move[:2] for move in plan.content.learning] == [[2, "S3"]]
+    plan = plans.run(plans.approve(plan, BOB, digest=plan.digest), ANN)
+    row = scene.scale_down()
+    assert (row.plan, row.actor, sorted(row.members)) == (plan, "ann", ["S3"])
+    with pytest.raises(Refused, match="another plan of this group runs"):
+        plans.run_now(scene.group, drafting.rebalance(scene.group, "sticky", None), EVE)
+    scene.settle()
+    for agent in scene.here:
+        agent.catch_up()
+    scene.settle()
+    tick()
+    plan.refresh_from_db()
+    assert (scene.scale_down().state, plan.state, plan.moved) == ("done", "done", {"confirmed": 1})
+
+
+def test_a_stale_scale_down_tells_nobody(scene: Scene) -> None:
+    plan = plans.propose(scene.group, drain(scene, "S3"), ANN)
+    plan = plans.approve(plan, BOB, digest=plan.digest)
+    scene.join("S4")
+    with pytest.raises(Refused, match="the plan is stale"):
+        plans.run(plan, ANN)
+    assert not ScaleDown.objects.exists()
+
+
+def test_a_running_scale_down_is_cancelled_by_its_plan(scene: Scene) -> None:
+    plan = plans.run_now(scene.group, drain(scene, "S3"), EVE)
+    plans.cancel(plan, EVE)
+    assert scene.scale_down().state == "cancelled"
+    scene.settle()
+    plan.refresh_from_db()
+    assert (plan.state, plan.moved) == ("cancelled", {"not attempted": 1})
+
+
+def test_a_scale_down_that_does_not_begin_fails_its_plan(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise Refused("the group is not as it was")
+
+    draft = drain(scene, "S3")
+    monkeypatch.setattr(plans.scale_down, "start", refuse)
+    with pytest.raises(Refused, match="not as it was"):
+        plans.run_now(scene.group, draft, EVE)
+    assert (Plan.objects.get().state, Plan.objects.get().problem) == (
+        "failed",
+        "the group is not as it was",
+    )
+
+
+def test_whoever_was_killed_before_it_began_leaves_no_plan_that_runs_for_ever(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(plans.BEGIN, "scale-down", lambda plan, by: lambda entitled: None)
+    plan = plans.run_now(scene.group, drain(scene, "S3"), EVE)
+    tick()
+    plan.refresh_from_db()
+    assert plan.state == "running"
+    Plan.objects.update(started_at_ms=1)
+    tick()
+    plan.refresh_from_db()
+    assert plan.state == "failed"
+
+
+ADA, STAGED_ADMIN = by("ada", "admin"), by("sam", "stage admin")
+
+
+def test_a_strategy_change_publishes_the_approved_target_and_stays(
+    group: Group, agents: list[FakeAgent]
+) -> None:
+    own = {"config_map": {"a": ["0-2"], "b": [3]}}
+    draft = drafting.strategy_change(group, "config", own)
+    plan = plans.propose(group, draft, STAGED_ADMIN)
+    group.refresh_from_db()
+    assert group.values.strategy == "sticky"
+    plan = plans.run(plans.approve(plan, ADA, digest=plan.digest), STAGED_ADMIN)
+    group.refresh_from_db()
+    assert (group.values.strategy, group.values.strategy_parameters) == ("config", own)
+    settle(group, agents)
+    plan.refresh_from_db()
+    assert (plan.state, plan.moved) == ("done", {"confirmed": 1})
+    row = plan.request.rebalance
+    assert (row.cause, row.actor, row.moved, row.strategy) == ("strategy", "sam", 1, "config")
+
+
+def test_a_strategy_change_whose_group_changed_meanwhile_publishes_no_other_target_as_its_own(
+    group: Group, agents: list[FakeAgent]
+) -> None:
+    own = {"config_map": {"a": ["0-2"], "b": [3]}}
+    plan = plans.run_now(group, drafting.strategy_change(group, "config", own), ADA)
+    FakeAgent(group, "c").start()
+    coordinator.rebalance(group.name)
+    tick()
+    plan.refresh_from_db()
+    assert (plan.state, plan.request.state) == ("partly done", "refused")
+    assert plan.problem.startswith("stale: the group changed since the plan was made")
+
+
+def test_a_change_of_coordination_is_a_plan(group: Group, agents: list[FakeAgent]) -> None:
+    epoch = live_groups.read(group.name, Purpose.LOOK).meta.mode_epoch
+    draft = drafting.switch(group, Coordination.CLIENT, epoch)
+    plan = plans.propose(group, draft, STAGED_ADMIN)
+    plan = plans.run(plans.approve(plan, ADA, digest=plan.digest), STAGED_ADMIN)
+    assert (plan.state, plan.moved, plan.content.every_move) == ("done", {}, [])
+    assert live_groups.read(group.name, Purpose.LOOK).meta.coordination is Coordination.CLIENT
+    entry = AuditEntry.objects.get(action="switch coordination")
+    assert (entry.actor, entry.result) == ("sam", "done")
+
+
+def test_a_change_of_coordination_over_another_mode_epoch_is_refused(
+    group: Group, agents: list[FakeAgent]
+) -> None:
+    with pytest.raises(Refused, match="the mode epoch is 1"):
+        plans.run_now(group, drafting.switch(group, Coordination.SERVER, 7), ADA)
+    assert not Plan.objects.exists()

@@ -3,9 +3,10 @@
 from django.http import HttpRequest, HttpResponse
 
 from assignment.types import Coordination
-from dashboard.actions import coordination
+from dashboard.actions import drafting, plans
 from dashboard.actions import groups as actions
 from dashboard.live.snapshot import LiveSnapshot
+from dashboard.models import Plan
 from dashboard.pages.forms import SettingsForm, SwitchForm
 from dashboard.pages.views import base
 from dashboard.records.audit import By
@@ -29,12 +30,16 @@ def _switch(request: HttpRequest, seen: base.Seen, now: LiveSnapshot) -> HttpRes
     begins = {"mode": other.value, "epoch": now.mode.epoch}
     form, name = SwitchForm(base.sent(request), initial=begins), seen.group.name
 
-    def switch(by: By) -> coordination.Switched:
-        mode, epoch = form.cleaned_data["mode"], form.cleaned_data["epoch"]
-        return coordination.switch(seen.group, Coordination(mode), by, expected=epoch)
+    def switch(by: By) -> Plan:
+        mode, epoch = Coordination(form.cleaned_data["mode"]), form.cleaned_data["epoch"]
+        make = plans.propose if "propose" in request.POST else plans.run_now
+        return make(seen.group, drafting.switch(seen.group, mode, epoch), by)
 
-    if switched := base.attempt(request, form, switch):
-        said = f"Coordination is {switched.after.coordination}; nothing paused or moved."
+    if plan := base.attempt(request, form, switch, also=("propose",)):
+        if plan.needs_approval:
+            said = "The plan is proposed: somebody else may approve it."
+            return base.done(request, said, "plan", name, plan.pk)
+        said = f"Coordination is {plan.content.inputs['mode']}; nothing paused or moved."
         return base.done(request, said, "group_settings", name)
     settings = SettingsForm(None, settings=seen.group.values)
     context = base.group_context(seen, "group_settings") | {"form": settings, "switch": form}

@@ -6,9 +6,10 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from dashboard.models import Group, Plan, RebalanceRequest
+from dashboard.models import Group, Plan, RebalanceRequest, ScaleDown
 from tests.dashboard.agents import FakeAgent
 from tests.dashboard.people import granted, logged_in
+from tests.dashboard.scaling import Scene
 from tests.dashboard.scenes import settle
 
 ASKED = {"strategy": "averagely", "reason": "before the night"}
@@ -30,9 +31,10 @@ def approver(db: None) -> Client:
     return person("ada", "approver")
 
 
-def proposed(client: Client, group: Group) -> str:
+def proposed(client: Client, group: Group, **more: str) -> str:
     """The address of a plan that this person proposed."""
-    answer = client.post(f"/groups/{group.name}/rebalance/", ASKED | {"propose": "1"})
+    values = ASKED | {"propose": "1"} | more
+    answer = client.post(f"/groups/{group.name}/rebalance/", values)
     assert answer.status_code == 302
     return str(answer["Location"])
 
@@ -152,3 +154,54 @@ def test_a_group_without_plans_says_where_one_is_made(visitor: Client, group: Gr
 
 def test_a_plan_that_is_not_there_is_told(visitor: Client, group: Group) -> None:
     assert visitor.get(f"/groups/{group.name}/plans/7/").status_code == 404
+
+
+def test_the_strategy_from_then_on_is_proposed_by_an_admin_who_is_staged(
+    approver: Client, group: Group, agents: list[FakeAgent]
+) -> None:
+    client = person("stella", "admin", "stage")
+    address = proposed(client, group, lasting="on")
+    plan = Plan.objects.get()
+    assert (plan.kind, plan.content.inputs["strategy"]) == ("strategy change", "averagely")
+    approver.post(address, {"do": "approve", "digest": plan.digest, "reason": "fine"})
+    client.post(address, {"do": "run"})
+    settle(group, agents)
+    group.refresh_from_db()
+    plan.refresh_from_db()
+    assert (group.values.strategy, plan.state) == ("averagely", "done")
+
+
+def test_an_operator_does_not_choose_the_strategy_from_then_on(
+    group: Group, agents: list[FakeAgent]
+) -> None:
+    client = person("oscar", "operator")
+    for values in (ASKED, ASKED | {"propose": "1"}):
+        answer = client.post(f"/groups/{group.name}/rebalance/", values | {"lasting": "on"})
+        assert answer.status_code == 403
+    assert not Plan.objects.exists()
+
+
+def test_a_scale_down_is_proposed_on_its_page(staged: Client, scene: Scene) -> None:
+    values = {"percent": "66", "shown": "66", "member": ["S3"], "reason": "night", "propose": "1"}
+    values |= {"timeout": "10 min", "at_deadline": "force", "eager": "True"}
+    page = f"/groups/{scene.group.name}/scale-down/"
+    answer = staged.post(page, values)
+    plan = Plan.objects.get()
+    assert answer["Location"] == f"/groups/{scene.group.name}/plans/{plan.pk}/"
+    assert (plan.kind, plan.content.inputs["members"]) == ("scale-down", ["S3"])
+    assert "Members that leave" in staged.get(answer["Location"]).content.decode()
+    assert not ScaleDown.objects.exists()
+
+
+def test_a_change_of_coordination_is_proposed_on_the_settings_page(
+    group: Group, agents: list[FakeAgent]
+) -> None:
+    client = person("stella", "admin", "stage")
+    page = f"/groups/{group.name}/settings/?do=switch"
+    assert 'name="propose"' in client.get(page).content.decode()
+    values = {"mode": "client", "epoch": "1", "reason": "no dashboard needed"}
+    assert client.post(page, values).status_code == 403
+    answer = client.post(page, values | {"propose": "1"})
+    plan = Plan.objects.get()
+    assert (plan.kind, plan.state) == ("coordination change", "proposed")
+    assert "client" in client.get(answer["Location"]).content.decode()

@@ -295,7 +295,7 @@ def test_a_switch_from_a_page_that_is_out_of_date_is_refused(visitor: Client, gr
     old = {"mode": "client", "epoch": "0", "reason": "an old page"}
     shown = visitor.post(f"/groups/{group.name}/settings/?do=switch", old).content.decode()
     assert "the mode epoch is 1 (server), not 0" in shown
-    entry = AuditEntry.objects.get(action="switch coordination")
+    entry = AuditEntry.objects.get(action="run plan")
     assert entry.result.startswith("refused: ") and entry.after is None
 
 
