@@ -176,9 +176,11 @@ def _with_target(
 def metrics_of(
     group: Group, view: GroupRead, change: Change, pause_ms_per_move: float | None
 ) -> Json:
-    """None where nobody knows. `pause_ms` is of all moves together, as ownership_gap_ms is."""
-    moves = len(change.moves)
-    pause_ms = None if pause_ms_per_move is None else round(pause_ms_per_move * moves)
+    """None where nobody knows. `pause_ms` is of all moves together, as ownership_gap_ms is, those
+    by learners too.
+    """
+    moves, all_moves = len(change.moves), len(change.moves) + len(change.learning)
+    pause_ms = None if pause_ms_per_move is None else round(pause_ms_per_move * all_moves)
     return {
         "moves": moves,
         "learning": len(change.learning),
@@ -191,6 +193,6 @@ def metrics_of(
         "max_minus_min": change.max_minus_min,
         "score": change.score,
         "missing_standbys": change.missing_standbys,
-        "pause_ms": 0 if not moves else pause_ms,
+        "pause_ms": pause_ms if all_moves else 0,
         "state_bytes": state_bytes(group.name, view, change) if group.values.stateful else 0,
     }

@@ -306,7 +306,7 @@ def _tell_and_ask(group: Group) -> None:
 
 def _check_whole(plan: Plan, digest: str) -> None:
     if not plan.is_whole or plan.digest != digest or plan.content.group != plan.group.identity:
-        raise Refused("the stored plan is not the one that was looked at: it is not run")
+        raise Refused(ends.NOT_WHOLE)
 
 
 def _check_current(plan: Plan, by: By) -> int:

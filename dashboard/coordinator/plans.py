@@ -16,6 +16,7 @@ from dashboard.records.planned import PROBLEM_MAX, WAITING, Content
 from dashboard.records.queries import plans as queries
 
 BEGUN_WITHIN_MS = 60_000  # whoever began it was killed before it could
+NOT_WHOLE = "the stored plan is not the one that was looked at"
 NOT_BEGUN = "the process that ran it ended before it could begin"
 
 
@@ -121,6 +122,9 @@ def _settle_coordination(plan: Plan) -> None:
 
 def finish(plan: Plan, ended_at_ms: int, state: PlanState | None = None) -> None:
     """With what became of its moves. To be asked in `audit.atomic`."""
+    if not plan.is_whole:
+        fail(plan, NOT_WHOLE, audit.automatically(NOT_WHOLE))
+        return
     plan.ended_at_ms = ended_at_ms
     counts = queries.counted(queries.compared(plan, is_over=True))
     by = audit.automatically("everything that it began has ended")

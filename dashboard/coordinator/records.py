@@ -273,7 +273,13 @@ def store_fact(fact: facts.ScaleDown) -> None:
 def read_requests(group: models.Group, effect: effects.ReadRequests) -> tuple[facts.Request, ...]:
     open_states = models.RequestState.PENDING, models.RequestState.TAKEN
     rows = group.requests.filter(state__in=open_states).select_related("plan")
-    return tuple(_request_of(row, group) for row in rows.order_by("created_at", "id"))
+    found = list(rows.order_by("created_at", "id"))
+    for row in found:
+        if row.plan is not None and not row.plan.is_whole:  # it must not hold up the group
+            bad = facts.Request(pk=row.pk, strategy=row.strategy, parameters=row.parameters)
+            refuse_requests(group, effects.RefuseRequests((bad,), plans.NOT_WHOLE))
+            found = [other for other in found if other.pk != row.pk]
+    return tuple(_request_of(row, group) for row in found)
 
 
 def _request_of(row: models.RebalanceRequest, group: models.Group) -> facts.Request:

@@ -150,7 +150,10 @@ class Plan(models.Model):
     @property
     def is_whole(self) -> bool:
         """Whether its text is the one whose number was shown, and the row says the same."""
-        found = self.content
+        try:
+            found = self.content
+        except (zlib.error, ValueError, TypeError):
+            return False
         said = ("kind", "proposed_by", "reason", "proposed_at_ms", "expires_at_ms")
         same = all(getattr(self, name) == getattr(found, name) for name in said)
         return (

@@ -1,21 +1,26 @@
 """Plans: from proposing to what became of each move, and every way in which one is refused."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.db import IntegrityError
+from pytest_django.fixtures import Settings
 
 from assignment.coordinator import rebalance as rebalancing
 from assignment.coordinator.effects import SetTarget
 from assignment.coordinator.effects import run as run_steps
+from assignment.coordinator.planning import target_of
+from assignment.scripts.agent_side import SnapshotRecord
 from assignment.scripts.dashboard_side import request_rebalance
 from assignment.scripts.group_read import Purpose
-from assignment.types import Coordination, Reason
+from assignment.types import Coordination, Offset, Partition, Reason
 from dashboard import coordinator
 from dashboard.actions import drafting, plans
 from dashboard.actions.groups import Refused
 from dashboard.actions.roles import Denied, Grant, NeedsApproval, Rights
+from dashboard.actions.sizes import state_bytes
 from dashboard.coordinator import carrying
 from dashboard.live import groups as live_groups
 from dashboard.live.scripts import run
@@ -29,7 +34,7 @@ from dashboard.models import (
     ScaleDown,
 )
 from dashboard.records.audit import By
-from dashboard.records.planned import packed
+from dashboard.records.planned import Content, packed
 from dashboard.records.queries import plans as queries
 from tests.dashboard.agents import FakeAgent, tick
 from tests.dashboard.scaling import Scene
@@ -70,6 +75,12 @@ def approved(group: Group) -> Plan:
     return plans.approve(plan, BOB, digest=plan.digest)
 
 
+def packed_of(reason: str) -> bytes:
+    numbers = {"proposed_at_ms": 1, "expires_at_ms": 2, "needs_approval": True}
+    texts = {"group": "g", "kind": "rebalance", "proposed_by": "ann", "reason": reason}
+    return packed(Content(inputs={}, base={}, **numbers, **texts))[0]  # type: ignore[arg-type]
+
+
 def outcomes(plan: Plan) -> dict[int, str]:
     return {row.move.number: row.outcome.value for row in queries.compared(plan)}
 
@@ -80,6 +91,7 @@ def test_proposed_by_one_approved_by_another_run_and_compared(
     plan = proposed(group)
     predicted = plan.content.metrics["moves"]
     assert (plan.state, predicted > 0) == ("proposed", True)
+    assert set(outcomes(plan).values()) == {"pending"}
     plan = plans.approve(plan, BOB, digest=plan.digest)
     assert (plan.state, plan.approved_by) == ("approved", "bob")
     plan = plans.run(plan, ANN)
@@ -272,6 +284,23 @@ def test_what_is_not_what_was_looked_at_is_neither_approved_nor_run(
     Plan.objects.update(packed=text)
     with pytest.raises(Refused, match="not the one that was looked at"):
         plans.run(Plan.objects.get(), ANN)
+
+
+@pytest.mark.parametrize("stored", [b"", b"x" * 40, packed_of("another")])
+def test_what_was_changed_after_it_was_run_is_not_published_and_holds_up_nobody(
+    group: Group, agents: list[FakeAgent], stored: bytes
+) -> None:
+    plan = plans.run(approved(group), ANN)
+    Plan.objects.update(packed=stored)
+    agents.append(FakeAgent(group, "c"))
+    agents[-1].start()
+    settle(group, agents)
+    plan = Plan.objects.get()
+    assert (plan.state, plan.problem) == (
+        "stale",
+        "the stored plan is not the one that was looked at",
+    )
+    assert not Rebalance.objects.filter(planned=True).exists()
 
 
 def test_rejected_and_cancelled_ones_do_not_run(group: Group, agents: list[FakeAgent]) -> None:
@@ -473,3 +502,37 @@ def test_a_change_of_coordination_over_another_mode_epoch_is_refused(
     with pytest.raises(Refused, match="the mode epoch is 1"):
         plans.run_now(group, drafting.switch(group, Coordination.SERVER, 7), ADA)
     assert not Plan.objects.exists()
+
+
+# --- what it is to cost ---------------------------------------------------------------------------
+
+
+def test_the_pause_is_predicted_from_the_groups_own_rebalances(
+    group: Group, agents: list[FakeAgent]
+) -> None:
+    assert uneven(group).metrics["pause_ms"] is None, "nothing of this group moved yet"
+    plans.run_now(group, uneven(group), EVE)
+    settle(group, agents)
+    Rebalance.objects.filter(moved=1).update(ownership_gap_ms=40)
+    draft = drafting.rebalance(group, "config", {"config_map": {"a": [], "b": ["0-3"]}})
+    assert (draft.metrics["moves"], draft.metrics["pause_ms"]) == (3, 120)
+
+
+def test_the_bytes_of_state_are_those_of_the_snapshots_that_are_seen(
+    scene: Scene, tmp_path: Path, settings: Settings
+) -> None:
+    settings.SNAPSHOT_URLS = [str(tmp_path)]
+    scene.join("S4")
+    assert drafting.rebalance(scene.group, "sticky", None).metrics["state_bytes"] is None
+    partition = Partition(scene.group.stream, 0)
+    folder = tmp_path / scene.group.name / str(partition)
+    folder.mkdir(parents=True)
+    (folder / "one").write_bytes(b"x" * 1_234)
+    record = SnapshotRecord(
+        url=str(folder / "one"), offset=Offset.parse("1-1"), changelog_id="1-1", total=1, fence=1
+    )
+    view = live_groups.read(scene.group.name, Purpose.LOOK)
+    target = target_of(view)
+    assert [move.partition for move in target.change.learning] == [partition]
+    seen = replace(view, snapshots={partition: (record,)})
+    assert state_bytes(scene.group.name, seen, target.change) == 1_234

@@ -19,7 +19,7 @@ from dashboard.models import (
     RebalanceRequest,
     Tenure,
 )
-from dashboard.records.planned import PlannedMove
+from dashboard.records.planned import WAITING, PlannedMove
 
 PAGE = 50
 PAUSES_OF = 20  # rebalances by which the next one's pause is predicted
@@ -56,7 +56,7 @@ class MoveOutcome(StrEnum):
     UNCHANGED = "unchanged"  # who had it has it
     UNKNOWN = "unknown"  # somebody else got it, or the history does not tell
     NOT_ATTEMPTED = "not attempted"  # no target gave it to whom the plan would
-    PENDING = "pending"  # the plan runs
+    PENDING = "pending"  # the plan waits, or runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,9 @@ def compared(plan: Plan, *, is_over: bool = False) -> list[Compared]:
     """Each move of a plan and what became of it. `is_over`: also while the row says it runs."""
     moves = plan.content.every_move
     if plan.started_at_ms is None:
-        return [Compared(move=move, outcome=MoveOutcome.NOT_ATTEMPTED) for move in moves]
+        waits = plan.state in (PlanState.DRAFT, *WAITING)
+        outcome = MoveOutcome.PENDING if waits else MoveOutcome.NOT_ATTEMPTED
+        return [Compared(move=move, outcome=outcome) for move in moves]
     runs = plan.state == PlanState.RUNNING and not is_over
     tenures = _tenures(plan, {move.number for move in moves})
     given = set[tuple[int, str]]() if runs else _given(plan)
