@@ -22,6 +22,9 @@ from dashboard.records.grants import RoleGrant  # noqa: F401  (as above)
 from dashboard.records.leaving import AtDeadline as AtDeadline  # noqa: PLC0414
 from dashboard.records.leaving import ScaleDown as ScaleDown  # noqa: PLC0414
 from dashboard.records.leaving import ScaleDownState as ScaleDownState  # noqa: PLC0414
+from dashboard.records.planned import Plan as Plan  # noqa: PLC0414
+from dashboard.records.planned import PlanKind as PlanKind  # noqa: PLC0414
+from dashboard.records.planned import PlanState as PlanState  # noqa: PLC0414
 from dashboard.records.stored import AuditEntry as AuditEntry  # noqa: PLC0414
 from dashboard.records.stored import AuditHead as AuditHead  # noqa: PLC0414
 from dashboard.records.stored import AuditSource as AuditSource  # noqa: PLC0414
@@ -301,6 +304,7 @@ class Sample(models.Model):
 
 class RequestState(models.TextChoices):
     PENDING = "pending"
+    TAKEN = "taken"  # a plan's: its target is being stored, so it cannot be cancelled any more
     DONE = "done"
     REFUSED = "refused"  # its strategy did not fit the group when its turn came; see the audit
 
@@ -316,6 +320,9 @@ class RebalanceRequest(models.Model):
     parameters = models.JSONField(default=dict)  # of that strategy
     state = models.CharField(max_length=10, choices=RequestState, default=RequestState.PENDING)
     rebalance = models.ForeignKey(Rebalance, on_delete=models.SET_NULL, null=True, blank=True)
+    plan = models.OneToOneField(
+        Plan, on_delete=models.SET_NULL, null=True, related_name="request"
+    )  # by whose target, and by no other
 
     class Meta:
         ordering = ("-created_at", "-id")

@@ -137,6 +137,7 @@ class RedisEffects:
         text = ""
         if effect.view.meta.identity:  # a dashboard knows the group, and keeps its history
             text = text_of(effect.record, Run(self.by, monotonic_ms() - self.began_ms))
+        assert not effect.raises, "people ask dashboards"
         call = set_target(effect.view, effect.record.rows, text, left_out=effect.left_out)
         return self.store.run(call)
 

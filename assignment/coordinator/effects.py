@@ -148,6 +148,7 @@ class SetTarget(Effect[str | None]):
     view: GroupRead  # from which the target was made
     record: facts.TargetRecord
     left_out: frozenset[str]  # see reading.without_lock
+    raises: bool = False  # the group_epoch to that of the target, in the same step; see approved
 
 
 # --- records --------------------------------------------------------------------------------------
@@ -249,6 +250,18 @@ class ReadRequests(Effect[tuple[facts.Request, ...]]):
 class RefuseRequests(Effect[None]):
     requests: tuple[facts.Request, ...]
     why: str
+
+
+class TakeRequest(Effect[bool]):
+    """To be asked before the target of a plan is stored: from then on the plan cannot be cancelled.
+    False: it was.
+    """
+
+    request: facts.Request
+
+
+class AdvancePlans(Effect[None]):
+    """Plans whose time is up expire; one that runs ends when all that it began has ended."""
 
 
 class KeepRefusal(Effect[None]):

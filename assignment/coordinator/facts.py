@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from assignment.coordinator.approved import Approved
 from assignment.coordinator.incarnation import Known
 from assignment.coordinator.record import Cause, Change
 from assignment.scripts.agent_side import SnapshotRecord
@@ -92,11 +93,14 @@ class Stay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A person's wish for a rebalance."""
+    """A person's wish for a rebalance. `approved`: by the target of a plan, and by no other; None:
+    by what the strategy gives when its turn comes.
+    """
 
     pk: int
     strategy: str
     parameters: Mapping[str, object]
+    approved: Approved | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

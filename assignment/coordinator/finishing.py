@@ -60,6 +60,7 @@ def finish_awaited(record: GroupRecord) -> effects.Steps[None]:
     found = yield from effects.Read(Purpose.LOOK)
     view = without_bad_claims(found, record.incarnation)
     if view.meta.settings is not None and (yield from finish(view)):
+        yield from effects.AdvancePlans()
         yield from effects.Push("history")
 
 

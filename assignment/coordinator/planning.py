@@ -45,12 +45,20 @@ def next_target(
     meta = view.meta
     if meta.group_epoch <= meta.target_epoch:
         return Nothing(f"nothing changed since epoch {meta.target_epoch}")
+    if why := why_not_yet(view):
+        return Nothing(why)
+    return target_of(view, strategy, parameters)
+
+
+def why_not_yet(view: GroupRead) -> str:
+    """Why no target can be given at this moment, whatever it is; "" when one can."""
+    meta = view.meta
     if (meta.incarnation or view.target) and not view.grants_are_possible:
         # After a wipe the last target is put back: whoever is first waits for who else had a part.
-        return Nothing("Redis may have lost writes: its incarnation is not raised yet")
+        return "Redis may have lost writes: its incarnation is not raised yet"
     if awaited := waiting_for(view):
-        return Nothing(f"waiting for reports of {', '.join(awaited)}")
-    return target_of(view, strategy, parameters)
+        return f"waiting for reports of {', '.join(awaited)}"
+    return ""
 
 
 def target_of(

@@ -6,11 +6,12 @@ is harmless.
 
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
-from assignment.coordinator import effects
+from assignment.coordinator import approved, effects
 from assignment.coordinator.facts import Hint, Request, TargetRecord
 from assignment.coordinator.incarnation import without_bad_claims
-from assignment.coordinator.planning import Nothing, Target, next_target
+from assignment.coordinator.planning import Nothing, Target, next_target, why_not_yet
 from assignment.coordinator.reading import owners_before, settings_of, without_lock
 from assignment.coordinator.record import Cause
 from assignment.errors import InvalidInput
@@ -36,19 +37,20 @@ def rebalance(by: Coordination) -> effects.Steps[str]:
     if view.meta.coordination is not by and not requests:
         return f"coordination is {view.meta.coordination}"
     try:
-        due, answered = yield from _due(view, requests)
+        due = yield from _due(view, requests, by)
     except effects.RecordsAway:
         return "a refusal cannot be recorded yet"
     if isinstance(due, Nothing):
         return due.reason
-    record = record_of(view, due, (yield from effects.ReadHints()), answered)
-    refused = yield from effects.SetTarget(view, record, frozenset(without_lock(view)))
+    record = record_of(due, (yield from effects.ReadHints()))
+    view, left_out = due.view, frozenset(without_lock(view))
+    refused = yield from effects.SetTarget(view, record, left_out, due.raises)
     if refused is not None:
         return refused
     with suppress(effects.RecordsAway):  # the next tick keeps it
         yield from keep_outbox()
     yield from effects.Push("target")
-    movement = due.change.movement
+    movement = record.change.movement
     return f"epoch {view.meta.group_epoch}: {movement.moves} moved, {movement.kept} kept"
 
 
@@ -59,31 +61,74 @@ def keep_outbox(turns: int = OUTBOX_TURNS_MAX) -> effects.Steps[None]:
             return
 
 
+class Due(NamedTuple):
+    """A target for the group_epoch of `view`. `raises`: that is still to be raised, with it."""
+
+    view: GroupRead
+    target: Target
+    requests: tuple[Request, ...] = ()  # that it answers
+    raises: bool = False
+
+
 def _due(
-    view: GroupRead, requests: tuple[Request, ...]
-) -> effects.Steps[tuple[Target | Nothing, tuple[Request, ...]]]:
-    """By the last request, else by the group's own strategy. A strategy that does not fit the group
-    as it is changes nothing: its request is refused (and left out), which is told in the audit.
+    view: GroupRead, requests: tuple[Request, ...], by: Coordination
+) -> effects.Steps[Due | Nothing]:
+    """By a plan, else by the last request, else by the group's own strategy. What does not fit the
+    group as it is changes nothing: its request is refused (and left out), which is told in the
+    audit.
     """
-    if requests:
+    planned = [request for request in requests if request.approved is not None]
+    for request in planned[:1]:
+        found = yield from _as_approved(view, request)
+        if found is not None:
+            return found
+    others = tuple(request for request in requests if request.approved is None)
+    if view.meta.coordination is not by and not others:
+        return Nothing(f"coordination is {view.meta.coordination}")
+    if others:
         try:
-            return next_target(view, requests[-1].strategy, requests[-1].parameters), requests
+            last = others[-1]
+            return _made(view, next_target(view, last.strategy, last.parameters), others)
         except InvalidInput as error:
-            yield from effects.RefuseRequests(requests, str(error))
+            yield from effects.RefuseRequests(others, str(error))
     try:
-        return next_target(view), ()
+        return _made(view, next_target(view))
     except InvalidInput as error:
         strategy = settings_of(view).strategy
         yield from effects.KeepRefusal(strategy, view.meta.group_epoch, str(error))
-        return Nothing(f"{strategy} cannot be used: {error}"), ()
+        return Nothing(f"{strategy} cannot be used: {error}")
 
 
-def record_of(
-    view: GroupRead, due: Target, hints: Sequence[Hint], requests: Sequence[Request]
-) -> TargetRecord:
+def _made(
+    view: GroupRead, found: Target | Nothing, requests: tuple[Request, ...] = ()
+) -> Due | Nothing:
+    return found if isinstance(found, Nothing) else Due(view, found, requests)
+
+
+def _as_approved(view: GroupRead, request: Request) -> effects.Steps[Due | Nothing | None]:
+    """Exactly the target of a plan, never another. None: it is stale, and refused."""
+    plan = request.approved
+    assert plan is not None
+    if not approved.is_told(plan, view):
+        return Nothing("the plan's settings are not in Redis yet")
+    if why := approved.why_not_as_approved(plan, view):
+        yield from effects.RefuseRequests((request,), f"stale: {why}")
+        return None
+    if why := why_not_yet(view):
+        return Nothing(why)
+    if not (yield from effects.TakeRequest(request)):
+        return Nothing("the plan was cancelled")
+    ahead, target = approved.target_by(plan, view)
+    return Due(ahead, target, (request,), raises=plan.settings is None)
+
+
+def record_of(due: Due, hints: Sequence[Hint]) -> TargetRecord:
+    view, change = due.view, due.target.change
     gathered = _gathered(hints, view)
     causes = tuple(Cause(h.reason, h.member_id, h.epoch, h.at_ms) for h in gathered)
-    causes = causes or due.change.causes
+    if due.raises:
+        causes += (Cause(Reason.MANUAL, "", view.meta.group_epoch, view.now_ms),)
+    causes = causes or change.causes
     first_ms = min((hint.at_ms for hint in gathered), default=view.now_ms)
     settings = settings_of(view)
     return TargetRecord(
@@ -91,12 +136,12 @@ def record_of(
         detect_ms=max(0, view.now_ms - first_ms),
         cause=_named([cause.reason for cause in causes]),
         causes=causes,
-        requests=tuple(request.pk for request in requests),
+        requests=tuple(request.pk for request in due.requests),
         stateful=settings.stateful,
         partitions=settings.partitions,
         before=owners_before(view),
-        rows=due.rows,
-        change=due.change,
+        rows=due.target.rows,
+        change=change,
     )
 
 

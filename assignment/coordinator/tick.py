@@ -3,12 +3,13 @@
 First what safety and failover need, which no record can stop; then what is only recorded.
 """
 
+from collections.abc import Sequence
 from contextlib import suppress
 
 from assignment import invariants
 from assignment.coordinator import effects
 from assignment.coordinator.draining import advance
-from assignment.coordinator.facts import GroupRecord
+from assignment.coordinator.facts import GroupRecord, Request
 from assignment.coordinator.finishing import finish, is_cut_short, note_first_effects
 from assignment.coordinator.incarnation import without_bad_claims
 from assignment.coordinator.reading import without_lock
@@ -60,9 +61,7 @@ def tick(record: GroupRecord, by: Coordination) -> effects.Steps[None]:
     with suppress(effects.RecordsAway):
         yield from _keep_records(view)
     with suppress(effects.RecordsAway):
-        if not due and (why := (yield from _wish(view, computes=computes))):
-            yield from effects.Run(request_rebalance(why))
-            yield from effects.WantRebalance()
+        yield from _ask(view, computes=computes, due=due)
 
 
 def _end_sessions(view: GroupRead) -> effects.Steps[None]:
@@ -95,6 +94,7 @@ def _keep_records(view: GroupRead) -> effects.Steps[None]:
     moved = yield from note_stays(view)
     moved = (yield from advance(view)) or moved
     done = yield from finish(view)
+    yield from effects.AdvancePlans()
     yield from note_first_effects(view)
     yield from effects.KeepFaults(
         tuple((fault.kind.value, fault.text) for fault in invariants.faults(view))
@@ -103,8 +103,21 @@ def _keep_records(view: GroupRead) -> effects.Steps[None]:
         yield from effects.Push("history" if done else "members")
 
 
-def _wish(view: GroupRead, *, computes: bool) -> effects.Steps[Reason | None]:
-    """A person's, or a change that is not yet whole."""
-    if (yield from effects.ReadRequests()):
+def _ask(view: GroupRead, *, computes: bool, due: bool) -> effects.Steps[None]:
+    """For what a person wished, or for the rest of a change that is not yet whole. A plan raises
+    the epoch with its own target: it is only to be looked at.
+    """
+    requests = yield from effects.ReadRequests()
+    if any(request.approved is not None for request in requests):
+        yield from effects.WantRebalance()
+    elif not due and (why := (yield from _why(view, requests, computes=computes))):
+        yield from effects.Run(request_rebalance(why))
+        yield from effects.WantRebalance()
+
+
+def _why(
+    view: GroupRead, requests: Sequence[Request], *, computes: bool
+) -> effects.Steps[Reason | None]:
+    if requests:
         return Reason.MANUAL
     return Reason.NEXT_ROUND if computes and (yield from is_cut_short(view)) else None

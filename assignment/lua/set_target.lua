@@ -1,6 +1,6 @@
 -- ARGV: coordinator_epoch, mode_epoch, group_epoch, incarnation and run_id that were read, the target's record
--- (text, '' = none), able members that it leaves out (a space between two), then member, row (JSON) ... The
--- record waits in `outbox` until the database has it; where none comes, the oldest go, and are counted.
+-- (text, '' = none), able members that it leaves out (a space between two), the reason for which this target
+-- raises the group_epoch by one ('' = it was raised before), then member, row (JSON) ... The record waits in `outbox` until the database has it; where none comes, the oldest go, and are counted.
 -- Answers {'done', target_epoch} (also when this run of the coordinator did it before: its reply was lost) or
 -- {'stale', reason}. Writes a row for every present member; `nothing` is the row of one that came after the
 -- read (ARGV has no row for it). A learner that this target places is to say ready anew, even when its
@@ -15,11 +15,13 @@ if meta[1] ~= ARGV[1] then return {'stale', 'another coordinator runs'} end
 if meta[2] ~= ARGV[2] then return {'stale', 'the mode changed'} end
 if meta[5] == ARGV[1] and meta[3] == ARGV[3] then return {'done', ARGV[3]} end
 if tonumber(ARGV[3]) <= tonumber(meta[3]) then return {'stale', 'nothing changed'} end
-if tonumber(ARGV[3]) > tonumber(meta[4]) then return {'stale', 'the group was made anew'} end
+local raised = ARGV[8] ~= ''
+if raised and tonumber(ARGV[3]) ~= tonumber(meta[4]) + 1 then return {'stale', 'the group changed'} end
+if not raised and tonumber(ARGV[3]) > tonumber(meta[4]) then return {'stale', 'the group was made anew'} end
 local nothing = '{"target_epoch":' .. ARGV[3] .. ',"incarnation":' .. ARGV[4]
   .. ',"active":[],"standby":[],"learning":[]}'
 local rows = {}
-for i = 8, #ARGV, 2 do rows[ARGV[i]] = ARGV[i + 1] end
+for i = 9, #ARGV, 2 do rows[ARGV[i]] = ARGV[i + 1] end
 
 local function learning(row)
   local found = {}
@@ -38,6 +40,7 @@ local function forget_ready(member)
   redis.call('HSET', key('members'), member, cjson.encode(row))
 end
 
+if raised then group_changed(ARGV[8], '') end
 local members = redis.call('HKEYS', key('members'))
 for _, member in ipairs(members) do
   local row = rows[member]

@@ -360,12 +360,14 @@ def set_target(
     record: str = "",
     *,
     left_out: Iterable[str] = (),
+    raises: str = "",
 ) -> Call[str | None]:
     """Compare-and-set on what was read with Purpose.REBALANCE; the rows are written with
     target_epoch = the group_epoch of then. None when it is stored, else why it was refused.
 
     `record` waits in the group's outbox for the database; "": there is none. `left_out`: able
-    members that get nothing, as they took no lock in time; when one renews, a rebalance is due.
+    members without a lock in time; when one renews, a rebalance is due. `raises`: why the
+    group_epoch goes up by one with the target, to that of the view, or nothing is stored.
     """
     meta, group_epoch = view.meta, view.meta.group_epoch
     arguments: Arguments = [
@@ -375,7 +377,7 @@ def set_target(
         str(meta.incarnation),
         view.run_id,
         record,
-        " ".join(sorted(left_out)),
+        *(" ".join(sorted(left_out)), raises),
     ]
     seen: dict[Partition, str] = {}
     for member_id, row in rows.items():

@@ -96,7 +96,7 @@ def create_group(
             audit.record(by, "create group", group, after=group.settings)
     except IntegrityError as error:
         raise Refused(f"group {name!r} exists already") from error
-    _tell(group)
+    tell(group)
     return group
 
 
@@ -114,6 +114,14 @@ def require_stream(by: By, stream: str, name: str) -> None:
 def change_settings(group: Group, changes: dict[str, Any], by: By) -> Group:
     """Validated as a whole, audited with what changed. Raises InvalidInput."""
     require(by, Action.CHANGE_SETTINGS, group)
+    before, group = group.settings, store_settings(group, changes, by)
+    if group.settings != before:
+        tell(group)
+    return group
+
+
+def store_settings(group: Group, changes: dict[str, Any], by: By) -> Group:
+    """In the database alone, by who may: Redis is to be told afterwards. Raises InvalidInput."""
     with audit.atomic():
         group = Group.objects.select_for_update().get(pk=group.pk)
         for name in FIXED:
@@ -132,7 +140,6 @@ def change_settings(group: Group, changes: dict[str, Any], by: By) -> Group:
         )
         group.settings = settings
         group.save(update_fields=["settings"])
-    _tell(group)
     return group
 
 
@@ -247,7 +254,8 @@ def agent_command(made: MadeToken, url: str) -> str:
     )
 
 
-def _tell(group: Group) -> None:
+def tell(group: Group) -> None:
+    """Its settings, as far as Redis has others; the next tick does it when Redis is away."""
     try:
         if coordinator.tell(group) and group.rebalances.exists():
             coordinator.want_rebalance(group.name)

@@ -12,7 +12,7 @@ from it: a deny or stage for some groups counts there too, else whom it binds co
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -95,12 +95,17 @@ STAGED = frozenset({Role.OPERATOR, Role.ADMIN})  # the roles that change what ca
 @dataclass(frozen=True, slots=True)
 class Door:
     """What a page takes: to be looked at, and to be sent a form (None: it takes none). A form with
-    the field `previews` only looks.
+    the field `previews` only looks; one with `proposes` asks for another's approval.
     """
 
     looks: Action
     changes: Action | None = None
     previews: str = ""
+    proposes: str = ""
+
+    def only_asks(self, sent: Container[str]) -> bool:
+        """Whether a form with these fields needs no more than the right to look."""
+        return any(name and name in sent for name in (self.previews, self.proposes))
 
 
 # Without anybody logged in. Static files and agents' routes never come to Django's addresses.
@@ -122,11 +127,17 @@ DOORS: Mapping[str, Door] = {
     "audit_verify": Door(Action.VERIFY_AUDIT, Action.VERIFY_AUDIT),
     "partition": Door(Action.SEE, Action.SKIP_EVENT),
     "scale_down": Door(Action.SEE, Action.SCALE_DOWN),
-    "new_scale_down": Door(Action.SCALE_DOWN, Action.SCALE_DOWN, previews="preview"),
-    "rebalance_preview": Door(Action.REBALANCE, Action.REBALANCE, previews="preview"),
-    "group_settings": Door(Action.SEE, Action.CHANGE_SETTINGS),
     **dict.fromkeys(("attention_count", "search"), _SEES),
     "group_attention": Door(Action.SEE, Action.ACKNOWLEDGE),
+    "new_scale_down": Door(
+        Action.SCALE_DOWN, Action.SCALE_DOWN, previews="preview", proposes="propose"
+    ),
+    "rebalance_preview": Door(
+        Action.REBALANCE, Action.REBALANCE, previews="preview", proposes="propose"
+    ),
+    "group_plans": _SEES,
+    "plan": Door(Action.SEE, Action.SEE),  # what is done to it asks for a right of its own
+    "group_settings": Door(Action.SEE, Action.CHANGE_SETTINGS, proposes="propose"),
     "tokens": Door(Action.MANAGE_TOKENS, Action.MANAGE_TOKENS),
     "producers": Door(Action.MANAGE_PRODUCERS, Action.MANAGE_PRODUCERS),
     "webhooks": Door(Action.MANAGE_WEBHOOKS, Action.MANAGE_WEBHOOKS),
@@ -268,8 +279,7 @@ class Rights:
             where = "all groups, without exception" if any(self._of_all(action)) else "all groups"
         if effect is Effect.STAGE:
             raise NeedsApproval(
-                f"to {action} in {where} needs approval by another person; there is nothing yet to"
-                " ask for it with"
+                f"to {action} in {where} needs approval by another person: propose it as a plan"
             )
         roles = " or ".join(MATRIX[action])
         raise Denied(f"to {action} takes the role {roles} in {where}")

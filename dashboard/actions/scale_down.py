@@ -22,7 +22,7 @@ from dashboard.actions.roles import Action
 from dashboard.coordinator import records
 from dashboard.live import groups as live_groups
 from dashboard.live.connection import StoreUnavailable
-from dashboard.models import AtDeadline, AuditSource, Group, ScaleDown, ScaleDownState
+from dashboard.models import AtDeadline, AuditSource, Group, Plan, ScaleDown, ScaleDownState
 from dashboard.records import audit
 from dashboard.records.audit import By
 
@@ -66,9 +66,11 @@ def start(
     at_deadline: AtDeadline | str = AtDeadline.FORCE,
     eager: bool | None = None,
     force_all: bool = False,
+    plan: Plan | None = None,
 ) -> ScaleDown:
     """Tells members to leave. With both, `members` says who and `percent` is what was asked first.
-    `eager`: sets the group's learn_partial_rebalance, from now on; None leaves it as it is.
+    `eager`: sets the group's learn_partial_rebalance, from now on; None leaves it as it is. `plan`:
+    the one that this is of.
 
     While one runs the same command is answered with it and changes nothing. Raises InvalidInput,
     Refused (another one runs, not stateful, all would leave), StoreUnavailable.
@@ -80,7 +82,7 @@ def start(
     limit = limit_of(group, timeout_ms, at_deadline)
     how = _How(limit, AtDeadline(at_deadline), eager)
     if running := group.running_scale_down:
-        return _same(running, asked, how)
+        return _same(running, asked, how, plan)
     view = preview.read(group)
     refused = preview.refusal(group)
     if not refused:
@@ -90,7 +92,7 @@ def start(
 
     def begin() -> ScaleDown:
         if running := group.running_scale_down:
-            return _same(running, asked, how)
+            return _same(running, asked, how, plan)
         if changes_eager:
             groups.change_settings(group, {"learn_partial_rebalance": eager}, by)
         row = ScaleDown.objects.create(
@@ -103,6 +105,7 @@ def start(
             live=len(preview.live_view(view).members),
             timeout_ms=limit,
             at_deadline=how.at_deadline,
+            plan=plan,
             members={m: {"outcome": "", "at_ms": None, "forced": False} for m in leave},
         )
         if not leave:
@@ -221,12 +224,13 @@ class _How(NamedTuple):
     eager: bool | None
 
 
-def _same(running: ScaleDown, asked: preview.Asked, how: _How) -> ScaleDown:
-    """The running one, when it is what is asked for. Raises Refused."""
+def _same(running: ScaleDown, asked: preview.Asked, how: _How, plan: Plan | None) -> ScaleDown:
+    """The running one, when it is what is asked for, and of the same plan. Raises Refused."""
     by_name = asked.members is not None
     goes_on = _How(running.timeout_ms, AtDeadline(running.at_deadline), how.eager)
     eager = running.group.values.learn_partial_rebalance
     same = running.percent == asked.percent and how == goes_on and how.eager in (None, eager)
+    same = same and (plan.pk if plan else None) in (None, running.plan_id)
     if same and (not by_name or set(asked.members or ()) == set(running.members)):
         return running
     raise groups.Refused(

@@ -17,9 +17,9 @@ from assignment.plausible import counted
 from assignment.scripts import recovery
 from assignment.scripts.dashboard_side import configure, set_incarnation, set_target
 from assignment.scripts.group_read import NO_TICK, GroupRead, Ticker
-from assignment.types import START, Coordination, Offset
+from assignment.types import START, Coordination, Offset, Reason
 from dashboard.celery import app
-from dashboard.coordinator import mirror, outbox, rebalances, records
+from dashboard.coordinator import mirror, outbox, plans, rebalances, records
 from dashboard.live import groups as live_groups
 from dashboard.live import push, queue
 from dashboard.live.scripts import run
@@ -139,7 +139,9 @@ def _last_event(row: Group | None) -> Offset:
 def _set_target(here: Here, effect: effects.SetTarget) -> str | None:
     record, change = effect.record, effect.record.change
     text = outbox.sealed(text_of(record, here.by.ended()), effect.view.meta)
-    refused = run(set_target(effect.view, record.rows, text, left_out=effect.left_out), here.name)
+    raises = Reason.MANUAL if effect.raises else ""
+    call = set_target(effect.view, record.rows, text, left_out=effect.left_out, raises=raises)
+    refused = run(call, here.name)
     if refused is None:
         log.info(
             "rebalance group=%s epoch=%d cause=%s moved=%d kept=%d members=%d",
@@ -228,6 +230,8 @@ IN_DATABASE: Mapping[type[Effect[Any]], Callable[[Group, Any], Any]] = {
     effects.ReadRequests: records.read_requests,
     effects.RefuseRequests: records.refuse_requests,
     effects.KeepRefusal: records.keep_refusal,
+    effects.TakeRequest: plans.take_request,
+    effects.AdvancePlans: plans.advance,
     effects.ReadRound: rebalances.read_round,
     effects.ReadTenures: rebalances.read_tenures,
     effects.ReadOpen: rebalances.read_open,

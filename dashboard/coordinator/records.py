@@ -17,6 +17,7 @@ from assignment.coordinator.effects import ModeKept
 from assignment.invariants import FaultKind
 from assignment.types import START, Coordination, Epoch, Partition
 from dashboard import models
+from dashboard.coordinator import plans
 from dashboard.coordinator.mirror import offset_of
 from dashboard.live import groups as live_groups
 from dashboard.live import proofs
@@ -267,8 +268,24 @@ def store_fact(fact: facts.ScaleDown) -> None:
 
 
 def read_requests(group: models.Group, effect: effects.ReadRequests) -> tuple[facts.Request, ...]:
-    rows = group.requests.filter(state=models.RequestState.PENDING).order_by("created_at", "id")
-    return tuple(facts.Request(pk=r.pk, strategy=r.strategy, parameters=r.parameters) for r in rows)
+    open_states = models.RequestState.PENDING, models.RequestState.TAKEN
+    rows = group.requests.filter(state__in=open_states).select_related("plan")
+    found = list(rows.order_by("created_at", "id"))
+    for row in found:
+        if row.plan is not None and not row.plan.is_whole:  # it must not hold up the group
+            bad = facts.Request(pk=row.pk, strategy=row.strategy, parameters=row.parameters)
+            refuse_requests(group, effects.RefuseRequests((bad,), plans.NOT_WHOLE))
+            found = [other for other in found if other.pk != row.pk]
+    return tuple(_request_of(row, group) for row in found)
+
+
+def _request_of(row: models.RebalanceRequest, group: models.Group) -> facts.Request:
+    return facts.Request(
+        pk=row.pk,
+        strategy=row.strategy,
+        parameters=row.parameters,
+        approved=plans.approved_of(row.plan.content, group) if row.plan else None,
+    )
 
 
 def refuse_requests(group: models.Group, effect: effects.RefuseRequests) -> None:
@@ -276,6 +293,8 @@ def refuse_requests(group: models.Group, effect: effects.RefuseRequests) -> None
         for request in group.requests.filter(pk__in=[r.pk for r in effect.requests]):
             request.state = models.RequestState.REFUSED
             request.save(update_fields=["state"])
+            if request.plan is not None:
+                plans.refused(request.plan, effect.why)
             by = By(request.actor, models.AuditSource.AUTOMATIC, effect.why)
             after = {"strategy": request.strategy, "request": request.pk}
             audit.record(by, REFUSED, group, after=after, result="refused")

@@ -53,6 +53,16 @@ class Place(NamedTuple):
         except OSError:
             return True
 
+    def size_of(self, record: SnapshotRecord) -> int | None:
+        """Bytes of the file; None: it is not seen from here."""
+        try:
+            with self._folder() as folder:
+                name = record.url.rpartition("/")[2]
+                found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                return found.st_size if stat.S_ISREG(found.st_mode) else None
+        except OSError:
+            return None
+
     @contextmanager
     def _folder(self) -> Iterator[int]:
         """Open; step by step, as each could be exchanged for a link."""

@@ -248,6 +248,8 @@ class RebalanceForm(StrategyForm):
     """
 
     reason = _reason()
+    epochs = forms.CharField(required=False, max_length=100)  # of the group that was shown
+    lasting = forms.BooleanField(required=False)  # the group's own strategy from then on
 
     def __init__(
         self, data: Any, *, settings: types.GroupSettings, previewing: bool = False
@@ -317,6 +319,12 @@ class ExtendForm(Form):
 
 class ReasonForm(Form):
     reason = _reason("Kept in the audit.")
+
+
+class DigestForm(ReasonForm):
+    """`digest`: of the plan that was shown."""
+
+    digest = forms.RegexField(r"^[0-9a-f]{64}$", widget=forms.HiddenInput)
 
 
 class SwitchForm(ReasonForm):

@@ -69,8 +69,9 @@ class Gate(LoginRequiredMiddleware):
 def _enter(request: HttpRequest, door: Door, group: str | None) -> HttpResponseBase | None:
     """Raises Http404 where there is nothing to see, PermissionDenied."""
     by = base.by(request)
-    looks = request.method in LOOKING or (door.previews and door.previews in request.POST)
+    looks = request.method in LOOKING
     action = door.looks if looks else door.changes
+    looks = looks or door.only_asks(request.POST)
     if action is None:
         return HttpResponseNotAllowed(LOOKING)
     if group is not None and not NAME_PATTERN.fullmatch(group):
@@ -79,7 +80,7 @@ def _enter(request: HttpRequest, door: Door, group: str | None) -> HttpResponseB
         if group_queries.find(group):
             audit.denied(by, Action.SEE.value, group, why="it is hidden from this person")
         raise Http404(base.NO_GROUP.format(group))
-    if not _is_open(by.rights, action, group, looks=bool(looks)):
+    if not _is_open(by.rights, action, group, looks=looks):
         _refuse(by, action, group)
     return None
 

@@ -41,6 +41,9 @@ class ScaleDown(models.Model):
         default=State.RUNNING.value,
     )
     ended_at_ms = models.BigIntegerField(null=True)
+    plan = models.OneToOneField(
+        "dashboard.Plan", on_delete=models.SET_NULL, null=True, related_name="scale_down"
+    )
 
     class Meta:
         ordering = ("-asked_at_ms", "-id")

@@ -32,6 +32,7 @@ from dashboard.models import (
     AuditSource,
     Group,
     Occurrence,
+    Plan,
     Rebalance,
     ScaleDown,
 )
@@ -255,7 +256,8 @@ def asked_of_a_group(group: Group, by: By) -> dict[str, tuple[Action, Any]]:
     token = AgentToken.objects.create(group=group, name="t", digest="d")
     row = ScaleDown(group=group, pk=1, members={}, live=1)
     noted = Occurrence(group=group, pk=1, rule="conflict")
-    from dashboard.actions import adoption, attention, coordination, scale_down
+    plan = Plan(group=group, proposed_by="ann", kind="rebalance")
+    from dashboard.actions import adoption, attention, coordination, plans, scale_down
     from dashboard.actions.coordination import Coordination
 
     client = Coordination.CLIENT
@@ -271,6 +273,7 @@ def asked_of_a_group(group: Group, by: By) -> dict[str, tuple[Action, Any]]:
             Action.REBALANCE,
             lambda: groups.request_rebalance(group, by, strategy="sticky"),
         ),
+        "approve": (Action.APPROVE, lambda: plans.approve(plan, by, digest="")),
         "skip": (Action.SKIP_EVENT, lambda: groups.skip_event(group, 0, "1-1", by)),
         "acknowledge": (Action.ACKNOWLEDGE, lambda: attention.acknowledge(noted, by, 1)),
         "limits": (Action.CHANGE_SETTINGS, lambda: attention.change_limits(group, {}, by)),
@@ -310,7 +313,7 @@ def test_who_may_not_is_refused_before_anything_is_done(group: Group, effect: st
 
 def test_every_action_of_a_group_is_asked_for(group: Group) -> None:
     asked = {action for action, _ in asked_of_a_group(group, By("x", "page")).values()}
-    assert asked == set(MATRIX) - OF_NO_GROUP - LOOKING - {Action.APPROVE}
+    assert asked == set(MATRIX) - OF_NO_GROUP - LOOKING
 
 
 # --- commands -------------------------------------------------------------------------------------

@@ -242,7 +242,7 @@ UNSEEN = {
     effects.ReadHints, effects.ReadNow, effects.ReadHeld, effects.WantRebalance, effects.Push,
     effects.WantHistory, effects.KeepFaults, effects.KeepLoss, effects.KeepMode, effects.ReadMirror,
     effects.ReadRequests, effects.ReadRound, effects.ReadTenures, effects.ReadFinished,
-    effects.ReadOpen, effects.ReadStays,
+    effects.ReadOpen, effects.ReadStays, effects.AdvancePlans,
 }  # fmt: skip
 
 

@@ -21,7 +21,7 @@ register = template.Library()
 _SHOWN = {
     ("full", "ok"): (
         *("owned", "alive", "done", "steady", "valid", "ready", "clean", "held", "active"),
-        *("allowed", "delivered"),
+        *("allowed", "delivered", "approved", "confirmed"),
     ),
     ("in", "busy"): (
         *("acquiring", "joining", "running", "rebalancing", "pending", "restoring", "learning"),
@@ -31,11 +31,11 @@ _SHOWN = {
     ("out", "warn"): ("draining", "leaving", "stopped"),
     ("hollow", ""): (
         *("empty", "idle", "left", "superseded", "revoked", "cancelled", "deactivated"),
-        "dropped",
+        *("draft", "rejected", "not attempted", "taken", "dropped"),
     ),
-    ("hollow", "warn"): ("unowned", "vacuous"),
-    ("clock", ""): ("waiting",),
-    ("clock", "warn"): ("expired", "suspect", "unable", "lagging"),
+    ("hollow", "warn"): ("unowned", "vacuous", "unchanged"),
+    ("clock", ""): ("waiting", "proposed"),
+    ("clock", "warn"): ("expired", "suspect", "unable", "lagging", "stale"),
     ("cut", "warn"): ("unserved", "unreachable"),
     ("cut", "bad"): ("no coordinator",),
     ("pause", "warn"): ("stalled",),
@@ -43,7 +43,7 @@ _SHOWN = {
     ("swing", "warn"): ("flapping",),
     ("tilt", "warn"): ("unbalanced",),
     ("alert", "bad"): ("conflict", "lost", "died", "forced", "dead", "violated"),
-    ("alert", "warn"): ("failed", "not healed"),
+    ("alert", "warn"): ("failed", "partly done", "not healed"),
     ("question", ""): ("unknown",),
 }
 STATES = {word: shown for shown, words in _SHOWN.items() for word in words}

@@ -42,6 +42,7 @@ TABS = (
     ("group_partitions", "Partitions"),
     ("group_balance", "Balance"),
     ("group_history", "History"),
+    ("group_plans", "Plans"),
     ("group_attention", "Attention"),
     ("group_settings", "Settings"),
 )

@@ -11,10 +11,11 @@ from django.http import StreamingHttpResponse as File
 
 from assignment.coordinator import scale_down as rules
 from assignment.errors import InvalidInput
+from dashboard.actions import drafting, plans
 from dashboard.actions import scale_down as actions
 from dashboard.actions.preview import Preview, preview
 from dashboard.live.connection import StoreUnavailable
-from dashboard.models import Group, ScaleDown, ScaleDownState
+from dashboard.models import Group, Plan, ScaleDown, ScaleDownState
 from dashboard.pages import texts
 from dashboard.pages.forms import ExtendForm, ReasonForm, ScaleDownForm
 from dashboard.pages.views import base
@@ -22,8 +23,9 @@ from dashboard.records.audit import By
 from dashboard.records.queries import scale_downs
 from dashboard.records.queries.pages import Filters, for_file
 
-BESIDE = ("member", "preview")  # sent with the wizard's own fields
+BESIDE = ("member", "preview", "propose")  # sent with the wizard's own fields
 ALL = 100  # percent that stay: a list of everybody, nobody marked
+PROPOSED = "The plan is proposed: somebody else may approve it."
 NOBODY = "Nobody is marked: mark who is to leave, or say how many to keep (%)."
 
 
@@ -56,7 +58,9 @@ class Previewed:
 
 
 def new_scale_down(request: HttpRequest, name: str) -> HttpResponse:
-    """GET and POST with `preview` change nothing; POST drains those that are marked."""
+    """GET and POST with `preview` change nothing; POST makes a plan that drains those that are
+    marked, and runs it, or proposes it.
+    """
     seen = base.see(name)
     previewing = request.method != "POST" or "preview" in request.POST
     form = ScaleDownForm(base.sent(request), settings=seen.group.values, previewing=previewing)
@@ -71,11 +75,13 @@ def new_scale_down(request: HttpRequest, name: str) -> HttpResponse:
         previewed = Previewed(found=None, problem=str(error))
     previewed = replace(previewed, percent=percent)
     if not previewing and form.is_valid() and previewed.is_good and not renewed:
-        row = _start(request, seen, form, previewed)
-        if row is not None:
-            count = len(row.members)
+        plan = _start(request, seen, form, previewed)
+        if plan is not None and plan.needs_approval:
+            return base.done(request, PROPOSED, "plan", name, plan.pk)
+        if plan is not None:
+            count = len(plan.scale_down.members)
             said = f"{count} member{'s are' if count > 1 else ' is'} draining."
-            return base.done(request, said, "scale_down", name, row.pk)
+            return base.done(request, said, "scale_down", name, plan.scale_down.pk)
     elif not previewing and renewed and previewed.is_good:
         form.add_error(None, "The list was for another percentage: look at it, then confirm.")
     context = base.group_context(seen, "new_scale_down") | {
@@ -113,20 +119,23 @@ def _look(group: Group, percent: str, names: Sequence[str], *, force_all: bool) 
 
 def _start(
     request: HttpRequest, seen: base.Seen, form: ScaleDownForm, previewed: Previewed
-) -> ScaleDown | None:
+) -> Plan | None:
     """None when it was refused; the form says why."""
     assert previewed.found is not None
     values, leave = form.cleaned_data, [leaver.member_id for leaver in previewed.found.leave]
-    start = partial(
-        actions.start,
-        percent=previewed.percent if _fits(previewed.percent, previewed.found) else None,
+    fits = _fits(previewed.percent, previewed.found)
+    drain = partial(
+        drafting.drain,
         members=leave,
+        percent=int(previewed.percent) if fits else None,
         timeout_ms=values["timeout"],
         at_deadline=values["at_deadline"] or "force",
         eager=values["eager"],
         force_all=values["force_all"],
     )
-    return base.attempt(request, form, lambda by: start(seen.group, by), also=BESIDE)
+    make = plans.propose if "propose" in request.POST else plans.run_now
+    group = seen.group
+    return base.attempt(request, form, lambda by: make(group, drain(group), by), also=BESIDE)
 
 
 def _fits(typed: str, found: Preview) -> bool:

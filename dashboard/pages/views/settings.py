@@ -1,23 +1,20 @@
-"""What changes a group: its settings, and a rebalance on request with a look at it before."""
+"""What changes a group: its settings, what it needs attention for, and who coordinates it."""
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 
-from assignment.errors import InvalidInput
 from assignment.types import Coordination
-from dashboard.actions import attention, coordination
+from dashboard.actions import attention, drafting, plans
 from dashboard.actions import groups as actions
-from dashboard.live.connection import StoreUnavailable
 from dashboard.live.snapshot import LiveSnapshot
+from dashboard.models import Plan
 from dashboard.pages.attention_forms import LimitsForm
-from dashboard.pages.forms import RebalanceForm, SettingsForm, SwitchForm
+from dashboard.pages.forms import SettingsForm, SwitchForm
 from dashboard.pages.views import base
 from dashboard.records.audit import By
 from dashboard.records.queries import attention as queries
-from dashboard.records.queries import previews
 
 
 def group_settings(request: HttpRequest, name: str) -> HttpResponse:
@@ -63,54 +60,15 @@ def _switch(request: HttpRequest, seen: base.Seen, now: LiveSnapshot) -> HttpRes
     begins = {"mode": other.value, "epoch": now.mode.epoch}
     form, name = SwitchForm(base.sent(request), initial=begins), seen.group.name
 
-    def switch(by: By) -> coordination.Switched:
-        mode, epoch = form.cleaned_data["mode"], form.cleaned_data["epoch"]
-        return coordination.switch(seen.group, Coordination(mode), by, expected=epoch)
+    def switch(by: By) -> Plan:
+        mode, epoch = Coordination(form.cleaned_data["mode"]), form.cleaned_data["epoch"]
+        make = plans.propose if "propose" in request.POST else plans.run_now
+        return make(seen.group, drafting.switch(seen.group, mode, epoch), by)
 
-    if switched := base.attempt(request, form, switch):
-        said = f"Coordination is {switched.after.coordination}; nothing paused or moved."
+    if plan := base.attempt(request, form, switch, also=("propose",)):
+        if plan.needs_approval:
+            said = "The plan is proposed: somebody else may approve it."
+            return base.done(request, said, "plan", name, plan.pk)
+        said = f"Coordination is {plan.content.inputs['mode']}; nothing paused or moved."
         return base.done(request, said, "group_settings", name)
     return _page(request, seen, switch=form)
-
-
-IDLE = "Nothing would move: each partition stays with its owner."
-
-
-def rebalance_preview(request: HttpRequest, name: str) -> HttpResponse:
-    """GET and POST with `preview` look, else POST runs: by the same rule, computed anew then. What
-    would move nothing is not run.
-    """
-    seen, previewing = base.see(name), "preview" in request.POST
-    form = RebalanceForm(base.sent(request), settings=seen.group.values, previewing=previewing)
-    strategy, parameters = form.chosen
-    found, problem = _looked_at(name, strategy, parameters)
-    chosen = found.chosen(request.POST.get("strategy", "")) if found else None
-    idle = IDLE if chosen and chosen.is_idle else ""
-    if form.is_bound and idle and not previewing:
-        form.add_error(None, idle)
-    ask = partial(actions.request_rebalance, seen.group, strategy=strategy, parameters=parameters)
-    asked = None if previewing else base.attempt(request, form, ask, also=("preview",))
-    if asked:
-        said = "Rebalance asked for; its line appears here when it ran."
-        return base.done(request, said, "group_history", name)
-    context = base.group_context(seen, "rebalance_preview") | {
-        "form": form,
-        "rule": previews.RULE,
-        "found": found,
-        "chosen": chosen,
-        "idle": idle,
-        "why_idle": IDLE,
-    }
-    if problem:
-        context["problem"] = problem
-    return base.show(request, "preview", context)
-
-
-def _looked_at(
-    name: str, strategy: str, parameters: Mapping[str, Any] | None
-) -> tuple[previews.Previews | None, str]:
-    """None with the reason when it cannot be told now."""
-    try:
-        return previews.of_group(name, strategy, parameters), ""
-    except (StoreUnavailable, InvalidInput) as error:
-        return None, str(error)

@@ -1,6 +1,6 @@
 """What a rebalance would do now, per strategy: the core's own answer, computed on the live view."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,6 +8,7 @@ from assignment import strategies
 from assignment.coordinator.planning import PLANNER, target_of
 from assignment.coordinator.reading import settings_of
 from assignment.coordinator.record import Change
+from assignment.coordinator.what_if import imagined
 from assignment.errors import InvalidInput
 from assignment.scripts.group_read import GroupRead, Purpose
 from dashboard.live import groups as live_groups
@@ -33,10 +34,13 @@ class Preview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Previews:
-    """Of a stateful group there is one only: the planner's, which has no strategy to choose."""
+    """Of a stateful group there is one only: the planner's, which has no strategy to choose.
+    `view`: from which they were computed, with whoever was added or removed in thought.
+    """
 
     stateful: bool
     every: list[Preview]
+    view: GroupRead
 
     def chosen(self, strategy: str) -> Preview:
         """The one of that name; the recommended one without a name, or where there is no choice."""
@@ -45,13 +49,18 @@ class Previews:
 
 
 def of_group(
-    name: str, strategy: str = "", parameters: Mapping[str, Any] | None = None
+    name: str,
+    strategy: str = "",
+    parameters: Mapping[str, Any] | None = None,
+    *,
+    add: int = 0,
+    remove: Collection[str] = (),
 ) -> Previews:
     """The recommended one first, those that cannot be used last. `strategy` is shown with these
-    parameters, the group's own with the group's own. Raises StoreUnavailable, and InvalidInput when
-    the group cannot be read.
+    parameters, the group's own with the group's own; `add` and `remove`: members in thought.
+    Raises StoreUnavailable, and InvalidInput when the group cannot be read or has no such member.
     """
-    view = live_groups.read(name, Purpose.LOOK)
+    view = imagined(live_groups.read(name, Purpose.LOOK), add=add, remove=remove)
     stateful = settings_of(view).stateful
     names = (PLANNER,) if stateful else strategies.NAMES
     found = [_of_strategy(view, n, parameters if n == strategy else None) for n in names]
@@ -59,6 +68,7 @@ def of_group(
     return Previews(
         stateful=stateful,
         every=[replace(p, recommended=p is best) for p in sorted(found, key=_order)],
+        view=view,
     )
 
 

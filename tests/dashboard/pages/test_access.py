@@ -27,7 +27,7 @@ PLAIN = (
 OF_GROUP = (
     *("group", "group_ownership", "group_members", "group_partitions", "group_balance"),
     *("group_charts", "group_history", "rebalances_csv", "ownership_csv", "group_settings"),
-    "group_attention",
+    *("group_plans", "group_attention"),
     *("rebalance_preview", "tokens", "group_snapshot"),
 )
 

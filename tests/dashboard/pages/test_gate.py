@@ -14,6 +14,7 @@ from django.test import Client
 from django.urls import URLResolver, get_resolver, reverse
 from pytest_django.fixtures import Settings
 
+from dashboard.actions import drafting, plans
 from dashboard.actions.roles import (
     BY_TOKEN,
     DOORS,
@@ -36,12 +37,14 @@ from dashboard.models import (
     Delivery,
     Group,
     Occurrence,
+    Plan,
     RebalanceRequest,
     ScaleDown,
     Webhook,
 )
 from dashboard.push.sockets import websocket_urlpatterns
 from dashboard.records import audit, rights
+from dashboard.records.audit import By
 from dashboard.records.grants import RoleGrant
 from dashboard.records.queries import rebalances
 from tests.dashboard.agents import FakeAgent, make_group
@@ -85,6 +88,7 @@ def routes(found: list[Any] | None = None, above: tuple[str, ...] = ()) -> Itera
 def address_of(route: Route, group: Group, user: User) -> str:
     last = group.rebalances.get()
     rows = {"user": user, "scale_down": group.scale_downs.first(), "evaluation_report": run()}
+    rows["plan"] = group.plans.first()
     pk = rows[route.name].pk if route.name in rows else 0
     known: dict[str, Any] = {"name": group.name, "number": 0, "member_id": "a", "pk": pk}
     known |= {"incarnation": last.incarnation, "target_epoch": last.target_epoch}
@@ -108,6 +112,7 @@ def addresses(
     ScaleDown.objects.create(
         group=group, members={}, live=1, asked_at_ms=1, ended_at_ms=2, state="done"
     )
+    plans.propose(group, drafting.rebalance(group, "averagely", None), By("zed", "page"))
     return {r.name: address_of(r, group, user) for r in routes()}
 
 
@@ -121,7 +126,7 @@ def people(names: list[str], group: Group) -> Iterator[tuple[str, User, Rights]]
 
 def kept() -> Any:
     """What nobody who is refused may have changed."""
-    tables = (Group, AgentToken, ProducerToken, RebalanceRequest, ScaleDown, RoleGrant)
+    tables = (Group, AgentToken, ProducerToken, RebalanceRequest, ScaleDown, Plan, RoleGrant)
     tables += (AttentionLimits, Occurrence, Webhook, Delivery)
     rows = [list(table.objects.order_by("pk").values()) for table in tables]
     users = User.objects.order_by("pk").values("username", "password", "is_active")
@@ -284,6 +289,10 @@ def _sent_to(client: Client, address: str, door: Door, effect: Effect | None, te
         assert answer.status_code == 403, tell
         assert denied.count() == entries + 1, tell
     assert kept() == before, tell
+    if door.proposes:
+        asks = client.post(address, {door.proposes: "1"})
+        assert asks.status_code == (403 if effect is Effect.DENY else 200), tell
+        assert kept() == before, tell
     if door.previews:
         looks = client.post(address, {door.previews: "1"})
         assert looks.status_code == (403 if effect is Effect.DENY else 200), tell

@@ -12,7 +12,7 @@ from assignment.wire import GroupKeys
 from dashboard import coordinator
 from dashboard.actions import groups
 from dashboard.live import watching
-from dashboard.models import AuditEntry, Group, RebalanceRequest
+from dashboard.models import AuditEntry, Group, Plan, RebalanceRequest
 from dashboard.push import frames
 from dashboard.records.audit import By
 from tests.dashboard.agents import FakeAgent
@@ -148,7 +148,7 @@ def test_what_was_previewed_is_what_runs(
     address = f"/groups/{group.name}/rebalance/"
     predicted = moves(visitor.get(address).content.decode())["averagely"]
     answer = visitor.post(address, {"strategy": "averagely", "reason": "blocks for the night"})
-    assert answer["Location"] == f"/groups/{group.name}/history/"
+    assert answer["Location"] == f"/groups/{group.name}/plans/{Plan.objects.get().pk}/"
     settle(group, agents)
     last = group.rebalances.first()
     assert last is not None
@@ -245,7 +245,7 @@ def test_a_stateful_group_has_no_strategy_to_choose_and_is_asked_when_somebody_w
     FakeAgent(group, "c").start()
     assert " disabled" not in run_button(visitor.get(address).content.decode())
     answer = visitor.post(address, {"strategy": chosen[1], "reason": "look again"})
-    assert answer["Location"] == f"/groups/{group.name}/history/"
+    assert answer["Location"] == f"/groups/{group.name}/plans/{Plan.objects.get().pk}/"
     coordinator.rebalance(group.name)
     coordinator.tick()
     last = group.rebalances.first()
@@ -295,7 +295,7 @@ def test_a_switch_from_a_page_that_is_out_of_date_is_refused(visitor: Client, gr
     old = {"mode": "client", "epoch": "0", "reason": "an old page"}
     shown = visitor.post(f"/groups/{group.name}/settings/?do=switch", old).content.decode()
     assert "the mode epoch is 1 (server), not 0" in shown
-    entry = AuditEntry.objects.get(action="switch coordination")
+    entry = AuditEntry.objects.get(action="run plan")
     assert entry.result.startswith("refused: ") and entry.after is None
 
 

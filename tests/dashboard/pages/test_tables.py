@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import URLResolver, reverse
 
-from dashboard.actions import groups, scale_down
+from dashboard.actions import drafting, groups, plans, scale_down
 from dashboard.models import AuditSource, Group
 from dashboard.pages.urls import urlpatterns
 from dashboard.records.audit import By
@@ -60,6 +60,7 @@ def routes(
 def addresses(group: Group, user: int) -> Iterator[str]:
     """All pages there are, with the tables that they show on request."""
     rebalance, scaled = group.rebalances.first(), group.scale_downs.first()
+    plan = plans.propose(group, drafting.rebalance(group, "averagely", None), BY_ANN)
     assert rebalance is not None
     known = {
         "name": group.name,
@@ -69,7 +70,7 @@ def addresses(group: Group, user: int) -> Iterator[str]:
         "target_epoch": rebalance.target_epoch,
     }
     for name, takes in routes(urlpatterns):
-        pk = user if name == "user" else scaled and scaled.pk
+        pk = {"user": user, "plan": plan.pk}.get(name, scaled and scaled.pk)
         if name in NO_PAGES or (pk is None and name == "scale_down"):
             continue
         address = reverse(name, kwargs={n: {**known, "pk": pk}[n] for n in takes})
@@ -82,8 +83,11 @@ def plain(name: str) -> Group:
     """Two members, of which one left."""
     group = groups.create_group(name, stream=f"s-{name}", partitions=4, by=BY_ANN)
     agents = staffed(group, "a", "b")
-    agents[0].leave()
-    settle(group, agents[1:])
+    own = drafting.rebalance(group, "config", {"config_map": {"a": ["0-3"], "b": []}})
+    plans.run_now(group, own, BY_ANN)
+    settle(group, agents)
+    agents[1].leave()
+    settle(group, agents[:1])
     return group
 
 

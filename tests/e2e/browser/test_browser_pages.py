@@ -81,12 +81,13 @@ async def test_a_rebalance_from_the_browser(stage: Stage, logged_in: NewContext)
     assert await run.is_enabled() and await idle.is_hidden()
     await page.fill("[name=reason]", "contiguous blocks")
     await page.click("text=Run this rebalance")
-    await page.wait_for_url("**/history/")
+    await page.wait_for_url("**/plans/*/")
 
-    async def is_listed() -> bool:
-        return "contiguous blocks" in await page.inner_text("#history")
+    async def is_done() -> bool:
+        rows = page.locator('#moves tr[data-outcome="confirmed"]')
+        return await rows.count() == predicted and "done" in await page.inner_text("#plan")
 
-    await until(is_listed, "the rebalance that was asked for is in History")
+    await until(is_done, "each move of the plan is confirmed")
     last = await sync_to_async(stage.group.rebalances.first)()
     assert last is not None
     assert (last.moved, last.strategy, last.actor) == (predicted, "averagely", "ann")

@@ -6,8 +6,10 @@ function show() {
   if (!chosen) return;
   const run = document.getElementById("run");
   const idle = chosen.closest("tr").querySelector("[data-idle]") !== null;
-  run.disabled = idle || run.hasAttribute("data-refused");
-  document.getElementById("idle").hidden = !idle;
+  const inThought = document.getElementById("in-thought") !== null;
+  run.disabled = idle || inThought || run.hasAttribute("data-refused");
+  document.getElementById("propose").disabled = idle || inThought;
+  document.getElementById("idle").hidden = !idle && !inThought;
 }
 
 if (previews) { previews.addEventListener("change", show); show(); }
