@@ -20,6 +20,7 @@ from dashboard.records.grants import RoleGrant  # noqa: F401  (as above)
 from dashboard.records.leaving import AtDeadline as AtDeadline  # noqa: PLC0414
 from dashboard.records.leaving import ScaleDown as ScaleDown  # noqa: PLC0414
 from dashboard.records.leaving import ScaleDownState as ScaleDownState  # noqa: PLC0414
+from dashboard.records.ownership_maps import StoredMap as StoredMap  # noqa: PLC0414
 from dashboard.records.stored import AuditEntry as AuditEntry  # noqa: PLC0414
 from dashboard.records.stored import AuditHead as AuditHead  # noqa: PLC0414
 from dashboard.records.stored import AuditSource as AuditSource  # noqa: PLC0414

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from tests.bench import history
+from tests.bench import history, maps
 
 
 def rows() -> list[dict[str, Any]]:
-    return history.figures()
+    return [*history.figures(), *maps.figures()]

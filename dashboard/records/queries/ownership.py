@@ -1,0 +1,66 @@
+"""Who owned every partition at a moment: the newest stored map before it, and what changed since.
+
+Two queries, each of a bounded number of rows: coordinator/ownership.py stores maps often enough.
+Before the first stored map the tenures themselves are asked.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from django.db.models import Q, QuerySet, Value
+from django.db.models.functions import Coalesce
+
+from assignment import ownership
+from assignment.ownership import STILL, OwnershipMap, Row
+from dashboard.models import Group, Tenure
+
+
+class Step(NamedTuple):
+    """One change of a lock; owner None: who had it under that fence has it no more."""
+
+    at_ms: int
+    number: int
+    owner: str | None
+    fence: int
+
+
+def at(group: Group, at_ms: int) -> OwnershipMap:
+    """As `holding` says it of each partition."""
+    stored = group.maps.filter(at_ms__lte=at_ms).values_list("at_ms", "map").first()
+    if stored is None:
+        empty = ownership.nobody(group.partitions)
+        return ownership.changed(empty, _rows(holding(group, at_ms)), at_ms)
+    since_ms, packed = stored
+    found = changes(group, since_ms, at_ms)
+    return ownership.changed(ownership.unpack(bytes(packed)), found, at_ms)
+
+
+def holding(group: Group, at_ms: int) -> QuerySet[Tenure]:
+    """The tenures of that moment, in no order: [started, ended) as the locks saw them."""
+    rows = Tenure.objects.filter(group=group, started_ms__lte=at_ms).order_by()
+    return rows.filter(Q(ended_ms=None) | Q(ended_ms__gt=at_ms))
+
+
+def changes(group: Group, from_ms: int, to_ms: int) -> Iterable[Row]:
+    """Tenures that began or ended from then until then, both moments among them; in no order."""
+    rows = Tenure.objects.filter(group=group).order_by()
+    began = rows.filter(started_ms__range=(from_ms, to_ms))
+    ended = rows.filter(ended_ms__range=(from_ms, to_ms), started_ms__lt=from_ms)
+    return _rows(began).union(_rows(ended), all=True)  # each by an index of its own
+
+
+def steps(group: Group, from_ms: int, to_ms: int) -> list[Step]:
+    """From then until then, in the order in which the locks changed."""
+    found: list[tuple[int, int, int, Step]] = []
+    for number, member, fence, began_ms, ended_ms in changes(group, from_ms, to_ms):
+        if began_ms >= from_ms:
+            found.append((began_ms, fence, 0, Step(began_ms, number, member, fence)))
+        if ended_ms <= to_ms:
+            found.append((ended_ms, fence, 1, Step(ended_ms, number, None, fence)))
+    return [step for *_, step in sorted(found, key=lambda one: one[:3])]
+
+
+def _rows(found: QuerySet[Tenure]) -> QuerySet[Tenure, Row]:
+    ends = Coalesce("ended_ms", Value(STILL))
+    named = found.annotate(ends=ends)
+    return named.values_list("number", "member_id", "fence", "started_ms", "ends")
