@@ -9,6 +9,7 @@ from dashboard.pages.views import (
     audit,
     charts,
     demo,
+    epochs,
     evaluations,
     group,
     history,
@@ -48,6 +49,8 @@ of_group = [
     path("settings/", settings.group_settings, name="group_settings"),
     path("rebalance/", settings.rebalance_preview, name="rebalance_preview"),
     path("tokens/", tokens.tokens, name="tokens"),
+    path("map.bin", epochs.map_bytes, name="group_map_bytes"),
+    path("changes.json", epochs.epoch_changes, name="epoch_changes"),
     path("snapshot.json", group.group_snapshot, name="group_snapshot"),
 ]
 
