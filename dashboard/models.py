@@ -22,6 +22,7 @@ from dashboard.records.grants import RoleGrant  # noqa: F401  (as above)
 from dashboard.records.leaving import AtDeadline as AtDeadline  # noqa: PLC0414
 from dashboard.records.leaving import ScaleDown as ScaleDown  # noqa: PLC0414
 from dashboard.records.leaving import ScaleDownState as ScaleDownState  # noqa: PLC0414
+from dashboard.records.ownership_maps import StoredMap as StoredMap  # noqa: PLC0414
 from dashboard.records.planned import Plan as Plan  # noqa: PLC0414
 from dashboard.records.planned import PlanKind as PlanKind  # noqa: PLC0414
 from dashboard.records.planned import PlanState as PlanState  # noqa: PLC0414

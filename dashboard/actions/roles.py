@@ -123,6 +123,7 @@ DOORS: Mapping[str, Door] = {
     **dict.fromkeys(("group_balance", "group_charts", "group_history", "rebalance"), _SEES),
     **dict.fromkeys(("group_ownership", "ownership_picture", "partition_owner", "member"), _SEES),
     **dict.fromkeys(("rebalances_csv", "ownership_csv", "scale_downs_csv"), _SEES),
+    **dict.fromkeys(("group_map_bytes", "epoch_changes"), _SEES),
     **dict.fromkeys(("audit", "audit_csv", "audit_lines"), Door(Action.READ_AUDIT)),
     "audit_verify": Door(Action.VERIFY_AUDIT, Action.VERIFY_AUDIT),
     "partition": Door(Action.SEE, Action.SKIP_EVENT),

@@ -14,6 +14,7 @@ from django.db import connection, transaction
 
 from assignment.bounds import WHOLE_MAX
 from assignment.scripts.lock_events import LockEvent
+from dashboard.coordinator import ownership
 from dashboard.live import groups as live_groups
 from dashboard.models import Group, HistoryGap, Tenure, TenureEnd
 
@@ -52,7 +53,10 @@ def store(group: Group, events: Sequence[LockEvent]) -> bool:
         mine = bool(rows.update(events_cursor=cursor, last_event_seq=seq))
         if mine:
             _note_gaps(group, events)
-            _write(group, [event for event in events if _is_of(group, event)])
+            for some in ownership.pieces(group, events):
+                if ours := [event for event in some if _is_of(group, event)]:
+                    _write(group, ours)
+                    ownership.keep(group, ours)
     if mine:
         group.events_cursor, group.last_event_seq = cursor, seq
     else:

@@ -17,7 +17,7 @@ from assignment.coordinator.effects import ModeKept
 from assignment.invariants import FaultKind
 from assignment.types import START, Coordination, Epoch, Partition
 from dashboard import models
-from dashboard.coordinator import plans
+from dashboard.coordinator import ownership, plans
 from dashboard.coordinator.mirror import offset_of
 from dashboard.live import groups as live_groups
 from dashboard.live import proofs
@@ -151,6 +151,7 @@ def _end_history(group: models.Group) -> None:
     group.save(update_fields=["events_cursor"])
     models.HistoryGap.objects.create(group=group, at_ms=at_ms, events_lost=None)
     group.tenures.filter(ended_ms=None).update(ended_ms=at_ms, end=None)
+    ownership.begin_anew(group, at_ms)
 
 
 def _gone(

@@ -13,8 +13,8 @@ from dataclasses import replace
 
 from dashboard.pages import texts
 from dashboard.pages.pixels import Frame, fitted
+from dashboard.records.queries.intervals import Intervals
 from dashboard.records.queries.marks import Mark
-from dashboard.records.queries.ownership import Intervals
 
 BYTES_MAX = 2**18
 RUNS_MAX = 65_536  # of all layers; three bytes each, the rest is for the head

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dashboard.records.queries.ownership import Intervals, Whole, every_second
+from dashboard.records.queries.intervals import Intervals, Whole, every_second
 
 NOTHING, GAP, OVERLAP, OWNER = range(4)  # codes of a pixel; OWNER + hue is an owner of that hue
 JOINED = 64  # beside a code: somebody had it for less than this pixel

@@ -10,6 +10,7 @@ from dashboard.pages.views import (
     audit,
     charts,
     demo,
+    epochs,
     evaluations,
     group,
     history,
@@ -62,6 +63,8 @@ of_group = [
     path("plans/", plans.group_plans, name="group_plans"),
     path("plans/<int:pk>/", plans.plan, name="plan"),
     path("tokens/", tokens.tokens, name="tokens"),
+    path("map.bin", epochs.map_bytes, name="group_map_bytes"),
+    path("changes.json", epochs.epoch_changes, name="epoch_changes"),
     path("snapshot.json", group.group_snapshot, name="group_snapshot"),
 ]
 

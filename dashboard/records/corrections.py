@@ -65,6 +65,8 @@ def _correct_times(group: Group, name: str, now_ms: int) -> None:
         wrong.delete()
     else:
         wrong.update(**{name.partition(" ")[2]: now_ms})
+    if name.startswith("tenures"):
+        group.maps.all().delete()  # they were made of these times
 
 
 def _wrong(group: Group, name: str, now_ms: int) -> QuerySet[Any]:

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from tests.bench import history, ownership
+from tests.bench import history, maps, ownership
 
 
 def rows() -> list[dict[str, Any]]:
-    return history.figures() + ownership.figures()
+    return [*history.figures(), *maps.figures(), *ownership.figures()]

@@ -15,10 +15,10 @@ from dashboard.coordinator import history as storing
 from dashboard.live import groups as live_groups
 from dashboard.models import Group, HistoryGap, Tenure
 from dashboard.records.queries import tenures
-from tests.dashboard.agents import FakeAgent, make_group, tick
+from tests.dashboard.agents import FakeAgent, tick
+from tests.dashboard.scenes import lived
 
 pytestmark = pytest.mark.django_db
-ACTIONS = ("join", "follow", "follow", "leave", "rebalance", "tick", "lose", "store")
 Interval = tuple[str, str, int, int, int | None, str | None]
 
 
@@ -43,29 +43,8 @@ def stored(group: Group) -> set[Interval]:
 def test_every_interval_equals_the_event_stream(
     store: Any, group_name: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chance = random.Random(seed)
     monkeypatch.setattr(live_groups, "EVENTS_AT_ONCE", 7)
-    group = make_group(group_name, partitions=6, lease_ms=300, renew_ms=60, session_timeout_ms=300)
-    agents = [FakeAgent(group, f"m{n}") for n in range(4)]
-    for _ in range(200):
-        agent = chance.choice(agents)
-        match chance.choice(ACTIONS):
-            case "join":
-                agent.start()
-            case "follow":
-                agent.follow()
-            case "leave":
-                agent.leave()
-            case "rebalance":
-                coordinator.rebalance(group.name)
-            case "tick":
-                tick()
-            case "lose":  # a lock that runs out
-                for partition in tuple(agent.held):
-                    store.delete(GroupKeys(group.name).lock(partition))
-            case "store":
-                coordinator.store_events(Group.objects.get(pk=group.pk))
-    coordinator.store_events(Group.objects.get(pk=group.pk))
+    group = lived(group_name, store, random.Random(seed))
     events = live_groups.events_after(group.name, "0-0", 10_000)
     assert len(events) > 20
     assert stored(group) == replayed(events)

@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from assignment.coordinator.effects import ReadTenures
 from assignment.scripts.lock_events import LockEvent, read_event
 from dashboard import coordinator
-from dashboard.coordinator import history, keeping, rebalances
+from dashboard.coordinator import history, keeping, ownership, rebalances
 from dashboard.live import groups as live_groups
 from dashboard.live import health, queue
 from dashboard.models import Group, HistoryGap, Rebalance, RebalanceOutcome, Tenure
@@ -289,6 +289,11 @@ def event(group: Group, seq: int, what: tuple[str, int, int], at_ms: int = 5) ->
     return read_event(f"{seq}-0", fields)
 
 
+def begin(group: Group) -> None:
+    """The first map of the group is stored."""
+    assert history.store(Group.objects.get(pk=group.pk), [event(group, 1, ("fenced", 0, 1))])
+
+
 def statements(group: Group, events: Sequence[LockEvent]) -> list[str]:
     row = Group.objects.get(pk=group.pk)
     with CaptureQueriesContext(connection) as captured:
@@ -297,16 +302,18 @@ def statements(group: Group, events: Sequence[LockEvent]) -> list[str]:
 
 
 def test_neither_open_tenures_elsewhere_nor_more_moves_cost_a_statement_more(
-    store: Any, group_name: str
+    store: Any, group_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(ownership, "EVENTS_MIN", 10_000)  # no map is due
     group = make_group(group_name, partitions=2_000)
     with_tenures(group, range(10))
+    begin(group)
     kinds = (("released", 1), ("acquired", 2))
-    few = [event(group, n + 1, (kind, 0, fence)) for n, (kind, fence) in enumerate(kinds)]
+    few = [event(group, n, (kind, 0, fence)) for n, (kind, fence) in enumerate(kinds, 2)]
     alone = statements(group, few)
     with_tenures(group, range(10, 2_000))
     moved = [(kind, number, fence) for number in range(1, 200) for kind, fence in kinds]
-    many = [event(group, n, one) for n, one in enumerate(moved, 3)]
+    many = [event(group, n, one) for n, one in enumerate(moved, 4)]
     assert len(statements(group, many)) == len(alone)
     assert Tenure.objects.filter(group=group, ended_ms=None).count() == 2_000
 
@@ -314,8 +321,10 @@ def test_neither_open_tenures_elsewhere_nor_more_moves_cost_a_statement_more(
 @pytest.mark.skipif("connection.vendor != 'sqlite'", reason="the plan is SQLite's")
 def test_tenures_are_looked_up_and_never_read_through(group: Group) -> None:
     with_tenures(group, range(4))
-    events = [event(group, 1, ("released", 0, 1), 5), event(group, 2, ("acquired", 0, 2), 5)]
-    reads = [sql for sql in statements(group, events) if sql.startswith(("SELECT", "WITH"))]
+    begin(group)
+    events = [event(group, 2, ("released", 0, 1), 5), event(group, 3, ("acquired", 0, 2), 5)]
+    found = [sql for sql in statements(group, events) if history.TABLE in sql]
+    reads = [sql for sql in found if sql.startswith(("SELECT", "WITH"))]
     assert len(reads) == 2
     assert "tenure_open (group_id=? AND number=?)" in plan_of(reads[0])
     assert "(group_id=? AND partition=? AND fence=?)" in plan_of(reads[1])

@@ -16,7 +16,7 @@ from tests.contract.world import World
 ROOT = Path(__file__).parents[2]
 SAME = (
     *("test_coordinator.py", "test_history.py", "test_keeping.py", "test_groups.py"),
-    "test_ownership.py",
+    *("test_intervals.py", "test_ownership_maps.py"),
     *("test_api.py", "test_celery.py"),
     *("test_audit_chain.py", "test_audit_guards.py", "test_audit_floods.py"),
     *("test_login.py", "test_audit_migration.py", "test_rounds_migration.py", "single_sign_on"),

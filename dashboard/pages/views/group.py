@@ -4,7 +4,7 @@ from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse, JsonResponse
 
 from dashboard.live.snapshot import PARTITION_STATES, LivePartition
-from dashboard.pages.views import base
+from dashboard.pages.views import base, epochs, past
 from dashboard.push import frames
 from dashboard.records.queries import groups as group_queries
 from dashboard.records.queries import tenures
@@ -14,6 +14,7 @@ LEGEND_MAX = 60
 PAGE = 200
 
 
+@past.or_past(epochs.group_map)
 def group_map(request: HttpRequest, name: str) -> HttpResponse:
     seen = base.see(name)
     partitions = seen.snapshot.partitions if seen.snapshot else ()
@@ -23,8 +24,9 @@ def group_map(request: HttpRequest, name: str) -> HttpResponse:
         "left_out": max(0, len(partitions) - TABLE_MAX),
         "legend_max": LEGEND_MAX,
         "moves": sorted(tenures.moves(seen.group, seen.now_ms).items()),
+        **past.scrubbing(seen.group, seen.now_ms, None),
     }
-    return base.show(request, "map", context)
+    return base.show(request, "map", context, fragments=("scrubber",))
 
 
 def group_snapshot(request: HttpRequest, name: str) -> HttpResponse:
@@ -35,6 +37,7 @@ def group_snapshot(request: HttpRequest, name: str) -> HttpResponse:
     return JsonResponse(frames.whole(seen.snapshot, seen.hues, cells=cells))
 
 
+@past.or_past(past.group_members)
 def group_members(request: HttpRequest, name: str) -> HttpResponse:
     seen = base.see(name)
     members = seen.snapshot.members if seen.snapshot else ()
@@ -63,6 +66,7 @@ def _staying(seen: base.Seen) -> int:
     return max(0, seen.snapshot.numbers.able - leaving)
 
 
+@past.or_past(past.group_partitions)
 def group_partitions(request: HttpRequest, name: str) -> HttpResponse:
     seen, asked = base.see(name), base.Asked(request.GET)
     text, state = asked.text("q"), asked.choice("state", ("", *PARTITION_STATES), "")

@@ -11,9 +11,9 @@ from dashboard.models import Group, Tenure
 from dashboard.pages import picture, texts
 from dashboard.pages.pixels import WIDTH_MIN, Frame
 from dashboard.pages.views import base
-from dashboard.records.queries import colours, marks, ownership, tenures
+from dashboard.records.queries import colours, intervals, marks, tenures
 from dashboard.records.queries import groups as group_queries
-from dashboard.records.queries.ownership import Intervals, Shown
+from dashboard.records.queries.intervals import Intervals, Shown
 from dashboard.records.queries.pages import Filters, Page, page_of
 
 LINES, ROWS = 400, range(1, 1_001)
@@ -50,7 +50,7 @@ def timeline(
         "shown": shown,
         "span": span,
         "spans": SPANS,
-        "begun_ms": ownership.begun_ms(seen.group),
+        "begun_ms": intervals.begun_ms(seen.group),
         "hatched_max": REPLICA_LINES_MAX,
         "page": _table(seen.group, filters, shown),
     }
@@ -85,11 +85,11 @@ def ownership_picture(request: HttpRequest, name: str) -> HttpResponse:
 def _read(group: Group, shown: Shown, member: str) -> tuple[Intervals, list[Intervals]]:
     hues = colours.of_group(group.pk)
     if member:
-        return ownership.of_member(group, member, shown, hues), []
-    found = ownership.of_partitions(group, shown, hues)
+        return intervals.of_member(group, member, shown, hues), []
+    found = intervals.of_partitions(group, shown, hues)
     if len(found.numbers) > REPLICA_LINES_MAX:
         return found, []
-    return found, [*ownership.replicas(group, shown, found.numbers, hues).values()]
+    return found, [*intervals.replicas(group, shown, found.numbers, hues).values()]
 
 
 def partition_owner(request: HttpRequest, name: str, number: int) -> JsonResponse:
@@ -111,7 +111,7 @@ def partition_owner(request: HttpRequest, name: str, number: int) -> JsonRespons
             "owners": [_tenure(row, hues) for row in found],
             "last": last and _tenure(last, hues),
             "next_ms": following and following.started_ms,
-            **ownership.replicas_at(group, number, at_ms),
+            **intervals.replicas_at(group, number, at_ms),
         }
     )
 
@@ -159,7 +159,7 @@ def _shown(
 
 
 def _from(group: Group, length_ms: int | None, to_ms: int) -> int:
-    begun_ms = ownership.begun_ms(group)
+    begun_ms = intervals.begun_ms(group)
     if begun_ms is None or begun_ms >= to_ms:
         return to_ms - (length_ms or HOUR_MS)
     begins_ms = begun_ms - max(1, round((to_ms - begun_ms) * MARGIN))

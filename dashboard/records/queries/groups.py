@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import OuterRef, QuerySet, Subquery
+from django.db.models import OuterRef, Q, QuerySet, Subquery
 
 from dashboard.actions.roles import EVERYTHING, Rights
 from dashboard.live import group_state
@@ -170,6 +170,18 @@ def gone_members(group: Group) -> list[MemberRecord]:
     """Stays that ended, the latest first."""
     rows = MemberRecord.objects.filter(group=group, left_at_ms__isnull=False)
     return list(rows.order_by("-left_at_ms")[:GONE_SHOWN])
+
+
+def members_at(group: Group, at_ms: int) -> list[MemberRecord]:
+    """Stays that went on at that moment."""
+    rows = MemberRecord.objects.filter(group=group, joined_at_ms__lte=at_ms)
+    return list(rows.filter(Q(left_at_ms=None) | Q(left_at_ms__gt=at_ms)).order_by("member_id"))
+
+
+def sample_at(group: Group, at_ms: int) -> Sample | None:
+    """The newest then, unless it was old."""
+    rows = group.samples.filter(at_ms__range=(at_ms - FRESH_MS, at_ms))
+    return rows.order_by("-at_ms").first()
 
 
 def summary(found: Sequence[GroupRow]) -> dict[str, Any]:

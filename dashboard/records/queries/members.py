@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from dashboard.models import Group, MemberRecord, Rebalance, RebalanceOutcome
 from dashboard.records.queries import rebalances
-from dashboard.records.queries.ownership import CELLS_MAX
+from dashboard.records.queries.intervals import CELLS_MAX
 from dashboard.records.queries.pages import Filters
 
 LEAVING = "leaving"

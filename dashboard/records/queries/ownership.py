@@ -1,231 +1,66 @@
-"""Who owned what over a time, as columns of numbers to be drawn: no object per interval.
+"""Who owned every partition at a moment: the newest stored map before it, and what changed since.
 
-Of more partitions than there are lines every k-th is read. Of each the intervals that begin within
-the time, and the few before it, are looked up by the index of a partition's tenures: neither the
-rest of the history nor the other partitions cost anything.
+Two queries, each of a bounded number of rows: coordinator/ownership.py stores maps often enough.
+Before the first stored map the tenures themselves are asked.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterable
+from typing import NamedTuple
 
-import numpy as np
-from django.db import connection
-from django.db.models import Q
-from numpy.typing import NDArray
+from django.db.models import Q, QuerySet, Value
+from django.db.models.functions import Coalesce
 
-from assignment import maps
+from assignment import ownership
+from assignment.ownership import STILL, OwnershipMap, Row
 from dashboard.models import Group, Tenure
-from dashboard.records.queries.colours import HUES
-from dashboard.records.queries.tenures import not_ended_by
-
-INTERVALS_MAX = 200_000  # read for one picture: 0.2 s of a core
-REPLICAS = ("learning", "standby")
-ROUNDS_MAX = 300  # of which replicas are read
-CELLS_MAX = 400_000  # partitions of those together
-BEFORE = 3  # tenures that began earlier: the one that goes on, and two that it may overlap
-STAYS = -1  # no partition: the line of a member's stays in the group
-NO_HUE = HUES  # of an owner whose stay was never recorded
-TABLE = Tenure._meta.db_table
-COLUMNS = ("number", "member_id", "fence", "started_ms", "ended_ms")
-
-Row = tuple[int, str, int, int, int | None]
-Whole = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
-    """[from_ms, to_ms) of the partitions `first` to `last`, in at most `lines` lines."""
+class Step(NamedTuple):
+    """One change of a lock; owner None: who had it under that fence has it no more."""
 
-    from_ms: int
-    to_ms: int
-    first: int
-    last: int
-    lines: int
+    at_ms: int
+    number: int
+    owner: str | None
+    fence: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Intervals:
-    """Columns, in the order of line, start and fence. `line`: index in `numbers`, the partitions
-    that were read. `ended_ms`: `to_ms` where there is no end. What was before `from_ms` was not
-    read: there were more than INTERVALS_MAX.
-    """
-
-    numbers: Sequence[int]
-    line: Whole
-    started_ms: Whole
-    ended_ms: Whole
-    hue: Whole
-    from_ms: int
+def at(group: Group, at_ms: int) -> OwnershipMap:
+    """As `holding` says it of each partition."""
+    stored = group.maps.filter(at_ms__lte=at_ms).values_list("at_ms", "map").first()
+    if stored is None:
+        empty = ownership.nobody(group.partitions)
+        return ownership.changed(empty, _rows(holding(group, at_ms)), at_ms)
+    since_ms, packed = stored
+    found = changes(group, since_ms, at_ms)
+    return ownership.changed(ownership.unpack(bytes(packed)), found, at_ms)
 
 
-def evenly(numbers: Sequence[int], most: int) -> Sequence[int]:
-    """Every k-th, the first among them."""
-    return numbers[:: max(1, -(-len(numbers) // most))]
+def holding(group: Group, at_ms: int) -> QuerySet[Tenure]:
+    """The tenures of that moment, in no order: [started, ended) as the locks saw them."""
+    rows = Tenure.objects.filter(group=group, started_ms__lte=at_ms).order_by()
+    return rows.filter(Q(ended_ms=None) | Q(ended_ms__gt=at_ms))
 
 
-def every_second(found: Intervals) -> Intervals:
-    """Of its lines."""
-    kept = found.line % 2 == 0
-    return replace(
-        found,
-        numbers=found.numbers[::2],
-        line=found.line[kept] // 2,
-        started_ms=found.started_ms[kept],
-        ended_ms=found.ended_ms[kept],
-        hue=found.hue[kept],
-    )
+def changes(group: Group, from_ms: int, to_ms: int) -> Iterable[Row]:
+    """Tenures that began or ended from then until then, both moments among them; in no order."""
+    rows = Tenure.objects.filter(group=group).order_by()
+    began = rows.filter(started_ms__range=(from_ms, to_ms))
+    ended = rows.filter(ended_ms__range=(from_ms, to_ms), started_ms__lt=from_ms)
+    return _rows(began).union(_rows(ended), all=True)  # each by an index of its own
 
 
-def of_partitions(group: Group, shown: Shown, hues: Mapping[str, int]) -> Intervals:
-    every, lines, from_ms = range(shown.first, shown.last + 1), shown.lines, shown.from_ms
-    numbers = evenly(every, lines)
-    while (count := _count(group, numbers, from_ms, shown.to_ms)) > INTERVALS_MAX:
-        if len(numbers) == 1:
-            from_ms = _newest_from(group, numbers[0], shown.to_ms)
-            break
-        lines = max(1, min(len(numbers) // 2, len(numbers) * INTERVALS_MAX // count))
-        numbers = evenly(every, lines)
-    rows = _found(", ".join(f"t.{name}" for name in COLUMNS), group, numbers, from_ms, shown.to_ms)
-    return _columns(rows, numbers, hues, from_ms, shown.to_ms)
+def steps(group: Group, from_ms: int, to_ms: int) -> list[Step]:
+    """From then until then, in the order in which the locks changed."""
+    found: list[tuple[int, int, int, Step]] = []
+    for number, member, fence, began_ms, ended_ms in changes(group, from_ms, to_ms):
+        if began_ms >= from_ms:
+            found.append((began_ms, fence, 0, Step(began_ms, number, member, fence)))
+        if ended_ms <= to_ms:
+            found.append((ended_ms, fence, 1, Step(ended_ms, number, None, fence)))
+    return [step for *_, step in sorted(found, key=lambda one: one[:3])]
 
 
-def of_member(group: Group, member_id: str, shown: Shown, hues: Mapping[str, int]) -> Intervals:
-    """Its stays in the group, as of partition STAYS, and its own tenures. Partitions that it did
-    not have then are left out.
-    """
-    stays = group.member_records.filter(
-        Q(left_at_ms=None) | Q(left_at_ms__gte=shown.from_ms),
-        member_id=member_id,
-        joined_at_ms__lt=shown.to_ms,
-    )
-    found = not_ended_by(group, shown.from_ms).filter(
-        member_id=member_id,
-        started_ms__lt=shown.to_ms,
-        number__range=(shown.first, shown.last),
-    )
-    newest = found.order_by("-started_ms").values_list(*COLUMNS)[: INTERVALS_MAX + 1]
-    rows: list[Row] = list(newest)
-    from_ms = shown.from_ms if len(rows) <= INTERVALS_MAX else rows[-1][3]
-    for joined_ms, left_ms in stays.values_list("joined_at_ms", "left_at_ms")[:ROUNDS_MAX]:
-        rows.append((STAYS, member_id, 0, joined_ms, left_ms))
-    numbers = evenly(sorted({row[0] for row in rows}), shown.lines)
-    drawn = {*numbers}
-    kept = [row for row in rows if row[0] in drawn]
-    return _columns(kept, numbers, hues, from_ms, shown.to_ms)
-
-
-def replicas(
-    group: Group, shown: Shown, numbers: Sequence[int], hues: Mapping[str, int]
-) -> dict[str, Intervals]:
-    """Kind (learning, standby) -> the first member that a partition's targets named as such."""
-    most = max(1, min(ROUNDS_MAX, CELLS_MAX // group.partitions))
-    rounds = [(at_ms, _roles(packed)) for at_ms, packed in _rounds(group, shown, most)]
-    wanted = {*numbers}
-    return {
-        kind: _columns(
-            list(_spells(rounds, kind, wanted, shown.to_ms)), numbers, hues, shown.from_ms,
-            shown.to_ms,
-        )
-        for kind in REPLICAS
-    }  # fmt: skip
-
-
-def replicas_at(group: Group, number: int, at_ms: int) -> dict[str, list[str]]:
-    """Kind -> the members that the target of that moment named, in the order of their names."""
-    rows = group.rebalances.filter(at_ms__lte=at_ms).order_by("-at_ms")
-    said = _roles(rows.values_list("replicas", flat=True).first())
-    return {kind: [m for m, row in said.items() if number in row[kind]] for kind in REPLICAS}
-
-
-def _rounds(group: Group, shown: Shown, most: int) -> list[tuple[int, Any]]:
-    """(at_ms, replicas) of the newest targets and of the one that held at first; oldest first."""
-    rows = group.rebalances.order_by("-at_ms")
-    held = rows.filter(at_ms__lte=shown.from_ms).values_list("at_ms", flat=True).first()
-    asked = rows.filter(at_ms__lt=shown.to_ms, at_ms__gte=held or 0)
-    return list(asked.values_list("at_ms", "replicas")[:most])[::-1]
-
-
-def _roles(packed: Any) -> maps.Roles:
-    return {} if packed is None else maps.roles((), (), bytes(packed))
-
-
-def _spells(
-    rounds: Sequence[tuple[int, maps.Roles]], kind: str, wanted: set[int], to_ms: int
-) -> Iterator[Row]:
-    held: dict[int, tuple[str, int]] = {}  # number -> (member, since)
-    for at_ms, said in rounds:
-        named: dict[int, str] = {}
-        for member, row in said.items():
-            for number in wanted.intersection(row[kind]):
-                named.setdefault(number, member)
-        for number in [n for n, (member, _) in held.items() if named.get(n) != member]:
-            member, since_ms = held.pop(number)
-            yield number, member, 0, since_ms, at_ms
-        for number, member in named.items():
-            held.setdefault(number, (member, at_ms))
-    for number, (member, since_ms) in held.items():
-        yield number, member, 0, since_ms, to_ms
-
-
-def begun_ms(group: Group) -> int | None:
-    """When the first was recorded of what can be drawn; None: nothing yet."""
-    firsts = (
-        group.member_records.order_by("joined_at_ms").values_list("joined_at_ms", flat=True),
-        group.rebalances.order_by("at_ms").values_list("at_ms", flat=True),
-        group.tenures.order_by("started_ms").values_list("started_ms", flat=True),
-    )
-    return min((at for rows in firsts if (at := rows.first()) is not None), default=None)
-
-
-def _count(group: Group, numbers: Sequence[int], from_ms: int, to_ms: int) -> int:
-    return int(_found("COUNT(*)", group, numbers, from_ms, to_ms)[0][0])
-
-
-def _found(what: str, group: Group, numbers: Sequence[int], from_ms: int, to_ms: int) -> list[Any]:
-    """Joined in this order both databases look up each partition by the index."""
-    asked = ", ".join(["(%s)"] * len(numbers))
-    text = (
-        f"WITH n (number) AS (VALUES {asked}), asked AS MATERIALIZED ("
-        f" SELECT n.number, COALESCE((SELECT b.started_ms FROM {TABLE} b WHERE b.group_id = %s"
-        " AND b.number = n.number AND b.started_ms < %s"
-        f" ORDER BY b.started_ms DESC LIMIT 1 OFFSET {BEFORE - 1}), 0) AS since FROM n)"
-        f" SELECT {what} FROM asked CROSS JOIN {TABLE} t WHERE t.group_id = %s"
-        " AND t.number = asked.number AND t.started_ms >= asked.since AND t.started_ms < %s"
-    )
-    with connection.cursor() as cursor:
-        cursor.execute(text, [*numbers, group.pk, from_ms, group.pk, to_ms])
-        rows: list[Any] = cursor.fetchall()
-    return rows
-
-
-def _newest_from(group: Group, number: int, to_ms: int) -> int:
-    """From when on there are INTERVALS_MAX."""
-    rows = group.tenures.filter(number=number, started_ms__lt=to_ms).order_by("-started_ms")
-    return rows.values_list("started_ms", flat=True)[INTERVALS_MAX - BEFORE - 1]
-
-
-def _columns(
-    rows: Sequence[Row],
-    numbers: Sequence[int],
-    hues: Mapping[str, int],
-    from_ms: int,
-    to_ms: int,
-) -> Intervals:
-    lines = {number: line for line, number in enumerate(numbers)}
-    number, member, fence, started, ended = zip(*rows, strict=True) if rows else ((),) * 5
-    line = _whole(map(lines.__getitem__, number))
-    began = _whole(started)
-    order = np.lexsort((_whole(fence), began, line))
-    return Intervals(
-        numbers=numbers,
-        line=line[order],
-        started_ms=began[order],
-        ended_ms=_whole(to_ms if at is None else at for at in ended)[order],
-        hue=_whole(hues.get(one, NO_HUE) for one in member)[order],
-        from_ms=from_ms,
-    )
-
-
-def _whole(values: Iterable[int]) -> Whole:
-    return np.fromiter(values, np.int64)
+def _rows(found: QuerySet[Tenure]) -> QuerySet[Tenure, Row]:
+    ends = Coalesce("ended_ms", Value(STILL))
+    named = found.annotate(ends=ends)
+    return named.values_list("number", "member_id", "fence", "started_ms", "ends")

@@ -8,10 +8,12 @@ from django.db.models.functions import RowNumber
 
 from assignment.types import Partition
 from dashboard.models import Group, HistoryGap, Tenure
+from dashboard.records.queries import ownership
 from dashboard.records.queries.pages import Filters, narrowed
 
 DAY_MS = 86_400_000
 MOVES_ROWS_MAX = 200_000  # of a day, looked through for the map's overlay
+SHOWN_MAX = 500  # partitions of a moment in one table
 
 
 def found(group: Group, filters: Filters) -> QuerySet[Tenure]:
@@ -34,11 +36,11 @@ def not_ended_by(group: Group, from_ms: int | None) -> QuerySet[Tenure]:
 
 
 def at_moment(group: Group, at_ms: int, number: int | None = None) -> list[Tenure]:
-    """Whoever held the lock at that moment; two rows for a partition would be an overlap."""
-    rows = Tenure.objects.filter(group=group, started_ms__lte=at_ms)
-    rows = rows.filter(Q(ended_ms=None) | Q(ended_ms__gt=at_ms))
-    if number is not None:
-        rows = rows.filter(number=number)
+    """Whoever held the lock at that moment; two rows for a partition would be an overlap. Without a
+    partition those of the first SHOWN_MAX that were held.
+    """
+    numbers = _held(group, at_ms) if number is None else [number]
+    rows = ownership.holding(group, at_ms).filter(number__in=numbers)
     return list(rows.order_by("number", "fence"))
 
 
@@ -47,6 +49,11 @@ def around(group: Group, at_ms: int, number: int) -> tuple[Tenure | None, Tenure
     rows = group.tenures.filter(number=number)
     before = rows.filter(started_ms__lte=at_ms).order_by("-started_ms", "-fence")
     return before.first(), rows.filter(started_ms__gt=at_ms).order_by("started_ms").first()
+
+
+def _held(group: Group, at_ms: int) -> list[int]:
+    found: list[int] = ownership.at(group, at_ms).held()[:SHOWN_MAX].tolist()
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,11 +88,16 @@ def gaps(group: Group, from_ms: int = 0) -> list[HistoryGap]:
     return list(HistoryGap.objects.filter(group=group, at_ms__gte=from_ms)[:100])
 
 
-def before_now(group: Group, owners: Mapping[int, str | None]) -> dict[int, str]:
-    """Partition -> the owner before the present one (`owners`), of the few last tenures."""
+def before_now(
+    group: Group, owners: Mapping[int, str | None], at_ms: int | None = None
+) -> dict[int, str]:
+    """Partition -> the owner before the present one (`owners`), of the few last tenures; with a
+    moment as it was then.
+    """
     newest = Window(RowNumber(), partition_by=F("number"), order_by=F("fence").desc())
     rows = (
-        Tenure.objects.filter(group=group, number__in=list(owners))
+        narrowed(Tenure.objects.filter(group=group), started_ms__lte=at_ms)
+        .filter(number__in=list(owners))
         .annotate(age=newest)
         .filter(age__lte=3)
         .order_by("number", "-fence")
@@ -100,7 +112,7 @@ def before_now(group: Group, owners: Mapping[int, str | None]) -> dict[int, str]
 
 def moves(group: Group, now_ms: int, numbers: Sequence[int] | None = None) -> dict[int, int]:
     """Partition -> how often it went from one member to another within 24 h; 0 is left out."""
-    rows = not_ended_by(group, now_ms - DAY_MS)
+    rows = not_ended_by(group, now_ms - DAY_MS).filter(started_ms__lte=now_ms)
     if numbers is not None:
         rows = rows.filter(number__in=numbers)
     result: dict[int, int] = {}

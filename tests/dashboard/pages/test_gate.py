@@ -261,7 +261,11 @@ def expected_change(held: Rights, door: Door, group: str | None) -> Effect | Non
     return None if door.changes is None else expected(held, door.changes, group)
 
 
-NO_PAGE = {"demo": 404, "audit_verify": 405, "adopt_group": 405}  # none runs; it takes a form only
+NO_PAGE = {
+    "demo": 404,  # none runs
+    **dict.fromkeys(("audit_verify", "adopt_group"), 405),  # it takes a form only
+    **dict.fromkeys(("group_map_bytes", "epoch_changes"), 400),  # of which moment?
+}
 
 
 def _looked_at(answer: HttpResponse, effect: Effect, opened: int, tell: str) -> None:

@@ -14,8 +14,8 @@ from dashboard.models import Group, Tenure
 from dashboard.pages import picture, pixels
 from dashboard.pages.pixels import OWNER, Frame
 from dashboard.records.queries import colours
+from dashboard.records.queries.intervals import Intervals
 from dashboard.records.queries.marks import Mark, MarkKind
-from dashboard.records.queries.ownership import Intervals
 from tests.dashboard.agents import FakeAgent
 from tests.dashboard.scaling import Scene
 from tests.dashboard.scenes import settle

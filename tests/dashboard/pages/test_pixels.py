@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dashboard.pages import pixels
 from dashboard.pages.pixels import GAP, JOINED, NOTHING, OVERLAP, OWNER, Frame, Runs
-from dashboard.records.queries.ownership import Intervals
+from dashboard.records.queries.intervals import Intervals
 
 Span = tuple[int, int, int, int]  # line, start, end, hue
 

@@ -21,8 +21,12 @@ TABLES_MIN = 20
 NO_PAGES = {
     *("login", "logout", "theme", "adopt_group", "audit_verify", "demo"),
     *("single_sign_on", "single_sign_on_callback", "evaluation_report"),
+    *("group_map_bytes", "epoch_changes"),
 }
 MORE = {
+    "group": ("?at={now_ms}", "?epoch={epoch}", "?epoch={first}&vs={epoch}", "?at=2001-01-01"),
+    "group_members": ("?at={now_ms}", "?epoch={epoch}"),
+    "group_partitions": ("?at={now_ms}", "?epoch={epoch}"),
     "group_history": ("?show=ownership", "?show=scale-downs", "?at={now_ms}"),
     "partition": ("?at={now_ms}", "?span=all"),
 }
@@ -69,6 +73,10 @@ def addresses(group: Group, user: int) -> Iterator[str]:
         "incarnation": rebalance.incarnation,
         "target_epoch": rebalance.target_epoch,
     }
+    oldest = group.rebalances.last()
+    assert oldest is not None
+    moments = {"now_ms": rebalance.at_ms, "epoch": rebalance.target_epoch}
+    moments["first"] = oldest.target_epoch
     for name, takes in routes(urlpatterns):
         pk = {"user": user, "plan": plan.pk}.get(name, scaled and scaled.pk)
         if name in NO_PAGES or (pk is None and name == "scale_down"):
@@ -76,7 +84,7 @@ def addresses(group: Group, user: int) -> Iterator[str]:
         address = reverse(name, kwargs={n: {**known, "pk": pk}[n] for n in takes})
         yield address
         for query in MORE.get(name, ()):
-            yield address + query.format(now_ms=rebalance.at_ms)
+            yield address + query.format(**moments)
 
 
 def plain(name: str) -> Group:

@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("dashboard", "0029_webhooks"),
+        ("dashboard", "0027_webhooks"),
     ]
 
     operations = [

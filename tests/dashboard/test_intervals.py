@@ -12,8 +12,8 @@ from assignment.types import Partition, TargetRow
 from dashboard.models import Group, HistoryGap, MemberRecord, Rebalance, Tenure
 from dashboard.pages import pixels
 from dashboard.pages.pixels import Frame, Runs
-from dashboard.records.queries import marks, ownership
-from dashboard.records.queries.ownership import NO_HUE, STAYS, Intervals, Shown
+from dashboard.records.queries import intervals, marks
+from dashboard.records.queries.intervals import NO_HUE, STAYS, Intervals, Shown
 
 pytestmark = pytest.mark.django_db
 HUES = {"a": 0, "b": 1, "c": 2}
@@ -63,10 +63,10 @@ def test_the_picture_of_a_part_is_that_part_of_the_picture_of_all(
     for _ in range(10):
         from_ms, to_ms = sorted(chance.sample(range(10_000), 2))
         asked = shown(from_ms, to_ms)
-        made = painted(ownership.of_partitions(group, asked, HUES), asked)
+        made = painted(intervals.of_partitions(group, asked, HUES), asked)
         with monkeypatch.context() as patch:
-            patch.setattr(ownership, "BEFORE", 1_000)
-            every = painted(ownership.of_partitions(group, asked, HUES), asked)
+            patch.setattr(intervals, "BEFORE", 1_000)
+            every = painted(intervals.of_partitions(group, asked, HUES), asked)
         assert made.ends.tolist() == every.ends.tolist(), seed
         assert made.codes.tolist() == every.codes.tolist(), seed
 
@@ -79,7 +79,7 @@ def test_columns_are_in_the_order_of_line_start_and_fence(group: Group) -> None:
             held(group, 1, 1, 50, 60, member="c"),
         ]
     )
-    found = ownership.of_partitions(group, shown(0, 1_000, first=1, last=3), HUES)
+    found = intervals.of_partitions(group, shown(0, 1_000, first=1, last=3), HUES)
     assert found.numbers == range(1, 4)
     assert found.line.tolist() == [0, 2, 2]
     assert found.started_ms.tolist() == [50, 100, 500]
@@ -92,22 +92,22 @@ def test_of_more_partitions_than_lines_every_kth_is_read(
 ) -> None:
     filled(group, 1)
     with django_assert_num_queries(2):
-        found = ownership.of_partitions(group, shown(lines=5), HUES)
+        found = intervals.of_partitions(group, shown(lines=5), HUES)
     assert [*found.numbers] == [0, 3, 6, 9]
     assert {*found.line.tolist()} == {0, 1, 2, 3}
 
 
 def test_history_before_the_time_shown_is_not_read(group: Group) -> None:
     Tenure.objects.bulk_create(held(group, 0, n, n * 10, n * 10 + 10) for n in range(1, 500))
-    found = ownership.of_partitions(group, shown(4_000, 4_100), HUES)
+    found = intervals.of_partitions(group, shown(4_000, 4_100), HUES)
     assert found.started_ms.tolist()[:4] == [3_970, 3_980, 3_990, 4_000]
-    assert found.started_ms.size == ownership.BEFORE + 10
+    assert found.started_ms.size == intervals.BEFORE + 10
 
 
 def test_there_is_a_bound_to_what_is_read(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
     filled(group, 2)
-    monkeypatch.setattr(ownership, "INTERVALS_MAX", 60)
-    found = ownership.of_partitions(group, shown(), HUES)
+    monkeypatch.setattr(intervals, "INTERVALS_MAX", 60)
+    found = intervals.of_partitions(group, shown(), HUES)
     assert 0 < found.line.size <= 60
     assert 1 < len(found.numbers) < 12
     assert found.from_ms == 0
@@ -117,12 +117,12 @@ def test_of_one_partition_the_newest_are_read(
     group: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Tenure.objects.bulk_create(held(group, 0, n, n * 10, n * 10 + 10) for n in range(1, 500))
-    monkeypatch.setattr(ownership, "INTERVALS_MAX", 60)
+    monkeypatch.setattr(intervals, "INTERVALS_MAX", 60)
     asked = shown(first=0, last=0)
-    found = ownership.of_partitions(group, asked, HUES)
+    found = intervals.of_partitions(group, asked, HUES)
     assert found.line.size <= 60
     assert found.started_ms.max() == 4_990
-    assert found.from_ms == found.started_ms.min() + 10 * ownership.BEFORE
+    assert found.from_ms == found.started_ms.min() + 10 * intervals.BEFORE
     codes = painted(found, asked).codes.tolist()
     assert codes[0] == pixels.NOTHING, "what was not read is no gap"
 
@@ -131,7 +131,7 @@ def test_of_a_member_there_are_its_stays_and_what_it_had(group: Group) -> None:
     filled(group, 3)
     MemberRecord.objects.create(group=group, member_id="a", joined_at_ms=5, left_at_ms=900)
     MemberRecord.objects.create(group=group, member_id="a", joined_at_ms=1_000)
-    found = ownership.of_member(group, "a", shown(100, 2_000), HUES)
+    found = intervals.of_member(group, "a", shown(100, 2_000), HUES)
     rows = Tenure.objects.filter(member_id="a", started_ms__lt=2_000, ended_ms__gte=100)
     assert [*found.numbers] == [STAYS, *sorted({row.number for row in rows})]
     assert found.line.size == 2 + rows.count()
@@ -168,16 +168,16 @@ def test_replicas_last_from_target_to_target(group: Group) -> None:
     target(group, 2, 100, a=row(standby="0 1"), b=row(learning="0"))
     target(group, 3, 200, a=row(standby="0"), b=row(standby="1", learning="2"))
     target(group, 4, 300)
-    found = ownership.replicas(group, shown(150, 400), [0, 1, 2], HUES)
+    found = intervals.replicas(group, shown(150, 400), [0, 1, 2], HUES)
     assert spells(found["standby"]) == {(0, 100, 300, 0), (1, 100, 200, 0), (1, 200, 300, 1)}
     assert spells(found["learning"]) == {(0, 100, 200, 1), (2, 200, 300, 1)}
 
 
 def test_who_keeps_a_partition_at_a_moment(group: Group) -> None:
-    assert ownership.replicas_at(group, 1, 10) == {"learning": [], "standby": []}
+    assert intervals.replicas_at(group, 1, 10) == {"learning": [], "standby": []}
     target(group, 1, 100, a=row(standby="0 1"), b=row(standby="1", learning="0"))
-    assert ownership.replicas_at(group, 1, 100) == {"learning": [], "standby": ["a", "b"]}
-    assert ownership.replicas_at(group, 0, 500) == {"learning": ["b"], "standby": ["a"]}
+    assert intervals.replicas_at(group, 1, 100) == {"learning": [], "standby": ["a", "b"]}
+    assert intervals.replicas_at(group, 0, 500) == {"learning": ["b"], "standby": ["a"]}
 
 
 # --- marks ---
@@ -222,7 +222,7 @@ def test_only_first_rounds_are_marked(group: Group) -> None:
 
 
 def test_nothing_is_nothing(group: Group) -> None:
-    found = ownership.of_partitions(group, shown(), HUES)
+    found = intervals.of_partitions(group, shown(), HUES)
     assert found.line.size == 0
     assert np.all(painted(found, shown()).codes == pixels.NOTHING)
-    assert ownership.begun_ms(group) is None
+    assert intervals.begun_ms(group) is None

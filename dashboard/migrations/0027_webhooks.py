@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("dashboard", "0029_attention"),
+        ("dashboard", "0026_attention"),
     ]
 
     operations = [

@@ -30,7 +30,7 @@ def words(known: tuple[str, ...]) -> list[tuple[str, str]]:
 
 
 class Migration(migrations.Migration):
-    dependencies = [("dashboard", "0023_more_of_samples")]
+    dependencies = [("dashboard", "0024_stored_maps")]
     operations = [
         migrations.CreateModel(
             name="Plan",

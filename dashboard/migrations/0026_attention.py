@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("dashboard", "0023_more_of_samples"),
+        ("dashboard", "0025_plans"),
     ]
 
     operations = [
