@@ -16,10 +16,12 @@ from assignment.types import NAME_MAX, Coordination, GroupSettings
 from dashboard.agents.issued import IssuedToken
 from dashboard.agents.producer_token import ProducerToken  # noqa: F401
 from dashboard.evaluation.stored import Evaluation  # noqa: F401  (Django finds models here)
-from dashboard.records.grants import RoleGrant  # noqa: F401  (as above)
+from dashboard.records.api_answer import ApiAnswer  # noqa: F401  (as above)
+from dashboard.records.grants import RoleGrant  # noqa: F401
 from dashboard.records.leaving import AtDeadline as AtDeadline  # noqa: PLC0414
 from dashboard.records.leaving import ScaleDown as ScaleDown  # noqa: PLC0414
 from dashboard.records.leaving import ScaleDownState as ScaleDownState  # noqa: PLC0414
+from dashboard.records.person_token import PersonToken  # noqa: F401
 from dashboard.records.stored import AuditEntry as AuditEntry  # noqa: PLC0414
 from dashboard.records.stored import AuditHead as AuditHead  # noqa: PLC0414
 from dashboard.records.stored import AuditSource as AuditSource  # noqa: PLC0414

@@ -180,6 +180,7 @@ PUBLIC_URL = text("EVENKEEL_URL", remembered(DATA, "public_url", "http://127.0.0
 SNAPSHOT_URLS = snapshot_urls()
 METRICS_TOKEN = metrics_token()  # of who reads /metrics
 AGENT_RATE_PER_SECOND = number("EVENKEEL_AGENT_RATE", 5_000, 1, 1_000_000)  # of one token
+API_RATE_PER_SECOND = number("EVENKEEL_API_RATE", 50, 1, 1_000_000)  # of one person, in one process
 
 INSTALLED_APPS = [
     "dashboard.apps.DashboardConfig",
@@ -195,6 +196,7 @@ INSTALLED_APPS = [
     "channels",
 ]
 MIDDLEWARE = [
+    "dashboard.web.problems.problems",
     "dashboard.live.deadline.one_deadline",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -227,6 +229,7 @@ TEMPLATES = [
                 "dashboard.pages.views.account.theme",
                 "dashboard.pages.views.demo.link",
                 "dashboard.pages.gate.allowed",
+                "dashboard.pages.curl.as_curl",
             ],
             "libraries": {"show": "dashboard.pages.templatetags.show"},
         },
@@ -281,9 +284,9 @@ SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 SECURE_HSTS_SECONDS = 0 if DEVELOPMENT else 31_536_000
 SECURE_SSL_REDIRECT = not DEVELOPMENT
-# The first two are asked for inside, often by bare address; who is sent on from the third has shown
-# its token already, so it refuses by itself.
-SECURE_REDIRECT_EXEMPT = ["^healthz$", "^readyz$", "^metrics$"]
+# The first two are asked for inside, often by bare address; who is sent on from the others has
+# shown a token already, so they refuse by themselves.
+SECURE_REDIRECT_EXEMPT = ["^healthz$", "^readyz$", "^metrics$", "^api/v1/"]
 SILENCED_SYSTEM_CHECKS = [
     "security.W005",  # HSTS for subdomains: other services of the domain are not ours to decide
     "security.W021",  # HSTS preload: for the owner of the domain to ask for, and hard to take back
