@@ -117,7 +117,7 @@ async def _refuse(scope: dict[str, Any], send: Send) -> None:
         await send({"type": "websocket.close"})
         return
     kind, body = problems.as_sent(scope["path"], 400, "No address has the character NUL.")
-    headers = [(b"content-type", kind)]
+    headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": 400, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
