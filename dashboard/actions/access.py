@@ -30,7 +30,7 @@ def enter(by: By, action: Action, group: str | None, *, looks: bool) -> None:
         return
     if group is not None and action is not Action.MAKE_GROUP:
         find(group)
-    require(by, action, group)
+    _check(by, action, group)
 
 
 def _is_open(rights: Rights, action: Action, group: str | None, *, looks: bool) -> bool:
@@ -53,11 +53,14 @@ def require(by: By, action: Action, group: Group | str | None) -> None:
     """To be called before the transaction of what is done. `group`: its name when it need not
     exist yet. Raises Denied and NeedsApproval.
     """
-    name = group.name if isinstance(group, Group) else group
+    _check(by, action, group.name if isinstance(group, Group) else group)
+
+
+def _check(by: By, action: Action, group: str | None) -> None:
     try:
-        by.rights.check(action, name)
+        by.rights.check(action, group)
     except Denied as error:
-        audit.denied(by, action.value, name, why=str(error))
+        audit.denied(by, action.value, group, why=str(error))
         raise
 
 
