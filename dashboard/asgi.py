@@ -26,7 +26,7 @@ from dashboard.live.connection import close_async_client  # noqa: E402
 from dashboard.push.origin import OwnOrigin  # noqa: E402
 from dashboard.push.sockets import websocket_urlpatterns  # noqa: E402
 from dashboard.records import audit  # noqa: E402
-from dashboard.web import PROTOCOLS  # noqa: E402
+from dashboard.web import PROTOCOLS, problems  # noqa: E402
 from dashboard.web.bodies import Bounded  # noqa: E402
 from dashboard.web.visitors import PEER  # noqa: E402
 
@@ -53,7 +53,7 @@ async def application(scope: dict[str, Any], receive: Receive, send: Send) -> No
     elif scope["type"] == "lifespan":
         await _lifespan(receive, send)
     elif has_nul(scope):
-        await _refuse(scope["type"], send)
+        await _refuse(scope, send)
     else:
         await people(scope, receive, send)
 
@@ -112,13 +112,14 @@ def has_nul(scope: dict[str, Any]) -> bool:
     return "\0" in scope["path"] or b"%00" in scope.get("query_string", b"")
 
 
-async def _refuse(kind: str, send: Send) -> None:
-    if kind == "websocket":
+async def _refuse(scope: dict[str, Any], send: Send) -> None:
+    if scope["type"] == "websocket":
         await send({"type": "websocket.close"})
         return
-    headers = [(b"content-type", b"text/plain; charset=utf-8")]
+    kind, body = problems.as_sent(scope["path"], 400, "No address has the character NUL.")
+    headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": 400, "headers": headers})
-    await send({"type": "http.response.body", "body": b"No address has the character NUL."})
+    await send({"type": "http.response.body", "body": body})
 
 
 async def _lifespan(receive: Receive, send: Send) -> None:

@@ -16,6 +16,7 @@ from assignment.types import NAME_MAX, Coordination, GroupSettings
 from dashboard.agents.issued import IssuedToken
 from dashboard.agents.producer_token import ProducerToken  # noqa: F401
 from dashboard.evaluation.stored import Evaluation  # noqa: F401  (Django finds models here)
+from dashboard.records.api_answer import ApiAnswer  # noqa: F401  (as above)
 from dashboard.records.attention import AttentionLimits as AttentionLimits  # noqa: PLC0414
 from dashboard.records.attention import Occurrence as Occurrence  # noqa: PLC0414
 from dashboard.records.grants import RoleGrant  # noqa: F401  (as above)
@@ -23,6 +24,7 @@ from dashboard.records.leaving import AtDeadline as AtDeadline  # noqa: PLC0414
 from dashboard.records.leaving import ScaleDown as ScaleDown  # noqa: PLC0414
 from dashboard.records.leaving import ScaleDownState as ScaleDownState  # noqa: PLC0414
 from dashboard.records.ownership_maps import StoredMap as StoredMap  # noqa: PLC0414
+from dashboard.records.person_token import PersonToken  # noqa: F401
 from dashboard.records.planned import Plan as Plan  # noqa: PLC0414
 from dashboard.records.planned import PlanKind as PlanKind  # noqa: PLC0414
 from dashboard.records.planned import PlanState as PlanState  # noqa: PLC0414

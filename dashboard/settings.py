@@ -191,6 +191,7 @@ WEBHOOK_HOSTS = names("EVENKEEL_WEBHOOK_HOSTS", ())
 WEBHOOK_NETWORKS = networks("EVENKEEL_WEBHOOK_NETWORKS")
 METRICS_TOKEN = metrics_token()  # of who reads /metrics
 AGENT_RATE_PER_SECOND = number("EVENKEEL_AGENT_RATE", 5_000, 1, 1_000_000)  # of one token
+API_RATE_PER_SECOND = number("EVENKEEL_API_RATE", 50, 1, 1_000_000)  # of one person, in one process
 
 INSTALLED_APPS = [
     "dashboard.apps.DashboardConfig",
@@ -206,6 +207,7 @@ INSTALLED_APPS = [
     "channels",
 ]
 MIDDLEWARE = [
+    "dashboard.web.problems.problems",
     "dashboard.live.deadline.one_deadline",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -239,6 +241,7 @@ TEMPLATES = [
                 "dashboard.pages.views.demo.link",
                 "dashboard.pages.gate.allowed",
                 "dashboard.pages.views.attention.counted",
+                "dashboard.pages.curl.as_curl",
             ],
             "libraries": {"show": "dashboard.pages.templatetags.show"},
         },
@@ -293,9 +296,9 @@ SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 SECURE_HSTS_SECONDS = 0 if DEVELOPMENT else 31_536_000
 SECURE_SSL_REDIRECT = not DEVELOPMENT
-# The first two are asked for inside, often by bare address; who is sent on from the third has shown
-# its token already, so it refuses by itself.
-SECURE_REDIRECT_EXEMPT = ["^healthz$", "^readyz$", "^metrics$"]
+# The first two are asked for inside, often by bare address; who is sent on from the others has
+# shown a token already, so they refuse by themselves.
+SECURE_REDIRECT_EXEMPT = ["^healthz$", "^readyz$", "^metrics$", "^api/v1/"]
 SILENCED_SYSTEM_CHECKS = [
     "security.W005",  # HSTS for subdomains: other services of the domain are not ours to decide
     "security.W021",  # HSTS preload: for the owner of the domain to ask for, and hard to take back

@@ -18,6 +18,8 @@ HOMES = {
     "requests": ("dashboard/single_sign_on/",),
     "jwt": ("dashboard/single_sign_on/",),
     "prometheus_client": ("dashboard/api/",),
+    "ninja": ("dashboard/api/v1/",),
+    "pydantic": ("dashboard/api/v1/",),
     "allauth": ("dashboard/single_sign_on/", "dashboard/actions/users.py"),
     "agent": ("agent/",),
     "dashboard": ("dashboard/",),

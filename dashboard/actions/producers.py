@@ -12,7 +12,7 @@ from assignment.types import valid_name
 from dashboard.actions.access import require
 from dashboard.actions.groups import Refused
 from dashboard.actions.roles import Action
-from dashboard.agents import issued, rights, tokens
+from dashboard.agents import issued, rights
 from dashboard.agents.producer_token import ProducerToken
 from dashboard.models import Group
 from dashboard.records import audit
@@ -40,7 +40,7 @@ def create_token(
     name = issued.checked_name(name, expires_at)
     if not Group.objects.filter(stream=stream).exists():
         raise InvalidInput(f"no group reads a stream {stream!r}: create the group first")
-    text = tokens.make(tokens.PRODUCER_PREFIX)
+    text = issued.make(issued.PRODUCER_PREFIX)
     with audit.atomic():
         token = ProducerToken.objects.create(
             stream=stream,

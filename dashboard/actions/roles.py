@@ -61,6 +61,11 @@ class Action(StrEnum):
     EVALUATE = "start an evaluation"
     MANAGE_USERS = "manage users"
 
+    @property
+    def key(self) -> str:
+        """As the API and templates name it."""
+        return self.name.lower()
+
 
 MATRIX: Mapping[Action, tuple[Role, ...]] = {
     Action.SEE: tuple(Role),
@@ -110,10 +115,13 @@ class Door:
 
 # Without anybody logged in. Static files and agents' routes never come to Django's addresses.
 PUBLIC = frozenset(
-    {"healthz", "readyz", "login", "theme", "single_sign_on", "single_sign_on_callback"}
+    {
+        *("healthz", "readyz", "login", "theme", "single_sign_on", "single_sign_on_callback"),
+        "v1:openapi-json",  # says what the product can, nothing of this one
+    }
 )
 BY_TOKEN = frozenset({"metrics"})  # by a token of its own, which it asks for; no login opens it
-OWN = frozenset({"logout", "password"})  # of whoever is logged in, whatever the role
+OWN = frozenset({"logout", "password", "api_tokens"})  # of whoever is logged in, whatever the role
 _SEES = Door(Action.SEE)
 # By the name of its address. The group is the one in the address; without one it takes the right in
 # any group, and what is done checks the very group. An address that is not here opens to nobody.
@@ -229,12 +237,17 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """Of one person: decided from grants alone."""
+    """Of one person: decided from grants alone. `scopes`: what a token of theirs is for; None: no
+    token speaks, or nothing narrows it.
+    """
 
     grants: tuple[Grant, ...] = ()
+    scopes: frozenset[Action] | None = None
 
     def effect(self, action: Action, group: str | None) -> Effect:
         """`group`: its name; None for what is of no single group."""
+        if self._is_out_of_scope(action):
+            return Effect.DENY
         if group is None or action in OF_NO_GROUP:
             said = {grant.on(action) for grant in self.grants}
             found = self._of_all(action) | (said - {Effect.ALLOW})
@@ -244,7 +257,7 @@ class Rights:
 
     def anywhere(self, action: Action) -> Effect:
         """The most that is possible in any group that there may be."""
-        if action in OF_NO_GROUP:
+        if action in OF_NO_GROUP or self._is_out_of_scope(action):
             return self.effect(action, None)
         for exception in (Effect.DENY, Effect.STAGE):
             if exception in self._of_all(action):
@@ -264,7 +277,7 @@ class Rights:
         said = [(grant, effect) for grant in self.grants if (effect := grant.on(action))]
         denied = [grant for grant, effect in said if effect is Effect.DENY]
         given = [grant for grant, effect in said if effect is not Effect.DENY]
-        if Effect.DENY in self._of_all(action):
+        if Effect.DENY in self._of_all(action) or self._is_out_of_scope(action):
             return Scope("", "", in_none=False)
         everywhere = _default(action) is Effect.ALLOW or any(g.is_of_all for g in given)
         within = None if everywhere else _expression(given)
@@ -275,6 +288,8 @@ class Rights:
         effect = self.effect(action, group)
         if effect is Effect.ALLOW:
             return
+        if self._is_out_of_scope(action):
+            raise Denied(f"to {action} takes a token with the scope {action.key}")
         where = f"group {group!r}"
         if group is None or action in OF_NO_GROUP:
             where = "all groups, without exception" if any(self._of_all(action)) else "all groups"
@@ -292,6 +307,9 @@ class Rights:
         except Denied as error:
             return str(error)
         return ""
+
+    def _is_out_of_scope(self, action: Action) -> bool:
+        return self.scopes is not None and action not in self.scopes
 
     def _of_all(self, action: Action) -> set[Effect | None]:
         """What the grants for all groups say about it."""

@@ -1,12 +1,21 @@
-"""What every issued token has: the rows of agents' tokens and of producers'."""
+"""What every issued token has: the rows of agents' tokens, of producers' and of people's."""
 
+import secrets
 from datetime import datetime
 
 from django.db import models
+from django.db.models import Q
 from django.utils import timezone
 
+from assignment import rights
 from assignment.errors import InvalidInput
 from assignment.types import NAME_MAX
+
+# A leaked one is recognised by secret scanners.
+AGENT_PREFIX, PRODUCER_PREFIX, PERSON_PREFIX = "ekt_", "ekp_", "eku_"
+USED_EVERY_S = 60.0  # last_used_at is good to a minute
+
+digest_of = rights.digest_of
 
 
 class IssuedToken(models.Model):
@@ -30,6 +39,20 @@ class IssuedToken(models.Model):
             return "revoked"
         is_past = self.expires_at is not None and self.expires_at <= timezone.now()
         return "expired" if is_past else "valid"
+
+
+def make(prefix: str = AGENT_PREFIX) -> str:
+    """The text of a token: 256 random bits."""
+    return prefix + secrets.token_urlsafe(32)
+
+
+def valid_at(now: datetime) -> Q:
+    return Q(revoked_at=None) & (Q(expires_at=None) | Q(expires_at__gt=now))
+
+
+def is_used_anew(last_used_at: datetime | None, now: datetime) -> bool:
+    """Whether this use is to be kept: not each of them costs a write."""
+    return last_used_at is None or (now - last_used_at).total_seconds() > USED_EVERY_S
 
 
 def checked_name(name: str, expires_at: datetime | None) -> str:

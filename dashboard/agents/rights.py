@@ -21,6 +21,7 @@ from assignment.rights import (
     with_login,
     without_login,
 )
+from dashboard.agents.issued import valid_at
 from dashboard.agents.producer_token import ProducerToken
 from dashboard.live import rights as live
 from dashboard.live.connection import StoreUnavailable
@@ -106,8 +107,7 @@ def _unless_refused(url: str) -> str:
 
 def _wanted(server: Server) -> Users:
     """Of all tokens that are valid now, and of the broker."""
-    now = timezone.now()
-    valid = Q(revoked_at=None) & (Q(expires_at=None) | Q(expires_at__gt=now))
+    valid = valid_at(timezone.now())
     agents = AgentToken.objects.filter(valid).values_list("digest", "group__name", "group__stream")
     producers = ProducerToken.objects.filter(valid).values_list("digest", "stream")
     return {

@@ -6,7 +6,6 @@ meanwhile is asked for by one request for all, LOOK_EVERY_S apart, before it is 
 """
 
 import hmac
-import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -15,10 +14,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db import DatabaseError
-from django.db.models import Q
 from django.utils import timezone
 
-from assignment import rights
+from dashboard.agents.issued import digest_of as digest_of  # noqa: PLC0414
+from dashboard.agents.issued import is_used_anew, valid_at
+from dashboard.agents.issued import make as make  # noqa: PLC0414
 from dashboard.models import AgentToken, AuditSource, Group
 from dashboard.records import audit
 from dashboard.records.audit import By
@@ -29,8 +29,6 @@ LOOK_BACK_S = 60.0  # so far may the clocks of two web processes' machines be ap
 LOOK_WAIT_S = 0.25  # for a database that is slow; then what is remembered counts
 OUTAGE_S = 3_600.0  # what it said so long ago counts no more, even while it is away
 REMEMBERED_MAX = 20_000  # of known and of refused tokens together; the oldest go
-USED_EVERY_S = 60.0  # last_used_at is good to a minute
-PREFIX, PRODUCER_PREFIX = "ekt_", "ekp_"  # a leaked one is recognised by secret scanners
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +46,6 @@ class Known:
         same = hmac.compare_digest(self.digest, digest)
         until = self.expires_at
         return same and self.token_id > 0 and (until is None or timezone.now() < until)
-
-
-digest_of = rights.digest_of
-
-
-def make(prefix: str = PREFIX) -> str:
-    return prefix + secrets.token_urlsafe(32)
 
 
 class Remembered:
@@ -97,8 +88,7 @@ def read(digest: str, address: str = "") -> Known:
     """Asks the database; marks the token as used. One that is not valid any more is on record."""
     now = timezone.now()
     row = (
-        AgentToken.objects.filter(digest=digest, revoked_at=None)
-        .filter(Q(expires_at=None) | Q(expires_at__gt=now))
+        AgentToken.objects.filter(valid_at(now), digest=digest)
         .values_list(
             *("id", "digest", "group__name", "expires_at", "last_used_at"),
             *("group__stream", "group__partitions"),
@@ -110,7 +100,7 @@ def read(digest: str, address: str = "") -> Known:
             _note_ended(digest, address)
         return Known(digest, 0, "", None, time.monotonic())
     token_id, stored, group, expires_at, last_used_at, stream, partitions = row
-    if last_used_at is None or (now - last_used_at).total_seconds() > USED_EVERY_S:
+    if is_used_anew(last_used_at, now):
         with suppress(DatabaseError):  # one that refuses writes
             AgentToken.objects.filter(id=token_id).update(last_used_at=now)
     return Known(stored, token_id, group, expires_at, time.monotonic(), stream, partitions)

@@ -12,24 +12,19 @@ from django.shortcuts import render
 from django.utils.functional import SimpleLazyObject
 from django.views.defaults import permission_denied
 
-from assignment.types import NAME_PATTERN
 from dashboard.actions import access
 from dashboard.actions.roles import (
     BY_TOKEN,
     DOORS,
-    OF_NO_GROUP,
     OWN,
     PUBLIC,
     Action,
     Denied,
     Door,
     Effect,
-    Rights,
 )
+from dashboard.api.v1 import doors as api_doors
 from dashboard.pages.views import base
-from dashboard.records import audit
-from dashboard.records.audit import By
-from dashboard.records.queries import groups as group_queries
 
 LOOKING = ("GET", "HEAD")
 
@@ -46,6 +41,8 @@ class Gate(LoginRequiredMiddleware):
         name = match.view_name if match else ""
         if name in PUBLIC or name in BY_TOKEN:
             return None
+        if name.startswith(api_doors.NAMESPACE):
+            return api_doors.enter(request, name, view_kwargs.get("name"))
         if not request.user.is_authenticated:
             return self.handle_no_permission(request, view_func)
         if name in OWN:
@@ -68,37 +65,18 @@ class Gate(LoginRequiredMiddleware):
 
 def _enter(request: HttpRequest, door: Door, group: str | None) -> HttpResponseBase | None:
     """Raises Http404 where there is nothing to see, PermissionDenied."""
-    by = base.by(request)
     looks = request.method in LOOKING
     action = door.looks if looks else door.changes
     looks = looks or door.only_asks(request.POST)
     if action is None:
         return HttpResponseNotAllowed(LOOKING)
-    if group is not None and not NAME_PATTERN.fullmatch(group):
-        raise Http404(base.NO_GROUP.format(group))
-    if group is not None and not by.rights.may(Action.SEE, group):
-        if group_queries.find(group):
-            audit.denied(by, Action.SEE.value, group, why="it is hidden from this person")
-        raise Http404(base.NO_GROUP.format(group))
-    if not _is_open(by.rights, action, group, looks=looks):
-        _refuse(by, action, group)
-    return None
-
-
-def _is_open(rights: Rights, action: Action, group: str | None, *, looks: bool) -> bool:
-    if group is None and action not in OF_NO_GROUP:  # what is done asks for the very group
-        return rights.anywhere(action) is not Effect.DENY
-    return rights.may_look(action, group) if looks else rights.may(action, group)
-
-
-def _refuse(by: By, action: Action, group: str | None) -> None:
-    """A group that is not there is told as one that is hidden, whatever is asked of it."""
-    if group is not None and action is not Action.MAKE_GROUP and not group_queries.find(group):
-        raise Http404(base.NO_GROUP.format(group))
     try:
-        access.require(by, action, group)
+        access.enter(base.by(request), action, group, looks=looks)
+    except access.NotThere as error:
+        raise Http404(str(error)) from error
     except Denied as error:
         raise PermissionDenied(str(error)) from error
+    return None
 
 
 def allowed(request: HttpRequest) -> dict[str, Any]:
@@ -118,21 +96,17 @@ def allowed(request: HttpRequest) -> dict[str, Any]:
 
 def possible(request: HttpRequest) -> dict[str, bool]:
     rights = base.rights_of(request)
-    return {_key(action): rights.anywhere(action) is not Effect.DENY for action in Action}
+    return {action.key: rights.anywhere(action) is not Effect.DENY for action in Action}
 
 
 def closed(request: HttpRequest, group: str | None) -> dict[str, str]:
     rights = base.rights_of(request)
     return {
-        _key(action): "" if rights.may_look(action, group) else rights.why_not(action, group)
+        action.key: "" if rights.may_look(action, group) else rights.why_not(action, group)
         for action in Action
     }
 
 
 def refused(request: HttpRequest, group: str | None) -> dict[str, str]:
     rights = base.rights_of(request)
-    return {_key(action): rights.why_not(action, group) for action in Action}
-
-
-def _key(action: Action) -> str:
-    return action.name.lower()
+    return {action.key: rights.why_not(action, group) for action in Action}

@@ -6,6 +6,7 @@ from django.urls import include, path
 from dashboard.pages.user_forms import LoginForm
 from dashboard.pages.views import (
     account,
+    api_tokens,
     attention,
     audit,
     charts,
@@ -95,4 +96,5 @@ urlpatterns = [
     path("users/", users.users, name="users"),
     path("users/<int:pk>/", users.user, name="user"),
     path("password/", users.password, name="password"),
+    path("api-tokens/", api_tokens.api_tokens, name="api_tokens"),
 ]

@@ -27,6 +27,7 @@ COVERED = (
     *("before", "after", "source", "result", "count"),
 )
 ROWS_AT_ONCE = 1_000
+AT_ONCE = 20_000  # entries, followed in a second or two; the command follows all of them
 TRIES = 3  # a checkpoint may come in between
 
 log = logging.getLogger(__name__)

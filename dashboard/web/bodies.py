@@ -9,6 +9,7 @@ from typing import Any
 from django.urls import Resolver404, resolve
 
 from dashboard.agents.requests import Receive, Send
+from dashboard.web import problems
 from dashboard.web.kept import TooMuch, kept
 from dashboard.web.visitors import sender_of
 
@@ -17,6 +18,7 @@ FORM_MAX = 2**16
 # members. As much as Django takes of any form.
 LARGE_MAX = 2_621_440
 LARGE = ("new_group", "group_settings", "rebalance_preview", "new_scale_down")
+LARGE_API = ("v1:groups", "v1:settings", "v1:rebalances", "v1:preview", "v1:scale_downs")
 LOGIN = ("login", "single_sign_on", "single_sign_on_callback")
 LOGIN_MAX = 2**13
 KEPT_MAX = 2**23  # of one user's bodies at a time, or of an address whose user is not known
@@ -58,27 +60,25 @@ class Bounded:
                 check(max((int(value) for value in said if value.isdigit()), default=0))
                 await self._application(scope, receive_within, send)
             except TooLarge as error:
-                await _refuse(send, 413, str(error))
+                await _refuse(scope, send, 413, str(error))
             except TooMuch:
-                await _refuse(send, 503, "You have sent much that is not read yet; try again.")
+                why = "You have sent much that is not read yet; try again."
+                await _refuse(scope, send, 503, why)
 
 
 def most_bytes(path: str) -> int:
     try:
-        name = resolve(path).url_name
+        name = resolve(path).view_name
     except Resolver404:
         return FORM_MAX
     if name in LOGIN:
         return LOGIN_MAX
-    return LARGE_MAX if name in LARGE else FORM_MAX
+    return LARGE_MAX if name in LARGE or name in LARGE_API else FORM_MAX
 
 
-async def _refuse(send: Send, status: int, why: str) -> None:
-    body = why.encode()
-    headers = [
-        (b"content-type", b"text/plain; charset=utf-8"),
-        (b"content-length", str(len(body)).encode()),
-    ]
+async def _refuse(scope: dict[str, Any], send: Send, status: int, why: str) -> None:
+    kind, body = problems.as_sent(scope["path"], status, why)
+    headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
     if status == 503:
         headers.append((b"retry-after", b"1"))
     await send({"type": "http.response.start", "status": status, "headers": headers})

@@ -308,6 +308,8 @@ async def body_of(path: str, size: int, said: bool, read: list[int]) -> int:
         ("/nowhere", bodies.FORM_MAX),
         ("/new-group/", bodies.LARGE_MAX),
         ("/groups/g/settings/", bodies.LARGE_MAX),
+        ("/api/v1/groups/g/tokens", bodies.FORM_MAX),
+        ("/api/v1/groups/g/settings", bodies.LARGE_MAX),
     ],
 )
 async def test_body_is_refused_by_route_before_it_is_kept(path: str, most: int, said: bool) -> None:
@@ -320,6 +322,9 @@ async def test_body_is_refused_by_route_before_it_is_kept(path: str, most: int, 
 def test_routes_of_large_forms_are_there() -> None:
     for name in bodies.LARGE:
         path = reverse(name, args=[] if name == "new_group" else ["g"])
+        assert bodies.most_bytes(path) == bodies.LARGE_MAX
+    for name in bodies.LARGE_API:
+        path = reverse(name, args=[] if name == "v1:groups" else ["g"])
         assert bodies.most_bytes(path) == bodies.LARGE_MAX
     for name in bodies.LOGIN:
         assert bodies.most_bytes(reverse(name)) == bodies.LOGIN_MAX

@@ -18,6 +18,7 @@ from django.utils import timezone
 
 from assignment.bounds import not_storable
 from assignment.errors import EvenkeelError, InvalidInput
+from dashboard.actions.access import NO_GROUP
 from dashboard.actions.roles import Rights
 from dashboard.live import watching
 from dashboard.live.connection import StoreUnavailable
@@ -49,7 +50,6 @@ TABS = (
 GROUP_FRAGMENTS = ("actions", "attention_note")  # its buttons, and what it needs
 TEXT_MAX = 200  # of a filter
 KEY_DIGITS_MAX = 16
-NO_GROUP = "There is no group {}."  # the same for who may not see it
 TEXT_FILTERS = ("member", "cause", "actor", "action", "object", "group", "result")
 
 

@@ -10,7 +10,7 @@ from django.urls import reverse
 
 from assignment.errors import EvenkeelError
 from dashboard.actions import scale_down as actions
-from dashboard.actions.access import require
+from dashboard.actions.access import NO_GROUP, require
 from dashboard.actions.groups import Refused
 from dashboard.actions.roles import Action
 from dashboard.demo import requests
@@ -29,7 +29,7 @@ def demo_page(request: HttpRequest) -> HttpResponse:
         raise Http404("No demo runs here: python3 manage.py up starts one.")
     rights = base.rights_of(request)
     if not rights.may(Action.SEE, GROUP):
-        raise Http404(base.NO_GROUP.format(GROUP))
+        raise Http404(NO_GROUP.format(GROUP))
     seen = base.see(GROUP)
     if request.method == "POST":
         base.only(request, ("do", "take"))

@@ -1,0 +1,66 @@
+"""Which address of the API tells what a page shows, and that as a curl command."""
+
+import shlex
+from collections.abc import Mapping
+from urllib.parse import quote, urlencode
+
+from django.http import HttpRequest
+
+from dashboard.web.problems import API
+
+# Page, by the name of its address -> address below /api/v1; {} as in the page's own.
+OF_PAGES: Mapping[str, str] = {
+    "overview": "/groups",
+    "groups": "/groups",
+    "group": "/groups/{name}/partitions",
+    "group_members": "/groups/{name}/members",
+    "group_partitions": "/groups/{name}/partitions",
+    "partition": "/groups/{name}/partitions/{number}",
+    "group_balance": "/groups/{name}/rebalances",
+    "group_history": "/groups/{name}/rebalances",
+    "rebalance": "/groups/{name}/rebalances/{incarnation}/{target_epoch}",
+    "group_settings": "/groups/{name}",
+    "rebalance_preview": "/groups/{name}",
+    "new_scale_down": "/groups/{name}/members",
+    "scale_down": "/groups/{name}/scale-downs/{pk}",
+    "tokens": "/groups/{name}/tokens",
+    "producers": "/producer-tokens",
+    "audit": "/audit",
+    "status": "/status",
+}
+HISTORY = "group_history"
+OF_KINDS: Mapping[str, tuple[str, tuple[str, ...]]] = {  # of History, by its `show=`; with filters
+    "ownership": ("/groups/{name}/tenures", ("member", "partition", "from", "to")),
+    "scale-downs": ("/groups/{name}/scale-downs", ()),
+}
+# Filters that pages and API name alike, by the page.
+SAME: Mapping[str, tuple[str, ...]] = {
+    "groups": ("q", "state"),
+    "group": ("at",),
+    "group_members": ("at",),
+    "group_partitions": ("at", "state"),
+    "partition": ("at",),
+    "group_history": ("member", "partition", "cause", "actor", "from", "to"),
+    "audit": ("actor", "action", "object", "group", "result", "from", "to"),
+}
+TOKEN = "$EVENKEEL_API_TOKEN"
+
+
+def of_page(request: HttpRequest) -> str:
+    """The command that reads what this page shows; "" where the API tells nothing of it."""
+    match = request.resolver_match
+    if match is None or match.view_name not in OF_PAGES:
+        return ""
+    page, asked = match.view_name, request.GET
+    path, names = OF_PAGES[page], SAME.get(page, ())
+    if page == HISTORY:
+        path, names = OF_KINDS.get(asked.get("show", ""), (path, names))
+    query = {name: asked[name] for name in names if asked.get(name)}
+    parts = {name: quote(str(value), safe="") for name, value in match.kwargs.items()}
+    return curl(request, path.format(**parts), query)
+
+
+def curl(request: HttpRequest, path: str, query: Mapping[str, str] | None = None) -> str:
+    url = request.build_absolute_uri(API.rstrip("/") + path)
+    url += f"?{urlencode(query)}" if query else ""
+    return f'curl -H "Authorization: Bearer {TOKEN}" {shlex.quote(url)}'

@@ -1,0 +1,69 @@
+"""What commands of the API answer with, and lists of tokens. Times and null as in answers.py."""
+
+from datetime import datetime
+
+from ninja import Schema
+
+from assignment.types import Coordination
+
+
+class Asked(Schema):
+    """A rebalance that was asked for; it is in the list of rebalances once it ran."""
+
+    request: int
+    strategy: str
+    state: str
+
+
+class Switched(Schema):
+    coordination: Coordination
+    mode_epoch: int
+    incarnation: int
+    changed: bool
+
+
+class Skipped(Schema):
+    partition: str
+    entry: str
+
+
+class TokenLine(Schema):
+    id: int
+    name: str
+    state: str
+    created_at: datetime
+    created_by: str
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+
+class AgentTokenLine(TokenLine):
+    last_used_at: datetime | None
+
+
+class ProducerTokenLine(TokenLine):
+    stream: str
+
+
+class MadeToken(AgentTokenLine):
+    """`secret` is shown once: an answer that is repeated for its idempotency key has null."""
+
+    secret: str | None
+
+
+class MadeProducerToken(ProducerTokenLine):
+    """`secret` is shown once: an answer that is repeated for its idempotency key has null."""
+
+    secret: str | None
+
+
+class FindingTold(Schema):
+    mend: str
+    key: str
+    name: str
+    why: str
+
+
+class Repaired(Schema):
+    applied: bool
+    findings: list[FindingTold]

@@ -1,0 +1,188 @@
+"""Reads of groups and of who owns what, live or at a past moment."""
+
+from collections import Counter
+from dataclasses import asdict, fields
+from typing import Any
+
+from django.http import Http404, HttpRequest
+from ninja import Query
+
+from assignment.types import Partition
+from dashboard.api import health
+from dashboard.api.v1 import answers, doors, forms
+from dashboard.api.v1.reading import allowed, behind, group_named, moment, now_ms, piece, router
+from dashboard.live import watching
+from dashboard.live.connection import StoreUnavailable
+from dashboard.live.snapshot import LiveMember, LivePartition, LiveSnapshot
+from dashboard.models import Group, Tenure
+from dashboard.push import frames
+from dashboard.records.queries import groups as group_queries
+from dashboard.records.queries import tenures
+
+
+@router.get("/status", response=answers.StatusTold, url_name="status", operation_id="status")
+def status(request: HttpRequest) -> Any:
+    """What /readyz finds, with the groups that you may see."""
+    return health.look(doors.rights_of(request))
+
+
+@router.get(
+    "/groups",
+    response=answers.PieceOf[answers.GroupLine],
+    url_name="groups",
+    operation_id="list_groups",
+)
+def groups(request: HttpRequest, asked: Query[forms.GroupsAsked]) -> Any:
+    """Groups by name."""
+    every = group_queries.rows(now_ms(), doors.rights_of(request))
+    rows = group_queries.selected(every, asked.q, asked.state or "", "name")
+    found = piece(behind(rows, asked.cursor, _name_of), asked.limit, _name_of)
+    return found | {"items": [_line(request, row) for row in found["items"]]}
+
+
+def _name_of(row: group_queries.GroupRow) -> str:
+    return row.group.name
+
+
+def _line(request: HttpRequest, row: group_queries.GroupRow) -> dict[str, Any]:
+    group, sample = row.group, row.sample
+    of_sample = ("members", "owned", "conflicts", "lag_records")
+    return {
+        **{name: getattr(group, name) for name in ("name", "stream", "partitions")},
+        "state": row.state,
+        "why": row.why,
+        **{name: getattr(sample, name, None) for name in of_sample},
+        "allowed_actions": allowed(request, group.name),
+    }
+
+
+@router.get(
+    "/groups/{name}", response=answers.GroupTold, url_name="group", operation_id="read_group"
+)
+def group(request: HttpRequest, name: forms.GroupName) -> Any:
+    """One group: what is stored of it, and its numbers now."""
+    return told(request, group_named(name))
+
+
+def told(request: HttpRequest, row: Group) -> dict[str, Any]:
+    live, problem = None, ""
+    try:
+        live = _live(watching.snapshot(row.name))
+    except StoreUnavailable as error:
+        problem = str(error)
+    stored = ("name", "stream", "partitions", "created_at", "created_by", "coordination")
+    return {
+        **{name: getattr(row, name) for name in stored},
+        "settings": asdict(row.values),
+        "faults": row.faults,
+        "live": live,
+        "problem": problem,
+        "allowed_actions": allowed(request, row.name),
+    }
+
+
+def _live(snapshot: LiveSnapshot) -> dict[str, Any]:
+    state, why = frames.state_of(snapshot)
+    names = ("at_ms", "group_epoch", "target_epoch", "incarnation", "tick_age_ms")
+    return {
+        **{name: getattr(snapshot, name) for name in names},
+        "state": state,
+        "why": why,
+        "mode_epoch": snapshot.mode.epoch,
+        "numbers": asdict(snapshot.numbers),
+    }
+
+
+@router.get(
+    "/groups/{name}/members",
+    response=answers.MembersPiece,
+    url_name="members",
+    operation_id="list_members",
+)
+def members(request: HttpRequest, name: forms.GroupName, asked: Query[forms.MembersAsked]) -> Any:
+    """Members by id; at a past moment those that owned something."""
+    row, at_ms = group_named(name), moment(asked.at)
+    rows: list[dict[str, Any]]
+    if at_ms is None:
+        rows = [_plain(member) for member in watching.snapshot(name).members]
+    else:
+        counted = Counter(tenure.member_id for tenure in tenures.at_moment(row, at_ms))
+        rows = [{"id": member, "owned": counted[member]} for member in sorted(counted)]
+    found = piece(behind(rows, asked.cursor, _id_of), asked.limit, _id_of)
+    return found | {"at_ms": at_ms}
+
+
+def _id_of(row: dict[str, Any]) -> str:
+    return str(row["id"])
+
+
+def _plain(row: LiveMember | LivePartition) -> dict[str, Any]:
+    return {field.name: getattr(row, field.name) for field in fields(row)}
+
+
+@router.get(
+    "/groups/{name}/partitions",
+    response=answers.PartitionsPiece,
+    url_name="partitions",
+    operation_id="list_partitions",
+)
+def partitions(
+    request: HttpRequest, name: forms.GroupName, asked: Query[forms.PartitionsAsked]
+) -> Any:
+    """Partitions by number, with who owns each."""
+    row, at_ms = group_named(name), moment(asked.at)
+    rows = _now(name) if at_ms is None else _then(row, at_ms)
+    rows = [one for one in rows if asked.owner in ("", one["owner"])]
+    if at_ms is None and asked.state:
+        rows = [one for one in rows if one["state"] == asked.state]
+    found = piece(behind(rows, asked.cursor, _number_of), asked.limit, _number_of)
+    return found | {"at_ms": at_ms}
+
+
+def _number_of(row: dict[str, Any]) -> int:
+    return int(row["number"])
+
+
+def _now(name: str) -> list[dict[str, Any]]:
+    return [_plain(row) for row in watching.snapshot(name).partitions]
+
+
+def _then(row: Group, at_ms: int) -> list[dict[str, Any]]:
+    """Of two that overlap the one with the higher fence."""
+    held = {tenure.number: tenure for tenure in tenures.at_moment(row, at_ms)}
+    return [_at(row, number, held.get(number)) for number in range(row.partitions)]
+
+
+def _at(row: Group, number: int, tenure: Tenure | None) -> dict[str, Any]:
+    return {
+        "partition": f"{row.stream}:{number}",
+        "number": number,
+        "owner": tenure and tenure.member_id,
+        "fence": tenure and str(tenure.fence),
+        "since_ms": tenure and tenure.started_ms,
+        "ended_ms": tenure and tenure.ended_ms,
+        "end": tenure and tenure.end,
+    }
+
+
+@router.get(
+    "/groups/{name}/partitions/{int:number}",
+    response=answers.PartitionAt,
+    url_name="partition",
+    operation_id="read_partition",
+)
+def partition(
+    request: HttpRequest,
+    name: forms.GroupName,
+    number: forms.Key,
+    asked: Query[forms.PartitionAsked],
+) -> Any:
+    """One partition, with who owns it."""
+    row, at_ms = group_named(name), moment(asked.at)
+    if number >= row.partitions:
+        raise Http404(f"Group {name} has partitions 0 to {row.partitions - 1}.")
+    if at_ms is None:
+        return _now(name)[number] | {"at_ms": None}
+    found = tenures.owner_at(row, Partition(row.stream, number), at_ms)
+    last = found.tenures[-1] if found.tenures else None
+    return _at(row, number, last) | {"at_ms": at_ms, "doubtful": found.doubtful}
