@@ -7,6 +7,7 @@ from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 
+from dashboard.actions import access
 from dashboard.models import Group, Tenure
 from dashboard.pages import picture, texts
 from dashboard.pages.pixels import WIDTH_MIN, Frame
@@ -133,7 +134,7 @@ def _group(name: str) -> Group:
     """Without a look at Redis."""
     found = group_queries.find(name)
     if found is None:
-        raise Http404(base.NO_GROUP.format(name))
+        raise Http404(access.NO_GROUP.format(name))
     return found
 
 

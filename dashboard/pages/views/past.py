@@ -18,6 +18,7 @@ from django.shortcuts import render
 from assignment import metrics
 from assignment.errors import InvalidInput
 from assignment.ownership import OwnershipMap
+from dashboard.actions import access
 from dashboard.live.snapshot import PARTITION_STATES
 from dashboard.models import Group, MemberRecord, Rebalance, Sample
 from dashboard.pages import texts
@@ -94,7 +95,7 @@ def moment_of(request: HttpRequest, name: str) -> Moment:
 def group_named(name: str) -> Group:
     group = group_queries.find(name)
     if group is None:
-        raise Http404(base.NO_GROUP.format(name))
+        raise Http404(access.NO_GROUP.format(name))
     return group
 
 
