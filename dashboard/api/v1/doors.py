@@ -49,6 +49,10 @@ DOORS = {
         **dict.fromkeys(("extend", "force", "abort"), _DRAINS),
         **dict.fromkeys(("tokens", "token", "rotate"), _OF_TOKENS),
         **dict.fromkeys(("producer_tokens", "producer_token"), _OF_PRODUCERS),
+        **dict.fromkeys(("plans", "plan", "attention"), _SEES),
+        **dict.fromkeys(("approve", "reject"), Door(Action.SEE, Action.APPROVE)),
+        **dict.fromkeys(("run", "cancel"), Door(Action.SEE, Action.SEE)),  # asks for the plan's
+        "acknowledge": Door(Action.SEE, Action.ACKNOWLEDGE),
         "repair": Door(Action.REPAIR, Action.REPAIR),
     }.items()
 }

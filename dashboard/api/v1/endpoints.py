@@ -19,7 +19,16 @@ from assignment.errors import Damaged, EvenkeelError, InvalidInput
 from dashboard import strict_json
 from dashboard.actions.groups import Refused
 from dashboard.actions.roles import Denied
-from dashboard.api.v1 import answers, commands, history, idempotency, reads, scale_downs, tokens
+from dashboard.api.v1 import (
+    answers,
+    commands,
+    deciding,
+    history,
+    idempotency,
+    reads,
+    scale_downs,
+    tokens,
+)
 from dashboard.api.v1.reading import router
 from dashboard.live.connection import StoreUnavailable
 from dashboard.records.api_answer import KEY_MAX
@@ -146,7 +155,7 @@ def _misread(request: HttpRequest, known: Collection[str]) -> str:
 
 
 api.add_decorator(guarded, mode="view")
-assert all((reads, history, commands, scale_downs, tokens))  # each adds its own to it
+assert all((reads, history, commands, deciding, scale_downs, tokens))  # each adds its own to it
 api.add_router("", router)
 
 

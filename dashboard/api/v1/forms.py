@@ -115,6 +115,10 @@ class Command(Schema):
     reason: Reason = ""
 
 
+class Seen(Command):
+    digest: Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="Of the plan, as read.")]
+
+
 class OfGroup(Command):
     expected_epoch: Annotated[
         Whole | None,
