@@ -40,16 +40,16 @@ def finish(view: GroupRead) -> effects.Steps[bool]:
         return False
     opened = () if row.learning else (yield from effects.ReadOpen())
     lease_ms = settings_of(view).lease_ms
-    since_ms = row.at_ms - row.detect_ms - lease_ms
+    changed_ms = row.at_ms - row.detect_ms
     recent = [o for o in opened if view.now_ms - o.since_ms <= GAP_WITHIN_MS]
-    earliest_ms = min([since_ms, *(o.since_ms - lease_ms for o in recent)])
-    tenures = yield from effects.ReadTenures(earliest_ms)
+    earliest_ms = min([changed_ms, *(o.since_ms for o in recent)])
+    tenures = yield from effects.ReadTenures(earliest_ms - lease_ms)
     moments = moments_of(row, view, tenures)
     yield from effects.Complete(
         row.pk,
         moments,
         total_ms=row.detect_ms + moments.acquired - row.at_ms,
-        ownership_gap_ms=_gap(tenures, since_ms),
+        ownership_gap_ms=_gap(tenures, changed_ms, lease_ms),
         ended=_ended(opened, recent, tenures, lease_ms),
     )
     return True
@@ -68,7 +68,7 @@ def _ended(
     opened: Sequence[Open], recent: Sequence[Open], tenures: Tenures, lease_ms: int
 ) -> tuple[Ended, ...]:
     return tuple(
-        Ended(one.pk, _gap(tenures, one.since_ms - lease_ms) if one in recent else None)
+        Ended(one.pk, _gap(tenures, one.since_ms, lease_ms) if one in recent else None)
         for one in opened
     )
 
@@ -94,14 +94,15 @@ def moments_of(row: Round, view: GroupRead, tenures: Tenures) -> Moments:
     return Moments(stored, delivered, revoked, acquired)
 
 
-def _gap(tenures: Tenures, since_ms: int) -> int:
-    """Partition-milliseconds between an owner's end and the next one's start.
+def _gap(tenures: Tenures, changed_ms: int, lease_ms: int) -> int:
+    """Partition-milliseconds between an owner's end and the next one's start, of those who began
+    since the change: whoever began before did so by an earlier rebalance.
 
     A lock that ran out did so up to a lease before anybody saw it; what nobody owned before that is
     not this rebalance's. A partition that never had an owner had nothing to lose.
     """
-    begun = ((start, end) for start, end in tenures.begun if start >= since_ms)
-    gaps = (start - max(end, since_ms) for start, end in begun if end is not None)
+    begun = ((start, end) for start, end in tenures.begun if start >= changed_ms)
+    gaps = (start - max(end, changed_ms - lease_ms) for start, end in begun if end is not None)
     return sum(max(0, gap) for gap in gaps)
 
 

@@ -1,5 +1,6 @@
 """History is kept beside the tick, exactly once whoever dies or runs at once, by its changes."""
 
+import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
@@ -377,6 +378,22 @@ def test_the_gaps_since_a_moment_are_one_statement_whatever_moved(group: Group) 
     assert (found.last_start_ms, found.last_end_ms) == (1_200, 1_300)
     begun = [(1_200, since_ms), (1_200, 1_100), (1_200, 1_300), (1_200, None)]
     assert sorted(found.begun, key=str) == sorted(begun, key=str)
+
+
+def test_a_gap_is_of_one_rebalance_however_soon_the_next_one_comes(group: Group) -> None:
+    agents = [FakeAgent(group, name) for name in "abc"]
+    for count in (1, 2, 3):
+        agents[count - 1].start()
+        settle(group, agents[:count])
+        time.sleep(0.02)
+    ends = dict[int, int]()
+    gap_ms = 0
+    for row in group.tenures.order_by("fence"):
+        gap_ms += row.started_ms - ends.get(row.number, row.started_ms)
+        ends[row.number] = row.ended_ms or 0
+    rows = group.rebalances.filter(outcome=RebalanceOutcome.DONE)
+    assert rows.count() == 3 and gap_ms > 0
+    assert sum(row.ownership_gap_ms or 0 for row in rows) == gap_ms
 
 
 def test_owners_are_those_of_the_locks_after_many_hands(group: Group) -> None:

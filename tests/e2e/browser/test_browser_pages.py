@@ -138,10 +138,10 @@ async def test_readable_without_a_script(stage: Stage, logged_in: NewContext) ->
 def every_page(group: Group) -> list[str]:
     base = f"/groups/{group.name}/"
     tabs = "ownership/ members/ members/a/ partitions/ partitions/0/ balance/ history/ settings/"
-    tabs += " attention/ rebalance/ tokens/"
+    tabs += " plans/ attention/ rebalance/ tokens/ ?epoch=2"
     histories = ("history/?show=ownership", "history/?show=scale-downs")
     own = ["", *tabs.split(), "scale-down/", *histories]
-    some = ["/", "/groups/", "/new-group/", "/audit/", "/webhooks/", "/search/"]
+    some = ["/", "/groups/", "/new-group/", "/audit/", "/webhooks/", "/search/", "/api-tokens/"]
     return [*some, *(base + tab for tab in own)]
 
 
@@ -164,7 +164,7 @@ async def test_every_page_fits_and_nothing_complains(
     )
     for path in every_page(stage.group):
         await page.goto(path)
-        if path.startswith("/groups/g"):
+        if path.startswith("/groups/g") and "?epoch" not in path:
             await page.wait_for_selector('#light[data-light="live"]')
         assert await page.evaluate("document.documentElement.scrollWidth") <= size["width"], path
     assert complaints == []
