@@ -33,6 +33,7 @@ class Approved:
     """
 
     base: Base
+    mode_epoch: int  # of its base too: who computes is no matter of the group's epoch
     strategy: str
     rows: Mapping[str, TargetRow]
     unable: frozenset[str]
@@ -64,6 +65,8 @@ def why_not_as_approved(plan: Approved, view: GroupRead) -> str:
     """One sentence; "" when its target can be published as it is."""
     if why := why_stale(plan.base, view, raised=int(plan.settings is not None)):
         return why
+    if view.meta.mode_epoch != plan.mode_epoch:
+        return f"coordination was switched since: it is {view.meta.coordination}"
     if view.members.keys() != plan.rows.keys():
         differing = sorted(view.members.keys() ^ plan.rows.keys())
         return f"other members are there than when the plan was made: {', '.join(differing)}"

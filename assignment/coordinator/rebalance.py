@@ -110,8 +110,12 @@ def _as_approved(view: GroupRead, request: Request) -> effects.Steps[Due | Nothi
     plan = request.approved
     assert plan is not None
     if not approved.is_told(plan, view):
-        return Nothing("the plan's settings are not in Redis yet")
+        if (yield from effects.ReadRecord()).settings == plan.settings:
+            return Nothing("the plan's settings are not in Redis yet")
+        yield from effects.RefuseRequests((request,), "stale: other settings were saved since")
+        return None
     if why := approved.why_not_as_approved(plan, view):
+        yield from keep_outbox()  # it may be its own target, which another run stored
         yield from effects.RefuseRequests((request,), f"stale: {why}")
         return None
     if why := why_not_yet(view):

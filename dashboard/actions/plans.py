@@ -36,12 +36,13 @@ from dashboard.models import (
 )
 from dashboard.records import audit
 from dashboard.records.audit import By
-from dashboard.records.planned import packed
+from dashboard.records.planned import WAITING, packed
 from dashboard.records.queries.plans import now_ms
 
 HOUR_MS = 3_600_000
 EXPIRY_MS = 24 * HOUR_MS
 EXPIRY_MAX_MS = 14 * 24 * HOUR_MS  # a group is another one after two weeks
+WAITING_MAX = 100  # of one group, to be decided or run
 RIGHTS = {
     PlanKind.REBALANCE: Action.REBALANCE,
     PlanKind.SCALE_DOWN: Action.SCALE_DOWN,
@@ -61,12 +62,14 @@ def right_of(plan: Plan) -> Action:
 
 @audit.attempted("propose plan")
 def propose(group: Group, draft: Draft, by: By, *, expiry_ms: int = EXPIRY_MS) -> Plan:
-    """To be approved by somebody else. Raises InvalidInput, Denied."""
-    for action in _actions(group, draft):
+    """To be approved by somebody else. Raises InvalidInput, Denied, Refused: too many wait."""
+    for action in _actions(group, draft.kind, draft.inputs):
         if not by.rights.may_look(action, group.name):
             require(by, action, group)
     if not HOUR_MS <= expiry_ms <= EXPIRY_MAX_MS:
         raise InvalidInput(f"expiry {expiry_ms} ms is not within {HOUR_MS} and {EXPIRY_MAX_MS}")
+    if group.plans.filter(state__in=WAITING).count() >= WAITING_MAX:
+        raise Refused(f"{WAITING_MAX} plans of this group wait already: decide or cancel some")
     with audit.atomic():
         plan = _make(group, draft, by, now_ms() + expiry_ms, needs_approval=True)
         _step(plan, by, "propose plan", (PlanState.DRAFT,), PlanState.PROPOSED)
@@ -78,7 +81,7 @@ def run_now(group: Group, draft: Draft, by: By) -> Plan:
     """Made and run in one step. Raises InvalidInput, Denied, NeedsApproval, Refused (the group
     changed meanwhile, another plan runs), StoreUnavailable.
     """
-    for action in _actions(group, draft):
+    for action in _actions(group, draft.kind, draft.inputs):
         require(by, action, group)
     at_ms, why = _stands(group, draft.base)
     if why:
@@ -88,12 +91,12 @@ def run_now(group: Group, draft: Draft, by: By) -> Plan:
     return _start(make, by, (PlanState.DRAFT,), at_ms)
 
 
-def _actions(group: Group, draft: Draft) -> list[Action]:
-    """All that it takes to do at once what the plan says."""
-    eager = draft.inputs.get("eager")
+def _actions(group: Group, kind: PlanKind, inputs: Mapping[str, Any]) -> list[Action]:
+    """All that it takes to do at once what the plan says, as the group is now."""
+    eager = inputs.get("eager")
     if eager in (None, group.values.learn_partial_rebalance):
-        return [RIGHTS[draft.kind]]
-    return [RIGHTS[draft.kind], Action.CHANGE_SETTINGS]
+        return [RIGHTS[kind]]
+    return [RIGHTS[kind], Action.CHANGE_SETTINGS]
 
 
 def _make(group: Group, draft: Draft, by: By, expires_at_ms: int, *, needs_approval: bool) -> Plan:
@@ -179,7 +182,10 @@ def _stop(plan: Plan, by: By) -> Plan:
     requests = RebalanceRequest.objects.filter(plan=plan)
     with audit.atomic():
         if requests.filter(state=RequestState.PENDING).update(state=RequestState.REFUSED):
-            _step(plan, by, "cancel plan", (PlanState.RUNNING,), PlanState.CANCELLED, **_over(by))
+            kept = plan.kind == PlanKind.STRATEGY
+            state = PlanState.PARTLY_DONE if kept else PlanState.CANCELLED
+            more = {"problem": "its settings are saved and stay"} if kept else {}
+            _step(plan, by, "cancel plan", (PlanState.RUNNING,), state, **_over(by), **more)
         elif requests.filter(state=RequestState.DONE).exists():
             audit.record(by, "cancel plan", plan.group, object=str(plan))
             Plan.objects.filter(pk=plan.pk).update(**_decided(by))
@@ -197,9 +203,10 @@ def run(plan: Plan, by: By) -> Plan:
     """An approved one, by who may propose such or do it at once. Raises Denied, Refused (it is not
     approved, expired, is stale, another one runs), StoreUnavailable.
     """
-    if not by.rights.may_look(right_of(plan), plan.group.name):
-        require(by, right_of(plan), plan.group)
     _check_whole(plan, plan.digest)
+    for action in _actions(plan.group, PlanKind(plan.kind), plan.content.inputs):
+        if not by.rights.may_look(action, plan.group.name):
+            require(by, action, plan.group)
     if plan.state != PlanState.APPROVED:
         raise Refused(f"a plan that is {plan.state} cannot be run")
     return _start(lambda: plan, by, (PlanState.APPROVED,), _check_current(plan, by))
@@ -273,8 +280,10 @@ def _or_failed(plan: Plan, by: By, deed: Callable[[], Any]) -> None:
     try:
         deed()
     except EvenkeelError as error:
-        with audit.atomic():
-            ends.fail(plan, str(error), by)
+        # What became of a switch that nobody answered is seen by the tick.
+        if not (isinstance(error, StoreUnavailable) and plan.kind == PlanKind.COORDINATION):
+            with audit.atomic():
+                ends.fail(plan, str(error), by)
         raise
 
 

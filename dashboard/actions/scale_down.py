@@ -22,7 +22,15 @@ from dashboard.actions.roles import Action
 from dashboard.coordinator import records
 from dashboard.live import groups as live_groups
 from dashboard.live.connection import StoreUnavailable
-from dashboard.models import AtDeadline, AuditSource, Group, Plan, ScaleDown, ScaleDownState
+from dashboard.models import (
+    AtDeadline,
+    AuditSource,
+    Group,
+    Plan,
+    PlanState,
+    ScaleDown,
+    ScaleDownState,
+)
 from dashboard.records import audit
 from dashboard.records.audit import By
 
@@ -93,6 +101,7 @@ def start(
     def begin() -> ScaleDown:
         if running := group.running_scale_down:
             return _same(running, asked, how, plan)
+        _hold(plan)
         if changes_eager:
             groups.change_settings(group, {"learn_partial_rebalance": eager}, by)
         row = ScaleDown.objects.create(
@@ -117,6 +126,14 @@ def start(
 
     row = _racing(group.pk, begin)
     return _carry_out(row)
+
+
+def _hold(plan: Plan | None) -> None:
+    """Takes its row: whoever would end it meanwhile waits. Raises Refused."""
+    if plan is None:
+        return
+    if not Plan.objects.filter(pk=plan.pk, state=PlanState.RUNNING).update(state=PlanState.RUNNING):
+        raise groups.Refused("the plan has ended meanwhile")
 
 
 @audit.attempted("extend scale down")

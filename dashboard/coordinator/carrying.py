@@ -16,7 +16,7 @@ from assignment.coordinator.outbox import text_of
 from assignment.plausible import counted
 from assignment.scripts import recovery
 from assignment.scripts.dashboard_side import configure, set_incarnation, set_target
-from assignment.scripts.group_read import NO_TICK, GroupRead, Ticker
+from assignment.scripts.group_read import NO_TICK, GroupRead, Purpose, Ticker
 from assignment.types import START, Coordination, Offset, Reason
 from dashboard.celery import app
 from dashboard.coordinator import mirror, outbox, plans, rebalances, records
@@ -119,7 +119,8 @@ def _configure(here: Here, effect: effects.Configure) -> None:
 
 def _raise_incarnation(here: Here, effect: effects.RaiseIncarnation) -> bool:
     value = effect.incarnation
-    call = set_incarnation(value, effect.run_id, effect.known, _last_event(here.row))
+    last_event = _last_event(here.row)
+    call = set_incarnation(value, effect.run_id, _known(here, effect.known), last_event)
     done, stored = run(call, here.name)
     if done and here.row is not None and here.row.incarnation < value:
         RAISED[here.row.pk, here.name] = value
@@ -132,8 +133,19 @@ def _last_event(row: Group | None) -> Offset:
     if row is None:
         return START
     with suppress(*AWAY):
-        row.refresh_from_db(fields=["events_cursor"])
+        row.refresh_from_db(fields=["events_cursor", "last_event_seq"])
     return Offset.parse(row.events_cursor)
+
+
+def _known(here: Here, known: Mapping[str, int]) -> Mapping[str, int]:
+    """Numbers that Redis is to go on above; that of the events as history has it by now. One more
+    when Redis lost some: the number that is left out shows the gap.
+    """
+    kept = counted(here.row.last_event_seq) if here.row else 0
+    if kept <= known.get("event_seq", 0):
+        return known
+    lost = kept > live_groups.read(here.name, Purpose.LOOK).meta.event_seq
+    return {**known, "event_seq": kept + lost}
 
 
 def _set_target(here: Here, effect: effects.SetTarget) -> str | None:

@@ -95,6 +95,7 @@ def _keep_newer(old: PartitionMirror, row: PartitionMirror) -> None:
 
 
 def read(group: Group, effect: effects.ReadMirror) -> Mirror:
+    group.refresh_from_db(fields=["last_event_seq"])  # history is kept beside
     snapshots, broken = {}, set()
     sound = group.rebalances.filter(target_epoch__lte=COUNTED_MAX)
     for row in group.mirror.all():

@@ -4,11 +4,14 @@ and one that runs ends when everything that it began has ended.
 
 from collections.abc import Mapping, Sequence
 
+from django.db.models import Q
+
 from assignment import wire
 from assignment.coordinator import effects
 from assignment.coordinator.approved import Approved, Base
 from assignment.types import Coordination, GroupSettings, Partition, TargetRow
 from dashboard import models
+from dashboard.live.groups import redis_now_ms
 from dashboard.models import Plan, PlanKind, PlanState, RequestState, ScaleDownState
 from dashboard.records import audit
 from dashboard.records.audit import By
@@ -31,6 +34,7 @@ def approved_of(content: Content, group: models.Group) -> Approved:
     base = content.base
     return Approved(
         base=Base(base["incarnation"], base["group_epoch"], base["target_epoch"]),
+        mode_epoch=base["mode_epoch"],
         strategy=content.strategy,
         rows={member: row(roles) for member, roles in content.rows.items()},
         unable=frozenset(content.unable),
@@ -58,12 +62,12 @@ def refused(plan: Plan, why: str) -> None:
 
 
 def advance(group: models.Group, effect: effects.AdvancePlans) -> None:
-    known = group.plans.filter(state__in=(*WAITING, PlanState.RUNNING)).defer("packed")
-    for plan in known:
+    due = Q(state__in=WAITING, expires_at_ms__lte=queries.now_ms())
+    for plan in group.plans.filter(due | Q(state=PlanState.RUNNING)).defer("packed"):
         with audit.atomic():
             if plan.state == PlanState.RUNNING:
                 _settle(plan)
-            elif queries.now_ms() >= plan.expires_at_ms:
+            else:
                 expire(plan)
 
 
@@ -96,9 +100,10 @@ def _settle(plan: Plan) -> None:
 
 
 def _settle_scale_down(plan: Plan) -> None:
+    Plan.objects.select_for_update().get(pk=plan.pk)  # whoever begins it holds it
     row = models.ScaleDown.objects.filter(plan=plan).first()
     if row is None:
-        if queries.now_ms() - (plan.started_at_ms or 0) > BEGUN_WITHIN_MS:
+        if redis_now_ms() - (plan.started_at_ms or 0) > BEGUN_WITHIN_MS:
             fail(plan, NOT_BEGUN, audit.automatically(NOT_BEGUN))
         return
     rebalances = plan.group.rebalances.filter(first=None)
@@ -112,7 +117,7 @@ def _settle_scale_down(plan: Plan) -> None:
 
 def _settle_coordination(plan: Plan) -> None:
     """Whoever ran it was killed in between: it is known by what is so now."""
-    if queries.now_ms() - (plan.started_at_ms or 0) <= BEGUN_WITHIN_MS:
+    if redis_now_ms() - (plan.started_at_ms or 0) <= BEGUN_WITHIN_MS:
         return
     if Coordination(plan.group.coordination) is Coordination(plan.content.inputs["mode"]):
         finish(plan, queries.now_ms())

@@ -14,6 +14,7 @@ from django.db.models import F, Q
 
 from assignment.coordinator import effects, facts
 from assignment.coordinator.effects import ModeKept
+from assignment.errors import InvalidInput
 from assignment.invariants import FaultKind
 from assignment.types import START, Coordination, Epoch, Partition
 from dashboard import models
@@ -30,6 +31,7 @@ FOUND = f"{audit.REFUSED}: {NOBODY_ASKED}; put back"
 WITHOUT_DATABASE = "by command, without a database: that command's output says who and why"
 REFUSED = "rebalance refused"  # in the audit: a strategy that does not fit
 
+OPEN = models.RequestState.PENDING, models.RequestState.TAKEN
 NOT_LIFTED = facts.Lifted(0, None)
 FAULTS_MAX = 20  # kept of a group: one cause can break a thing for every partition
 
@@ -269,18 +271,21 @@ def store_fact(fact: facts.ScaleDown) -> None:
 
 
 def read_requests(group: models.Group, effect: effects.ReadRequests) -> tuple[facts.Request, ...]:
-    open_states = models.RequestState.PENDING, models.RequestState.TAKEN
-    rows = group.requests.filter(state__in=open_states).select_related("plan")
-    found = list(rows.order_by("created_at", "id"))
-    for row in found:
-        if row.plan is not None and not row.plan.is_whole:  # it must not hold up the group
+    rows = group.requests.filter(state__in=OPEN).select_related("plan")
+    sound = list[facts.Request]()
+    for row in rows.order_by("created_at", "id"):
+        try:
+            sound.append(_request_of(row, group))
+        except (InvalidInput, TypeError, KeyError, ValueError) as error:  # it holds up nobody
             bad = facts.Request(pk=row.pk, strategy=row.strategy, parameters=row.parameters)
-            refuse_requests(group, effects.RefuseRequests((bad,), plans.NOT_WHOLE))
-            found = [other for other in found if other.pk != row.pk]
-    return tuple(_request_of(row, group) for row in found)
+            refuse_requests(group, effects.RefuseRequests((bad,), str(error)))
+    return tuple(sound)
 
 
 def _request_of(row: models.RebalanceRequest, group: models.Group) -> facts.Request:
+    """Raises what building of an old or damaged plan raises."""
+    if row.plan is not None and not row.plan.is_whole:
+        raise InvalidInput(plans.NOT_WHOLE)
     return facts.Request(
         pk=row.pk,
         strategy=row.strategy,
@@ -292,8 +297,9 @@ def _request_of(row: models.RebalanceRequest, group: models.Group) -> facts.Requ
 def refuse_requests(group: models.Group, effect: effects.RefuseRequests) -> None:
     with audit.atomic():
         for request in group.requests.filter(pk__in=[r.pk for r in effect.requests]):
-            request.state = models.RequestState.REFUSED
-            request.save(update_fields=["state"])
+            still = group.requests.filter(pk=request.pk, state__in=OPEN)
+            if not still.update(state=models.RequestState.REFUSED):
+                continue  # answered or cancelled meanwhile
             if request.plan is not None:
                 plans.refused(request.plan, effect.why)
             by = By(request.actor, models.AuditSource.AUTOMATIC, effect.why)
