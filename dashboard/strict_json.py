@@ -47,9 +47,11 @@ def refuse_twins(name: str, content: bytes) -> None:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for n, name in enumerate(names) if name in names[:n])
-        raise InvalidInput(f"{shown(twice)} is there twice in one object")
+        seen = set[str]()
+        for name, _ in pairs:
+            if name in seen:
+                raise InvalidInput(f"{shown(name)} is there twice in one object")
+            seen.add(name)
     return found
 
 

@@ -62,6 +62,14 @@ def create(
     return MadeApiToken(token, text)
 
 
+def end_all(user: User, by: By) -> None:
+    """To be asked in `audit.atomic`, by who was asked for the right to."""
+    for token in user.api_tokens.select_for_update().filter(revoked_at=None):
+        token.revoked_at = timezone.now()
+        token.save(update_fields=["revoked_at"])
+        audit.record(by, "revoke API token", object=named(token))
+
+
 @audit.attempted("revoke API token", in_group=False, named=named)
 def revoke(token: PersonToken, by: By) -> PersonToken:
     """Refused with its next request. One's own needs no right. Revoking again changes nothing."""

@@ -16,6 +16,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Q
 
 from assignment.errors import InvalidInput
+from dashboard.actions import api_tokens
 from dashboard.actions.access import require
 from dashboard.actions.groups import Refused
 from dashboard.actions.roles import Action, Grant, Role
@@ -64,8 +65,8 @@ def is_taken(name: str) -> bool:
 
 @audit.attempted("change user", in_group=False, named=named)
 def set_password(user: User, password: str, by: By) -> None:
-    """Ends this person's sessions. One's own needs no right. Raises InvalidInput, Refused: who logs
-    in by the provider would get in without it.
+    """Ends this person's sessions and API tokens. One's own needs no right. Raises InvalidInput,
+    Refused: who logs in by the provider would get in without it.
     """
     if user.username != by.actor:
         require(by, Action.MANAGE_USERS, None)
@@ -74,6 +75,7 @@ def set_password(user: User, password: str, by: By) -> None:
     _give_password(user, password)
     with audit.atomic():
         user.save(update_fields=["password"])
+        api_tokens.end_all(user, by)
 
 
 @audit.attempted("change user", in_group=False, named=named)

@@ -7,17 +7,20 @@ import re
 from datetime import timedelta
 
 from allauth.socialaccount.models import SocialAccount
+from django.conf import settings
 from django.contrib.auth.backends import ModelBackend
 from django.contrib.auth.models import User
 from django.db import IntegrityError
+from django.utils import timezone
 
-from dashboard.actions import users
+from dashboard.actions import api_tokens, users
 from dashboard.actions.roles import Grant
 from dashboard.records import audit
 from dashboard.records.audit import By
 from dashboard.single_sign_on.configuration import Configuration
 from dashboard.single_sign_on.provider import Person, Refused
 
+TOKENS = timedelta(days=7)  # so long after a log in their API tokens go on
 SESSION = timedelta(hours=12)  # then the provider is asked again: who left it is out by then
 NAME_MAX = 100  # characters of a user's name that are the provider's
 NOT_OF_A_NAME = re.compile(r"[^\w.@+-]+")
@@ -62,6 +65,16 @@ def identity_of(user: User) -> SocialAccount | None:
     return SocialAccount.objects.filter(user=user).first()
 
 
+def why_unknown(user: User) -> str:
+    """Why no API token of theirs opens anything now; "" when it may."""
+    if identity_of(user) is None:
+        return ""
+    asked = user.last_login
+    if settings.SINGLE_SIGN_ON is None or asked is None or timezone.now() - asked > TOKENS:
+        return "its person has to log in by single sign-on again"
+    return ""
+
+
 def name_for(person: Person) -> str:
     """What the provider calls them, unless a user is called so, or nearly so, already."""
     digest = hashlib.sha256(f"{person.issuer} {person.subject}".encode()).hexdigest()
@@ -96,3 +109,4 @@ def _shut_out(user: User, by: By) -> None:
         users.follow_provider(user, frozenset(), by)
         user.set_unusable_password()  # another one that nobody has: sessions hang on it
         user.save(update_fields=["password"])
+        api_tokens.end_all(user, by)

@@ -104,10 +104,12 @@ def deliver_webhooks() -> int:
     """How many were taken. A webhook that fails waits for the next run with all that it has."""
     until_s, taken, failing = time.monotonic() + RUN_S, 0, set[int]()
     rows = Delivery.objects.filter(state=DeliveryState.PENDING, due_at_ms__lte=now_ms())
-    for row in rows.select_related("webhook").order_by("due_at_ms", "pk")[:DUE_MAX]:
-        if time.monotonic() > until_s:
+    rows = rows.select_related("webhook").order_by("due_at_ms", "pk")
+    for _ in range(DUE_MAX):
+        row = rows.exclude(webhook__in=failing).first()  # however much waits for those
+        if row is None or time.monotonic() > until_s:
             break
-        if row.webhook_id in failing or not _is_mine(row):
+        if not _is_mine(row):
             continue
         outcome = _sent(row)
         _keep(row, outcome)
@@ -118,10 +120,10 @@ def deliver_webhooks() -> int:
 
 
 def _is_mine(row: Delivery) -> bool:
-    """Claimed, unless another worker was there before."""
+    """Claimed, unless another worker was there before. A try that is killed counts too."""
     due = Delivery.objects.filter(pk=row.pk, state=DeliveryState.PENDING, due_at_ms=row.due_at_ms)
-    row.due_at_ms = now_ms() + CLAIMED_MS
-    return due.update(due_at_ms=row.due_at_ms) == 1
+    row.due_at_ms, row.tries = now_ms() + CLAIMED_MS, row.tries + 1
+    return due.update(due_at_ms=row.due_at_ms, tries=row.tries) == 1
 
 
 def _sent(row: Delivery) -> Outcome:
@@ -132,7 +134,6 @@ def _sent(row: Delivery) -> Outcome:
 
 def _keep(row: Delivery, outcome: Outcome) -> None:
     at_ms = now_ms()
-    row.tries += 1
     row.status, row.problem = outcome.status, outcome.problem
     if not outcome.problem:
         row.state, row.ended_at_ms = DeliveryState.DELIVERED, at_ms
@@ -141,7 +142,6 @@ def _keep(row: Delivery, outcome: Outcome) -> None:
     else:
         row.due_at_ms = at_ms + WAITS_MS[row.tries - 1]
     Delivery.objects.filter(pk=row.pk).update(
-        tries=row.tries,
         status=row.status,
         problem=row.problem,
         state=row.state,

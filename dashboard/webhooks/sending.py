@@ -37,11 +37,14 @@ class _Connection(http.client.HTTPConnection):
         super().__init__(target.host, target.port, timeout=PIECE_S)
         self._addresses, self._is_encrypted = found, target.is_encrypted
         self._plain: socket.socket | None = None
+        self._is_over = False
         if target.is_encrypted:
             self.default_port = addresses.DEFAULT_PORTS["https"]
 
     def connect(self) -> None:
         self.sock = self._plain = self._reached()
+        if self._is_over:
+            raise TimeoutError("it took too long to connect")
         if self._is_encrypted:
             context = ssl.create_default_context()
             self.sock = context.wrap_socket(self._plain, server_hostname=self.host)
@@ -55,6 +58,7 @@ class _Connection(http.client.HTTPConnection):
 
     def give_up(self) -> None:
         """Whoever waits for it, waits no longer: also while an answer comes byte by byte."""
+        self._is_over = True
         for one in (self.sock, self._plain):
             with suppress(OSError):
                 if one is not None:

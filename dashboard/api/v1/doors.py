@@ -21,6 +21,7 @@ from dashboard.records import audit, rights
 from dashboard.records.audit import By
 from dashboard.records.logins import address_of
 from dashboard.records.person_token import PersonToken
+from dashboard.single_sign_on.people import why_unknown
 from dashboard.web.problems import answer
 from dashboard.web.visitors import refused, said_who, user_named
 
@@ -131,15 +132,21 @@ def _token(request: HttpRequest) -> PersonToken | None:
     token = PersonToken.objects.select_related("user").filter(digest=digest).first()
     if token is None:
         return None
-    is_active = token.user.is_active
-    if token.state != "valid" or not is_active:
-        why = f"the token is {token.state}" if is_active else "its person is deactivated"
+    if why := _why_closed(token):
         audit.denied(_by(token, request), "use API token", object=named(token), why=why)
         return None
     now = timezone.now()
     if issued.is_used_anew(token.last_used_at, now):
         PersonToken.objects.filter(pk=token.pk).update(last_used_at=now)
     return token
+
+
+def _why_closed(token: PersonToken) -> str:
+    if not token.user.is_active:
+        return "its person is deactivated"
+    if token.state != "valid":
+        return f"the token is {token.state}"
+    return why_unknown(token.user)
 
 
 def _by(token: PersonToken, request: HttpRequest, **more: Any) -> By:

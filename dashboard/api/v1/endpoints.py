@@ -84,9 +84,17 @@ class PersonToken(HttpBearer):
 
 
 class Api(NinjaAPI):
+    _document: OpenAPISchema | None = None
+
     def get_openapi_schema(
         self, *, path_prefix: str | None = None, path_params: Any = None
     ) -> OpenAPISchema:
+        """Made once: anybody may ask for it, and it says the same while the process runs."""
+        if self._document is None:
+            self._document = self._made(path_prefix, path_params)
+        return self._document
+
+    def _made(self, path_prefix: str | None, path_params: Any) -> OpenAPISchema:
         found = super().get_openapi_schema(path_prefix=path_prefix, path_params=path_params)
         schema = answers.Problem.model_json_schema()
         found["components"]["schemas"]["Problem"] = schema

@@ -48,7 +48,7 @@ def once(request: HttpRequest, run: Answers) -> HttpResponse:
         with transaction.atomic():
             row = ApiAnswer.objects.create(user_id=person, key=key, fingerprint=fingerprint)
     except IntegrityError:  # another one with this key came at the same moment
-        return _again(ApiAnswer.objects.get(user_id=person, key=key), fingerprint)
+        return _again(ApiAnswer.objects.filter(user_id=person, key=key).first(), fingerprint)
     response = run()
     _keep(row, response)
     return response
@@ -59,7 +59,9 @@ def _fingerprint(request: HttpRequest) -> str:
     return hashlib.sha256(asked).hexdigest()
 
 
-def _again(row: ApiAnswer, fingerprint: str) -> HttpResponse:
+def _again(row: ApiAnswer | None, fingerprint: str) -> HttpResponse:
+    if row is None:
+        return answer(409, f"another command of this {HEADER} was just refused: send it again")
     if row.fingerprint != fingerprint:
         return answer(422, f"this {HEADER} came with another request before: use a new one")
     if row.status is None or not row.body:

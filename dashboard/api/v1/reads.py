@@ -1,6 +1,5 @@
 """Reads of groups and of who owns what, live or at a past moment."""
 
-from collections import Counter
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -17,7 +16,7 @@ from dashboard.live.snapshot import LiveMember, LivePartition, LiveSnapshot
 from dashboard.models import Group, Tenure
 from dashboard.push import frames
 from dashboard.records.queries import groups as group_queries
-from dashboard.records.queries import tenures
+from dashboard.records.queries import ownership, tenures
 
 
 @router.get("/status", response=answers.StatusTold, url_name="status", operation_id="status")
@@ -106,8 +105,8 @@ def members(request: HttpRequest, name: forms.GroupName, asked: Query[forms.Memb
     if at_ms is None:
         rows = [_plain(member) for member in watching.snapshot(name).members]
     else:
-        counted = Counter(tenure.member_id for tenure in tenures.at_moment(row, at_ms))
-        rows = [{"id": member, "owned": counted[member]} for member in sorted(counted)]
+        loads = ownership.at(row, at_ms).loads()
+        rows = [{"id": member, "owned": count} for member, count in sorted(loads.items()) if count]
     found = piece(behind(rows, asked.cursor, _id_of), asked.limit, _id_of)
     return found | {"at_ms": at_ms}
 
@@ -131,10 +130,11 @@ def partitions(
 ) -> Any:
     """Partitions by number, with who owns each."""
     row, at_ms = group_named(name), moment(asked.at)
-    rows = _now(name) if at_ms is None else _then(row, at_ms)
-    rows = [one for one in rows if asked.owner in ("", one["owner"])]
-    if at_ms is None and asked.state:
-        rows = [one for one in rows if one["state"] == asked.state]
+    if at_ms is None:
+        rows = [one for one in _now(name) if asked.owner in ("", one["owner"])]
+        rows = [one for one in rows if asked.state in (None, "", one["state"])]
+    else:
+        rows = _then(row, at_ms, asked)
     found = piece(behind(rows, asked.cursor, _number_of), asked.limit, _number_of)
     return found | {"at_ms": at_ms}
 
@@ -147,10 +147,16 @@ def _now(name: str) -> list[dict[str, Any]]:
     return [_plain(row) for row in watching.snapshot(name).partitions]
 
 
-def _then(row: Group, at_ms: int) -> list[dict[str, Any]]:
-    """Of two that overlap the one with the higher fence."""
-    held = {tenure.number: tenure for tenure in tenures.at_moment(row, at_ms)}
-    return [_at(row, number, held.get(number)) for number in range(row.partitions)]
+def _then(row: Group, at_ms: int, asked: forms.PartitionsAsked) -> list[dict[str, Any]]:
+    """Those of the piece, and one more if there is. Of two that overlap the one with the higher
+    fence.
+    """
+    owners = enumerate(ownership.at(row, at_ms).owners())
+    fitting = (number for number, owner in owners if asked.owner in ("", owner))
+    numbers = behind(fitting, asked.cursor, int)[: asked.limit + 1]
+    rows = ownership.holding(row, at_ms).filter(number__in=numbers).order_by("number", "fence")
+    held = {tenure.number: tenure for tenure in rows}
+    return [_at(row, number, held.get(number)) for number in numbers]
 
 
 def _at(row: Group, number: int, tenure: Tenure | None) -> dict[str, Any]:
