@@ -32,7 +32,7 @@ SNAPSHOT_URLS = "EVENKEEL_SNAPSHOT_URLS"
 # flights pipeline takes 13 instead of 22 CPU seconds of Java until it is ready, and 0.7 instead of
 # 1.0 for each of its first batches.
 QUICK_SPARK = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1"}
-WORKERS = 3  # of Celery, as few as there should be: see dashboard/celery.py
+WORKERS = 4  # of Celery, as few as there should be: see dashboard/celery.py
 REDIS, WEB, WORKER, WATCH, CONSUMER = range(5)  # layers, in the order of their start
 
 
