@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from dashboard.demo.embedded_redis import EmbeddedRedis, wheel_binary
+from tests.beside import Suite
 
 # Properties are judged by what they find, not by how long a busy machine takes.
 settings.register_profile("evenkeel", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -91,6 +92,20 @@ def postgres_url() -> Iterator[str]:
     folder = tempfile.mkdtemp(prefix="pg-")
     with postgres_wheel().get_server(folder, cleanup_mode="delete") as server:
         yield server.get_uri()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def suite_on_postgresql(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Suite | None]:
+    """Begun before the first test if one of those that were chosen asks for it (`beside`)."""
+    if not any(item.get_closest_marker("beside") for item in request.session.items):
+        yield None
+        return
+    url = request.getfixturevalue("postgres_url")
+    suite = Suite(url, tmp_path_factory.mktemp("postgresql"))
+    yield suite
+    suite.stop()
 
 
 @pytest.fixture(scope="session")

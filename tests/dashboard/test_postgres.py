@@ -11,23 +11,10 @@ import pytest
 
 from agent.store.door import RedisDoor
 from assignment.types import Partition
+from tests.beside import Suite
 from tests.contract.world import World
 
 ROOT = Path(__file__).parents[2]
-SAME = (
-    *("test_coordinator.py", "test_history.py", "test_keeping.py", "test_groups.py"),
-    *("test_intervals.py", "test_ownership_maps.py"),
-    *("test_api.py", "test_celery.py"),
-    *("test_audit_chain.py", "test_audit_guards.py", "test_audit_floods.py"),
-    *("test_login.py", "test_audit_migration.py", "test_rounds_migration.py", "single_sign_on"),
-    *("test_health.py", "test_sockets.py", "test_stateful.py"),
-    *("test_scale_down.py", "pages", "metrics"),
-    *("test_scale_down_faults.py", "test_scale_down_races.py"),
-    *("test_open_connections.py", "test_login_limits.py", "test_roles.py"),
-)
-# They show what Redis says or check what was typed; test_access.py opens the group's pages on
-# PostgreSQL too, test_scale_down.py makes the wizard's records.
-OF_REDIS = ("test_demo.py", "test_group.py", "test_scale_down_wizard.py")
 
 
 def run(*arguments: str, **environment: str) -> str:
@@ -46,19 +33,10 @@ def run(*arguments: str, **environment: str) -> str:
 
 @pytest.mark.postgres
 @pytest.mark.timeout(900)  # a suite in one test
-def test_the_same_tests_hold_on_postgresql(tmp_path: Path, postgres_url: str) -> None:
-    folder = Path(__file__).parent
-    paths = [str(folder / name) for name in SAME]
-    paths += [f"--ignore={folder / 'pages' / name}" for name in OF_REDIS]
-    run(
-        "-m",
-        "pytest",
-        "-q",
-        "--maxfail=20",
-        *paths,
-        DATABASE_URL=postgres_url,
-        EVENKEEL_DATA=str(tmp_path),
-    )
+@pytest.mark.beside
+def test_the_same_tests_hold_on_postgresql(suite_on_postgresql: Suite) -> None:
+    failed, said = suite_on_postgresql.end()
+    assert not failed, said
 
 
 @pytest.mark.postgres
