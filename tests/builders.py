@@ -152,8 +152,8 @@ def learner(lag: int = -1, *, ready: bool = False) -> ReplicaReport:
     return ReplicaReport(role=Role.LEARNER, lag=lag, ready=ready)
 
 
-def standby(lag: int = -1) -> ReplicaReport:
-    return ReplicaReport(role=Role.STANDBY, lag=lag)
+def standby(lag: int = -1, *, ready: bool = False, why: str = "") -> ReplicaReport:
+    return ReplicaReport(role=Role.STANDBY, lag=lag, ready=ready, why=why)
 
 
 def grant(member_id: str, counter: int = 1, **fields: Any) -> Grant:

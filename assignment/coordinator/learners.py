@@ -5,7 +5,7 @@ the role that the stored target gives them; what it gives and nobody reports yet
 unknown lag. So a learner that was dropped since is a replica like any other, ready or not.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from assignment.coordinator.reading import claims, highest, is_forced, is_leaving, settings_of
 from assignment.planner.values import GroupView, Learner, LearnerSettings, MemberView
@@ -29,6 +29,28 @@ def view_of(view: GroupRead, unable: Mapping[str, str]) -> GroupView[Partition]:
             standby_replicas=settings.standby_replicas, learners_max=settings.learners_max
         ),
     )
+
+
+def are_standbys_due(view: GroupRead) -> bool:
+    """Whether the standbys that came in the place of others have caught up: those may go (L13).
+
+    All at once; what a trouble holds up goes at a later cause.
+    """
+    settings, wanted = settings_of(view), settings_of(view).standby_replicas
+    if not (settings.stateful and wanted) or any(row.learning for row in view.target.values()):
+        return False
+    replicas: dict[Partition, list[ReplicaReport | None]] = {}
+    for member, row in view.target.items():
+        report = view.reports.get(member)
+        for partition in row.standby:
+            said = report.replicas.get(partition) if report else None
+            replicas.setdefault(partition, []).append(said)
+    waiting = [found for found in replicas.values() if len(found) > wanted and not _stuck(found)]
+    return bool(waiting) and all(one and one.ready for found in waiting for one in found)
+
+
+def _stuck(replicas: Sequence[ReplicaReport | None]) -> bool:
+    return any(one and one.why and not one.ready for one in replicas)
 
 
 def owners(view: GroupRead, unable: Mapping[str, str]) -> dict[str, frozenset[Partition]]:
@@ -68,6 +90,7 @@ def _member(
         owned=owned,
         unserved=row.unserved,
         standby={p: known[p] for p, role in roles.items() if role is Role.STANDBY},
+        caught_up=frozenset(p for p, replica in replicas.items() if replica.ready),
         learning={
             p: Learner(known[p], p in row.ready)
             for p, role in roles.items()

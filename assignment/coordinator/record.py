@@ -67,8 +67,8 @@ def change_of(
     may_own = [m for m, row in view.members.items() if m not in unable and not is_leaving(row)]
     loads = {m: len(rows[m].active) for m in sorted(may_own)}
     loads_before = Counter(before.values())
-    standbys = sum(len(row.standby) for row in rows.values())
-    wanted = settings.standby_replicas * len(after) if settings.stateful else 0
+    standbys = Counter(p for row in rows.values() for p in row.standby)
+    wanted = settings.standby_replicas if settings.stateful else 0
     return Change(
         strategy=strategy,
         causes=_causes(view, unable),
@@ -86,8 +86,8 @@ def change_of(
         score=metrics.score(loads.values()),
         unable=dict(unable),
         learning=_learning(rows, after),
-        standbys=standbys,
-        missing_standbys=wanted - standbys,
+        standbys=standbys.total(),
+        missing_standbys=sum(max(0, wanted - standbys[p]) for p in after),
     )
 
 

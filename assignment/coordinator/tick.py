@@ -12,6 +12,7 @@ from assignment.coordinator.draining import advance
 from assignment.coordinator.facts import GroupRecord, Request
 from assignment.coordinator.finishing import finish, is_cut_short, note_first_effects
 from assignment.coordinator.incarnation import without_bad_claims
+from assignment.coordinator.learners import are_standbys_due
 from assignment.coordinator.reading import without_lock
 from assignment.coordinator.rebalance import keep_outbox
 from assignment.coordinator.setting_up import may_raise, put_right, raise_incarnation, tell
@@ -120,4 +121,6 @@ def _why(
 ) -> effects.Steps[Reason | None]:
     if requests:
         return Reason.MANUAL
-    return Reason.NEXT_ROUND if computes and (yield from is_cut_short(view)) else None
+    if computes and (are_standbys_due(view) or (yield from is_cut_short(view))):
+        return Reason.NEXT_ROUND
+    return None

@@ -3,9 +3,9 @@
 {"partitions": ["T1", ...], "stateful": true, "settings": {"standby_replicas", "learners_max",
 "acceptable_lag_records", "learn_partial_rebalance"}, "members": {"S1": {"able", "joined_at_ms",
 "leaving", "forced", "zone", "capacity", "owned": ["T1", ...], "standby": {"T3": lag},
-"learning": {"T1": {"lag": number, "ready": bool}}, "unserved": ["T4", ...]}}}. Of a member only
-`owned` must be there; of the rest `stateful` (true) and `settings` may be left out. A lag of null
-is not known.
+"caught_up": ["T3", ...], "learning": {"T1": {"lag": number, "ready": bool}},
+"unserved": ["T4", ...]}}}. Of a member only `owned` must be there; of the rest `stateful` (true)
+and `settings` may be left out. A lag of null is not known.
 """
 
 from collections.abc import Callable, Mapping
@@ -116,5 +116,6 @@ _MEMBER: Mapping[str, Check[Any]] = {
     "capacity": partial(parameters.number, most=_CAPACITY_MAX),
     "standby": _by_partition(_lag),
     "learning": _by_partition(_learner),
+    "caught_up": parameters.texts,
     "unserved": parameters.texts,
 }

@@ -57,6 +57,11 @@ class Indexed(Generic[P]):
     def can_serve(self, member: int, partition: int) -> bool:
         return member not in self.unserved.get(partition, ())
 
+    def has_state(self, member: int, partition: int) -> bool:
+        """It owns the partition, or its replica has caught up."""
+        caught_up = self.partitions[partition] in self.members[member].caught_up
+        return caught_up or member in self.claims[partition]
+
     def able(self, partition: int) -> list[int]:
         """The members that stay and can serve it."""
         return [m for m in self.staying if self.can_serve(m, partition)]

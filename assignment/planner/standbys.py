@@ -1,5 +1,6 @@
 """Where the kept replicas are (L13): other zones than the owner's first, in each those that have a
-replica already (the old owner before the others), then the least loaded.
+replica already (the old owner before the others), then who has the fewest standbys, then the least
+loaded. Nobody waits for them: they are evened out while nothing is learned.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,15 +9,19 @@ from typing import Generic
 
 import numpy as np
 
+from assignment.planner.evening import even_out
 from assignment.planner.indexed import NOBODY, Indexed
 from assignment.planner.values import P
 
 _USED_ZONE = 1e9  # above every load: a zone without a replica of the partition comes first
+_OTHER_ROLE = 1e-6  # of a standby: what else a member has decides between equals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standbys:
-    """partition -> members, the first choice first; and how many of those wanted are missing."""
+    """partition -> members: those that are to be, then those that go as soon as these have caught
+    up. And how many of those wanted are missing.
+    """
 
     members: Mapping[int, tuple[int, ...]]
     missing: Mapping[int, int]
@@ -41,11 +46,16 @@ def placed(
         if len(kept) < wanted:
             chosen[partition] = room.filled(partition, kept, wanted)
     missing = {p: wanted - len(found) for p, found in chosen.items() if len(found) < wanted}
-    return Standbys(members=chosen, missing=missing)
+    if not learner:
+        chosen = even_out(given, owner, chosen, room.replicas)
+    return Standbys(
+        members={p: room.with_those_that_go(p, chosen[p]) for p in chosen}, missing=missing
+    )
 
 
 class _Room(Generic[P]):
-    """The members that stay, and what the load of each would be with one role more, over capacity.
+    """The members that stay, and what the load of each would be with one standby more, over
+    capacity.
 
     inside, outside and used: zone -> a cost for every member, to be added.
     """
@@ -60,25 +70,35 @@ class _Room(Generic[P]):
         self.one_more = np.array([1 / weight for weight in given.weights])
         self.load = np.full(len(given.members), np.inf)
         self.load[list(given.staying)] = self.one_more[list(given.staying)]
-        self.count(m for m in owner if m != NOBODY)
-        self.count(learner.values())
+        self.count((m for m in owner if m != NOBODY), _OTHER_ROLE)
+        self.count(learner.values(), _OTHER_ROLE)
 
-    def count(self, members: Iterable[int]) -> None:
+    def count(self, members: Iterable[int], weight: float = 1.0) -> None:
         for m in members:
-            self.load[m] += self.one_more[m]
+            self.load[m] += weight * self.one_more[m]
+
+    def replicas(self, partition: int) -> list[int]:
+        """Members that have one, stay and have no other role in it: the best first."""
+        standbys = self.given.standbys.get(partition, {})
+        old_owners = [m for m in self.given.claims[partition] if self.given.members[m].stays]
+        busy = (self.owner[partition], self.learner.get(partition))
+        best_first = old_owners + sorted(standbys, key=lambda m: (standbys[m], m))
+        return [m for m in best_first if m not in busy]
 
     def known(self, partition: int, *, same_zone: bool) -> list[int]:
-        """Members that have a replica and stay, in the owner's zone or outside of it."""
-        owner, standbys = self.owner[partition], self.given.standbys.get(partition, {})
-        old_owners = [m for m in self.given.claims[partition] if self.given.members[m].stays]
-        replicas = old_owners + sorted(standbys, key=lambda m: (standbys[m], m))
-        busy = (owner, self.learner.get(partition))
-        zone = self.given.members[owner].zone
+        """`replicas` in the owner's zone or outside of it."""
+        zone = self.given.members[self.owner[partition]].zone
         return [
-            m
-            for m in replicas
-            if m not in busy and (self.given.members[m].zone == zone) == same_zone
+            m for m in self.replicas(partition) if (self.given.members[m].zone == zone) == same_zone
         ]
+
+    def with_those_that_go(self, partition: int, chosen: tuple[int, ...]) -> tuple[int, ...]:
+        """A replica stays until the one that comes in its place has caught up."""
+        coming = sum(not self.given.has_state(m, partition) for m in chosen)
+        if not coming:
+            return chosen
+        going = [m for m in self.replicas(partition) if m not in chosen]
+        return chosen + tuple(going[:coming])
 
     def filled(self, partition: int, kept: tuple[int, ...], wanted: int) -> tuple[int, ...]:
         """`kept`, others of other zones, then those of the owner's zone."""

@@ -71,6 +71,7 @@ class MemberView(Generic[P]):
     capacity: float = 1.0  # share of the work, relative to the others
     owned: Collection[P] = frozenset()
     standby: Mapping[P, int | None] = field(default_factory=dict)  # -> lag_records, None unknown
+    caught_up: Collection[P] = frozenset()  # of its standbys those that once had all of the state
     learning: Mapping[P, Learner] = field(default_factory=dict)
     unserved: Collection[P] = frozenset()  # it can have no role in these now
 

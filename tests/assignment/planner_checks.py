@@ -104,7 +104,9 @@ def _check_learners(
 def _check_standbys(
     view: GroupView[str], members: Members, assignment: Assignment[str], owner: dict[str, str]
 ) -> None:
-    """L13: as many as asked for or as there are, in other zones than the owner's if possible."""
+    """L13: as many as asked for or as there are, in other zones than the owner's if possible; more
+    only while some of them have not caught up.
+    """
     learning = {p: m for m, part in assignment.members.items() for p in part.learning}
     wanted = view.settings.standby_replicas if view.stateful else 0
     missing = {}
@@ -118,8 +120,10 @@ def _check_standbys(
         away = {m for m in free if members[m].zone != members[active].zone}
         chosen = {m for m, part in assignment.members.items() if partition in part.standby}
         assert chosen <= free
-        assert len(chosen) == min(wanted, len(free))
-        assert len(chosen & away) == min(wanted, len(away))
+        behind = {m for m in chosen if partition not in members[m].caught_up}
+        behind -= claims(members, partition)
+        assert min(wanted, len(free)) <= len(chosen) <= wanted + len(behind)
+        assert len(chosen & away) >= min(wanted, len(away))
         if len(chosen) < wanted:
             missing[partition] = wanted - len(chosen)
     assert assignment.missing_standbys == missing

@@ -62,11 +62,12 @@ def planned(*members: MemberView[str], **fields: Any) -> Roles:
 
 @dataclass
 class Actor:
-    """A member's real state; `learning`: partition -> caught up."""
+    """A member's real state; `learning`: partition -> caught up; `caught_up`: of its standbys."""
 
     shown: MemberView[str]
     owned: set[str] = field(default_factory=set)
     standby: set[str] = field(default_factory=set)
+    caught_up: set[str] = field(default_factory=set)
     learning: dict[str, bool] = field(default_factory=dict)
 
 
@@ -112,7 +113,8 @@ class Group:
         return replace(
             actor.shown,
             owned=actor.owned | (set(stored.assigned) - reported),
-            standby=dict.fromkeys(actor.standby, 0),
+            standby={p: 0 if p in actor.caught_up else 9 for p in actor.standby},
+            caught_up=frozenset(actor.caught_up),
             learning={p: Learner(0 if done else 9, done) for p, done in actor.learning.items()},
         )
 
@@ -128,7 +130,7 @@ class Group:
         actor, told = self.actors[member_id], self.target.get(member_id)
         if told is None:
             return
-        had = actor.owned | actor.standby | {p for p, done in actor.learning.items() if done}
+        had = actor.owned | actor.caught_up | {p for p, done in actor.learning.items() if done}
         actor.owned &= set(told.assigned)
         held = {p for other in self.actors.values() for p in other.owned}
         actor.owned |= set(told.assigned) - held
@@ -136,6 +138,7 @@ class Group:
         learning = {p: actor.learning.get(p, False) or p in had for p in told.learning}
         actor.learning = learning | {p: actor.learning[p] for p in waiting}
         actor.standby = set(told.standby)
+        actor.caught_up = actor.standby & had
 
     def carry_out_all(self) -> None:
         """Twice, so that every lock that is released can be taken."""
@@ -145,9 +148,17 @@ class Group:
             self.crash(member_id)
 
     def catch_up(self, member_id: str) -> None:
-        learning = self.actors[member_id].learning
-        for partition in learning:
-            learning[partition] = True
+        actor = self.actors[member_id]
+        actor.learning = dict.fromkeys(actor.learning, True)
+        actor.caught_up = set(actor.standby)
+
+    def behind(self) -> list[str]:
+        """Members with a replica that has not caught up."""
+        return sorted(
+            m
+            for m, actor in self.actors.items()
+            if actor.standby - actor.caught_up or not all(actor.learning.values())
+        )
 
     def check_locks(self) -> None:
         held = [p for actor in self.actors.values() for p in actor.owned]

@@ -1,5 +1,7 @@
 """Learners and standbys (L3, L7, L10-L14), readiness, and what is stored of a round."""
 
+from dataclasses import replace
+
 import pytest
 
 from assignment.planner import plan, target_rows
@@ -133,11 +135,38 @@ def test_after_a_handover_the_old_owner_is_the_standby() -> None:
 
 
 def test_a_standby_stays_where_it_is() -> None:
-    members = (live("a", "1"), live("b", "2"), live("c", "3", standby={"1": 4, "2": 4}))
+    members = (live("a", "1"), live("b", "2", standby={"3": 4}), live("c", "3", standby={"1": 4}))
     assert planned(*members, partitions="123", standby_replicas=1) == {
-        "a": "a1 s3",
-        "b": "a2",
-        "c": "a3 s12",
+        "a": "a1 s2",
+        "b": "a2 s3",
+        "c": "a3 s1",
+    }
+
+
+def test_standbys_are_evened_out_and_each_stays_until_the_one_that_comes_has_caught_up() -> None:
+    a = live("a", "12", standby=dict.fromkeys("345", 0), caught_up="345")
+    b = live("b", "34", standby=dict.fromkeys("126", 0), caught_up="126")
+    begun = {"a": "a12 s345", "b": "a34 s126", "c": "a56 s13"}
+    assert planned(a, b, live("c", "56"), partitions="123456", standby_replicas=1) == begun
+    coming = live("c", "56", standby={"1": None, "3": 7})
+    assert planned(a, b, coming, partitions="123456", standby_replicas=1) == begun
+    nearly = replace(coming, caught_up="3")
+    assert planned(a, b, nearly, partitions="123456", standby_replicas=1)["a"] == "a12 s45"
+    there = replace(coming, caught_up="13")
+    assert planned(a, b, there, partitions="123456", standby_replicas=1) == {
+        "a": "a12 s45",
+        "b": "a34 s26",
+        "c": "a56 s13",
+    }
+
+
+def test_standbys_wait_while_something_is_learned() -> None:
+    a = live("a", "123", standby={"4": 0}, caught_up="4")
+    b = live("b", "4", standby=dict.fromkeys("123", 0), caught_up="123")
+    assert planned(a, b, live("c"), partitions="1234", standby_replicas=1) == {
+        "a": "a123 s4",
+        "b": "a4 s123",
+        "c": "l1",
     }
 
 
@@ -152,8 +181,8 @@ def test_standbys_are_in_other_zones_first() -> None:
     one, two, four = (
         plan(view(*members, partitions="1", standby_replicas=n)).members for n in (1, 2, 4)
     )
-    assert [m for m, part in one.items() if part.standby] == ["c"]
-    assert [m for m, part in two.items() if part.standby] == ["c", "e"]
+    assert [m for m, part in one.items() if part.standby] == ["b", "c"]  # b until c has caught up
+    assert [m for m, part in two.items() if part.standby] == ["b", "c", "e"]
     assert [m for m, part in four.items() if part.standby] == ["b", "c", "d", "e"]
 
 

@@ -1,5 +1,6 @@
 """Properties of the planner: any view, and rounds carried out by members that come and go."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
@@ -198,10 +199,11 @@ def converge(group: Group) -> None:
         check(view, before)
         group.carry_out_all()
         group.check_locks()
-        learning = sorted(m for m, actor in group.actors.items() if actor.learning)
-        if not learning:
+        behind = group.behind()
+        if not behind and group.plan() == before:
             break
-        group.catch_up(learning[0])
+        for member in behind[:1]:
+            group.catch_up(member)
     check_at_rest(group)
 
 
@@ -218,6 +220,32 @@ def check_at_rest(group: Group) -> None:
     for member_id, actor in group.actors.items():
         assert actor.owned == set(last.members[member_id].assigned)
         assert actor.standby == set(last.members[member_id].standby)
+    standbys = Counter(p for part in last.members.values() for p in part.standby)
+    assert all(count <= group.settings.standby_replicas for count in standbys.values())
+
+
+@over(
+    st.integers(3, 6),
+    st.integers(0, 12),
+    st.integers(1, 2),
+    st.lists(st.sampled_from(("join", "crash", "leave")), max_size=6),
+    st.randoms(use_true_random=False),
+)
+def test_standbys_end_up_as_even_as_owners(
+    members: int, partitions: int, wanted: int, happening: list[str], random: Random
+) -> None:
+    group = Group(NAMES[:partitions], True, LearnerSettings(standby_replicas=wanted))
+    for n in range(members):
+        group.join(live(f"S{n}"))
+        converge(group)
+    for turn, name in enumerate(happening):
+        if name == "join":
+            group.join(live(f"N{turn}"))
+        elif len(group.actors) > 3:
+            EVENTS[name](group, random.choice(sorted(group.actors)))
+        converge(group)
+    counts = [len(actor.standby) for actor in group.actors.values()]
+    assert max(counts) - min(counts) <= 1
 
 
 def play(group: Group, random: Random) -> None:

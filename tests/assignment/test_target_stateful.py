@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given as over
 from hypothesis import strategies as st
 
-from assignment.coordinator.learners import view_of
+from assignment.coordinator.learners import are_standbys_due, view_of
 from assignment.coordinator.planning import PLANNER, Target, next_target, target_of
 from assignment.coordinator.reading import unable_members
 from assignment.coordinator.record import Cause, Move
 from assignment.invariants import check
 from assignment.planner.values import GroupView, Learner, MemberView
 from assignment.scripts.group_read import GroupRead
-from assignment.types import Drain, Partition, Reason
+from assignment.types import Drain, Partition, Reason, ReplicaReport
 from tests.builders import (
     NOW,
     Live,
@@ -200,6 +200,27 @@ def test_what_has_no_live_owner_goes_at_once() -> None:
     gone = {n: grant("S1", ended="expired") for n in (0, 1)}
     view = stateful(*STABLE[1:], live("S4", learning=(0,), replicas={0: learner(9)}), grants=gone)
     assert roles(view, "active") == {"S2": [2, 3], "S3": [1, 4], "S4": [0]}
+
+
+def test_standbys_that_came_are_due_when_all_of_them_have_caught_up() -> None:
+    def view(coming: ReplicaReport, **options: object) -> GroupRead:
+        return stateful(
+            live("S1", (0, 1), standby=(2,), replicas={2: standby(0, ready=True)}),
+            live("S2", (2, 3), standby=(0, 1, 4), replicas=dict.fromkeys((0, 1, 4), there)),
+            live("S3", (4,), standby=(1, 3), replicas={1: coming, 3: there}),
+            standby_replicas=1,
+            **options,
+        )
+
+    there = standby(0, ready=True)
+    assert not are_standbys_due(view(standby(0)))
+    assert not are_standbys_due(view(standby(-1)))
+    assert are_standbys_due(view(there))
+    assert not are_standbys_due(view(standby(3, why="its disk is full"))), "a later cause"
+    found = target(view(there))
+    assert [m for m, row in found.rows.items() if partition(1) in row.standby] == ["S3"]
+    assert found.change.missing_standbys == 0
+    assert target(view(standby(0))).change.missing_standbys == 0, "one that comes is one too many"
 
 
 def test_missing_standbys_are_counted() -> None:

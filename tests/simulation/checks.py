@@ -123,6 +123,9 @@ def _replicas_differ(world: "World", view: GroupRead) -> str:
     replicas = Counter(p for row in view.target.values() for p in row.standby)
     if short := [p for p in world.settings.all_partitions() if replicas[p] != wanted]:
         return f"standbys of {short}: {replicas}"
+    counts = {m: len(row.standby) for m, row in view.target.items()}
+    if max(counts.values()) - min(counts.values()) > 1:
+        return f"uneven standbys: {counts}"
     behind = [
         (m, p)
         for m, row in sorted(view.target.items())
