@@ -1,6 +1,7 @@
 """Who may import what (style guide, section 2), read from the sources themselves."""
 
 import ast
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,3 +67,22 @@ def test_sockets_import_no_models(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_files_stay_below_four_hundred_lines(name: str) -> None:
     assert len((ROOT / name).read_text().splitlines()) <= 400
+
+
+def test_no_line_of_a_page_is_longer_than_a_hundred_columns() -> None:
+    kinds = ("templates/**/*.html", "dashboard/static/dashboard/*/*.js", "dashboard/**/*.css")
+    ours = {p for kind in kinds for p in ROOT.glob(kind) if p.parent.name != "vendor"}
+    assert len(ours) > 100
+    long = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in sorted(ours)
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if len(line) > 100
+    ]
+    assert not long
+
+
+def test_templates_are_laid_out_by_djangofmt() -> None:
+    command = (str(Path(sys.executable).with_name("djangofmt")), "--check", "templates")
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, f"djangofmt templates\n{found.stdout}{found.stderr}"

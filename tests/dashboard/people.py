@@ -5,6 +5,7 @@ from django.test import Client
 
 from dashboard.actions.roles import EVERY_GROUP, Effect, Role
 from dashboard.records.grants import RoleGrant
+from tests.dashboard.reading import Reader
 
 
 def granted(
@@ -16,6 +17,6 @@ def granted(
 
 
 def logged_in(user: User, **how: bool) -> Client:
-    client = Client(**how)
+    client = Reader(**how)
     client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
     return client

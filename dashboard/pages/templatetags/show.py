@@ -211,6 +211,18 @@ def hue(value: int | None) -> str:
 
 
 @register.filter
+def run_class(run: Any, hues: dict[str, int | None]) -> str:
+    """The classes of a run of partitions in a strip: its member's colour, a hatch when later."""
+    shade = (hue(hues.get(run.member)) or "is-new") if run.member else "is-nobody"
+    return f"{shade} is-later" if run.is_later else shade
+
+
+@register.filter
+def member_ids(replicas: Sequence[Any]) -> str:
+    return " ".join(replica.member for replica in replicas)
+
+
+@register.filter
 def times(share: float, most: float) -> str:
     """A share of 1 as SVG takes it."""
     return f"{share * most:.3f}"

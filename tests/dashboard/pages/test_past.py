@@ -146,7 +146,7 @@ def test_within_a_gap_of_history_it_says_so(visitor: Client, group: Group, hande
     before = page(visitor, group, f"?at={last}")
     assert "were lost" not in before
     after = page(visitor, group, f"?at={last + 20}")
-    assert "of\n  4 partitions nothing was heard since" in after
+    assert "of 4 partitions nothing was heard since" in after
     group.gaps.update(events_lost=0)  # records of rebalances only
     assert "were lost" not in page(visitor, group, f"?at={last + 10}")
 
@@ -160,7 +160,7 @@ def test_an_epoch_is_the_map_as_its_round_ended(
         assert row.finished_at_ms is not None
         text = page(visitor, group, f"?epoch={row.target_epoch}")
         assert shown(text) == replay(handed, row.finished_at_ms)
-        assert f"epoch\n  {row.target_epoch}</a>" in text
+        assert f"epoch {row.target_epoch}</a>" in text
         exact = page(visitor, group, f"?epoch={row.incarnation}.{row.target_epoch}")
         assert shown(exact) == shown(text)
 

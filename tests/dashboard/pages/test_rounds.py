@@ -69,7 +69,7 @@ def rows_of(page: str, table: str) -> list[dict[str, str]]:
     """A row's cells by their headings."""
     text = page.split(f'<table id="{table}">')[1].split("</table>", 1)[0]
     head, body = text.split("<tbody>")
-    names = re.findall(r"<th[^>]*>(.*?)</th>", head)
+    names = re.findall(r"<th\b[^>]*>(.*?)</th>", head)
     found = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in body.split("</tr>")[:-1]]
     return [dict(zip(names, cells, strict=True)) for cells in found]
 

@@ -2,7 +2,8 @@
 import {fragment} from "./fragment.js";
 
 const EVERY_MS = 4000;
-const typed = (place) => [...place.querySelectorAll("input")].some((input) => input.value !== input.defaultValue);
+const typed = (place) =>
+  [...place.querySelectorAll("input")].some((input) => input.value !== input.defaultValue);
 
 for (const place of document.querySelectorAll("[data-every]")) {
   setInterval(async () => {

@@ -1,4 +1,5 @@
-// On every page of a group: the light, the six numbers, the state. Other modules take `live` from here.
+// On every page of a group: the light, the six numbers, the state. Other modules take `live` from
+// here.
 import {Live} from "./live.js";
 
 const root = document.getElementById("group");
@@ -9,10 +10,12 @@ export const live = new Live(
 
 const light = document.getElementById("light");
 live.addEventListener("light", ({detail}) => {
-  light.dataset.light = detail.light; light.title = detail.why;
+  light.dataset.light = detail.light;
+  light.title = detail.why;
   light.querySelector("span").textContent = detail.text;
   showGroupState();
-  document.getElementById("problem")?.toggleAttribute("hidden", detail.light === "live"); // it was written before
+  // it was written before
+  document.getElementById("problem")?.toggleAttribute("hidden", detail.light === "live");
 });
 
 live.addEventListener("change", ({detail}) => {
@@ -23,7 +26,8 @@ live.addEventListener("change", ({detail}) => {
 
 function showCoordination({text, small}) {
   const place = document.getElementById("coordination");
-  place.firstChild.textContent = `${text} `; place.querySelector("small").textContent = small;
+  place.firstChild.textContent = `${text} `;
+  place.querySelector("small").textContent = small;
 }
 
 // What was, is not what is.
@@ -37,8 +41,10 @@ function showGroupState() {
 function showNumber(key, {text, small, tone, title}) {
   const place = root.querySelector(`[data-number="${key}"]`);
   if (!place) return;
-  place.className = tone; place.title = title;
-  place.querySelector("b").textContent = text; place.querySelector("small").textContent = small;
+  place.className = tone;
+  place.title = title;
+  place.querySelector("b").textContent = text;
+  place.querySelector("small").textContent = small;
 }
 
 export function showState(place, word) {

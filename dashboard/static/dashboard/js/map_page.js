@@ -11,41 +11,64 @@ const table = document.getElementById("ownership");
 const map = new OwnershipMap(canvas, live);
 const rows = new Map([...table.tBodies[0].rows].map((row) => [Number(row.dataset.number), row]));
 const partitionUrl = (n) => canvas.dataset.partition.replace("/0/", `/${n}/`);
-for (const [n, moves] of JSON.parse(document.getElementById("moves").textContent)) map.moves.set(n, moves);
+for (const [n, moves] of JSON.parse(document.getElementById("moves").textContent))
+  map.moves.set(n, moves);
 
 live.addEventListener("change", ({detail}) => {
   map.change(detail);
   for (const n of detail.moved) map.moves.set(n, (map.moves.get(n) ?? 0) + 1);
-  const all = detail.members || detail.moved.length > 0; // a member's colour or leaving may be in any row
-  for (const n of all ? rows.keys() : new Set([...detail.changed, ...detail.replicated])) showRow(n, all);
+  // a member's colour or leaving may be in any row
+  const all = detail.members || detail.moved.length > 0;
+  for (const n of all ? rows.keys() : new Set([...detail.changed, ...detail.replicated]))
+    showRow(n, all);
   if (all) showLegend();
 });
 
 function showRow(n, anew) {
   const row = rows.get(n);
   if (!row) return;
-  const {cells} = live, owner = cells.ownerOf(n), learner = cells.learnerOf(n), standbys = cells.standbysOf(n);
+  const {cells} = live,
+    owner = cells.ownerOf(n),
+    learner = cells.learnerOf(n),
+    standbys = cells.standbysOf(n);
   const cell = (name) => row.querySelector(`.is-${name}`);
   cell("since").textContent = utc(cells.since[n]);
   cell("lag").textContent = number(cells.lag[n]);
   const data = {
-    owner: owner ?? "", fence: cells.fence[n] ? String(cells.fence[n]) : "", state: STATES[cells.state[n]], leaving: live.members.get(owner)?.leaving ?? "",
-    learner: learner ?? "", percent: learner === null || Number.isNaN(cells.percent[n]) ? "" : String(cells.percent[n]),
-    ready: learner !== null && cells.ready[n] === 1 ? "yes" : "", standbys: standbys.join(" "),
+    owner: owner ?? "",
+    fence: cells.fence[n] ? String(cells.fence[n]) : "",
+    state: STATES[cells.state[n]],
+    leaving: live.members.get(owner)?.leaving ?? "",
+    learner: learner ?? "",
+    percent: learner === null || Number.isNaN(cells.percent[n]) ? "" : String(cells.percent[n]),
+    ready: learner !== null && cells.ready[n] === 1 ? "yes" : "",
+    standbys: standbys.join(" "),
   };
   const known = Object.entries(data).every(([name, value]) => row.dataset[name] === value);
-  if (cell("learner")) cell("learner").replaceChildren(...(learner === null ? [] : [named(learner), data.ready ? stateOf("ready") : progress(n)]));
+  if (cell("learner"))
+    cell("learner").replaceChildren(
+      ...(learner === null ? [] : [named(learner), data.ready ? stateOf("ready") : progress(n)]),
+    );
   if (known && !anew) return;
   Object.assign(row.dataset, data);
   showState(cell("state"), data.state);
   cell("owner").querySelector(".swatch").className = swatchOf(owner);
-  cell("owner").querySelector("b").replaceWith(element("b", owner ? short(owner) : "—", {title: owner ?? "nobody holds the lock"}));
+  cell("owner")
+    .querySelector("b")
+    .replaceWith(
+      element("b", owner ? short(owner) : "—", {title: owner ?? "nobody holds the lock"}),
+    );
   cell("leaving").replaceChildren(...(data.leaving ? [stateOf("leaving")] : []));
-  cell("fence").replaceChildren(element("span", fence(cells.fence[n]), {title: data.fence ? `fence ${data.fence}` : "nobody holds the lock"}));
+  cell("fence").replaceChildren(
+    element("span", fence(cells.fence[n]), {
+      title: data.fence ? `fence ${data.fence}` : "nobody holds the lock",
+    }),
+  );
   cell("standbys")?.replaceChildren(...standbys.map(named));
 }
 
-const element = (tag, text, more = {}) => Object.assign(document.createElement(tag), {textContent: text}, more);
+const element = (tag, text, more = {}) =>
+  Object.assign(document.createElement(tag), {textContent: text}, more);
 
 function swatchOf(id) {
   const colour = live.members.get(id)?.colour ?? null;
@@ -58,59 +81,108 @@ function named(id) {
   return made;
 }
 
-function stateOf(word) { const made = element("span", ""); showState(made, word); return made; }
+function stateOf(word) {
+  const made = element("span", "");
+  showState(made, word);
+  return made;
+}
 
 function progress(n) {
   const {percent, eta: left} = live.cells;
-  const text = Number.isNaN(percent[n]) ? "not reported yet" : `${percent[n]}\u202f%${Number.isNaN(left[n]) ? "" : `, ${eta(left[n])} left`}`;
+  const text = Number.isNaN(percent[n])
+    ? "not reported yet"
+    : `${percent[n]}\u202f%${Number.isNaN(left[n]) ? "" : `, ${eta(left[n])} left`}`;
   return element("span", text, {className: "muted"});
 }
 
 function showLegend() {
   const held = new Map();
-  for (let n = 0; n < live.cells.size; n++) { const owner = live.cells.ownerOf(n); held.set(owner, (held.get(owner) ?? 0) + 1); }
-  legend.replaceChildren(...[...live.members.values()].slice(0, Number(legend.dataset.most)).map((member) => {
-    const item = element("li", "", {title: member.id});
-    item.dataset.member = member.id;
-    item.append(element("i", "", {className: swatchOf(member.id)}), element("b", short(member.id)), element("span", String(held.get(member.id) ?? 0)));
-    if (member.leaving && member.state !== "leaving") item.append(stateOf("leaving"));
-    if (member.state !== "alive") item.append(stateOf(member.state));
-    return item;
-  }));
+  for (let n = 0; n < live.cells.size; n++) {
+    const owner = live.cells.ownerOf(n);
+    held.set(owner, (held.get(owner) ?? 0) + 1);
+  }
+  legend.replaceChildren(
+    ...[...live.members.values()].slice(0, Number(legend.dataset.most)).map((member) => {
+      const item = element("li", "", {title: member.id});
+      item.dataset.member = member.id;
+      item.append(
+        element("i", "", {className: swatchOf(member.id)}),
+        element("b", short(member.id)),
+        element("span", String(held.get(member.id) ?? 0)),
+      );
+      if (member.leaving && member.state !== "leaving") item.append(stateOf("leaving"));
+      if (member.state !== "alive") item.append(stateOf(member.state));
+      return item;
+    }),
+  );
 }
 
-legend.addEventListener("pointerover", (event) => { map.lit = event.target.closest("li")?.dataset.member ?? null; map.draw(); });
-legend.addEventListener("pointerleave", () => { map.lit = null; map.draw(); });
+legend.addEventListener("pointerover", (event) => {
+  map.lit = event.target.closest("li")?.dataset.member ?? null;
+  map.draw();
+});
+legend.addEventListener("pointerleave", () => {
+  map.lit = null;
+  map.draw();
+});
 
 function showCard(n) {
-  map.focus = n; map.draw();
+  map.focus = n;
+  map.draw();
   canvas.classList.toggle("over", n >= 0);
-  if (n < 0) { card.hidden = true; return; }
-  const {cells} = live, owner = cells.ownerOf(n), at = map.placeOf(n);
+  if (n < 0) {
+    card.hidden = true;
+    return;
+  }
+  const {cells} = live,
+    owner = cells.ownerOf(n),
+    at = map.placeOf(n);
   const facts = {
-    Partition: `${live.numbers.stream}:${n}`, State: STATES[cells.state[n]], Owner: (owner ?? "—") + (map.isLeaving(n) ? " (leaving)" : ""), Fence: fence(cells.fence[n]),
-    Held: cells.since[n] ? span(Math.max(0, live.atMs - cells.since[n])) : "—", Lag: `${number(cells.lag[n])} records`, "Changes 24 h": number(map.moves.get(n) ?? 0),
+    Partition: `${live.numbers.stream}:${n}`,
+    State: STATES[cells.state[n]],
+    Owner: (owner ?? "—") + (map.isLeaving(n) ? " (leaving)" : ""),
+    Fence: fence(cells.fence[n]),
+    Held: cells.since[n] ? span(Math.max(0, live.atMs - cells.since[n])) : "—",
+    Lag: `${number(cells.lag[n])} records`,
+    "Changes 24 h": number(map.moves.get(n) ?? 0),
   };
-  const learner = cells.learnerOf(n), standbys = cells.standbysOf(n);
-  if (learner !== null) facts.Learner = `${learner}: ${cells.ready[n] ? "ready" : progress(n).textContent}`;
+  const learner = cells.learnerOf(n),
+    standbys = cells.standbysOf(n);
+  if (learner !== null)
+    facts.Learner = `${learner}: ${cells.ready[n] ? "ready" : progress(n).textContent}`;
   if (standbys.length) facts.Standbys = standbys.join(", ");
-  card.replaceChildren(...Object.entries(facts).flatMap(([term, text]) => [element("dt", term), element("dd", text)]));
+  card.replaceChildren(
+    ...Object.entries(facts).flatMap(([term, text]) => [element("dt", term), element("dd", text)]),
+  );
   card.hidden = false;
   const right = Math.max(0, canvas.clientWidth - card.offsetWidth);
-  card.style.left = `${Math.min(at.x, right)}px`; card.style.top = `${at.y + map.height + 4}px`;
+  card.style.left = `${Math.min(at.x, right)}px`;
+  card.style.top = `${at.y + map.height + 4}px`;
 }
 
-canvas.addEventListener("pointermove", (event) => showCard(map.partitionAt(event.clientX, event.clientY)));
+canvas.addEventListener("pointermove", (event) =>
+  showCard(map.partitionAt(event.clientX, event.clientY)),
+);
 canvas.addEventListener("pointerleave", () => showCard(-1));
 canvas.addEventListener("blur", () => showCard(-1));
-canvas.addEventListener("click", (event) => { const n = map.partitionAt(event.clientX, event.clientY); if (n >= 0) location.href = partitionUrl(n); });
+canvas.addEventListener("click", (event) => {
+  const n = map.partitionAt(event.clientX, event.clientY);
+  if (n >= 0) location.href = partitionUrl(n);
+});
 canvas.addEventListener("keydown", (event) => {
   if (event.key === "Enter" && map.focus >= 0) location.href = partitionUrl(map.focus);
-  if (map.step(event.key)) { event.preventDefault(); showCard(map.focus); }
+  if (map.step(event.key)) {
+    event.preventDefault();
+    showCard(map.focus);
+  }
 });
 for (const choice of document.querySelectorAll("[data-overlay], [data-arrange]")) {
   choice.addEventListener("change", () => {
-    if (choice.dataset.overlay !== undefined) map.overlay = choice.value; else { map.arrange = choice.value; map.order(); }
+    if (choice.dataset.overlay !== undefined) map.overlay = choice.value;
+    else {
+      map.arrange = choice.value;
+      map.order();
+    }
     map.draw();
   });
 }

@@ -1,14 +1,20 @@
 // How values look; the same forms as templatetags/show.py.
-export const number = (value) => Number.isNaN(value) ? "—" : Math.round(value).toLocaleString("en").replaceAll(",", "\u202f");
-export const fence = (value) => value ? `${Math.floor(value / 2 ** 32)}.${value % 2 ** 32}` : "—";
-export const utc = (ms) => ms ? new Date(ms).toISOString().slice(0, 19).replace("T", " ") : "—";
+export const number = (value) =>
+  Number.isNaN(value) ? "—" : Math.round(value).toLocaleString("en").replaceAll(",", "\u202f");
+export const fence = (value) => (value ? `${Math.floor(value / 2 ** 32)}.${value % 2 ** 32}` : "—");
+export const utc = (ms) => (ms ? new Date(ms).toISOString().slice(0, 19).replace("T", " ") : "—");
 export function short(id) {
-  const dash = id.lastIndexOf("-"), random = id.slice(dash + 1);
+  const dash = id.lastIndexOf("-"),
+    random = id.slice(dash + 1);
   return dash > 0 && random.length > 8 ? `${id.slice(0, dash)}-${random.slice(0, 6)}` : id;
 }
-const two = (count, unit, rest, smaller) => `${Math.floor(count)} ${unit}${rest >= 1 ? ` ${Math.floor(rest)} ${smaller}` : ""}`;
-export function span(ms) { // as amounts.span
-  const s = ms / 1000, m = s / 60, h = m / 60;
+const two = (count, unit, rest, smaller) =>
+  `${Math.floor(count)} ${unit}${rest >= 1 ? ` ${Math.floor(rest)} ${smaller}` : ""}`;
+export function span(ms) {
+  // as amounts.span
+  const s = ms / 1000,
+    m = s / 60,
+    h = m / 60;
   if (s < 1) return `${Math.round(ms)} ms`;
   if (s < 60) return `${Math.floor(s * 10) / 10} s`;
   if (m < 60) return two(m, "min", s % 60, "s");
@@ -16,6 +22,7 @@ export function span(ms) { // as amounts.span
   return two(h / 24, "d", h % 24, "h");
 }
 export const rgb = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16)); // of "#rrggbb"
-export const variable = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+export const variable = (name) =>
+  getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 // A guess of how long it takes yet: in whole seconds, at least one.
-export const eta = (ms) => ms <= 59000 ? `${Math.max(1, Math.ceil(ms / 1000))} s` : span(ms);
+export const eta = (ms) => (ms <= 59000 ? `${Math.max(1, Math.ceil(ms / 1000))} s` : span(ms));
