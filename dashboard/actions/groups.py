@@ -58,7 +58,7 @@ def checked(values: dict[str, Any]) -> GroupSettings:
 
 @audit.attempted("create group")
 def create_group(
-    name: str, by: By, *, stream: str, partitions: int, strategy: str = "sticky", **timings: Any
+    name: str, by: By, *, stream: str, partitions: int, **settings_given: Any
 ) -> Group:
     """A group over a stream, which is made when it is not there yet; else its count has to fit.
 
@@ -67,9 +67,7 @@ def create_group(
     """
     valid_name("group", name)
     require(by, Action.MAKE_GROUP, name)
-    settings = checked(
-        {"stream": stream, "partitions": partitions, "strategy": strategy, **timings}
-    )
+    settings = checked({"stream": stream, "partitions": partitions, **settings_given})
     if Group.objects.filter(name=name).exists():
         raise Refused(f"group {name!r} exists already")
     if name in live_groups.founded() and live_groups.look_at([name]):

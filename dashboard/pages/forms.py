@@ -61,7 +61,7 @@ def _reason(help_text: str = "", **more: Any) -> forms.CharField:
 class StrategyForm(Form):
     """A strategy with its parameters, checked together."""
 
-    strategy_help = parameters.HELP
+    strategy_help = strategies.KINDS
     strategy = field_of("strategy", help_text="")
     strategy_parameters = field_of("strategy_parameters")
 

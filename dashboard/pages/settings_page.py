@@ -5,6 +5,7 @@ python -m dashboard.pages.settings_page > docs/settings.md
 from collections.abc import Iterator
 from typing import Any
 
+from assignment import strategies
 from assignment.setting import Choice, Count, Duration, Flag, Setting, Size
 from assignment.settings import DEFAULTS, SETTINGS
 from dashboard.pages import amounts
@@ -18,6 +19,14 @@ is at least three times renew, and the session timeout at most the lease.
 
 | Setting | Default | Bounds | Used by | What it is for |
 |---|---|---|---|---|"""
+STRATEGIES = """
+## Strategies
+
+Of a group that is not stateful, under server and client coordination alike. Partitions are written
+3 or "0-5"; a member's zone and capacity are what its agent was started with.
+
+| Strategy | Rule | Parameters | Example |
+|---|---|---|---|"""
 OF_STATE = "In a stateful group: "
 
 
@@ -27,6 +36,11 @@ def lines() -> Iterator[str]:
         users = ", ".join(str(user.name).lower() for user in setting.users)
         cells = f"`{name}`", _default(name, setting), _bounds(setting), users, _help(name, setting)
         yield f"| {' | '.join(cells)} |"
+    yield from STRATEGIES.splitlines()
+    for name in strategies.NAMES:
+        kind = strategies.KINDS[name]
+        example = f"`{kind.example}`" if kind.example else ""
+        yield f"| `{name}` | {kind.rule} | {kind.takes} | {example} |"
 
 
 def _help(name: str, setting: Setting) -> str:
