@@ -92,7 +92,7 @@ def _by_strategy(
     run = strategies.get(strategy, with_measured(parameters, partial(_measured, view)))
     assigned = run(StrategyInput(members=members, topics=topics))
     if any(member.unserved for member in members):
-        assigned = exchanged(assigned, members, zones_bind=strategy == "zone")
+        assigned = exchanged(assigned, members, zones_bind=strategies.KINDS[strategy].zones_bind)
     return {
         member: TargetRow(
             target_epoch=view.meta.group_epoch, active=frozenset(assigned.get(member, ()))

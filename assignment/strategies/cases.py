@@ -21,35 +21,12 @@ from assignment.strategies.parameters import (
 from assignment.types import Member, Partition
 
 PARTITIONS_MAX = 4_000_000  # of all topics; a case is answered with names, about 200 bytes each
-STRATEGY_OF = {
-    "rmq-avg": "averagely",
-    "rmq-circle": "circle",
-    "rmq-hash": "consistent_hash",
-    "rmq-config": "config",
-    "rmq-room": "zone",
-    "rmq-nearby-avg": "zone_nearby",
-    "rmq-sticky": "sticky",
-    "seed-sticky": "sticky",
-    "kafka-sticky": "sticky",
-    "kafka-coop": "sticky",
-    "kip848-uniform": "sticky",
-    "kafka-range": "range",
-    "kip848-range": "range",
-    "kafka-roundrobin": "round_robin",
-    **{name: name for name in strategies.NAMES},
-}
+STRATEGY_OF = {peer: n for n, kind in strategies.KINDS.items() for peer in (*kind.peers, n)}
 # Kafka's client passes over a topic that its metadata does not have; its server refuses it.
 _KAFKA_CLIENT = frozenset(("kafka-sticky", "kafka-coop", "kafka-range", "kafka-roundrobin"))
 _IGNORED = "ignored"  # in the name or note of a case: unknown topics are
 _NO_GENERATION = -1  # below every real one
 _LIMITS = -(2**62), 2**62  # of fences and other numbers
-_TAKEN_BY = {  # fields of a case that are parameters as they stand
-    "consistent_hash": ("virtual_nodes",),
-    "config": ("config_map",),
-    "zone": ("allowed_zones", "partition_zones"),
-    "zone_nearby": ("inner", "inner_parameters", "partition_zones"),
-    "weighted_sticky": ("weights", "default_weight", "moves_max"),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +206,8 @@ def _parameters(
     said: Mapping[str, Any], strategy: str, topics: Mapping[str, int]
 ) -> dict[str, Any]:
     found = dict(_object("parameters", said.get("parameters") or {}))
-    found |= {name: said[name] for name in _TAKEN_BY.get(strategy, ()) if name in said}
+    taken = strategies.KINDS[strategy].parameters.NAMES  # also beside them, as they stand
+    found |= {name: said[name] for name in taken if name in said}
     if strategy == "zone" and "allowed_rooms" in said:
         found.setdefault("allowed_zones", said["allowed_rooms"])
     if strategy in ("zone", "zone_nearby") and "partition_zones" not in found:

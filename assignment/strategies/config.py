@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -16,11 +16,12 @@ from assignment.strategies.problem import Positions, Problem
 class Parameters:
     """config_map: member id -> its partitions."""
 
+    NAMES: ClassVar[tuple[str, ...]] = ("config_map",)
     config_map: Mapping[str, tuple[Span, ...]]
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Self:
-        only(values, ("config_map",), required=("config_map",))
+        only(values, cls.NAMES, required=cls.NAMES)
         given = mapping("config_map", values["config_map"])
         return cls(
             config_map={m: spans(f"config_map of {m!r}", own) for m, own in sorted(given.items())}

@@ -8,7 +8,7 @@ RocketMQ's own tests use.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import md5
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -27,11 +27,12 @@ Hashes = npt.NDArray[np.uint32]
 class Parameters:
     """virtual_nodes: points of each member on the ring; more of them are more even."""
 
+    NAMES: ClassVar[tuple[str, ...]] = ("virtual_nodes",)
     virtual_nodes: int = VIRTUAL_NODES
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Self:
-        only(values, ("virtual_nodes",))
+        only(values, cls.NAMES)
         nodes = values.get("virtual_nodes", VIRTUAL_NODES)
         return cls(virtual_nodes=whole("virtual_nodes", nodes, 1, VIRTUAL_NODES_MAX))
 

@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 from assignment.errors import InvalidInput
 
@@ -32,10 +32,12 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NoParameters:
+    NAMES: ClassVar[tuple[str, ...]] = ()
+
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Self:
         """InvalidInput when there are any."""
-        only(values, ())
+        only(values, cls.NAMES)
         return cls()
 
 

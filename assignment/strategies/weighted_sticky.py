@@ -8,7 +8,7 @@ is improved from where it stands.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -32,6 +32,7 @@ class Parameters:
     `moves_max`: of partitions that have an owner, per round; None: no cap.
     """
 
+    NAMES: ClassVar[tuple[str, ...]] = ("weights", "default_weight", "moves_max")
     weights: Mapping[Span, float] = field(default_factory=dict)
     listed: tuple[float, ...] = ()
     default_weight: float = DEFAULT_WEIGHT
@@ -42,7 +43,7 @@ class Parameters:
         """`weights` is an object of partitions, or of topics with a list each; a list; or MEASURED,
         which is all alike until it is measured.
         """
-        only(values, ("weights", "default_weight", "moves_max"))
+        only(values, cls.NAMES)
         given, most = values.get("weights", {}), values.get("moves_max")
         is_list = isinstance(given, list | tuple)
         return cls(

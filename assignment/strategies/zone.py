@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -19,13 +19,14 @@ NO_ZONE = -1
 class Parameters:
     """partition_zones: zone -> its partitions; those that are in none have no zone."""
 
+    NAMES: ClassVar[tuple[str, ...]] = ("allowed_zones", "partition_zones")
+
     allowed_zones: tuple[str, ...]
     partition_zones: Mapping[str, tuple[Span, ...]]
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Self:
-        names = ("allowed_zones", "partition_zones")
-        only(values, names, required=names)
+        only(values, cls.NAMES, required=cls.NAMES)
         return cls(
             allowed_zones=texts("allowed_zones", values["allowed_zones"]),
             partition_zones=read_zones(values["partition_zones"]),

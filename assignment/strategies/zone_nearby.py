@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from assignment.errors import InvalidInput
 from assignment.strategies.dense import Owners
-from assignment.strategies.kinds import INNER, Inner
+from assignment.strategies.kinds import INNER, Kind
 from assignment.strategies.parameters import Span, mapping, only
 from assignment.strategies.problem import Positions, Problem, read_at_all, scattered
 from assignment.strategies.zone import read_zones, zone_of
@@ -21,13 +21,15 @@ DEFAULT_INNER = "averagely"
 class Parameters:
     """partition_zones: zone -> its partitions; inner: strategy that deals within a zone."""
 
-    inner: Inner
+    NAMES: ClassVar[tuple[str, ...]] = ("partition_zones", "inner", "inner_parameters")
+
+    inner: Kind
     inner_parameters: Any
     partition_zones: Mapping[str, tuple[Span, ...]]
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Self:
-        only(values, ("partition_zones", "inner", "inner_parameters"), ("partition_zones",))
+        only(values, cls.NAMES, ("partition_zones",))
         name = values.get("inner", DEFAULT_INNER)
         if not isinstance(name, str) or name not in INNER:
             raise InvalidInput(f"inner {name!r:.80} is not one of {', '.join(INNER)}")

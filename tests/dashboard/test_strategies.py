@@ -8,7 +8,7 @@ from django.core.management import CommandError, call_command
 
 from assignment.errors import InvalidInput
 from assignment.scripts.group_read import Purpose
-from assignment.strategies import NAMES, get
+from assignment.strategies import KINDS, NAMES, get
 from assignment.wire import GroupKeys
 from dashboard import coordinator
 from dashboard.actions import groups
@@ -36,15 +36,15 @@ def last(group: Group) -> Rebalance:
 # --- what people are told -------------------------------------------------------------------------
 
 
-def test_every_strategy_is_explained() -> None:
-    assert sorted(parameters.HELP) == list(NAMES)
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_every_example_may_be_typed_as_it_stands(name: str) -> None:
-    help = parameters.HELP[name]
-    get(name, parameters.parse(help.example))
-    assert (help.takes == parameters.NONE) == (not help.example)
+    kind = KINDS[name]
+    example = parameters.parse(kind.example)
+    get(name, example)
+    assert kind.rule
+    assert bool(kind.parameters.NAMES) == bool(example)
+    assert set(example) <= set(kind.parameters.NAMES)
+    assert all(taken in kind.takes for taken in kind.parameters.NAMES)
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ class Asked:
     seconds: int = 10
     seed: int = 0
     coordination: str = "server"
-    strategy: str = "sticky"
+    strategy: str = strategies.DEFAULT
     consumer: str = "light"
     victims: tuple[str, ...] = ()
     fast: bool = False
@@ -77,6 +77,11 @@ class Asked:
             raise InvalidInput(
                 f"there is no agent {unknown[0]!r}: they are {', '.join(self.names)}"
             )
+
+    @property
+    def kind(self) -> strategies.Kind:
+        """Of its strategy."""
+        return strategies.KINDS[self.strategy]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -174,7 +179,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default = None if name == "seed" else known[name]
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--coordination", default="server", help="server or client")
-    parser.add_argument("--strategy", default="sticky", help=", ".join(strategies.NAMES))
+    parser.add_argument("--strategy", default=strategies.DEFAULT, help=", ".join(strategies.NAMES))
     parser.add_argument("--consumer", default="light", help="light or spark")
     parser.add_argument(
         "--victims", default="", help="agents by comma, of fixed-* and rolling-restart"

@@ -20,10 +20,6 @@ from dashboard.evaluation.figures import ENDS, name_of, regrants
 from dashboard.evaluation.judge import HELD, VACUOUS, VIOLATED, Content, Effects
 
 NAMED_MAX = 5  # of one kind; the rest only counted
-# Strategies whose aim is not the same number for each.
-UNEVEN = frozenset(("config", "consistent_hash", "zone", "zone_nearby", "weighted_sticky"))
-# A new number of members moves partitions between others, too.
-STICKY = frozenset(("sticky", "weighted_sticky", "consistent_hash"))
 # Nobody's partitions move by these: nobody is hurt.
 HARMLESS = frozenset(
     (
@@ -255,7 +251,7 @@ def causeless(history: History) -> Iterator[str]:
     """No partition goes from one member to another, both of whom nobody struck; of static members
     none at all, as they come back, and those that nobody struck keep their fences.
     """
-    if history.asked.strategy not in STICKY and not harmless(history.asked):
+    if not history.asked.kind.keeps and not harmless(history.asked):
         return
     if any(fault.name == "strategy-change" for fault in history.faults):
         return
@@ -320,7 +316,7 @@ def is_even(sample: Sample, asked: Asked) -> bool:
         len(sample.locks) == asked.partitions
         and sample.owners == sample.target
         and sample.epochs[0] == sample.epochs[1]
-        and (asked.strategy in UNEVEN or max(loads.values()) - min(loads.values()) <= 1)
+        and (not asked.kind.is_even or max(loads.values()) - min(loads.values()) <= 1)
     )
 
 

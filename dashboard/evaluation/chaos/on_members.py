@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
+from assignment import strategies
 from dashboard.evaluation.chaos.strikes import Strike, fault
 
 LEAVE_S = 30.0
@@ -10,7 +11,7 @@ DRAIN_S = 120.0
 COME_S = 300.0  # a consumer with Spark
 FLAPS = 3
 BOTH = ("first", "second")  # see at_once
-OTHERS = ("averagely", "circle", "range", "round_robin")
+BY_POSITION = [n for n, kind in strategies.KINDS.items() if kind.is_even and not kind.keeps]
 
 
 def leave(one: Strike, names: Sequence[str]) -> None:
@@ -137,7 +138,7 @@ def drain(one: Strike) -> Iterator[None]:
 @fault("strategy-change")
 def strategy_change(one: Strike) -> Iterator[None]:
     world, before = one.world, one.world.asked.strategy
-    other = one.dice.choice([name for name in OTHERS if name != before])
+    other = one.dice.choice([name for name in BY_POSITION if name != before])
     one.how = f"{before} -> {other}"
     epoch = world.eye.last.epochs[1]
     world.ask("strategy", other)

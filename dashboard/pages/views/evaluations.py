@@ -44,7 +44,7 @@ class NewEvaluation(Form):
     seed = forms.IntegerField(min_value=0, max_value=SEED_MAX, initial=1)
     coordination = forms.ChoiceField(choices=[(name, name) for name in COORDINATIONS])
     strategy = forms.ChoiceField(
-        choices=[(name, name) for name in strategies.NAMES], initial="sticky"
+        choices=[(name, name) for name in strategies.NAMES], initial=strategies.DEFAULT
     )
 
     def asked(self) -> Asked:

@@ -7,10 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assignment.errors import InvalidInput
-from assignment.types import REPLICA_LIMITS
+from assignment.settings import SCALE_DOWN_MAX_MS
 from dashboard.pages import amounts, texts
-
-LONGEST_MS = REPLICA_LIMITS["scale_down_timeout_ms"]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +43,7 @@ def test_a_form_shows_all_of_a_duration(value_ms: int, shown: str) -> None:
     assert amounts.exact_span(value_ms) == shown
 
 
-@given(st.integers(0, LONGEST_MS))
+@given(st.integers(0, SCALE_DOWN_MAX_MS))
 def test_what_is_shown_can_be_typed(value_ms: int) -> None:
     assert amounts.parse_span(amounts.exact_span(value_ms)) == value_ms
     assert amounts.parse_count(texts.grouped(value_ms)) == value_ms
