@@ -61,6 +61,11 @@ def supported_python() -> str:
 
 def install() -> None:
     """Makes .venv hold what the lock says; the mark is written last, so a cut run repeats."""
+    if VENV.is_symlink():  # what it leads to would be emptied, and belongs to somebody else
+        sys.exit(
+            f"evenkeel: {VENV} is a symbolic link and does not hold what {LOCK.name} says: remove"
+            " the link, and a folder is made in its place, or set up what it leads to"
+        )
     python = supported_python()
     print("evenkeel: setting up .venv (once, 2-3 minutes) ...", file=sys.stderr, flush=True)
     MARK.unlink(missing_ok=True)

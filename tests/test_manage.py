@@ -71,6 +71,20 @@ def test_failed_set_up_leaves_no_mark_and_is_repeated(
     assert manage.is_set_up()
 
 
+def test_a_link_is_refused_and_what_it_leads_to_is_left_alone(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran, run = recorder(bare)
+    monkeypatch.setattr(manage.subprocess, "run", run)
+    (bare / "other" / "bin").mkdir(parents=True)
+    (bare / "other" / "evenkeel.sha256").write_text("of another lock")
+    (bare / ".venv").symlink_to(bare / "other")
+    with pytest.raises(SystemExit, match=r"\.venv is a symbolic link and does not hold what"):
+        manage.install()
+    assert ran == []
+    assert (bare / "other" / "evenkeel.sha256").read_text() == "of another lock"
+
+
 def test_changed_lock_asks_for_a_new_set_up(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manage.subprocess, "run", recorder(bare)[1])
     manage.install()

@@ -29,7 +29,7 @@ def acknowledge(occurrence: Occurrence, by: By, at_ms: int) -> Occurrence:
             raise Refused(f"{row.rule} of {row.group} was acknowledged by {who} already")
         row.acknowledged_at_ms = at_ms
         row.acknowledged_by = by.actor
-        row.note = by.reason[: audit.REASON_MAX]
+        row.note = by.kept_reason
         row.save(update_fields=["acknowledged_at_ms", "acknowledged_by", "note"])
         audit.record(
             by,

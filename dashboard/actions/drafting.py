@@ -20,6 +20,7 @@ from dashboard.actions import coordination as switches
 from dashboard.actions import groups, preview, scale_down
 from dashboard.actions.sizes import state_bytes
 from dashboard.models import AtDeadline, Group, PlanKind
+from dashboard.records.audit import By
 from dashboard.records.planned import Content
 from dashboard.records.queries import plans as queries
 
@@ -43,9 +44,8 @@ class Draft:
     def content(
         self,
         group: Group,
+        by: By,
         *,
-        actor: str,
-        reason: str,
         expires_at_ms: int,
         needs_approval: bool,
     ) -> Content:
@@ -55,8 +55,8 @@ class Draft:
             kind=self.kind.value,
             inputs=self.inputs,
             base=self.base,
-            proposed_by=actor,
-            reason=reason,
+            proposed_by=by.actor,
+            reason=by.kept_reason,
             proposed_at_ms=queries.now_ms(),
             expires_at_ms=expires_at_ms,
             needs_approval=needs_approval,

@@ -149,7 +149,7 @@ def request_rebalance(
         request = RebalanceRequest.objects.create(
             group=group,
             actor=by.actor,
-            reason=by.reason[: audit.REASON_MAX],
+            reason=by.kept_reason,
             strategy=strategy,
             parameters=chosen,
         )

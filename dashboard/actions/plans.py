@@ -100,13 +100,7 @@ def _actions(group: Group, kind: PlanKind, inputs: Mapping[str, Any]) -> list[Ac
 
 
 def _make(group: Group, draft: Draft, by: By, expires_at_ms: int, *, needs_approval: bool) -> Plan:
-    content = draft.content(
-        group,
-        actor=by.actor,
-        reason=by.reason[: audit.REASON_MAX],
-        expires_at_ms=expires_at_ms,
-        needs_approval=needs_approval,
-    )
+    content = draft.content(group, by, expires_at_ms=expires_at_ms, needs_approval=needs_approval)
     text, digest = packed(content)
     plan: Plan = group.plans.create(
         kind=content.kind,
@@ -362,8 +356,7 @@ def _step(
 
 
 def _decided(by: By) -> dict[str, Any]:
-    reason = by.reason[: audit.REASON_MAX]
-    return {"decided_by": by.actor, "decided_at_ms": now_ms(), "decision": reason}
+    return {"decided_by": by.actor, "decided_at_ms": now_ms(), "decision": by.kept_reason}
 
 
 def _over(by: By) -> dict[str, Any]:

@@ -108,7 +108,7 @@ def start(
             asked_at_ms=view.now_ms,
             actor=by.actor,
             source=AuditSource(by.source),
-            reason=by.reason[: audit.REASON_MAX],
+            reason=by.kept_reason,
             percent=asked.percent,
             live=len(preview.live_view(view).members),
             timeout_ms=limit,

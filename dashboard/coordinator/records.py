@@ -93,7 +93,7 @@ def _who_switched(row: models.Group, effect: effects.KeepMode) -> By | None:
     asked = row.asked_switches.filter(note=effect.note, coordination=mode).first()
     if asked is not None:
         asked.delete()
-        return By(asked.actor, asked.source, asked.reason, asked.address)
+        return By(asked.actor, asked.source, asked.reason, address=asked.address)
     match proofs.proven(effect.note):
         case (identity, of, int(incarnation), int(number)):
             is_new = mode_of(row) < Epoch(incarnation, number) <= effect.mode

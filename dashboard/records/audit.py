@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
@@ -44,16 +44,23 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class By:
     """Who did it, by which way, why, from which address when there was one, and what such a one
-    may. Without `rights` it is the system itself, or who runs its machine; a page says them, in
+    may: the one value in which all that travels, from whoever is asked to what is put on record.
+    Without `rights` it is the system itself, or who runs its machine; a page says them, in
     `pages.views.base.by` alone. `is_stranger`: `actor` is only what somebody says, or nothing.
     """
 
     actor: str
     source: AuditSource | str
     reason: str = ""
+    _: KW_ONLY
     address: str = ""
     rights: Rights = EVERYTHING
     is_stranger: bool = False
+
+    @property
+    def kept_reason(self) -> str:
+        """As much of it as rows keep."""
+        return self.reason[:REASON_MAX]
 
 
 def automatically(reason: str) -> By:
@@ -189,7 +196,7 @@ def denied(
 
 
 def _write_many(kind: Kind, count: int, first: datetime, last: datetime) -> None:
-    by = By(kind.actor, AuditSource.AUTOMATIC, "the same again, counted", kind.address)
+    by = By(kind.actor, AuditSource.AUTOMATIC, "the same again, counted", address=kind.address)
     entry = _entry(by, kind.action, kind.group, kind.object, kind.result)
     entry.count, entry.after = count, {"first": _iso(first), "last": _iso(last)}
     _keep(entry, is_tried=True)

@@ -59,7 +59,7 @@ def by_provider(request: HttpRequest, person: str) -> By:
     """What is done because the provider says so of a person: nobody here asked for it."""
     reason = f"by {SINGLE_SIGN_ON}, {person}"
     setattr(request, WAY, reason)
-    return By(audit.AUTOMATIC, AuditSource.PAGE, reason, address_of(request))
+    return By(audit.AUTOMATIC, AuditSource.PAGE, reason, address=address_of(request))
 
 
 def failed_elsewhere(request: HttpRequest, why: str) -> None:

@@ -217,7 +217,9 @@ def test_a_switch_by_one_that_was_killed_is_kept_with_who_asked(
 
     with monkeypatch.context() as patch, pytest.raises(StoreUnavailable):
         patch.setattr(coordination, "run", told)
-        coordination.switch(group, CLIENT, By("carol", AuditSource.PAGE, "holidays", "10.0.0.1"))
+        coordination.switch(
+            group, CLIENT, By("carol", AuditSource.PAGE, "holidays", address="10.0.0.1")
+        )
     assert not audited()
     tick()
     (entry,) = audited()

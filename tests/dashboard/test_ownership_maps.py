@@ -178,3 +178,20 @@ def test_who_owned_what_is_the_same_with_stored_maps(group: Group) -> None:
     at_ms = group.maps.order_by("at_ms")[5].at_ms + 3
     asked = {row.number: row.fence for row in tenures.at_moment(group, at_ms)}
     assert asked == {n: fence for n, (_, fence, _) in cells(queries.at(group, at_ms)).items()}
+
+
+def test_changes_are_read_up_to_a_bound_and_in_order(store: Any, group_name: str) -> None:
+    group = lived(group_name, store, random.Random(5))
+    events = live_groups.events_after(group.name, "0-0", 10_000)
+    span = min(event.at_ms for event in events), max(event.at_ms for event in events)
+    every = queries.steps(group, *span, 10_000)
+    assert len(every) > 20
+    assert [(step.at_ms, step.fence) for step in every] == sorted(
+        (step.at_ms, step.fence) for step in every
+    )
+    moments = sorted({step.at_ms for step in every})
+    for most in (1, 2, 7, len(every) - 1, len(every) + 1):
+        with CaptureQueriesContext(connection) as asked:
+            assert queries.steps(group, *span, most) == every[:most]
+            assert queries.moments(group, *span, most) == moments[:most]
+        assert all(f"LIMIT {most}" in query["sql"] for query in asked)

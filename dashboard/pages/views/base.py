@@ -161,8 +161,14 @@ def rights_of(request: http.HttpRequest) -> Rights:
 def by(request: http.HttpRequest, reason: str = "") -> By:
     """Also of a stranger: then without a name."""
     name = request.user.get_username() if hasattr(request, "user") else ""
-    address, held = address_of(request), rights_of(request)
-    return By(name, AuditSource.PAGE, reason, address, held, is_stranger=not name)
+    return By(
+        name,
+        AuditSource.PAGE,
+        reason,
+        address=address_of(request),
+        rights=rights_of(request),
+        is_stranger=not name,
+    )
 
 
 def attempt(

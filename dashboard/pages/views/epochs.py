@@ -67,13 +67,13 @@ def map_bytes(request: HttpRequest, name: str) -> HttpResponse:
 
 def epoch_changes(request: HttpRequest, name: str) -> JsonResponse:
     """Of `?epoch=`: every change of a lock from its target until its end, oldest first: [at_ms,
-    number, index of the owner in names or -1, fence].
+    number, index of the owner in names or -1, fence]. `goes_on`: these are not all.
     """
     moment = past.moment_of(request, name)
     if moment.epoch is None:
         raise BadRequest("epoch= is missing: an epoch is played, not a moment")
     from_ms, names = moment.epoch.at_ms, dict[str, int]()
-    steps = ownership_queries.steps(moment.group, from_ms, moment.at_ms)
+    steps = ownership_queries.steps(moment.group, from_ms, moment.at_ms, CHANGES_MAX + 1)
     told = [
         (at_ms, number, -1 if owner is None else names.setdefault(owner, len(names)), fence)
         for at_ms, number, owner, fence in steps[:CHANGES_MAX]
@@ -86,6 +86,6 @@ def epoch_changes(request: HttpRequest, name: str) -> JsonResponse:
             "names": list(names),
             "hues": [hues.get(member) for member in names],
             "changes": told,
-            "left_out": len(steps) - len(told),
+            "goes_on": len(steps) > len(told),
         }
     )

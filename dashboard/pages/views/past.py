@@ -267,9 +267,9 @@ def _steps(moment: Moment) -> base.Context:
     if moment.epoch is None:
         return {}
     from_ms = moment.epoch.at_ms
-    found = sorted({step.at_ms for step in ownership.steps(moment.group, from_ms, moment.at_ms)})
-    left_out = max(0, len(found) - STEPS_SHOWN)
-    return {"before_ms": from_ms - 1, "steps": found[:STEPS_SHOWN], "steps_left_out": left_out}
+    found = ownership.moments(moment.group, from_ms, moment.at_ms, STEPS_SHOWN + 1)
+    has_more = len(found) > STEPS_SHOWN
+    return {"before_ms": from_ms - 1, "steps": found[:STEPS_SHOWN], "steps_go_on": has_more}
 
 
 def group_members(request: HttpRequest, name: str) -> HttpResponse:

@@ -49,15 +49,32 @@ def changes(group: Group, from_ms: int, to_ms: int) -> Iterable[Row]:
     return _rows(began).union(_rows(ended), all=True)  # each by an index of its own
 
 
-def steps(group: Group, from_ms: int, to_ms: int) -> list[Step]:
-    """From then until then, in the order in which the locks changed."""
-    found: list[tuple[int, int, int, Step]] = []
-    for number, member, fence, began_ms, ended_ms in changes(group, from_ms, to_ms):
-        if began_ms >= from_ms:
-            found.append((began_ms, fence, 0, Step(began_ms, number, member, fence)))
-        if ended_ms <= to_ms:
-            found.append((ended_ms, fence, 1, Step(ended_ms, number, None, fence)))
-    return [step for *_, step in sorted(found, key=lambda one: one[:3])]
+def steps(group: Group, from_ms: int, to_ms: int, most: int) -> list[Step]:
+    """The first `most` from then until then, in the order in which the locks changed."""
+    began, ended = _of_span(group, from_ms, to_ms)
+    starts = _rows(began.order_by("started_ms", "fence"))[:most]
+    ends = _rows(ended.order_by("ended_ms", "fence"))[:most]
+    found = [
+        (at_ms, fence, 0, Step(at_ms, n, member, fence)) for n, member, fence, at_ms, _ in starts
+    ]
+    found += [(at_ms, fence, 1, Step(at_ms, n, None, fence)) for n, _, fence, _, at_ms in ends]
+    return [step for *_, step in sorted(found, key=lambda one: one[:3])[:most]]
+
+
+def moments(group: Group, from_ms: int, to_ms: int, most: int) -> list[int]:
+    """The first `most` from then until then at which a lock changed, ascending."""
+    began, ended = _of_span(group, from_ms, to_ms)
+    starts = began.order_by("started_ms").values_list("started_ms", flat=True)
+    ends = ended.order_by("ended_ms").values_list("ended_ms", flat=True)
+    found = {*starts.distinct()[:most], *ends.distinct()[:most]}
+    return sorted(at_ms for at_ms in found if at_ms is not None)[:most]
+
+
+def _of_span(group: Group, from_ms: int, to_ms: int) -> tuple[QuerySet[Tenure], QuerySet[Tenure]]:
+    """Tenures that began in it, and those that ended in it; both moments are among it."""
+    rows = Tenure.objects.filter(group=group)
+    span = (from_ms, to_ms)
+    return rows.filter(started_ms__range=span), rows.filter(ended_ms__range=span)
 
 
 def _rows(found: QuerySet[Tenure]) -> QuerySet[Tenure, Row]:

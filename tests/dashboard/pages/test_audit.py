@@ -24,7 +24,7 @@ from tests.dashboard.people import granted, logged_in
 def entries(group: Group, visitor: Client) -> list[AuditEntry]:
     """Beside the making of the group by ann, of a user, and her log in: a change by bob."""
     audit.record(
-        By("bob", "command", "quieter nights", "10.1.2.3"),
+        By("bob", "command", "quieter nights", address="10.1.2.3"),
         "change settings",
         group,
         before={"lease_ms": 10_000},

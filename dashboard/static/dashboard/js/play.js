@@ -61,9 +61,9 @@ export class Play {
   }
 
   tell() {
-    const {changes, from_ms: from, left_out: more} = this.epoch;
+    const {changes, from_ms: from, goes_on: more} = this.epoch;
     const after = (changes[this.next - 1]?.[0] ?? from) - from;
-    const rest = more ? `; ${more} more are not played` : "";
+    const rest = more ? "; what follows is not played" : "";
     const count = `${this.next} of ${changes.length} changes of locks`;
     this.said.textContent = `${count}, ${span(after)} after its target${rest}`;
   }
