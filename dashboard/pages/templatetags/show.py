@@ -230,6 +230,13 @@ def named(context: dict[str, Any], id: str | None, why: str = "nobody") -> SafeS
     return format_html('<i class="swatch {}"></i>{}', shade, shown)
 
 
+@register.inclusion_tag("dashboard/_move.html", takes_context=True)
+def move(context: dict[str, Any], number: int, giver: str, taker: str) -> dict[str, Any]:
+    """The cells of a partition that changes hands: its number, from, to."""
+    shared = {name: context[name] for name in ("group", "hues")}
+    return shared | {"number": number, "giver": giver, "taker": taker}
+
+
 _BAR = (
     '<svg class="bar" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">'
     '<rect width="{}" height="8" class="{}"/>{}</svg>'
