@@ -222,6 +222,35 @@ def member_ids(replicas: Sequence[Any]) -> str:
     return " ".join(replica.member for replica in replicas)
 
 
+@register.simple_tag(takes_context=True)
+def named(context: dict[str, Any], id: str | None, why: str = "nobody") -> SafeString:
+    """A member: its colour and its short id; a dash with the reason where there is none."""
+    shade = hue(of(context["hues"], id))
+    shown = unknown(why) if is_missing(id) else _titled(id, texts.short_member(id))
+    return format_html('<i class="swatch {}"></i>{}', shade, shown)
+
+
+@register.inclusion_tag("dashboard/_move.html", takes_context=True)
+def move(context: dict[str, Any], number: int, giver: str, taker: str) -> dict[str, Any]:
+    """The cells of a partition that changes hands: its number, from, to."""
+    shared = {name: context[name] for name in ("group", "hues")}
+    return shared | {"number": number, "giver": giver, "taker": taker}
+
+
+_BAR = (
+    '<svg class="bar" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">'
+    '<rect width="{}" height="8" class="{}"/>{}</svg>'
+)
+_MEAN = '<line class="mean" x1="{0}" x2="{0}" y1="0" y2="8" vector-effect="non-scaling-stroke"/>'
+
+
+@register.simple_tag
+def bar(percent: str, shade: str = "", mean: float | None = None) -> SafeString:
+    """`percent` of its width; a line where the `mean` is, as a share of 1."""
+    line = "" if is_missing(mean) else format_html(_MEAN, times(mean or 0, 100))
+    return format_html(_BAR, percent, shade, line)
+
+
 @register.filter
 def times(share: float, most: float) -> str:
     """A share of 1 as SVG takes it."""

@@ -68,6 +68,10 @@ class Stage:
         coordinator.rebalance(self.group.name, "task", "worker@stage")
         for agent in tuple(self.agents):
             agent.follow()
+            agent.catch_up()
+            if agent.ended:
+                self.agents.remove(agent)
+                continue
             claims = [Claim(p, f) for p, f in agent.held.items()]
             arguments = agent_side.renew(agent.member, self.group.values.lease_ms, claims)
             run(arguments, self.group.name)

@@ -52,12 +52,7 @@ function showRow(n, anew) {
   if (known && !anew) return;
   Object.assign(row.dataset, data);
   showState(cell("state"), data.state);
-  cell("owner").querySelector(".swatch").className = swatchOf(owner);
-  cell("owner")
-    .querySelector("b")
-    .replaceWith(
-      element("b", owner ? short(owner) : "—", {title: owner ?? "nobody holds the lock"}),
-    );
+  showMember(cell("owner"), owner);
   cell("leaving").replaceChildren(...(data.leaving ? [stateOf("leaving")] : []));
   cell("fence").replaceChildren(
     element("span", fence(cells.fence[n]), {
@@ -75,9 +70,22 @@ function swatchOf(id) {
   return colour === null ? "swatch" : `swatch o${colour}`;
 }
 
+// As the template tag `named` writes a member: its colour, then its short id or a dash.
+function showMember(place, id) {
+  const [swatch, name] = place.children;
+  swatch.className = swatchOf(id);
+  name.textContent = id ? short(id) : "—";
+  name.title = id ?? "nobody holds the lock";
+  name.className = id ? "" : "unknown";
+}
+
+function copyOf(template) {
+  return document.getElementById(template).content.firstElementChild.cloneNode(true);
+}
+
 function named(id) {
-  const made = element("span", "", {className: "replica", title: id});
-  made.append(element("i", "", {className: swatchOf(id)}), short(id));
+  const made = copyOf("replica");
+  showMember(made, id);
   return made;
 }
 
@@ -103,13 +111,10 @@ function showLegend() {
   }
   legend.replaceChildren(
     ...[...live.members.values()].slice(0, Number(legend.dataset.most)).map((member) => {
-      const item = element("li", "", {title: member.id});
-      item.dataset.member = member.id;
-      item.append(
-        element("i", "", {className: swatchOf(member.id)}),
-        element("b", short(member.id)),
-        element("span", String(held.get(member.id) ?? 0)),
-      );
+      const item = copyOf("member-of-legend");
+      item.dataset.member = item.title = member.id;
+      showMember(item, member.id);
+      item.querySelector("b").textContent = String(held.get(member.id) ?? 0);
       if (member.leaving && member.state !== "leaving") item.append(stateOf("leaving"));
       if (member.state !== "alive") item.append(stateOf(member.state));
       return item;
