@@ -21,7 +21,7 @@ from assignment.bounds import (
     whole_of,
 )
 from assignment.errors import Damaged, InvalidInput
-from assignment.pauses import Pauses
+from assignment.pauses import Pauses, PauseState, states_of
 from assignment.scripts.agent_side import SnapshotRecord, read_snapshots
 from assignment.scripts.pausing import read_confirmed, read_pauses
 from assignment.scripts.rows import UNREADABLE, Applied, each, why_unreadable
@@ -219,6 +219,11 @@ class GroupRead:
         """Whether it ever sent a heartbeat since it joined, whatever is in it."""
         reports = self.reports
         return member_id in (reports.stored if isinstance(reports, Reports) else reports)
+
+    def paused(self, partitions: Iterable[Partition]) -> dict[Partition, PauseState]:
+        """How far each is, of those that people paused."""
+        fences = {partition: lock.fence for partition, lock in self.locks.items()}
+        return states_of(self.pauses, partitions, fences, self.confirmed)
 
     @property
     def grants_are_possible(self) -> bool:

@@ -3,7 +3,7 @@
 import pytest
 
 from assignment.errors import InvalidInput
-from assignment.pauses import Pause, Pauses, PauseState, progress_of, states_of
+from assignment.pauses import Pause, Pauses, PauseState, progress_of
 from assignment.scripts.pausing import PausesSet, StandsStill, pause_state, set_pauses
 from assignment.types import START, Claim, Held, HeldState, Partition
 from tests.contract.world import P0, P1, P2, World, offset
@@ -27,9 +27,7 @@ def planned(world: World, member_id: str = "a") -> set[Partition]:
 
 
 def states(world: World, *partitions: Partition) -> dict[Partition, PauseState]:
-    view = world.read()
-    fences = {p: lock.fence for p, lock in view.locks.items()}
-    return states_of(view.pauses, partitions, fences, view.confirmed)
+    return world.read().paused(partitions)
 
 
 def test_a_paused_partition_is_planned_no_more_and_its_owner_confirms(world: World) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from assignment.pauses import Pause, Pauses, PauseState, states_of
+from assignment.pauses import Pause, Pauses, PauseState
 from assignment.scripts.pausing import PausesSet, set_pauses
 from assignment.types import Partition
 from tests.fakes.script_bugs import next_batch_of_what_is_paused
@@ -37,13 +37,12 @@ def paused(seed: int, pauses: Pauses) -> World:
 
 
 def put(world: World, pauses: Pauses) -> None:
+    world.database.pauses = pauses
     assert world.run(set_pauses(pauses, pauses.version - 1)) is PausesSet.DONE
 
 
 def all_stand_still(world: World) -> bool:
-    view = world.read()
-    fences = {p: lock.fence for p, lock in view.locks.items()}
-    states = states_of(view.pauses, world.settings.all_partitions(), fences, view.confirmed)
+    states = world.read().paused(world.settings.all_partitions())
     return bool(states) and set(states.values()) == {PauseState.PAUSED}
 
 
@@ -67,6 +66,19 @@ def test_what_is_paused_moves_and_stands_still_whatever_dies(seed: int, pauses: 
     world.run_until(lambda w: checks.lag(w) == 0, LAG_MS, "lag returns to 0")
     assert world.ledger.destroyed() == 0
     checks.history_is_whole(world)
+
+
+@pytest.mark.parametrize("fault", ["redis_wiped", "redis_loses_writes"])
+def test_a_redis_that_forgot_is_told_again_before_anything_is_planned(fault: str) -> None:
+    world = paused(3, PAUSES[0])
+    world.run_until(all_stand_still, CONFIRMED_MS, "owners have confirmed")
+    before = {str(p): world.ledger.book(str(p)).total for p in world.settings.all_partitions()}
+    FAULTS[fault](world, world.living()[:1])
+    world.run_for(2_000)
+    heal(world)
+    world.run_until(checks.settled, heal_ms(world), "settled again")
+    world.run_until(all_stand_still, CONFIRMED_MS, "new owners have confirmed")
+    assert all(world.ledger.book(p).total <= total for p, total in before.items())
 
 
 def test_a_batch_of_what_is_paused_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, get_type_hints
 from ninja import Path, Schema
 from pydantic import ConfigDict, Field, create_model
 
+from assignment.pauses import PARTITIONS_MAX as PAUSED_MAX
 from assignment.types import (
     NAME_MAX,
     NAME_PATTERN,
@@ -179,6 +180,13 @@ class RebalanceAsked(OfGroup):
         str, Field(max_length=TEXT_MAX, description="This once; empty: the group's own.")
     ] = ""
     parameters: Annotated[dict[str, Any], Field(description="Of the strategy, this once.")] = {}
+
+
+class PauseAsked(OfGroup):
+    partitions: Annotated[
+        list[Whole] | None,
+        Field(max_length=PAUSED_MAX, description="By number; null: the whole group."),
+    ] = None
 
 
 class SkipAsked(OfGroup):
