@@ -50,6 +50,7 @@ class Action(StrEnum):
     REBALANCE = "rebalance"
     SCALE_DOWN = "scale down"
     SKIP_EVENT = "skip an event"
+    PAUSE = "pause and resume"
     ACKNOWLEDGE = "acknowledge attention"
     APPROVE = "approve a plan"
     CHANGE_SETTINGS = "change settings"
@@ -74,6 +75,7 @@ MATRIX: Mapping[Action, tuple[Role, ...]] = {
     Action.REBALANCE: (Role.OPERATOR, Role.ADMIN),
     Action.SCALE_DOWN: (Role.OPERATOR, Role.ADMIN),
     Action.SKIP_EVENT: (Role.OPERATOR, Role.ADMIN),
+    Action.PAUSE: (Role.OPERATOR, Role.ADMIN),
     Action.ACKNOWLEDGE: (Role.OPERATOR, Role.ADMIN),
     Action.APPROVE: (Role.APPROVER, Role.ADMIN),
     Action.CHANGE_SETTINGS: (Role.ADMIN,),
@@ -135,6 +137,7 @@ DOORS: Mapping[str, Door] = {
     **dict.fromkeys(("audit", "audit_csv", "audit_lines"), Door(Action.READ_AUDIT)),
     "audit_verify": Door(Action.VERIFY_AUDIT, Action.VERIFY_AUDIT),
     "partition": Door(Action.SEE, Action.SKIP_EVENT),
+    "pause": Door(Action.SEE, Action.PAUSE),
     "scale_down": Door(Action.SEE, Action.SCALE_DOWN),
     **dict.fromkeys(("attention_count", "search"), _SEES),
     "group_attention": Door(Action.SEE, Action.ACKNOWLEDGE),

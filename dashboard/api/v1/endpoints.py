@@ -25,6 +25,7 @@ from dashboard.api.v1 import (
     deciding,
     history,
     idempotency,
+    pauses,
     reads,
     scale_downs,
     tokens,
@@ -163,7 +164,8 @@ def _misread(request: HttpRequest, known: Collection[str]) -> str:
 
 
 api.add_decorator(guarded, mode="view")
-assert all((reads, history, commands, deciding, scale_downs, tokens))  # each adds its own to it
+# Each adds its own to the router.
+assert all((reads, history, commands, deciding, pauses, scale_downs, tokens))
 api.add_router("", router)
 
 

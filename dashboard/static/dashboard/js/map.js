@@ -264,6 +264,8 @@ export class OwnershipMap {
       conflict: ["alarm", 4, []],
       unknown: ["muted", 1.5, [2, 2]],
       halted: ["alarm", 3, [2, 3]],
+      paused: ["muted", 3, []],
+      pausing: ["muted", 3, [8, 3]],
       unserved: ["warn", 3, [1, 3]],
     }[state];
     if (!form) return;

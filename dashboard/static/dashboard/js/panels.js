@@ -25,6 +25,7 @@ class Panel {
       cells: detail.changed.length > 0,
       members: detail.members,
       leaving: detail.leaving,
+      state: Boolean(detail.state),
       replicas: detail.replicated.length > 0,
     };
     if (!this.kinds.some((kind) => asked[kind])) return;
