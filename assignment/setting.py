@@ -102,10 +102,13 @@ class Parameters(Setting):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag(Setting):
-    """`on`, `off`: what either is called where they are more than yes and no."""
+    """`on`, `off`: what either is called; a choice where it is more than yes and no."""
 
-    on: str = ""
-    off: str = ""
+    on: str = "yes"
+    off: str = "no"
+
+    def said(self, value: bool) -> str:
+        return self.on if value else self.off
 
     def check_value(self, name: str, value: Any) -> None:
         if not isinstance(value, bool):

@@ -122,15 +122,16 @@ def store_settings(group: Group, changes: dict[str, Any], by: By) -> Group:
             if name in SETTINGS and SETTINGS[name].once and value != group.settings[name]:
                 raise InvalidInput(f"{name} of a group cannot be changed")
         settings = checked({**group.settings, **changes}).values()
-        differing = sorted(n for n in settings if settings[n] != group.settings.get(n))
+        before = group.values.values()  # what it does not name yet is the default
+        differing = sorted(name for name in settings if settings[name] != before[name])
         if not differing:
             return group
         audit.record(
             by,
             "change settings",
             group,
-            before={n: group.settings.get(n) for n in differing},
-            after={n: settings[n] for n in differing},
+            before={name: before[name] for name in differing},
+            after={name: settings[name] for name in differing},
         )
         group.settings = settings
         group.save(update_fields=["settings"])

@@ -62,7 +62,7 @@ def _counted(setting: Count, said: dict[str, Any]) -> forms.Field:
 
 
 def _flag(setting: Flag, said: dict[str, Any], default: bool) -> forms.Field:
-    if not setting.on:
+    if (setting.on, setting.off) == ("yes", "no"):
         return forms.BooleanField(**said)
     return forms.TypedChoiceField(
         choices=[("True", setting.on), ("False", setting.off)],

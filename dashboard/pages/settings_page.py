@@ -45,7 +45,8 @@ def lines() -> Iterator[str]:
 
 def _help(name: str, setting: Setting) -> str:
     is_said = setting.of_state and name != "stateful"
-    return f"{OF_STATE if is_said else ''}{setting.label}. {setting.help}"
+    own = " Set by an action of its own." if setting.by_action else ""
+    return f"{OF_STATE if is_said else ''}{setting.label}. {setting.help}{own}"
 
 
 def _default(name: str, setting: Setting) -> str:

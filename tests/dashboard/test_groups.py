@@ -73,6 +73,14 @@ def test_nothing_changed_is_not_audited(group: Group) -> None:
     assert AuditEntry.objects.count() == before
 
 
+def test_a_setting_that_is_newer_than_the_group_is_not_said_to_have_changed(group: Group) -> None:
+    older = {name: value for name, value in group.settings.items() if name != "trimming"}
+    Group.objects.filter(pk=group.pk).update(settings=older)
+    groups.change_settings(group, {"grace_ms": 9_000}, by=BY)
+    entry = AuditEntry.objects.get(action="change settings")
+    assert (entry.before, entry.after) == ({"grace_ms": 8_000}, {"grace_ms": 9_000})
+
+
 def test_a_token_is_kept_as_its_digest_only(group: Group) -> None:
     made = groups.create_token(group, name="t", by=BY)
     assert made.token.digest == tokens.digest_of(made.text)

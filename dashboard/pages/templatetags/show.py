@@ -12,6 +12,8 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from assignment.pauses import Pause
+from assignment.setting import Flag
+from assignment.settings import SETTINGS, GroupSettings
 from dashboard.live.attention import Rule
 from dashboard.pages import amounts, differences, texts
 from dashboard.records.queries import colours
@@ -56,6 +58,14 @@ STATES = {word: shown for shown, words in _SHOWN.items() for word in words}
 def state(word: str, why: str = "") -> dict[str, str]:
     icon, tone = STATES.get(word, ("question", ""))
     return {"word": word, "icon": icon, "tone": tone, "why": why}
+
+
+@register.filter
+def flag(settings: GroupSettings, name: str) -> str:
+    """What a flag of the group's settings is called as it is set."""
+    declared = SETTINGS[name]
+    assert isinstance(declared, Flag), name
+    return declared.said(getattr(settings, name))
 
 
 REASONS = {  # why a partition is halted, or not served by a member
