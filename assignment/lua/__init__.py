@@ -10,7 +10,7 @@ _OWN_SLOT = frozenset(
 _READ_ONLY = frozenset({"appended", "bound"})
 _READ_FIRST = frozenset({"lift"})
 _CALL = re.compile(r"call\(\s*'(\w+)'(?:,\s*'(\w+)')?")
-_CONTAINERS = frozenset({"INFO", "XGROUP", "XINFO"})  # allowed by section or subcommand
+_CONTAINERS = frozenset({"INFO", "MEMORY", "XGROUP", "XINFO"})  # allowed by section or subcommand
 
 
 @cache

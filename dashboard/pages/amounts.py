@@ -1,4 +1,4 @@
-"""Durations and counts as people say and type them: "1 h 30 min", "20 000". Pure.
+"""Durations, sizes and counts as people say and type them: "1 h 30 min", "64 MiB". Pure.
 
 Each is read and written here alone, so that what a page shows may be typed as it stands.
 """
@@ -19,6 +19,8 @@ NAMES_MS = {
     **dict.fromkeys(("d", "day", "days"), DAY_MS),
 }
 MULTIPLES = {"": 1, "k": 1_000, "m": 1_000_000}
+BYTES = {"tib": 2**40, "gib": 2**30, "mib": 2**20, "kib": 2**10, "b": 1, "": 1}
+SIZE = re.compile(rf"([0-9]+(?:\.[0-9]+)?)\s*({'|'.join(BYTES)})", re.IGNORECASE)
 TYPED_MAX = 60  # characters
 PART = rf"([0-9]+(?:\.[0-9]+)?)\s*({'|'.join(sorted(NAMES_MS, key=len, reverse=True))})\s*"
 SPAN = re.compile(rf"(?:{PART})+")
@@ -86,3 +88,20 @@ def parse_count(text: str) -> int:
     if count.denominator != 1:
         raise InvalidInput(f"{text!r} is no whole number")
     return int(count)
+
+
+def exact_size(value: int) -> str:
+    """In the largest unit that divides it: what a form shows, and reads back."""
+    unit = next(name for name, size in BYTES.items() if size <= max(value, 1) and not value % size)
+    return f"{value // BYTES[unit]} {unit[:1].upper()}{unit[1:].replace('b', 'B')}"
+
+
+def parse_size(text: str) -> int:
+    """Bytes. A number without a unit is bytes. InvalidInput names the text."""
+    found = SIZE.fullmatch(text.strip()) if len(text) <= TYPED_MAX else None
+    if found is None:
+        raise InvalidInput(f"{text[:TYPED_MAX]!r} is no size like 512 KiB, 64 MiB or 1 GiB")
+    size = Fraction(found[1]) * BYTES[found[2].lower()]
+    if size.denominator != 1:
+        raise InvalidInput(f"{text!r} is not whole bytes")
+    return int(size)

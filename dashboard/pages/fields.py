@@ -1,4 +1,4 @@
-"""Fields that take durations and counts as people type them (amounts.py), within bounds."""
+"""Fields that take durations, sizes and counts as people type them (amounts.py), within bounds."""
 
 from typing import Any
 
@@ -57,3 +57,13 @@ class DurationField(CountField):
 
     def said(self, value: int) -> str:
         return amounts.exact_span(value)
+
+
+class SizeField(CountField):
+    """Bytes."""
+
+    def read(self, text: str) -> int:
+        return amounts.parse_size(text)
+
+    def said(self, value: int) -> str:
+        return amounts.exact_size(value)

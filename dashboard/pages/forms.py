@@ -9,7 +9,7 @@ from assignment import strategies, types
 from assignment.errors import InvalidInput
 from dashboard.pages import parameters
 from dashboard.pages.amounts import MINUTE_MS
-from dashboard.pages.fields import CountField, DurationField
+from dashboard.pages.fields import CountField, DurationField, SizeField
 
 Fields = list[forms.BoundField]
 REASON_MAX = 500
@@ -211,6 +211,23 @@ class SettingsForm(StateForm, StrategyForm):
     )
     trimming = forms.BooleanField(
         required=False, help_text="Off: neither streams nor changelogs lose an entry."
+    )
+    events_kept_ms = DurationField(
+        least=0,
+        most=types.KEPT_LIMITS["events_kept_ms"],
+        label="Events kept",
+        help_text="How long committed events stay, from when they were appended.",
+    )
+    events_kept_bytes = SizeField(
+        least=0,
+        most=types.KEPT_LIMITS["events_kept_bytes"],
+        label="Events kept, at most",
+        help_text="Memory of the stream, each partition its share; the oldest committed go first.",
+    )
+    masked_fields = forms.CharField(
+        required=False,
+        max_length=types.MASKED_MAX,
+        help_text="Fields of an event that are not shown to whoever looks at events, by comma.",
     )
     reason = _reason("Kept in the audit list.", required=False)
 

@@ -51,6 +51,9 @@ def test_settings_of_an_older_and_of_a_newer_dashboard_are_read() -> None:
         ("acceptable_lag_records", 0.5),
         ("scale_down_timeout_ms", -1),
         ("scale_down_timeout_ms", "never"),
+        ("events_kept_ms", -1),
+        ("events_kept_bytes", 2**40 + 1),
+        ("masked_fields", "a" * 2_001),
     ],
 )
 def test_a_wrong_setting_is_named(name: str, value: object) -> None:
