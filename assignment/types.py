@@ -16,6 +16,7 @@ import msgspec
 
 from assignment.bounds import Rate, Whole, Words, shown
 from assignment.errors import InvalidInput
+from assignment.kept import KEPT_LIMITS, check_masked, check_number
 
 INCARNATION_STEP = 2**32  # a fence is incarnation * 2^32 + counter (coordination.md section 2)
 NAME_MAX = 100  # characters
@@ -213,13 +214,11 @@ class GroupSettings:
     instance_timeout_ms: int = 60_000  # a Spark consumer needs 10 to 20 s to start
     grace_ms: int = 8_000
     consumer_stall_ms: int = 60_000
-    # keep: ride in the commit; halt: the partition stops at the malformed entry
-    dead_letters: str = "keep"
+    dead_letters: str = "keep"  # in the commit; halt: the partition stops at the malformed entry
     trimming: bool = True  # False in check runs: neither streams nor changelogs lose an entry
     events_kept_ms: int = 600_000  # since they were appended, though all groups have committed them
-    # At most so many bytes of the stream in memory, each partition its share; oldest go first.
-    events_kept_bytes: int = 64 * 2**20
-    masked_fields: str = ""  # of an event, by comma: whoever looks at events does not see them
+    events_kept_bytes: int = 64 * 2**20  # of the stream in memory, each partition its share
+    masked_fields: str = ""  # of events, by comma: nobody is shown them
     # What follows counts in a stateful group only (learners.md; the names of KIP-429's first form).
     stateful: bool = False  # partitions keep state that a new owner must have before it goes on
     standby_replicas: int = 0  # kept replicas of each partition's state, on other members
@@ -246,12 +245,10 @@ class GroupSettings:
             raise InvalidInput(
                 f"session_timeout_ms {self.session_timeout_ms} is above lease_ms {self.lease_ms}"
             )
-        if self.dead_letters not in DEAD_LETTER_POLICIES:
-            raise InvalidInput(
-                f"dead_letters {self.dead_letters!r} is not one of {DEAD_LETTER_POLICIES}"
-            )
-        self._check_kept()
+        if (policy := self.dead_letters) not in DEAD_LETTER_POLICIES:
+            raise InvalidInput(f"dead_letters {policy!r} is not one of {DEAD_LETTER_POLICIES}")
         self._check_replicas()
+        check_masked(self.masked_fields)
         self._check_parameters()
 
     def _check_parameters(self) -> None:
@@ -265,29 +262,13 @@ class GroupSettings:
         if size > PARAMETERS_MAX:
             raise InvalidInput(f"strategy_parameters has {size} characters, above {PARAMETERS_MAX}")
 
-    def _check_kept(self) -> None:
-        for name, high in KEPT_LIMITS.items():
-            self._check_number(name, high)
-        if not isinstance(self.masked_fields, str) or len(self.masked_fields) > MASKED_MAX:
-            raise InvalidInput(f"masked_fields is no text of at most {MASKED_MAX} characters")
-
     def _check_replicas(self) -> None:
         for name in ("stateful", "learn_partial_rebalance"):
             if not isinstance(value := getattr(self, name), bool):
                 raise InvalidInput(f"{name} {value!r} is neither true nor false")
-        for name, high in REPLICA_LIMITS.items():
+        for name, high in (REPLICA_LIMITS | KEPT_LIMITS).items():
             if name != "scale_down_timeout_ms" or self.scale_down_timeout_ms is not None:
-                self._check_number(name, high)
-
-    def _check_number(self, name: str, high: int) -> None:
-        value = getattr(self, name)
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= high:
-            raise InvalidInput(f"{name} {value!r} is not a whole number within 0 and {high}")
-
-    @property
-    def masked(self) -> frozenset[str]:
-        """Names of fields that nobody is shown, in lower case."""
-        return frozenset(n.strip().lower() for n in self.masked_fields.split(",")) - {""}
+                check_number(name, getattr(self, name), high)
 
     def all_partitions(self) -> tuple[Partition, ...]:
         return _all_partitions(self.stream, self.partitions)
@@ -302,18 +283,13 @@ PARAMETERS_MAX = 65_536  # characters: they ride in the settings that every agen
 TIMING_MIN_MS = 50
 TIMING_MAX_MS = 3_600_000
 DEAD_LETTER_POLICIES = ("keep", "halt")
-MASKED_MAX = 2_000  # characters of all names together
-KEPT_LIMITS = {
-    "events_kept_ms": 30 * 86_400_000,
-    "events_kept_bytes": 2**40,  # a terabyte: Redis holds them in memory
-}
 REPLICA_LIMITS = {
     "standby_replicas": 10,  # each is the whole state once more, on disk and over the wire
     "learners_max": PARTITIONS_MAX,
     "acceptable_lag_records": 1_000_000_000,
     "scale_down_timeout_ms": 30 * 86_400_000,  # a drain of a month was forgotten
 }
-NOT_TIMINGS = REPLICA_LIMITS.keys() | KEPT_LIMITS.keys()
+NOT_TIMINGS = {**REPLICA_LIMITS, **KEPT_LIMITS}
 SETTING_NAMES = tuple(f.name for f in fields(GroupSettings))
 TIMINGS = tuple(n for n in SETTING_NAMES if n.endswith("_ms") and n not in NOT_TIMINGS)
 

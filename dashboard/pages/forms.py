@@ -5,7 +5,7 @@ from typing import Any
 
 from django import forms
 
-from assignment import strategies, types
+from assignment import kept, strategies, types
 from assignment.errors import InvalidInput
 from dashboard.pages import parameters
 from dashboard.pages.amounts import MINUTE_MS
@@ -214,19 +214,19 @@ class SettingsForm(StateForm, StrategyForm):
     )
     events_kept_ms = DurationField(
         least=0,
-        most=types.KEPT_LIMITS["events_kept_ms"],
+        most=kept.KEPT_LIMITS["events_kept_ms"],
         label="Events kept",
         help_text="How long committed events stay, from when they were appended.",
     )
     events_kept_bytes = SizeField(
         least=0,
-        most=types.KEPT_LIMITS["events_kept_bytes"],
+        most=kept.KEPT_LIMITS["events_kept_bytes"],
         label="Events kept, at most",
         help_text="Memory of the stream, each partition its share; the oldest committed go first.",
     )
     masked_fields = forms.CharField(
         required=False,
-        max_length=types.MASKED_MAX,
+        max_length=kept.MASKED_MAX,
         help_text="Fields of an event that are not shown to whoever looks at events, by comma.",
     )
     reason = _reason("Kept in the audit list.", required=False)
