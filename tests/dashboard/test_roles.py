@@ -59,9 +59,12 @@ def of(*said: str) -> Rights:
     ("role", "allowed"),
     [
         ("viewer", "see"),
-        ("operator", "see, rebalance, scale down, skip an event, acknowledge attention"),
+        (
+            "operator",
+            "see, rebalance, scale down, skip an event, acknowledge attention, look at events",
+        ),
         ("approver", "see, approve a plan"),
-        ("auditor", "see, read the audit, verify the audit"),
+        ("auditor", "see, read the audit, verify the audit, look at events"),
         ("admin", ", ".join(Action)),
     ],
 )

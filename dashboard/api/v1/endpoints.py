@@ -23,6 +23,7 @@ from dashboard.api.v1 import (
     answers,
     commands,
     deciding,
+    events,
     history,
     idempotency,
     reads,
@@ -163,7 +164,9 @@ def _misread(request: HttpRequest, known: Collection[str]) -> str:
 
 
 api.add_decorator(guarded, mode="view")
-assert all((reads, history, commands, deciding, scale_downs, tokens))  # each adds its own to it
+assert all(
+    (reads, history, events, commands, deciding, scale_downs, tokens)
+)  # each adds its own to it
 api.add_router("", router)
 
 
