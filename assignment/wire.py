@@ -8,7 +8,7 @@ import json
 import zlib
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 from assignment import bounds
 from assignment.bounds import Capacity, Int64, Line, Name, Pid, Rate, Values, Whole, Words
 from assignment.errors import InvalidInput
+from assignment.names import NUMBER_PATTERN
 from assignment.troubles import Unserved
 from assignment.types import (
-    NUMBER_PATTERN,
     Epoch,
     Grant,
     GroupSettings,
@@ -125,7 +125,7 @@ class StreamKeys:
 
 
 def settings_text(settings: GroupSettings) -> str:
-    return json.dumps(asdict(settings), sort_keys=True, separators=(",", ":"))
+    return json.dumps(settings.values(), sort_keys=True, separators=(",", ":"))
 
 
 @lru_cache(SETTINGS_KEPT)

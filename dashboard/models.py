@@ -69,7 +69,7 @@ class Group(models.Model):
 
     @property
     def values(self) -> GroupSettings:
-        return GroupSettings(**self.settings)
+        return GroupSettings.of(self.settings)
 
     @property
     def identity(self) -> str:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from assignment import metrics
-from assignment.types import SETTING_NAMES
+from assignment.settings import SETTINGS
+from dashboard.pages import settings_page
 from dashboard.records.queries.rebalances import PHASES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -65,8 +66,12 @@ def test_readme_names_every_command() -> None:
     assert {c for c in commands() if not re.search(rf"[ `]{c}\b", README)} == set()
 
 
-def test_readme_names_every_setting_of_a_group() -> None:
-    assert {name for name in SETTING_NAMES if f"`{name}`" not in README} == set()
+def test_the_page_of_a_groups_settings_is_what_is_declared() -> None:
+    """Else: python -m dashboard.pages.settings_page > docs/settings.md"""
+    page = (ROOT / "docs" / "settings.md").read_text()
+    assert page.splitlines() == list(settings_page.lines())
+    assert {name for name in SETTINGS if f"| `{name}` |" not in page} == set()
+    assert "(docs/settings.md)" in README
 
 
 @pytest.mark.parametrize("place", ["templates", "dashboard/pages", "dashboard/demo", "docs"])

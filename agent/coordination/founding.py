@@ -1,7 +1,6 @@
 """A group that needs no dashboard: made by the first of its agents, and as its flags say."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 from agent.membership import Note
@@ -94,13 +93,13 @@ class Founder:
             from assignment import strategies  # loads numpy, for who makes the group
 
             strategies.known(strategy)
-        return GroupSettings(**self._flags)
+        return GroupSettings.of(self._flags)
 
 
 def _differing(meta: Meta, settings: GroupSettings, flags: Mapping[str, Any]) -> dict[str, str]:
     """Both values of each flag that the group has otherwise."""
     asked = {"coordination": str(Coordination.CLIENT), **flags}
-    there = {"coordination": str(meta.coordination), **asdict(settings)}
+    there = {"coordination": str(meta.coordination), **settings.values()}
     return {
         name: f"--{name} {value} was given, and it is {there[name]}"
         for name, value in asked.items()

@@ -12,6 +12,7 @@ from assignment.scripts.agent_side import SnapshotRecord
 from assignment.scripts.dashboard_side import configure, set_mode
 from assignment.scripts.group_read import TICKER_AWAY_MS, GroupRead, Meta
 from assignment.scripts.recovery import restore, resume
+from assignment.settings import SETTINGS
 from assignment.types import (
     INCARNATION_STEP,
     NO_EPOCH,
@@ -22,15 +23,8 @@ from assignment.types import (
     Reason,
 )
 
-# Settings that a plan depends on, and what a rebalance is called that they cause.
-DECIDING = {
-    "stateful": Reason.STATEFUL,
-    "strategy": Reason.STRATEGY,
-    "strategy_parameters": Reason.STRATEGY,
-    "standby_replicas": Reason.STANDBYS,
-    "learners_max": Reason.LEARNERS,
-    "partitions": Reason.PARTITIONS,
-}
+# What a rebalance is called that a change of settings causes. Of several the first one counts.
+DECIDING = tuple(r for r in Reason if r in {one.cause for one in SETTINGS.values()})
 
 
 def tell(record: GroupRecord) -> effects.Steps[bool]:
@@ -64,8 +58,9 @@ def tell(record: GroupRecord) -> effects.Steps[bool]:
 
 def _decides(before: GroupSettings, after: GroupSettings) -> Reason | None:
     """The cause of the rebalance that the change makes due; None when no plan depends on it."""
-    differing = (n for n in DECIDING if getattr(before, n) != getattr(after, n))
-    return next((DECIDING[name] for name in differing), None)
+    was, now = before.values(), after.values()
+    found = {one.cause for name, one in SETTINGS.items() if was[name] != now[name]}
+    return next((cause for cause in DECIDING if cause in found), None)
 
 
 def _put_back(record: GroupRecord, settings: GroupSettings, epoch: int) -> effects.Steps[None]:

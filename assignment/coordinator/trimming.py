@@ -31,5 +31,7 @@ def lowest(committed: Iterable[Sequence[str]]) -> dict[int, Offset]:
 
 def kept(wishes: Iterable[GroupSettings]) -> Kept:
     """What any of a stream's groups wants kept is kept for all: it is one stream."""
-    found = [(one.events_kept_ms, one.events_kept_bytes // one.partitions) for one in wishes]
+    found = [
+        (one.events_kept_seconds * 1_000, one.events_kept_bytes // one.partitions) for one in wishes
+    ]
     return Kept(*map(max, zip(*found, strict=True))) if found else Kept()

@@ -1,6 +1,5 @@
 """Groups that their agents made, with Redis alone: listed, and taken over by this dashboard."""
 
-from dataclasses import asdict
 from typing import NamedTuple
 
 from django.db import IntegrityError
@@ -78,7 +77,7 @@ def _recorded(name: str, meta: Meta, settings: GroupSettings, by: By) -> Group:
         name=name,
         stream=settings.stream,
         partitions=settings.partitions,
-        settings=asdict(settings),
+        settings=settings.values(),
         created_by=by.actor,
         incarnation=meta.incarnation,
         coordination=meta.coordination.value,

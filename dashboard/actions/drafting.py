@@ -5,7 +5,7 @@ the group that its moves were computed for.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from assignment.coordinator import switching
@@ -106,7 +106,7 @@ def strategy_change(group: Group, strategy: str, parameters: Mapping[str, Any]) 
     if settings_of(view) != group.values:
         raise groups.Refused("Redis has not been told the group's settings yet: try again")
     changed = replace(view, meta=replace(view.meta, settings=settings))
-    inputs = changes | {"settings": asdict(settings)}
+    inputs = changes | {"settings": settings.values()}
     return _with_target(group, view, PlanKind.STRATEGY, inputs, target_of(changed))
 
 

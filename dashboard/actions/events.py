@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from assignment.errors import InvalidInput
-from assignment.kept import masked_names
 from assignment.types import START, Offset, Partition
 from dashboard.actions.access import require
 from dashboard.actions.roles import Action
@@ -98,7 +97,7 @@ def look(
     place = place or Where(Towards.AROUND, committed)
     before, after = _read(partition, place, most)
     raw = (*before.entries, *after.entries)
-    masked = masked_names(group.values.masked_fields)
+    masked = frozenset(name.lower() for name in group.values.masked_fields)
     entries = tuple(decoded.decoded(one, masked) for one in raw)
     ids = [one.entry_id for one in raw]
     shown = {"from": str(ids[0]), "to": str(ids[-1])} if ids else {}

@@ -8,7 +8,7 @@ when Redis is away the next tick tells it.
 import logging
 import shlex
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -19,7 +19,8 @@ from assignment import strategies
 from assignment.errors import EvenkeelError, InvalidInput
 from assignment.scripts import crashes, dashboard_side
 from assignment.scripts.crashes import Skip
-from assignment.types import SETTING_NAMES, GroupSettings, Offset, Partition, Reason, valid_name
+from assignment.settings import SETTINGS
+from assignment.types import GroupSettings, Offset, Partition, Reason, valid_name
 from dashboard import coordinator
 from dashboard.actions.access import require, require_in_each
 from dashboard.actions.roles import Action
@@ -31,7 +32,6 @@ from dashboard.models import AgentToken, Group, RebalanceRequest
 from dashboard.records import audit
 from dashboard.records.audit import By
 
-FIXED = ("stream", "partitions")  # a group's stream is its identity: offsets and state are of it
 TOKEN_NAME = "agents"
 
 log = logging.getLogger(__name__)
@@ -51,13 +51,7 @@ class MadeToken:
 
 def checked(values: dict[str, Any]) -> GroupSettings:
     """Raises InvalidInput that names the setting."""
-    unknown = sorted(set(values) - set(SETTING_NAMES))
-    if unknown:
-        raise InvalidInput(f"there is no setting {', '.join(unknown)}")
-    try:
-        settings = GroupSettings(**values)
-    except TypeError as error:
-        raise InvalidInput(f"settings cannot be read: {error}") from error
+    settings = GroupSettings.of(values)
     strategies.get(settings.strategy, settings.strategy_parameters)
     return settings
 
@@ -90,7 +84,7 @@ def create_group(
                 name=name,
                 stream=stream,
                 partitions=partitions,
-                settings=asdict(settings),
+                settings=settings.values(),
                 created_by=by.actor,
             )
             audit.record(by, "create group", group, after=group.settings)
@@ -114,6 +108,8 @@ def require_stream(by: By, stream: str, name: str) -> None:
 def change_settings(group: Group, changes: dict[str, Any], by: By) -> Group:
     """Validated as a whole, audited with what changed. Raises InvalidInput."""
     require(by, Action.CHANGE_SETTINGS, group)
+    if own := [name for name in changes if name in SETTINGS and SETTINGS[name].by_action]:
+        raise InvalidInput(f"{', '.join(own)} of a group is not changed with its settings")
     before, group = group.settings, store_settings(group, changes, by)
     if group.settings != before:
         tell(group)
@@ -124,10 +120,10 @@ def store_settings(group: Group, changes: dict[str, Any], by: By) -> Group:
     """In the database alone, by who may: Redis is to be told afterwards. Raises InvalidInput."""
     with audit.atomic():
         group = Group.objects.select_for_update().get(pk=group.pk)
-        for name in FIXED:
-            if name in changes and changes[name] != group.settings[name]:
+        for name, value in changes.items():
+            if name in SETTINGS and SETTINGS[name].once and value != group.settings[name]:
                 raise InvalidInput(f"{name} of a group cannot be changed")
-        settings = asdict(checked({**group.settings, **changes}))
+        settings = checked({**group.settings, **changes}).values()
         differing = sorted(n for n in settings if settings[n] != group.settings.get(n))
         if not differing:
             return group

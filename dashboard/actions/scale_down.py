@@ -14,7 +14,7 @@ from django.db import IntegrityError
 
 from assignment.coordinator import draining
 from assignment.errors import InvalidInput
-from assignment.types import REPLICA_LIMITS
+from assignment.settings import SCALE_DOWN_MAX_MS
 from dashboard import coordinator
 from dashboard.actions import groups, preview
 from dashboard.actions.access import require
@@ -35,7 +35,6 @@ from dashboard.records import audit
 from dashboard.records.audit import By
 
 RACES_MAX = 20
-TIMEOUT_MAX_MS = REPLICA_LIMITS["scale_down_timeout_ms"]
 
 T = TypeVar("T")
 Json = Mapping[str, Any]
@@ -256,8 +255,8 @@ def _same(running: ScaleDown, asked: preview.Asked, how: _How, plan: Plan | None
 
 
 def _check_timeout(timeout_ms: int | None) -> None:
-    if timeout_ms is not None and not 0 <= timeout_ms <= TIMEOUT_MAX_MS:
-        raise InvalidInput(f"timeout_ms {timeout_ms} is not within 0 and {TIMEOUT_MAX_MS}")
+    if timeout_ms is not None and not 0 <= timeout_ms <= SCALE_DOWN_MAX_MS:
+        raise InvalidInput(f"timeout_ms {timeout_ms} is not within 0 and {SCALE_DOWN_MAX_MS}")
 
 
 def _ms(timeout_ms: int | None) -> str:

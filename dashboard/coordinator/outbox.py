@@ -170,13 +170,13 @@ def _behind(row: models.Rebalance) -> models.AuditEntry | models.ScaleDown | Non
     if row.cause in BY_SCALE_DOWN:
         lasted = Q(ended_at_ms=None) | Q(ended_at_ms__gte=row.at_ms - SCALED_DOWN_MS)
         return row.group.scale_downs.filter(lasted, asked_at_ms__lte=row.at_ms).first()
-    if row.cause not in DECIDING.values():
+    if row.cause not in DECIDING:
         return None
     changed = row.group.audit.filter(action="change settings", result=audit.DONE).first()
     if changed is None:
         return None
     since_ms = round(changed.at.timestamp() * 1000)
-    before = row.group.rebalances.filter(planned=True, cause__in=DECIDING.values())
+    before = row.group.rebalances.filter(planned=True, cause__in=DECIDING)
     return None if before.filter(at_ms__gte=since_ms).exists() else changed
 
 

@@ -39,7 +39,7 @@ def approved_of(content: Content, group: models.Group) -> Approved:
         rows={member: row(roles) for member, roles in content.rows.items()},
         unable=frozenset(content.unable),
         even_is_best=content.metrics["avoidable"] is not None,
-        settings=GroupSettings(**changes) if changes else None,
+        settings=GroupSettings.of(changes) if changes else None,
     )
 
 

@@ -1,4 +1,4 @@
-"""Durations, sizes and counts as people say and type them: "1 h 30 min", "64 MiB". Pure.
+"""Durations, counts and sizes as people say and type them: "1 h 30 min", "20 000". Pure.
 
 Each is read and written here alone, so that what a page shows may be typed as it stands.
 """
@@ -18,14 +18,14 @@ NAMES_MS = {
     **dict.fromkeys(("h", "hour", "hours"), HOUR_MS),
     **dict.fromkeys(("d", "day", "days"), DAY_MS),
 }
+SIZES = {"TiB": 2**40, "GiB": 2**30, "MiB": 2**20, "KiB": 2**10, "B": 1}  # the largest first
 MULTIPLES = {"": 1, "k": 1_000, "m": 1_000_000}
-BYTES = {"tib": 2**40, "gib": 2**30, "mib": 2**20, "kib": 2**10, "b": 1, "": 1}
-SIZE = re.compile(rf"([0-9]+(?:\.[0-9]+)?)\s*({'|'.join(BYTES)})", re.IGNORECASE)
 TYPED_MAX = 60  # characters
 PART = rf"([0-9]+(?:\.[0-9]+)?)\s*({'|'.join(sorted(NAMES_MS, key=len, reverse=True))})\s*"
 SPAN = re.compile(rf"(?:{PART})+")
 ALONE = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 COUNT = re.compile(r"([0-9]{1,3}(?:[\s,][0-9]{3})+|[0-9]+(?:\.[0-9]+)?)\s*([km]?)", re.IGNORECASE)
+SIZE = re.compile(r"([0-9]{1,19}(?:\.[0-9]+)?)\s*(?:([KMGT])(iB)?|B)?", re.IGNORECASE)
 BETWEEN = re.compile(r"[\s,]")  # thousands
 
 
@@ -91,17 +91,20 @@ def parse_count(text: str) -> int:
 
 
 def exact_size(value: int) -> str:
-    """In the largest unit that divides it: what a form shows, and reads back."""
-    unit = next(name for name, size in BYTES.items() if size <= max(value, 1) and not value % size)
-    return f"{value // BYTES[unit]} {unit[:1].upper()}{unit[1:].replace('b', 'B')}"
+    """Bytes in the largest unit of which they are a whole number: 512 MiB, 1000 B."""
+    unit, size = next((u, s) for u, s in SIZES.items() if not value % s and (value or s == 1))
+    return f"{value // size} {unit}"
 
 
 def parse_size(text: str) -> int:
-    """Bytes. A number without a unit is bytes. InvalidInput names the text."""
+    """Bytes: a number alone, or with a unit of which the next is 1,024 times as large: 512 MiB,
+    1.5 G. InvalidInput names the text.
+    """
     found = SIZE.fullmatch(text.strip()) if len(text) <= TYPED_MAX else None
     if found is None:
-        raise InvalidInput(f"{text[:TYPED_MAX]!r} is no size like 512 KiB, 64 MiB or 1 GiB")
-    size = Fraction(found[1]) * BYTES[found[2].lower()]
+        raise InvalidInput(f"{text[:TYPED_MAX]!r} is no size like 500 MiB or 2 GiB")
+    unit = f"{found[2].upper()}iB" if found[2] else "B"
+    size = Fraction(found[1]) * SIZES[unit]
     if size.denominator != 1:
         raise InvalidInput(f"{text!r} is not whole bytes")
     return int(size)

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from assignment.setting import Duration, Size
+from assignment.settings import SETTINGS
 from dashboard.pages import amounts, texts
 
 SHOWN_MAX = 12  # lines of one entry; the files have all of them
@@ -80,6 +82,11 @@ def _said(name: str, value: Any) -> str:
 
 
 def _number(name: str, value: int) -> str:
+    match SETTINGS.get(name.rpartition(".")[2]):
+        case Duration() as setting:
+            return amounts.exact_span(value * setting.unit_ms)
+        case Size():
+            return amounts.exact_size(value)
     if f".{name}".endswith((".at_ms", "_at_ms")):
         return texts.exact(value)
     is_span = name.endswith("_ms") and value >= 0

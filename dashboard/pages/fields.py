@@ -1,5 +1,6 @@
-"""Fields that take durations, sizes and counts as people type them (amounts.py), within bounds."""
+"""Fields that take durations, counts, sizes and names as people type them, within bounds."""
 
+import re
 from typing import Any
 
 from django import forms
@@ -46,17 +47,20 @@ class CountField(forms.Field):
 
 
 class DurationField(CountField):
-    """Milliseconds. A number without a unit counts in `alone_ms`, as its help text says."""
+    """In `unit_ms`. A number without a unit counts in `alone_ms`, as its help text says."""
 
-    def __init__(self, *, alone_ms: int = 1, **more: Any) -> None:
+    def __init__(self, *, unit_ms: int = 1, alone_ms: int | None = None, **more: Any) -> None:
         super().__init__(**more)
-        self.alone_ms = alone_ms
+        self.unit_ms, self.alone_ms = unit_ms, alone_ms or unit_ms
 
     def read(self, text: str) -> int:
-        return amounts.parse_span(text, self.alone_ms)
+        count, rest = divmod(amounts.parse_span(text, self.alone_ms), self.unit_ms)
+        if rest:
+            raise InvalidInput(f"{text!r} is not in whole {amounts.exact_span(self.unit_ms)}")
+        return count
 
     def said(self, value: int) -> str:
-        return amounts.exact_span(value)
+        return amounts.exact_span(value * self.unit_ms)
 
 
 class SizeField(CountField):
@@ -67,3 +71,14 @@ class SizeField(CountField):
 
     def said(self, value: int) -> str:
         return amounts.exact_size(value)
+
+
+class NamesField(forms.CharField):
+    """A tuple, typed with commas or in lines."""
+
+    def prepare_value(self, value: Any) -> Any:
+        return ", ".join(value) if isinstance(value, list | tuple) else value
+
+    def to_python(self, value: Any) -> Any:
+        text = super().to_python(value) or ""
+        return tuple(part for part in map(str.strip, re.split(r"[,\n]", text)) if part)

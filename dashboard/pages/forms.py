@@ -5,11 +5,13 @@ from typing import Any
 
 from django import forms
 
-from assignment import kept, strategies, types
+from assignment import strategies
 from assignment.errors import InvalidInput
+from assignment.settings import DEFAULTS, SETTINGS, GroupSettings
+from assignment.types import Coordination
 from dashboard.pages import parameters
 from dashboard.pages.amounts import MINUTE_MS
-from dashboard.pages.fields import CountField, DurationField, SizeField
+from dashboard.pages.setting_fields import field_of, name_field
 
 Fields = list[forms.BoundField]
 REASON_MAX = 500
@@ -50,7 +52,6 @@ def refuse_unknown(form: forms.Form, sent: Iterable[str], also: Iterable[str] = 
 
 
 STRATEGY_FIELDS = ("strategy", "strategy_parameters")
-STRATEGIES = [(name, name) for name in strategies.NAMES]
 
 
 def _reason(help_text: str = "", **more: Any) -> forms.CharField:
@@ -61,13 +62,8 @@ class StrategyForm(Form):
     """A strategy with its parameters, checked together."""
 
     strategy_help = parameters.HELP
-    strategy = forms.ChoiceField(choices=STRATEGIES)
-    strategy_parameters = forms.CharField(
-        required=False,
-        label="Its parameters",
-        widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false"}),
-        help_text="JSON, as below. Empty: none.",
-    )
+    strategy = field_of("strategy", help_text="")
+    strategy_parameters = field_of("strategy_parameters")
 
     def clean_strategy_parameters(self) -> dict[str, Any]:
         """Named beside the field: what is no JSON, and what the chosen strategy does not take."""
@@ -84,101 +80,48 @@ class StrategyForm(Form):
         return found
 
 
-def _up_to(name: str, help_text: str) -> CountField:
-    most = types.REPLICA_LIMITS[name]
-    return CountField(least=0, most=most, required=False, help_text=help_text)
+class GroupForm(StrategyForm):
+    """The settings of these names, a strategy among them, each as it is declared."""
 
-
-def _limit(help_text: str, **more: Any) -> DurationField:
-    """Of a scale-down; empty is none."""
-    most = types.REPLICA_LIMITS["scale_down_timeout_ms"]
-    return DurationField(least=0, most=most, required=False, help_text=help_text, **more)
-
-
-def eager_or_stable(help_text: str) -> forms.TypedChoiceField:
-    return forms.TypedChoiceField(
-        choices=[("True", "eager: each as soon as it is ready"), ("False", "stable: all together")],
-        coerce=lambda text: text == "True",
-        empty_value=True,  # type: ignore[arg-type]  # of the coerced kind
-        required=False,
-        help_text=help_text,
-    )
-
-
-NUMBERS = ("standby_replicas", "learners_max", "acceptable_lag_records")
-
-
-class StateForm(Form):
-    """What counts in a stateful group only (learners.md), with the defaults of the values."""
-
-    stateful = forms.BooleanField(
-        required=False,
-        help_text="Partitions keep state: who is to take one over learns it first, from replicas.",
-    )
-    standby_replicas = _up_to(
-        "standby_replicas", "Replicas of each partition's state, kept up to date on other members."
-    )
-    learners_max = _up_to("learners_max", "Learners at one time in the group. 0: no limit.")
-    acceptable_lag_records = _up_to(
-        "acceptable_lag_records", "A learner that is no further behind is ready. 0: fully restored."
-    )
-    learn_partial_rebalance = eager_or_stable(
-        "When learners take over: each alone, or a member's learners in one rebalance."
-    )
-    scale_down_timeout_ms = _limit(
-        "After so long the rest are forced out, as 10 min; a number alone is milliseconds."
-        " Empty: no limit. 0: at once.",
-        label="Scale-down limit",
-    )
-
-    def clean(self) -> dict[str, Any] | None:
-        """An empty number is the default, except the limit: there it means none."""
-        for name in NUMBERS:
-            if self.cleaned_data.get(name, 0) is None:
-                self.cleaned_data[name] = 0
-        return super().clean()
+    def __init__(self, data: Any, names: Iterable[str], **more: Any) -> None:
+        super().__init__(data, **more)
+        self.fields.update({name: field_of(name) for name in names})
 
     @property
     def state_fields(self) -> Fields:
-        return [field for field in self if field.name in StateForm.base_fields]
+        """What counts in a stateful group only (learners.md)."""
+        return [field for field in self if field.name in OF_STATE]
 
     @property
     def general_fields(self) -> Fields:
-        apart = {*StateForm.base_fields, "reason"}
-        return [field for field in self if field.name not in apart]
+        return [field for field in self if field.name not in {*OF_STATE, "reason"}]
 
 
-def _name_of(kind: str, help_text: str) -> forms.CharField:
-    def check(text: str) -> None:
-        try:
-            types.valid_name(kind, text)
-        except InvalidInput as error:
-            raise forms.ValidationError(str(error)) from error
-
-    return forms.CharField(max_length=types.NAME_MAX, help_text=help_text, validators=[check])
+TOGETHER = [name for name, one in SETTINGS.items() if one.is_changed_with_others]
+OF_STATE = [name for name in TOGETHER if SETTINGS[name].of_state]
 
 
-class NewGroupForm(StateForm, StrategyForm):
-    name = _name_of("group", "Letters, digits, “_”, “.”, “-”.")
-    stream = _name_of("stream", "The Redis stream it reads; made when it is not there yet.")
-    partitions = CountField(
-        least=1,
-        most=types.PARTITIONS_MAX,
-        initial=12,
-        help_text="Fixed from then on: keys are hashed over it.",
-    )
-    strategy = forms.ChoiceField(
-        choices=STRATEGIES,
-        initial=strategies.DEFAULT,
-        help_text="Sticky moves the fewest partitions. A stateful group does not use it.",
-    )
-    field_order = ("name", "stream", "partitions", "strategy", "strategy_parameters")
+class NewGroupForm(GroupForm):
+    """What is left out is the default."""
+
+    name = name_field("group", help_text="Letters, digits, “_”, “.”, “-”.")
+
+    def __init__(self, data: Any) -> None:
+        once = [name for name, one in SETTINGS.items() if one.once]
+        begins = {"partitions": PARTITIONS, **DEFAULTS, "strategy_parameters": ""}
+        super().__init__(data, [*once, *STRATEGY_FIELDS, *OF_STATE], initial=begins)
+        self.order_fields(["name", *once, *STRATEGY_FIELDS])
+        for name in OF_STATE:
+            self.fields[name].required = False
+
+    def clean(self) -> dict[str, Any] | None:
+        for name in OF_STATE:
+            if self.cleaned_data.get(name, 0) is None:
+                self.cleaned_data[name] = DEFAULTS[name]
+        return super().clean()
 
 
-def _timing(label: str, help_text: str) -> DurationField:
-    low, high = types.TIMING_MIN_MS, types.TIMING_MAX_MS
-    return DurationField(least=low, most=high, label=label, help_text=help_text)
-
+PARTITIONS = 12  # that a new group is proposed
 
 NOT_USED = (
     "Not used while the group is stateful: partitions then move when a learner has their state."
@@ -186,57 +129,12 @@ NOT_USED = (
 )
 
 
-class SettingsForm(StateForm, StrategyForm):
-    strategy = forms.ChoiceField(
-        choices=STRATEGIES, help_text="Used by every rebalance from the next one on."
-    )
-    lease_ms = _timing(
-        "Lease", "How long a lock lives without a renew. The consumer stops at 80 % of it."
-    )
-    renew_ms = _timing("Renew", "How often locks are renewed: at most a third of the lease.")
-    heartbeat_ms = _timing("Heartbeat", "How often an agent reports to this dashboard.")
-    session_timeout_ms = _timing(
-        "Session timeout", "Silence after which a member is lost: at most the lease."
-    )
-    instance_timeout_ms = _timing(
-        "Instance timeout", "So long a member with an instance name may take to restart."
-    )
-    grace_ms = _timing("Grace", "How long a revoked partition may finish its batch in hand.")
-    consumer_stall_ms = _timing(
-        "Consumer stall", "No batch for so long while there is lag: stalled, and restarted."
-    )
-    dead_letters = forms.ChoiceField(
-        choices=[(name, name) for name in types.DEAD_LETTER_POLICIES],
-        help_text="Keep: a malformed entry rides in the commit. Halt: the partition stops at it.",
-    )
-    trimming = forms.BooleanField(
-        required=False, help_text="Off: neither streams nor changelogs lose an entry."
-    )
-    events_kept_ms = DurationField(
-        least=0,
-        most=kept.KEPT_LIMITS["events_kept_ms"],
-        label="Events kept",
-        help_text="How long committed events stay, from when they were appended.",
-    )
-    events_kept_bytes = SizeField(
-        least=0,
-        most=kept.KEPT_LIMITS["events_kept_bytes"],
-        label="Events kept, at most",
-        help_text="Memory of the stream, each partition its share; the oldest committed go first.",
-    )
-    masked_fields = forms.CharField(
-        required=False,
-        max_length=kept.MASKED_MAX,
-        help_text="Fields of an event that are not shown to whoever looks at events, by comma.",
-    )
-    reason = _reason("Kept in the audit list.", required=False)
-
-    def __init__(self, data: Any, *, settings: types.GroupSettings) -> None:
-        initial = {name: getattr(settings, name) for name in self.base_fields if name != "reason"}
+class SettingsForm(GroupForm):
+    def __init__(self, data: Any, *, settings: GroupSettings) -> None:
+        initial = settings.values()
         initial["strategy_parameters"] = parameters.shown(settings.strategy_parameters)
-        super().__init__(data, initial=initial)
-        for name in NUMBERS:
-            self.fields[name].required = True
+        super().__init__(data, TOGETHER, initial=initial)
+        self.fields["reason"] = _reason("Kept in the audit list.", required=False)
         for name in STRATEGY_FIELDS if settings.stateful else ():
             self.fields[name].disabled, self.fields[name].help_text = True, NOT_USED
 
@@ -268,9 +166,7 @@ class RebalanceForm(StrategyForm):
     epochs = forms.CharField(required=False, max_length=100)  # of the group that was shown
     lasting = forms.BooleanField(required=False)  # the group's own strategy from then on
 
-    def __init__(
-        self, data: Any, *, settings: types.GroupSettings, previewing: bool = False
-    ) -> None:
+    def __init__(self, data: Any, *, settings: GroupSettings, previewing: bool = False) -> None:
         super().__init__(data, initial={"strategy": settings.strategy})
         self._settings = settings
         self.fields["reason"].required = not previewing
@@ -299,8 +195,10 @@ class ScaleDownForm(Form):
 
     percent = forms.CharField(required=False, max_length=20)
     shown = forms.CharField(required=False, max_length=20)  # the percentage of the list
-    timeout = _limit(
-        "From when they are told; a number alone is minutes. Empty: no limit. 0: at once.",
+    timeout = field_of(
+        "scale_down_timeout_ms",
+        help_text="From when they are told; a number alone is minutes. Empty: no limit."
+        " 0: at once.",
         initial=DEADLINE_MS,
         label="Deadline",
         alone_ms=MINUTE_MS,
@@ -311,13 +209,16 @@ class ScaleDownForm(Form):
         label="At the deadline",
         help_text="At once: a partition whose learner is not ready pauses until it is restored.",
     )
-    eager = eager_or_stable("As the group has it; another choice changes its settings.")
+    eager = field_of(
+        "learn_partial_rebalance",
+        label="Learners take over",
+        help_text="As the group has it; another choice changes its settings.",
+    )
     force_all = forms.BooleanField(required=False, label="All members leave")
     reason = _reason("Kept in the record, the history and the audit.")
 
-    def __init__(self, data: Any, *, settings: types.GroupSettings, previewing: bool) -> None:
+    def __init__(self, data: Any, *, settings: GroupSettings, previewing: bool) -> None:
         super().__init__(data, initial={"eager": settings.learn_partial_rebalance})
-        self.fields["eager"].label = "Learners take over"
         self.fields["reason"].required = not previewing
 
     @property
@@ -326,8 +227,10 @@ class ScaleDownForm(Form):
 
 
 class ExtendForm(Form):
-    timeout = _limit(
-        "From when they were told, so longer than now; a number alone is minutes. Empty: no limit.",
+    timeout = field_of(
+        "scale_down_timeout_ms",
+        help_text="From when they were told, so longer than now; a number alone is minutes."
+        " Empty: no limit.",
         label="New limit",
         alone_ms=MINUTE_MS,
     )
@@ -348,7 +251,7 @@ class SwitchForm(ReasonForm):
     """`epoch`: the mode epoch that was shown; another one may have switched meanwhile."""
 
     mode = forms.ChoiceField(
-        choices=[(m.value, m.value) for m in types.Coordination], widget=forms.HiddenInput
+        choices=[(m.value, m.value) for m in Coordination], widget=forms.HiddenInput
     )
     epoch = forms.IntegerField(min_value=0, widget=forms.HiddenInput)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from assignment.errors import InvalidInput
-from assignment.types import PARAMETERS_MAX
+from assignment.setting import PARAMETERS_MAX
 from dashboard import strict_json
 
 NONE = "takes no parameters"

@@ -20,6 +20,7 @@ from agent.consumer.socket import (
 from assignment.types import GroupSettings
 from assignment.wire import ControlMessage
 from tests.agent.conftest import until
+from tests.other_settings import others_than
 
 SETTINGS = GroupSettings(stream="flights", partitions=12)
 CONTROL = ControlMessage(
@@ -98,10 +99,10 @@ def test_the_end_of_the_lease_moves_and_what_is_said_later_arrives(agent: Agent)
     assert not link.may_process(1_000) and link.may_process(999)
     agent.consumer_socket.send_lease_end(5_000)
     until(lambda: link.lease_end_ms == 5_000)
-    agent.consumer_socket.send_settings(
-        GroupSettings(stream="flights", partitions=12, lease_ms=20_000)
-    )
-    until(lambda: link.settings.lease_ms == 20_000)
+    others = GroupSettings.of(SETTINGS.values() | others_than(SETTINGS))
+    agent.consumer_socket.send_settings(others)  # another value of each that is declared
+    until(lambda: link.settings != SETTINGS)
+    assert link.settings == others
     agent.next()
     link.say(spark_application_id="app-2")
     assert agent.next() == Message(1, {"spark_application_id": "app-2"})

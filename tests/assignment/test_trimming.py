@@ -22,7 +22,7 @@ def test_entries_go_as_far_as_every_reader_has_got() -> None:
 
 
 def test_a_stream_keeps_what_any_of_its_groups_wants() -> None:
-    long = GroupSettings(stream="s", partitions=4, events_kept_ms=900, events_kept_bytes=400)
-    large = GroupSettings(stream="s", partitions=4, events_kept_ms=100, events_kept_bytes=4_000)
-    assert trimming.kept([long, large]) == Kept(ms=900, partition_bytes=1_000)
+    long = GroupSettings(stream="s", partitions=4, events_kept_seconds=9, events_kept_bytes=400)
+    large = GroupSettings(stream="s", partitions=4, events_kept_seconds=1, events_kept_bytes=4_000)
+    assert trimming.kept([long, large]) == Kept(ms=9_000, partition_bytes=1_000)
     assert trimming.kept([]) == Kept()

@@ -54,13 +54,13 @@ def test_committed_events_are_kept_for_a_time_and_a_size(group: Group, store: An
 
 def test_a_group_that_no_dashboard_has_keeps_events_too(group: Group, store: Any) -> None:
     keys, other = StreamKeys(group.stream), f"{group.name}-founded"
-    group.settings |= {"events_kept_ms": 0}
+    group.settings |= {"events_kept_seconds": 0}
     group.save()
     now_ms = live_groups.redis_now_ms()
     for n in range(1, 201):
         store.xadd(keys.entries(0), {"e": n}, id=f"{now_ms - 1_000}-{n}")
     store.sadd(keys.groups, other)
-    settings = replace(group.values, events_kept_ms=60_000)
+    settings = replace(group.values, events_kept_seconds=60)
     store.hset(GroupKeys(other).meta, "settings", settings_text(settings))
     for name in (group.name, other):
         store.hset(GroupKeys(name).offsets, f"{group.stream}:0", f"{now_ms}-0")

@@ -1,20 +1,19 @@
 """What requests of the API may say: queries and bodies. A name that is not here is refused."""
 
-from dataclasses import MISSING, fields
 from typing import Annotated, Any, get_type_hints
 
 from ninja import Path, Schema
 from pydantic import ConfigDict, Field, create_model
 
+from assignment.setting import NAMES_MAX, Choice, Count, Names, Parameters, Setting
+from assignment.settings import DEFAULTS, SCALE_DOWN_MAX_MS, SETTINGS
 from assignment.types import (
     NAME_MAX,
     NAME_PATTERN,
     PARTITIONS_MAX,
-    REPLICA_LIMITS,
     Coordination,
     GroupSettings,
 )
-from dashboard.actions.groups import FIXED
 from dashboard.live.group_state import GroupState
 from dashboard.live.snapshot import PARTITION_STATES
 from dashboard.models import MEMBER_MAX, AtDeadline
@@ -24,7 +23,6 @@ LIMIT, LIMIT_MAX = 50, 500  # rows of one answer
 WHOLE_MAX = 2**53 - 1  # what every reader of JSON keeps exactly
 TEXT_MAX = 200
 MEMBERS_MAX = 10_000
-TIMEOUT_MAX_MS = REPLICA_LIMITS["scale_down_timeout_ms"]
 
 Whole = Annotated[int, Field(ge=0, le=WHOLE_MAX)]
 Key = Path[Whole]
@@ -132,18 +130,29 @@ class OfSettings(Schema):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-def _setting(field: Any, hint: Any) -> tuple[Any, Any]:
-    """A setting's type and default, as GroupSettings declares them."""
-    if field.default is MISSING:
-        return dict[str, Any], {}
-    return hint, field.default
+def _setting(name: str, declared: Setting) -> Any:
+    """The type that it is kept as, with its bounds and what people read of it."""
+    kind: Any = SETTING_TYPES[name]
+    bounds: dict[str, Any] = {}
+    match declared:
+        case Count():
+            kind, bounds = int, {"ge": declared.least, "le": declared.most}
+        case Choice():
+            bounds = {"json_schema_extra": {"enum": list(declared.options)}}
+        case Parameters():
+            kind = dict[str, Any]
+        case Names():
+            kind, bounds = list[str], {"max_length": NAMES_MAX}
+    bounded = Annotated[kind, Field(**bounds)]
+    offered = bounded | None if declared.may_be_none else bounded
+    return Annotated[offered, Field(title=declared.label, description=declared.help)]
 
 
 SETTING_TYPES = get_type_hints(GroupSettings)
 DEFINITIONS: dict[str, Any] = {
-    field.name: _setting(field, SETTING_TYPES[field.name])
-    for field in fields(GroupSettings)
-    if field.name not in FIXED
+    name: (_setting(name, declared), DEFAULTS[name])
+    for name, declared in SETTINGS.items()
+    if declared.is_changed_with_others
 }
 Settings: Any = create_model("Settings", __base__=OfSettings, **DEFINITIONS)
 
@@ -199,7 +208,7 @@ class Leavers(Schema):
 
 
 Timeout = Annotated[
-    Annotated[int, Field(ge=0, le=TIMEOUT_MAX_MS)] | None,
+    Annotated[int, Field(ge=0, le=SCALE_DOWN_MAX_MS)] | None,
     Field(description="Then at_deadline happens; null: no limit."),
 ]
 

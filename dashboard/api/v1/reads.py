@@ -72,7 +72,7 @@ def told(request: HttpRequest, row: Group) -> dict[str, Any]:
     stored = ("name", "stream", "partitions", "created_at", "created_by", "coordination")
     return {
         **{name: getattr(row, name) for name in stored},
-        "settings": asdict(row.values),
+        "settings": row.values.values(),
         "faults": row.faults,
         "live": live,
         "problem": problem,

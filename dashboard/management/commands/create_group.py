@@ -1,15 +1,39 @@
 """create_group NAME --stream S --partitions N: a new group, and what to run next."""
 
+from argparse import BooleanOptionalAction
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from assignment import strategies
+from assignment.setting import Count, Flag, Names, Parameters, Setting
+from assignment.settings import DEFAULTS, SETTINGS
 from dashboard.actions import groups
 from dashboard.management.answers import add_as, asking, by_command, how_to_run
 from dashboard.pages import parameters
 
-AS_TYPED = ("stream", "partitions", "strategy", "stateful", "standby_replicas")
+
+def add_flag(parser: CommandParser, name: str, setting: Setting) -> None:
+    """Of a setting, as it is declared; what it may be is checked with all the others."""
+    flag = f"--{name.replace('_', '-')}"
+    said: dict[str, Any] = {"help": setting.help.replace("%", "%%")}
+    said |= {"required": True} if setting.once else {"default": DEFAULTS[name]}
+    match setting:
+        case Flag():
+            parser.add_argument(flag, action=BooleanOptionalAction, **said)
+        case Count():
+            parser.add_argument(flag, type=int, **said)
+        case _:
+            parser.add_argument(flag, **said)
+
+
+def value_of(name: str, given: Any) -> Any:
+    """Of texts, what is meant. Raises InvalidInput."""
+    match SETTINGS[name]:
+        case Parameters() if isinstance(given, str):
+            return parameters.parse(given)
+        case Names() if isinstance(given, str):
+            return [part for part in given.split(",") if part]
+    return given
 
 
 class Command(BaseCommand):
@@ -18,15 +42,9 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("name")
         add_as(parser)
-        parser.add_argument("--stream", required=True)
-        parser.add_argument("--partitions", required=True, type=int)
-        parser.add_argument("--strategy", default="sticky", help=", ".join(strategies.NAMES))
-        parser.add_argument("--strategy-parameters", default="", help="a JSON object")
-        parser.add_argument(
-            "--stateful", action="store_true", help="state is learned before a partition moves"
-        )
-        text = "kept replicas of each partition's state"
-        parser.add_argument("--standby-replicas", type=int, default=0, help=text)
+        for name, setting in SETTINGS.items():
+            if not setting.by_action:
+                add_flag(parser, name, setting)
 
     def handle(self, *args: Any, **options: Any) -> None:
         with asking():
@@ -34,8 +52,7 @@ class Command(BaseCommand):
             group = groups.create_group(
                 options["name"],
                 by,
-                strategy_parameters=parameters.parse(options["strategy_parameters"]),
-                **{name: options[name] for name in AS_TYPED},
+                **{name: value_of(name, options[name]) for name in SETTINGS if name in options},
             )
             made = groups.create_token(group, by)
         self.stdout.write(

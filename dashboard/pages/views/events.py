@@ -24,7 +24,12 @@ def partition_events(request: HttpRequest, name: str, number: int) -> HttpRespon
     if not asked.errors:
         try:
             found = actions.look(seen.group, number, place, base.by(request))
-            context |= {"look": found, "rows": [_row(entry, found) for entry in found.entries]}
+            group = seen.group.values
+            context |= {
+                "look": found,
+                "kept_ms": group.events_kept_seconds * 1_000,
+                "rows": [_row(entry, found) for entry in found.entries],
+            }
         except StoreUnavailable as error:
             context["away"] = str(error)
     return base.show(request, "partition_events", context)

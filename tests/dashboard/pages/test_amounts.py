@@ -7,10 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assignment.errors import InvalidInput
-from assignment.types import REPLICA_LIMITS
+from assignment.settings import SCALE_DOWN_MAX_MS
 from dashboard.pages import amounts, texts
-
-LONGEST_MS = REPLICA_LIMITS["scale_down_timeout_ms"]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +43,7 @@ def test_a_form_shows_all_of_a_duration(value_ms: int, shown: str) -> None:
     assert amounts.exact_span(value_ms) == shown
 
 
-@given(st.integers(0, LONGEST_MS))
+@given(st.integers(0, SCALE_DOWN_MAX_MS))
 def test_what_is_shown_can_be_typed(value_ms: int) -> None:
     assert amounts.parse_span(amounts.exact_span(value_ms)) == value_ms
     assert amounts.parse_count(texts.grouped(value_ms)) == value_ms
@@ -89,22 +87,3 @@ def test_counts_are_read_as_people_type_them(typed: str, count: int) -> None:
 def test_what_is_no_count_is_named(typed: str) -> None:
     with pytest.raises(InvalidInput, match=re.escape(repr(typed[: amounts.TYPED_MAX]))):
         amounts.parse_count(typed)
-
-
-@pytest.mark.parametrize(
-    ("typed", "size", "shown"),
-    [
-        *(("64 MiB", 64 * 2**20, "64 MiB"), ("64mib", 64 * 2**20, "64 MiB"), ("0", 0, "0 B")),
-        *(("1.5 GiB", 3 * 2**29, "1536 MiB"), ("1000", 1000, "1000 B"), ("1 TiB", 2**40, "1 TiB")),
-    ],
-)
-def test_a_size_is_read_and_shown_in_binary_units(typed: str, size: int, shown: str) -> None:
-    assert amounts.parse_size(typed) == size
-    assert amounts.exact_size(size) == shown
-    assert amounts.parse_size(shown) == size
-
-
-@pytest.mark.parametrize("typed", ["MiB", "-1", "1 MB", "0.3 B", "1 MiB 2", "1" * 61])
-def test_what_is_no_size_is_named(typed: str) -> None:
-    with pytest.raises(InvalidInput, match=re.escape(typed[:60])):
-        amounts.parse_size(typed)

@@ -130,7 +130,7 @@ def test_the_page_is_around_the_committed_offset_and_on_record(
     kept = AuditEntry.objects.latest("seq")
     assert (kept.actor, kept.action, kept.object) == ("ann", "look at events", f"{group.stream}:0")
     assert kept.after == {"entries": 20, "from": "5000-0", "to": "24000-0"}
-    group.settings |= {"masked_fields": "N, Name"}
+    group.settings |= {"masked_fields": ["N", "Name"]}
     group.save()
     page = visitor.get(f"/{entries}/?edge=latest").content.decode()
     assert "ann" not in page[page.index("<tbody>") : page.index("</tbody>")]
