@@ -196,18 +196,19 @@ class Membership:
 
     def lagging(self, halted: Collection[Partition]) -> dict[Partition, Offset]:
         """Partitions that run here and have an entry above their committed offset, which it gives.
-        What is halted is waiting for a person, and is not behind.
+        What is halted or paused is waiting for a person, and is not behind.
         """
         running = [
             partition
             for partition, holding in self.state.held.items()
             if holding.state is HeldState.RUNNING and partition not in halted
         ]
+        paused = self.store.paused(running)
         events = EventStore(self.store.door)
         return {
             partition: committed
             for partition, committed in self.store.committed(running).items()
-            if events.last_offset(partition) > committed
+            if partition not in paused and events.last_offset(partition) > committed
         }
 
     def note_crash(self, why: str, batch: BatchInHand) -> None:

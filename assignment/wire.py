@@ -70,6 +70,8 @@ class GroupKeys:
     control = _Key()
     suspects = _Key()  # partition -> what crashes consumers with it in hand (crash.lua)
     skips = _Key()  # partition -> the entry that a person lets it pass (skip.lua)
+    pauses = _Key()  # "*" or partition -> who paused it, when and why (set_pauses.lua)
+    paused = _Key()  # partition -> fence under which its owner was told so, when no batch held it
     events = _Key()
     outbox = _Key()  # records of targets that the database does not have yet
     coordinator = _Key()  # the member that computes, where the agents coordinate; ends by itself

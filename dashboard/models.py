@@ -59,6 +59,8 @@ class Group(models.Model):
     events_cursor = models.CharField(max_length=50, default="0-0")  # last stored entry of `events`
     last_event_seq = models.BigIntegerField(default=0)
     scale_downs_version = models.BigIntegerField(default=0)  # every change of one makes another
+    pauses = models.JSONField(default=dict)  # scope -> who, when, why (assignment.pauses)
+    pause_version = models.BigIntegerField(default=0)  # of these
     faults = models.JSONField(default=list)  # what should never be, as the last tick found it
 
     class Meta:
@@ -293,6 +295,9 @@ class Sample(models.Model):
     conflicts = models.PositiveIntegerField(null=True)
     suspect = models.PositiveIntegerField(null=True)  # members that gave no sign of life lately
     stalled = models.PositiveIntegerField(null=True)
+    paused = models.PositiveIntegerField(default=0)  # partitions that people paused
+    pausing = models.PositiveIntegerField(default=0)  # of these, whose owner has not confirmed
+    lag_paused = models.BigIntegerField(default=0)  # their part of lag_records
     flapping = models.CharField(max_length=FLAPPING_TEXT_MAX, blank=True)  # who or what; "": none
     member_states = models.JSONField(null=True)  # of snapshot.MEMBER_STATES -> how many
     group_epoch = models.BigIntegerField(null=True)

@@ -9,6 +9,7 @@ from agent.state.places import is_below
 from agent.store.door import Door, RedisDoor, ScriptCall, Timeouts, pairs
 from assignment import wire
 from assignment.bounds import LINE_MAX, WHY_MAX, shortened
+from assignment.pauses import WHOLE_GROUP
 from assignment.scripts import agent_side, group_read
 from assignment.scripts.group_read import Meta
 from assignment.scripts.values import Call
@@ -167,6 +168,13 @@ class GroupStore:
             p: Offset.parse(v.decode()) if v else START
             for p, v in zip(partitions, values, strict=True)
         }
+
+    def paused(self, partitions: Sequence[Partition]) -> frozenset[Partition]:
+        """Those that a person paused, one by one or with the whole group."""
+        scopes = self.door.ask("HMGET", self.keys.pauses, WHOLE_GROUP, *map(str, partitions))
+        return frozenset(
+            p for p, own in zip(partitions, scopes[1:], strict=True) if own or scopes[0]
+        )
 
     def write_progress(self, speaker: str, health: wire.ConsumerHealth) -> bool:
         """False: it is no member (any more); nothing was written."""

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from assignment.coordinator.approved import Approved
 from assignment.coordinator.incarnation import Known
 from assignment.coordinator.record import Cause, Change
+from assignment.pauses import Pauses
 from assignment.scripts.agent_side import SnapshotRecord
 from assignment.types import (
     NO_EPOCH,
@@ -33,6 +34,7 @@ class GroupRecord(Known):
     coordination: Coordination = Coordination.SERVER
     mode: Epoch = NO_EPOCH  # under which that was kept
     identity: str = ""  # by which Redis knows it as this database's
+    pauses: Pauses = field(default_factory=Pauses)  # as people set them last
 
 
 @dataclass(frozen=True, slots=True)

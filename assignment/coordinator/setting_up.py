@@ -11,6 +11,7 @@ from assignment.errors import Damaged
 from assignment.scripts.agent_side import SnapshotRecord
 from assignment.scripts.dashboard_side import configure, set_mode
 from assignment.scripts.group_read import TICKER_AWAY_MS, GroupRead, Meta
+from assignment.scripts.pausing import set_pauses
 from assignment.scripts.recovery import restore, resume
 from assignment.settings import SETTINGS
 from assignment.types import (
@@ -83,9 +84,11 @@ def _put_back(record: GroupRecord, settings: GroupSettings, epoch: int) -> effec
 
 def put_right(record: GroupRecord, meta: Meta) -> effects.Steps[None]:
     """What agents that made the group anew after a wipe cannot know, and a Redis that came from a
-    backup may not: whose it is, and that it was switched. Before the incarnation is raised: then
-    what Redis has is the newer.
+    backup may not: whose it is, what is paused, and that it was switched. Before the incarnation
+    is raised: then what Redis has is the newer, and nothing was granted that could be planned.
     """
+    if meta.settings is not None and record.pauses.version > meta.pause_version:
+        yield from effects.Run(set_pauses(record.pauses, None))
     if meta.settings is not None and record.identity and not meta.identity:
         call = configure(
             meta.settings,

@@ -125,6 +125,28 @@ local function speaks_for(speaker)
   return member
 end
 
+-- What keeps a partition from being planned: its own pause before that of the whole group, with who, when and why
+-- (JSON). Nil when nothing does.
+local function pause_of(partition)
+  for _, scope in ipairs({partition, '*'}) do
+    local record = redis.call('HGET', key('pauses'), scope)
+    if record then return scope, record end
+  end
+end
+
+-- How far the pause of a partition is, for whoever may touch it only while it stands still; nil: it is not paused.
+-- 'paused': its owner asked for a batch since, when none held it, and was given none of it; it is told none
+-- under that fence until the pause ends. 'pausing': its owner did not ask yet, so a batch of it may be in hand, or
+-- it is of a version that knows no pause. 'unowned': nobody has its lock. A consumer that lost it may still hold a
+-- batch, and a call that came late may have ended one too early: whoever changes what a commit compares grants a
+-- new fence in the same script, which refuses both.
+local function pause_state(partition)
+  if not pause_of(partition) then return nil end
+  local grant = grant_of(partition)
+  if not grant or grant.ended ~= '-' or not holds(partition, grant.member, grant.fence) then return 'unowned' end
+  return redis.call('HGET', key('paused'), partition) == grant.fence and 'paused' or 'pausing'
+end
+
 -- Its locks end (a live one now, a lost one when it ran out), and what its consumer said goes.
 local function end_locks(member, kind)
   local now = now_ms()

@@ -21,7 +21,9 @@ from assignment.bounds import (
     whole_of,
 )
 from assignment.errors import Damaged, InvalidInput
+from assignment.pauses import Pauses, PauseState, states_of
 from assignment.scripts.agent_side import SnapshotRecord, read_snapshots
+from assignment.scripts.pausing import read_confirmed, read_pauses
 from assignment.scripts.rows import UNREADABLE, Applied, each, why_unreadable
 from assignment.scripts.values import Call, Raw, flag, pairs_of, text_of
 from assignment.troubles import TROUBLES_MAX, Failing, Halted, Unserved, read_trouble
@@ -84,6 +86,7 @@ class Meta:
     event_seq: Whole = 0  # of the last event
     refused_commits: Whole = 0
     drain_version: Whole = 0  # of the scale-downs' records that told members last
+    pause_version: Whole = 0  # of the pauses that stand
     settings: GroupSettings | None = None
 
     @property
@@ -202,6 +205,8 @@ class GroupRead:
     offsets: Mapping[Partition, Offset]
     applied: Mapping[Partition, Applied]
     snapshots: Mapping[Partition, tuple[SnapshotRecord, ...]]
+    pauses: Pauses = field(default_factory=Pauses)
+    confirmed: Mapping[Partition, int] = field(default_factory=dict)  # paused, told under a fence
     bad_members: Mapping[str, str] = field(default_factory=dict)  # rows that are left out -> why
     bad_claims: Mapping[str, str] = field(default_factory=dict)  # members, and why nobody counts it
 
@@ -214,6 +219,11 @@ class GroupRead:
         """Whether it ever sent a heartbeat since it joined, whatever is in it."""
         reports = self.reports
         return member_id in (reports.stored if isinstance(reports, Reports) else reports)
+
+    def paused(self, partitions: Iterable[Partition]) -> dict[Partition, PauseState]:
+        """How far each is, of those that people paused."""
+        fences = {partition: lock.fence for partition, lock in self.locks.items()}
+        return states_of(self.pauses, partitions, fences, self.confirmed)
 
     @property
     def grants_are_possible(self) -> bool:
@@ -252,13 +262,13 @@ def _group_read(raw: Raw) -> GroupRead:
 
 
 def _read_all(raw: Raw) -> GroupRead:
-    now_ms = int(raw[0])
+    now_ms, meta = int(raw[0]), read_meta(raw[2])
     members, bad_members = each(pairs_of(raw[3]), read_member)
     grants = {Partition.parse(p): wire.parse_grant(v.decode()) for p, v in pairs_of(raw[8])}
     return GroupRead(
         now_ms=now_ms,
         run_id=text_of(raw[1]),
-        meta=read_meta(raw[2]),
+        meta=meta,
         members=members,
         bad_members=bad_members,
         beats={m: _beat(v) for m, v in pairs_of(raw[4])},
@@ -270,6 +280,8 @@ def _read_all(raw: Raw) -> GroupRead:
         offsets={Partition.parse(p): Offset.parse(v.decode()) for p, v in pairs_of(raw[10])},
         applied={Partition.parse(p): Applied.parse(v) for p, v in pairs_of(raw[11])},
         snapshots={Partition.parse(p): read_snapshots(v) for p, v in pairs_of(raw[12])},
+        pauses=read_pauses(meta.pause_version, raw[13]),
+        confirmed=read_confirmed(raw[14]),
     )
 
 

@@ -51,6 +51,7 @@ class Action(StrEnum):
     REBALANCE = "rebalance"
     SCALE_DOWN = "scale down"
     SKIP_EVENT = "skip an event"
+    PAUSE = "pause and resume"
     ACKNOWLEDGE = "acknowledge attention"
     APPROVE = "approve a plan"
     CHANGE_SETTINGS = "change settings"
@@ -77,6 +78,7 @@ MATRIX: Mapping[Action, tuple[Role, ...]] = {
     Action.REBALANCE: (Role.OPERATOR, Role.ADMIN),
     Action.SCALE_DOWN: (Role.OPERATOR, Role.ADMIN),
     Action.SKIP_EVENT: (Role.OPERATOR, Role.ADMIN),
+    Action.PAUSE: (Role.OPERATOR, Role.ADMIN),
     Action.ACKNOWLEDGE: (Role.OPERATOR, Role.ADMIN),
     Action.APPROVE: (Role.APPROVER, Role.ADMIN),
     Action.CHANGE_SETTINGS: (Role.ADMIN,),
@@ -139,6 +141,7 @@ DOORS: Mapping[str, Door] = {
     "audit_verify": Door(Action.VERIFY_AUDIT, Action.VERIFY_AUDIT),
     "partition": Door(Action.SEE, Action.SKIP_EVENT),
     "partition_events": Door(Action.LOOK_AT_EVENTS),
+    "pause": Door(Action.SEE, Action.PAUSE),
     "scale_down": Door(Action.SEE, Action.SCALE_DOWN),
     **dict.fromkeys(("attention_count", "search"), _SEES),
     "group_attention": Door(Action.SEE, Action.ACKNOWLEDGE),

@@ -69,6 +69,7 @@ GAUGES: tuple[tuple[str, str, Value], ...] = (
     ("unowned_partitions", "Partitions without a live lock", _unowned),
     ("conflicting_partitions", "Partitions that two members claim", of_sample("conflicts")),
     ("coverage_ratio", "Share of the partitions that are owned", _coverage),
+    ("paused_partitions", "Partitions that people paused", of_sample("paused")),
     ("stalled_members", "Members that make no progress", of_sample("stalled")),
     ("lag_records", "Events appended and not yet committed", of_sample("lag_records")),
     ("group_epoch", "Epoch of the group, within its incarnation", of_sample("group_epoch")),

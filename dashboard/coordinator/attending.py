@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 def look(group: Group, sample: Sample, limits: Limits) -> list[Occurrence]:
     """Those that were raised or ended by it. `sample`: the newest one of the group."""
     last = light(Rebalance.objects.filter(group=group)).first()
-    found = attention.holding(group_queries.facts_of(sample, last, group.partitions), limits)
+    found = attention.holding(group_queries.facts_of(sample, last, group), limits)
     if not any(found.values()) and not group.occurrences.filter(ended_at_ms=None).exists():
         return []
     starting = _is_starting(group, sample, limits)

@@ -17,6 +17,7 @@ from assignment.plausible import counted
 from assignment.scripts import recovery
 from assignment.scripts.dashboard_side import configure, set_incarnation, set_target
 from assignment.scripts.group_read import NO_TICK, GroupRead, Purpose, Ticker
+from assignment.scripts.pausing import pauses_of
 from assignment.types import START, Coordination, Offset, Reason
 from dashboard.celery import app
 from dashboard.coordinator import mirror, outbox, plans, rebalances, records
@@ -66,13 +67,16 @@ def record_of(group: Group) -> GroupRecord:
         coordination=Coordination(group.coordination),
         mode=records.mode_of(group),
         identity=group.identity,
+        pauses=pauses_of(group.pause_version, group.pauses),
         incarnation=max(group.incarnation, raised),
         event_seq=counted(group.last_event_seq),
     )
 
 
 def _read_record(group: Group) -> GroupRecord:
-    group.refresh_from_db(fields=["settings", "incarnation", "coordination"])
+    group.refresh_from_db(
+        fields=["settings", "incarnation", "coordination", "pauses", "pause_version"]
+    )
     return record_of(group)
 
 

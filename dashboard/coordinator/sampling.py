@@ -21,7 +21,10 @@ from dashboard.records.queries import attention, flapping
 SAMPLES_KEPT_MS = 7 * 86_400_000
 PRUNE_EVERY = 100  # samples of a group between two prunings
 
-AS_SEEN = ("lag_records", "applied_total", "members", "owned", "conflicts", "stalled")
+AS_SEEN = (
+    *("lag_records", "applied_total", "members", "owned", "conflicts", "stalled"),
+    *("paused", "pausing", "lag_paused"),
+)
 SILENT = ("suspect", "unreachable", "lost")
 
 log = logging.getLogger(__name__)

@@ -35,7 +35,9 @@ class Limit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What the rules look at. `stalled`: members that make no progress. None: not known."""
+    """What the rules look at. `stalled`: members that make no progress. `lag_records`: without that
+    of paused partitions, whose events are meant to wait. None: not known.
+    """
 
     members: int
     conflicts: int | None
@@ -47,6 +49,10 @@ class Facts:
     flapping: str = ""  # who or what goes back and forth (records.queries.flapping)
     is_rebalancing: bool = False
     max_minus_min: int = 0  # of a target that is whole
+    is_paused: bool = False  # the group, or each of its partitions
+    paused: int = 0  # partitions
+    pausing: int = 0  # of these, whose owner has not confirmed
+    pause: str = ""  # since when, by whom, why; of the group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,14 +26,16 @@ class GroupState(StrEnum):
     UNKNOWN = "unknown"
     EMPTY = "empty"
     REBALANCING = "rebalancing"
+    PAUSING = "pausing"
+    PAUSED = "paused"
     STEADY = "steady"
 
 
 ORDER = tuple(GroupState)
 SAID_FIRST = (  # of several that fit
     *(GroupState.CONFLICT, GroupState.EMPTY, GroupState.NO_COORDINATOR, GroupState.UNOWNED),
-    *(GroupState.FLAPPING, GroupState.STALLED, GroupState.REBALANCING, GroupState.UNBALANCED),
-    GroupState.LAGGING,
+    *(GroupState.FLAPPING, GroupState.PAUSING, GroupState.PAUSED, GroupState.STALLED),
+    *(GroupState.REBALANCING, GroupState.UNBALANCED, GroupState.LAGGING),
 )
 
 
@@ -44,5 +46,15 @@ def judged(facts: Facts) -> tuple[GroupState, str]:
         fits[GroupState.EMPTY] = "no member: start an agent"
     if facts.is_rebalancing:
         fits[GroupState.REBALANCING] = "a new target is being taken up"
+    if facts.is_paused:
+        fits[GroupState.PAUSING if facts.pausing else GroupState.PAUSED] = _paused(facts)
     found = ((word, why) for word in SAID_FIRST if (why := fits.get(word)))
-    return next(found, (GroupState.STEADY, "all partitions owned"))
+    others = f", {facts.paused} paused" if facts.paused else ""
+    return next(found, (GroupState.STEADY, f"all partitions owned{others}"))
+
+
+def _paused(facts: Facts) -> str:
+    """ "pausing (2 of 6) since ..., by ...": who has confirmed, or has no owner, of all."""
+    confirmed = f"({facts.paused - facts.pausing} of {facts.paused}) " if facts.pausing else ""
+    word = "pausing" if facts.pausing else "paused"
+    return f"{word} {confirmed}{facts.pause}".strip()

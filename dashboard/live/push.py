@@ -27,7 +27,7 @@ def channel_group(group: str) -> str:
 
 
 def push(group: str, what: str) -> None:
-    """`what`: ownership, target, members or history."""
+    """`what`: ownership, target, members, pauses, settings or history."""
     try:
         with reaching_redis():
             message = {"type": CHANGED, "group": group, "what": what}

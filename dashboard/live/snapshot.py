@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from assignment import metrics
 from assignment.coordinator.reading import settings_of
+from assignment.pauses import Pause, PauseState
 from assignment.scripts.group_read import GroupRead, Lock, Report
 from assignment.scripts.rows import Since
 from assignment.troubles import Halted
@@ -20,7 +21,7 @@ from dashboard.live.group_state import STUCK_MS
 
 PARTITION_STATES = (
     *("owned", "acquiring", "releasing", "unowned", "conflict", "unknown", "restoring"),
-    *("halted", "unserved"),
+    *("halted", "unserved", "pausing", "paused"),
 )
 MEMBER_STATES = (
     *("joining", "alive", "suspect", "unreachable", "stalled", "unable", "draining", "lost"),
@@ -53,6 +54,7 @@ class LivePartition:
     learner: reported.LiveReplica | None = None
     halt: Halted | None = None  # it stands still there until a person does something
     unserved: tuple[reported.LiveUnserved, ...] = ()  # by these members for now
+    pause: Pause | None = None  # by a person; the state says whether its owner has confirmed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +102,9 @@ class LiveNumbers:
     leaving: int = 0  # members; balance is that of those who stay
     learning: int = 0  # partitions that change hands when their learners are ready
     stalled: int = 0  # members that make no progress, with all or with one of their partitions
+    paused: int = 0  # partitions that people paused
+    pausing: int = 0  # of these, whose owner has not confirmed
+    lag_paused: int = 0  # their part of lag_records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +119,7 @@ class LiveSnapshot:
     members: tuple[LiveMember, ...]
     partitions: tuple[LivePartition, ...]
     mode: reported.Mode = reported.UNKNOWN_MODE
+    pause: Pause | None = None  # of the whole group
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +143,7 @@ class Seen:
     replicas: Mapping[Partition, reported.LiveReplicas]
     troubles: reported.Troubles
     committed: Mapping[str, int]  # owner -> when its partitions were committed last
+    paused: Mapping[Partition, PauseState]
 
     def silent_ms(self, member: str) -> int:
         return self.read.now_ms - self.read.beats.get(member, 0)
@@ -157,6 +164,7 @@ def build(
         replicas=reported.replicas_of(read),
         troubles=reported.Troubles.of(read),
         committed=_last_commits(read),
+        paused=read.paused(settings.all_partitions()),
     )
     partitions = tuple(_partition(seen, p) for p in settings.all_partitions())
     loads = Counter(row.owner for row in partitions)
@@ -169,9 +177,10 @@ def build(
         target_epoch=read.meta.target_epoch,
         incarnation=read.meta.incarnation,
         tick_age_ms=read.now_ms - read.meta.tick_ms,
-        numbers=_numbers(read, partitions, members),
+        numbers=_numbers(seen, partitions, members),
         members=members,
         partitions=partitions,
+        pause=read.pauses.group,
     )
 
 
@@ -218,6 +227,7 @@ def _partition(seen: Seen, partition: Partition) -> LivePartition:
         learner=replicas.learner,
         halt=seen.troubles.halt(partition, lock),
         unserved=tuple(seen.troubles.unserved.get(partition, {}).values()),
+        pause=read.pauses.of(partition),
     )
 
 
@@ -241,6 +251,8 @@ def _state(seen: Seen, partition: Partition, lock: Lock | None, since_ms: int | 
     held = claims.get(lock.member_id)
     if held is None or held.fence != lock.fence:  # granted; its agent has not reported it yet
         return "acquiring"
+    if held.state is HeldState.RUNNING and (paused := seen.paused.get(partition)):
+        return paused.value
     is_halted = held.state is HeldState.RUNNING and seen.troubles.halt(partition, lock)
     return "halted" if is_halted else _STATE_OF_HELD[held.state]
 
@@ -332,8 +344,9 @@ def _able(seen: Seen) -> int:
 
 
 def _numbers(
-    read: GroupRead, partitions: Sequence[LivePartition], members: Sequence[LiveMember]
+    seen: Seen, partitions: Sequence[LivePartition], members: Sequence[LiveMember]
 ) -> LiveNumbers:
+    read = seen.read
     states = [row.state for row in partitions]
     lags = [row.lag_records for row in partitions]
     able = [m for m in members if read.members[m.id].able and m.state not in ("lost", "stopped")]
@@ -358,6 +371,9 @@ def _numbers(
         leaving=sum(bool(m.leaving) for m in members),
         learning=sum(row.learner is not None for row in partitions),
         stalled=sum(m.state == "stalled" or m.id in stuck for m in members),
+        paused=len(seen.paused),
+        pausing=sum(one is PauseState.PAUSING for one in seen.paused.values()),
+        lag_paused=sum(row.lag_records or 0 for row in partitions if row.pause),
     )
 
 

@@ -256,6 +256,24 @@ class SwitchForm(ReasonForm):
     epoch = forms.IntegerField(min_value=0, widget=forms.HiddenInput)
 
 
+class PauseForm(ReasonForm):
+    """`do`: what was shown as possible. `name`: of the group, when it has to be typed."""
+
+    do = forms.ChoiceField(choices=[(n, n) for n in ("pause", "resume")], widget=forms.HiddenInput)
+    typed = forms.CharField(label="Group", help_text="Type its name: all of it stands still.")
+
+    def __init__(self, *args: Any, name: str, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._name = name
+        if not name:
+            del self.fields["typed"]
+
+    def clean_typed(self) -> str:
+        if self.cleaned_data["typed"] != self._name:
+            raise forms.ValidationError(f"the group is {self._name}")
+        return self._name
+
+
 class SkipForm(ReasonForm):
     """`entry`: the one that was shown; another may be the next one meanwhile."""
 

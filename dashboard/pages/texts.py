@@ -7,6 +7,7 @@ from itertools import groupby
 
 from assignment.bounds import MOMENT_MAX
 from assignment.errors import InvalidInput
+from assignment.pauses import Pause
 
 THIN = "\u202f"  # narrow no-break space between thousands
 DASH = "—"
@@ -43,6 +44,15 @@ def exact(moment: int | datetime) -> str:
     """ISO text in UTC to the millisecond, as `?at=` takes it."""
     at = utc(moment) if isinstance(moment, int) else moment.astimezone(UTC)
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def paused_by(pause: Pause | None) -> str:
+    """ "since ..., by ...: why"; "" for none."""
+    if pause is None:
+        return ""
+    who = pause.actor or "nobody known"
+    why = f": {pause.reason}" if pause.reason else ""
+    return f"since {exact(pause.at_ms)}, by {who}{why}"
 
 
 def parse_moment(text: str) -> int:

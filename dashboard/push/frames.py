@@ -14,7 +14,13 @@ from typing import Any
 from assignment.types import Coordination
 from dashboard.live.attention import Facts, is_lagging
 from dashboard.live.group_state import GroupState, judged
-from dashboard.live.snapshot import PARTITION_STATES, LiveMember, LivePartition, LiveSnapshot
+from dashboard.live.snapshot import (
+    PARTITION_STATES,
+    LiveMember,
+    LiveNumbers,
+    LivePartition,
+    LiveSnapshot,
+)
 from dashboard.pages import texts
 
 FRAME_BYTES_MAX = 32 * 1024  # dashboard.md section 3
@@ -76,13 +82,22 @@ def state_of(snapshot: LiveSnapshot) -> tuple[GroupState, str]:
             conflicts=numbers.conflicts,
             unowned=numbers.unowned,
             stalled=numbers.stalled,
-            lag_records=numbers.lag_records,
+            lag_records=_flowing(numbers),
             events_per_second=numbers.events_per_second,
             tick_age_ms=snapshot.tick_age_ms,
             is_rebalancing=any(p.owner != p.target for p in snapshot.partitions),
             max_minus_min=0 if numbers.learning else numbers.max_minus_min or 0,
+            is_paused=0 < numbers.partitions <= numbers.paused,
+            paused=numbers.paused,
+            pausing=numbers.pausing,
+            pause=texts.paused_by(snapshot.pause),
         )
     )
+
+
+def _flowing(n: LiveNumbers) -> int | None:
+    """Events behind that are not meant to wait."""
+    return None if n.lag_records is None else n.lag_records - n.lag_paused
 
 
 # --- the header strip: six numbers, the same on every page of a group -----------------------------
@@ -140,9 +155,10 @@ def strip_of(snapshot: LiveSnapshot) -> dict[str, Json]:
         if n.lag_records is None
         else number(
             texts.grouped(n.lag_records),
-            "records",
-            "warn" if is_lagging(n.lag_records, n.events_per_second) else "",
-            "events appended and not yet committed",
+            "records, paused" if n.paused else "records",
+            "warn" if is_lagging(_flowing(n), n.events_per_second) else "",
+            "events appended and not yet committed"
+            + (f"; {texts.grouped(n.lag_paused)} of paused partitions" if n.paused else ""),
         ),
     }
 

@@ -20,7 +20,9 @@ from assignment.member.messages import (
 )
 from assignment.member.replicas import Wanted
 from assignment.member.state import ConsumerState, unable_because
+from assignment.pauses import Pause, Pauses
 from assignment.scripts import agent_side, dashboard_side, group_read, values
+from assignment.scripts.pausing import set_pauses
 from assignment.types import (
     START,
     Claim,
@@ -184,6 +186,9 @@ def test_lag_is_an_entry_above_the_committed_offset_of_what_runs_here(scene: Sce
     scene.member.reconcile()
     assert scene.member.lagging(()) == {ZERO: START}
     assert not scene.member.lagging({ZERO})
+    pause = Pause(actor="ann", reason="", at_ms=1)
+    scene.run(set_pauses(Pauses(version=1, group=pause), 0))
+    assert not scene.member.lagging(())  # nobody restarts a consumer for it
 
 
 def test_what_cannot_be_restored_here_is_released_and_its_member_goes_on(scene: Scene) -> None:

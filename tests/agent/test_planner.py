@@ -15,8 +15,10 @@ from agent.spark.source import (
 )
 from agent.spark.warm_up import BATCHES_MAX, ENTRIES, WarmUp, tasks_of
 from agent.store.events import EventStore, Packed
+from assignment.pauses import Pause, Pauses, PauseState
 from assignment.scripts import agent_side, crashes
 from assignment.scripts.crashes import Skip
+from assignment.scripts.pausing import pause_state, set_pauses
 from assignment.troubles import HaltReason
 from assignment.types import START, Offset, Range
 from assignment.wire import GroupKeys
@@ -103,6 +105,18 @@ def test_a_process_that_was_replaced_under_its_instance_name_plans_nothing(
     options = {"redis_url": world.url, "group": world.name, "member": "m1", "tasks": "2"}
     places = {"folder": str(tmp_path), "stream": world.name}
     assert Planner({**options, **places, "process": "before"}).next_batch(1) is None
+
+
+def test_what_is_paused_is_not_planned_until_it_goes_on(world, planner) -> None:
+    first, second = world.partitions
+    world.append(first, one(a=1))
+    world.append(second, one(a=1))
+    pause = Pause(actor="ann", reason="", at_ms=1)
+    world.world.run(set_pauses(Pauses(version=1, partitions={first: pause}), 0))
+    assert list(ranges(planner.next_batch(1))) == ["1"]
+    assert world.world.run(pause_state([first]))[0].state is PauseState.PAUSED
+    world.world.run(set_pauses(Pauses(version=2), 1))
+    assert list(ranges(planner.next_batch(2))) == ["0", "1"]
 
 
 @pytest.mark.parametrize("fact", [("lease_end_ms", 0), ("stopping", 1)])

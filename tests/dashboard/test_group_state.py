@@ -45,7 +45,20 @@ def test_lag_of_a_batch_in_hand_is_no_lag(lag: int, rate: float | None, lags: bo
 
 def test_every_rule_of_attention_is_a_word_and_lists_begin_with_them() -> None:
     assert ORDER[: len(WORDS)] == WORDS
-    assert {*SAID_FIRST} == {*WORDS, GroupState.EMPTY, GroupState.REBALANCING}
+    calm = {GroupState.EMPTY, GroupState.REBALANCING, GroupState.PAUSING, GroupState.PAUSED}
+    assert {*SAID_FIRST} == {*WORDS, *calm}
+
+
+def test_a_paused_group_says_so_unless_something_is_wrong() -> None:
+    paused = replace(STEADY, is_paused=True, paused=6, pausing=4, pause="since noon, by ann")
+    said = "pausing (2 of 6) since noon, by ann"
+    assert judged(paused) == (GroupState.PAUSING, said)
+    assert judged(replace(paused, pausing=0))[0] is GroupState.PAUSED
+    assert judged(replace(paused, unowned=1))[0] is GroupState.UNOWNED
+    assert judged(replace(STEADY, paused=1)) == (
+        GroupState.STEADY,
+        "all partitions owned, 1 paused",
+    )
 
 
 def test_every_word_has_an_icon() -> None:

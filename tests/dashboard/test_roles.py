@@ -61,7 +61,8 @@ def of(*said: str) -> Rights:
         ("viewer", "see"),
         (
             "operator",
-            "see, rebalance, scale down, skip an event, acknowledge attention, look at events",
+            "see, rebalance, scale down, skip an event, pause and resume, acknowledge attention,"
+            " look at events",
         ),
         ("approver", "see, approve a plan"),
         ("auditor", "see, read the audit, verify the audit, look at events"),
@@ -260,7 +261,7 @@ def asked_of_a_group(group: Group, by: By) -> dict[str, tuple[Action, Any]]:
     row = ScaleDown(group=group, pk=1, members={}, live=1)
     noted = Occurrence(group=group, pk=1, rule="conflict")
     plan = Plan(group=group, proposed_by="ann", kind="rebalance")
-    from dashboard.actions import adoption, attention, coordination, plans, scale_down
+    from dashboard.actions import adoption, attention, coordination, pausing, plans, scale_down
     from dashboard.actions.coordination import Coordination
 
     client = Coordination.CLIENT
@@ -278,6 +279,8 @@ def asked_of_a_group(group: Group, by: By) -> dict[str, tuple[Action, Any]]:
         ),
         "approve": (Action.APPROVE, lambda: plans.approve(plan, by, digest="")),
         "skip": (Action.SKIP_EVENT, lambda: groups.skip_event(group, 0, "1-1", by)),
+        "pause": (Action.PAUSE, lambda: pausing.pause(group, by)),
+        "resume": (Action.PAUSE, lambda: pausing.resume(group, by, [0])),
         "acknowledge": (Action.ACKNOWLEDGE, lambda: attention.acknowledge(noted, by, 1)),
         "limits": (Action.CHANGE_SETTINGS, lambda: attention.change_limits(group, {}, by)),
         "token": (Action.MANAGE_TOKENS, lambda: groups.create_token(group, by)),
@@ -330,6 +333,8 @@ def bob(db: None) -> User:
 COMMANDS = {
     "scale_down": (["{}", "--members", "S1", "--timeout-ms", "none"], Action.SCALE_DOWN, 2),
     "coordination": (["{}", "client", "--reason", "why"], Action.CHANGE_SETTINGS, 3),
+    "pause": (["{}", "--reason", "why"], Action.PAUSE, 3),
+    "resume": (["{}", "--partition", "0", "--reason", "why"], Action.PAUSE, 3),
     "create_token": (["{}"], Action.MANAGE_TOKENS, 1),
     "adopt_group": (["{}"], Action.MAKE_GROUP, 1),
     "create_group": (["new", "--stream", "s", "--partitions", "1"], Action.MAKE_GROUP, 1),

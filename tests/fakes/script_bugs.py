@@ -140,6 +140,10 @@ def whoever_names_a_member_speaks_for_it(patch: Patch) -> None:
         plant(patch, name, (said, "false"))
 
 
+def next_batch_of_what_is_paused(patch: Patch) -> None:
+    plant(patch, "next_batch", ("if has_pauses and pause_of(partition) then", "if false then"))
+
+
 def evict_without_beat_check(patch: Patch) -> None:
     """Judged by an old look, although a sign of life came since."""
     plant(patch, "evict", ("if tonumber(beat) > tonumber(ARGV[2]) then", "if false then"))

@@ -120,6 +120,7 @@ class SimCoordinator:
             settings=kept.settings,
             coordination=kept.coordination,
             mode=kept.mode,
+            pauses=kept.pauses,
             incarnation=max(kept.incarnation, self._raised),
         )
 

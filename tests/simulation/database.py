@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from assignment.coordinator import effects, facts
 from assignment.coordinator.effects import Effect
 from assignment.coordinator.facts import Hint, Mirror, Round, ScaleDown, ScaleDowns, Stay, Tenures
+from assignment.pauses import Pauses
 from assignment.scripts.agent_side import SnapshotRecord
 from assignment.types import NO_EPOCH, Coordination, Epoch, GroupSettings, Partition, Reason
 from tests.fakes.values import Id, t
@@ -31,6 +32,7 @@ class Database:
     snapshots: dict[Partition, SnapshotRecord] = field(default_factory=dict)
     scale_downs: tuple[ScaleDown, ...] = ()  # the newest first
     version: int = 0  # of these
+    pauses: Pauses = field(default_factory=Pauses)
     refuses: bool = False
     has_second: bool = False  # a group that reads the same stream
 

@@ -34,6 +34,7 @@ from tests.simulation.coordinator import SimCoordinator
 from tests.simulation.database import Database
 from tests.simulation.ledger import Broken, Kept, Ledger, demand, spoken_for
 from tests.simulation.network import Network
+from tests.simulation.pauses import Pausing
 from tests.simulation.replicas import DiskState, Files, read_snapshot
 from tests.simulation.scale_downs import ScaleDowns
 from tests.simulation.trimming import Trimming
@@ -128,6 +129,7 @@ class World:
         self.ledger = Ledger(self)
         self._connect()
         self.scale_downs = ScaleDowns(self)
+        self.pausing = Pausing(self)
         self.trimming = Trimming(self, seed)
         self._watch = checks.Watch()
         self._hints_told: Id = (0, 0)  # id of the last
@@ -283,6 +285,7 @@ class World:
             self.note("redis", call.name, args=args, answer=answer)
         self.ledger.saw(call, answer)
         self.scale_downs.saw(call, answer)
+        self.pausing.saw(call, answer)
         self._spread_hints()
         return answer
 
@@ -340,13 +343,13 @@ class World:
         its history has branched before. `behind`: its clock goes on from now, too.
         """
         position, history = self.server.position, self.server.replication_id
-        books, began_ms = self.ledger.kept(), self.redis_ms
+        books, began_ms, paused = self.ledger.kept(), self.redis_ms, self.pausing.scopes
 
         def strike() -> None:
             if self.server.replication_id == history:
                 self.server.down = False
                 (happens or self.server.restart)(position)
-                self._redis_forgot(books, "redis lost writes")
+                self._redis_forgot(books, "redis lost writes", paused)
                 if behind:
                     self._ids_come_again(began_ms)
 
@@ -404,7 +407,8 @@ class World:
         self.server.down = False
         self._redis_forgot(Kept(), "redis wiped")
 
-    def _redis_forgot(self, books: Kept, how: str) -> None:
+    def _redis_forgot(self, books: Kept, how: str, paused: frozenset[str] = frozenset()) -> None:
+        self.pausing.rolled_back(paused)
         self.ledger.rolled_back(books)
         self.scale_downs.rolled_back()
         self._hints_told = self._last_hint()

@@ -27,6 +27,7 @@ OF_PAGES: Mapping[str, str] = {
     "group_attention": "/groups/{name}/attention",
     "group_settings": "/groups/{name}",
     "rebalance_preview": "/groups/{name}",
+    "pause": "/groups/{name}/pauses",
     "new_scale_down": "/groups/{name}/members",
     "scale_down": "/groups/{name}/scale-downs/{pk}",
     "tokens": "/groups/{name}/tokens",

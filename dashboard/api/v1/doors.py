@@ -44,6 +44,8 @@ DOORS = {
         "adopt": Door(Action.MAKE_GROUP, Action.MAKE_GROUP),
         "settings": Door(Action.SEE, Action.CHANGE_SETTINGS),
         "coordination": Door(Action.SEE, Action.CHANGE_SETTINGS),
+        "pauses": _SEES,
+        **dict.fromkeys(("pause", "resume"), Door(Action.SEE, Action.PAUSE)),
         "rebalances": Door(Action.SEE, Action.REBALANCE),
         "skip": Door(Action.SKIP_EVENT, Action.SKIP_EVENT),
         "scale_downs": Door(Action.SEE, Action.SCALE_DOWN),

@@ -26,6 +26,7 @@ from dashboard.api.v1 import (
     events,
     history,
     idempotency,
+    pauses,
     reads,
     scale_downs,
     tokens,
@@ -164,9 +165,8 @@ def _misread(request: HttpRequest, known: Collection[str]) -> str:
 
 
 api.add_decorator(guarded, mode="view")
-assert all(
-    (reads, history, events, commands, deciding, scale_downs, tokens)
-)  # each adds its own to it
+# Each adds its own to the router.
+assert all((reads, history, events, commands, deciding, pauses, scale_downs, tokens))
 api.add_router("", router)
 
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any, get_type_hints
 from ninja import Path, Schema
 from pydantic import ConfigDict, Field, create_model
 
+from assignment.pauses import PARTITIONS_MAX as PAUSED_MAX
 from assignment.setting import NAMES_MAX, Choice, Count, Names, Parameters, Setting
 from assignment.settings import DEFAULTS, SCALE_DOWN_MAX_MS, SETTINGS
 from assignment.types import (
@@ -188,6 +189,13 @@ class RebalanceAsked(OfGroup):
         str, Field(max_length=TEXT_MAX, description="This once; empty: the group's own.")
     ] = ""
     parameters: Annotated[dict[str, Any], Field(description="Of the strategy, this once.")] = {}
+
+
+class PauseAsked(OfGroup):
+    partitions: Annotated[
+        list[Whole] | None,
+        Field(max_length=PAUSED_MAX, description="By number; null: the whole group."),
+    ] = None
 
 
 class SkipAsked(OfGroup):

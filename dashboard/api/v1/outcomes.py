@@ -4,6 +4,7 @@ from datetime import datetime
 
 from ninja import Schema
 
+from assignment.pauses import PauseState
 from assignment.types import Coordination
 
 
@@ -19,6 +20,29 @@ class Switched(Schema):
     coordination: Coordination
     mode_epoch: int
     incarnation: int
+    changed: bool
+
+
+class PauseTold(Schema):
+    actor: str
+    reason: str
+    at_ms: int
+
+
+class PartitionPause(PauseTold):
+    number: int
+
+
+class Paused(Schema):
+    """`progress`: paused, pausing (2 of 6) until all owners confirmed, or running. `partitions`:
+    paused one by one. `states`: by number, of all that are paused.
+    """
+
+    version: int
+    progress: str
+    group: PauseTold | None
+    partitions: list[PartitionPause]
+    states: dict[str, PauseState]
     changed: bool
 
 

@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from assignment.pauses import Pause
 from dashboard.live.attention import Rule
 from dashboard.pages import amounts, differences, texts
 from dashboard.records.queries import colours
@@ -38,6 +39,8 @@ _SHOWN = {
     ("clock", "warn"): ("expired", "suspect", "unable", "lagging", "stale"),
     ("cut", "warn"): ("unserved", "unreachable"),
     ("cut", "bad"): ("no coordinator",),
+    ("pause", ""): ("paused",),
+    ("pause", "busy"): ("pausing",),
     ("pause", "warn"): ("stalled",),
     ("pause", "bad"): ("halted",),
     ("swing", "warn"): ("flapping",),
@@ -68,6 +71,11 @@ REASONS = {  # why a partition is halted, or not served by a member
 @register.filter
 def reason_text(reason: str) -> str:
     return REASONS.get(reason, reason)
+
+
+@register.filter
+def paused_by(pause: Pause | None) -> str:
+    return texts.paused_by(pause)
 
 
 def unknown(why: str) -> SafeString:

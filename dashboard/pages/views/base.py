@@ -47,7 +47,7 @@ TABS = (
     ("group_attention", "Attention"),
     ("group_settings", "Settings"),
 )
-GROUP_FRAGMENTS = ("actions", "attention_note")  # its buttons, and what it needs
+GROUP_FRAGMENTS = ("actions", "attention_note", "pause_note")  # its buttons, and what it needs
 TEXT_MAX = 200  # of a filter
 KEY_DIGITS_MAX = 16
 TEXT_FILTERS = ("member", "cause", "actor", "action", "object", "group", "result")

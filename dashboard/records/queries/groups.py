@@ -10,10 +10,12 @@ from typing import Any
 
 from django.db.models import OuterRef, Q, QuerySet, Subquery
 
+from assignment.scripts.pausing import pauses_of
 from dashboard.actions.roles import EVERYTHING, Rights
 from dashboard.live import group_state
 from dashboard.live.attention import Facts
 from dashboard.models import Group, MemberRecord, Rebalance, RebalanceOutcome, Sample
+from dashboard.pages import texts
 from dashboard.records.queries.rebalances import light
 from dashboard.records.rights import visible
 
@@ -96,32 +98,37 @@ def _newest(found: QuerySet[Any]) -> dict[int, Any]:
 
 
 def _row(group: Group, sample: Sample | None, last: Rebalance | None) -> GroupRow:
-    state, why = state_of(sample, last, group.partitions)
+    state, why = state_of(sample, last, group)
     return GroupRow(group=group, state=state, why=why, sample=sample, last=last)
 
 
 def state_of(
-    sample: Sample | None, last: Rebalance | None, partitions: int
+    sample: Sample | None, last: Rebalance | None, group: Group
 ) -> tuple[group_state.GroupState, str]:
     if sample is None:
         why = f"no sample for {FRESH_MS // 1000} s: is the Celery worker running?"
         return group_state.GroupState.UNKNOWN, why
-    return group_state.judged(facts_of(sample, last, partitions))
+    return group_state.judged(facts_of(sample, last, group))
 
 
-def facts_of(sample: Sample, last: Rebalance | None, partitions: int) -> Facts:
+def facts_of(sample: Sample, last: Rebalance | None, group: Group) -> Facts:
     """`last`: the newest round."""
+    lag, pauses = sample.lag_records, pauses_of(group.pause_version, group.pauses)
     return Facts(
         members=sample.members,
         conflicts=sample.conflicts,
-        unowned=partitions - sample.owned,
+        unowned=group.partitions - sample.owned,
         stalled=sample.stalled,
-        lag_records=sample.lag_records,
+        lag_records=None if lag is None else lag - sample.lag_paused,
         events_per_second=sample.events_per_second,
         tick_age_ms=sample.tick_age_ms or 0,
         flapping=sample.flapping,
         is_rebalancing=last is not None and last.outcome == RebalanceOutcome.RUNNING,
         max_minus_min=0 if last is None or last.learning else last.max_minus_min or 0,
+        is_paused=0 < group.partitions <= sample.paused,
+        paused=sample.paused,
+        pausing=sample.pausing,
+        pause=texts.paused_by(pauses.group),
     )
 
 

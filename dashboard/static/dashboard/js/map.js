@@ -173,7 +173,7 @@ export class OwnershipMap {
   pattern(context, colour, kind) { return pattern(context, colour, kind, this.colours.surface); }
 
   outline(context, state, x, y, w, h) {
-    const form = {acquiring: ["accent", 2, [4, 3]], restoring: ["accent", 2, [8, 3]], releasing: ["accent", 2, [1, 3]], unowned: ["warn", 2, [6, 3]], conflict: ["alarm", 4, []], unknown: ["muted", 1.5, [2, 2]], halted: ["alarm", 3, [2, 3]], unserved: ["warn", 3, [1, 3]]}[state];
+    const form = {acquiring: ["accent", 2, [4, 3]], restoring: ["accent", 2, [8, 3]], releasing: ["accent", 2, [1, 3]], unowned: ["warn", 2, [6, 3]], conflict: ["alarm", 4, []], unknown: ["muted", 1.5, [2, 2]], halted: ["alarm", 3, [2, 3]], paused: ["muted", 3, []], pausing: ["muted", 3, [8, 3]], unserved: ["warn", 3, [1, 3]]}[state];
     if (!form) return;
     const [colour, width, dash] = form;
     if (this.width < 8) { context.fillStyle = css(this.colours[colour]); context.fillRect(x + w / 4, y + h / 4, w / 2, h / 2); return; }

@@ -13,7 +13,7 @@ class Panel {
   }
 
   heard(detail) {
-    const asked = {rebalance: detail.rebalanced, moved: detail.moved.length > 0, cells: detail.changed.length > 0, members: detail.members, leaving: detail.leaving, replicas: detail.replicated.length > 0};
+    const asked = {rebalance: detail.rebalanced, moved: detail.moved.length > 0, cells: detail.changed.length > 0, members: detail.members, leaving: detail.leaving, state: Boolean(detail.state), replicas: detail.replicated.length > 0};
     if (!this.kinds.some((kind) => asked[kind])) return;
     this.ask(EVERY_MS);
     if (asked.rebalance || asked.moved || asked.leaving) { clearTimeout(this.settle); this.settle = setTimeout(() => this.fetch(), SETTLE_MS); }
