@@ -19,7 +19,9 @@ from assignment.setting import (
     Duration,
     Flag,
     Name,
+    Names,
     Parameters,
+    Size,
     StrategyName,
     Timing,
     declared,
@@ -129,6 +131,35 @@ class GroupSettings:
             "Trimming", "Off: neither streams nor changelogs lose an entry.", CONSUMERS | DASHBOARD
         ),
     ] = True
+    events_kept_seconds: Annotated[
+        int,
+        Duration(
+            "Events kept",
+            "So long after their append committed events stay. Of a stream's groups the longest"
+            " counts.",
+            DASHBOARD,
+            unit_ms=1_000,
+            most=30 * 86_400,
+        ),
+    ] = 600
+    events_kept_bytes: Annotated[
+        int,
+        Size(
+            "Events kept, at most",
+            "Memory of the stream, each partition its share: committed events above it go, the"
+            " oldest first. Of a stream's groups the largest counts.",
+            DASHBOARD,
+            most=2**40,
+        ),
+    ] = 64 * 2**20
+    masked_fields: Annotated[
+        tuple[str, ...],
+        Names(
+            "Masked fields",
+            "Fields of events, nested ones too, that whoever looks at events is not shown.",
+            DASHBOARD,
+        ),
+    ] = ()
     # What follows counts in a stateful group only (learners.md; the names of KIP-429's first form).
     stateful: Annotated[
         bool,

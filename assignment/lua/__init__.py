@@ -5,12 +5,12 @@ from functools import cache
 from importlib.resources import files
 
 _OWN_SLOT = frozenset(
-    {"append", "appended", "bound", "lift", "trim"}
+    {"append", "appended", "bound", "lift", "look", "trim"}
 )  # a stream's script: its keys lie in the stream's slot, not in the group's
-_READ_ONLY = frozenset({"appended", "bound"})
+_READ_ONLY = frozenset({"appended", "bound", "look"})
 _READ_FIRST = frozenset({"lift"})
 _CALL = re.compile(r"call\(\s*'(\w+)'(?:,\s*'(\w+)')?")
-_CONTAINERS = frozenset({"INFO", "XGROUP", "XINFO"})  # allowed by section or subcommand
+_CONTAINERS = frozenset({"INFO", "MEMORY", "XGROUP", "XINFO"})  # allowed by section or subcommand
 
 
 @cache

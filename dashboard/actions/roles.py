@@ -47,6 +47,7 @@ class Action(StrEnum):
     SEE = "see"
     READ_AUDIT = "read the audit"
     VERIFY_AUDIT = "verify the audit"
+    LOOK_AT_EVENTS = "look at events"
     REBALANCE = "rebalance"
     SCALE_DOWN = "scale down"
     SKIP_EVENT = "skip an event"
@@ -72,6 +73,8 @@ MATRIX: Mapping[Action, tuple[Role, ...]] = {
     Action.SEE: tuple(Role),
     Action.READ_AUDIT: (Role.AUDITOR, Role.ADMIN),
     Action.VERIFY_AUDIT: (Role.AUDITOR, Role.ADMIN),
+    # Whoever operates looks at what does not go on, an auditor at what went through.
+    Action.LOOK_AT_EVENTS: (Role.OPERATOR, Role.AUDITOR, Role.ADMIN),
     Action.REBALANCE: (Role.OPERATOR, Role.ADMIN),
     Action.SCALE_DOWN: (Role.OPERATOR, Role.ADMIN),
     Action.SKIP_EVENT: (Role.OPERATOR, Role.ADMIN),
@@ -88,7 +91,7 @@ MATRIX: Mapping[Action, tuple[Role, ...]] = {
     Action.MANAGE_USERS: (Role.ADMIN,),
 }
 LOOKING = frozenset(
-    {Action.SEE, Action.READ_AUDIT, Action.VERIFY_AUDIT}
+    {Action.SEE, Action.READ_AUDIT, Action.VERIFY_AUDIT, Action.LOOK_AT_EVENTS}
 )  # changes nothing: is never staged
 OF_NO_GROUP = frozenset(
     {Action.VERIFY_AUDIT, Action.EVALUATE, Action.MANAGE_USERS, Action.MANAGE_PRODUCERS}
@@ -137,6 +140,7 @@ DOORS: Mapping[str, Door] = {
     **dict.fromkeys(("audit", "audit_csv", "audit_lines"), Door(Action.READ_AUDIT)),
     "audit_verify": Door(Action.VERIFY_AUDIT, Action.VERIFY_AUDIT),
     "partition": Door(Action.SEE, Action.SKIP_EVENT),
+    "partition_events": Door(Action.LOOK_AT_EVENTS),
     "pause": Door(Action.SEE, Action.PAUSE),
     "scale_down": Door(Action.SEE, Action.SCALE_DOWN),
     **dict.fromkeys(("attention_count", "search"), _SEES),

@@ -4,12 +4,12 @@ and trimming of what all have read.
 
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from assignment.coordinator import trimming
 from assignment.errors import InvalidInput
 from assignment.scripts.group_read import Purpose
-from assignment.types import Partition
+from assignment.types import GroupSettings, Partition
 from dashboard.coordinator import attending, mirror, strips
 from dashboard.live import groups as live_groups
 from dashboard.live import watching
@@ -85,7 +85,7 @@ def trim() -> int:
     groups = list(Group.objects.all())
     dropped = 0
     for stream, partitions in sorted({(g.stream, g.partitions) for g in groups}):
-        known = {g.name: g.values.trimming for g in groups if g.stream == stream}
+        known = {g.name: g.values for g in groups if g.stream == stream}
         try:
             dropped += _trim(stream, partitions, known)
         except (InvalidInput, StoreUnavailable) as error:
@@ -96,9 +96,23 @@ def trim() -> int:
     return dropped
 
 
-def _trim(stream: str, partitions: int, known: Mapping[str, bool]) -> int:
+def _trim(stream: str, partitions: int, known: Mapping[str, GroupSettings]) -> int:
     history = live_groups.history()  # read first: whoever trims later finds it changed
-    readers = trimming.readers(known, live_groups.readers(stream))
+    in_redis = live_groups.readers(stream)
+    readers = trimming.readers({name: of.trimming for name, of in known.items()}, in_redis)
     all_partitions = [Partition(stream, number) for number in range(partitions)]
     committed = (live_groups.committed(name, all_partitions) for name in readers)
-    return live_groups.trim_entries(stream, trimming.lowest(committed), history)
+    kept = trimming.kept([*known.values(), *_wishes(in_redis - known.keys())])
+    return live_groups.trim_entries(stream, trimming.lowest(committed), history, kept)
+
+
+def _wishes(founded: Iterable[str]) -> Iterator[GroupSettings]:
+    """Of groups that no dashboard has taken over."""
+    for name in founded:
+        try:
+            settings, _ = live_groups.stored_settings(name)
+        except (InvalidInput, ValueError) as error:  # its offsets count all the same
+            log.error("settings of group=%s cannot be read: %s", name, error)
+            continue
+        if settings is not None:
+            yield settings

@@ -14,6 +14,7 @@ from django.conf import settings as django_settings
 
 from assignment.bounds import whole_of
 from assignment.coordinator.facts import Hint, Lifted
+from assignment.coordinator.trimming import Kept
 from assignment.errors import Damaged
 from assignment.plausible import Counted, reached
 from assignment.scripts.group_read import NO_TICK, GroupRead, Purpose, Ticker, read_group
@@ -243,14 +244,15 @@ def history() -> str:
     return str(sync_client().info("replication")["master_replid"])
 
 
-def trim_entries(stream: str, lowest: Mapping[int, Offset], read_from: str) -> int:
-    """Drops entries below the offsets, which all groups reached; how many went. None if this is not
-    the history that was `read_from`.
+def trim_entries(stream: str, lowest: Mapping[int, Offset], read_from: str, kept: Kept) -> int:
+    """Drops entries below the offsets, which all groups reached, but not what is to be kept; how
+    many went. None if this is not the history that was `read_from`.
     """
     keys, trim = StreamKeys(stream), script("trim")
+    since_ms = str(max(0, redis_now_ms() - kept.ms))
     pipe = sync_client().pipeline()
     pipe.script_load(trim.text)
     for number, offset in lowest.items():
         of = keys.entries(number), keys.index(number)
-        pipe.evalsha(trim.sha, 2, *of, str(offset), read_from)
+        pipe.evalsha(trim.sha, 2, *of, str(offset), read_from, since_ms, kept.partition_bytes)
     return sum(pipe.execute()[1:])

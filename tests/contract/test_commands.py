@@ -107,6 +107,7 @@ class Commands:
             ["XRANGE", key, low, high], ["XRANGE", key, b"(" + low, "+", "COUNT", size],
             ["XREVRANGE", key, "+", "-", "COUNT", 1], ["XREVRANGE", key, high, b"(" + low],
             ["XTRIM", key, "MINID", low], ["XTRIM", key, "MAXLEN", "=", size],
+            ["XTRIM", key, "MINID", low, "LIMIT", 1],
             ["XDEL", key, b"2-0", b"1-1"],
             ["XINFO", "STREAM", key], ["XSETID", key, self.rng.choice(IDS[:-1])],
             ["XGROUP", "CREATE", key, group, low, "MKSTREAM"], ["XGROUP", "CREATE", key, group, 0],

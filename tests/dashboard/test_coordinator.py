@@ -324,45 +324,6 @@ def test_lag_counts_events_whatever_they_came_in(
     assert numbers.numbers.lag_records == 302
 
 
-def test_only_what_every_reader_has_committed_is_trimmed(group: Group, store: Any) -> None:
-    keys = StreamKeys(group.stream)
-    for n in range(1, 1001):
-        store.xadd(keys.entries(0), {"e": n}, id=f"{n}-0")
-        store.xadd(keys.index(0), {"events": n, "bytes": n}, id=f"{n}-0")
-    assert coordinator.trim() == 0, "nobody has committed anything"
-    store.hset(GroupKeys(group.name).offsets, f"{group.stream}:0", "900-0")
-    assert 0 < coordinator.trim() <= 900
-    assert store.xrange(keys.entries(0), "901-0", "901-0"), "unread events are never trimmed"
-    assert store.xrange(keys.index(0), "900-0", "900-0"), "counting starts from there"
-    assert not store.xrange(keys.index(0), "1-0", "1-0")
-    store.sadd(keys.groups, "another")
-    store.hset(GroupKeys(group.name).offsets, f"{group.stream}:0", "1000-0")
-    assert coordinator.trim() == 0, "another group has read nothing yet"
-
-
-def test_a_group_that_redis_forgot_as_a_reader_keeps_its_events(group: Group, store: Any) -> None:
-    keys = StreamKeys(group.stream)
-    for n in range(1, 1001):
-        store.xadd(keys.entries(0), {"e": n}, id=f"{n}-0")
-    other = make_group(f"{group.name}-b", stream=group.stream)
-    store.hset(GroupKeys(group.name).offsets, f"{group.stream}:0", "900-0")
-    store.srem(keys.groups, other.name)
-    assert coordinator.trim() == 0, "the other has read nothing yet"
-
-
-def test_what_was_read_before_a_failover_trims_nothing(
-    group: Group, store: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The server that goes on may have less committed than the one that was asked."""
-    for n in range(1, 1001):
-        store.xadd(StreamKeys(group.stream).entries(0), {"e": n}, id=f"{n}-0")
-    store.hset(GroupKeys(group.name).offsets, f"{group.stream}:0", "900-0")
-    with monkeypatch.context() as patch:
-        patch.setattr(live_groups, "history", lambda: "of another server")
-        assert coordinator.trim() == 0
-    assert coordinator.trim() > 0
-
-
 def test_a_view_from_before_a_join_says_nothing_of_the_member(
     group: Group, agent: FakeAgent
 ) -> None:

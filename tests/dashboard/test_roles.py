@@ -61,10 +61,11 @@ def of(*said: str) -> Rights:
         ("viewer", "see"),
         (
             "operator",
-            "see, rebalance, scale down, skip an event, pause and resume, acknowledge attention",
+            "see, rebalance, scale down, skip an event, pause and resume, acknowledge attention,"
+            " look at events",
         ),
         ("approver", "see, approve a plan"),
-        ("auditor", "see, read the audit, verify the audit"),
+        ("auditor", "see, read the audit, verify the audit, look at events"),
         ("admin", ", ".join(Action)),
     ],
 )

@@ -73,7 +73,7 @@ def _trim_options(args: tuple[bytes, ...]) -> tuple[Trim, tuple[bytes, ...]]:
     return (args[0].upper(), args[1] != b"~", args[1 + marks]), args[2 + marks :]
 
 
-def _trim(stream: Stream, how: bytes, exact: bool, least: bytes) -> int:
+def _trim(stream: Stream, how: bytes, exact: bool, least: bytes, most: int | None = None) -> int:
     entries = stream.entries
     match how:
         case b"MAXLEN":
@@ -82,6 +82,7 @@ def _trim(stream: Stream, how: bytes, exact: bool, least: bytes) -> int:
             count = bisect_left(entries, id_of(least), key=ID)
         case _:
             raise ResponseError(SYNTAX)
+    count = count if most is None else min(count, most)
     count = count if exact else count // NODE * NODE
     del entries[:count]
     return count
@@ -90,10 +91,15 @@ def _trim(stream: Stream, how: bytes, exact: bool, least: bytes) -> int:
 @writes
 def xtrim(db: "Keyspace", key: bytes, *args: bytes) -> int:
     options, more = _trim_options(args)
-    if more:
-        raise ResponseError(SYNTAX)
     _trim(Stream(), *options)  # what is wrong with them comes first
-    return _trim(found(db, key) or Stream(), *options)
+    most = _limit(more, exact=options[1]) if more else None
+    return _trim(found(db, key) or Stream(), *options, most)
+
+
+def _limit(more: tuple[bytes, ...], *, exact: bool) -> int:
+    if exact or len(more) != 2 or more[0].upper() != b"LIMIT":
+        raise ResponseError(SYNTAX)
+    return number(more[1])
 
 
 @writes
@@ -159,6 +165,15 @@ COMMANDS |= {
     b"XREVRANGE": lambda db, key, high, low, *options: _ranged(db, key, (low, high), options, -1),
     b"XLEN": lambda db, key: len((found(db, key) or Stream()).entries),
 }
+
+
+@reads
+def memory(db: "Keyspace", kind: bytes, key: bytes, *samples: bytes) -> int | None:
+    """What its entries hold, without what a server needs for them."""
+    if kind.upper() != b"USAGE":
+        raise ResponseError(f"ERR unknown subcommand '{kind.decode()}'. Try MEMORY HELP.")
+    stream = found(db, key)
+    return stream and sum(sum(map(len, fields)) for _, fields in stream.entries)
 
 
 @reads

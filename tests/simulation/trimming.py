@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from assignment.coordinator import trimming
+from assignment.coordinator.trimming import Kept
 from assignment.types import Offset
 from assignment.wire import GroupKeys, StreamKeys
 from tests.fakes.values import t
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 SECOND = "second"
 JOINS, READS, TRIMS, STANDS_STILL = 0.3, 0.5, 0.9, 0.3  # chances at each tick
 EVENTS_MAX = 10  # of a partition that it reads at once
+KEPT = (Kept(), Kept(), Kept(ms=2_000, partition_bytes=2**20), Kept(ms=60_000, partition_bytes=500))
 
 
 class Trimming:
@@ -27,6 +29,7 @@ class Trimming:
 
     def __init__(self, world: "World", seed: int) -> None:
         self._world, self._draw = world, random.Random(f"trimming of {seed}")
+        self._draw_kept = random.Random(f"kept of {seed}")
         self._keys = StreamKeys(world.settings.stream)
         self._decided: Callable[[], None] | None = None
 
@@ -79,7 +82,10 @@ class Trimming:
         for number, offset in lowest.items():
             keys = self._keys.entries(number), self._keys.index(number)
             before = [entry_id for entry_id, _ in server.entries(keys[0])]
-            dropped = server.run_script("trim", keys, (str(offset), history))
+            kept = self._draw_kept.choice(KEPT)
+            since_ms, most = max(0, server.now_ms - kept.ms), kept.partition_bytes
+            asked = str(offset), history, str(since_ms), str(most)
+            dropped = server.run_script("trim", keys, asked)
             world.reached["entries trimmed"] += dropped
             for group in groups:
                 committed = Offset.parse(self._committed(group)[number])

@@ -18,6 +18,7 @@ OF_PAGES: Mapping[str, str] = {
     "member": "/groups/{name}/members",
     "group_partitions": "/groups/{name}/partitions",
     "partition": "/groups/{name}/partitions/{number}",
+    "partition_events": "/groups/{name}/partitions/{number}/events",
     "group_balance": "/groups/{name}/rebalances",
     "group_history": "/groups/{name}/rebalances",
     "rebalance": "/groups/{name}/rebalances/{incarnation}/{target_epoch}",
@@ -46,6 +47,7 @@ SAME: Mapping[str, tuple[str, ...]] = {
     "group_members": ("at",),
     "group_partitions": ("at", "state"),
     "partition": ("at",),
+    "partition_events": ("offset", "time", "before", "after", "edge"),
     "group_history": ("member", "partition", "cause", "actor", "from", "to"),
     "audit": ("actor", "action", "object", "group", "result", "from", "to"),
 }

@@ -38,6 +38,7 @@ DOORS = {
         **dict.fromkeys(("api-root", "status", "group", "members", "partitions"), _SEES),
         **dict.fromkeys(("partition", "tenures", "rebalance", "scale_down"), _SEES),
         "audit": Door(Action.READ_AUDIT),
+        "events": Door(Action.LOOK_AT_EVENTS),
         "audit_verify": Door(Action.VERIFY_AUDIT, Action.VERIFY_AUDIT),
         "groups": Door(Action.SEE, Action.MAKE_GROUP),
         "adopt": Door(Action.MAKE_GROUP, Action.MAKE_GROUP),

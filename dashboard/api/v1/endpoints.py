@@ -23,6 +23,7 @@ from dashboard.api.v1 import (
     answers,
     commands,
     deciding,
+    events,
     history,
     idempotency,
     pauses,
@@ -165,7 +166,7 @@ def _misread(request: HttpRequest, known: Collection[str]) -> str:
 
 api.add_decorator(guarded, mode="view")
 # Each adds its own to the router.
-assert all((reads, history, commands, deciding, pauses, scale_downs, tokens))
+assert all((reads, history, events, commands, deciding, pauses, scale_downs, tokens))
 api.add_router("", router)
 
 

@@ -1,0 +1,72 @@
+"""Events of a partition as they lie in its stream, for people to look at: few, and cut."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import redis
+
+from assignment.types import Offset, Partition
+from assignment.wire import StreamKeys
+from dashboard.live.connection import StoreUnavailable, sync_client
+from dashboard.live.scripts import script
+
+VALUE_MAX = 2 * 2**20  # bytes of one: producers put no more than one MiB into an entry
+ALL_MAX = 4 * 2**20  # of all that is read at once
+
+
+class Value(NamedTuple):
+    """`text` is its beginning when it has more bytes than that."""
+
+    name: bytes
+    size: int
+    text: bytes
+
+    @property
+    def is_cut(self) -> bool:
+        return self.size > len(self.text)
+
+
+class RawEntry(NamedTuple):
+    entry_id: Offset
+    values: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """`first`: the oldest that is kept; `last`: the last id that the stream ever gave; None where
+    there is none. `entries` in ascending order.
+    """
+
+    first: Offset | None
+    last: Offset | None
+    length: int
+    entries: tuple[RawEntry, ...]
+
+
+def look(
+    partition: Partition, low: str, high: str, most: int, *, newest_first: bool = False
+) -> Piece:
+    """At most `most` entries from `low` to `high`, ids as XRANGE takes them; or the last of those.
+
+    Raises StoreUnavailable.
+    """
+    key = StreamKeys(partition.stream).entries(partition.number)
+    asked = (low, high, str(int(newest_first)), most, VALUE_MAX, ALL_MAX)
+    try:
+        known = sync_client().register_script(script("look").text)
+        (first, last, length), *found = known(keys=[key], args=asked)
+    except redis.ResponseError as error:
+        raise StoreUnavailable(f"{partition}: its stream cannot be read: {error}") from error
+    entries = tuple(map(_entry, found))
+    in_order = entries[::-1] if newest_first else entries
+    return Piece(_offset(first), _offset(last), int(length), in_order)
+
+
+def _offset(raw: bytes) -> Offset | None:
+    return Offset.parse(raw.decode()) if raw else None
+
+
+def _entry(raw: Sequence[Any]) -> RawEntry:
+    fields = zip(raw[1::3], raw[2::3], raw[3::3], strict=True)
+    return RawEntry(Offset.parse(raw[0].decode()), tuple(Value(*field) for field in fields))
