@@ -307,13 +307,13 @@ class Sample(models.Model):
 
 class RequestState(models.TextChoices):
     PENDING = "pending"
-    TAKEN = "taken"  # a plan's: its target is being stored, so it cannot be cancelled any more
+    TAKEN = "taken"  # its target is being stored, so the plan cannot be cancelled any more
     DONE = "done"
-    REFUSED = "refused"  # its strategy did not fit the group when its turn came; see the audit
+    REFUSED = "refused"  # its plan did not fit the group when its turn came; see the audit
 
 
 class RebalanceRequest(models.Model):
-    """A person asked for a rebalance; answered by the next target."""
+    """A plan's rebalance; answered by its target. Those without one are older than plans."""
 
     group = models.ForeignKey(Group, on_delete=models.CASCADE, related_name="requests")
     created_at = models.DateTimeField(auto_now_add=True)

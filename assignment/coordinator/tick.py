@@ -3,13 +3,12 @@
 First what safety and failover need, which no record can stop; then what is only recorded.
 """
 
-from collections.abc import Sequence
 from contextlib import suppress
 
 from assignment import invariants
 from assignment.coordinator import effects
 from assignment.coordinator.draining import advance
-from assignment.coordinator.facts import GroupRecord, Request
+from assignment.coordinator.facts import GroupRecord
 from assignment.coordinator.finishing import finish, is_cut_short, note_first_effects
 from assignment.coordinator.incarnation import without_bad_claims
 from assignment.coordinator.reading import without_lock
@@ -104,20 +103,11 @@ def _keep_records(view: GroupRead) -> effects.Steps[None]:
 
 
 def _ask(view: GroupRead, *, computes: bool, due: bool) -> effects.Steps[None]:
-    """For what a person wished, or for the rest of a change that is not yet whole. A plan raises
-    the epoch with its own target: it is only to be looked at.
+    """For a plan, or for the rest of a change that is not yet whole. A plan raises the epoch with
+    its own target: it is only to be looked at.
     """
-    requests = yield from effects.ReadRequests()
-    if any(request.approved is not None for request in requests):
+    if (yield from effects.ReadRequests()):
         yield from effects.WantRebalance()
-    elif not due and (why := (yield from _why(view, requests, computes=computes))):
-        yield from effects.Run(request_rebalance(why))
+    elif not due and computes and (yield from is_cut_short(view)):
+        yield from effects.Run(request_rebalance(Reason.NEXT_ROUND))
         yield from effects.WantRebalance()
-
-
-def _why(
-    view: GroupRead, requests: Sequence[Request], *, computes: bool
-) -> effects.Steps[Reason | None]:
-    if requests:
-        return Reason.MANUAL
-    return Reason.NEXT_ROUND if computes and (yield from is_cut_short(view)) else None

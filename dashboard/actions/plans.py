@@ -43,6 +43,7 @@ HOUR_MS = 3_600_000
 EXPIRY_MS = 24 * HOUR_MS
 EXPIRY_MAX_MS = 14 * 24 * HOUR_MS  # a group is another one after two weeks
 WAITING_MAX = 100  # of one group, to be decided or run
+NO_INPUTS: Mapping[str, Any] = {}
 RIGHTS = {
     PlanKind.REBALANCE: Action.REBALANCE,
     PlanKind.SCALE_DOWN: Action.SCALE_DOWN,
@@ -51,6 +52,10 @@ RIGHTS = {
 }
 
 log = logging.getLogger(__name__)
+
+
+class GroupChanged(Refused):
+    """Since the plan was drafted; nothing was begun."""
 
 
 def right_of(plan: Plan) -> Action:
@@ -63,9 +68,7 @@ def right_of(plan: Plan) -> Action:
 @audit.attempted("propose plan")
 def propose(group: Group, draft: Draft, by: By, *, expiry_ms: int = EXPIRY_MS) -> Plan:
     """To be approved by somebody else. Raises InvalidInput, Denied, Refused: too many wait."""
-    for action in _actions(group, draft.kind, draft.inputs):
-        if not by.rights.may_look(action, group.name):
-            require(by, action, group)
+    require_to_ask(group, draft.kind, by, draft.inputs)
     if not HOUR_MS <= expiry_ms <= EXPIRY_MAX_MS:
         raise InvalidInput(f"expiry {expiry_ms} ms is not within {HOUR_MS} and {EXPIRY_MAX_MS}")
     if group.plans.filter(state__in=WAITING).count() >= WAITING_MAX:
@@ -85,10 +88,24 @@ def run_now(group: Group, draft: Draft, by: By) -> Plan:
         require(by, action, group)
     at_ms, why = _stands(group, draft.base)
     if why:
-        raise Refused(f"{why}: look at it again")
+        raise GroupChanged(f"{why}: look at it again")
     expires_at_ms = now_ms() + HOUR_MS
     make = partial(_make, group, draft, by, expires_at_ms, needs_approval=False)
-    return _start(make, by, (PlanState.DRAFT,), at_ms)
+    return _start(group, make, by, (PlanState.DRAFT,), at_ms)
+
+
+def may_at_once(group: Group, kind: PlanKind, by: By, inputs: Mapping[str, Any]) -> bool:
+    """Whether it takes nobody's approval."""
+    return all(by.rights.may(action, group.name) for action in _actions(group, kind, inputs))
+
+
+def require_to_ask(
+    group: Group, kind: PlanKind, by: By, inputs: Mapping[str, Any] = NO_INPUTS
+) -> None:
+    """That one may do it, be it with another's approval. Raises Denied."""
+    for action in _actions(group, kind, inputs):
+        if not by.rights.may_look(action, group.name):
+            require(by, action, group)
 
 
 def _actions(group: Group, kind: PlanKind, inputs: Mapping[str, Any]) -> list[Action]:
@@ -204,16 +221,18 @@ def run(plan: Plan, by: By) -> Plan:
     approved, expired, is stale, another one runs), StoreUnavailable.
     """
     _check_whole(plan, plan.digest)
-    for action in _actions(plan.group, PlanKind(plan.kind), plan.content.inputs):
-        if not by.rights.may_look(action, plan.group.name):
-            require(by, action, plan.group)
+    require_to_ask(plan.group, PlanKind(plan.kind), by, plan.content.inputs)
     if plan.state != PlanState.APPROVED:
         raise Refused(f"a plan that is {plan.state} cannot be run")
-    return _start(lambda: plan, by, (PlanState.APPROVED,), _check_current(plan, by))
+    at_ms = _check_current(plan, by)
+    return _start(plan.group, lambda: plan, by, (PlanState.APPROVED,), at_ms)
 
 
-def _start(made: Callable[[], Plan], by: By, frm: tuple[PlanState, ...], at_ms: int) -> Plan:
+def _start(
+    group: Group, made: Callable[[], Plan], by: By, frm: tuple[PlanState, ...], at_ms: int
+) -> Plan:
     """The database's constraint lets one plan of a group run."""
+    ends.settle(group)
     try:
         with audit.atomic():
             plan = made()
@@ -238,7 +257,7 @@ def _begin_rebalance(plan: Plan, by: By) -> Told:
 def _begin_strategy(plan: Plan, by: By) -> Told:
     """Its request is there before Redis hears of the settings: no other target comes first."""
     inputs = plan.content.inputs
-    changes = {name: inputs[name] for name in ("strategy", "strategy_parameters")}
+    changes = {name: inputs[name] for name in inputs.keys() - {"settings"}}
     plan.group = groups.store_settings(plan.group, changes, by)
     if plan.group.settings != inputs["settings"]:
         raise Refused("other settings were changed since the plan was made: make another")

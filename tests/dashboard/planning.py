@@ -1,8 +1,7 @@
 """Plans as tests make them, and who makes, approves and runs them."""
 
-from typing import Any
-
-from dashboard.actions import drafting, plans
+from dashboard.actions import drafting, plans, scale_down
+from dashboard.actions.preview import asked_of
 from dashboard.actions.roles import Grant, Rights
 from dashboard.models import AuditSource, Group, Plan
 from dashboard.records.audit import By
@@ -51,6 +50,6 @@ def outcomes(plan: Plan) -> dict[int, str]:
     return {row.move.number: row.outcome.value for row in queries.compared(plan)}
 
 
-def drain(scene: Scene, *members: str, **more: Any) -> drafting.Draft:
-    asked = {"percent": None, "timeout_ms": None, "at_deadline": "force", "eager": None}
-    return drafting.drain(scene.group, members=members, **asked, force_all=False, **more)
+def drain(scene: Scene, *members: str) -> drafting.Draft:
+    how = scale_down.how_of(scene.group, None, "force", None)
+    return drafting.drain(scene.group, asked_of(None, members), how, force_all=False)

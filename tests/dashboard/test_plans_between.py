@@ -56,7 +56,7 @@ def test_a_late_run_does_not_call_stale_what_another_one_stored(
     coordinator.rebalance(group.name)
     before = RebalanceRequest.objects.get(plan=plan)
     assert before.state == "done"
-    records.refuse_requests(group, effects.RefuseRequests((known,), "stale: late"))
+    records.refuse_request(group, effects.RefuseRequest(known.pk, "stale: late"))
     assert RebalanceRequest.objects.get(plan=plan) == before
     assert fresh(plan).state == "running"
 

@@ -41,11 +41,11 @@ DOORS = {
         "audit_verify": Door(Action.VERIFY_AUDIT, Action.VERIFY_AUDIT),
         "groups": Door(Action.SEE, Action.MAKE_GROUP),
         "adopt": Door(Action.MAKE_GROUP, Action.MAKE_GROUP),
-        "settings": Door(Action.SEE, Action.CHANGE_SETTINGS),
-        "coordination": Door(Action.SEE, Action.CHANGE_SETTINGS),
-        "rebalances": Door(Action.SEE, Action.REBALANCE),
+        "settings": Door(Action.SEE, Action.CHANGE_SETTINGS, stages=True),
+        "coordination": Door(Action.SEE, Action.CHANGE_SETTINGS, stages=True),
+        "rebalances": Door(Action.SEE, Action.REBALANCE, stages=True),
         "skip": Door(Action.SKIP_EVENT, Action.SKIP_EVENT),
-        "scale_downs": Door(Action.SEE, Action.SCALE_DOWN),
+        "scale_downs": Door(Action.SEE, Action.SCALE_DOWN, stages=True),
         "preview": Door(Action.SCALE_DOWN, Action.SCALE_DOWN, previews="always"),
         **dict.fromkeys(("extend", "force", "abort"), _DRAINS),
         **dict.fromkeys(("tokens", "token", "rotate"), _OF_TOKENS),
@@ -110,6 +110,7 @@ def _open(request: HttpRequest, door: Door | None, group: str | None) -> HttpRes
         return answer(403, f"{request.path} opens to nobody: it is not in the matrix")
     looks = request.method in LOOKING or bool(door.previews)
     action = door.looks if looks else door.changes
+    looks = looks or door.stages
     if action is None:
         return HttpResponseNotAllowed(LOOKING)
     try:
