@@ -17,6 +17,7 @@ from dashboard.agents.issued import IssuedToken
 from dashboard.agents.producer_token import ProducerToken  # noqa: F401
 from dashboard.evaluation.stored import Evaluation  # noqa: F401  (Django finds models here)
 from dashboard.records.api_answer import ApiAnswer  # noqa: F401  (as above)
+from dashboard.records.approving import ApprovalRule as ApprovalRule  # noqa: PLC0414
 from dashboard.records.attention import AttentionLimits as AttentionLimits  # noqa: PLC0414
 from dashboard.records.attention import Occurrence as Occurrence  # noqa: PLC0414
 from dashboard.records.grants import RoleGrant  # noqa: F401  (as above)

@@ -2,11 +2,10 @@
 may do it at once.
 
 Each step is one conditional update from the states that it may begin in, so of two who take it at
-once one does. One plan of a group runs at a time. What a plan does is done by the functions that do
-it without one, under the right that the approval gives.
+once one does. One plan of a group runs at a time, under the right that its approval gives
+(beginning.py).
 """
 
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -15,17 +14,15 @@ from typing import Any
 from django.db import IntegrityError
 
 from assignment.coordinator.approved import Base, why_stale
-from assignment.errors import EvenkeelError, InvalidInput
-from assignment.types import Coordination
-from dashboard import coordinator
-from dashboard.actions import coordination, groups, preview, scale_down
+from assignment.errors import InvalidInput
+from dashboard.actions import approval_rules, preview, scale_down
 from dashboard.actions.access import require
+from dashboard.actions.beginning import BEGIN
 from dashboard.actions.drafting import Draft
 from dashboard.actions.groups import Refused
 from dashboard.actions.roles import EVERYTHING, Action
 from dashboard.coordinator import plans as ends
 from dashboard.live import groups as live_groups
-from dashboard.live.connection import StoreUnavailable
 from dashboard.models import (
     Group,
     Plan,
@@ -51,8 +48,6 @@ RIGHTS = {
     PlanKind.COORDINATION: Action.CHANGE_SETTINGS,
 }
 
-log = logging.getLogger(__name__)
-
 
 class GroupChanged(Refused):
     """Since the plan was drafted; nothing was begun."""
@@ -67,7 +62,9 @@ def right_of(plan: Plan) -> Action:
 
 @audit.attempted("propose plan")
 def propose(group: Group, draft: Draft, by: By, *, expiry_ms: int = EXPIRY_MS) -> Plan:
-    """To be approved by somebody else. Raises InvalidInput, Denied, Refused: too many wait."""
+    """To be approved by somebody else, or by a rule of theirs at once. Raises InvalidInput, Denied,
+    Refused: too many wait.
+    """
     require_to_ask(group, draft.kind, by, draft.inputs)
     if not HOUR_MS <= expiry_ms <= EXPIRY_MAX_MS:
         raise InvalidInput(f"expiry {expiry_ms} ms is not within {HOUR_MS} and {EXPIRY_MAX_MS}")
@@ -76,7 +73,16 @@ def propose(group: Group, draft: Draft, by: By, *, expiry_ms: int = EXPIRY_MS) -
     with audit.atomic():
         plan = _make(group, draft, by, now_ms() + expiry_ms, needs_approval=True)
         _step(plan, by, "propose plan", (PlanState.DRAFT,), PlanState.PROPOSED)
+        _approve_by_rule(plan)
     return plan
+
+
+def _approve_by_rule(plan: Plan) -> None:
+    met = approval_rules.first_met(plan)
+    if met is not None:
+        how = {"approved_by": met.author, "approved_by_rule": met.rule, "rule_values": met.values}
+        by, waiting = audit.automatically(met.why), (PlanState.PROPOSED,)
+        _step(plan, by, "approve plan", waiting, PlanState.APPROVED, **how, **_decided(by))
 
 
 @audit.attempted("run plan")
@@ -244,89 +250,6 @@ def _start(
     told(replace(by, rights=EVERYTHING))
     plan.refresh_from_db()
     return plan
-
-
-Told = Callable[[By], None]  # what is done once the database has it, with the approval's right
-
-
-def _begin_rebalance(plan: Plan, by: By) -> Told:
-    _request(plan, by, plan.content.inputs["strategy"], plan.content.inputs["parameters"])
-    return lambda entitled: _ask(plan.group)
-
-
-def _begin_strategy(plan: Plan, by: By) -> Told:
-    """Its request is there before Redis hears of the settings: no other target comes first."""
-    inputs = plan.content.inputs
-    changes = {name: inputs[name] for name in inputs.keys() - {"settings"}}
-    plan.group = groups.store_settings(plan.group, changes, by)
-    if plan.group.settings != inputs["settings"]:
-        raise Refused("other settings were changed since the plan was made: make another")
-    _request(plan, by, inputs["strategy"], inputs["strategy_parameters"])
-    return lambda entitled: _tell_and_ask(plan.group)
-
-
-def _begin_scale_down(plan: Plan, by: By) -> Told:
-    def tell(entitled: By) -> None:
-        inputs = {name: plan.content.inputs[name] for name in SCALE_DOWN_INPUTS}
-        _or_failed(plan, by, lambda: scale_down.start(plan.group, entitled, plan=plan, **inputs))
-
-    return tell
-
-
-SCALE_DOWN_INPUTS = ("members", "percent", "timeout_ms", "at_deadline", "eager", "force_all")
-
-
-def _begin_switch(plan: Plan, by: By) -> Told:
-    def tell(entitled: By) -> None:
-        mode, epoch = Coordination(plan.content.inputs["mode"]), plan.content.base["mode_epoch"]
-        switch = coordination.switch
-        _or_failed(plan, by, lambda: switch(plan.group, mode, entitled, expected=epoch))
-        with audit.atomic():
-            ends.finish(plan, now_ms())
-
-    return tell
-
-
-BEGIN: dict[PlanKind, Callable[[Plan, By], Told]] = {
-    PlanKind.REBALANCE: _begin_rebalance,
-    PlanKind.STRATEGY: _begin_strategy,
-    PlanKind.SCALE_DOWN: _begin_scale_down,
-    PlanKind.COORDINATION: _begin_switch,
-}
-
-
-def _or_failed(plan: Plan, by: By, deed: Callable[[], Any]) -> None:
-    try:
-        deed()
-    except EvenkeelError as error:
-        # What became of a switch that nobody answered is seen by the tick.
-        if not (isinstance(error, StoreUnavailable) and plan.kind == PlanKind.COORDINATION):
-            with audit.atomic():
-                ends.fail(plan, str(error), by)
-        raise
-
-
-def _request(plan: Plan, by: By, strategy: str, parameters: Any) -> None:
-    RebalanceRequest.objects.create(
-        group=plan.group,
-        actor=by.actor,
-        reason=plan.reason,
-        strategy=strategy,
-        parameters=parameters,
-        plan=plan,
-    )
-
-
-def _ask(group: Group) -> None:
-    try:
-        coordinator.want_rebalance(group.name)
-    except StoreUnavailable as error:
-        log.warning("plan of group=%s waits for Redis: %s", group.name, error)
-
-
-def _tell_and_ask(group: Group) -> None:
-    groups.tell(group)
-    _ask(group)
 
 
 # --- parts ----------------------------------------------------------------------------------------

@@ -57,6 +57,7 @@ class Action(StrEnum):
     MANAGE_TOKENS = "manage tokens"
     MANAGE_PRODUCERS = "manage producers' tokens"
     MANAGE_WEBHOOKS = "manage webhooks"
+    MANAGE_APPROVALS = "manage approval rules"
     REPAIR = "repair a group"
     EVALUATE = "start an evaluation"
     MANAGE_USERS = "manage users"
@@ -81,6 +82,7 @@ MATRIX: Mapping[Action, tuple[Role, ...]] = {
     Action.MANAGE_TOKENS: (Role.ADMIN,),
     Action.MANAGE_PRODUCERS: (Role.ADMIN,),
     Action.MANAGE_WEBHOOKS: (Role.ADMIN,),
+    Action.MANAGE_APPROVALS: (Role.ADMIN,),
     Action.REPAIR: (Role.ADMIN,),
     Action.EVALUATE: (Role.ADMIN,),
     Action.MANAGE_USERS: (Role.ADMIN,),
@@ -90,7 +92,7 @@ LOOKING = frozenset(
 )  # changes nothing: is never staged
 OF_NO_GROUP = frozenset(
     {Action.VERIFY_AUDIT, Action.EVALUATE, Action.MANAGE_USERS, Action.MANAGE_PRODUCERS}
-    | {Action.MANAGE_WEBHOOKS}
+    | {Action.MANAGE_WEBHOOKS, Action.MANAGE_APPROVALS}
 )  # several groups may read a producer's stream; a webhook is told of all
 STAGED = frozenset({Role.OPERATOR, Role.ADMIN})  # the roles that change what can be planned
 
@@ -147,6 +149,7 @@ DOORS: Mapping[str, Door] = {
     "tokens": Door(Action.MANAGE_TOKENS, Action.MANAGE_TOKENS),
     "producers": Door(Action.MANAGE_PRODUCERS, Action.MANAGE_PRODUCERS),
     "webhooks": Door(Action.MANAGE_WEBHOOKS, Action.MANAGE_WEBHOOKS),
+    "approval_rules": Door(Action.MANAGE_APPROVALS, Action.MANAGE_APPROVALS),
     "new_group": Door(Action.MAKE_GROUP, Action.MAKE_GROUP),
     "adopt_group": Door(Action.MAKE_GROUP, Action.MAKE_GROUP),
     "evaluations": Door(Action.SEE, Action.EVALUATE),

@@ -11,7 +11,7 @@ from assignment.scripts.dashboard_side import request_rebalance
 from assignment.scripts.group_read import Purpose
 from assignment.types import Coordination, Reason
 from dashboard import coordinator
-from dashboard.actions import plans
+from dashboard.actions import beginning, plans
 from dashboard.actions.groups import Refused
 from dashboard.coordinator import carrying
 from dashboard.live import groups as live_groups
@@ -129,7 +129,7 @@ def test_a_coordinator_that_was_killed_after_it_stored_the_target_does_not_store
 def test_a_plan_whose_task_was_lost_is_found_by_the_tick(
     group: Group, agents: list[FakeAgent], published: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plans, "_ask", lambda group: None)
+    monkeypatch.setattr(beginning, "_ask", lambda group: None)
     plans.run(approved(group), ANN)
     before = published()
     tick()

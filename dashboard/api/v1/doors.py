@@ -32,6 +32,7 @@ _SEES = Door(Action.SEE)
 _DRAINS = Door(Action.SCALE_DOWN, Action.SCALE_DOWN)
 _OF_TOKENS = Door(Action.MANAGE_TOKENS, Action.MANAGE_TOKENS)
 _OF_PRODUCERS = Door(Action.MANAGE_PRODUCERS, Action.MANAGE_PRODUCERS)
+_OF_APPROVALS = Door(Action.MANAGE_APPROVALS, Action.MANAGE_APPROVALS)
 DOORS = {
     f"{NAMESPACE}{name}": door
     for name, door in {
@@ -53,6 +54,7 @@ DOORS = {
         **dict.fromkeys(("plans", "plan", "attention"), _SEES),
         **dict.fromkeys(("approve", "reject"), Door(Action.SEE, Action.APPROVE)),
         **dict.fromkeys(("run", "cancel"), Door(Action.SEE, Action.SEE)),  # asks for the plan's
+        **dict.fromkeys(("approval_rules", "approval_rule"), _OF_APPROVALS),
         "acknowledge": Door(Action.SEE, Action.ACKNOWLEDGE),
         "repair": Door(Action.REPAIR, Action.REPAIR),
     }.items()

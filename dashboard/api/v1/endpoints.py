@@ -21,6 +21,7 @@ from dashboard.actions.groups import Refused
 from dashboard.actions.roles import Denied
 from dashboard.api.v1 import (
     answers,
+    approval_rules,
     commands,
     deciding,
     history,
@@ -163,7 +164,8 @@ def _misread(request: HttpRequest, known: Collection[str]) -> str:
 
 
 api.add_decorator(guarded, mode="view")
-assert all((reads, history, commands, deciding, scale_downs, tokens))  # each adds its own to it
+# Each adds its own to it.
+assert all((reads, history, commands, deciding, scale_downs, tokens, approval_rules))
 api.add_router("", router)
 
 

@@ -33,6 +33,7 @@ from dashboard.live import health as live_health
 from dashboard.live.connection import close_async_client
 from dashboard.models import (
     AgentToken,
+    ApprovalRule,
     AttentionLimits,
     AuditEntry,
     Delivery,
@@ -131,7 +132,7 @@ def people(names: list[str], group: Group) -> Iterator[tuple[str, User, Rights]]
 def kept() -> Any:
     """What nobody who is refused may have changed."""
     tables = (Group, AgentToken, ProducerToken, RebalanceRequest, ScaleDown, Plan, RoleGrant)
-    tables += (AttentionLimits, Occurrence, Webhook, Delivery)
+    tables += (AttentionLimits, Occurrence, Webhook, Delivery, ApprovalRule)
     rows = [list(table.objects.order_by("pk").values()) for table in tables]
     users = User.objects.order_by("pk").values("username", "password", "is_active")
     return rows, list(users)
@@ -222,6 +223,9 @@ def _needs_attention(group: Group) -> Occurrence:
     return Occurrence.objects.create(group=group, rule="stalled", why="because", **values)
 
 
+RULE = {"kinds": "rebalance", "moves_max": "1", "begins": "00:00", "ends": "00:00"}
+
+
 def forms_of(group: Group) -> dict[str, dict[str, str]]:
     """What is accepted, by the name of the address, and changes what `kept` compares."""
     settings = {n: str(v) for n, v in group.settings.items() if v is not None and v is not False}
@@ -235,6 +239,7 @@ def forms_of(group: Group) -> dict[str, dict[str, str]]:
         "tokens": {"do": "create", "name": "mine"},
         "producers": {"do": "create", "stream": group.stream, "name": "mine"},
         "new_group": {"name": f"new-{group.name}", **made},
+        "approval_rules": {"do": "create", "name": "mine", "groups": "*", **RULE},
         "users": {"name": "zoe", "password": "an-even-keel-9"},
         "user": {"do": "grant", "effect": "allow", "role": "admin", "pattern": "*"},
     }
