@@ -17,6 +17,7 @@ from dashboard.agents.issued import IssuedToken
 from dashboard.agents.producer_token import ProducerToken  # noqa: F401
 from dashboard.evaluation.stored import Evaluation  # noqa: F401  (Django finds models here)
 from dashboard.records.api_answer import ApiAnswer  # noqa: F401  (as above)
+from dashboard.records.approving import ApprovalRule as ApprovalRule  # noqa: PLC0414
 from dashboard.records.attention import AttentionLimits as AttentionLimits  # noqa: PLC0414
 from dashboard.records.attention import Occurrence as Occurrence  # noqa: PLC0414
 from dashboard.records.grants import RoleGrant  # noqa: F401  (as above)
@@ -312,13 +313,13 @@ class Sample(models.Model):
 
 class RequestState(models.TextChoices):
     PENDING = "pending"
-    TAKEN = "taken"  # a plan's: its target is being stored, so it cannot be cancelled any more
+    TAKEN = "taken"  # its target is being stored, so the plan cannot be cancelled any more
     DONE = "done"
-    REFUSED = "refused"  # its strategy did not fit the group when its turn came; see the audit
+    REFUSED = "refused"  # its plan did not fit the group when its turn came; see the audit
 
 
 class RebalanceRequest(models.Model):
-    """A person asked for a rebalance; answered by the next target."""
+    """A plan's rebalance; answered by its target. Those without one are older than plans."""
 
     group = models.ForeignKey(Group, on_delete=models.CASCADE, related_name="requests")
     created_at = models.DateTimeField(auto_now_add=True)

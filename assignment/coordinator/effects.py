@@ -247,8 +247,8 @@ class ReadRequests(Effect[tuple[facts.Request, ...]]):
     """Those that nobody answered, oldest first."""
 
 
-class RefuseRequests(Effect[None]):
-    requests: tuple[facts.Request, ...]
+class RefuseRequest(Effect[None]):
+    request: int
     why: str
 
 

@@ -95,14 +95,10 @@ class Stay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A person's wish for a rebalance. `approved`: by the target of a plan, and by no other; None:
-    by what the strategy gives when its turn comes.
-    """
+    """A plan's rebalance: by its target, and by no other."""
 
     pk: int
-    strategy: str
-    parameters: Mapping[str, object]
-    approved: Approved | None = None
+    approved: Approved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,21 +33,18 @@ class Nothing:
     reason: str
 
 
-def next_target(
-    view: GroupRead, strategy: str = "", parameters: Mapping[str, Any] | None = None
-) -> Target | Nothing:
-    """The target for the view's group_epoch. To be asked of a plan's view.
+def next_target(view: GroupRead) -> Target | Nothing:
+    """The target for the view's group_epoch, by the group's own strategy.
 
-    `strategy` with its parameters: this once, instead of the group's own. Without any able member
-    the rows are empty and every partition is unowned: a result, no error. InvalidInput when the
-    strategy does not fit the group as it is.
+    Without any able member the rows are empty and every partition is unowned: a result, no error.
+    InvalidInput when the strategy does not fit the group as it is.
     """
     meta = view.meta
     if meta.group_epoch <= meta.target_epoch:
         return Nothing(f"nothing changed since epoch {meta.target_epoch}")
     if why := why_not_yet(view):
         return Nothing(why)
-    return target_of(view, strategy, parameters)
+    return target_of(view)
 
 
 def why_not_yet(view: GroupRead) -> str:

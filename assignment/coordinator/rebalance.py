@@ -73,50 +73,35 @@ class Due(NamedTuple):
 def _due(
     view: GroupRead, requests: tuple[Request, ...], by: Coordination
 ) -> effects.Steps[Due | Nothing]:
-    """By a plan, else by the last request, else by the group's own strategy. What does not fit the
-    group as it is changes nothing: its request is refused (and left out), which is told in the
-    audit.
+    """By a plan, else by the group's own strategy. A plan that does not fit the group as it is
+    changes nothing: its request is refused (and left out), which is told in the audit.
     """
-    planned = [request for request in requests if request.approved is not None]
-    for request in planned[:1]:
-        found = yield from _as_approved(view, request)
-        if found is not None:
-            return found
-    others = tuple(request for request in requests if request.approved is None)
-    if view.meta.coordination is not by and not others:
+    for request in requests[:1]:
+        planned = yield from _as_approved(view, request)
+        if planned is not None:
+            return planned
+    if view.meta.coordination is not by:
         return Nothing(f"coordination is {view.meta.coordination}")
-    if others:
-        try:
-            last = others[-1]
-            return _made(view, next_target(view, last.strategy, last.parameters), others)
-        except InvalidInput as error:
-            yield from effects.RefuseRequests(others, str(error))
     try:
-        return _made(view, next_target(view))
+        found = next_target(view)
+        return found if isinstance(found, Nothing) else Due(view, found)
     except InvalidInput as error:
         strategy = settings_of(view).strategy
         yield from effects.KeepRefusal(strategy, view.meta.group_epoch, str(error))
         return Nothing(f"{strategy} cannot be used: {error}")
 
 
-def _made(
-    view: GroupRead, found: Target | Nothing, requests: tuple[Request, ...] = ()
-) -> Due | Nothing:
-    return found if isinstance(found, Nothing) else Due(view, found, requests)
-
-
 def _as_approved(view: GroupRead, request: Request) -> effects.Steps[Due | Nothing | None]:
     """Exactly the target of a plan, never another. None: it is stale, and refused."""
     plan = request.approved
-    assert plan is not None
     if not approved.is_told(plan, view):
         if (yield from effects.ReadRecord()).settings == plan.settings:
             return Nothing("the plan's settings are not in Redis yet")
-        yield from effects.RefuseRequests((request,), "stale: other settings were saved since")
+        yield from effects.RefuseRequest(request.pk, "stale: other settings were saved since")
         return None
     if why := approved.why_not_as_approved(plan, view):
         yield from keep_outbox()  # it may be its own target, which another run stored
-        yield from effects.RefuseRequests((request,), f"stale: {why}")
+        yield from effects.RefuseRequest(request.pk, f"stale: {why}")
         return None
     if why := why_not_yet(view):
         return Nothing(why)

@@ -3,13 +3,12 @@
 First what safety and failover need, which no record can stop; then what is only recorded.
 """
 
-from collections.abc import Sequence
 from contextlib import suppress
 
 from assignment import invariants
 from assignment.coordinator import effects
 from assignment.coordinator.draining import advance
-from assignment.coordinator.facts import GroupRecord, Request
+from assignment.coordinator.facts import GroupRecord
 from assignment.coordinator.finishing import finish, is_cut_short, note_first_effects
 from assignment.coordinator.incarnation import without_bad_claims
 from assignment.coordinator.learners import are_standbys_due
@@ -105,22 +104,15 @@ def _keep_records(view: GroupRead) -> effects.Steps[None]:
 
 
 def _ask(view: GroupRead, *, computes: bool, due: bool) -> effects.Steps[None]:
-    """For what a person wished, or for the rest of a change that is not yet whole. A plan raises
-    the epoch with its own target: it is only to be looked at.
+    """For a plan, or for the rest of a change that is not yet whole. A plan raises the epoch with
+    its own target: it is only to be looked at.
     """
-    requests = yield from effects.ReadRequests()
-    if any(request.approved is not None for request in requests):
+    if (yield from effects.ReadRequests()):
         yield from effects.WantRebalance()
-    elif not due and (why := (yield from _why(view, requests, computes=computes))):
-        yield from effects.Run(request_rebalance(why))
+    elif not due and computes and (yield from _is_not_whole(view)):
+        yield from effects.Run(request_rebalance(Reason.NEXT_ROUND))
         yield from effects.WantRebalance()
 
 
-def _why(
-    view: GroupRead, requests: Sequence[Request], *, computes: bool
-) -> effects.Steps[Reason | None]:
-    if requests:
-        return Reason.MANUAL
-    if computes and (are_standbys_due(view) or (yield from is_cut_short(view))):
-        return Reason.NEXT_ROUND
-    return None
+def _is_not_whole(view: GroupRead) -> effects.Steps[bool]:
+    return are_standbys_due(view) or (yield from is_cut_short(view))

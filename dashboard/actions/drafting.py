@@ -4,7 +4,7 @@ What is asked and where the group stands come from the same reading, so that a p
 the group that its moves were computed for.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from assignment.wire import TARGET_ROLES
 from dashboard.actions import coordination as switches
 from dashboard.actions import groups, preview, scale_down
 from dashboard.actions.sizes import state_bytes
-from dashboard.models import AtDeadline, Group, PlanKind
+from dashboard.models import Group, PlanKind
 from dashboard.records.audit import By
 from dashboard.records.planned import Content
 from dashboard.records.queries import plans as queries
@@ -96,36 +96,45 @@ def strategy_change(group: Group, strategy: str, parameters: Mapping[str, Any]) 
     """The group's own strategy from then on, with its first target. Raises InvalidInput, Refused
     (the group is stateful, or has it already), StoreUnavailable.
     """
+    changes = {"strategy": strategy, "strategy_parameters": dict(parameters)}
     if group.values.stateful:
         raise groups.Refused(f"group {group.name} is stateful: it uses no strategy")
-    view = preview.read(group)
-    changes = {"strategy": strategy, "strategy_parameters": dict(parameters)}
-    settings = groups.checked({**group.settings, **changes})
-    if settings == group.values:
+    if not changes_strategy(group, changes):
         raise groups.Refused(f"{strategy} with these parameters is the group's strategy already")
+    return settings_change(group, changes)
+
+
+def changes_strategy(group: Group, changes: Mapping[str, Any]) -> bool:
+    """Whether other settings give another target because another strategy makes it. Raises
+    InvalidInput.
+    """
+    before, after = group.values, groups.checked({**group.settings, **changes})
+    if before.stateful or after.stateful:
+        return False
+    own, new = ((s.strategy, s.strategy_parameters) for s in (before, after))
+    return own != new
+
+
+def settings_change(group: Group, changes: Mapping[str, Any]) -> Draft:
+    """A strategy, and what else is to be changed with it. Raises InvalidInput, Refused,
+    StoreUnavailable.
+    """
+    view = preview.read(group)
+    settings = groups.checked({**group.settings, **changes})
     if settings_of(view) != group.values:
         raise groups.Refused("Redis has not been told the group's settings yet: try again")
     changed = replace(view, meta=replace(view.meta, settings=settings))
-    inputs = changes | {"settings": settings.values()}
+    named = {"strategy": settings.strategy, "strategy_parameters": settings.strategy_parameters}
+    others = {name: value for name, value in changes.items() if group.settings.get(name) != value}
+    inputs = {**others, **named, "settings": settings.values()}
     return _with_target(group, view, PlanKind.STRATEGY, inputs, target_of(changed))
 
 
-def drain(
-    group: Group,
-    *,
-    members: Sequence[str],
-    percent: int | None,
-    timeout_ms: int | None,
-    at_deadline: str,
-    eager: bool | None,
-    force_all: bool,
-) -> Draft:
+def drain(group: Group, asked: preview.Asked, how: scale_down.How, *, force_all: bool) -> Draft:
     """Its rows are none: what members learn and when is the rounds' own. The moves are those of the
     first round. Raises InvalidInput, Refused, StoreUnavailable.
     """
     view = preview.read(group)
-    asked = preview.asked_of(percent, members)
-    scale_down.limit_of(group, timeout_ms, at_deadline)
     leave, refused = preview.leavers(view, asked, force_all=force_all)
     if refused := preview.refusal(group) or refused:
         raise groups.Refused(refused)
@@ -133,10 +142,10 @@ def drain(
     leaving = replace(view, members={**view.members, **told})
     inputs = {
         "members": list(leave),
-        "percent": percent,
-        "timeout_ms": timeout_ms,
-        "at_deadline": AtDeadline(at_deadline).value,
-        "eager": eager,
+        "percent": asked.percent,
+        "timeout_ms": how.limit,
+        "at_deadline": how.at_deadline.value,
+        "eager": how.eager,
         "force_all": force_all,
     }
     found = _with_target(group, view, PlanKind.SCALE_DOWN, inputs, target_of(leaving))
@@ -149,7 +158,7 @@ def switch(group: Group, mode: Coordination, expected: int) -> Draft:
     """
     view = preview.read(group)
     ticked = switches.is_ticked(group.name)
-    if why := switching.why_not(view, mode, expected=None, is_ticked=ticked):
+    if why := switching.why_not(view, mode, expected=expected, is_ticked=ticked):
         raise groups.Refused(f"group {group.name!r}: {why}")
     return Draft(
         kind=PlanKind.COORDINATION,

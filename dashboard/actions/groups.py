@@ -7,7 +7,6 @@ when Redis is away the next tick tells it.
 
 import logging
 import shlex
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -17,10 +16,10 @@ from django.utils import timezone
 
 from assignment import strategies
 from assignment.errors import EvenkeelError, InvalidInput
-from assignment.scripts import crashes, dashboard_side
+from assignment.scripts import crashes
 from assignment.scripts.crashes import Skip
 from assignment.settings import SETTINGS
-from assignment.types import GroupSettings, Offset, Partition, Reason, valid_name
+from assignment.types import GroupSettings, Offset, Partition, valid_name
 from dashboard import coordinator
 from dashboard.actions.access import require, require_in_each
 from dashboard.actions.roles import Action
@@ -28,7 +27,7 @@ from dashboard.agents import issued, rights, tokens
 from dashboard.live import groups as live_groups
 from dashboard.live.connection import StoreUnavailable
 from dashboard.live.scripts import run
-from dashboard.models import AgentToken, Group, RebalanceRequest
+from dashboard.models import AgentToken, Group
 from dashboard.records import audit
 from dashboard.records.audit import By
 
@@ -136,32 +135,6 @@ def store_settings(group: Group, changes: dict[str, Any], by: By) -> Group:
         group.settings = settings
         group.save(update_fields=["settings"])
     return group
-
-
-@audit.attempted("request rebalance")
-def request_rebalance(
-    group: Group, by: By, *, strategy: str, parameters: Mapping[str, Any] | None = None
-) -> RebalanceRequest:
-    """Asks for a new target by `strategy`, this once. Answered by a task; raises InvalidInput."""
-    require(by, Action.REBALANCE, group)
-    chosen = dict(parameters or {})
-    strategies.get(strategy, chosen)
-    with audit.atomic():
-        request = RebalanceRequest.objects.create(
-            group=group,
-            actor=by.actor,
-            reason=by.kept_reason,
-            strategy=strategy,
-            parameters=chosen,
-        )
-        asked = {"strategy": strategy, "parameters": chosen, "request": request.pk}
-        audit.record(by, "request rebalance", group, after=asked)
-    try:
-        run(dashboard_side.request_rebalance(Reason.MANUAL), group.name)
-        coordinator.want_rebalance(group.name)
-    except StoreUnavailable as error:
-        log.warning("rebalance of group=%s waits for Redis: %s", group.name, error)
-    return request
 
 
 @audit.attempted("skip event")

@@ -2,11 +2,10 @@
 may do it at once.
 
 Each step is one conditional update from the states that it may begin in, so of two who take it at
-once one does. One plan of a group runs at a time. What a plan does is done by the functions that do
-it without one, under the right that the approval gives.
+once one does. One plan of a group runs at a time, under the right that its approval gives
+(beginning.py).
 """
 
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -15,17 +14,15 @@ from typing import Any
 from django.db import IntegrityError
 
 from assignment.coordinator.approved import Base, why_stale
-from assignment.errors import EvenkeelError, InvalidInput
-from assignment.types import Coordination
-from dashboard import coordinator
-from dashboard.actions import coordination, groups, preview, scale_down
+from assignment.errors import InvalidInput
+from dashboard.actions import approval_rules, preview, scale_down
 from dashboard.actions.access import require
+from dashboard.actions.beginning import BEGIN
 from dashboard.actions.drafting import Draft
 from dashboard.actions.groups import Refused
 from dashboard.actions.roles import EVERYTHING, Action
 from dashboard.coordinator import plans as ends
 from dashboard.live import groups as live_groups
-from dashboard.live.connection import StoreUnavailable
 from dashboard.models import (
     Group,
     Plan,
@@ -43,6 +40,7 @@ HOUR_MS = 3_600_000
 EXPIRY_MS = 24 * HOUR_MS
 EXPIRY_MAX_MS = 14 * 24 * HOUR_MS  # a group is another one after two weeks
 WAITING_MAX = 100  # of one group, to be decided or run
+NO_INPUTS: Mapping[str, Any] = {}
 RIGHTS = {
     PlanKind.REBALANCE: Action.REBALANCE,
     PlanKind.SCALE_DOWN: Action.SCALE_DOWN,
@@ -50,7 +48,9 @@ RIGHTS = {
     PlanKind.COORDINATION: Action.CHANGE_SETTINGS,
 }
 
-log = logging.getLogger(__name__)
+
+class GroupChanged(Refused):
+    """Since the plan was drafted; nothing was begun."""
 
 
 def right_of(plan: Plan) -> Action:
@@ -62,10 +62,10 @@ def right_of(plan: Plan) -> Action:
 
 @audit.attempted("propose plan")
 def propose(group: Group, draft: Draft, by: By, *, expiry_ms: int = EXPIRY_MS) -> Plan:
-    """To be approved by somebody else. Raises InvalidInput, Denied, Refused: too many wait."""
-    for action in _actions(group, draft.kind, draft.inputs):
-        if not by.rights.may_look(action, group.name):
-            require(by, action, group)
+    """To be approved by somebody else, or by a rule of theirs at once. Raises InvalidInput, Denied,
+    Refused: too many wait.
+    """
+    require_to_ask(group, draft.kind, by, draft.inputs)
     if not HOUR_MS <= expiry_ms <= EXPIRY_MAX_MS:
         raise InvalidInput(f"expiry {expiry_ms} ms is not within {HOUR_MS} and {EXPIRY_MAX_MS}")
     if group.plans.filter(state__in=WAITING).count() >= WAITING_MAX:
@@ -73,7 +73,16 @@ def propose(group: Group, draft: Draft, by: By, *, expiry_ms: int = EXPIRY_MS) -
     with audit.atomic():
         plan = _make(group, draft, by, now_ms() + expiry_ms, needs_approval=True)
         _step(plan, by, "propose plan", (PlanState.DRAFT,), PlanState.PROPOSED)
+        _approve_by_rule(plan)
     return plan
+
+
+def _approve_by_rule(plan: Plan) -> None:
+    met = approval_rules.first_met(plan)
+    if met is not None:
+        how = {"approved_by": met.author, "approved_by_rule": met.rule, "rule_values": met.values}
+        by, waiting = audit.automatically(met.why), (PlanState.PROPOSED,)
+        _step(plan, by, "approve plan", waiting, PlanState.APPROVED, **how, **_decided(by))
 
 
 @audit.attempted("run plan")
@@ -85,10 +94,24 @@ def run_now(group: Group, draft: Draft, by: By) -> Plan:
         require(by, action, group)
     at_ms, why = _stands(group, draft.base)
     if why:
-        raise Refused(f"{why}: look at it again")
+        raise GroupChanged(f"{why}: look at it again")
     expires_at_ms = now_ms() + HOUR_MS
     make = partial(_make, group, draft, by, expires_at_ms, needs_approval=False)
-    return _start(make, by, (PlanState.DRAFT,), at_ms)
+    return _start(group, make, by, (PlanState.DRAFT,), at_ms)
+
+
+def may_at_once(group: Group, kind: PlanKind, by: By, inputs: Mapping[str, Any]) -> bool:
+    """Whether it takes nobody's approval."""
+    return all(by.rights.may(action, group.name) for action in _actions(group, kind, inputs))
+
+
+def require_to_ask(
+    group: Group, kind: PlanKind, by: By, inputs: Mapping[str, Any] = NO_INPUTS
+) -> None:
+    """That one may do it, be it with another's approval. Raises Denied."""
+    for action in _actions(group, kind, inputs):
+        if not by.rights.may_look(action, group.name):
+            require(by, action, group)
 
 
 def _actions(group: Group, kind: PlanKind, inputs: Mapping[str, Any]) -> list[Action]:
@@ -198,16 +221,18 @@ def run(plan: Plan, by: By) -> Plan:
     approved, expired, is stale, another one runs), StoreUnavailable.
     """
     _check_whole(plan, plan.digest)
-    for action in _actions(plan.group, PlanKind(plan.kind), plan.content.inputs):
-        if not by.rights.may_look(action, plan.group.name):
-            require(by, action, plan.group)
+    require_to_ask(plan.group, PlanKind(plan.kind), by, plan.content.inputs)
     if plan.state != PlanState.APPROVED:
         raise Refused(f"a plan that is {plan.state} cannot be run")
-    return _start(lambda: plan, by, (PlanState.APPROVED,), _check_current(plan, by))
+    at_ms = _check_current(plan, by)
+    return _start(plan.group, lambda: plan, by, (PlanState.APPROVED,), at_ms)
 
 
-def _start(made: Callable[[], Plan], by: By, frm: tuple[PlanState, ...], at_ms: int) -> Plan:
+def _start(
+    group: Group, made: Callable[[], Plan], by: By, frm: tuple[PlanState, ...], at_ms: int
+) -> Plan:
     """The database's constraint lets one plan of a group run."""
+    ends.settle(group)
     try:
         with audit.atomic():
             plan = made()
@@ -219,89 +244,6 @@ def _start(made: Callable[[], Plan], by: By, frm: tuple[PlanState, ...], at_ms: 
     told(replace(by, rights=EVERYTHING))
     plan.refresh_from_db()
     return plan
-
-
-Told = Callable[[By], None]  # what is done once the database has it, with the approval's right
-
-
-def _begin_rebalance(plan: Plan, by: By) -> Told:
-    _request(plan, by, plan.content.inputs["strategy"], plan.content.inputs["parameters"])
-    return lambda entitled: _ask(plan.group)
-
-
-def _begin_strategy(plan: Plan, by: By) -> Told:
-    """Its request is there before Redis hears of the settings: no other target comes first."""
-    inputs = plan.content.inputs
-    changes = {name: inputs[name] for name in ("strategy", "strategy_parameters")}
-    plan.group = groups.store_settings(plan.group, changes, by)
-    if plan.group.settings != inputs["settings"]:
-        raise Refused("other settings were changed since the plan was made: make another")
-    _request(plan, by, inputs["strategy"], inputs["strategy_parameters"])
-    return lambda entitled: _tell_and_ask(plan.group)
-
-
-def _begin_scale_down(plan: Plan, by: By) -> Told:
-    def tell(entitled: By) -> None:
-        inputs = {name: plan.content.inputs[name] for name in SCALE_DOWN_INPUTS}
-        _or_failed(plan, by, lambda: scale_down.start(plan.group, entitled, plan=plan, **inputs))
-
-    return tell
-
-
-SCALE_DOWN_INPUTS = ("members", "percent", "timeout_ms", "at_deadline", "eager", "force_all")
-
-
-def _begin_switch(plan: Plan, by: By) -> Told:
-    def tell(entitled: By) -> None:
-        mode, epoch = Coordination(plan.content.inputs["mode"]), plan.content.base["mode_epoch"]
-        switch = coordination.switch
-        _or_failed(plan, by, lambda: switch(plan.group, mode, entitled, expected=epoch))
-        with audit.atomic():
-            ends.finish(plan, now_ms())
-
-    return tell
-
-
-BEGIN: dict[PlanKind, Callable[[Plan, By], Told]] = {
-    PlanKind.REBALANCE: _begin_rebalance,
-    PlanKind.STRATEGY: _begin_strategy,
-    PlanKind.SCALE_DOWN: _begin_scale_down,
-    PlanKind.COORDINATION: _begin_switch,
-}
-
-
-def _or_failed(plan: Plan, by: By, deed: Callable[[], Any]) -> None:
-    try:
-        deed()
-    except EvenkeelError as error:
-        # What became of a switch that nobody answered is seen by the tick.
-        if not (isinstance(error, StoreUnavailable) and plan.kind == PlanKind.COORDINATION):
-            with audit.atomic():
-                ends.fail(plan, str(error), by)
-        raise
-
-
-def _request(plan: Plan, by: By, strategy: str, parameters: Any) -> None:
-    RebalanceRequest.objects.create(
-        group=plan.group,
-        actor=by.actor,
-        reason=plan.reason,
-        strategy=strategy,
-        parameters=parameters,
-        plan=plan,
-    )
-
-
-def _ask(group: Group) -> None:
-    try:
-        coordinator.want_rebalance(group.name)
-    except StoreUnavailable as error:
-        log.warning("plan of group=%s waits for Redis: %s", group.name, error)
-
-
-def _tell_and_ask(group: Group) -> None:
-    groups.tell(group)
-    _ask(group)
 
 
 # --- parts ----------------------------------------------------------------------------------------

@@ -59,6 +59,7 @@ class Action(StrEnum):
     MANAGE_TOKENS = "manage tokens"
     MANAGE_PRODUCERS = "manage producers' tokens"
     MANAGE_WEBHOOKS = "manage webhooks"
+    MANAGE_APPROVALS = "manage approval rules"
     REPAIR = "repair a group"
     EVALUATE = "start an evaluation"
     MANAGE_USERS = "manage users"
@@ -86,6 +87,7 @@ MATRIX: Mapping[Action, tuple[Role, ...]] = {
     Action.MANAGE_TOKENS: (Role.ADMIN,),
     Action.MANAGE_PRODUCERS: (Role.ADMIN,),
     Action.MANAGE_WEBHOOKS: (Role.ADMIN,),
+    Action.MANAGE_APPROVALS: (Role.ADMIN,),
     Action.REPAIR: (Role.ADMIN,),
     Action.EVALUATE: (Role.ADMIN,),
     Action.MANAGE_USERS: (Role.ADMIN,),
@@ -95,7 +97,7 @@ LOOKING = frozenset(
 )  # changes nothing: is never staged
 OF_NO_GROUP = frozenset(
     {Action.VERIFY_AUDIT, Action.EVALUATE, Action.MANAGE_USERS, Action.MANAGE_PRODUCERS}
-    | {Action.MANAGE_WEBHOOKS}
+    | {Action.MANAGE_WEBHOOKS, Action.MANAGE_APPROVALS}
 )  # several groups may read a producer's stream; a webhook is told of all
 STAGED = frozenset({Role.OPERATOR, Role.ADMIN})  # the roles that change what can be planned
 
@@ -105,17 +107,18 @@ STAGED = frozenset({Role.OPERATOR, Role.ADMIN})  # the roles that change what ca
 @dataclass(frozen=True, slots=True)
 class Door:
     """What a page takes: to be looked at, and to be sent a form (None: it takes none). A form with
-    the field `previews` only looks; one with `proposes` asks for another's approval.
+    the field `previews` only looks. `stages`: what needs another's approval is made a plan there,
+    and what cannot be one asks again.
     """
 
     looks: Action
     changes: Action | None = None
     previews: str = ""
-    proposes: str = ""
+    stages: bool = False
 
     def only_asks(self, sent: Container[str]) -> bool:
         """Whether a form with these fields needs no more than the right to look."""
-        return any(name and name in sent for name in (self.previews, self.proposes))
+        return self.stages or (bool(self.previews) and self.previews in sent)
 
 
 # Without anybody logged in. Static files and agents' routes never come to Django's addresses.
@@ -145,18 +148,15 @@ DOORS: Mapping[str, Door] = {
     "scale_down": Door(Action.SEE, Action.SCALE_DOWN),
     **dict.fromkeys(("attention_count", "search"), _SEES),
     "group_attention": Door(Action.SEE, Action.ACKNOWLEDGE),
-    "new_scale_down": Door(
-        Action.SCALE_DOWN, Action.SCALE_DOWN, previews="preview", proposes="propose"
-    ),
-    "rebalance_preview": Door(
-        Action.REBALANCE, Action.REBALANCE, previews="preview", proposes="propose"
-    ),
+    "new_scale_down": Door(Action.SCALE_DOWN, Action.SCALE_DOWN, previews="preview", stages=True),
+    "rebalance_preview": Door(Action.REBALANCE, Action.REBALANCE, previews="preview", stages=True),
     "group_plans": _SEES,
     "plan": Door(Action.SEE, Action.SEE),  # what is done to it asks for a right of its own
-    "group_settings": Door(Action.SEE, Action.CHANGE_SETTINGS, proposes="propose"),
+    "group_settings": Door(Action.SEE, Action.CHANGE_SETTINGS, stages=True),
     "tokens": Door(Action.MANAGE_TOKENS, Action.MANAGE_TOKENS),
     "producers": Door(Action.MANAGE_PRODUCERS, Action.MANAGE_PRODUCERS),
     "webhooks": Door(Action.MANAGE_WEBHOOKS, Action.MANAGE_WEBHOOKS),
+    "approval_rules": Door(Action.MANAGE_APPROVALS, Action.MANAGE_APPROVALS),
     "new_group": Door(Action.MAKE_GROUP, Action.MAKE_GROUP),
     "adopt_group": Door(Action.MAKE_GROUP, Action.MAKE_GROUP),
     "evaluations": Door(Action.SEE, Action.EVALUATE),

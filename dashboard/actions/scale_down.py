@@ -62,6 +62,21 @@ def limit_of(
     return limit
 
 
+class How(NamedTuple):
+    """`limit` ms, None: none. `eager` None: as the group has it."""
+
+    limit: int | None
+    at_deadline: AtDeadline
+    eager: bool | None
+
+
+def how_of(
+    group: Group, timeout_ms: Timeout, at_deadline: AtDeadline | str, eager: bool | None
+) -> How:
+    """Raises InvalidInput."""
+    return How(limit_of(group, timeout_ms, at_deadline), AtDeadline(at_deadline), eager)
+
+
 @audit.attempted("scale down")
 def start(
     group: Group,
@@ -86,10 +101,9 @@ def start(
     if changes_eager := eager not in (None, group.values.learn_partial_rebalance):
         require(by, Action.CHANGE_SETTINGS, group)
     asked = preview.asked_of(percent, members)
-    limit = limit_of(group, timeout_ms, at_deadline)
-    how = _How(limit, AtDeadline(at_deadline), eager)
+    how = how_of(group, timeout_ms, at_deadline, eager)
     if running := group.running_scale_down:
-        return _same(running, asked, how, plan)
+        return same(running, asked, how, plan)
     view = preview.read(group)
     refused = preview.refusal(group)
     if not refused:
@@ -99,7 +113,7 @@ def start(
 
     def begin() -> ScaleDown:
         if running := group.running_scale_down:
-            return _same(running, asked, how, plan)
+            return same(running, asked, how, plan)
         _hold(plan)
         if changes_eager:
             groups.change_settings(group, {"learn_partial_rebalance": eager}, by)
@@ -111,7 +125,7 @@ def start(
             reason=by.kept_reason,
             percent=asked.percent,
             live=len(preview.live_view(view).members),
-            timeout_ms=limit,
+            timeout_ms=how.limit,
             at_deadline=how.at_deadline,
             plan=plan,
             members={m: {"outcome": "", "at_ms": None, "forced": False} for m in leave},
@@ -234,16 +248,10 @@ def _running(row: ScaleDown) -> ScaleDown:
     return row
 
 
-class _How(NamedTuple):
-    limit: int | None
-    at_deadline: AtDeadline
-    eager: bool | None
-
-
-def _same(running: ScaleDown, asked: preview.Asked, how: _How, plan: Plan | None) -> ScaleDown:
+def same(running: ScaleDown, asked: preview.Asked, how: How, plan: Plan | None = None) -> ScaleDown:
     """The running one, when it is what is asked for, and of the same plan. Raises Refused."""
     by_name = asked.members is not None
-    goes_on = _How(running.timeout_ms, AtDeadline(running.at_deadline), how.eager)
+    goes_on = How(running.timeout_ms, AtDeadline(running.at_deadline), how.eager)
     eager = running.group.values.learn_partial_rebalance
     same = running.percent == asked.percent and how == goes_on and how.eager in (None, eager)
     same = same and (plan.pk if plan else None) in (None, running.plan_id)

@@ -244,7 +244,7 @@ IN_DATABASE: Mapping[type[Effect[Any]], Callable[[Group, Any], Any]] = {
     effects.ReadScaleDowns: records.read_scale_downs,
     effects.KeepScaleDowns: records.keep_scale_downs,
     effects.ReadRequests: records.read_requests,
-    effects.RefuseRequests: records.refuse_requests,
+    effects.RefuseRequest: records.refuse_request,
     effects.KeepRefusal: records.keep_refusal,
     effects.TakeRequest: plans.take_request,
     effects.AdvancePlans: plans.advance,

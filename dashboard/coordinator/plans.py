@@ -63,12 +63,17 @@ def refused(plan: Plan, why: str) -> None:
 
 def advance(group: models.Group, effect: effects.AdvancePlans) -> None:
     due = Q(state__in=WAITING, expires_at_ms__lte=queries.now_ms())
-    for plan in group.plans.filter(due | Q(state=PlanState.RUNNING)).defer("packed"):
+    for plan in group.plans.filter(due).defer("packed"):
         with audit.atomic():
-            if plan.state == PlanState.RUNNING:
-                _settle(plan)
-            else:
-                expire(plan)
+            expire(plan)
+    settle(group)
+
+
+def settle(group: models.Group) -> None:
+    """Ends the plan that runs, once everything that it began has ended."""
+    for plan in group.plans.filter(state=PlanState.RUNNING).defer("packed"):
+        with audit.atomic():
+            _settle(plan)
 
 
 def expire(plan: Plan) -> bool:

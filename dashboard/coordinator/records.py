@@ -277,34 +277,30 @@ def read_requests(group: models.Group, effect: effects.ReadRequests) -> tuple[fa
         try:
             sound.append(_request_of(row, group))
         except (InvalidInput, TypeError, KeyError, ValueError) as error:  # it holds up nobody
-            bad = facts.Request(pk=row.pk, strategy=row.strategy, parameters=row.parameters)
-            refuse_requests(group, effects.RefuseRequests((bad,), str(error)))
+            refuse_request(group, effects.RefuseRequest(row.pk, str(error)))
     return tuple(sound)
 
 
 def _request_of(row: models.RebalanceRequest, group: models.Group) -> facts.Request:
     """Raises what building of an old or damaged plan raises."""
-    if row.plan is not None and not row.plan.is_whole:
+    if row.plan is None:
+        raise InvalidInput("it was asked for without a plan, by an older version: ask again")
+    if not row.plan.is_whole:
         raise InvalidInput(plans.NOT_WHOLE)
-    return facts.Request(
-        pk=row.pk,
-        strategy=row.strategy,
-        parameters=row.parameters,
-        approved=plans.approved_of(row.plan.content, group) if row.plan else None,
-    )
+    return facts.Request(pk=row.pk, approved=plans.approved_of(row.plan.content, group))
 
 
-def refuse_requests(group: models.Group, effect: effects.RefuseRequests) -> None:
+def refuse_request(group: models.Group, effect: effects.RefuseRequest) -> None:
     with audit.atomic():
-        for request in group.requests.filter(pk__in=[r.pk for r in effect.requests]):
-            still = group.requests.filter(pk=request.pk, state__in=OPEN)
-            if not still.update(state=models.RequestState.REFUSED):
-                continue  # answered or cancelled meanwhile
-            if request.plan is not None:
-                plans.refused(request.plan, effect.why)
-            by = By(request.actor, models.AuditSource.AUTOMATIC, effect.why)
-            after = {"strategy": request.strategy, "request": request.pk}
-            audit.record(by, REFUSED, group, after=after, result="refused")
+        still = group.requests.filter(pk=effect.request, state__in=OPEN)
+        if not still.update(state=models.RequestState.REFUSED):
+            return  # answered or cancelled meanwhile
+        request = group.requests.get(pk=effect.request)
+        if request.plan is not None:
+            plans.refused(request.plan, effect.why)
+        by = By(request.actor, models.AuditSource.AUTOMATIC, effect.why)
+        after = {"strategy": request.strategy, "request": request.pk}
+        audit.record(by, REFUSED, group, after=after, result="refused")
     log.warning("rebalance refused group=%s: %s", group.name, effect.why)
 
 

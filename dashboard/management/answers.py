@@ -20,7 +20,7 @@ from dashboard import strict_json
 from dashboard.actions import groups
 from dashboard.actions.roles import Denied
 from dashboard.live.connection import StoreUnavailable
-from dashboard.models import AuditSource, Group
+from dashboard.models import AuditSource, Group, Plan
 from dashboard.records import rights
 from dashboard.records.audit import By
 
@@ -66,6 +66,12 @@ def by_command(reason: str = "", *, as_user: str | None = None) -> By:
     if user is None:
         raise InvalidInput(f"--as {as_user!r}: there is no such user who may log in")
     return By(user.username, AuditSource.COMMAND, reason, rights=rights.of_user(user))
+
+
+def proposed(plan: Plan) -> tuple[dict[str, Any], str]:
+    """As JSON and as text: it waits for somebody's approval."""
+    found = {"group": plan.group.name, "plan": plan.pk, "kind": plan.kind, "state": plan.state}
+    return found, f"{plan}, a {plan.kind}, is proposed: somebody else may approve it"
 
 
 def how_to_run(made: groups.MadeToken) -> str:

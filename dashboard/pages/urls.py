@@ -7,6 +7,7 @@ from dashboard.pages.user_forms import LoginForm
 from dashboard.pages.views import (
     account,
     api_tokens,
+    approval_rules,
     attention,
     audit,
     charts,
@@ -89,6 +90,7 @@ urlpatterns = [
     path("new-group/", lists.new_group, name="new_group"),
     path("groups/<str:name>/", include(of_group)),
     path("producers/", producers.producers, name="producers"),
+    path("approval-rules/", approval_rules.approval_rules, name="approval_rules"),
     path("webhooks/", webhooks.webhooks, name="webhooks"),
     path("search/", search.search, name="search"),
     path("demo/", demo.demo_page, name="demo"),

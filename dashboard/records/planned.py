@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from django.db import models
 from django.db.models import F, Q
 
+from assignment.types import NAME_MAX
 from dashboard.records.stored import AuditSource, canonical_json
 
 Json = dict[str, Any]
@@ -88,6 +89,11 @@ class Content:
         return canonical_json(asdict(self))
 
     @property
+    def moves_in_all(self) -> int:
+        """With those by learners, and those that wait for one."""
+        return len(self.moves) + len(self.learning) + (self.metrics.get("waiting") or 0)
+
+    @property
     def every_move(self) -> list[PlannedMove]:
         at_once = [PlannedMove(*move) for move in self.moves]
         return at_once + [PlannedMove(*move)._replace(is_later=True) for move in self.learning]
@@ -112,6 +118,8 @@ class Plan(models.Model):
     expires_at_ms = models.BigIntegerField()
     needs_approval = models.BooleanField()
     approved_by = models.CharField(max_length=150, blank=True)
+    approved_by_rule = models.CharField(max_length=NAME_MAX, blank=True)  # in that one's name
+    rule_values = models.JSONField(null=True)  # that met it, beside its conditions
     decided_by = models.CharField(max_length=150, blank=True)  # approved, rejected or cancelled it
     decided_at_ms = models.BigIntegerField(null=True)
     decision = models.CharField(max_length=500, blank=True)  # why
@@ -130,6 +138,10 @@ class Plan(models.Model):
             models.CheckConstraint(
                 condition=Q(approved_by="") | ~Q(approved_by=F("proposed_by")),
                 name="nobody_approves_their_own_plan",
+            ),
+            models.CheckConstraint(
+                condition=Q(approved_by_rule="") | ~Q(approved_by=""),
+                name="a_rule_approves_in_a_persons_name",
             ),
             models.CheckConstraint(
                 condition=Q(needs_approval=False)

@@ -15,6 +15,7 @@ from dashboard.models import Group
 from dashboard.records import audit, guards
 from tests.dashboard.agents import FakeAgent, make_group
 from tests.dashboard.scaling import Scene
+from tests.dashboard.scenes import staffed
 
 Point = Callable[[str], None]
 
@@ -91,6 +92,12 @@ def group(store: Any, group_name: str, db: None) -> Group:
 @pytest.fixture
 def agent(group: Group) -> FakeAgent:
     return FakeAgent(group, "a")
+
+
+@pytest.fixture
+def agents(group: Group) -> list[FakeAgent]:
+    """Two members that own two partitions each."""
+    return staffed(group, "a", "b")
 
 
 @pytest.fixture

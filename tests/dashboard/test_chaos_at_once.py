@@ -11,15 +11,16 @@ from typing import Any, cast
 
 import pytest
 
+from assignment.scripts.dashboard_side import request_rebalance
+from assignment.types import Reason
 from dashboard import coordinator
-from dashboard.actions import groups
 from dashboard.demo.tree import TreeFailed
 from dashboard.evaluation.chaos import at_once
 from dashboard.evaluation.chaos.at_once import Meeting, compute
 from dashboard.evaluation.chaos.on_members import BOTH
 from dashboard.evaluation.chaos.strikes import KNOWN, Strike
 from dashboard.evaluation.chaos.world import World
-from dashboard.management.answers import by_command
+from dashboard.live.scripts import run
 from dashboard.models import Group, Rebalance
 from tests.dashboard.agents import FakeAgent
 
@@ -29,7 +30,7 @@ def test_of_two_that_computed_before_either_stored_one_stores(
     group: Group, agent: FakeAgent
 ) -> None:
     agent.start()
-    groups.request_rebalance(group, by_command(), strategy="sticky")
+    run(request_rebalance(Reason.MANUAL), group.name)
     second: list[bool | None] = []
     first = compute(group, lambda: second.append(compute(group, lambda: None)))
     assert (first, second) == (False, [True])

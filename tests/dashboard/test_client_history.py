@@ -12,7 +12,7 @@ from agent.store.group import GroupStore
 from assignment.coordinator.rebalance import rebalance
 from assignment.types import Coordination
 from dashboard import coordinator
-from dashboard.actions import coordination, groups
+from dashboard.actions import at_once, coordination
 from dashboard.models import AuditSource, Group, Rebalance, RebalanceOutcome
 from dashboard.records.audit import By
 from tests.dashboard.agents import FakeAgent, tick
@@ -69,9 +69,8 @@ def test_rounds_that_agents_compute_are_of_one_rebalance(
 @pytest.mark.usefixtures("agents_coordinate")
 def test_what_a_person_asks_for_is_computed_here(group: Group, agent: FakeAgent) -> None:
     agent.start()
-    request = groups.request_rebalance(
-        group, by=By("ann", AuditSource.PAGE, "too sticky"), strategy="averagely"
-    )
+    by = By("ann", AuditSource.PAGE, "too sticky")
+    request = at_once.rebalance(group, by, strategy="averagely").request
     assert coordinator.rebalance(group.name).startswith("epoch")
     request.refresh_from_db()
     assert (request.state, Rebalance.objects.get().strategy) == ("done", "averagely")
@@ -84,6 +83,6 @@ def test_a_tick_asks_for_no_rebalance_of_its_own(
     agent.start()
     tick()
     assert published() == 0
-    groups.request_rebalance(group, by=By("ann", AuditSource.PAGE, ""), strategy="sticky")
+    at_once.rebalance(group, By("ann", AuditSource.PAGE, ""), strategy="sticky")
     tick()
     assert published() == 1

@@ -4,7 +4,6 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from pytest_django.fixtures import Settings
 
 from assignment.coordinator import effects, setting_up
 from assignment.coordinator import tick as rules
@@ -14,7 +13,7 @@ from assignment.scripts.values import Call
 from assignment.types import Coordination
 from assignment.wire import GroupKeys, StreamKeys
 from dashboard import coordinator
-from dashboard.actions import groups
+from dashboard.actions import at_once, groups
 from dashboard.coordinator import carrying, running
 from dashboard.coordinator.carrying import Here, perform, record_of
 from dashboard.live import groups as live_groups
@@ -168,9 +167,8 @@ def test_a_manual_rebalance_keeps_who_why_and_by_what(group: Group, agent: FakeA
     agent.start()
     coordinator.rebalance(group.name)
     agent.follow()
-    request = groups.request_rebalance(
-        group, by=By("ann", AuditSource.PAGE, "too sticky"), strategy="averagely"
-    )
+    by = By("ann", AuditSource.PAGE, "too sticky")
+    request = at_once.rebalance(group, by, strategy="averagely").request
     coordinator.rebalance(group.name)
     row = Rebalance.objects.first()
     assert row is not None
@@ -190,19 +188,6 @@ def test_how_long_a_target_took_to_compute_is_recorded(group: Group, agent: Fake
     row = Rebalance.objects.get()
     assert row.compute_ms is not None
     assert row.compute_ms >= 0
-
-
-def test_a_wish_made_while_redis_was_away_is_found_by_the_tick(
-    group: Group, agent: FakeAgent, settings: Settings
-) -> None:
-    agent.start()
-    coordinator.rebalance(group.name)
-    here, settings.REDIS_URL = settings.REDIS_URL, "redis://127.0.0.1:1/0"
-    groups.request_rebalance(group, by=By("ann", AuditSource.PAGE, ""), strategy="sticky")
-    settings.REDIS_URL = here
-    tick()
-    assert coordinator.rebalance(group.name).startswith("epoch")
-    assert Rebalance.objects.filter(planned=True).exists()
 
 
 def test_a_refused_target_leaves_no_record(

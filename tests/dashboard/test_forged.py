@@ -11,7 +11,7 @@ from assignment.scripts.dashboard_side import request_rebalance
 from assignment.types import Reason
 from assignment.wire import GroupKeys
 from dashboard import coordinator
-from dashboard.actions import groups
+from dashboard.actions import at_once, groups
 from dashboard.live import groups as live_groups
 from dashboard.live.connection import StoreUnavailable
 from dashboard.live.scripts import run
@@ -88,7 +88,7 @@ def test_nobody_is_behind_a_record_that_the_dashboard_did_not_compute(
     tick()
     carol = By("carol", AuditSource.PAGE, "carol's reason")
     groups.change_settings(group, {"learners_max": 1}, carol)
-    request = groups.request_rebalance(group, by=carol, strategy="sticky")
+    request = at_once.rebalance(group, carol, strategy="sticky").request
     text, _, seal = entry.record.partition("\n")
     forged = json.dumps(json.loads(text) | {"cause": "learners", "requests": [request.pk]})
     store.hset(GroupKeys(group.name).meta, "group_epoch", 1_000)

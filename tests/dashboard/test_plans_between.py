@@ -18,17 +18,12 @@ from dashboard.live import groups as live_groups
 from dashboard.live.connection import StoreUnavailable
 from dashboard.models import Group, Plan, RebalanceRequest, ScaleDown
 from tests.dashboard.agents import FakeAgent, tick
+from tests.dashboard.planning import ANN, BOB, EVE, approved, by, drain, proposed
 from tests.dashboard.scaling import Scene
-from tests.dashboard.scenes import settle, staffed
-from tests.dashboard.test_plans import ANN, BOB, EVE, approved, by, drain, proposed
+from tests.dashboard.scenes import settle
 
 ADMIN = by("root", "admin")
 FIRST = {"config_map": {"a": ["0-2"], "b": [3]}}
-
-
-@pytest.fixture
-def agents(group: Group) -> list[FakeAgent]:
-    return staffed(group, "a", "b")
 
 
 def strategy_plan(group: Group) -> Plan:
@@ -61,7 +56,7 @@ def test_a_late_run_does_not_call_stale_what_another_one_stored(
     coordinator.rebalance(group.name)
     before = RebalanceRequest.objects.get(plan=plan)
     assert before.state == "done"
-    records.refuse_requests(group, effects.RefuseRequests((known,), "stale: late"))
+    records.refuse_request(group, effects.RefuseRequest(known.pk, "stale: late"))
     assert RebalanceRequest.objects.get(plan=plan) == before
     assert fresh(plan).state == "running"
 

@@ -261,7 +261,15 @@ def asked_of_a_group(group: Group, by: By) -> dict[str, tuple[Action, Any]]:
     row = ScaleDown(group=group, pk=1, members={}, live=1)
     noted = Occurrence(group=group, pk=1, rule="conflict")
     plan = Plan(group=group, proposed_by="ann", kind="rebalance")
-    from dashboard.actions import adoption, attention, coordination, pausing, plans, scale_down
+    from dashboard.actions import (
+        adoption,
+        attention,
+        coordination,
+        drafting,
+        pausing,
+        plans,
+        scale_down,
+    )
     from dashboard.actions.coordination import Coordination
 
     client = Coordination.CLIENT
@@ -275,7 +283,7 @@ def asked_of_a_group(group: Group, by: By) -> dict[str, tuple[Action, Any]]:
         "switch": (Action.CHANGE_SETTINGS, lambda: coordination.switch(group, client, by)),
         "rebalance": (
             Action.REBALANCE,
-            lambda: groups.request_rebalance(group, by, strategy="sticky"),
+            lambda: plans.run_now(group, drafting.rebalance(group, "sticky", None), by),
         ),
         "approve": (Action.APPROVE, lambda: plans.approve(plan, by, digest="")),
         "skip": (Action.SKIP_EVENT, lambda: groups.skip_event(group, 0, "1-1", by)),

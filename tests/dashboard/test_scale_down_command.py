@@ -40,6 +40,7 @@ def test_by_percentage(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None
     assert found == {
         "group": name, "members": 3, "percent": 66, "stay": 2, "leave": ["S3"],
         "state": "running", "scale_down": row.pk, "timeout_ms": 5000, "told_at_ms": row.told_at_ms,
+        "plan": row.plan_id,
     }  # fmt: skip
     assert (row.reason, row.source) == ("smaller", AuditSource.COMMAND)
     assert ran(capsys, *asked) == found, "the same again is answered with the running one"

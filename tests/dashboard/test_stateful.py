@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from assignment.types import Partition
-from dashboard.actions import groups
+from dashboard.actions import at_once, groups
 from dashboard.models import AuditSource, Group, Rebalance, RebalanceOutcome, Tenure
 from dashboard.records.audit import By
 from dashboard.records.queries import previews
@@ -77,7 +77,7 @@ def test_two_coordinators_in_a_row_change_nothing(scene: Scene) -> None:
     scene.join("S4")
     scene.round()
     count = Rebalance.objects.count()
-    groups.request_rebalance(scene.group, by=By("ann", AuditSource.PAGE, ""), strategy="sticky")
+    at_once.rebalance(scene.group, By("ann", AuditSource.PAGE, ""), strategy="sticky")
     scene.round()
     assert Rebalance.objects.count() == count + 1
     assert scene.learning() == {"S4": [0]}, "the learner stays where it is"

@@ -1,6 +1,5 @@
 """Strategies with parameters: kept with the group, used by its rebalances, refused in words."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,9 +10,9 @@ from assignment.scripts.group_read import Purpose
 from assignment.strategies import KINDS, NAMES, get
 from assignment.wire import GroupKeys
 from dashboard import coordinator
-from dashboard.actions import groups
+from dashboard.actions import at_once, groups
 from dashboard.live import groups as live_groups
-from dashboard.models import AuditEntry, AuditSource, Group, Rebalance
+from dashboard.models import AuditEntry, AuditSource, Group, Plan, Rebalance
 from dashboard.pages import parameters
 from dashboard.records.audit import By
 from tests.dashboard.agents import FakeAgent, tick
@@ -154,40 +153,23 @@ def test_once_it_fits_it_is_applied(group: Group) -> None:
     assert [sorted(p.number for p in agent.held) for agent in agents] == [[0, 1], [2], [3]]
 
 
-def test_a_request_that_does_not_fit_is_refused_and_the_groups_own_strategy_goes_on(
-    group: Group,
-) -> None:
-    agents = staffed(group, "a", "b")
-    request = groups.request_rebalance(
-        group,
-        strategy="config",
-        parameters={"config_map": {"z": ["0-3"]}},
-        by=replace(BY, reason="by hand"),
-    )
-    settle(group, agents)
-    request.refresh_from_db()
-    assert (request.state, request.rebalance) == ("refused", None)
-    assert (last(group).strategy, last(group).planned) == ("sticky", False)
-    entry = AuditEntry.objects.get(action="rebalance refused")
-    assert (entry.actor, entry.after["request"]) == ("ann", request.pk)
-    tick()
-    assert coordinator.rebalance(group.name).startswith("nothing changed")
+def test_a_rebalance_that_does_not_fit_is_refused_at_once(group: Group) -> None:
+    staffed(group, "a", "b")
+    with pytest.raises(InvalidInput, match="config_map"):
+        at_once.rebalance(group, BY, strategy="config", parameters={"config_map": {"z": ["0-3"]}})
+    assert not Plan.objects.exists()
+    entry = AuditEntry.objects.get(action="rebalance", result__startswith="refused")
+    assert (entry.actor, entry.group) == ("ann", group.name)
 
 
-def test_a_request_runs_with_its_own_parameters_this_once(group: Group) -> None:
+def test_a_rebalance_runs_with_its_own_parameters_this_once(group: Group) -> None:
     agents = staffed(group, "a", "b")
-    groups.request_rebalance(
-        group,
-        strategy="config",
-        parameters={"config_map": {"a": [0], "b": ["1-3"]}},
-        by=replace(BY, reason="by hand"),
-    )
+    own = {"config_map": {"a": [0], "b": ["1-3"]}}
+    plan = at_once.rebalance(group, BY, strategy="config", parameters=own)
     settle(group, agents)
     assert (last(group).strategy, last(group).planned) == ("config", True)
     assert [len(agent.held) for agent in agents] == [1, 3]
-    assert AuditEntry.objects.get(action="request rebalance").after["parameters"] == {
-        "config_map": {"a": [0], "b": ["1-3"]}
-    }
+    assert plan.content.inputs["parameters"] == own
 
 
 # --- weights --------------------------------------------------------------------------------------

@@ -166,7 +166,7 @@ def _keep_mode(world: "World", effect: effects.KeepMode) -> effects.ModeKept:
 
 
 NOT_KEPT = (
-    effects.KeepLoss, effects.KeepForced, effects.RefuseRequests, effects.KeepRefusal,
+    effects.KeepLoss, effects.KeepForced, effects.RefuseRequest, effects.KeepRefusal,
     effects.KeepFirstEffect, effects.AdvancePlans,
 )  # fmt: skip
 PERFORM: Mapping[type[Effect[Any]], Callable[["World", Any], Any]] = {

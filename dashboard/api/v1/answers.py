@@ -304,48 +304,6 @@ class PreviewTold(Schema):
     candidates: list[CandidateTold]
 
 
-class PlanLine(Schema):
-    """`digest`: SHA-256 of all that the plan says; who approves it names it."""
-
-    id: int
-    kind: str
-    state: str
-    digest: str
-    proposed_by: str
-    proposed_at_ms: int
-    reason: str
-    expires_at_ms: int
-    needs_approval: bool
-    approved_by: str
-    decided_by: str
-    decided_at_ms: int | None
-    decision: str
-    run_by: str
-    started_at_ms: int | None
-    ended_at_ms: int | None
-    problem: str
-
-
-class PlannedMoveTold(Schema):
-    """`giver` and `taker`: "" is nobody. `is_later`: by a learner, once it has the state."""
-
-    number: int
-    giver: str
-    taker: str
-    is_later: bool
-
-
-class PlanTold(PlanLine):
-    """`base`: the epochs that it was made for; `outcomes`: of its moves, once it ended."""
-
-    inputs: dict[str, Any]
-    base: dict[str, int]
-    strategy: str
-    metrics: dict[str, Any]
-    moves: list[PlannedMoveTold]
-    outcomes: dict[str, int] | None
-
-
 class OccurrenceTold(Schema):
     """A rule that held from `began_at_ms` on and needs attention from `raised_at_ms` on."""
 

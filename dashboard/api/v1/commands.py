@@ -10,13 +10,13 @@ from django.http import Http404, HttpRequest
 from ninja import Status
 
 from assignment.scripts.group_read import Purpose
-from dashboard.actions import adoption, coordination, repair
+from dashboard.actions import adoption, at_once, repair
 from dashboard.actions import groups as actions
 from dashboard.api.v1 import answers, doors, forms, outcomes
 from dashboard.api.v1.reading import group_named, router
 from dashboard.api.v1.reads import told
 from dashboard.live import groups as live_groups
-from dashboard.models import Group
+from dashboard.models import Group, Plan
 
 
 def current(name: str, body: forms.OfGroup) -> Group:
@@ -29,6 +29,10 @@ def current(name: str, body: forms.OfGroup) -> Group:
         if found != expected:
             raise actions.Refused(f"group {name!r} is at group_epoch {found}, not {expected}")
     return group
+
+
+def made(plan: Plan) -> Status[Any]:
+    return Status(202, {"plan": plan.pk, "kind": plan.kind, "state": plan.state})
 
 
 @router.post(
@@ -74,27 +78,34 @@ def settings(request: HttpRequest, name: forms.GroupName) -> Any:
 
 @router.patch(
     "/groups/{name}/settings",
-    response=answers.GroupTold,
+    response={200: answers.GroupTold, 202: outcomes.PlanMade},
     url_name="settings",
     operation_id="change_settings",
 )
 def change_settings(request: HttpRequest, name: forms.GroupName, body: forms.SettingsChange) -> Any:
-    """Changes those that are named, together or not at all."""
+    """Changes those that are named, together or not at all. A change of strategy is a plan; 202: it
+    waits for another's approval.
+    """
     by, changes = doors.by(request, body.reason), forms.said(body.settings)
-    return told(request, actions.change_settings(current(name, body), changes, by))
+    found = at_once.change_settings(current(name, body), changes, by)
+    return made(found) if isinstance(found, Plan) else told(request, found)
 
 
 @router.post(
     "/groups/{name}/coordination",
-    response=outcomes.Switched,
+    response={200: outcomes.Switched, 202: outcomes.PlanMade},
     url_name="coordination",
     operation_id="switch_coordination",
 )
 def switch(request: HttpRequest, name: forms.GroupName, body: forms.Switch) -> Any:
-    """Who computes its targets: the dashboard (server) or its agents (client)."""
+    """Who computes its targets: the dashboard (server) or its agents (client). 202: the plan waits
+    for another's approval.
+    """
     group, by = current(name, body), doors.by(request, body.reason)
-    expected = body.expected_mode_epoch
-    before, after = coordination.switch(group, body.coordination, by, expected=expected)
+    found = at_once.switch(group, body.coordination, by, expected=body.expected_mode_epoch)
+    if isinstance(found, Plan):
+        return made(found)
+    before, after = found
     return {
         "coordination": after.coordination,
         "mode_epoch": after.mode_epoch,
@@ -105,21 +116,22 @@ def switch(request: HttpRequest, name: forms.GroupName, body: forms.Switch) -> A
 
 @router.post(
     "/groups/{name}/rebalances",
-    response={202: outcomes.Asked},
+    response={202: outcomes.PlanMade},
     url_name="rebalances",
     operation_id="request_rebalance",
 )
 def request_rebalance(
     request: HttpRequest, name: forms.GroupName, body: forms.RebalanceAsked
 ) -> Any:
-    """Asks for a new target, by the group's own strategy or, this once, by another."""
+    """A new target, by the group's own strategy or, this once, by another: a plan that runs, or
+    that waits for another's approval.
+    """
     group = current(name, body)
     own = group.values
     strategy = body.strategy or own.strategy
     parameters = body.parameters or (own.strategy_parameters if strategy == own.strategy else {})
     by = doors.by(request, body.reason)
-    row = actions.request_rebalance(group, by, strategy=strategy, parameters=parameters)
-    return Status(202, {"request": row.pk, "strategy": row.strategy, "state": row.state})
+    return made(at_once.rebalance(group, by, strategy=strategy, parameters=parameters))
 
 
 @router.post(

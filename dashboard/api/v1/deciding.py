@@ -6,14 +6,14 @@ from django.http import HttpRequest
 from ninja import Query
 
 from dashboard.actions import attention, plans
-from dashboard.api.v1 import answers, doors, forms
+from dashboard.api.v1 import answers, doors, forms, plan_answers
 from dashboard.api.v1.reading import found_in, group_named, now_ms, router
 from dashboard.models import Plan
 from dashboard.records.queries import attention as attention_queries
 from dashboard.records.queries import plans as queries
 from dashboard.records.queries.pages import page_of
 
-LINE = tuple(answers.PlanLine.model_fields)
+LINE = tuple(plan_answers.PlanLine.model_fields)
 
 
 def _found(name: str, pk: int) -> Plan:
@@ -28,12 +28,13 @@ def _told(row: Plan) -> dict[str, Any]:
         **{name: getattr(content, name) for name in ("inputs", "base", "strategy", "metrics")},
         "moves": [move._asdict() for move in content.every_move],
         "outcomes": row.moved,
+        "rule_values": row.rule_values,
     }
 
 
 @router.get(
     "/groups/{name}/plans",
-    response=answers.PieceOf[answers.PlanLine],
+    response=answers.PieceOf[plan_answers.PlanLine],
     url_name="plans",
     operation_id="list_plans",
 )
@@ -48,7 +49,7 @@ def list_plans(request: HttpRequest, name: forms.GroupName, asked: Query[forms.B
 
 @router.get(
     "/groups/{name}/plans/{int:pk}",
-    response=answers.PlanTold,
+    response=plan_answers.PlanTold,
     url_name="plan",
     operation_id="read_plan",
 )
@@ -59,7 +60,7 @@ def read_plan(request: HttpRequest, name: forms.GroupName, pk: forms.Key) -> Any
 
 @router.post(
     "/groups/{name}/plans/{int:pk}/approve",
-    response=answers.PlanTold,
+    response=plan_answers.PlanTold,
     url_name="approve",
     operation_id="approve_plan",
 )
@@ -72,7 +73,7 @@ def approve(request: HttpRequest, name: forms.GroupName, pk: forms.Key, body: fo
 
 @router.post(
     "/groups/{name}/plans/{int:pk}/reject",
-    response=answers.PlanTold,
+    response=plan_answers.PlanTold,
     url_name="reject",
     operation_id="reject_plan",
 )
@@ -83,7 +84,7 @@ def reject(request: HttpRequest, name: forms.GroupName, pk: forms.Key, body: for
 
 @router.post(
     "/groups/{name}/plans/{int:pk}/run",
-    response=answers.PlanTold,
+    response=plan_answers.PlanTold,
     url_name="run",
     operation_id="run_plan",
 )
@@ -94,7 +95,7 @@ def run(request: HttpRequest, name: forms.GroupName, pk: forms.Key, body: forms.
 
 @router.post(
     "/groups/{name}/plans/{int:pk}/cancel",
-    response=answers.PlanTold,
+    response=plan_answers.PlanTold,
     url_name="cancel",
     operation_id="cancel_plan",
 )

@@ -32,6 +32,7 @@ _SEES = Door(Action.SEE)
 _DRAINS = Door(Action.SCALE_DOWN, Action.SCALE_DOWN)
 _OF_TOKENS = Door(Action.MANAGE_TOKENS, Action.MANAGE_TOKENS)
 _OF_PRODUCERS = Door(Action.MANAGE_PRODUCERS, Action.MANAGE_PRODUCERS)
+_OF_APPROVALS = Door(Action.MANAGE_APPROVALS, Action.MANAGE_APPROVALS)
 DOORS = {
     f"{NAMESPACE}{name}": door
     for name, door in {
@@ -42,13 +43,13 @@ DOORS = {
         "audit_verify": Door(Action.VERIFY_AUDIT, Action.VERIFY_AUDIT),
         "groups": Door(Action.SEE, Action.MAKE_GROUP),
         "adopt": Door(Action.MAKE_GROUP, Action.MAKE_GROUP),
-        "settings": Door(Action.SEE, Action.CHANGE_SETTINGS),
-        "coordination": Door(Action.SEE, Action.CHANGE_SETTINGS),
+        "settings": Door(Action.SEE, Action.CHANGE_SETTINGS, stages=True),
+        "coordination": Door(Action.SEE, Action.CHANGE_SETTINGS, stages=True),
         "pauses": _SEES,
         **dict.fromkeys(("pause", "resume"), Door(Action.SEE, Action.PAUSE)),
-        "rebalances": Door(Action.SEE, Action.REBALANCE),
+        "rebalances": Door(Action.SEE, Action.REBALANCE, stages=True),
         "skip": Door(Action.SKIP_EVENT, Action.SKIP_EVENT),
-        "scale_downs": Door(Action.SEE, Action.SCALE_DOWN),
+        "scale_downs": Door(Action.SEE, Action.SCALE_DOWN, stages=True),
         "preview": Door(Action.SCALE_DOWN, Action.SCALE_DOWN, previews="always"),
         **dict.fromkeys(("extend", "force", "abort"), _DRAINS),
         **dict.fromkeys(("tokens", "token", "rotate"), _OF_TOKENS),
@@ -56,6 +57,7 @@ DOORS = {
         **dict.fromkeys(("plans", "plan", "attention"), _SEES),
         **dict.fromkeys(("approve", "reject"), Door(Action.SEE, Action.APPROVE)),
         **dict.fromkeys(("run", "cancel"), Door(Action.SEE, Action.SEE)),  # asks for the plan's
+        **dict.fromkeys(("approval_rules", "approval_rule"), _OF_APPROVALS),
         "acknowledge": Door(Action.SEE, Action.ACKNOWLEDGE),
         "repair": Door(Action.REPAIR, Action.REPAIR),
     }.items()
@@ -113,6 +115,7 @@ def _open(request: HttpRequest, door: Door | None, group: str | None) -> HttpRes
         return answer(403, f"{request.path} opens to nobody: it is not in the matrix")
     looks = request.method in LOOKING or bool(door.previews)
     action = door.looks if looks else door.changes
+    looks = looks or door.stages
     if action is None:
         return HttpResponseNotAllowed(LOOKING)
     try:

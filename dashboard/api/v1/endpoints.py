@@ -21,6 +21,7 @@ from dashboard.actions.groups import Refused
 from dashboard.actions.roles import Denied
 from dashboard.api.v1 import (
     answers,
+    approval_rules,
     commands,
     deciding,
     events,
@@ -165,8 +166,10 @@ def _misread(request: HttpRequest, known: Collection[str]) -> str:
 
 
 api.add_decorator(guarded, mode="view")
-# Each adds its own to the router.
-assert all((reads, history, events, commands, deciding, pauses, scale_downs, tokens))
+# Each adds its own to it.
+assert all(
+    (reads, history, events, commands, deciding, pauses, scale_downs, tokens, approval_rules)
+)
 api.add_router("", router)
 
 

@@ -17,7 +17,7 @@ from assignment.types import (
 )
 from dashboard.live.group_state import GroupState
 from dashboard.live.snapshot import PARTITION_STATES
-from dashboard.models import MEMBER_MAX, AtDeadline
+from dashboard.models import MEMBER_MAX, AtDeadline, PlanKind
 from dashboard.records.audit import REASON_MAX
 
 LIMIT, LIMIT_MAX = 50, 500  # rows of one answer
@@ -247,6 +247,18 @@ class NewToken(Command):
 
 class NewProducerToken(NewToken):
     stream: Name
+
+
+Clock = Annotated[str, Field(pattern="^([01][0-9]|2[0-3]):[0-5][0-9]$")]
+
+
+class NewApprovalRule(Command):
+    name: Name
+    groups: Annotated[str, Field(max_length=100, description="Pattern of names: * and ?.")] = "*"
+    kinds: Annotated[list[PlanKind], Field(min_length=1, max_length=len(PlanKind))]
+    moves_max: Annotated[int, Field(ge=0, le=PARTITIONS_MAX)]
+    begins: Annotated[Clock, Field(description="UTC.")] = "00:00"
+    ends: Annotated[Clock, Field(description="UTC; the same as begins: all day.")] = "00:00"
 
 
 class Mending(Command):

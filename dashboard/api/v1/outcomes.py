@@ -8,11 +8,11 @@ from assignment.pauses import PauseState
 from assignment.types import Coordination
 
 
-class Asked(Schema):
-    """A rebalance that was asked for; it is in the list of rebalances once it ran."""
+class PlanMade(Schema):
+    """What was asked for, as the plan that it is: it runs, or is proposed."""
 
-    request: int
-    strategy: str
+    plan: int
+    kind: str
     state: str
 
 

@@ -5,14 +5,15 @@ from typing import Any
 from django.http import HttpRequest
 from ninja import Query, Status
 
+from dashboard.actions import at_once
 from dashboard.actions import preview as previews
 from dashboard.actions import scale_down as actions
 from dashboard.actions.roles import Action
-from dashboard.api.v1 import answers, doors, forms
-from dashboard.api.v1.commands import current
+from dashboard.api.v1 import answers, doors, forms, outcomes
+from dashboard.api.v1.commands import current, made
 from dashboard.api.v1.reading import found_in, group_named, router
 from dashboard.live.connection import StoreUnavailable
-from dashboard.models import Group, ScaleDown
+from dashboard.models import Group, Plan, ScaleDown
 from dashboard.records.queries import scale_downs as queries
 from dashboard.records.queries.pages import Filters, page_of
 
@@ -50,14 +51,16 @@ def scale_downs(request: HttpRequest, name: forms.GroupName, asked: Query[forms.
 
 @router.post(
     "/groups/{name}/scale-downs",
-    response={201: answers.ScaleDownTold},
+    response={201: answers.ScaleDownTold, 202: outcomes.PlanMade},
     url_name="scale_downs",
     operation_id="start_scale_down",
 )
 def start(request: HttpRequest, name: forms.GroupName, body: forms.NewScaleDown) -> Any:
-    """Drains members of a stateful group: they leave when others have learned their state."""
+    """Drains members of a stateful group: they leave when others have learned their state. 202: the
+    plan waits for another's approval.
+    """
     says_limit = "timeout_ms" in body.model_fields_set
-    row = actions.start(
+    found = at_once.drain(
         current(name, body),
         doors.by(request, body.reason),
         percent=body.percent,
@@ -67,7 +70,7 @@ def start(request: HttpRequest, name: forms.GroupName, body: forms.NewScaleDown)
         eager=body.eager,
         force_all=body.force_all,
     )
-    return Status(201, _told(request, row))
+    return made(found) if isinstance(found, Plan) else Status(201, _told(request, found))
 
 
 @router.post(

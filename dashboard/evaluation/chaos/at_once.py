@@ -13,11 +13,11 @@ from typing import Any
 from assignment.coordinator import rebalance as rebalancing
 from assignment.coordinator.effects import Effect, SetTarget
 from assignment.coordinator.effects import run as run_steps
-from assignment.types import Coordination
-from dashboard.actions import groups
+from assignment.scripts.dashboard_side import request_rebalance
+from assignment.types import Coordination, Reason
 from dashboard.coordinator import carrying
 from dashboard.live import queue
-from dashboard.management.answers import by_command
+from dashboard.live.scripts import run
 from dashboard.models import Group
 
 FIRST = "first"
@@ -55,7 +55,7 @@ def compute_at_once(group: Group, meeting: Meeting) -> dict[str, bool]:
         for number in range(ROUNDS_MAX):
             asked, computed, ended = (f"{number}-{what}" for what in ("asked", "computed", "ended"))
             if meeting.me == FIRST:
-                groups.request_rebalance(group, by_command(), strategy=group.values.strategy)
+                run(request_rebalance(Reason.MANUAL), group.name)
             meeting.note(asked)
             meeting.wait(asked)
 

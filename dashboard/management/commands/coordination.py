@@ -1,9 +1,10 @@
 """`python3 manage.py coordination GROUP server|client --reason TEXT`: who computes its targets.
 
-Exit 0: done, also when it was so already; 3 and one sentence: refused, or bad input; 1: Redis or
-the database cannot be asked. With --redis-url neither the database nor the group's row is needed:
-a dashboard that has the group and the same SECRET_KEY takes the switch into its audit with the next
-tick, without a name; one with another key puts it back.
+Exit 0: done, also when it was so already, or proposed where it takes another's approval; 3 and one
+sentence: refused, or bad input; 1: Redis or the database cannot be asked. With --redis-url neither
+the database nor the group's row is needed: a dashboard that has the group and the same SECRET_KEY
+takes the switch into its audit with the next tick, without a name; one with another key puts it
+back.
 """
 
 from pathlib import Path
@@ -15,9 +16,16 @@ from django.core.management.base import CommandParser
 from assignment.coordinator.scale_down import whole_number
 from assignment.errors import InvalidInput
 from assignment.types import valid_name
-from dashboard.actions import coordination
+from dashboard.actions import at_once, coordination
 from dashboard.actions.coordination import Switched
-from dashboard.management.answers import AnswerCommand, add_as, by_command, group_named
+from dashboard.management.answers import (
+    AnswerCommand,
+    add_as,
+    by_command,
+    group_named,
+    proposed,
+)
+from dashboard.models import Plan
 from dashboard.settings import is_redis_address
 
 
@@ -45,7 +53,9 @@ class Command(AnswerCommand):
         by = by_command(options["reason"], as_user=options["as_user"])
         expected = None if epoch is None else whole_number("mode epoch", epoch)
         if url is None:
-            switched = coordination.switch(group_named(name), mode, by, expected=expected)
+            switched = at_once.switch(group_named(name), mode, by, expected=expected)
+            if isinstance(switched, Plan):
+                return proposed(switched)
         else:
             if not is_redis_address(url):
                 raise InvalidInput(f"--redis-url {url!r} is no address of a Redis")

@@ -11,10 +11,16 @@ from django.core.management.base import CommandParser
 
 from assignment.coordinator.scale_down import whole_number
 from assignment.errors import InvalidInput
-from dashboard.actions import scale_down
+from dashboard.actions import at_once, scale_down
 from dashboard.actions.preview import preview
-from dashboard.management.answers import AnswerCommand, add_as, by_command, group_named
-from dashboard.models import Group
+from dashboard.management.answers import (
+    AnswerCommand,
+    add_as,
+    by_command,
+    group_named,
+    proposed,
+)
+from dashboard.models import Group, Plan, ScaleDown
 
 NO_LIMIT = "none"
 
@@ -41,7 +47,13 @@ class Command(AnswerCommand):
 
     def answer(self, options: dict[str, Any]) -> tuple[dict[str, Any], str]:
         group = group_named(options["group"])
-        found = _looked(group, options) if options["dry_run"] else _started(group, options)
+        if options["dry_run"]:
+            looked = _looked(group, options)
+            return looked, _as_text(looked)
+        row = _started(group, options)
+        if isinstance(row, Plan):
+            return proposed(row)
+        found = _told(row)
         return found, _as_text(found)
 
 
@@ -74,16 +86,19 @@ def _looked(group: Group, options: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _started(group: Group, options: dict[str, Any]) -> dict[str, Any]:
-    row = scale_down.start(
+def _started(group: Group, options: dict[str, Any]) -> ScaleDown | Plan:
+    return at_once.drain(
         group,
         by_command(options["reason"], as_user=options["as_user"]),
         **_who(options),
         timeout_ms=_timeout(options["timeout_ms"]),
         force_all=options["force"],
     )
+
+
+def _told(row: ScaleDown) -> dict[str, Any]:
     return {
-        "group": group.name,
+        "group": row.group.name,
         "members": row.live,
         "percent": row.percent,
         "stay": row.stay,
@@ -92,6 +107,7 @@ def _started(group: Group, options: dict[str, Any]) -> dict[str, Any]:
         "scale_down": row.pk,
         "timeout_ms": row.timeout_ms,
         "told_at_ms": row.told_at_ms,
+        "plan": row.plan_id,
     }
 
 

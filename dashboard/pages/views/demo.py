@@ -9,13 +9,13 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 
 from assignment.errors import EvenkeelError
-from dashboard.actions import scale_down as actions
+from dashboard.actions import at_once
 from dashboard.actions.access import NO_GROUP, require
 from dashboard.actions.groups import Refused
 from dashboard.actions.roles import Action
 from dashboard.demo import requests
 from dashboard.demo.requests import GROUP
-from dashboard.models import Group
+from dashboard.models import Group, Plan
 from dashboard.pages.views import base
 from dashboard.records import audit
 from dashboard.records.audit import By
@@ -40,8 +40,9 @@ def demo_page(request: HttpRequest) -> HttpResponse:
         else:
             raise BadRequest("take= is empty: no member, and nothing to do")
         return HttpResponseRedirect(reverse("demo"))
-    why = rights.why_not(Action.SCALE_DOWN, GROUP)
-    context = _context(seen) | {"refused": {"scale_down": why}}
+    why, looks = rights.why_not(Action.SCALE_DOWN, GROUP), rights.may_look(Action.SCALE_DOWN, GROUP)
+    proposes = why if looks else ""
+    context = _context(seen) | {"refused": {"scale_down": why}, "proposes": proposes}
     return base.show(request, "demo", context, fragments=("demo",))
 
 
@@ -97,12 +98,13 @@ def _ask_to_add(group: Group, by: By) -> None:
 
 
 def _remove(request: HttpRequest, seen: base.Seen, member: str) -> None:
-    """The same function as the wizard and the command; its agent ends by itself."""
+    """The same function as the command's; its agent ends by itself."""
+    said = f"{member} is draining: it leaves when others have learned its state."
     try:
-        actions.start(seen.group, base.by(request, REASON), members=[member])
+        found = at_once.drain(seen.group, base.by(request, REASON), members=[member])
+        if isinstance(found, Plan):
+            said = f"To remove {member} is proposed as a plan: somebody else may approve it."
     except EvenkeelError as error:
         messages.error(request, str(error))
     else:
-        messages.success(
-            request, f"{member} is draining: it leaves when others have learned its state."
-        )
+        messages.success(request, said)

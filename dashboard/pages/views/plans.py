@@ -7,7 +7,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 
 from dashboard.actions import plans as actions
 from dashboard.actions.roles import Action
-from dashboard.models import Plan, PlanState
+from dashboard.models import Plan, PlanKind, PlanState
 from dashboard.pages import strips
 from dashboard.pages.forms import DigestForm, NoForm, ReasonForm
 from dashboard.pages.views import base
@@ -112,12 +112,21 @@ def why_closed(row: Plan, by: By) -> dict[str, str]:
     }
 
 
+def _saved(row: Plan) -> list[tuple[str, Any]]:
+    """The settings that it changes."""
+    if row.kind != PlanKind.STRATEGY:
+        return []
+    inputs = row.content.inputs
+    return [(name, inputs[name]) for name in sorted(inputs.keys() - {"settings", "strategy"})]
+
+
 def _shown(row: Plan) -> dict[str, Any]:
     content, compared = row.content, plans.compared(row)
     moves, partitions = content.every_move, row.group.partitions
     after = strips.owners_of(content.rows, partitions)
     return {
         "content": content,
+        "saved": _saved(row),
         "compared": compared[:MOVES_SHOWN],
         "counts": sorted(plans.counted(compared).items()),
         "more": max(0, len(compared) - MOVES_SHOWN),

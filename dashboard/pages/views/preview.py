@@ -13,7 +13,7 @@ from assignment.coordinator.approved import Base, base_of
 from assignment.coordinator.record import Move
 from assignment.errors import InvalidInput
 from assignment.scripts.group_read import GroupRead
-from dashboard.actions import drafting, plans
+from dashboard.actions import at_once, drafting, plans
 from dashboard.actions.groups import Refused
 from dashboard.live.connection import StoreUnavailable
 from dashboard.models import Group, Plan
@@ -59,7 +59,7 @@ def rebalance_preview(request: HttpRequest, name: str) -> HttpResponse:
     plan = None if previewing else base.attempt(request, form, make, also=BESIDE)
     if plan:
         said = "The plan is proposed: somebody else may approve it."
-        if not plan.needs_approval:
+        if plan.started_at_ms is not None:
             said = "The plan runs."
         return base.done(request, said, "plan", name, plan.pk)
     context = base.group_context(seen, "rebalance_preview") | {
@@ -109,7 +109,8 @@ def _make(group: Group, form: RebalanceForm, by: By, *, is_proposed: bool) -> Pl
     shown = form.cleaned_data["epochs"]
     if shown and shown != _text(Base(*(draft.base[name] for name in Base._fields))):
         raise Refused(CHANGED)
-    return plans.propose(group, draft, by) if is_proposed else plans.run_now(group, draft, by)
+    make = plans.propose if is_proposed else at_once.carry_out
+    return make(group, draft, by)
 
 
 def _text(epochs: Base) -> str:

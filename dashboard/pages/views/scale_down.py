@@ -11,11 +11,11 @@ from django.http import StreamingHttpResponse as File
 
 from assignment.coordinator import scale_down as rules
 from assignment.errors import InvalidInput
-from dashboard.actions import drafting, plans
+from dashboard.actions import at_once, drafting, plans
 from dashboard.actions import scale_down as actions
-from dashboard.actions.preview import Preview, preview
+from dashboard.actions.preview import Asked, Preview, preview
 from dashboard.live.connection import StoreUnavailable
-from dashboard.models import Group, Plan, ScaleDown, ScaleDownState
+from dashboard.models import AtDeadline, Group, Plan, ScaleDown, ScaleDownState
 from dashboard.pages import texts
 from dashboard.pages.forms import ExtendForm, ReasonForm, ScaleDownForm
 from dashboard.pages.views import base
@@ -76,7 +76,7 @@ def new_scale_down(request: HttpRequest, name: str) -> HttpResponse:
     previewed = replace(previewed, percent=percent)
     if not previewing and form.is_valid() and previewed.is_good and not renewed:
         plan = _start(request, seen, form, previewed)
-        if plan is not None and plan.needs_approval:
+        if plan is not None and plan.started_at_ms is None:
             return base.done(request, PROPOSED, "plan", name, plan.pk)
         if plan is not None:
             count = len(plan.scale_down.members)
@@ -124,18 +124,16 @@ def _start(
     assert previewed.found is not None
     values, leave = form.cleaned_data, [leaver.member_id for leaver in previewed.found.leave]
     fits = _fits(previewed.percent, previewed.found)
-    drain = partial(
-        drafting.drain,
-        members=leave,
-        percent=int(previewed.percent) if fits else None,
-        timeout_ms=values["timeout"],
-        at_deadline=values["at_deadline"] or "force",
-        eager=values["eager"],
-        force_all=values["force_all"],
-    )
-    make = plans.propose if "propose" in request.POST else plans.run_now
+    asked = Asked(percent=int(previewed.percent) if fits else None, members=tuple(leave))
+    make = plans.propose if "propose" in request.POST else at_once.carry_out
     group = seen.group
-    return base.attempt(request, form, lambda by: make(group, drain(group), by), also=BESIDE)
+
+    def drain(by: By) -> Plan:
+        at_deadline = values["at_deadline"] or AtDeadline.FORCE
+        how = actions.how_of(group, values["timeout"], at_deadline, values["eager"])
+        return make(group, drafting.drain(group, asked, how, force_all=values["force_all"]), by)
+
+    return base.attempt(request, form, drain, also=BESIDE)
 
 
 def _fits(typed: str, found: Preview) -> bool:

@@ -15,7 +15,7 @@ PAGES = (
     *(("overview", "Overview"), ("groups", "Groups"), ("new_group", "New group")),
     *(("audit", "Audit"), ("evaluations", "Evaluations"), ("status", "Status")),
     *(("producers", "Producers"), ("webhooks", "Webhooks"), ("users", "Users")),
-    ("password", "Password"),
+    *(("approval_rules", "Approvals"), ("password", "Password")),
 )
 
 

@@ -6,10 +6,10 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 
 from assignment.types import Coordination
-from dashboard.actions import attention, drafting, plans
-from dashboard.actions import groups as actions
+from dashboard.actions import at_once, attention, drafting, plans
+from dashboard.actions.coordination import Switched
 from dashboard.live.snapshot import LiveSnapshot
-from dashboard.models import Plan
+from dashboard.models import Group, Plan
 from dashboard.pages.attention_forms import LimitsForm
 from dashboard.pages.forms import SettingsForm, SwitchForm
 from dashboard.pages.views import base
@@ -25,10 +25,26 @@ def group_settings(request: HttpRequest, name: str) -> HttpResponse:
     if do == "attention":
         return _attention(request, seen)
     form = SettingsForm(base.sent(request), settings=seen.group.values)
-    change = actions.change_settings
-    if base.attempt(request, form, lambda by: change(seen.group, form.changes, by)):
-        return base.done(request, f"Settings of {name} are saved.", "group_settings", name)
+
+    def save(by: By) -> Group | Plan:
+        change = at_once.propose_settings if "propose" in request.POST else at_once.change_settings
+        return change(seen.group, form.changes, by)
+
+    if saved := base.attempt(request, form, save, also=("propose",)):
+        return _done(request, seen, saved, f"Settings of {name} are saved.")
     return _page(request, seen, form=form)
+
+
+PROPOSED = "The plan is proposed: somebody else may approve it."
+
+
+def _done(
+    request: HttpRequest, seen: base.Seen, found: Group | Switched | Plan, said: str
+) -> HttpResponse:
+    """To the plan while it waits for somebody's approval."""
+    if isinstance(found, Plan):
+        return base.done(request, PROPOSED, "plan", seen.group.name, found.pk)
+    return base.done(request, said, "group_settings", seen.group.name)
 
 
 def _page(request: HttpRequest, seen: base.Seen, **forms: Any) -> HttpResponse:
@@ -58,17 +74,15 @@ def _switch(request: HttpRequest, seen: base.Seen, now: LiveSnapshot) -> HttpRes
     """To the other coordination, over the mode epoch that was shown."""
     (other,) = set(Coordination) - {now.mode.coordination}
     begins = {"mode": other.value, "epoch": now.mode.epoch}
-    form, name = SwitchForm(base.sent(request), initial=begins), seen.group.name
+    form = SwitchForm(base.sent(request), initial=begins)
 
-    def switch(by: By) -> Plan:
+    def switch(by: By) -> Switched | Plan:
         mode, epoch = Coordination(form.cleaned_data["mode"]), form.cleaned_data["epoch"]
-        make = plans.propose if "propose" in request.POST else plans.run_now
-        return make(seen.group, drafting.switch(seen.group, mode, epoch), by)
+        if "propose" in request.POST:
+            return plans.propose(seen.group, drafting.switch(seen.group, mode, epoch), by)
+        return at_once.switch(seen.group, mode, by, expected=epoch)
 
-    if plan := base.attempt(request, form, switch, also=("propose",)):
-        if plan.needs_approval:
-            said = "The plan is proposed: somebody else may approve it."
-            return base.done(request, said, "plan", name, plan.pk)
-        said = f"Coordination is {plan.content.inputs['mode']}; nothing paused or moved."
-        return base.done(request, said, "group_settings", name)
+    if found := base.attempt(request, form, switch, also=("propose",)):
+        said = f"Coordination is {form.cleaned_data['mode']}; nothing paused or moved."
+        return _done(request, seen, found, said)
     return _page(request, seen, switch=form)

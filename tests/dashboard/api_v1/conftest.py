@@ -4,10 +4,7 @@ import pytest
 from django.contrib.auth.models import User
 from pytest_django.fixtures import Settings
 
-from dashboard.models import Group
-from tests.dashboard.agents import FakeAgent
 from tests.dashboard.api_v1.program import Program
-from tests.dashboard.scenes import staffed
 
 
 @pytest.fixture(autouse=True)
@@ -30,9 +27,3 @@ def bob(db: None) -> User:
 @pytest.fixture
 def program(ann: User) -> Program:
     return Program.of(ann)
-
-
-@pytest.fixture
-def agents(group: Group) -> list[FakeAgent]:
-    """Two members that own two partitions each."""
-    return staffed(group, "a", "b")

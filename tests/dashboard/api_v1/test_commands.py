@@ -10,12 +10,21 @@ from django.core.management import get_commands
 from django.utils import timezone
 
 from assignment.scripts.group_read import Purpose
+from dashboard import coordinator
 from dashboard.api.v1 import idempotency
 from dashboard.live import groups as live
 from dashboard.live.connection import StoreUnavailable
-from dashboard.models import AgentToken, ApiAnswer, AuditEntry, Group, RebalanceRequest, ScaleDown
+from dashboard.models import (
+    AgentToken,
+    ApiAnswer,
+    AuditEntry,
+    Group,
+    Plan,
+    RebalanceRequest,
+    ScaleDown,
+)
 from dashboard.web.problems import answer
-from tests.dashboard.agents import make_group
+from tests.dashboard.agents import make_group, tick
 from tests.dashboard.api_v1.program import Program, problem, read
 from tests.dashboard.scaling import Scene
 
@@ -27,9 +36,10 @@ def path(group: Group) -> str:
 
 def test_a_rebalance_is_asked_for_in_ones_name(program: Program, path: str, group: Group) -> None:
     found = read(program.post(f"{path}/rebalances", {"reason": "why"}), 202)
-    row = RebalanceRequest.objects.get(pk=found["request"])
+    row = RebalanceRequest.objects.get(plan=found["plan"])
     assert (row.actor, row.reason, row.strategy) == ("ann", "why", "sticky")
-    entry = AuditEntry.objects.get(action="request rebalance")
+    assert (found["kind"], found["state"]) == ("rebalance", "running")
+    entry = AuditEntry.objects.get(action="run plan")
     assert (entry.source, entry.actor, entry.address) == ("api", "ann", "127.0.0.1")
     assert "'x' is not known" in problem(program.post(f"{path}/rebalances", {"strategy": "x"}), 422)
 
@@ -148,7 +158,16 @@ def test_a_body_that_cannot_be_read(
 # --- once a key -----------------------------------------------------------------------------------
 
 
-def test_the_same_key_and_body_is_answered_as_before(program: Program, path: str) -> None:
+def settle_empty(group: Group) -> None:
+    """Without members too a plan runs to its end."""
+    coordinator.rebalance(group.name)
+    tick()
+    assert Plan.objects.get().state == "done"
+
+
+def test_the_same_key_and_body_is_answered_as_before(
+    program: Program, path: str, group: Group
+) -> None:
     first = program.post(f"{path}/rebalances", {"reason": "a"}, key="k1")
     again = program.post(f"{path}/rebalances", {"reason": "a"}, key="k1")
     assert read(again, 202) == read(first, 202)
@@ -156,6 +175,7 @@ def test_the_same_key_and_body_is_answered_as_before(program: Program, path: str
     assert RebalanceRequest.objects.count() == 1
     other = program.post(f"{path}/rebalances", {"reason": "b"}, key="k1")
     assert "came with another request" in problem(other, 422)
+    settle_empty(group)
     read(program.post(f"{path}/rebalances", {"reason": "b"}, key="k2"), 202)
 
 
@@ -190,12 +210,13 @@ def test_of_a_command_whose_end_nobody_knows_it_is_said_that_it_began(
 
 
 def test_keys_are_kept_for_a_day_and_bounded(
-    program: Program, path: str, monkeypatch: pytest.MonkeyPatch
+    program: Program, path: str, group: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(idempotency, "KEYS_MAX", 1)
     program.post(f"{path}/rebalances", key="k")
     assert "1 idempotency keys" in problem(program.post(f"{path}/rebalances", key="other"), 429)
     ApiAnswer.objects.update(created_at=timezone.now() - timedelta(hours=25))
+    settle_empty(group)
     read(program.post(f"{path}/rebalances", key="other"), 202)
     assert ApiAnswer.objects.count() == 1
     assert problem(program.post(f"{path}/rebalances", key="k" * 129), 422)

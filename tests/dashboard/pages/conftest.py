@@ -5,10 +5,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from pytest_django.fixtures import Settings
 
-from dashboard.models import Group
-from tests.dashboard.agents import FakeAgent
 from tests.dashboard.people import logged_in
-from tests.dashboard.scenes import staffed
 
 
 @pytest.fixture
@@ -29,9 +26,3 @@ def visitor(user: User) -> Client:
 def viewer(db: None) -> Client:
     """bob, to whom nothing is granted."""
     return logged_in(User.objects.create(username="bob"))
-
-
-@pytest.fixture
-def agents(group: Group) -> list[FakeAgent]:
-    """Two members that own two partitions each."""
-    return staffed(group, "a", "b")

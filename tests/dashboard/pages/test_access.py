@@ -21,6 +21,7 @@ PLAIN = (
     "producers",
     "evaluations",
     "webhooks",
+    "approval_rules",
     "search",
     "attention_count",
 )

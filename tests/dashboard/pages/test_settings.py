@@ -32,10 +32,11 @@ def test_settings_are_saved_and_audited(visitor: Client, group: Group) -> None:
     assert (answer.status_code, answer["Location"]) == (302, address)
     group.refresh_from_db()
     assert group.values.strategy == "averagely"
-    entry = AuditEntry.objects.first()
-    assert entry is not None
+    entry = AuditEntry.objects.get(action="change settings")
     assert (entry.actor, entry.reason, entry.source) == ("ann", "even blocks", "page")
     assert (entry.before, entry.after) == ({"strategy": "sticky"}, {"strategy": "averagely"})
+    plan = Plan.objects.get()
+    assert (plan.kind, plan.state, plan.proposed_by) == ("strategy change", "running", "ann")
 
 
 def test_a_strategy_is_saved_with_its_parameters(visitor: Client, group: Group) -> None:
@@ -44,8 +45,7 @@ def test_a_strategy_is_saved_with_its_parameters(visitor: Client, group: Group) 
     visitor.post(address, sent(group, **ring))
     group.refresh_from_db()
     assert group.values.strategy_parameters == {"virtual_nodes": 50}
-    entry = AuditEntry.objects.first()
-    assert entry is not None
+    entry = AuditEntry.objects.get(action="change settings")
     assert entry.before == {"strategy": "sticky", "strategy_parameters": {}}
     assert entry.after["strategy_parameters"] == {"virtual_nodes": 50}
     page = visitor.get(address).content.decode()
@@ -295,7 +295,7 @@ def test_a_switch_from_a_page_that_is_out_of_date_is_refused(visitor: Client, gr
     old = {"mode": "client", "epoch": "0", "reason": "an old page"}
     shown = visitor.post(f"/groups/{group.name}/settings/?do=switch", old).content.decode()
     assert "the mode epoch is 1 (server), not 0" in shown
-    entry = AuditEntry.objects.get(action="run plan")
+    entry = AuditEntry.objects.get(action="switch coordination")
     assert entry.result.startswith("refused: ") and entry.after is None
 
 

@@ -47,6 +47,14 @@ async def approve(page: Page, link: str) -> None:
     await page.click('button:text-is("Approve")')
 
 
+async def cells(page: Page, rows: str) -> list[tuple[str, list[str]]]:
+    """Of each row its first cell's text, and that of the data cells."""
+    return [
+        (await row.locator("th, td").first.inner_text(), await row.locator("td").all_inner_texts())
+        for row in await page.locator(rows).all()
+    ]
+
+
 async def test_proposed_by_one_approved_by_another_run_and_compared(
     stage: Stage, chromium: Browser, address: str
 ) -> None:
@@ -68,6 +76,12 @@ async def test_proposed_by_one_approved_by_another_run_and_compared(
         return await confirmed.count() == moves and state == "done"
 
     await until(is_compared, "the page shows each move as confirmed, by itself")
+    (predicted,) = await sync_to_async(list)(Plan.objects.all())
+    shown = dict(await cells(sam, "#metrics tbody tr"))
+    assert shown["Moves"] == [str(predicted.content.metrics["moves"])] * 2
+    assert shown["Balance degree after"][0] == shown["Balance degree after"][1] != "—"
+    by_owner = {(row[1], row[2], row[5]) for _, row in await cells(sam, "#moves tbody tr")}
+    assert all(giver != taker == owner for giver, taker, owner in by_owner)
 
 
 async def test_a_stale_plan_is_refused(stage: Stage, chromium: Browser, address: str) -> None:
