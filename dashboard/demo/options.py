@@ -42,6 +42,7 @@ class Options:
     demo: bool = True
     check: bool = False
     pipeline: tuple[str, ...] = FLIGHTS  # the consumers' command
+    consumer_mib: int = CONSUMER_MIB  # of memory for each
 
     @property
     def url(self) -> str:
@@ -74,8 +75,8 @@ def free_mib() -> int:
     return int(available // 2**20)
 
 
-def check_memory(consumers: int, free: int) -> None:
-    needed = BASE_MIB + consumers * CONSUMER_MIB
+def check_memory(consumers: int, free: int, consumer_mib: int = CONSUMER_MIB) -> None:
+    needed = BASE_MIB + consumers * consumer_mib
     if free < needed:
         raise Refused(
             f"{consumers} consumers need about {needed} MiB of memory and {free} MiB are free:"

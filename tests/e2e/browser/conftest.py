@@ -8,17 +8,13 @@ from django.contrib.auth.models import User
 from playwright.async_api import Browser, BrowserContext, async_playwright
 from pytest_django.fixtures import Settings
 
+from dashboard.evaluation.screenshots.chromium import FLAGS, executable
 from dashboard.live.connection import close_async_client
 from dashboard.models import Group
 from tests.dashboard.agents import make_group
 from tests.dashboard.conftest import point_at, store  # noqa: F401
 from tests.e2e.browser.stage import Stage, background, web
 
-CHROMIUM = "/usr/bin/chromium"
-FLAGS = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-)
 PASSWORD = "even-keel-even"
 PARTITIONS = 12
 
@@ -57,7 +53,7 @@ async def stage(group: Group, address: str) -> AsyncIterator[Stage]:
 @pytest.fixture
 async def chromium(address: str) -> AsyncIterator[Browser]:
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        browser = await playwright.chromium.launch(executable_path=executable(), args=FLAGS)
         yield browser
         await browser.close()
 
