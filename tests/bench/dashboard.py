@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from tests.bench import history, maps, ownership
+from tests.bench import history, maps, ownership, pages, screen
 
 
 def rows() -> list[dict[str, Any]]:
-    return [*history.figures(), *maps.figures(), *ownership.figures()]
+    measured = (history, maps, ownership, pages, screen)
+    return [row for module in measured for row in module.figures()]

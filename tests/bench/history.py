@@ -6,22 +6,23 @@ Real Redis and SQLite; of every two events one ends a tenure and one begins the 
 a millisecond.
 """
 
-import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-from dashboard.demo.embedded_redis import EmbeddedRedis
+from tests.bench import apart
+from tests.bench.apart import ROOT, Figure
 
+FIGURES = (
+    Figure(name="history_events_per_second", unit="1/s", aim=20_000),
+    Figure(name="history_behind_s", unit="s", aim=15),
+)
 PARTITIONS = 100_000  # each with an open tenure
 EVENTS = 2 * PARTITIONS
 DEADLINE_S = 300
-ROOT = Path(__file__).resolve().parent.parent.parent
 HAND_OVER = """
 local stream, fence = ARGV[1], tonumber(ARGV[3])
 local begins_ms = 1000000 * fence
@@ -36,50 +37,20 @@ for number = 0, tonumber(ARGV[2]) - 1 do
   note('acquired', number, fence + 1)
 end
 """
-PROGRAM = "import django; django.setup(); from tests.bench import history; history.measure()"
+PROGRAM = "from tests.bench import history; history.measure()"
 
 
 def figures() -> list[dict[str, Any]]:
-    with environment() as variables:
-        migrate = [sys.executable, "manage.py", "migrate", "--verbosity=0"]
-        subprocess.run(migrate, cwd=ROOT, env=variables, check=True)
-        told = subprocess.run(
-            [sys.executable, "-c", PROGRAM], cwd=ROOT, env=variables, check=True,
-            stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-    per_second, behind_s = map(float, told.stdout.split()[-2:])
+    return apart.rows(FIGURES, measured)
+
+
+def measured() -> list[tuple[float, str]]:
+    per_second, behind_s = apart.values(PROGRAM)
     of = f"{PARTITIONS} open tenures, SQLite"
     return [
-        row(
-            "history_events_per_second", round(per_second), "1/s", 20_000, f"{EVENTS} events, {of}"
-        ),
-        row("history_behind_s", round(behind_s, 1), "s", 15, f"{EVENTS} events at once, {of}"),
+        (round(per_second), f"{EVENTS} events, {of}"),
+        (round(behind_s, 1), f"{EVENTS} events at once, {of}"),
     ]
-
-
-def row(name: str, value: float, unit: str, aim: float, of: str) -> dict[str, Any]:
-    return {
-        "name": name, "value": value, "unit": unit, "aim": aim, "ratio": None, "yardstick": of,
-    }  # fmt: skip
-
-
-@contextmanager
-def environment() -> Iterator[dict[str, str]]:
-    with tempfile.TemporaryDirectory(prefix="evenkeel-bench-") as folder:
-        redis = EmbeddedRedis(Path(folder) / "redis")
-        redis.start()
-        variables = {
-            **os.environ,
-            "REDIS_URL": redis.url,
-            "EVENKEEL_DATA": folder,
-            "EVENKEEL_LOG_LEVEL": "WARNING",
-            "DJANGO_SETTINGS_MODULE": "dashboard.settings",
-        }
-        variables.pop("DATABASE_URL", None)
-        try:
-            yield variables
-        finally:
-            redis.stop()
 
 
 def measure() -> None:

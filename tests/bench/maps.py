@@ -6,37 +6,34 @@ of random moments.
 """
 
 import random
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from typing import Any
 
-from tests.bench import history
+from tests.bench import apart
+from tests.bench.apart import Figure
 
-SIZES = {"map_at_20k_ms": (20_000, 5.0), "map_at_100k_ms": (100_000, 20.0)}
+FIGURES = {
+    20_000: Figure(name="map_at_20k_ms", aim=5.0),
+    100_000: Figure(name="map_at_100k_ms", aim=20.0),
+}
 MEMBERS = 200
 EPOCHS = 5
 MOMENTS = 200
-PROGRAM = "import django; django.setup(); from tests.bench import maps; maps.measure({size})"
+PROGRAM = "from tests.bench import maps; maps.measure({})"
 
 
 def figures() -> list[dict[str, Any]]:
-    return [figure(name, *of) for name, of in SIZES.items()]
+    found = (apart.rows([figure], partial(measured, size)) for size, figure in FIGURES.items())
+    return [row for rows in found for row in rows]
 
 
-def figure(name: str, size: int, aim: float) -> dict[str, Any]:
-    with history.environment() as variables:
-        migrate = [sys.executable, "manage.py", "migrate", "--verbosity=0"]
-        subprocess.run(migrate, cwd=history.ROOT, env=variables, check=True)
-        told = subprocess.run(
-            [sys.executable, "-c", PROGRAM.format(size=size)], cwd=history.ROOT, env=variables,
-            check=True, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-    value, middle = map(float, told.stdout.split()[-2:])
+def measured(size: int) -> list[tuple[float, str]]:
+    value, middle = apart.values(PROGRAM.format(size))
     of = f"p95 of {MOMENTS} moments, median {middle:.1f} ms; SQLite"
-    return history.row(name, round(value, 2), "ms", aim, of)
+    return [(round(value, 2), of)]
 
 
 def measure(size: int) -> None:
@@ -51,8 +48,7 @@ def measure(size: int) -> None:
         began_s = time.perf_counter()
         ownership.encode(queries.at(group, at_ms), {"at_ms": at_ms})
         taken.append((time.perf_counter() - began_s) * 1_000)
-    taken.sort()
-    print(taken[MOMENTS * 95 // 100], taken[MOMENTS // 2])
+    print(apart.share(taken, 95), apart.share(taken, 50))
 
 
 def filled(size: int) -> tuple[Any, int]:

@@ -4,18 +4,18 @@ A process that has just begun answers the request as the web process does, from 
 last byte. SQLite; tenures lie in the table as they came, by time, and not by partition.
 """
 
-import subprocess
-import sys
 import time
 from typing import Any
 
-from tests.bench import history
+from tests.bench import apart
+from tests.bench.apart import Figure
 
+FIGURES = (Figure(name="ownership_over_time_ms", aim=500),)
 PARTITIONS, ROUNDS = 20_000, 100  # each partition changed hands so often
 INTERVALS = PARTITIONS * ROUNDS
 MEMBERS = 200
 STEP_MS = 600_000  # between two tenures of a partition
-PROGRAM = "import django; django.setup(); from tests.bench import ownership; ownership.{}()"
+PROGRAM = "from tests.bench import ownership; ownership.{}()"
 # Each partition's tenures follow each other with a gap of 50 ms; the last goes on.
 FILL = f"""
 WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < %s)
@@ -32,17 +32,13 @@ FROM n
 
 
 def figures() -> list[dict[str, Any]]:
-    with history.environment() as variables:
-        migrate = [sys.executable, "manage.py", "migrate", "--verbosity=0"]
-        subprocess.run(migrate, cwd=history.ROOT, env=variables, check=True)
-        for step in ("fill", "measure"):
-            told = subprocess.run(
-                [sys.executable, "-c", PROGRAM.format(step)], cwd=history.ROOT, env=variables,
-                check=True, stdout=subprocess.PIPE, text=True,
-            )  # fmt: skip
-    took_ms = round(float(told.stdout.split()[-1]))
+    return apart.rows(FIGURES, measured)
+
+
+def measured() -> list[tuple[float, str]]:
+    [took_ms] = apart.values(PROGRAM.format("fill"), PROGRAM.format("measure"))
     of = f"first picture of {INTERVALS} intervals, {PARTITIONS} partitions, SQLite"
-    return [history.row("ownership_over_time_ms", took_ms, "ms", 500, of)]
+    return [(round(took_ms), of)]
 
 
 def fill() -> None:

@@ -1,8 +1,8 @@
 """`python3 manage.py bench --json`: the figures of tests/bench, measured here and now.
 
 Each module there has `rows()`: {"name", "value", "unit", "ratio", "yardstick"} per figure, and its
-"aim" where there is one. They start what they need themselves; run it on a machine that does
-nothing else.
+"aim" where there is one. What could not be measured has no value (None), and an "error" that says
+why. They start what they need themselves; run it on a machine that does nothing else.
 """
 
 import importlib
@@ -47,6 +47,8 @@ def chosen(only: list[str]) -> list[str]:
 
 
 def as_text(row: dict[str, Any]) -> str:
+    if row["value"] is None:
+        return f"{row['name']}: not measured: {row['error']}"
     ratio = "" if row["ratio"] is None else f"  ratio {row['ratio']:.2f}"
     aim = f"  aim {row['aim']}" if "aim" in row else ""
     return f"{row['name']}: {row['value']:.4g} {row['unit']}{ratio}{aim}  ({row['yardstick']})"

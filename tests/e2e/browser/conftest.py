@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from playwright.async_api import Browser, BrowserContext, async_playwright
+from playwright.async_api import Browser, BrowserContext
 from pytest_django.fixtures import Settings
 
-from dashboard.evaluation.screenshots.chromium import FLAGS, executable
 from dashboard.live.connection import close_async_client
 from dashboard.models import Group
 from tests.dashboard.agents import make_group
 from tests.dashboard.conftest import point_at, store  # noqa: F401
+from tests.e2e.browser.chromium import launched, log_in
 from tests.e2e.browser.stage import Stage, background, web
 
 PASSWORD = "even-keel-even"
@@ -52,23 +52,14 @@ async def stage(group: Group, address: str) -> AsyncIterator[Stage]:
 
 @pytest.fixture
 async def chromium(address: str) -> AsyncIterator[Browser]:
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=executable(), args=FLAGS)
+    async with launched() as browser:
         yield browser
-        await browser.close()
 
 
 @pytest.fixture
 async def logged_in(chromium: Browser, address: str) -> NewContext:
     """Makes contexts that share one session; each is a window of its own, always visible."""
-    first = await chromium.new_context(base_url=address)
-    page = await first.new_page()
-    await page.goto("/login/")
-    await page.fill("[name=username]", "ann")
-    await page.fill("[name=password]", PASSWORD)
-    await page.click("button.first")
-    await page.wait_for_url(f"{address}/")
-    state = await first.storage_state()
+    state = await log_in(chromium, address, "ann", PASSWORD)
 
     async def new(**options: Any) -> BrowserContext:
         return await chromium.new_context(base_url=address, storage_state=state, **options)

@@ -4,11 +4,26 @@
 // colour.
 import {STATES} from "./live.js";
 import {HUES, css, mix, pattern, readColours, readHues} from "./paint.js";
+import {Pixels} from "./pixels.js";
 import {number, short, span} from "./show.js";
 
 const FADE_MS = 900;
 const WIDTHS = [200, 120, 88, 56, 40, 28, 20, 14, 10, 8, 6, 5, 4, 3];
+const SMALL = 8; // cells below that have no room for a line or a pattern
 const STANDBYS_SHOWN = 3; // of one partition; the card and the table name all
+// Of a partition's state: colour, width, dashes.
+const OUTLINES = {
+  acquiring: ["accent", 2, [4, 3]],
+  restoring: ["accent", 2, [8, 3]],
+  releasing: ["accent", 2, [1, 3]],
+  unowned: ["warn", 2, [6, 3]],
+  conflict: ["alarm", 4, []],
+  unknown: ["muted", 1.5, [2, 2]],
+  halted: ["alarm", 3, [2, 3]],
+  paused: ["muted", 3, []],
+  pausing: ["muted", 3, [8, 3]],
+  unserved: ["warn", 3, [1, 3]],
+};
 const height = (width) => (width >= 56 ? 56 : width >= 28 ? 28 : width);
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
@@ -126,21 +141,46 @@ export class OwnershipMap {
       {cells} = this;
     context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
     context.clearRect(0, 0, this.canvas.width, this.canvas.height);
-    const scale = this.scale();
+    const scale = this.scale(), pen = this.pen(context);
     this.readMembers();
     let fading = false;
+    const fades = !still.matches; // asked once: for each cell it costs what drawing does
     for (let place = 0; place < this.at.length; place++) {
       const n = this.at[place];
       const x = Math.round((place % this.columns) * this.width),
         y = Math.floor(place / this.columns) * this.height;
       const right = Math.round(((place % this.columns) + 1) * this.width);
-      const t = still.matches ? 1 : Math.min(1, (now - cells.movedAt[n]) / FADE_MS);
+      const t = fades ? Math.min(1, (now - cells.movedAt[n]) / FADE_MS) : 1;
       if (t < 1) fading = true;
       const owner = this.colourOf(cells.owner[n]);
       const shade = t < 1 ? mix(this.colourOf(cells.before[n]), owner, Math.max(0, t)) : owner;
-      this.cell(context, n, x, y, right - x, shade, scale);
+      this.cell(pen, n, x, y, right - x, shade, scale);
     }
+    pen.end?.();
+    this.ring(context);
     return fading;
+  }
+
+  // What cells are drawn with.
+  pen(context) {
+    if (this.width >= SMALL) return context;
+    if (!this.pixels?.fits(context, this.ratio)) this.pixels = new Pixels(context, this.ratio);
+    this.pixels.begin();
+    return this.pixels;
+  }
+
+  ring(context) {
+    const place = this.at.indexOf(this.focus);
+    if (place < 0) return;
+    const {x, y} = this.placeOf(this.focus),
+      less = this.gap + 2;
+    context.lineWidth = 2;
+    context.strokeStyle = css(this.colours.ink);
+    context.strokeRect(Math.round(x) + 1, y + 1, this.width - less, this.height - less);
+  }
+
+  get gap() {
+    return this.width >= 12 ? 1 : this.width >= 5 ? 0.5 : 0;
   }
 
   // What the overlay shows of each partition: a value and its share of the greatest; null without
@@ -162,9 +202,8 @@ export class OwnershipMap {
   }
 
   cell(context, n, x, y, w, shade, scale) {
-    const gap = this.width >= 12 ? 1 : this.width >= 5 ? 0.5 : 0;
-    w -= gap;
-    const h = this.height - gap;
+    w -= this.gap;
+    const h = this.height - this.gap;
     const state = STATES[this.cells.state[n]];
     let fill = shade;
     if (scale) {
@@ -184,16 +223,11 @@ export class OwnershipMap {
       context.fillStyle = css(shade);
       context.fillRect(x, y + h - Math.max(1, h * 0.12), w, Math.max(1, h * 0.12));
     } else this.replicas(context, n, x, y, w, h);
-    if (this.isLeaving(n)) this.notch(context, x, y, this.width < 8 ? w / 2 : Math.min(10, w / 3));
+    if (this.isLeaving(n)) {
+      this.notch(context, x, y, this.width < SMALL ? w / 2 : Math.min(10, w / 3));
+    }
     this.outline(context, state, x, y, w, h);
     if (this.width >= 28) this.label(context, n, state, x, y, w, h, fill, scale);
-    if (n === this.focus) {
-      context.globalAlpha = 1;
-      context.setLineDash([]);
-      context.lineWidth = 2;
-      context.strokeStyle = css(this.colours.ink);
-      context.strokeRect(x + 1, y + 1, w - 2, h - 2);
-    }
     context.globalAlpha = 1;
   }
 
@@ -204,6 +238,10 @@ export class OwnershipMap {
 
   notch(context, x, y, side) {
     context.fillStyle = css(this.colours.warn);
+    if (this.width < SMALL) {
+      context.fillRect(x, y, side, side);
+      return;
+    }
     context.beginPath();
     context.moveTo(x, y);
     context.lineTo(x + side, y);
@@ -217,7 +255,7 @@ export class OwnershipMap {
     const {cells} = this,
       learner = cells.learner[n];
     if (learner < 0 && !cells.standbys.has(n)) return;
-    if (this.width < 8) {
+    if (this.width < SMALL) {
       if (learner >= 0) {
         context.fillStyle = css(this.colourOf(learner));
         context.fillRect(x, y + h - Math.ceil(h / 3), w, Math.ceil(h / 3));
@@ -256,21 +294,10 @@ export class OwnershipMap {
   }
 
   outline(context, state, x, y, w, h) {
-    const form = {
-      acquiring: ["accent", 2, [4, 3]],
-      restoring: ["accent", 2, [8, 3]],
-      releasing: ["accent", 2, [1, 3]],
-      unowned: ["warn", 2, [6, 3]],
-      conflict: ["alarm", 4, []],
-      unknown: ["muted", 1.5, [2, 2]],
-      halted: ["alarm", 3, [2, 3]],
-      paused: ["muted", 3, []],
-      pausing: ["muted", 3, [8, 3]],
-      unserved: ["warn", 3, [1, 3]],
-    }[state];
+    const form = OUTLINES[state];
     if (!form) return;
     const [colour, width, dash] = form;
-    if (this.width < 8) {
+    if (this.width < SMALL) {
       context.fillStyle = css(this.colours[colour]);
       context.fillRect(x + w / 4, y + h / 4, w / 2, h / 2);
       return;
