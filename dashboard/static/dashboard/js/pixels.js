@@ -1,5 +1,5 @@
-// A picture of tens of thousands of small rectangles, put into pixels directly: a call of the canvas
-// for each would take longer than a frame lasts. Has of a canvas' context what small cells use.
+// A picture of tens of thousands of small rectangles, put into pixels directly: a call of the
+// canvas for each would take longer than a frame lasts. Has what small cells use of its context.
 const COLOURS_MAX = 10000; // known ones; what fades passes through many
 const COLOUR = /^rgb\((\d+), ?(\d+), ?(\d+)\)$/;
 

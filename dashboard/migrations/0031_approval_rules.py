@@ -7,7 +7,7 @@ from django.db.models import Q
 class Migration(migrations.Migration):
     dependencies = [
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
-        ("dashboard", "0029_api_tokens_and_answers"),
+        ("dashboard", "0030_pauses"),
     ]
     operations = [
         migrations.CreateModel(
