@@ -71,7 +71,10 @@ class GroupSettings:
     strategy_parameters: Annotated[
         Mapping[str, Any],
         Parameters(
-            "Its parameters", "JSON, as below. Empty: none.", COORDINATOR, cause=Reason.STRATEGY
+            "Its parameters",
+            "A JSON object of what the strategy takes. Empty: none.",
+            COORDINATOR,
+            cause=Reason.STRATEGY,
         ),
     ] = field(default_factory=dict)
     lease_ms: Annotated[

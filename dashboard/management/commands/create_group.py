@@ -1,11 +1,13 @@
 """create_group NAME --stream S --partitions N: a new group, and what to run next."""
 
 from argparse import BooleanOptionalAction
+from collections.abc import Sequence
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from assignment.setting import Count, Flag, Names, Parameters, Setting
+from assignment import strategies
+from assignment.setting import Choice, Count, Flag, Names, Parameters, Setting, StrategyName
 from assignment.settings import DEFAULTS, SETTINGS
 from dashboard.actions import groups
 from dashboard.management.answers import add_as, asking, by_command, how_to_run
@@ -15,7 +17,7 @@ from dashboard.pages import parameters
 def add_flag(parser: CommandParser, name: str, setting: Setting) -> None:
     """Of a setting, as it is declared; what it may be is checked with all the others."""
     flag = f"--{name.replace('_', '-')}"
-    said: dict[str, Any] = {"help": setting.help.replace("%", "%%")}
+    said: dict[str, Any] = {"help": help_of(setting)}
     said |= {"required": True} if setting.once else {"default": DEFAULTS[name]}
     match setting:
         case Flag():
@@ -24,6 +26,17 @@ def add_flag(parser: CommandParser, name: str, setting: Setting) -> None:
             parser.add_argument(flag, type=int, **said)
         case _:
             parser.add_argument(flag, **said)
+
+
+def help_of(setting: Setting) -> str:
+    known: Sequence[str] = ()
+    match setting:
+        case StrategyName():
+            known = strategies.NAMES
+        case Choice():
+            known = setting.options
+    text = f"{setting.help} One of {', '.join(known)}." if known else setting.help
+    return text.replace("%", "%%")
 
 
 def value_of(name: str, given: Any) -> Any:
