@@ -1,7 +1,7 @@
 """`python3 manage.py scale_down GROUP --percent 80 | --members a,b`: drains members.
 
 Exit code 2 and one sentence for what is refused, whatever the reason; 1 when Redis or the database
-cannot be asked.
+cannot be asked. As a user whose changes need approval it is proposed as a plan.
 """
 
 from pathlib import Path
