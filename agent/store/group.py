@@ -170,7 +170,7 @@ class GroupStore:
         }
 
     def paused(self, partitions: Sequence[Partition]) -> frozenset[Partition]:
-        """Those that a person paused, one by one or with the whole group."""
+        """Those that a person paused, individually or with the whole group."""
         scopes = self.door.ask("HMGET", self.keys.pauses, WHOLE_GROUP, *map(str, partitions))
         return frozenset(
             p for p, own in zip(partitions, scopes[1:], strict=True) if own or scopes[0]

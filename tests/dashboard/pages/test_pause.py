@@ -25,7 +25,7 @@ def test_a_partition_then_the_group_are_paused_and_resumed(
     page = visitor.post(address, sent, follow=True).content.decode()
     assert "The group is pausing\n    since" in page and "4 of 4 not confirmed" in page
     page = visitor.get(address).content.decode()
-    assert "Paused one by one" in page and "Not confirmed yet" in page
+    assert "Paused individually" in page and "Not confirmed yet" in page
     assert (
         "paused" not in visitor.get(f"{address}?partition=2").content.decode().split("</form>")[0]
     )
