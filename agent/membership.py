@@ -203,12 +203,11 @@ class Membership:
             for partition, holding in self.state.held.items()
             if holding.state is HeldState.RUNNING and partition not in halted
         ]
-        paused = self.store.paused(running)
         events = EventStore(self.store.door)
         return {
             partition: committed
-            for partition, committed in self.store.committed(running).items()
-            if partition not in paused and events.last_offset(partition) > committed
+            for partition, committed in self.store.committed_of_unpaused(running).items()
+            if events.last_offset(partition) > committed
         }
 
     def note_crash(self, why: str, batch: BatchInHand) -> None:

@@ -14,7 +14,7 @@ from assignment.errors import InvalidInput
 from assignment.types import Partition
 
 WHOLE_GROUP = "*"  # the scope of a pause that covers every partition, also one that comes later
-PARTITIONS_MAX = 1_000  # paused one by one: all are read with the group; more are a whole group
+PARTITIONS_MAX = 1_000  # paused individually: all are read with the group; more are a whole group
 
 
 class PauseState(StrEnum):
@@ -56,7 +56,7 @@ class Pauses:
         return self if self.group else replace(self, version=self.version + 1, group=pause)
 
     def without_group(self) -> "Pauses":
-        """Partitions that were paused one by one stay so."""
+        """Partitions that were paused individually stay so."""
         return replace(self, version=self.version + 1, group=None) if self.group else self
 
     def with_partitions(self, partitions: Collection[Partition], pause: Pause) -> "Pauses":
@@ -65,7 +65,8 @@ class Pauses:
         count = len(self.partitions) + len(new)
         if count > PARTITIONS_MAX:
             raise InvalidInput(
-                f"{count} partitions paused one by one are above {PARTITIONS_MAX}: pause the group"
+                f"{count} partitions paused individually are above {PARTITIONS_MAX}:"
+                " pause the group"
             )
         together = {**self.partitions, **new}
         return replace(self, version=self.version + 1, partitions=together) if new else self

@@ -169,12 +169,22 @@ class GroupStore:
             for p, v in zip(partitions, values, strict=True)
         }
 
-    def paused(self, partitions: Sequence[Partition]) -> frozenset[Partition]:
-        """Those that a person paused, one by one or with the whole group."""
-        scopes = self.door.ask("HMGET", self.keys.pauses, WHOLE_GROUP, *map(str, partitions))
-        return frozenset(
-            p for p, own in zip(partitions, scopes[1:], strict=True) if own or scopes[0]
+    def committed_of_unpaused(self, partitions: Sequence[Partition]) -> dict[Partition, Offset]:
+        """Without those that a person paused, individually or with the whole group."""
+        if not partitions:
+            return {}
+        names = tuple(map(str, partitions))
+        offsets, (group, *pauses) = self.door.ask_together(
+            (
+                ("HMGET", self.keys.offsets, *names),
+                ("HMGET", self.keys.pauses, WHOLE_GROUP, *names),
+            )
         )
+        return {
+            p: Offset.parse(offset.decode()) if offset else START
+            for p, offset, pause in zip(partitions, offsets, pauses, strict=True)
+            if not (group or pause)
+        }
 
     def write_progress(self, speaker: str, health: wire.ConsumerHealth) -> bool:
         """False: it is no member (any more); nothing was written."""

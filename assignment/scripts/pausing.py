@@ -1,15 +1,18 @@
 """What people paused, as Redis holds it: set, read, and how far a partition stands still."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from typing import TypeVar
 
 from assignment.bounds import whole_of
 from assignment.pauses import WHOLE_GROUP, Pause, Pauses, PauseState
 from assignment.scripts.rows import each
 from assignment.scripts.values import Arguments, Call, Raw, epoch_text, pairs_of, text_of, texts_of
 from assignment.types import Partition, read_as
+
+R = TypeVar("R")
 
 
 class PausesSet(StrEnum):
@@ -37,23 +40,24 @@ def rows_of(pauses: Pauses) -> dict[str, dict[str, str | int]]:
     return whole | {str(p): asdict(one) for p, one in sorted(pauses.partitions.items())}
 
 
-def pauses_of(version: int, rows: Mapping[str, Mapping[str, object]]) -> Pauses:
-    """Of what rows_of made. Raises InvalidInput."""
-    read = {scope: read_as(Pause, row) for scope, row in rows.items()}
-    group = read.pop(WHOLE_GROUP, None)
-    partitions = {Partition.parse(scope): pause for scope, pause in read.items()}
-    return Pauses(version=version, group=group, partitions=partitions)
+def pauses_of(version: int, rows: Mapping[str, object]) -> Pauses:
+    """Of what rows_of made, as the database has it; see _pauses."""
+    return _pauses(version, rows.items(), lambda row: read_as(Pause, row))
 
 
 def read_pauses(version: int, raw: Raw) -> Pauses:
-    """From HGETALL of the key `pauses`. A row that cannot be read pauses all the same, by nobody
-    known; a scope that is none pauses nothing.
+    """From HGETALL of the key `pauses`; see _pauses."""
+    return _pauses(version, pairs_of(raw), lambda row: read_as(Pause, json.loads(row)))
+
+
+def _pauses(version: int, rows: Iterable[tuple[str, R]], read: Callable[[R], Pause]) -> Pauses:
+    """A row that cannot be read, which no script wrote, pauses all the same, by nobody known; a
+    scope that is none pauses nothing.
     """
-    pairs = pairs_of(raw)
-    found, bad = each(pairs, lambda scope, value: read_as(Pause, json.loads(value)))
-    rows = found | {scope: Pause(actor="", reason="", at_ms=0) for scope in bad}
-    group = rows.pop(WHOLE_GROUP, None)
-    scopes, _ = each(rows.items(), lambda scope, pause: (Partition.parse(scope), pause))
+    found, bad = each(rows, lambda scope, row: read(row))
+    known = found | {scope: Pause(actor="", reason="", at_ms=0) for scope in bad}
+    group = known.pop(WHOLE_GROUP, None)
+    scopes, _ = each(known.items(), lambda scope, pause: (Partition.parse(scope), pause))
     return Pauses(version=version, group=group, partitions=dict(scopes.values()))
 
 

@@ -54,7 +54,7 @@ def judged(facts: Facts) -> tuple[GroupState, str]:
 
 
 def _paused(facts: Facts) -> str:
-    """ "pausing (2 of 6) since ..., by ...": who has confirmed, or has no owner, of all."""
+    """ "pausing (2 of 6) since ..., by ...": partitions that stand still, of all."""
     confirmed = f"({facts.paused - facts.pausing} of {facts.paused}) " if facts.pausing else ""
     word = "pausing" if facts.pausing else "paused"
     return f"{word} {confirmed}{facts.pause}".strip()

@@ -106,6 +106,12 @@ class LiveNumbers:
     pausing: int = 0  # of these, whose owner has not confirmed
     lag_paused: int = 0  # their part of lag_records
 
+    @property
+    def pause_progress(self) -> str:
+        """For people. Partitions without an owner need no confirmation."""
+        confirmed = f"({self.paused - self.pausing} of {self.paused} confirmed)"
+        return f"pausing {confirmed}" if self.pausing else "paused"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveSnapshot:

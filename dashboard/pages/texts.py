@@ -52,7 +52,7 @@ def paused_by(pause: Pause | None) -> str:
         return ""
     who = pause.actor or "nobody known"
     why = f": {pause.reason}" if pause.reason else ""
-    return f"since {exact(pause.at_ms)}, by {who}{why}"
+    return f"since {utc(pause.at_ms):%Y-%m-%d %H:%M:%S} UTC, by {who}{why}"
 
 
 def parse_moment(text: str) -> int:

@@ -155,7 +155,7 @@ def strip_of(snapshot: LiveSnapshot) -> dict[str, Json]:
         if n.lag_records is None
         else number(
             texts.grouped(n.lag_records),
-            "records, paused" if n.paused else "records",
+            "paused" if 0 < n.partitions <= n.paused else "records",
             "warn" if is_lagging(_flowing(n), n.events_per_second) else "",
             "events appended and not yet committed"
             + (f"; {texts.grouped(n.lag_paused)} of paused partitions" if n.paused else ""),

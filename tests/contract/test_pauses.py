@@ -131,5 +131,5 @@ def test_a_partition_of_a_paused_group_is_not_resumed_alone() -> None:
 
 def test_too_many_partitions_are_not_paused_one_by_one() -> None:
     many = [Partition("flights", n) for n in range(1_001)]
-    with pytest.raises(InvalidInput, match="1001 partitions paused one by one are above 1000"):
+    with pytest.raises(InvalidInput, match="1001 partitions paused individually are above 1000"):
         Pauses().with_partitions(many, PAUSE)

@@ -100,7 +100,8 @@ def _want_history(world: "World", effect: effects.WantHistory) -> bool:
 
 
 def _keep_faults(world: "World", effect: effects.KeepFaults) -> None:
-    faults = [text for _, text in effect.faults if text.split()[0] not in world.liars]
+    of_whom = {text: text.removeprefix("what ").split()[0] for _, text in effect.faults}
+    faults = [text for text, member in of_whom.items() if member not in world.liars]
     demand(not faults, "; ".join(faults))
 
 

@@ -35,7 +35,7 @@ class PartitionPause(PauseTold):
 
 class Paused(Schema):
     """`progress`: paused, pausing (2 of 6) until all owners confirmed, or running. `partitions`:
-    paused one by one. `states`: by number, of all that are paused.
+    paused individually. `states`: by number, of all that are paused.
     """
 
     version: int

@@ -232,7 +232,9 @@ OF_API = {
     "create_producer_token": "create_producer_token",
     "create_token": "create_token",
     "owner": "read_partition",
+    "pause": "pause",
     "repair": "repair_group",
+    "resume": "resume",
     "scale_down": "start_scale_down",
     "status": "read_group",
 }

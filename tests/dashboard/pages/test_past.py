@@ -66,7 +66,7 @@ def test_it_says_when_and_nothing_can_be_done(
         actions = re.search(r'id="actions">(.*?)</div>', text, re.DOTALL)
         assert actions
         buttons = re.findall(r"<button[^>]*>", actions[1])
-        assert len(buttons) == 4
+        assert len(buttons) == 5
         assert all(" disabled " in b and f"as of {at}" in b for b in buttons)
         assert "<a " not in actions[1]
         assert "data-socket" not in text

@@ -23,9 +23,9 @@ def test_a_partition_then_the_group_are_paused_and_resumed(
     assert f"the group is {group.name}" in wrong.content.decode()
     sent = {"do": "pause", "reason": "a look", "typed": group.name}
     page = visitor.post(address, sent, follow=True).content.decode()
-    assert "The group is pausing\n    since" in page and "4 of 4 not confirmed" in page
+    assert "The group is\n    pausing (0 of 4 confirmed) since" in page
     page = visitor.get(address).content.decode()
-    assert "Paused one by one" in page and "Not confirmed yet" in page
+    assert "Paused individually" in page and "Not confirmed yet" in page
     assert (
         "paused" not in visitor.get(f"{address}?partition=2").content.decode().split("</form>")[0]
     )

@@ -138,7 +138,7 @@ async def test_readable_without_a_script(stage: Stage, logged_in: NewContext) ->
 def every_page(group: Group) -> list[str]:
     base = f"/groups/{group.name}/"
     tabs = "ownership/ members/ members/a/ partitions/ partitions/0/ balance/ history/ settings/"
-    tabs += " plans/ attention/ rebalance/ tokens/ ?epoch=2"
+    tabs += " pause/ plans/ attention/ rebalance/ tokens/ ?epoch=2"
     histories = ("history/?show=ownership", "history/?show=scale-downs")
     own = ["", *tabs.split(), "scale-down/", *histories]
     some = ["/", "/groups/", "/new-group/", "/audit/", "/webhooks/", "/search/", "/api-tokens/"]
