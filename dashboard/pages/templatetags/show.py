@@ -228,7 +228,7 @@ def member_ids(replicas: Sequence[Any]) -> str:
 def named(context: dict[str, Any], id: str | None, why: str = "nobody") -> SafeString:
     """A member: its colour and its short id; a dash with the reason where there is none."""
     shade = hue(of(context["hues"], id))
-    shown = unknown(why) if is_missing(id) else _titled(id, texts.short_member(id))
+    shown = unknown(why) if is_missing(id) else _titled(str(id), texts.short_member(str(id)))
     return format_html('<i class="swatch {}"></i>{}', shade, shown)
 
 

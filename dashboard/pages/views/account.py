@@ -32,7 +32,7 @@ def _keep(request: HttpRequest, name: str, choices: Sequence[str]) -> HttpRespon
     if not url_has_allowed_host_and_scheme(back, allowed_hosts={request.get_host()}):
         back = "/"
     response = HttpResponseRedirect(back)
-    chosen = request.POST.get(name)
+    chosen = request.POST.get(name, "")
     if chosen in choices:
         response.set_cookie(name, chosen, max_age=YEAR_S, samesite="Lax", httponly=True)
     return response
