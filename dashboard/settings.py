@@ -237,7 +237,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "dashboard.pages.views.account.theme",
+                "dashboard.pages.views.account.chosen",
                 "dashboard.pages.views.demo.link",
                 "dashboard.pages.gate.allowed",
                 "dashboard.pages.views.attention.counted",

@@ -124,7 +124,8 @@ class Door:
 # Without anybody logged in. Static files and agents' routes never come to Django's addresses.
 PUBLIC = frozenset(
     {
-        *("healthz", "readyz", "login", "theme", "single_sign_on", "single_sign_on_callback"),
+        *("healthz", "readyz", "login", "theme", "clock"),
+        *("single_sign_on", "single_sign_on_callback"),
         "v1:openapi-json",  # says what the product can, nothing of this one
     }
 )

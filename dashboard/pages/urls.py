@@ -81,6 +81,7 @@ urlpatterns = [
     path("login/single-sign-on/callback/", single_sign_on.callback, name="single_sign_on_callback"),
     path("logout/", account.LogOut.as_view(), name="logout"),
     path("theme/", account.change_theme, name="theme"),
+    path("clock/", account.change_clock, name="clock"),
     path("attention.json", attention.attention_count, name="attention_count"),
     path("evaluations/", evaluations.evaluations, name="evaluations"),
     path("evaluations/<int:pk>/", evaluations.evaluation_report, name="evaluation_report"),

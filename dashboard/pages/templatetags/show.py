@@ -209,9 +209,11 @@ def whole(percent: float | None) -> str:
     return "" if is_missing(percent) else str(int(percent or 0))
 
 
-def _time(moment: int | datetime, shown: str) -> SafeString:
-    """In UTC, to the millisecond in its title."""
-    return format_html('<time datetime="{0}" title="{0}">{1}</time>', texts.exact(moment), shown)
+def _time(moment: int | datetime, shown: str, kind: str = "") -> SafeString:
+    """In UTC, to the millisecond in its title; times.js goes on from there."""
+    kind = format_html(' class="{}"', kind) if kind else ""
+    tag = '<time datetime="{0}" title="{0}"{2}>{1}</time>'
+    return format_html(tag, texts.exact(moment), shown, kind)
 
 
 @register.filter
@@ -219,7 +221,7 @@ def since(value: int | None, now_ms: int) -> SafeString | str:
     """How long ago, with the moment itself as title."""
     if value is None:
         return unknown("never seen")
-    return _time(value, amounts.span(now_ms - value))
+    return _time(value, amounts.span(now_ms - value), "ago")
 
 
 @register.filter

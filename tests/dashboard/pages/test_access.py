@@ -95,13 +95,17 @@ def test_logging_in_and_out(client: Client, user: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("theme", "back", "shown"),
+    ("choice", "value", "back", "shown"),
     [
-        ("dark", "/groups/", b'data-theme="dark"'),
-        ("light", "//evil.example/", b'data-theme="light"'),
+        ("theme", "dark", "/groups/", b'data-theme="dark"'),
+        ("theme", "light", "//evil.example/", b'data-theme="light"'),
+        ("clock", "local", "/groups/", b'data-clock="local"'),
+        ("clock", "mars", "/groups/", b'data-clock="utc"'),
     ],
 )
-def test_the_theme_is_kept(visitor: Client, theme: str, back: str, shown: bytes) -> None:
-    answer = visitor.post("/theme/", {"theme": theme, "next": back})
+def test_what_a_browser_chooses_is_kept(
+    visitor: Client, choice: str, value: str, back: str, shown: bytes
+) -> None:
+    answer = visitor.post(f"/{choice}/", {choice: value, "next": back})
     assert answer["Location"] == ("/groups/" if back == "/groups/" else "/")
     assert shown in visitor.get("/groups/").content

@@ -179,7 +179,11 @@ def test_parameters_hold_no_text_that_no_database_holds(
 
 
 @pytest.mark.parametrize(
-    "address", ["/theme/", "/audit/verify/", "/adopt-group/nobodys/", "/logout/", "/users/{}/"]
+    "address",
+    [
+        *("/theme/", "/clock/", "/audit/verify/", "/adopt-group/nobodys/", "/logout/"),
+        "/users/{}/",
+    ],
 )
 def test_an_unknown_field_of_a_button_is_an_error_too(
     visitor: Client, user: User, address: str

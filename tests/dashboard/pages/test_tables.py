@@ -19,7 +19,7 @@ from tests.dashboard.scenes import settle, staffed
 BY_ANN = By("ann", AuditSource.PAGE)
 TABLES_MIN = 20
 NO_PAGES = {
-    *("login", "logout", "theme", "adopt_group", "audit_verify", "demo"),
+    *("login", "logout", "theme", "clock", "adopt_group", "audit_verify", "demo"),
     *("single_sign_on", "single_sign_on_callback", "evaluation_report"),
     *("group_map_bytes", "epoch_changes"),
 }

@@ -1,7 +1,9 @@
 """What somebody sees who never reloads."""
 
 import re
+from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from django.conf import settings
@@ -198,3 +200,26 @@ async def test_a_redis_that_does_not_answer_is_said_and_made_good(
     await light_is(page, "live")
     assert await state.inner_text() == "steady"
     assert not await page.locator("#problem").is_visible()
+
+
+async def test_times_are_of_the_zone_that_is_chosen_and_go_on(logged_in: NewContext) -> None:
+    page = await (await logged_in(timezone_id="Asia/Kolkata")).new_page()
+    await page.goto("/audit/")
+    time = page.locator("#audit time").first
+    exact = datetime.fromisoformat(str(await time.get_attribute("datetime")))
+    form = "%Y-%m-%d %H:%M:%S"
+    assert await time.inner_text() == exact.strftime(form)
+    await page.click("button[name=clock]")
+    await page.wait_for_selector('html[data-clock="local"]')
+    await page.wait_for_selector("time[data-ago]")
+    assert await time.inner_text() == exact.astimezone(ZoneInfo("Asia/Kolkata")).strftime(form)
+    assert "what is typed, and what a file has, is UTC" in await page.inner_text("footer")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    before = await time.get_attribute("data-ago")
+
+    async def goes_on() -> bool:
+        return await time.get_attribute("data-ago") != before
+
+    await until(goes_on, "how long ago it was changes")
+    assert not [url for url in asked if "/attention" not in url]

@@ -1,12 +1,16 @@
 // The Balance tab: Plotly.react with a constant uirevision. One zoom for all charts over time.
 import {live} from "./group.js";
-import {rgb, variable} from "./show.js";
+import {rgb, variable, written} from "./show.js";
 
 const charts = document.getElementById("charts");
 const EVERY_MS = 2000;
 const SAMPLES_MS = 10000;
 const SETTLE_MS = 4000;
-let figures = JSON.parse(document.getElementById("figures").textContent);
+const MOMENT = /^\d{4}-\d\d-\d\dT[\d:.]+Z$/;
+// Moments in the zone chosen: Plotly knows none, and shows what is written.
+const read = (text) =>
+  JSON.parse(text, (_, value) => (MOMENT.test(value) ? written(Date.parse(value)) : value));
+let figures = read(document.getElementById("figures").textContent);
 let held = false; // somebody drags: to draw anew would end it
 let zoom = null; // [from, to] that somebody chose; else each figure's own range
 
@@ -123,7 +127,7 @@ async function fetchAgain() {
     () => null,
   );
   if (!answer?.ok || answer.redirected) return;
-  figures = await answer.json();
+  figures = read(await answer.text());
   if (held) soon();
   else draw();
 }

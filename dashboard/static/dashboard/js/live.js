@@ -1,5 +1,7 @@
 // A group as this page knows it: typed arrays, kept current by numbered frames. A lost frame costs
 // nothing: a gap, a reconnect or a wrong check fetches a fresh snapshot.
+import {moment} from "./show.js";
+
 // of a partition, as cells number them
 export const STATES = document.getElementById("group").dataset.states.split(" ");
 const STALE_MS = 5000; // the hub says something every 2 s
@@ -314,7 +316,7 @@ export class Live extends EventTarget {
     // the server speaks, but reads no more than that
     const known = this.problem ? this.atMs || heard : heard;
     const since =
-      light === "stale" || light === "offline" ? new Date(known).toISOString().slice(11, 19) : "";
+      light === "stale" || light === "offline" ? moment(known).slice(11) : "";
     const text = since ? `${light} since ${since}` : light;
     if (text === this.light) return;
     this.light = text;

@@ -2,7 +2,7 @@
 import {live, showState} from "./group.js";
 import {STATES} from "./live.js";
 import {OwnershipMap} from "./map.js";
-import {eta, fence, number, short, span, utc} from "./show.js";
+import {eta, fence, moment, number, short, span} from "./show.js";
 
 const canvas = document.getElementById("map");
 const card = document.getElementById("card");
@@ -32,7 +32,7 @@ function showRow(n, anew) {
     learner = cells.learnerOf(n),
     standbys = cells.standbysOf(n);
   const cell = (name) => row.querySelector(`.is-${name}`);
-  cell("since").textContent = utc(cells.since[n]);
+  cell("since").textContent = moment(cells.since[n]);
   cell("lag").textContent = number(cells.lag[n]);
   const data = {
     owner: owner ?? "",

@@ -2,7 +2,7 @@
 // by keys (the zoom is in the address), says who had a partition when; the table is kept the same.
 import {fragment} from "./fragment.js";
 import {live} from "./group.js";
-import {number, span, utc} from "./show.js";
+import {moment, number, span} from "./show.js";
 import {TOP, Timeline} from "./timeline.js";
 import {decode, isJoined} from "./timeline_picture.js";
 
@@ -64,7 +64,7 @@ function say(picture) {
   const pixel = (picture.to - picture.from) / picture.owners.width;
   parts.push(`A pixel is ${span(pixel)}: it shows what lasted longest in it.`);
   if (picture.since > picture.from) {
-    parts.push(`Before ${utc(picture.since)} there are too many changes to draw at once.`);
+    parts.push(`Before ${moment(picture.since)} there are too many changes to draw at once.`);
   }
   if (given.stateful === "yes" && !picture.learners && !given.member) {
     parts.push(`Learners and standbys are drawn of ${given.hatched} partitions at most.`);

@@ -3,7 +3,7 @@ import {STATES} from "./live.js";
 import {OwnershipMap} from "./map.js";
 import {PastGroup} from "./past_group.js";
 import {Play} from "./play.js";
-import {fence, span, utc} from "./show.js";
+import {fence, moment, span} from "./show.js";
 
 const values = (id) => JSON.parse(document.getElementById(id)?.textContent ?? "[]");
 const made = (tag, textContent) => Object.assign(document.createElement(tag), {textContent});
@@ -46,7 +46,7 @@ function show(map, n) {
     State: STATES[cells.state[n]],
     Owner: cells.ownerOf(n) ?? "—",
     Fence: fence(cells.fence[n]),
-    Since: utc(since),
+    Since: moment(since),
     Held: since ? span(Math.max(0, group.atMs - since)) : "—",
   };
   const rows = Object.entries(facts).map(([term, text]) => [made("dt", term), made("dd", text)]);

@@ -2,6 +2,7 @@
 // striped band = learner, hatched band = standby, vertical lines = what happened. Until the server
 // has sent the picture of a view, the one before is stretched into it.
 import {css, pattern, readColours, readHues} from "./paint.js";
+import {written} from "./show.js";
 import {codeAt, eachRun, hueOf, image} from "./timeline_picture.js";
 
 export const TOP = 14; // above the lines: what happened
@@ -220,7 +221,7 @@ export class Timeline {
     context.textAlign = "center";
     let day = "";
     for (let at = Math.ceil(view.from / step) * step; at <= view.to; at += step) {
-      const x = Math.round(this.x(at)) + 0.5, text = new Date(at).toISOString();
+      const x = Math.round(this.x(at)) + 0.5, text = written(at);
       context.beginPath(); context.moveTo(x, bottom); context.lineTo(x, bottom + 4);
       context.stroke();
       const shown = clock(text, step, text.slice(0, 10) !== day);
