@@ -26,6 +26,7 @@ from dashboard.api.v1 import (
     events,
     history,
     idempotency,
+    offsets,
     pauses,
     reads,
     scale_downs,
@@ -166,7 +167,7 @@ def _misread(request: HttpRequest, known: Collection[str]) -> str:
 
 api.add_decorator(guarded, mode="view")
 # Each adds its own to the router.
-assert all((reads, history, events, commands, deciding, pauses, scale_downs, tokens))
+assert all((reads, history, events, commands, deciding, offsets, pauses, scale_downs, tokens))
 api.add_router("", router)
 
 
