@@ -122,6 +122,9 @@ class StreamKeys:
         """A sparse stream: id of an entry -> events and bytes up to it; bounds a batch unread."""
         return f"{{{self.stream}:{number}}}:index"
 
+    def hold(self, number: int) -> str:
+        return f"{{{self.stream}:{number}}}:hold"
+
 
 # --- settings, targets, grants -------------------------------------------------------------------
 
@@ -230,6 +233,7 @@ class ConsumerHealth:
     dead_letters: Whole = 0
     halted: tuple[Values, ...] = ()  # see troubles.Halted; at most TROUBLES_MAX
     failing: tuple[Values, ...] = ()  # see troubles.Failing; at most TROUBLES_MAX
+    effects: Line = ""  # where they live: EffectsIn (scripts/offsets.py); "": not said
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -337,6 +337,25 @@ class RebalanceRequest(models.Model):
         ordering = ("-created_at", "-id")
 
 
+class OffsetJump(models.Model):
+    """A person set the committed offset of a partition. `fence`: granted by that, so commits under
+    a lower one came before; `events`: between the two offsets, null where nobody can tell.
+    """
+
+    group = models.ForeignKey(Group, on_delete=models.CASCADE, related_name="offset_jumps")
+    at_ms = models.BigIntegerField()
+    number = models.PositiveIntegerField()
+    fence = models.BigIntegerField()
+    before = models.CharField(max_length=50)
+    after = models.CharField(max_length=50)
+    events = models.BigIntegerField(null=True)
+    actor = models.CharField(max_length=150)
+    reason = models.CharField(max_length=500, blank=True)
+
+    class Meta:
+        ordering = ("-id",)
+
+
 class PartitionMirror(models.Model):
     """What a wiped Redis is given back: last known offset and snapshot records of a partition."""
 

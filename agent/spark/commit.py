@@ -18,6 +18,7 @@ from agent.store.door import Answer, StoreUnavailable, asked
 from agent.store.group import GroupStore
 from assignment.errors import EvenkeelError, InvalidInput
 from assignment.scripts.agent_side import CommitAnswer, CommitRequest, CommitResult
+from assignment.scripts.offsets import EffectsIn
 from assignment.troubles import Halted, HaltReason
 from assignment.types import Offset, Partition, Range
 from assignment.wire import pack_ids
@@ -51,6 +52,8 @@ class Outcome:
 
 class Effects:
     """Where the effects of a commit live: a partition's state, or a sink of its own."""
+
+    kind: EffectsIn
 
     def prepare(
         self, one: Range, count: Counted, committed: Offset, changes: PartitionChanges

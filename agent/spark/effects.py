@@ -11,6 +11,7 @@ from agent.state.partition import PartitionState
 from agent.state.restore import restore
 from agent.store.group import GroupStore
 from assignment.scripts.agent_side import CommitAnswer
+from assignment.scripts.offsets import EffectsIn
 from assignment.types import Offset, Partition, Range
 from assignment.wire import pack_changes
 
@@ -28,6 +29,7 @@ class StateEffects(Effects):
     restoring the same file for another tenure, or learn.
     """
 
+    kind = EffectsIn.STATE
     store: GroupStore
     state_dir: str
     group: str

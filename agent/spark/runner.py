@@ -158,6 +158,7 @@ class Consumer:
         self._progress = Progress(self._groups, control.speaker)
         self._progress.say(spark_application_id=session.sparkContext.applicationId)
         self._effects = self._effects_of(pipeline)
+        self._progress.say(effects=self._effects.kind.value)
         self._committer = commit.Committer(
             self._groups, self._member, self._effects, link.may_process
         )

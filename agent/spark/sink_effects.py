@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from agent.spark import sql_sink
 from agent.spark.commit import Effects, LeaseOver, PartitionChanges, Prepared
 from agent.spark.source import Counted
+from assignment.scripts.offsets import EffectsIn
 from assignment.types import Offset, Range
 
 TRY_AGAIN_S = 0.2
@@ -21,6 +22,7 @@ PATIENCE_S = 30.0  # for a database that is away; then the consumer ends and is 
 class SqlEffects(Effects):
     """Exactly once. What the sink refuses is planned again from where the sink stands."""
 
+    kind = EffectsIn.SQL_SINK
     door: sql_sink.SinkDoor
     may_process: Callable[[], bool]
     clock: Callable[[], float] = time.monotonic
@@ -59,6 +61,7 @@ class SqlEffects(Effects):
 class DeliveredEffects(Effects):
     """At least once: delivered before the commit in Redis, which alone knows how far it got."""
 
+    kind = EffectsIn.SINK
     sink: sql_sink.AtLeastOnceSink
 
     def prepare(

@@ -1,12 +1,13 @@
 -- Entries of a partition for people to look at: few, each cut, whatever they hold. KEYS: entries. ARGV: lowest and
 -- highest id as XRANGE takes them, newest first ('1'/'0'), most entries, most bytes of one value, of all of them.
--- Answers {id of the first entry or '', last id ever given or '', entries in all}, then of each entry {id, name,
+-- Answers {id of the first entry or '', last id ever given or '', entries in all, entries ever added or ''}, then
+-- of each entry {id, name,
 -- bytes of the value, its beginning, name ...}; names are cut too, and fewer entries come than asked for when all
 -- of them have too many bytes.
 local FIELDS_MAX, NAME_MAX = 200, 200
 local entries, low, high, back = KEYS[1], ARGV[1], ARGV[2], ARGV[3] == '1'
 local most, value_max, left = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-if redis.call('EXISTS', entries) == 0 then return {{'', '', 0}} end
+if redis.call('EXISTS', entries) == 0 then return {{'', '', 0, ''}} end
 
 local function next_entry()
   if back then return redis.call('XREVRANGE', entries, high, low, 'COUNT', 1)[1] end
@@ -15,7 +16,8 @@ end
 
 local facts = stream_facts(entries)
 local first = redis.call('XRANGE', entries, '-', '+', 'COUNT', 1)[1]
-local found = {{first and first[1] or '', facts['last-generated-id'], facts['length']}}
+local found = {{first and first[1] or '', facts['last-generated-id'], facts['length'],
+  facts['entries-added'] or ''}}
 local entry = next_entry()
 while entry and #found <= most and left > 0 do
   local shown = {entry[1]}

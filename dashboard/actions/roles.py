@@ -52,6 +52,7 @@ class Action(StrEnum):
     SCALE_DOWN = "scale down"
     SKIP_EVENT = "skip an event"
     PAUSE = "pause and resume"
+    SET_OFFSETS = "set committed offsets"
     ACKNOWLEDGE = "acknowledge attention"
     APPROVE = "approve a plan"
     CHANGE_SETTINGS = "change settings"
@@ -80,6 +81,7 @@ MATRIX: Mapping[Action, tuple[Role, ...]] = {
     Action.SCALE_DOWN: (Role.OPERATOR, Role.ADMIN),
     Action.SKIP_EVENT: (Role.OPERATOR, Role.ADMIN),
     Action.PAUSE: (Role.OPERATOR, Role.ADMIN),
+    Action.SET_OFFSETS: (Role.OPERATOR, Role.ADMIN),
     Action.ACKNOWLEDGE: (Role.OPERATOR, Role.ADMIN),
     Action.APPROVE: (Role.APPROVER, Role.ADMIN),
     Action.CHANGE_SETTINGS: (Role.ADMIN,),
@@ -146,6 +148,7 @@ DOORS: Mapping[str, Door] = {
     "partition": Door(Action.SEE, Action.SKIP_EVENT),
     "partition_events": Door(Action.LOOK_AT_EVENTS),
     "pause": Door(Action.SEE, Action.PAUSE),
+    "partition_offset": Door(Action.SET_OFFSETS, Action.SET_OFFSETS),
     "scale_down": Door(Action.SEE, Action.SCALE_DOWN),
     **dict.fromkeys(("attention_count", "search"), _SEES),
     "group_attention": Door(Action.SEE, Action.ACKNOWLEDGE),

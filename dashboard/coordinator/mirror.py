@@ -20,6 +20,7 @@ from assignment.scripts.agent_side import (
     record_values,
 )
 from assignment.scripts.group_read import GroupRead
+from assignment.scripts.offsets import is_undone
 from assignment.scripts.rows import UNREADABLE
 from assignment.types import START, Offset, Partition, TargetRow
 from dashboard.coordinator.snapshot_files import place_of
@@ -97,10 +98,12 @@ def _keep_newer(old: PartitionMirror, row: PartitionMirror) -> None:
 def read(group: Group, effect: effects.ReadMirror) -> Mirror:
     group.refresh_from_db(fields=["last_event_seq"])  # history is kept beside
     snapshots, broken = {}, set()
+    jumps = _jumps(group)
     sound = group.rebalances.filter(target_epoch__lte=COUNTED_MAX)
     for row in group.mirror.all():
         partition = Partition(group.stream, row.number)
-        if records := _with_manifest(_records(row), group.name, partition):
+        records = _with_manifest(_records(row), group.name, partition)
+        if records := _not_undone(records, jumps.get(row.number, ())):
             whole = [r for r in records if _may_be_whole(r, group.name, partition)]
             snapshots[partition] = (whole or records)[0]
             if not whole:
@@ -156,6 +159,21 @@ def _with_manifest(
         except (OSError, *UNREADABLE):
             continue
     return sorted(found, key=lambda record: record.rank, reverse=True)
+
+
+def _jumps(group: Group) -> dict[int, list[tuple[int, Offset]]]:
+    """By partition number: fence and new offset of each time that a person set it."""
+    found: dict[int, list[tuple[int, Offset]]] = {}
+    for number, fence, after in group.offset_jumps.values_list("number", "fence", "after"):
+        found.setdefault(number, []).append((fence, Offset.parse(after)))
+    return found
+
+
+def _not_undone(
+    records: Sequence[SnapshotRecord], jumps: Sequence[tuple[int, Offset]]
+) -> list[SnapshotRecord]:
+    """Without those of what a person set back: to be moved forward there would undo that."""
+    return [r for r in records if not any(is_undone(r, fence, to) for fence, to in jumps)]
 
 
 def _may_be_whole(record: SnapshotRecord, group: str, partition: Partition) -> bool:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import redis
 
-from assignment.types import Offset, Partition
+from assignment.types import START, Offset, Partition
 from assignment.wire import StreamKeys
 from dashboard.live.connection import StoreUnavailable, sync_client
 from dashboard.live.scripts import script
@@ -35,13 +35,28 @@ class RawEntry(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Piece:
     """`first`: the oldest that is kept; `last`: the last id that the stream ever gave; None where
-    there is none. `entries` in ascending order.
+    there is none. `is_whole`: nothing of it was ever trimmed, as far as is known. `entries` in
+    ascending order.
     """
 
     first: Offset | None
     last: Offset | None
     length: int
     entries: tuple[RawEntry, ...]
+    is_whole: bool = False
+
+    @property
+    def floor(self) -> Offset:
+        """The lowest offset that can be gone on from without missing an event."""
+        if self.is_whole or self.last is None:
+            return START
+        return self.last if self.first is None else just_below(self.first)
+
+
+def just_below(offset: Offset) -> Offset:
+    if offset.seq:
+        return Offset(offset.ms, offset.seq - 1)
+    return Offset(offset.ms - 1, 2**64 - 1) if offset.ms else START
 
 
 def look(
@@ -55,12 +70,13 @@ def look(
     asked = (low, high, str(int(newest_first)), most, VALUE_MAX, ALL_MAX)
     try:
         known = sync_client().register_script(script("look").text)
-        (first, last, length), *found = known(keys=[key], args=asked)
+        (first, last, length, added), *found = known(keys=[key], args=asked)
     except redis.ResponseError as error:
         raise StoreUnavailable(f"{partition}: its stream cannot be read: {error}") from error
     entries = tuple(map(_entry, found))
     in_order = entries[::-1] if newest_first else entries
-    return Piece(_offset(first), _offset(last), int(length), in_order)
+    is_whole = added != b"" and int(added) == int(length)
+    return Piece(_offset(first), _offset(last), int(length), in_order, is_whole)
 
 
 def _offset(raw: bytes) -> Offset | None:

@@ -253,6 +253,6 @@ def trim_entries(stream: str, lowest: Mapping[int, Offset], read_from: str, kept
     pipe = sync_client().pipeline()
     pipe.script_load(trim.text)
     for number, offset in lowest.items():
-        of = keys.entries(number), keys.index(number)
-        pipe.evalsha(trim.sha, 2, *of, str(offset), read_from, since_ms, kept.partition_bytes)
+        of = keys.entries(number), keys.index(number), keys.hold(number)
+        pipe.evalsha(trim.sha, 3, *of, str(offset), read_from, since_ms, kept.partition_bytes)
     return sum(pipe.execute()[1:])

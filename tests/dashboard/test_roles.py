@@ -12,7 +12,7 @@ from django.core.management import CommandError, call_command, get_commands, loa
 from django.db import IntegrityError
 
 from assignment.errors import InvalidInput
-from dashboard.actions import groups, repair
+from dashboard.actions import groups, offsets, repair
 from dashboard.actions.roles import (
     EVERYTHING,
     LOOKING,
@@ -45,6 +45,7 @@ from tests.dashboard.people import granted, logged_in
 from tests.dashboard.scaling import Scene
 
 CHANGES = set(Action) - LOOKING
+EARLIEST = offsets.Wanted(offsets.To.EARLIEST)
 
 
 def of(*said: str) -> Rights:
@@ -61,7 +62,8 @@ def of(*said: str) -> Rights:
         ("viewer", "see"),
         (
             "operator",
-            "see, rebalance, scale down, skip an event, pause and resume, acknowledge attention,"
+            "see, rebalance, scale down, skip an event, pause and resume, set committed offsets,"
+            " acknowledge attention,"
             " look at events",
         ),
         ("approver", "see, approve a plan"),
@@ -287,6 +289,7 @@ def asked_of_a_group(group: Group, by: By) -> dict[str, tuple[Action, Any]]:
         ),
         "approve": (Action.APPROVE, lambda: plans.approve(plan, by, digest="")),
         "skip": (Action.SKIP_EVENT, lambda: groups.skip_event(group, 0, "1-1", by)),
+        "offset": (Action.SET_OFFSETS, lambda: offsets.set_offset(group, 0, EARLIEST, "", by)),
         "pause": (Action.PAUSE, lambda: pausing.pause(group, by)),
         "resume": (Action.PAUSE, lambda: pausing.resume(group, by, [0])),
         "acknowledge": (Action.ACKNOWLEDGE, lambda: attention.acknowledge(noted, by, 1)),

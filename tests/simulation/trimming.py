@@ -80,7 +80,8 @@ class Trimming:
     def _drop(self, lowest: Mapping[int, Offset], history: str, groups: list[str]) -> None:
         world, server = self._world, self._world.server
         for number, offset in lowest.items():
-            keys = self._keys.entries(number), self._keys.index(number)
+            of = self._keys
+            keys = of.entries(number), of.index(number), of.hold(number)
             before = [entry_id for entry_id, _ in server.entries(keys[0])]
             kept = self._draw_kept.choice(KEPT)
             since_ms, most = max(0, server.now_ms - kept.ms), kept.partition_bytes

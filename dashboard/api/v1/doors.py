@@ -40,6 +40,8 @@ DOORS = {
         **dict.fromkeys(("partition", "tenures", "rebalance", "scale_down"), _SEES),
         "audit": Door(Action.READ_AUDIT),
         "events": Door(Action.LOOK_AT_EVENTS),
+        **dict.fromkeys(("offset", "offset_jumps"), Door(Action.SEE, Action.SET_OFFSETS)),
+        "offset_outlook": Door(Action.SET_OFFSETS, Action.SET_OFFSETS, previews="always"),
         "audit_verify": Door(Action.VERIFY_AUDIT, Action.VERIFY_AUDIT),
         "groups": Door(Action.SEE, Action.MAKE_GROUP),
         "adopt": Door(Action.MAKE_GROUP, Action.MAKE_GROUP),

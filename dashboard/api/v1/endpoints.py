@@ -27,6 +27,7 @@ from dashboard.api.v1 import (
     events,
     history,
     idempotency,
+    offsets,
     pauses,
     reads,
     scale_downs,
@@ -167,9 +168,8 @@ def _misread(request: HttpRequest, known: Collection[str]) -> str:
 
 api.add_decorator(guarded, mode="view")
 # Each adds its own to it.
-assert all(
-    (reads, history, events, commands, deciding, pauses, scale_downs, tokens, approval_rules)
-)
+_PARTS = (reads, history, events, commands, deciding, offsets, pauses, scale_downs, tokens)
+assert all((*_PARTS, approval_rules))
 api.add_router("", router)
 
 

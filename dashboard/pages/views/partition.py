@@ -5,6 +5,7 @@ from functools import partial
 from django.http import Http404, HttpRequest, HttpResponse
 
 from dashboard.actions import groups as actions
+from dashboard.actions.offsets import jumps
 from dashboard.actions.roles import Action
 from dashboard.live.snapshot import LivePartition
 from dashboard.pages.forms import SkipForm
@@ -24,6 +25,7 @@ def partition(request: HttpRequest, name: str, number: int) -> HttpResponse:
     context = base.group_context(seen, "group_partitions") | drawn
     context |= {
         "number": number,
+        "jumps": jumps(seen.group, number),
         "row": live_row,
         "moves": tenures.moves(seen.group, seen.now_ms, [number]).get(number, 0),
         **lookup(seen, asked, number),
