@@ -15,8 +15,8 @@ from assignment.types import (
     GroupSettings,
 )
 from dashboard.actions.groups import FIXED
+from dashboard.live.cells import PARTITION_STATES
 from dashboard.live.group_state import GroupState
-from dashboard.live.snapshot import PARTITION_STATES
 from dashboard.models import MEMBER_MAX, AtDeadline
 from dashboard.records.audit import REASON_MAX
 

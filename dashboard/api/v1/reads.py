@@ -11,8 +11,9 @@ from dashboard.api import health
 from dashboard.api.v1 import answers, doors, forms
 from dashboard.api.v1.reading import allowed, behind, group_named, moment, now_ms, piece, router
 from dashboard.live import watching
+from dashboard.live.cells import LivePartition
 from dashboard.live.connection import StoreUnavailable
-from dashboard.live.snapshot import LiveMember, LivePartition, LiveSnapshot
+from dashboard.live.snapshot import LiveMember, LiveSnapshot
 from dashboard.models import Group, Tenure
 from dashboard.push import frames
 from dashboard.records.queries import groups as group_queries
@@ -130,11 +131,7 @@ def partitions(
 ) -> Any:
     """Partitions by number, with who owns each."""
     row, at_ms = group_named(name), moment(asked.at)
-    if at_ms is None:
-        rows = [one for one in _now(name) if asked.owner in ("", one["owner"])]
-        rows = [one for one in rows if asked.state in (None, "", one["state"])]
-    else:
-        rows = _then(row, at_ms, asked)
+    rows = _now(name, asked) if at_ms is None else _then(row, at_ms, asked)
     found = piece(behind(rows, asked.cursor, _number_of), asked.limit, _number_of)
     return found | {"at_ms": at_ms}
 
@@ -143,8 +140,11 @@ def _number_of(row: dict[str, Any]) -> int:
     return int(row["number"])
 
 
-def _now(name: str) -> list[dict[str, Any]]:
-    return [_plain(row) for row in watching.snapshot(name).partitions]
+def _now(name: str, asked: forms.PartitionsAsked) -> list[dict[str, Any]]:
+    """Those of the piece, and one more if there is."""
+    cells = watching.snapshot(name).partitions
+    fitting = cells.of(asked.owner, asked.state or "")
+    return [_plain(cells[n]) for n in behind(fitting, asked.cursor, int)[: asked.limit + 1]]
 
 
 def _then(row: Group, at_ms: int, asked: forms.PartitionsAsked) -> list[dict[str, Any]]:
@@ -188,7 +188,7 @@ def partition(
     if number >= row.partitions:
         raise Http404(f"Group {name} has partitions 0 to {row.partitions - 1}.")
     if at_ms is None:
-        return _now(name)[number] | {"at_ms": None}
+        return _plain(watching.snapshot(name).partitions[number]) | {"at_ms": None}
     found = tenures.owner_at(row, Partition(row.stream, number), at_ms)
     last = found.tenures[-1] if found.tenures else None
     return _at(row, number, last) | {"at_ms": at_ms, "doubtful": found.doubtful}

@@ -21,9 +21,10 @@ from assignment.errors import EvenkeelError, InvalidInput
 from dashboard.actions.access import NO_GROUP
 from dashboard.actions.roles import Rights
 from dashboard.live import watching
+from dashboard.live.cells import PARTITION_STATES
 from dashboard.live.connection import StoreUnavailable
 from dashboard.live.group_state import GroupState
-from dashboard.live.snapshot import MEMBER_STATES, PARTITION_STATES, LiveSnapshot
+from dashboard.live.snapshot import MEMBER_STATES, LiveSnapshot
 from dashboard.models import AuditSource, ScaleDown
 from dashboard.pages import forms, texts
 from dashboard.push import frames

@@ -3,7 +3,7 @@
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse, JsonResponse
 
-from dashboard.live.snapshot import PARTITION_STATES, LivePartition
+from dashboard.live.cells import PARTITION_STATES
 from dashboard.pages.views import base, epochs, past
 from dashboard.push import frames
 from dashboard.records.queries import groups as group_queries
@@ -70,27 +70,19 @@ def _staying(seen: base.Seen) -> int:
 def group_partitions(request: HttpRequest, name: str) -> HttpResponse:
     seen, asked = base.see(name), base.Asked(request.GET)
     text, state = asked.text("q"), asked.choice("state", ("", *PARTITION_STATES), "")
-    found = [p for p in _partitions(seen) if _fits(p, text) and state in ("", p.state)]
+    rows = seen.snapshot.partitions if seen.snapshot else ()
+    found = seen.snapshot.partitions.found(text, state) if seen.snapshot else ()
     page = Paginator(found, PAGE).get_page(asked.whole("page") or 1)
-    owners = {row.number: row.owner for row in page}
+    chosen = [rows[number] for number in page]
+    owners = {row.number: row.owner for row in chosen}
     context = base.group_context(seen, "group_partitions") | {
         "asked": asked,
         "q": text,
         "chosen": state,
         "states": PARTITION_STATES,
         "page": page,
+        "rows": chosen,
         "before": tenures.before_now(seen.group, owners),
         "moves": tenures.moves(seen.group, seen.now_ms, list(owners)),
     }
     return base.show(request, "partitions", context, fragments=("partitions",))
-
-
-def _partitions(seen: base.Seen) -> tuple[LivePartition, ...]:
-    return seen.snapshot.partitions if seen.snapshot else ()
-
-
-def _fits(row: LivePartition, text: str) -> bool:
-    """A number is that partition; other text is a part of the owner's id."""
-    if text.isdecimal():
-        return row.number == int(text)
-    return text in (row.owner or "") or text == row.partition

@@ -6,7 +6,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 
 from dashboard.actions import groups as actions
 from dashboard.actions.roles import Action
-from dashboard.live.snapshot import LivePartition
+from dashboard.live.cells import LivePartition
 from dashboard.pages.forms import SkipForm
 from dashboard.pages.views import base
 from dashboard.pages.views.ownership import timeline

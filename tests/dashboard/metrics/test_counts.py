@@ -1,5 +1,6 @@
 """What a web process counts of itself."""
 
+import asyncio
 import json
 from types import SimpleNamespace
 from typing import Any
@@ -51,7 +52,7 @@ async def test_heartbeats_are_counted_by_how_they_are_answered(group: Group) -> 
 
 
 async def test_open_sockets_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    hub = Hub("g")
+    hub = Hub("g", asyncio.Semaphore(1))
     monkeypatch.setattr(hub, "_run", _nothing)
     first, second = hub.join(), hub.join()
     assert counts.sockets["g"] == 2
@@ -63,7 +64,7 @@ async def test_open_sockets_are_counted(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 async def test_frames_and_resyncs_are_counted_by_browser(monkeypatch: pytest.MonkeyPatch) -> None:
-    hub = Hub("g")
+    hub = Hub("g", asyncio.Semaphore(1))
     monkeypatch.setattr(hub, "_run", _nothing)
     quick, slow = hub.join(), hub.join()
     for _ in range(WAITING_MAX):
