@@ -5,8 +5,8 @@ Pure. Desired is the target, reported is what locks and agents say; a partition'
 both. What is not known is None or "unknown", never 0.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -35,6 +35,7 @@ _STATE_OF_HELD = {
 _SHOWN = np.array([STATE_INDEX[_STATE_OF_HELD[state]] for state in HELD], np.uint8)
 _WORKS = np.array([state in (HeldState.RUNNING, HeldState.REVOKING) for state in HELD])
 States = NDArray[np.uint8]
+KEPT_MS = 30_000  # lag that was read longer ago is not known
 NOT_NAMED = NOBODY - 1  # as a number of names: nobody that there is
 
 
@@ -51,6 +52,7 @@ class LivePartition:
     committed_at_ms: int | None  # its last commit
     lag_records: int | None
     waiting_ms: int | None = None  # so long an event waits, and its owner has committed nothing
+    progress_age_ms: int = 0  # so long ago lag, offset and commit were read
     standbys: tuple[reported.LiveReplica, ...] = ()
     learner: reported.LiveReplica | None = None
     halt: Halted | None = None  # it stands still there until a person does something
@@ -60,7 +62,8 @@ class LivePartition:
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Cells(Sequence[LivePartition]):
     """`owner` and `target` are numbers of `names`, or NOBODY. 0 of `fence`, `since` and
-    `committed_ms`, and UNKNOWN of `lag` and `first_ms`, are None in a row.
+    `committed_ms`, and UNKNOWN of `lag` and `first_ms`, are None in a row. `read_ms`: when these
+    were read, by the clock of Redis.
     """
 
     stream: str
@@ -74,7 +77,8 @@ class Cells(Sequence[LivePartition]):
     lag: Whole
     first_ms: Whole  # when the first event came that is not committed
     committed_ms: Whole
-    offsets: Sequence[str | None]
+    read_ms: Whole
+    offsets: NDArray[np.object_]
     replicas: reported.Replicas
     troubles: reported.Troubles
 
@@ -107,6 +111,7 @@ class Cells(Sequence[LivePartition]):
             committed_at_ms=committed_ms,
             lag_records=None if self.lag[n] == UNKNOWN else int(self.lag[n]),
             waiting_ms=int(self.waiting_ms[n]) if waits else None,
+            progress_age_ms=self.age_ms(n),
             standbys=replicas.standbys,
             learner=replicas.learner,
             halt=self.troubles.halt(partition, owner),
@@ -116,11 +121,23 @@ class Cells(Sequence[LivePartition]):
     def _name(self, index: np.int32) -> str | None:
         return None if index == NOBODY else self.names[int(index)]
 
+    def age_ms(self, n: int) -> int:
+        """Of lag, offset and commit of one."""
+        return max(0, self.now_ms - int(self.read_ms[n]))
+
+    def read_again(self, progress: Progress, numbers: Sequence[int]) -> "Cells":
+        """`progress`: of these partitions, in their order."""
+        columns = {}
+        for name, found in _of(progress, self.now_ms).items():
+            columns[name] = getattr(self, name).copy()
+            columns[name][list(numbers)] = found
+        return replace(self, **columns)
+
     @property
     def waiting_ms(self) -> Whole:
-        """Of those where an event waits."""
+        """Of those where an event waits; as of when it was read."""
         began = np.maximum(np.maximum(self.first_ms, self.since), self.committed_ms)
-        waiting: Whole = np.maximum(0, self.now_ms - began)
+        waiting: Whole = np.maximum(0, self.read_ms - began)
         return waiting
 
     @property
@@ -181,26 +198,44 @@ def cells_of(told: Told, held: Ownership, progress: Progress) -> Cells:
         target[numbers] = held.names.index(member)
     troubles = reported.Troubles.of(read)
     said = _table(read, held, told.claims)
-    other = np.flatnonzero((target != NOBODY) & (held.owner != NOBODY) & (held.owner != target))
-    names = held.names.texts
-    handed_over = [(Partition(held.stream, n), names[target[n]]) for n in other.tolist()]
-    unknown = progress.appended == UNKNOWN
     return Cells(
         stream=held.stream,
         now_ms=read.now_ms,
-        names=names,
+        names=held.names.texts,
         owner=held.owner.copy(),
         fence=held.fence.copy(),
         since=held.since.copy(),
         state=_states(read, held, said, troubles),
         target=target,
-        lag=np.where(unknown, UNKNOWN, np.maximum(0, progress.appended - progress.total)),
-        first_ms=progress.first_ms.copy(),
-        committed_ms=progress.committed_ms.copy(),
-        offsets=list(progress.offsets),
-        replicas=reported.Replicas(read, range(held.size), handed_over),
+        replicas=reported.Replicas(read, range(held.size), _handed_over(read, held, target)),
         troubles=troubles,
+        **_of(progress, read.now_ms),
     )
+
+
+def _of(progress: Progress, now_ms: int) -> dict[str, Any]:
+    """Columns. Lag that is older than KEPT_MS is not known."""
+    old = now_ms - progress.read_ms > KEPT_MS
+    return {
+        "lag": np.where(old, UNKNOWN, progress.lag()),
+        "first_ms": np.where(old, UNKNOWN, progress.first_ms),
+        "committed_ms": progress.committed_ms.copy(),
+        "offsets": progress.offsets.copy(),
+        "read_ms": progress.read_ms.copy(),
+    }
+
+
+def _handed_over(
+    read: GroupRead, held: Ownership, target: Index
+) -> Iterator[tuple[Partition, str]]:
+    """Replicas that are owner by the target and wait for the lock of another one."""
+    for member, report in read.reports.items():
+        index = held.names.index(member)
+        for partition in report.replicas:
+            n = partition.number
+            is_own = partition.stream == held.stream and n < held.size
+            if is_own and target[n] == index and held.owner[n] not in (NOBODY, index):
+                yield partition, member
 
 
 def _table(read: GroupRead, held: Ownership, claims: Mapping[str, Claims]) -> Said:
@@ -255,9 +290,12 @@ def _silent(read: GroupRead, held: Ownership) -> Flags:
     """Whose owner has given no sign of life for a session."""
     settings = read.meta.settings
     session_ms = settings.session_timeout_ms if settings else 0
-    names = held.names.texts
-    late = [read.now_ms - read.beats.get(name, 0) > session_ms for name in names]
-    return np.array([*late, False], np.bool_)[held.owner]  # the last one is nobody's
+    beats = {held.names.index(member): beat_ms for member, beat_ms in read.beats.items()}
+    late = np.ones(len(held.names.texts) + 1, np.bool_)
+    late[NOBODY] = False  # the last one
+    late[list(beats)] = read.now_ms - np.array(list(beats.values()), np.int64) > session_ms
+    found: Flags = late[held.owner]
+    return found
 
 
 def _claimed_twice(held: Ownership, said: Said, owner_said: Flags) -> Index:

@@ -2,39 +2,40 @@
 and checked against Redis a part at a time.
 
 Every look reads the events since the last one, what members said, and some partitions whole: all
-of a small group, of a large one those that were read longest ago. So locks, targets and members are
-as of the look; commits and lag are as old as `progress_ms` of the snapshot says. Where the log does
-not lead on (trimmed, another Redis, other settings) everything is read anew.
+of a small group, of a large one those that were read longest ago; what the first one lacks is how
+far the work on most of a large group is. So locks, targets and members are
+as of the look; commits and lag are as old as `read_ms` of the cells says. Where the log does not
+lead on (trimmed, another Redis, another group of that name, other settings) everything is read
+anew.
 """
 
 import logging
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from math import inf
 
 from assignment.bounds import NAME_MAX, printable, shortened
 from assignment.errors import Damaged
 from assignment.scripts.group_read import Meta
 from assignment.scripts.rows import UNREADABLE, why_unreadable
-from assignment.types import GroupSettings
 from dashboard.live import reading
 from dashboard.live.connection import GroupDamaged, StoreUnavailable
+from dashboard.live.health import note_difference
 from dashboard.live.heard import Heard, Told
 from dashboard.live.ownership import LogGap, Names, Ownership
 from dashboard.live.progress import Progress
 from dashboard.live.reading import EVENTS_MAX, PARTITIONS_MAX, Reading
 from dashboard.live.reported import Mode
 from dashboard.live.snapshot import LiveSnapshot, build
+from dashboard.web.counts import counts
 
 FRESH_S = 1.0  # a part that was read since is not read again, unless it is due in its turn
-BUDGET_S = 0.03  # of one look, for parts beyond the one that is due
+BUDGET_S = 0.015  # of one look, for progress of parts beyond the one that is due
 NAMES_MAX = 50_000  # members that came and went, before everything is read anew
 ANEW_MAX = 3  # times in one look that the log does not lead on
 
 log = logging.getLogger(__name__)
-differences: Counter[str] = Counter()  # by group: partitions whose rows denied the events
 
 
 class GroupNotThere(StoreUnavailable):
@@ -68,11 +69,12 @@ class Following:
         oldest, *others = state.parts_by_age()
         for part in others:
             age_s, spent_s = began_s - state.read_s[part], time.monotonic() - began_s
-            if whole or not state.read_s[part] or (age_s > FRESH_S and spent_s < BUDGET_S):
+            if whole or (age_s > FRESH_S and spent_s < BUDGET_S):
                 state.read(part)
+            elif not state.knows(part):
+                state.read(part, progress=False)
         told = reading.told_in(state.read(oldest, keys=True), state.heard)
-        settings = _settings_of(self.group, told.read.meta)
-        if (settings.stream, settings.partitions) != (state.held.stream, state.held.size):
+        if _stream_of(self.group, told.read.meta) != (state.held.stream, state.held.size):
             raise LogGap("its partitions are others")
         return state.shown(told)
 
@@ -80,43 +82,48 @@ class Following:
         if len(self._names.texts) > NAMES_MAX:
             self._names = Names()
         found = reading.read(self.group, reading.START, "", range(0), keys=True)
-        settings = _settings_of(self.group, reading.meta_in(found))
-        held = Ownership(settings.stream, settings.partitions, self._names)
+        held = Ownership(*_stream_of(self.group, reading.meta_in(found)), self._names)
         held.seq = found.event_seq
         return _State(self.group, held, found)
 
 
 class _State:
-    """As of `position` in the log of the Redis that is `run_id`."""
+    """As of a position in the log of one source."""
 
     def __init__(self, group: str, held: Ownership, began: Reading) -> None:
         self.group, self.held = group, held
         self.progress = Progress(held.size)
         self.heard = Heard(held.stream, held.size)
-        self._run, self._position = began.run_id, began.position
+        self._source, self._position = began.source, began.position
         parts = -(-held.size // PARTITIONS_MAX)
-        self.read_s = [0.0] * parts  # when each was read last, monotonic; 0: never
-        self._read_ms = [0] * parts  # the same by the clock of Redis
+        self.read_s = [-inf] * parts  # when progress of each was read last, monotonic; -inf: never
+        self._known: set[int] = set()  # parts that were read, with progress or without
 
     def parts_by_age(self) -> list[int]:
         return sorted(range(len(self.read_s)), key=self.read_s.__getitem__)
 
-    def read(self, part: int, *, keys: bool = False) -> Reading:
+    def knows(self, part: int) -> bool:
+        return part in self._known
+
+    def read(self, part: int, *, keys: bool = False, progress: bool = True) -> Reading:
         """The log up to now, and the part's rows. Raises LogGap."""
+        stream, with_ = self.held.stream, {"keys": keys, "progress": progress}
         first = part * PARTITIONS_MAX
         span = range(first, min(first + PARTITIONS_MAX, self.held.size))
         while True:
-            found = reading.read(self.group, self._position, self.held.stream, span, keys=keys)
+            found = reading.read(self.group, self._position, stream, span, **with_)
             self._forward(found)
             if found.is_all:
                 break
-        self._take(part, span, found.rows)
-        self.read_s[part], self._read_ms[part] = time.monotonic(), found.now_ms
+        self._take(part, span, found)
+        self._known.add(part)
+        if progress:
+            self.read_s[part] = time.monotonic()
         return found
 
     def _forward(self, found: Reading) -> None:
-        if found.run_id != self._run:
-            raise LogGap("another Redis answers")
+        if found.source != self._source:
+            raise LogGap(f"it is of {found.source}, and not of {self._source}")
         if found.event_seq - self.held.seq > self.held.size + EVENTS_MAX:
             raise LogGap("there are more events than partitions")
         for event in found.events:
@@ -125,17 +132,16 @@ class _State:
             raise LogGap(f"the last event is {found.event_seq}, and not {self.held.seq}")
         self._position = found.position
 
-    def _take(self, part: int, span: range, rows: Sequence[Any]) -> None:
-        locks, grants, since, *progress = rows
+    def _take(self, part: int, span: range, found: Reading) -> None:
         try:
-            wrong = self.held.take(span.start, locks, grants, since)
-            self.progress.take(span.start, *progress)
+            wrong = self.held.take(span.start, *found.rows)
+            if found.progress:
+                self.progress.take(span, found.now_ms, *found.progress)
         except UNREADABLE as error:
             why = why_unreadable(error)
             raise Damaged(f"the group's records are damaged: {why}") from error
-        if wrong and self.read_s[part]:
-            differences[self.group] += len(wrong)
-            log.error("group=%s: locks of %s are not what the events say", self.group, wrong[:10])
+        if wrong and part in self._known:
+            _tell_difference(self.group, wrong)
             raise LogGap("locks are not what the events say")
 
     def shown(self, told: Told) -> LiveSnapshot:
@@ -143,20 +149,26 @@ class _State:
         meta, computes = told.read.meta, _name(told.computes)
         return replace(
             found,
-            progress_ms=min(self._read_ms),
             position=self._position,
             mode=Mode(meta.coordination, meta.mode_epoch, computes),
         )
+
+
+def _tell_difference(group: str, partitions: Sequence[int]) -> None:
+    log.error("group=%s: locks of %s are not what the events say", group, partitions[:10])
+    counts.differed(group, len(partitions))
+    note_difference(group)
 
 
 def _of_group(group: str, error: Damaged) -> GroupDamaged:
     return error if isinstance(error, GroupDamaged) else GroupDamaged(group, error)
 
 
-def _settings_of(group: str, meta: Meta) -> GroupSettings:
+def _stream_of(group: str, meta: Meta) -> tuple[str, int]:
+    """And how many partitions it has."""
     if meta.settings is None:
         raise GroupNotThere(f"group {group!r} is not set up in Redis yet")
-    return meta.settings
+    return meta.settings.stream, meta.settings.partitions
 
 
 def _name(stored: bytes) -> str:

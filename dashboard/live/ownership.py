@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assignment.scripts.lock_events import LockEvent
-from assignment.scripts.rows import Since
+from assignment.scripts.rows import UNREADABLE, Since
 from assignment.wire import parse_grant, parse_lock
 
 NOBODY = -1
@@ -108,10 +108,18 @@ class Ownership:
 
     def _read(self, number: int, lock: bytes, since: bytes | None) -> None:
         member, fence = parse_lock(lock.decode())
-        granted = Since.parse(since) if since else None
+        granted = _since_of(since)
         at_ms = granted.at_ms if granted and granted.fence == fence else 0
         self.put(number, member, fence, at_ms)
         self._granted[number] = since
+
+
+def _since_of(raw: bytes | None) -> Since | None:
+    """None: not known, also where it cannot be read."""
+    try:
+        return Since.parse(raw) if raw else None
+    except UNREADABLE:
+        return None
 
 
 def _is_open(grant: bytes | None, lock: bytes) -> bool:

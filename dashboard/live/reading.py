@@ -20,16 +20,17 @@ from assignment.types import TargetRow
 from assignment.wire import GroupKeys
 from dashboard.live.connection import GroupDamaged, sync_client
 from dashboard.live.heard import Heard, Told
+from dashboard.live.progress import Progress
 
 EVENTS_MAX = 2_000  # of one reading
-PARTITIONS_MAX = 1_000  # of one reading: some milliseconds of Redis; unpack takes at most 8,000
+PARTITIONS_MAX = 500  # of one reading: some milliseconds of Redis; unpack takes at most 8,000
 START = ""  # a position: from now on
 
-# ARGV: position in the log or '', how many events, stream, first partition, how many of them, '1':
-# with the group's keys. Answers {now_ms, run_id, event_seq, the position afterwards, events, rows,
-# keys}.
+# ARGV: position in the log or '', how many events, stream, '1': with the group's keys, '1': with
+# progress, the numbers of partitions. Answers {now_ms, run_id, event_seq, the position afterwards,
+# events, rows, progress, keys, identity, incarnation}.
 _TEXT = """
-local position, stream, first, count = ARGV[1], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+local position, stream = ARGV[1], ARGV[3]
 local function appended(KEYS, ARGV)
 %s
 end
@@ -44,31 +45,34 @@ else
 end
 
 local names, locks, backlog = {}, {}, {}
-for number = first, first + count - 1 do
-  names[#names + 1] = stream .. ':' .. text(number)
+for i = 6, #ARGV do
+  names[#names + 1] = stream .. ':' .. ARGV[i]
   locks[#locks + 1] = key('lock:' .. names[#names])
 end
-local rows = {}
-if count > 0 then
+local rows, progress = {}, {}
+if #names > 0 then
+  rows = {redis.call('MGET', unpack(locks)), redis.call('HMGET', key('grants'), unpack(names)),
+    redis.call('HMGET', key('since'), unpack(names))}
+end
+if #names > 0 and ARGV[5] == '1' then
   local offsets = redis.call('HMGET', key('offsets'), unpack(names))
   for i, offset in ipairs(offsets) do
     local entries = '{' .. names[i] .. '}'
     local fine, answer = pcall(appended, {entries, entries .. ':producers'}, {offset or '0-0'})
     backlog[i] = fine and answer or ''
   end
-  rows = {redis.call('MGET', unpack(locks)), redis.call('HMGET', key('grants'), unpack(names)),
-    redis.call('HMGET', key('since'), unpack(names)), offsets,
-    redis.call('HMGET', key('applied'), unpack(names)), backlog}
+  progress = {offsets, redis.call('HMGET', key('applied'), unpack(names)), backlog}
 end
 
 local keys = {}
-if ARGV[6] == '1' then
+if ARGV[4] == '1' then
   keys = {redis.call('HGETALL', KEYS[1]), redis.call('HGETALL', key('members')),
     redis.call('ZRANGE', key('beats'), 0, -1, 'WITHSCORES'), redis.call('HGETALL', key('reports')),
     redis.call('HGETALL', key('target')), redis.call('GET', key('coordinator')) or ''}
 end
-local seq = redis.call('HGET', KEYS[1], 'event_seq') or '0'
-return {text(now_ms()), run_id(), seq, position, events, rows, keys}
+local about = redis.call('HMGET', KEYS[1], 'event_seq', 'identity', 'incarnation')
+return {text(now_ms()), run_id(), about[1] or '0', position, events, rows, progress, keys,
+  about[2] or '', about[3] or '0'}
 """
 
 
@@ -78,14 +82,23 @@ def _script() -> str:
     return common + _TEXT % lua.own_text("appended")
 
 
+class Source(NamedTuple):
+    """Whose log it is: nothing leads on from one to another."""
+
+    run_id: str
+    identity: bytes  # of the group by this name, as its dashboard's database has it
+    incarnation: int  # rises when Redis may have lost writes
+
+
 class Reading(NamedTuple):
     now_ms: int
-    run_id: str
+    source: Source
     event_seq: int  # of the last event, whether or not it is in `events`
     position: str
     entries: int
     events: list[LockEvent]  # none where one of the entries is by no script: `event_seq` tells
-    rows: list[Any]  # locks, grants, since, offsets, applied, backlog of the partitions
+    rows: list[Any]  # locks, grants, since of the partitions
+    progress: list[Any]  # offsets, applied, backlog of them, when it was asked for
     keys: list[Any]
 
     @property
@@ -94,15 +107,26 @@ class Reading(NamedTuple):
         return self.entries < EVENTS_MAX
 
 
-def read(group: str, position: str, stream: str, part: range, *, keys: bool) -> Reading:
-    """Raises StoreUnavailable, GroupDamaged."""
+def read(
+    group: str,
+    position: str,
+    stream: str,
+    part: Sequence[int],
+    *,
+    keys: bool,
+    progress: bool = True,
+) -> Reading:
+    """`part`: numbers of partitions, some hundreds. Raises StoreUnavailable, and
+    GroupDamaged.
+    """
     run = sync_client().register_script(_script())
-    arguments = [position, EVENTS_MAX, stream, part.start, len(part), int(keys)]
+    arguments = [position, EVENTS_MAX, stream, int(keys), int(progress), *part]
     try:
         raw = run(keys=[GroupKeys(group).meta], args=arguments)
-        now_ms, run_id, seq, reached, events, rows, found = raw
-        numbers, reached = (int(now_ms), text_of(run_id), int(seq)), text_of(reached)
-        return Reading(*numbers, reached, len(events), _events(events), rows, found)
+        now_ms, run_id, seq, reached, events, *found, identity, incarnation = raw
+        source = Source(text_of(run_id), identity, int(incarnation))
+        of_log = text_of(reached), len(events), _events(events)
+        return Reading(int(now_ms), source, int(seq), *of_log, *found)
     except (redis.ResponseError, *UNREADABLE) as error:
         raise GroupDamaged(group, error) from error
 
@@ -112,6 +136,18 @@ def _events(entries: Sequence[Any]) -> list[LockEvent]:
         return [read_event(entry_id.decode(), fields) for entry_id, fields in entries]
     except UNREADABLE:
         return []
+
+
+def progress_of(group: str, stream: str, numbers: Sequence[int]) -> Progress:
+    """Of these partitions, some hundreds, in their order. Raises StoreUnavailable,
+    GroupDamaged.
+    """
+    found, progress = read(group, START, stream, numbers, keys=False), Progress(len(numbers))
+    try:
+        progress.take(range(len(numbers)), found.now_ms, *found.progress)
+    except UNREADABLE as error:
+        raise GroupDamaged(group, error) from error
+    return progress
 
 
 def meta_in(reading: Reading) -> Meta:
@@ -143,7 +179,7 @@ def _told(reading: Reading, heard: Heard, keys: Sequence[Raw], computes: bytes) 
     given: dict[str, TargetRow] = {member: row for member, (row, _) in placed.items()}
     read = GroupRead(
         now_ms=reading.now_ms,
-        run_id=reading.run_id,
+        run_id=reading.source.run_id,
         meta=read_meta(meta),
         members=rows,
         bad_members=bad_members,

@@ -87,9 +87,13 @@ class LiveSnapshot:
     numbers: LiveNumbers
     members: tuple[LiveMember, ...]
     partitions: Cells
-    progress_ms: int = 0  # no lag, commit or offset is older than this
     position: str = ""  # the last entry of the log of the locks that is in it
     mode: reported.Mode = reported.UNKNOWN_MODE
+
+    @property
+    def progress_age_ms(self) -> int:
+        """No lag, offset or commit was read longer ago than this."""
+        return max(0, self.at_ms - int(self.partitions.read_ms.min(initial=self.at_ms)))
 
     @property
     def is_rebalancing(self) -> bool:
@@ -259,5 +263,5 @@ def _numbers(
 
 def _rate(seen: Seen, member: str, health: ConsumerHealth) -> float:
     """Of its last batch, as it says itself; 0 when that is too long ago to be what happens now."""
-    idle = seen.read.now_ms - seen.committed.get(member, 0) > RATE_HOLDS_MS
+    idle = int(seen.cells.read_ms.min()) - seen.committed.get(member, 0) > RATE_HOLDS_MS
     return 0.0 if idle else health.rows_per_second

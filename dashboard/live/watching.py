@@ -6,16 +6,19 @@ Uses no SQL.
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 from django.conf import settings
 
+from dashboard.live.cells import LivePartition
 from dashboard.live.connection import ANSWER_TIMEOUT_S, StoreUnavailable
 from dashboard.live.deadline import left_s
 from dashboard.live.following import Following, GroupNotThere
+from dashboard.live.reading import progress_of
 from dashboard.live.snapshot import LiveSnapshot
 
+FRESH_MS = 1_000  # of lag, offset and commit in a row
 KEPT_PARTITIONS_MAX = 200_000  # of all groups together, some 100 MB
 
 
@@ -60,8 +63,8 @@ def last_snapshot(group: str) -> LiveSnapshot | None:
 
 
 def snapshot(group: str, *, whole: bool = False) -> LiveSnapshot:
-    """As of now, lag and commits as of its `progress_ms`; with `whole` as of now too. Raises
-    StoreUnavailable, GroupNotThere.
+    """As of now, but lag, offsets and commits as of the cells' `read_ms`; with `whole` all of it.
+    Raises StoreUnavailable, GroupNotThere.
     """
     shared = _shared(group)
     try:
@@ -72,6 +75,18 @@ def snapshot(group: str, *, whole: bool = False) -> LiveSnapshot:
         raise
     finally:
         _drop_oldest()
+
+
+def rows(snapshot: LiveSnapshot, numbers: Sequence[int]) -> list[LivePartition]:
+    """As of now: what was read before is read again. Where Redis does not answer any more they say
+    how old they are. `numbers`: some hundreds.
+    """
+    cells = snapshot.partitions
+    old = [number for number in numbers if cells.age_ms(number) > FRESH_MS]
+    if old:
+        with suppress(StoreUnavailable):
+            cells = cells.read_again(progress_of(snapshot.group, cells.stream, old), old)
+    return [cells[number] for number in numbers]
 
 
 def _shared(group: str) -> _Shared:

@@ -8,48 +8,30 @@ whole, [number, -1, null, null, 0] in a change.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
-
-import numpy as np
 
 from assignment.types import Coordination
 from dashboard.live.attention import Facts, is_lagging
-from dashboard.live.cells import Cells
+from dashboard.live.cells import KEPT_MS, Cells
 from dashboard.live.group_state import GroupState, judged
-from dashboard.live.ownership import NOBODY
-from dashboard.live.progress import UNKNOWN
 from dashboard.live.reported import LiveReplicas
 from dashboard.live.snapshot import LiveMember, LiveSnapshot
-from dashboard.pages import texts
-from dashboard.push.told import COLUMNS, Told
+from dashboard.pages import amounts, texts
+from dashboard.push.told import Cell, Told, cells_of, check_of, lag_check_of
 
 FRAME_BYTES_MAX = 32 * 1024  # dashboard.md section 3
 CELLS_MAX = FRAME_BYTES_MAX // 20  # no cell has fewer bytes
 HEAD_BYTES = 2_048  # of a frame, beside cells and members: strip, numbers, epochs
 # Above it a browser is told to fetch a snapshot: less work than frame after frame.
 RESYNC_CELLS = 2_000
-CHECK_MODULO = 1_000_003
+OLD_MS = 1_000  # lag that was read longer ago is shown with its age
 ETA_STEP_MS = 1_000  # what is told of a time that is guessed
 
-Cell = tuple[int, str | None, int | None, int, int | None, int | None]
 ReplicaCell = tuple[int, str | None, int | None, int | None, int, *tuple[str, ...]]
 Json = dict[str, Any]
 T = TypeVar("T")
-
-
-def cells_of(cells: Cells, numbers: Sequence[int] | None = None) -> list[Cell]:
-    """Of these partitions, or of all."""
-    chosen = np.arange(len(cells)) if numbers is None else np.array(numbers, np.int64)
-    names = cells.names
-    columns = (getattr(cells, name)[chosen].tolist() for name in COLUMNS)
-    return [
-        (
-            *(n, None if owner == NOBODY else names[owner], fence or None, state),
-            *(since_ms or None, None if lag == UNKNOWN else lag),
-        )
-        for n, owner, fence, state, since_ms, lag in zip(chosen.tolist(), *columns, strict=True)
-    ]
 
 
 def replicas_of(number: int, row: LiveReplicas) -> ReplicaCell:
@@ -66,13 +48,6 @@ def replicas_of(number: int, row: LiveReplicas) -> ReplicaCell:
 def all_replicas(cells: Cells) -> dict[int, ReplicaCell]:
     """Those of partitions that have any, by number."""
     return {n: replicas_of(n, cells.replicas[n]) for n in sorted(cells.replicas)}
-
-
-def check_of(cells: Cells) -> int:
-    """A sum by which a page sees that its cells are not the server's."""
-    numbers = np.arange(1, len(cells) + 1, dtype=np.int64)
-    sums = numbers * (cells.state.astype(np.int64) + 1) + cells.fence % CHECK_MODULO
-    return int(sums.sum()) % CHECK_MODULO
 
 
 def member_of(row: LiveMember) -> Json:
@@ -152,15 +127,26 @@ def strip_of(snapshot: LiveSnapshot) -> dict[str, Json]:
         "rate": unknown("no consumer has reported a rate")
         if n.events_per_second is None
         else number(texts.grouped(n.events_per_second), "events/s", "", "sum over able members"),
-        "lag": unknown("Redis cannot tell how many events were appended")
-        if n.lag_records is None
-        else number(
-            texts.grouped(n.lag_records),
-            "records",
-            "warn" if is_lagging(n.lag_records, n.events_per_second) else "",
-            "events appended and not yet committed",
-        ),
+        "lag": _lag(snapshot),
     }
+
+
+def _lag(snapshot: LiveSnapshot) -> Json:
+    n, age_ms = snapshot.numbers, snapshot.progress_age_ms
+    age = amounts.span(-(-age_ms // 1000) * 1000)
+    if n.lag_records is None:
+        why = "Redis cannot tell how many events were appended"
+        never = f"is read in turn: not yet for all of {n.partitions} partitions"
+        return unknown(never if age_ms > KEPT_MS else why)
+    title = "events appended and not yet committed"
+    return number(
+        texts.grouped(n.lag_records),
+        f"records, up to {age} old" if age_ms >= OLD_MS else "records",
+        "warn" if is_lagging(n.lag_records, n.events_per_second) else "",
+        f"{title}; partitions are read in turn, the last one {age} ago"
+        if age_ms >= OLD_MS
+        else title,
+    )
 
 
 def coordination_of(snapshot: LiveSnapshot) -> Json:
@@ -204,6 +190,7 @@ def whole(
     return {
         "group": snapshot.group,
         "at_ms": snapshot.at_ms,
+        "lag_age_ms": snapshot.progress_age_ms,
         **_head(snapshot),
         "numbers": numbers_of(snapshot),
         "members": [member_of(m) | {"colour": colours.get(m.id)} for m in snapshot.members],
@@ -212,7 +199,7 @@ def whole(
 
 
 NO_CELLS: Json = {"names": [], "cells": [], "replicas": []}
-NOTHING: Json = {"at_ms": 0, "strip": {}, "numbers": {}, "members": [], **NO_CELLS}
+NOTHING: Json = {"at_ms": 0, "lag_age_ms": 0, "strip": {}, "numbers": {}, "members": [], **NO_CELLS}
 
 
 def packed(cells: Iterable[Cell], replicas: Iterable[ReplicaCell]) -> Json:
@@ -236,10 +223,11 @@ class Changes:
     """What was told against what is; coalesced: a cell that changed twice is told once.
 
     Ownership goes first, then replicas; lag, which changes all the time, takes what room is left
-    in a frame.
+    in a frame, one partition after the other.
     """
 
     def __init__(self, snapshot: LiveSnapshot) -> None:
+        self._next_lag = 0
         self._take(snapshot)
         self.forget()
 
@@ -251,7 +239,9 @@ class Changes:
         self._head = _head(snapshot)
 
     def _compare(self) -> None:
-        self._owners, self._lags = self._told.against(self._cells)
+        self._owners, lags = self._told.against(self._cells)
+        turn = bisect_left(lags, self._next_lag)
+        self._lags = lags[turn:] + lags[:turn]
         told = self._told_replicas
         every = self._replicas.keys() | told.keys()
         changed = sorted(n for n in every if self._replicas.get(n) != told.get(n))
@@ -285,9 +275,19 @@ class Changes:
         self._owners, self._lags, self._replicated, self._placed = [], [], [], 0
 
     @property
-    def check(self) -> int | None:
-        """The sum over all cells, once everything about ownership has been told."""
-        return None if self._owners else check_of(self._cells)
+    def is_owners_told(self) -> bool:
+        return not self._owners
+
+    def marks(self) -> Json:
+        """With a frame: how old lag may be that was told; the sum over all cells, once all that is
+        in it has been told.
+        """
+        marks: Json = {"lag_age_ms": max(0, self.at_ms - self._told.lag_read_ms)}
+        if not self._owners:
+            marks["check"] = check_of(self._cells)
+            if not self._lags:
+                marks["lag_check"] = lag_check_of(self._cells)
+        return marks
 
     def frame(self) -> Json | None:
         """The next changes, within FRAME_BYTES_MAX as JSON; None when there are none."""
@@ -305,6 +305,7 @@ class Changes:
         lags, room = _within(cells_of(self._cells, self._lags[:CELLS_MAX]), room, _bytes)
         if not (head or members or gone or owners or replicated or lags):
             return None
+        self._next_lag = lags[-1][0] + 1 if lags else self._next_lag
         self._tell(members, gone, owners + lags, replicated)
         frame: Json = {"type": "delta", "at_ms": self.at_ms, **head}
         if members:

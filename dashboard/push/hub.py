@@ -156,13 +156,10 @@ class Hub:
         if frame is None:
             self._beat()
             return False
-        check = changes.check
-        if check is not None:
-            frame["check"] = check
         self.sequence += 1
         self._framed_at = asyncio.get_running_loop().time()
-        counts.told(self.group, self._broadcast(frame))
-        return check is None
+        counts.told(self.group, self._broadcast(frame | changes.marks()))
+        return not changes.is_owners_told
 
     def _beat(self) -> None:
         if asyncio.get_running_loop().time() - self._told_at < BEAT_EVERY_S:
@@ -170,8 +167,8 @@ class Hub:
         beat: Json = {"type": "beat"}
         if self._problem:
             beat["problem"] = self._problem
-        elif self._changes is not None and self._changes.check is not None:
-            beat["check"] = self._changes.check
+        elif self._changes is not None:
+            beat |= self._changes.marks()
         self._broadcast(beat)
 
     def _broadcast(self, frame: Json) -> int:

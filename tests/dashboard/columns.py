@@ -37,6 +37,7 @@ def built(
     for number, (events, first_ms) in enumerate(backlog):
         progress.appended[number] = UNKNOWN if events is None else events
         progress.first_ms[number] = UNKNOWN if first_ms is None else first_ms
+    progress.read_ms[:] = read.now_ms
     told = Told(
         read=read,
         claims={m: heard.claims_of(report.owned) for m, report in read.reports.items()},
@@ -81,8 +82,8 @@ def live_partition(
     return LivePartition(**(values | more))
 
 
-def cells_of(*rows: LivePartition) -> Cells:
-    """Rows 0, 1, ... as a snapshot has them."""
+def cells_of(*rows: LivePartition, now_ms: int = 0, read_ms: int | None = None) -> Cells:
+    """Rows 0, 1, ... as a snapshot has them. `read_ms` None: now."""
     names = Names()
 
     def index(name: str | None) -> int:
@@ -99,7 +100,7 @@ def cells_of(*rows: LivePartition) -> Cells:
     }
     return Cells(
         stream=rows[0].partition.rpartition(":")[0] if rows else "s",
-        now_ms=0,
+        now_ms=now_ms,
         names=names.texts,
         owner=np.array([index(row.owner) for row in rows], np.int32),
         fence=whole("fence"),
@@ -109,7 +110,8 @@ def cells_of(*rows: LivePartition) -> Cells:
         lag=whole("lag_records", UNKNOWN),
         first_ms=np.full(len(rows), UNKNOWN, np.int64),
         committed_ms=whole("committed_at_ms"),
-        offsets=[row.offset for row in rows],
+        read_ms=np.full(len(rows), now_ms if read_ms is None else read_ms, np.int64),
+        offsets=np.array([row.offset for row in rows], np.object_),
         replicas=_Shown(replicas),
         troubles=reported.Troubles(halted={}, unserved={}, may_own=frozenset()),
     )

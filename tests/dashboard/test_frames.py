@@ -13,6 +13,7 @@ from dashboard.live.reported import LiveReplica
 from dashboard.live.snapshot import LiveMember, LiveNumbers, LiveSnapshot
 from dashboard.push import frames
 from dashboard.push.frames import FRAME_BYTES_MAX, RESYNC_CELLS, Changes, whole
+from dashboard.push.told import check_of, lag_check_of
 from tests.dashboard.columns import cells_of, live_partition
 
 STATES = st.sampled_from(PARTITION_STATES)
@@ -39,7 +40,10 @@ def member(name: str, owned: int = 1, state: str = "alive") -> LiveMember:
 
 
 def snapshot(
-    *rows: LivePartition, members: tuple[LiveMember, ...] = (), at_ms: int = 1
+    *rows: LivePartition,
+    members: tuple[LiveMember, ...] = (),
+    at_ms: int = 1,
+    read_ms: int | None = None,
 ) -> LiveSnapshot:
     owned = sum(row.owner is not None for row in rows)
     numbers = LiveNumbers(
@@ -67,7 +71,7 @@ def snapshot(
         tick_age_ms=100,
         numbers=numbers,
         members=members,
-        partitions=cells_of(*rows),
+        partitions=cells_of(*rows, now_ms=at_ms, read_ms=read_ms),
     )
 
 
@@ -236,11 +240,59 @@ def test_members_that_go_are_told() -> None:
 def test_the_check_waits_until_ownership_is_told() -> None:
     changes = Changes(snapshot(live_partition(0)))
     changes.forget()
-    before = changes.check
+    before = changes.marks()["check"]
     changes.feed(snapshot(live_partition(0, "b", fence=2), at_ms=2))
-    assert changes.check is None
+    assert "check" not in changes.marks()
     told(changes)
-    assert changes.check not in (None, before)
+    assert changes.marks()["check"] != before
+
+
+MANY = 5_000  # whose lag is more than one frame
+
+
+def moving(at_ms: int, read_ms: int) -> LiveSnapshot:
+    """Everywhere another lag, as it was read then."""
+    rows = (live_partition(n, lag_records=at_ms * 1_000_000 + n) for n in range(MANY))
+    return snapshot(*rows, at_ms=at_ms, read_ms=read_ms)
+
+
+def test_lag_that_never_rests_is_told_of_each_partition_in_turn() -> None:
+    changes, heard = Changes(moving(1, 1)), set[int]()
+    for at_ms in range(2, 30):
+        changes.feed(moving(at_ms, at_ms))
+        heard |= {cell[0] for cell in (changes.frame() or {})["cells"]}
+    assert heard == set(range(MANY))
+
+
+def test_lag_is_as_old_as_it_was_read_where_it_was_told() -> None:
+    changes = Changes(moving(10, 4))
+    assert changes.marks()["lag_age_ms"] == 6
+    changes.feed(moving(20, 15))
+    changes.frame()
+    assert changes.marks()["lag_age_ms"] == 16, "some have been told nothing since"
+    assert "lag_check" not in changes.marks()
+    told(changes)
+    assert changes.marks()["lag_age_ms"] == 5
+    assert changes.marks()["lag_check"] == lag_check_of(moving(20, 15).partitions)
+
+
+def test_lag_that_is_the_same_still_is_as_old_as_it_was_read_again() -> None:
+    changes = Changes(snapshot(live_partition(0), at_ms=10, read_ms=10))
+    changes.feed(snapshot(live_partition(0), at_ms=20, read_ms=18))
+    assert changes.frame() is None
+    assert changes.marks()["lag_age_ms"] == 2
+
+
+def test_the_groups_lag_says_how_old_it_may_be() -> None:
+    def lag(age_ms: int, lag_records: int | None = 5) -> Any:
+        shot = snapshot(live_partition(0), at_ms=100_000, read_ms=100_000 - age_ms)
+        numbers = replace(shot.numbers, lag_records=lag_records)
+        return frames.strip_of(replace(shot, numbers=numbers))["lag"]
+
+    assert lag(0)["small"] == "records"
+    assert lag(1_200)["small"] == "records, up to 2 s old"
+    assert lag(40_000, None)["text"] == "—"
+    assert "not yet for all of 1 partitions" in lag(40_000, None)["title"]
 
 
 snapshots = st.lists(
@@ -297,4 +349,4 @@ def test_frames_make_of_the_first_snapshot_the_last(script: list[Any]) -> None:
     last = Page(whole(shots[-1]))
     assert (page.cells, page.members, page.head) == (last.cells, last.members, last.head)
     assert page.replicas == last.replicas
-    assert changes.check == frames.check_of(shots[-1].partitions)
+    assert changes.marks()["check"] == check_of(shots[-1].partitions)

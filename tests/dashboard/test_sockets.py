@@ -16,9 +16,10 @@ from dashboard.asgi import application
 from dashboard.live import push, watching
 from dashboard.live.connection import close_async_client
 from dashboard.models import Group
-from dashboard.push import frames, hub, rights
+from dashboard.push import hub, rights
 from dashboard.push.hub import WAITING_MAX, Hub, Watcher, hub_of
 from dashboard.push.origin import is_own
+from dashboard.push.told import check_of
 from tests.dashboard.agents import FakeAgent
 from tests.dashboard.scenes import staffed
 
@@ -202,7 +203,7 @@ def take(cells: dict[int, Any], frame: Any) -> None:
 async def test_beats_carry_the_check(socket: Any, group: Group) -> None:
     beat = await frame_of(socket, "beat", "check")
     snapshot = await asyncio.to_thread(watching.snapshot, group.name)
-    assert beat["check"] == frames.check_of(snapshot.partitions)
+    assert beat["check"] == check_of(snapshot.partitions)
 
 
 async def test_redis_away_is_said(socket: Any, group: Group, settings: Any) -> None:

@@ -83,7 +83,14 @@ def told(request: HttpRequest, row: Group) -> dict[str, Any]:
 
 def _live(snapshot: LiveSnapshot) -> dict[str, Any]:
     state, why = frames.state_of(snapshot)
-    names = ("at_ms", "group_epoch", "target_epoch", "incarnation", "tick_age_ms")
+    names = (
+        "at_ms",
+        "group_epoch",
+        "target_epoch",
+        "incarnation",
+        "tick_age_ms",
+        "progress_age_ms",
+    )
     return {
         **{name: getattr(snapshot, name) for name in names},
         "state": state,
@@ -142,9 +149,10 @@ def _number_of(row: dict[str, Any]) -> int:
 
 def _now(name: str, asked: forms.PartitionsAsked) -> list[dict[str, Any]]:
     """Those of the piece, and one more if there is."""
-    cells = watching.snapshot(name).partitions
-    fitting = cells.of(asked.owner, asked.state or "")
-    return [_plain(cells[n]) for n in behind(fitting, asked.cursor, int)[: asked.limit + 1]]
+    snapshot = watching.snapshot(name)
+    fitting = snapshot.partitions.of(asked.owner, asked.state or "")
+    numbers = behind(fitting, asked.cursor, int)[: asked.limit + 1]
+    return [_plain(row) for row in watching.rows(snapshot, numbers)]
 
 
 def _then(row: Group, at_ms: int, asked: forms.PartitionsAsked) -> list[dict[str, Any]]:
@@ -188,7 +196,8 @@ def partition(
     if number >= row.partitions:
         raise Http404(f"Group {name} has partitions 0 to {row.partitions - 1}.")
     if at_ms is None:
-        return _plain(watching.snapshot(name).partitions[number]) | {"at_ms": None}
+        (live,) = watching.rows(watching.snapshot(name), [number])
+        return _plain(live) | {"at_ms": None}
     found = tenures.owner_at(row, Partition(row.stream, number), at_ms)
     last = found.tenures[-1] if found.tenures else None
     return _at(row, number, last) | {"at_ms": at_ms, "doubtful": found.doubtful}

@@ -17,11 +17,10 @@ PAGE = 200
 @past.or_past(epochs.group_map)
 def group_map(request: HttpRequest, name: str) -> HttpResponse:
     seen = base.see(name)
-    partitions = seen.snapshot.partitions if seen.snapshot else ()
     context = base.group_context(seen, "group", cells=True) | {
-        "rows": partitions[:TABLE_MAX],
+        "rows": seen.rows(range(min(seen.partitions, TABLE_MAX))),
         "leaving": {m.id: m.leaving for m in seen.snapshot.members} if seen.snapshot else {},
-        "left_out": max(0, len(partitions) - TABLE_MAX),
+        "left_out": max(0, seen.partitions - TABLE_MAX),
         "legend_max": LEGEND_MAX,
         "moves": sorted(tenures.moves(seen.group, seen.now_ms).items()),
         **past.scrubbing(seen.group, seen.now_ms, None),
@@ -70,18 +69,17 @@ def _staying(seen: base.Seen) -> int:
 def group_partitions(request: HttpRequest, name: str) -> HttpResponse:
     seen, asked = base.see(name), base.Asked(request.GET)
     text, state = asked.text("q"), asked.choice("state", ("", *PARTITION_STATES), "")
-    rows = seen.snapshot.partitions if seen.snapshot else ()
     found = seen.snapshot.partitions.found(text, state) if seen.snapshot else ()
     page = Paginator(found, PAGE).get_page(asked.whole("page") or 1)
-    chosen = [rows[number] for number in page]
-    owners = {row.number: row.owner for row in chosen}
+    rows = seen.rows(list(page))
+    owners = {row.number: row.owner for row in rows}
     context = base.group_context(seen, "group_partitions") | {
         "asked": asked,
         "q": text,
         "chosen": state,
         "states": PARTITION_STATES,
         "page": page,
-        "rows": chosen,
+        "rows": rows,
         "before": tenures.before_now(seen.group, owners),
         "moves": tenures.moves(seen.group, seen.now_ms, list(owners)),
     }

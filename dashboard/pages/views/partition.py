@@ -19,8 +19,7 @@ def partition(request: HttpRequest, name: str, number: int) -> HttpResponse:
         raise Http404(f"Group {name} has partitions 0 to {seen.group.partitions - 1}.")
     asked = base.Asked(request.GET)
     drawn = timeline(seen, asked, number=number)
-    rows = seen.snapshot.partitions if seen.snapshot else ()
-    live_row = rows[number] if number < len(rows) else None
+    live_row = seen.rows([number])[0] if number < seen.partitions else None
     context = base.group_context(seen, "group_partitions") | drawn
     context |= {
         "number": number,

@@ -81,8 +81,8 @@ async def test_frames_and_resyncs_are_counted_by_browser(monkeypatch: pytest.Mon
 
 
 def changes(*, is_too_much: bool) -> Any:
-    told = {"is_too_much": is_too_much, "at_ms": 1, "check": 1}
-    return SimpleNamespace(**told, forget=lambda: None, frame=lambda: {"type": "delta"})
+    told = {"is_too_much": is_too_much, "at_ms": 1, "is_owners_told": True}
+    return SimpleNamespace(**told, forget=lambda: None, frame=lambda: {"type": "delta"}, marks=dict)
 
 
 async def _nothing() -> None:
@@ -96,6 +96,7 @@ def test_counts_of_groups_that_are_gone_are_dropped() -> None:
         of.opened(group, 1)
         of.told(group, 1)
         of.resynced(group, "many_changes", 1)
+        of.differed(group, 1)
     of.keep({"a"})
     assert set(of.heartbeats) == {("a", "ok"), ("", "ok")}
-    assert (set(of.sockets), set(of.frames)) == ({"a"}, {"a"})
+    assert set(of.sockets) == set(of.frames) == set(of.differences) == {"a"}

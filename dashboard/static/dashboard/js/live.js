@@ -5,6 +5,7 @@ const STALE_MS = 5000; // the hub says something every 2 s
 const OFFLINE_MS = 60000;
 const RETRY_MS = [250, 500, 1000, 2000, 3000];
 const CHECK_MODULO = 1000003;
+const LAG_AGAIN_MS = 30000; // two processes may have read it at different times
 
 // Of each partition: the array's kind, and what it holds where nothing is known.
 const COLUMNS = {
@@ -71,6 +72,15 @@ export class Cells {
     for (let n = 0; n < this.size; n++) sum = (sum + (n + 1) * (this.state[n] + 1) + (this.fence[n] % CHECK_MODULO)) % CHECK_MODULO;
     return sum;
   }
+
+  lagCheck() {
+    let sum = 0;
+    for (let n = 0; n < this.size; n++) {
+      const known = Number.isNaN(this.lag[n]) ? 0 : this.lag[n] % CHECK_MODULO + 1;
+      sum = (sum + (n + 1) * known) % CHECK_MODULO;
+    }
+    return sum;
+  }
 }
 
 export class Live extends EventTarget {
@@ -78,9 +88,10 @@ export class Live extends EventTarget {
     super();
     this.socketUrl = socket; this.snapshotUrl = snapshot;
     this.cells = new Cells(); this.members = new Map(); this.numbers = {}; this.strip = {};
-    this.seq = null; this.atMs = 0; this.epoch = 0; this.lastHeard = 0; this.openedAt = Date.now();
+    this.seq = null; this.atMs = 0; this.lagDenied = -LAG_AGAIN_MS; this.epoch = 0; this.lastHeard = 0; this.openedAt = Date.now();
     this.state = "unknown"; this.why = ""; this.retries = 0; this.resyncs = 0; this.fetching = false; this.problem = ""; this.light = "";
     this.whole = first.cells.length > 0;
+    this.lagAge = first.lag_age_ms ?? 0;
     this.take(first, false);
   }
 
@@ -114,7 +125,15 @@ export class Live extends EventTarget {
     if (frame.type === "hello" || frame.type === "resync" || !expected) this.resync();
     else if (frame.type === "delta" && frame.at_ms > this.atMs) this.take(frame, true);
     if (frame.check !== undefined && this.whole && !this.fetching && frame.at_ms >= this.atMs && frame.check !== this.cells.check()) this.resync();
+    this.lagAge = frame.lag_age_ms ?? this.lagAge;
+    if (this.isLagDenied(frame)) { this.lagDenied = performance.now(); this.resync(); }
     this.showLight();
+    this.dispatchEvent(new Event("heard"));
+  }
+
+  isLagDenied(frame) {
+    if (frame.lag_check === undefined || !this.whole || this.fetching || frame.at_ms < this.atMs) return false;
+    return performance.now() - this.lagDenied > LAG_AGAIN_MS && frame.lag_check !== this.cells.lagCheck();
   }
 
   async resync() {
@@ -136,6 +155,7 @@ export class Live extends EventTarget {
   }
 
   replace(snapshot) {
+    this.lagAge = snapshot.lag_age_ms;
     for (const id of [...this.members.keys()]) if (!snapshot.members.some((m) => m.id === id)) this.members.delete(id);
     this.cells.size = Math.min(this.cells.size, this.whole ? snapshot.cells.length : 0);
     this.take(snapshot, true, this.cells.forgetReplicas());

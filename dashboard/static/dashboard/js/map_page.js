@@ -21,6 +21,10 @@ live.addEventListener("change", ({detail}) => {
   if (all) showLegend();
 });
 
+// How old lag may be: of a large group it is read a part after the other.
+const lagAge = () => live.lagAge < 1000 ? "" : `up to ${span(Math.ceil(live.lagAge / 1000) * 1000)} old`;
+live.addEventListener("heard", () => { document.getElementById("lag-age").textContent = lagAge(); });
+
 function showRow(n, anew) {
   const row = rows.get(n);
   if (!row) return;
@@ -89,7 +93,7 @@ function showCard(n) {
   const {cells} = live, owner = cells.ownerOf(n), at = map.placeOf(n);
   const facts = {
     Partition: `${live.numbers.stream}:${n}`, State: STATES[cells.state[n]], Owner: (owner ?? "—") + (map.isLeaving(n) ? " (leaving)" : ""), Fence: fence(cells.fence[n]),
-    Held: cells.since[n] ? span(Math.max(0, live.atMs - cells.since[n])) : "—", Lag: `${number(cells.lag[n])} records`, "Changes 24 h": number(map.moves.get(n) ?? 0),
+    Held: cells.since[n] ? span(Math.max(0, live.atMs - cells.since[n])) : "—", Lag: [`${number(cells.lag[n])} records`, lagAge()].filter(Boolean).join(", "), "Changes 24 h": number(map.moves.get(n) ?? 0),
   };
   const learner = cells.learnerOf(n), standbys = cells.standbysOf(n);
   if (learner !== null) facts.Learner = `${learner}: ${cells.ready[n] ? "ready" : progress(n).textContent}`;
