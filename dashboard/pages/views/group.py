@@ -38,15 +38,18 @@ def group_snapshot(request: HttpRequest, name: str) -> HttpResponse:
 
 @past.or_past(past.group_members)
 def group_members(request: HttpRequest, name: str) -> HttpResponse:
-    seen = base.see(name)
+    seen, asked = base.see(name), base.Asked(request.GET)
     members = seen.snapshot.members if seen.snapshot else ()
+    page = Paginator(members, PAGE).get_page(asked.whole("page") or 1)
     most = max((m.owned for m in members), default=0) or 1
     staying = _staying(seen)
     owned = seen.snapshot.numbers.owned if seen.snapshot else 0
     context = base.group_context(seen, "group_members")
     running = context["running"]
     context |= {
-        "members": members,
+        "asked": asked,
+        "page": page,
+        "members": page.object_list,
         "most": most,
         "drained": running.remaining() if running else (),
         "deadline_ms": running.deadline_ms if running else None,
