@@ -136,7 +136,7 @@ class Report(wire.SeenEpochs):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Said(wire.SeenEpochs):
+class Said(wire.SeenEpochs):
     """A complete report, or all changes since, as it is stored."""
 
     owned: Mapping[Name, Name | None] = field(default_factory=dict)
@@ -146,7 +146,7 @@ class _Said(wire.SeenEpochs):
     unserved: Mapping[Name, Unserved] = field(default_factory=dict)
 
 
-_said = msgspec.json.Decoder(_Said).decode
+read_said = msgspec.json.Decoder(Said).decode
 REPORTED_EPOCHS = tuple(wire.SeenEpochs.__dataclass_fields__)
 
 
@@ -271,7 +271,7 @@ def _read_all(raw: Raw) -> GroupRead:
         meta=meta,
         members=members,
         bad_members=bad_members,
-        beats={m: _beat(v) for m, v in pairs_of(raw[4])},
+        beats={m: beat_of(v) for m, v in pairs_of(raw[4])},
         reports=Reports(pairs_of(raw[5])),
         asked={m: moment_of(v) for m, v in pairs_of(raw[6])},
         target={m: wire.parse_target(v.decode()) for m, v in pairs_of(raw[7])},
@@ -309,19 +309,38 @@ def read_member(member_id: str, raw: bytes) -> MemberRow:
     )
 
 
-def read_report(raw: bytes) -> Report:
+class StoredReport(NamedTuple):
     """`number sequence at_ms length <complete><changes>`, the length in bytes."""
-    *numbers, rest = raw.split(b" ", 4)
-    number, sequence, at_ms, length = map(whole_of, numbers)
-    complete, changes = _said(rest[:length]), _said(rest[length:])
-    said = complete if rest[length:] == b"{}" else changes
+
+    number: int
+    sequence: int
+    at_ms: int
+    complete: bytes
+    changes: bytes
+
+    @classmethod
+    def parse(cls, raw: bytes) -> Self:
+        *numbers, rest = raw.split(b" ", 4)
+        number, sequence, at_ms, length = map(whole_of, numbers)
+        return cls(number, sequence, moment_of(at_ms), rest[:length], rest[length:])
+
+
+def read_report(raw: bytes) -> Report:
+    stored = StoredReport.parse(raw)
+    complete, changes = read_said(stored.complete), read_said(stored.changes)
     owned = {**complete.owned, **changes.owned}
+    held = {Partition.parse(p): wire.parse_held(v) for p, v in owned.items() if v is not None}
+    return report_of(stored, complete if stored.changes == b"{}" else changes, held)
+
+
+def report_of(stored: StoredReport, said: Said, owned: Mapping[Partition, Held]) -> Report:
+    """`said`: the changes, or where there are none the complete one."""
     check_troubles(said.consumer)
     return Report(
-        number=number,
-        sequence=sequence,
-        at_ms=moment_of(at_ms),
-        owned={Partition.parse(p): wire.parse_held(v) for p, v in owned.items() if v is not None},
+        number=stored.number,
+        sequence=stored.sequence,
+        at_ms=stored.at_ms,
+        owned=owned,
         consumer=said.consumer,
         unable=said.unable,
         **{name: getattr(said, name) for name in REPORTED_EPOCHS},
@@ -349,6 +368,6 @@ def _locks(raw: Raw, grants: Mapping[Partition, Grant], now_ms: int) -> dict[Par
     return locks
 
 
-def _beat(score: bytes) -> int:
+def beat_of(score: bytes) -> int:
     """The script of the tick sets one that lies in the future to now."""
     return int(min(max(float(score), 0), MOMENT_MAX))

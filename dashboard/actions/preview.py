@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from assignment.coordinator.leaving import Asked, asked_of, leavers, live_view, why_stateless
 from assignment.scripts.group_read import GroupRead, Purpose
 from dashboard.live import groups as live_groups
-from dashboard.live.watching import GroupNotThere
+from dashboard.live.following import GroupNotThere
 from dashboard.models import Group
 
 __all__ = ["Asked", "Preview", "asked_of", "leavers", "live_view", "preview"]

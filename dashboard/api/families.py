@@ -229,3 +229,6 @@ def _of_process(shown: set[str]) -> Iterator[Metric]:
     resyncs = [(name, n) for name, n in tuple(counts.resyncs.items()) if name[0] in shown]
     meaning = "Browsers that were told to fetch a snapshot instead of changes"
     yield _counter("resyncs", meaning, resyncs, "group", "reason")
+    wrong = [((g,), n) for g, n in tuple(counts.differences.items()) if g in shown]
+    meaning = "Locks that were not what their log says, as this process read them; a bug"
+    yield _counter("lock_differences", meaning, wrong, "group")

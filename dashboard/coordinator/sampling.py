@@ -14,7 +14,7 @@ from dashboard.coordinator import attending, mirror, strips
 from dashboard.live import groups as live_groups
 from dashboard.live import watching
 from dashboard.live.connection import StoreUnavailable
-from dashboard.live.watching import GroupNotThere
+from dashboard.live.following import GroupNotThere
 from dashboard.models import Group, Sample
 from dashboard.records.queries import attention, flapping
 
@@ -49,7 +49,7 @@ def sample() -> int:
 
 
 def _sample(group: Group) -> None:
-    snapshot = watching.snapshot(group.name)
+    snapshot = watching.snapshot(group.name, whole=True)
     before = group.samples.order_by("-at_ms").first()
     if before is not None and before.at_ms >= snapshot.at_ms:
         return

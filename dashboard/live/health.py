@@ -13,7 +13,8 @@ from dashboard.live.connection import ms_of, sync_client
 LATE, LATE_SHOWN_MS = "late_groups", 10_000
 FAILING = "failing_groups"
 NO_HISTORY = "groups_without_history"
-NAMED_MAX = 10  # of failing groups
+DIFFERING, DIFFERING_SHOWN_MS = "differing_groups", 86_400_000
+NAMED_MAX = 10  # of groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,8 @@ class RedisHealth:
     failing_groups: int = 0  # whose last tick failed, or whose history is not kept
     failing_named: tuple[str, ...] = ()  # the first of them
     ticked_groups: int = 0  # by the last tick, failing ones included
+    differing_groups: int = 0  # whose log of the locks did not tell what Redis held, in a day
+    differing_named: tuple[str, ...] = ()  # the first of them
 
     @property
     def is_new_enough(self) -> bool:
@@ -68,13 +71,21 @@ def without_history() -> set[str]:
     return {name.decode() for name in sync_client().smembers(_key(NO_HISTORY))}
 
 
+def note_difference(group: str) -> None:
+    """The log of its locks did not tell what Redis held."""
+    pipe = sync_client().pipeline()
+    pipe.sadd(_key(DIFFERING), group).pexpire(_key(DIFFERING), DIFFERING_SHOWN_MS)
+    pipe.execute()
+
+
 def look() -> RedisHealth:
     """One trip, with a write: a server that only answers is of no use. Raises StoreUnavailable."""
     pipe = sync_client().pipeline()
     pipe.set(_key("readyz"), 1, px=1_000)
     pipe.info("server").info("persistence").time()
     pipe.mget([_key(LATE), _key(FAILING), *(_key(f"{sign}_ms") for sign in Sign)])
-    _, server, persistence, now, (late, failing, *stamps) = pipe.execute()
+    pipe.smembers(_key(DIFFERING))
+    _, server, persistence, now, (late, failing, *stamps), differing = pipe.execute()
     now_ms = ms_of(*now)
     told = json.loads(failing or b"{}")
     return RedisHealth(
@@ -88,4 +99,6 @@ def look() -> RedisHealth:
         failing_groups=told.get("failing", 0),
         failing_named=tuple(told.get("named", ())),
         ticked_groups=told.get("ticked", 0),
+        differing_groups=len(differing),
+        differing_named=tuple(sorted(name.decode() for name in differing)[:NAMED_MAX]),
     )

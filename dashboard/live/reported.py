@@ -5,12 +5,13 @@ Pure. Who has which replica is what the target says; how far it is what its memb
 where it has not yet. What a member that is gone said is gone with it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from assignment.coordinator.reading import is_leaving
-from assignment.scripts.group_read import GroupRead, Lock, Report
+from assignment.scripts.group_read import GroupRead, Report
 from assignment.troubles import Halted, read_trouble
 from assignment.types import Coordination, Partition, ReplicaReport
 
@@ -48,30 +49,52 @@ class Mode(NamedTuple):
 UNKNOWN_MODE = Mode()
 
 
-def replicas_of(read: GroupRead) -> Mapping[Partition, LiveReplicas]:
-    """Partitions without any replica are left out."""
-    learners = _learners(read)
-    standbys: dict[Partition, list[LiveReplica]] = {}
-    for member, row in sorted(read.target.items()):
-        for partition in row.standby:
-            standbys.setdefault(partition, []).append(replica_of(read, member, partition))
-    return {
-        p: LiveReplicas(
-            standbys=tuple(standbys.get(p, ())),
-            learner=replica_of(read, learners[p], p) if p in learners else None,
-        )
-        for p in standbys.keys() | learners.keys()
-    }
+class Replicas(Mapping[int, LiveReplicas]):
+    """By partition number, those without any left out. Made when asked for: a page that shows 200
+    rows makes 200. `handed_over`: partitions whose lock another member holds than the target's.
+    """
 
+    def __init__(
+        self, read: GroupRead, partitions: range, handed_over: Iterable[tuple[Partition, str]]
+    ) -> None:
+        self._read, self._partitions = read, partitions
+        self._stream = read.meta.settings.stream if read.meta.settings else ""
+        found = {n: member for member, row in read.target.items() for n in self._own(row.learning)}
+        for partition, member in handed_over:
+            if _report(read, member, partition):
+                found.setdefault(partition.number, member)
+        self.learners: Mapping[int, str] = found
 
-def _learners(read: GroupRead) -> dict[Partition, str]:
-    found = {p: member for member, row in read.target.items() for p in row.learning}
-    for member, row in read.target.items():
-        for partition in row.active:
-            lock = read.locks.get(partition)
-            if lock and lock.member_id != member and _report(read, member, partition):
-                found.setdefault(partition, member)
-    return found
+    @cached_property
+    def _standbys(self) -> dict[int, list[str]]:
+        standbys: dict[int, list[str]] = {}
+        for member, row in sorted(self._read.target.items()):
+            for number in self._own(row.standby):
+                standbys.setdefault(number, []).append(member)
+        return standbys
+
+    def _own(self, partitions: Iterable[Partition]) -> list[int]:
+        of = self._stream, self._partitions
+        return [p.number for p in partitions if p.stream == of[0] and p.number in of[1]]
+
+    def learner(self, number: int) -> LiveReplica | None:
+        member = self.learners.get(number)
+        return None if member is None else self._one(member, number)
+
+    def _one(self, member: str, number: int) -> LiveReplica:
+        return replica_of(self._read, member, Partition(self._stream, number))
+
+    def __getitem__(self, number: int) -> LiveReplicas:
+        if number not in self._standbys and number not in self.learners:
+            raise KeyError(number)
+        standbys = (self._one(member, number) for member in self._standbys.get(number, ()))
+        return LiveReplicas(standbys=tuple(standbys), learner=self.learner(number))
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._standbys.keys() | self.learners.keys())
+
+    def __len__(self) -> int:
+        return len(self._standbys.keys() | self.learners.keys())
 
 
 def replica_of(read: GroupRead, member: str, partition: Partition) -> LiveReplica:
@@ -132,9 +155,9 @@ class Troubles:
         may_own = (m for m, row in read.members.items() if row.able and not is_leaving(row))
         return cls(halted=halted, unserved=unserved, may_own=frozenset(may_own))
 
-    def halt(self, partition: Partition, lock: Lock | None) -> Halted | None:
+    def halt(self, partition: Partition, owner: str | None) -> Halted | None:
         """As its owner says; what others said before is over."""
-        return self.halted.get((partition, lock.member_id)) if lock else None
+        return self.halted.get((partition, owner)) if owner else None
 
     def nobody_serves(self, partition: Partition) -> bool:
         return bool(self.may_own) and self.may_own <= self.unserved.get(partition, {}).keys()

@@ -1,105 +1,108 @@
-"""Reads what pages and sockets show of a group: two trips to Redis, no SQL."""
+"""What pages and sockets show of a group: one state a group and process, which all of them share.
+
+Uses no SQL.
+"""
 
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 
-import redis
 from django.conf import settings
 
-from assignment.bounds import NAME_MAX, printable, shortened
-from assignment.errors import Damaged
-from assignment.scripts.group_read import Purpose, read_group
-from assignment.scripts.rows import read_since
-from assignment.types import GroupSettings, Offset, Partition
-from assignment.wire import GroupKeys, StreamKeys
-from dashboard.live.connection import GroupDamaged, StoreUnavailable, sync_client
-from dashboard.live.reported import Mode
-from dashboard.live.scripts import script
-from dashboard.live.snapshot import Backlog, LiveSnapshot, build
+from dashboard.live.cells import LivePartition
+from dashboard.live.connection import ANSWER_TIMEOUT_S, StoreUnavailable
+from dashboard.live.deadline import left_s
+from dashboard.live.following import Following, GroupNotThere
+from dashboard.live.reading import progress_of
+from dashboard.live.snapshot import LiveSnapshot
 
-FIRST = Offset(0, 0)
-KEPT_PARTITIONS_MAX = 200_000  # of all last snapshots together, some 100 MB
+FRESH_MS = 1_000  # of lag, offset and commit in a row
+KEPT_PARTITIONS_MAX = 200_000  # of all groups together, some 100 MB
 
-_kept: OrderedDict[tuple[str, str], LiveSnapshot] = OrderedDict()  # by server and group
+
+class _Shared:
+    """Who asks while another one reads gets what is read after it asked, not one reading each."""
+
+    def __init__(self, group: str) -> None:
+        self.following = Following(group)
+        self.last: LiveSnapshot | None = None
+        self._reading = threading.Lock()
+        self._began_s = 0.0  # the last reading that was whole
+        self._was_whole = False
+
+    def snapshot(self, whole: bool) -> LiveSnapshot:
+        asked_s = time.monotonic()
+        with self._alone():
+            fits = self._began_s > asked_s and (self._was_whole or not whole)
+            if self.last is None or not fits:
+                began_s = time.monotonic()
+                self.last = self.following.look(whole=whole)
+                self._began_s, self._was_whole = began_s, whole
+            return self.last
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        if not self._reading.acquire(timeout=left_s(ANSWER_TIMEOUT_S)):
+            raise StoreUnavailable(f"group {self.following.group!r} takes too long to be read")
+        try:
+            yield
+        finally:
+            self._reading.release()
+
+
+_groups: OrderedDict[tuple[str, str], _Shared] = OrderedDict()  # by server and group, oldest first
 _keeping = threading.Lock()
-
-
-class GroupNotThere(StoreUnavailable):
-    """Redis answers, but holds no such group: it was wiped, or the group is just being made."""
 
 
 def last_snapshot(group: str) -> LiveSnapshot | None:
     """What this process saw of the group when Redis answered last; None when it never did."""
-    return _kept.get((settings.REDIS_URL, group))
+    known = _groups.get((settings.REDIS_URL, group))
+    return known.last if known else None
 
 
-def _keep(key: tuple[str, str], found: LiveSnapshot | None) -> None:
-    with _keeping:
-        _kept.pop(key, None)
-        if found is not None:
-            _kept[key] = found
-        size = sum(len(one.partitions) for one in _kept.values())
-        while size > KEPT_PARTITIONS_MAX:
-            _, oldest = _kept.popitem(last=False)
-            size -= len(oldest.partitions)
-
-
-def snapshot(group: str) -> LiveSnapshot:
-    """Raises StoreUnavailable, GroupNotThere."""
-    key = settings.REDIS_URL, group
+def snapshot(group: str, *, whole: bool = False) -> LiveSnapshot:
+    """As of now, but lag, offsets and commits as of the cells' `read_ms`; with `whole` all of it.
+    Raises StoreUnavailable, GroupNotThere.
+    """
+    shared = _shared(group)
     try:
-        found = _read(group)
+        return shared.snapshot(whole)
     except GroupNotThere:
-        _keep(key, None)
+        with _keeping:
+            _groups.pop((settings.REDIS_URL, group), None)
         raise
-    _keep(key, found)
-    return found
+    finally:
+        _drop_oldest()
 
 
-def _read(group: str) -> LiveSnapshot:
-    pipe = sync_client().pipeline()
-    call = read_group(Purpose.LOOK)
-    pipe.eval(script(call.script).text, 1, GroupKeys(group).meta, *call.args)
-    pipe.hgetall(GroupKeys(group).since)
-    pipe.script_load(script("appended").text)  # the second trip calls it for each partition
-    pipe.get(GroupKeys(group).coordinator)
-    try:
-        raw, since, _, computes = pipe.execute()
-        read = call.read(raw)
-        granted, _ = read_since(since)
-    except (Damaged, redis.ResponseError) as error:
-        raise GroupDamaged(group, error) from error
-    if read.meta.settings is None:
-        raise GroupNotThere(f"group {group!r} is not set up in Redis yet")
-    backlog = _backlog(read.meta.settings, read.offsets)
-    mode = Mode(read.meta.coordination, read.meta.mode_epoch, _name(computes or b""))
-    return replace(build(group, read, granted, backlog), mode=mode)
+def rows(snapshot: LiveSnapshot, numbers: Sequence[int]) -> list[LivePartition]:
+    """As of now: what was read before is read again. Where Redis does not answer any more they say
+    how old they are. `numbers`: some hundreds.
+    """
+    cells = snapshot.partitions
+    old = [number for number in numbers if cells.age_ms(number) > FRESH_MS]
+    if old:
+        with suppress(StoreUnavailable):
+            cells = cells.read_again(progress_of(snapshot.group, cells.stream, old), old)
+    return [cells[number] for number in numbers]
 
 
-def _name(stored: bytes) -> str:
-    """Whoever may write to the group's keys may have written it."""
-    return printable(shortened(stored.decode(errors="replace"), NAME_MAX))
+def _shared(group: str) -> _Shared:
+    key = settings.REDIS_URL, group
+    with _keeping:
+        found = _groups.setdefault(key, _Shared(group))
+        _groups.move_to_end(key)
+        return found
 
 
-def _backlog(of: GroupSettings, committed: Mapping[Partition, Offset]) -> list[Backlog]:
-    keys, sha = StreamKeys(of.stream), script("appended").sha
-    pipe = sync_client().pipeline()
-    for number in range(of.partitions):
-        offset = str(committed.get(Partition(of.stream, number), FIRST))
-        pipe.evalsha(sha, 2, keys.entries(number), keys.producers(number), offset)
-    answers = pipe.execute(raise_on_error=False)
-    return [_read_backlog(answer) for answer in answers]
-
-
-def _read_backlog(answer: Any) -> Backlog:
-    """What the producer library counted, and one for every entry that came without it."""
-    if isinstance(answer, redis.RedisError):
-        return Backlog(None)
-    events, entries, added, first, _ = answer
-    first_ms = int(first.partition(b"-")[0]) if first else None
-    if not added:  # Redis 6.2 does not count what others add
-        return Backlog(int(events) if int(entries) else None, first_ms)
-    return Backlog(int(events) + max(0, int(added) - int(entries)), first_ms)
+def _drop_oldest() -> None:
+    with _keeping:
+        sizes = [len(one.last.partitions) if one.last else 0 for one in _groups.values()]
+        size = sum(sizes)
+        for of_oldest in sizes[:-1]:
+            if size <= KEPT_PARTITIONS_MAX:
+                return
+            _groups.popitem(last=False)
+            size -= of_oldest

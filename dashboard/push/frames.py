@@ -8,60 +8,46 @@ whole, [number, -1, null, null, 0] in a change.
 """
 
 import json
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from assignment.types import Coordination
 from dashboard.live.attention import Facts, is_lagging
+from dashboard.live.cells import KEPT_MS, Cells
 from dashboard.live.group_state import GroupState, judged
-from dashboard.live.snapshot import (
-    PARTITION_STATES,
-    LiveMember,
-    LiveNumbers,
-    LivePartition,
-    LiveSnapshot,
-)
-from dashboard.pages import texts
+from dashboard.live.reported import LiveReplicas
+from dashboard.live.snapshot import LiveMember, LiveNumbers, LiveSnapshot
+from dashboard.pages import amounts, texts
+from dashboard.push.told import Cell, Told, cells_of, check_of, lag_check_of
 
 FRAME_BYTES_MAX = 32 * 1024  # dashboard.md section 3
+CELLS_MAX = FRAME_BYTES_MAX // 20  # no cell has fewer bytes
 HEAD_BYTES = 2_048  # of a frame, beside cells and members: strip, numbers, epochs
 # Above it a browser is told to fetch a snapshot: less work than frame after frame.
 RESYNC_CELLS = 2_000
-CHECK_MODULO = 1_000_003
-STATE_INDEX = {state: i for i, state in enumerate(PARTITION_STATES)}
+OLD_MS = 1_000  # lag that was read longer ago is shown with its age
 ETA_STEP_MS = 1_000  # what is told of a time that is guessed
 
-Cell = tuple[int, str | None, int | None, int, int | None, int | None]
 ReplicaCell = tuple[int, str | None, int | None, int | None, int, *tuple[str, ...]]
 Json = dict[str, Any]
+T = TypeVar("T")
 
 
-def cell_of(row: LivePartition) -> Cell:
-    fence = None if row.fence is None else int(row.fence)
-    return row.number, row.owner, fence, STATE_INDEX[row.state], row.since_ms, row.lag_records
-
-
-def replicas_of(row: LivePartition) -> ReplicaCell:
+def replicas_of(number: int, row: LiveReplicas) -> ReplicaCell:
     """Whole percents, rounded down: 100 is everything."""
     standbys = (replica.member for replica in row.standbys)
     learner = row.learner
     if learner is None:
-        return (row.number, None, None, None, 0, *standbys)
+        return (number, None, None, None, 0, *standbys)
     percent = None if learner.percent is None else int(learner.percent)
     eta_ms = None if learner.eta_ms is None else -(-learner.eta_ms // ETA_STEP_MS) * ETA_STEP_MS
-    return (row.number, learner.member, percent, eta_ms, int(learner.ready), *standbys)
+    return (number, learner.member, percent, eta_ms, int(learner.ready), *standbys)
 
 
-def has_replicas(cell: ReplicaCell) -> bool:
-    return cell[1] is not None or len(cell) > 5
-
-
-def check_of(cells: Iterable[Cell]) -> int:
-    """A sum by which a page sees that its cells are not the server's."""
-    total = 0
-    for number, _, fence, state, _, _ in cells:
-        total += (number + 1) * (state + 1) + (fence or 0) % CHECK_MODULO
-    return total % CHECK_MODULO
+def all_replicas(cells: Cells) -> dict[int, ReplicaCell]:
+    """Those of partitions that have any, by number."""
+    return {n: replicas_of(n, cells.replicas[n]) for n in sorted(cells.replicas)}
 
 
 def member_of(row: LiveMember) -> Json:
@@ -70,8 +56,7 @@ def member_of(row: LiveMember) -> Json:
 
 
 def numbers_of(snapshot: LiveSnapshot) -> Json:
-    stream = snapshot.partitions[0].partition.rpartition(":")[0] if snapshot.partitions else ""
-    return {"stream": stream, "partitions": snapshot.numbers.partitions}
+    return {"stream": snapshot.partitions.stream, "partitions": snapshot.numbers.partitions}
 
 
 def state_of(snapshot: LiveSnapshot) -> tuple[GroupState, str]:
@@ -85,7 +70,7 @@ def state_of(snapshot: LiveSnapshot) -> tuple[GroupState, str]:
             lag_records=_flowing(numbers),
             events_per_second=numbers.events_per_second,
             tick_age_ms=snapshot.tick_age_ms,
-            is_rebalancing=any(p.owner != p.target for p in snapshot.partitions),
+            is_rebalancing=snapshot.is_rebalancing,
             max_minus_min=0 if numbers.learning else numbers.max_minus_min or 0,
             is_paused=0 < numbers.partitions <= numbers.paused,
             paused=numbers.paused,
@@ -151,16 +136,30 @@ def strip_of(snapshot: LiveSnapshot) -> dict[str, Json]:
         "rate": unknown("no consumer has reported a rate")
         if n.events_per_second is None
         else number(texts.grouped(n.events_per_second), "events/s", "", "sum over able members"),
-        "lag": unknown("Redis cannot tell how many events were appended")
-        if n.lag_records is None
-        else number(
-            texts.grouped(n.lag_records),
-            "paused" if 0 < n.partitions <= n.paused else "records",
-            "warn" if is_lagging(_flowing(n), n.events_per_second) else "",
-            "events appended and not yet committed"
-            + (f"; {texts.grouped(n.lag_paused)} of paused partitions" if n.paused else ""),
-        ),
+        "lag": _lag(snapshot),
     }
+
+
+def _lag(snapshot: LiveSnapshot) -> Json:
+    n, age_ms = snapshot.numbers, snapshot.progress_age_ms
+    age = amounts.span(-(-age_ms // 1000) * 1000)
+    if n.lag_records is None:
+        why = "Redis cannot tell how many events were appended"
+        never = f"is read in turn: not yet for all of {n.partitions} partitions"
+        return unknown(never if age_ms > KEPT_MS else why)
+    title = "events appended and not yet committed"
+    unit = "records"
+    if n.paused:
+        unit = "records, paused"
+        title += f"; {texts.grouped(n.lag_paused)} of paused partitions"
+    return number(
+        texts.grouped(n.lag_records),
+        f"{unit}, up to {age} old" if age_ms >= OLD_MS else unit,
+        "warn" if is_lagging(_flowing(n), n.events_per_second) else "",
+        f"{title}; partitions are read in turn, the last one {age} ago"
+        if age_ms >= OLD_MS
+        else title,
+    )
 
 
 def coordination_of(snapshot: LiveSnapshot) -> Json:
@@ -199,23 +198,21 @@ def whole(
     snapshot: LiveSnapshot, hues: Mapping[str, int] | None = None, *, cells: bool = True
 ) -> Json:
     """Everything a page needs to begin with, or to begin anew. `hues`: member id -> hue, by SQL."""
-    colours, partitions = hues or {}, snapshot.partitions if cells else ()
+    colours, partitions = hues or {}, snapshot.partitions
+    parts = packed(cells_of(partitions), all_replicas(partitions).values()) if cells else NO_CELLS
     return {
         "group": snapshot.group,
         "at_ms": snapshot.at_ms,
+        "lag_age_ms": snapshot.progress_age_ms,
         **_head(snapshot),
         "numbers": numbers_of(snapshot),
         "members": [member_of(m) | {"colour": colours.get(m.id)} for m in snapshot.members],
-        **packed(map(cell_of, partitions), filter(has_replicas, map(replicas_of, partitions))),
+        **parts,
     }
 
 
-NOTHING: Json = {
-    "at_ms": 0,
-    "strip": {},
-    "numbers": {},
-    **dict.fromkeys(("members", "names", "cells", "replicas"), ()),
-}
+NO_CELLS: Json = {"names": [], "cells": [], "replicas": []}
+NOTHING: Json = {"at_ms": 0, "lag_age_ms": 0, "strip": {}, "numbers": {}, "members": [], **NO_CELLS}
 
 
 def packed(cells: Iterable[Cell], replicas: Iterable[ReplicaCell]) -> Json:
@@ -238,62 +235,72 @@ def packed(cells: Iterable[Cell], replicas: Iterable[ReplicaCell]) -> Json:
 class Changes:
     """What was told against what is; coalesced: a cell that changed twice is told once.
 
-    Ownership goes first, then replicas; lag, which changes all the time, takes what room is left
-    in a frame.
+    Ownership goes first, and leaves a quarter of a frame to members; then replicas; lag, which
+    changes all the time, takes what room is left, one partition after the other.
     """
 
     def __init__(self, snapshot: LiveSnapshot) -> None:
-        self._told_cells: dict[int, Cell] = {}
-        self._told_replicas: dict[int, ReplicaCell] = {}
+        self._next_lag = 0
         self._take(snapshot)
         self.forget()
 
     def _take(self, snapshot: LiveSnapshot) -> None:
         self.at_ms = snapshot.at_ms
-        self._cells: dict[int, Cell] = {p.number: cell_of(p) for p in snapshot.partitions}
-        self._replicas: dict[int, ReplicaCell] = {
-            p.number: replicas_of(p) for p in snapshot.partitions
-        }
+        self._cells = snapshot.partitions
+        self._replicas = all_replicas(snapshot.partitions)
         self._members = {m.id: member_of(m) for m in snapshot.members}
         self._head = _head(snapshot)
-        self._owners: list[int] = []
-        self._lags: list[int] = []
-        for n, cell in self._cells.items():
-            told = self._told_cells.get(n)
-            if told is None or told[:5] != cell[:5]:
-                self._owners.append(n)
-            elif told != cell:
-                self._lags.append(n)
-        changed = [n for n, cell in self._replicas.items() if self._told_replicas.get(n) != cell]
+
+    def _compare(self) -> None:
+        self._owners, lags = self._told.against(self._cells)
+        turn = bisect_left(lags, self._next_lag)
+        self._lags = lags[turn:] + lags[:turn]
+        told = self._told_replicas
+        every = self._replicas.keys() | told.keys()
+        changed = sorted(n for n in every if self._replicas.get(n) != told.get(n))
         self._placed = sum(self._has_new_roles(n) for n in changed)
         self._replicated = sorted(changed, key=self._has_new_roles, reverse=True)
 
+    def _replica_cell(self, n: int) -> ReplicaCell:
+        return self._replicas.get(n, (n, None, None, None, 0))
+
     def _has_new_roles(self, n: int) -> bool:
         """Whether somebody else learns or keeps it; how far they are may change all the time."""
-        cell, told = self._replicas[n], self._told_replicas.get(n, (n, None))
+        cell, told = self._replica_cell(n), self._told_replicas.get(n, (n, None))
         return cell[1] != told[1] or cell[5:] != told[5:]
 
     def feed(self, snapshot: LiveSnapshot) -> None:
         """A snapshot older than the last one (a read that was overtaken) changes nothing."""
         if snapshot.at_ms >= self.at_ms:
             self._take(snapshot)
+            self._compare()
 
     @property
     def is_too_much(self) -> bool:
         most = max(len(self._owners), self._placed)
-        return most > RESYNC_CELLS or len(self._cells) < len(self._told_cells)
+        return most > RESYNC_CELLS or len(self._cells) < self._told.size
 
     def forget(self) -> None:
         """Everybody fetches a snapshot: nothing is left to tell."""
-        self._told_cells, self._told_members = dict(self._cells), dict(self._members)
+        self._told, self._told_members = Told(self._cells), dict(self._members)
         self._told_replicas = dict(self._replicas)
         self._told_head = self._head
         self._owners, self._lags, self._replicated, self._placed = [], [], [], 0
 
     @property
-    def check(self) -> int | None:
-        """The sum over all cells, once everything about ownership has been told."""
-        return None if self._owners else check_of(self._cells.values())
+    def is_owners_told(self) -> bool:
+        return not self._owners
+
+    def marks(self) -> Json:
+        """With a frame: how old lag may be that was told; the sum over all cells, once all that is
+        in it has been told.
+        """
+        marks: Json = {"lag_age_ms": max(0, self.at_ms - self._told.lag_read_ms)}
+        if not self._owners:
+            marks["check"] = check_of(self._cells)
+            if not self._lags:
+                marks["lag_check"] = lag_check_of(self._cells)
+        return marks
 
     def frame(self) -> Json | None:
         """The next changes, within FRAME_BYTES_MAX as JSON; None when there are none."""
@@ -304,46 +311,43 @@ class Changes:
             head["strip"] = {k: v for k, v in head["strip"].items() if v != told.get(k)}
         changed = [m for i, m in self._members.items() if self._told_members.get(i) != m]
         left = [m for m in self._told_members if m not in self._members]
-        members, room = _within(changed, room, lambda m: len(json.dumps(m)) + 2)
+        others = room // 4
+        owned = cells_of(self._cells, self._owners[:CELLS_MAX])
+        owners, room = _within(owned, room - others, _bytes)
+        members, room = _within(changed, room + others, lambda m: len(json.dumps(m)) + 2)
         gone, room = _within(left, room, lambda m: len(json.dumps(m)) + 2)
-        owners, room = _within(self._owners, room, self._cell_bytes)
-        replicated, room = _within(self._replicated, room, self._replicas_bytes)
-        lags, room = _within(self._lags, room, self._cell_bytes)
+        replicated, room = _within(map(self._replica_cell, self._replicated), room, _bytes)
+        in_turn = self._lags[:CELLS_MAX] if len(owners) == len(self._owners) else []
+        lags, room = _within(cells_of(self._cells, in_turn), room, _bytes)
         if not (head or members or gone or owners or replicated or lags):
             return None
-        self._told(members, gone, owners + lags, replicated)
+        self._next_lag = lags[-1][0] + 1 if lags else self._next_lag
+        self._tell(members, gone, owners + lags, replicated)
         frame: Json = {"type": "delta", "at_ms": self.at_ms, **head}
         if members:
             frame["members"] = members
         if gone:
             frame["gone"] = gone
         if owners or replicated or lags:
-            parts = packed(
-                (self._cells[n] for n in owners + lags), (self._replicas[n] for n in replicated)
-            )
+            parts = packed(owners + lags, replicated)
             frame |= {name: values for name, values in parts.items() if values or name == "names"}
         return frame
 
-    def _cell_bytes(self, n: int) -> int:
-        """At most: its owner's name is told once per frame, counted with every cell."""
-        return len(json.dumps(self._cells[n])) + 8
-
-    def _replicas_bytes(self, n: int) -> int:
-        """As above."""
-        return len(json.dumps(self._replicas[n])) + 8 * len(self._replicas[n])
-
-    def _told(
-        self, members: list[Json], gone: list[str], cells: list[int], replicated: list[int]
+    def _tell(
+        self, members: list[Json], gone: list[str], cells: list[Cell], replicated: list[ReplicaCell]
     ) -> None:
         self._told_head = self._head
         self._told_members |= {m["id"]: m for m in members}
         for member_id in gone:
             del self._told_members[member_id]
-        self._told_cells |= {n: self._cells[n] for n in cells}
-        self._told_replicas |= {n: self._replicas[n] for n in replicated}
-        done = set(cells)
+        done = {cell[0] for cell in cells}
+        self._told.take(self._cells, sorted(done))
         self._owners = [n for n in self._owners if n not in done]
         self._lags = [n for n in self._lags if n not in done]
+        for cell in replicated:
+            self._told_replicas.pop(cell[0], None)
+            if cell[0] in self._replicas:
+                self._told_replicas[cell[0]] = cell
         self._replicated = self._replicated[len(replicated) :]
 
 
@@ -360,9 +364,14 @@ def _head(snapshot: LiveSnapshot) -> Json:
     }
 
 
-def _within(items: list[Any], room: int, cost: Callable[[Any], int]) -> tuple[list[Any], int]:
+def _bytes(cell: Cell | ReplicaCell) -> int:
+    """At most: a name is told once per frame, counted with every cell that has it."""
+    return len(json.dumps(cell)) + 8 * (len(cell) - 4)
+
+
+def _within(items: Iterable[T], room: int, cost: Callable[[T], int]) -> tuple[list[T], int]:
     """As many of the first items as there is room for, and the room left."""
-    chosen: list[Any] = []
+    chosen: list[T] = []
     for item in items:
         room -= cost(item)
         if room < 0:

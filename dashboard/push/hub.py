@@ -1,8 +1,9 @@
-"""One per process and group: reads the group while somebody watches, and tells every watcher the
-same numbered frames.
+"""One per process and group: waits for the log of its locks while somebody watches, and tells every
+watcher the same numbered frames.
 
 Bounded: one read at a time and at most four frames a second; at most WAITING_MAX frames wait for
-one browser, then they are replaced by the word that it should fetch a snapshot. Uses no SQL.
+one browser, then they are replaced by the word that it should fetch a snapshot; at most
+FOLLOWED_MAX groups wait at Redis. Uses no SQL.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ import logging
 from weakref import WeakKeyDictionary
 
 from dashboard.live import watching
+from dashboard.live.awaiting import has_event
 from dashboard.live.connection import StoreUnavailable
 from dashboard.live.deadline import within
 from dashboard.live.push import channel_group, listen
@@ -19,7 +21,8 @@ from dashboard.push.frames import Changes, Json
 from dashboard.web.counts import MANY_CHANGES, SLOW_BROWSER, counts
 
 FRAME_EVERY_S = 0.25  # dashboard.md section 3: four a second
-READ_EVERY_S = 1.0  # without a word from the channel layer, which may lose one
+READ_EVERY_S = 1.0  # without an event, or a word of the channel layer: lag, and what members said
+FOLLOWED_MAX = 16  # each keeps a connection; the others are read every READ_EVERY_S
 REST_SHARE = 3  # a group that is slow to read is read no more than a quarter of the time
 BEAT_EVERY_S = 2.0  # silence longer than a few of these is a broken connection
 WAITING_MAX = 16
@@ -51,13 +54,18 @@ class TooManyWatchers(Exception):
 
 
 class Hub:
-    def __init__(self, group: str) -> None:
+    def __init__(self, group: str, places: asyncio.Semaphore) -> None:
+        """`places`: to wait at Redis, of all hubs of the loop."""
         self.group = group
         self.sequence = 0
+        self._places = places
+        self._position = ""  # in the log, as it was read last
+        self._was_read = asyncio.Event()
         self._watchers: set[Watcher] = set()
         self._changes: Changes | None = None
         self._problem = ""
         self._told_at = 0.0
+        self._framed_at = 0.0
         self._changed = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
 
@@ -85,21 +93,36 @@ class Hub:
             self._changes = None
 
     async def _run(self) -> None:
-        # What the channel layer says is read from Redis anyway; it only says when.
+        # What the channel layer and the log say is read from Redis anyway; they only say when.
         listener = asyncio.create_task(listen(channel_group(self.group), self._changed.set))
+        follower = asyncio.create_task(self._follow())
+        now_s = asyncio.get_running_loop().time
         try:
             while True:
-                started = asyncio.get_running_loop().time()
+                began_s = now_s()
                 await self._read()
-                took = asyncio.get_running_loop().time() - started
-                if await self._tell():
-                    await asyncio.sleep(FRAME_EVERY_S)
-                    continue
-                await asyncio.sleep(max(FRAME_EVERY_S, REST_SHARE * took))
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._changed.wait(), READ_EVERY_S - FRAME_EVERY_S)
+                took_s = now_s() - began_s
+                await asyncio.sleep(self._framed_at + FRAME_EVERY_S - now_s())
+                is_more = await self._tell()
+                await asyncio.sleep(max(FRAME_EVERY_S - took_s, REST_SHARE * took_s))
+                if not is_more:
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(self._changed.wait(), READ_EVERY_S - FRAME_EVERY_S)
         finally:
             listener.cancel()
+            follower.cancel()
+
+    async def _follow(self) -> None:
+        """Wakes the reading with the first event that it lacks."""
+        async with self._places:
+            while True:
+                await self._was_read.wait()
+                self._was_read.clear()
+                with contextlib.suppress(StoreUnavailable):  # the next reading says so
+                    if await has_event(self.group, self._position):
+                        self._changed.set()
+                    else:
+                        self._was_read.set()
 
     async def _read(self) -> None:
         self._changed.clear()
@@ -112,7 +135,8 @@ class Hub:
             log.exception("group=%s cannot be read", self.group)
             self._problem = "the dashboard failed to read this group: its log says why"
             return
-        self._problem = ""
+        self._problem, self._position = "", snapshot.position
+        self._was_read.set()
         if self._changes is None:
             self._changes = Changes(snapshot)
         else:
@@ -132,12 +156,10 @@ class Hub:
         if frame is None:
             self._beat()
             return False
-        check = changes.check
-        if check is not None:
-            frame["check"] = check
         self.sequence += 1
-        counts.told(self.group, self._broadcast(frame))
-        return check is None
+        self._framed_at = asyncio.get_running_loop().time()
+        counts.told(self.group, self._broadcast(frame | changes.marks()))
+        return not changes.is_owners_told
 
     def _beat(self) -> None:
         if asyncio.get_running_loop().time() - self._told_at < BEAT_EVERY_S:
@@ -145,8 +167,8 @@ class Hub:
         beat: Json = {"type": "beat"}
         if self._problem:
             beat["problem"] = self._problem
-        elif self._changes is not None and self._changes.check is not None:
-            beat["check"] = self._changes.check
+        elif self._changes is not None:
+            beat |= self._changes.marks()
         self._broadcast(beat)
 
     def _broadcast(self, frame: Json) -> int:
@@ -163,12 +185,24 @@ class Hub:
         return json.dumps({"at_ms": at_ms, **frame, "seq": self.sequence}, separators=(",", ":"))
 
 
-_hubs: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Hub]] = WeakKeyDictionary()
+class _Hubs(dict[str, Hub]):
+    """Of one loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._places = asyncio.Semaphore(FOLLOWED_MAX)
+
+    def __missing__(self, group: str) -> Hub:
+        hub = self[group] = Hub(group, self._places)
+        return hub
+
+
+_hubs: WeakKeyDictionary[asyncio.AbstractEventLoop, _Hubs] = WeakKeyDictionary()
 
 
 def hub_of(group: str) -> Hub:
     """The running loop's hub of the group."""
-    hubs = _hubs.setdefault(asyncio.get_running_loop(), {})
+    hubs = _hubs.setdefault(asyncio.get_running_loop(), _Hubs())
     for name in [name for name, hub in hubs.items() if not hub.watchers and name != group]:
         del hubs[name]
-    return hubs.setdefault(group, Hub(group))
+    return hubs[group]

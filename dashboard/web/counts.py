@@ -18,6 +18,7 @@ class Counts:
         self.sockets: dict[str, int] = {}  # open now
         self.frames: dict[str, int] = {}  # given to browsers
         self.resyncs: dict[Name, int] = {}  # by why
+        self.differences: dict[str, int] = {}  # rows of locks that their log did not tell
 
     def heartbeat(self, group: str, result: str) -> None:
         name = group, result
@@ -33,13 +34,17 @@ class Counts:
         name = group, reason
         self.resyncs[name] = self.resyncs.get(name, 0) + browsers
 
+    def differed(self, group: str, rows: int) -> None:
+        """From any thread, but from one at a time for a group."""
+        self.differences[group] = self.differences.get(group, 0) + rows
+
     def keep(self, groups: Collection[str]) -> None:
         """Drops what was counted of any other group. From any thread."""
         for named in (self.heartbeats, self.resyncs):
             for name in [name for name in tuple(named) if name[0] not in groups]:
                 if name[0] != NO_GROUP:
                     named.pop(name, None)
-        for of_group in (self.sockets, self.frames):
+        for of_group in (self.sockets, self.frames, self.differences):
             for group in [group for group in tuple(of_group) if group not in groups]:
                 of_group.pop(group, None)
 

@@ -20,9 +20,11 @@ from assignment.types import (
     TargetRow,
 )
 from assignment.wire import ConsumerHealth
+from dashboard.live.cells import LivePartition
 from dashboard.live.group_state import STUCK_MS
 from dashboard.live.reported import LiveReplica
-from dashboard.live.snapshot import Backlog, LiveMember, LivePartition, build
+from dashboard.live.snapshot import LiveMember
+from tests.dashboard.columns import built
 
 NOW = 1_000_000
 P0, P1 = Partition("s", 0), Partition("s", 1)
@@ -52,8 +54,7 @@ def reading(**changes: Any) -> GroupRead:
 
 
 def shown(read: GroupRead, appended: tuple[int | None, int | None] = (40, 0)) -> Any:
-    backlog = [Backlog(events) for events in appended]
-    return build("g", read, {P0: Since(7, 900_000)}, backlog)
+    return built(read, {P0: Since(7, 900_000)}, [(events, None) for events in appended])
 
 
 def partition(read: GroupRead) -> LivePartition:
@@ -130,8 +131,8 @@ def consumer(**values: Any) -> dict[str, Report]:
 
 MEMBERS = [
     ({}, "alive", ""),
-    ({"beats": {"a": NOW - 7000}}, "suspect", "no sign of life for 7000 ms"),
-    ({"beats": {"a": NOW - 11_000}}, "lost", "no sign of life for 11000 ms"),
+    ({"beats": {"a": NOW - 7000}}, "suspect", "no sign of life for 7 s"),
+    ({"beats": {"a": NOW - 11_000}}, "lost", "no sign of life for 11 s"),
     ({"members": row_of(leaving=True)}, "draining", ""),
     ({"members": row_of(drain=Drain.FORCED)}, "draining", "forced out"),
     (
@@ -294,6 +295,5 @@ def test_a_member_stalls_when_one_of_its_partitions_commits_nothing_while_events
     first_ms: int | None, committed_ms: int, held: HeldState, stalled: int
 ) -> None:
     read = reading(applied={P0: Applied(30, committed_ms)}, reports=reported(held))
-    backlog = [Backlog(40, first_ms), Backlog(0)]
-    found = build("g", read, {P0: Since(7, 900_000)}, backlog)
+    found = built(read, {P0: Since(7, 900_000)}, [(40, first_ms), (0, None)])
     assert found.numbers.stalled == stalled

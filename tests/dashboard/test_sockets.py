@@ -11,13 +11,15 @@ from asgiref.testing import ApplicationCommunicator
 from django.contrib.auth.models import User
 from django.test import Client
 
+from assignment.types import Partition
 from dashboard.asgi import application
 from dashboard.live import push, watching
 from dashboard.live.connection import close_async_client
 from dashboard.models import Group
-from dashboard.push import frames, hub, rights
+from dashboard.push import hub, rights
 from dashboard.push.hub import WAITING_MAX, Hub, Watcher, hub_of
 from dashboard.push.origin import is_own
+from dashboard.push.told import check_of
 from tests.dashboard.agents import FakeAgent
 from tests.dashboard.scenes import staffed
 
@@ -177,10 +179,31 @@ async def test_a_word_of_the_channel_layer_is_enough(
     assert [m["id"] for m in waiting.result()["members"]] == ["a"]
 
 
+async def test_an_event_of_a_lock_is_enough(
+    socket: Any, group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No tick, no word of the channel layer: the log alone says when to read."""
+    await frame_of(socket, "hello")
+    (agent,) = await sync_to_async(staffed)(group, "a")
+    monkeypatch.setattr(hub, "READ_EVERY_S", 3_600.0)
+    cells: dict[int, Any] = {}
+    async with asyncio.timeout(DEADLINE_S):
+        while {owner for owner, _ in cells.values()} != {"a"} or len(cells) < 4:
+            take(cells, json.loads(await socket.texts()))
+        await sync_to_async(agent.release)([Partition(group.stream, 2)])
+        while cells[2][0] is not None:
+            take(cells, json.loads(await socket.texts()))
+
+
+def take(cells: dict[int, Any], frame: Any) -> None:
+    for number, owner, fence, *_ in frame.get("cells", ()):
+        cells[number] = (frame["names"][owner] if owner >= 0 else None, fence)
+
+
 async def test_beats_carry_the_check(socket: Any, group: Group) -> None:
     beat = await frame_of(socket, "beat", "check")
     snapshot = await asyncio.to_thread(watching.snapshot, group.name)
-    assert beat["check"] == frames.check_of(frames.cell_of(p) for p in snapshot.partitions)
+    assert beat["check"] == check_of(snapshot.partitions)
 
 
 async def test_redis_away_is_said(socket: Any, group: Group, settings: Any) -> None:
@@ -260,4 +283,4 @@ async def test_a_slow_browser_gets_one_word_instead_of_all_that_waited() -> None
 async def test_watchers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub, "WATCHERS_MAX", 0)
     with pytest.raises(hub.TooManyWatchers):
-        Hub("g").join()
+        Hub("g", asyncio.Semaphore(1)).join()

@@ -82,6 +82,7 @@ class Live(Schema):
     incarnation: int
     mode_epoch: int
     tick_age_ms: int
+    progress_age_ms: Annotated[int, Field(description="So old at most are lag and commits.")]
     numbers: Numbers
 
 
@@ -150,6 +151,7 @@ class PartitionTold(Schema):
     committed_at_ms: int | None = None
     lag_records: int | None = None
     waiting_ms: int | None = None
+    progress_age_ms: Annotated[int | None, Field(description="So old are lag and commit.")] = None
     standbys: list[ReplicaTold] = []
     learner: ReplicaTold | None = None
 
@@ -167,9 +169,7 @@ class PartitionsPiece(PieceOf[PartitionTold]):
 
 class PartitionAt(PartitionTold):
     at_ms: AsOf
-    doubtful: Annotated[
-        bool, Field(description="Events of the locks were lost since: it may be otherwise.")
-    ] = False
+    doubtful: Annotated[bool, Field(description="Events were lost: it may not be so.")] = False
 
 
 # --- history --------------------------------------------------------------------------------------

@@ -15,8 +15,8 @@ from assignment.types import (
     Coordination,
     GroupSettings,
 )
+from dashboard.live.cells import PARTITION_STATES
 from dashboard.live.group_state import GroupState
-from dashboard.live.snapshot import PARTITION_STATES
 from dashboard.models import MEMBER_MAX, AtDeadline, PlanKind
 from dashboard.records.audit import REASON_MAX
 

@@ -11,8 +11,9 @@ from dashboard.api import health
 from dashboard.api.v1 import answers, doors, forms
 from dashboard.api.v1.reading import allowed, behind, group_named, moment, now_ms, piece, router
 from dashboard.live import watching
+from dashboard.live.cells import LivePartition
 from dashboard.live.connection import StoreUnavailable
-from dashboard.live.snapshot import LiveMember, LivePartition, LiveSnapshot
+from dashboard.live.snapshot import LiveMember, LiveSnapshot
 from dashboard.models import Group, Tenure
 from dashboard.push import frames
 from dashboard.records.queries import groups as group_queries
@@ -82,7 +83,14 @@ def told(request: HttpRequest, row: Group) -> dict[str, Any]:
 
 def _live(snapshot: LiveSnapshot) -> dict[str, Any]:
     state, why = frames.state_of(snapshot)
-    names = ("at_ms", "group_epoch", "target_epoch", "incarnation", "tick_age_ms")
+    names = (
+        "at_ms",
+        "group_epoch",
+        "target_epoch",
+        "incarnation",
+        "tick_age_ms",
+        "progress_age_ms",
+    )
     return {
         **{name: getattr(snapshot, name) for name in names},
         "state": state,
@@ -130,11 +138,7 @@ def partitions(
 ) -> Any:
     """Partitions by number, with who owns each."""
     row, at_ms = group_named(name), moment(asked.at)
-    if at_ms is None:
-        rows = [one for one in _now(name) if asked.owner in ("", one["owner"])]
-        rows = [one for one in rows if asked.state in (None, "", one["state"])]
-    else:
-        rows = _then(row, at_ms, asked)
+    rows = _now(name, asked) if at_ms is None else _then(row, at_ms, asked)
     found = piece(behind(rows, asked.cursor, _number_of), asked.limit, _number_of)
     return found | {"at_ms": at_ms}
 
@@ -143,8 +147,12 @@ def _number_of(row: dict[str, Any]) -> int:
     return int(row["number"])
 
 
-def _now(name: str) -> list[dict[str, Any]]:
-    return [_plain(row) for row in watching.snapshot(name).partitions]
+def _now(name: str, asked: forms.PartitionsAsked) -> list[dict[str, Any]]:
+    """Those of the piece, and one more if there is."""
+    snapshot = watching.snapshot(name)
+    fitting = snapshot.partitions.of(asked.owner, asked.state or "")
+    numbers = behind(fitting, asked.cursor, int)[: asked.limit + 1]
+    return [_plain(row) for row in watching.rows(snapshot, numbers)]
 
 
 def _then(row: Group, at_ms: int, asked: forms.PartitionsAsked) -> list[dict[str, Any]]:
@@ -188,7 +196,8 @@ def partition(
     if number >= row.partitions:
         raise Http404(f"Group {name} has partitions 0 to {row.partitions - 1}.")
     if at_ms is None:
-        return _now(name)[number] | {"at_ms": None}
+        (live,) = watching.rows(watching.snapshot(name), [number])
+        return _plain(live) | {"at_ms": None}
     found = tenures.owner_at(row, Partition(row.stream, number), at_ms)
     last = found.tenures[-1] if found.tenures else None
     return _at(row, number, last) | {"at_ms": at_ms, "doubtful": found.doubtful}

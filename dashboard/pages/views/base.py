@@ -21,9 +21,10 @@ from assignment.errors import EvenkeelError, InvalidInput
 from dashboard.actions.access import NO_GROUP
 from dashboard.actions.roles import Rights
 from dashboard.live import watching
+from dashboard.live.cells import PARTITION_STATES, LivePartition
 from dashboard.live.connection import StoreUnavailable
 from dashboard.live.group_state import GroupState
-from dashboard.live.snapshot import MEMBER_STATES, PARTITION_STATES, LiveSnapshot
+from dashboard.live.snapshot import MEMBER_STATES, LiveSnapshot
 from dashboard.models import AuditSource, ScaleDown
 from dashboard.pages import forms, texts
 from dashboard.push import frames
@@ -66,6 +67,19 @@ class Seen:
     def now_ms(self) -> int:
         """Redis' clock, which all stored times are of; else this machine's."""
         return self.snapshot.at_ms if self.snapshot and not self.problem else now_ms()
+
+    def rows(self, numbers: Sequence[int]) -> list[LivePartition]:
+        """Of these partitions, some hundreds at most."""
+        if self.snapshot is None:
+            return []
+        if self.problem:
+            return [self.snapshot.partitions[number] for number in numbers]
+        return watching.rows(self.snapshot, numbers)
+
+    @property
+    def partitions(self) -> int:
+        """That there are rows of."""
+        return len(self.snapshot.partitions) if self.snapshot else 0
 
     @property
     def stale_since_ms(self) -> int | None:

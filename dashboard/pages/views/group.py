@@ -3,7 +3,7 @@
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse, JsonResponse
 
-from dashboard.live.snapshot import PARTITION_STATES, LivePartition
+from dashboard.live.cells import PARTITION_STATES
 from dashboard.pages.views import base, epochs, past
 from dashboard.push import frames
 from dashboard.records.queries import groups as group_queries
@@ -17,11 +17,10 @@ PAGE = 200
 @past.or_past(epochs.group_map)
 def group_map(request: HttpRequest, name: str) -> HttpResponse:
     seen = base.see(name)
-    partitions = seen.snapshot.partitions if seen.snapshot else ()
     context = base.group_context(seen, "group", cells=True) | {
-        "rows": partitions[:TABLE_MAX],
+        "rows": seen.rows(range(min(seen.partitions, TABLE_MAX))),
         "leaving": {m.id: m.leaving for m in seen.snapshot.members} if seen.snapshot else {},
-        "left_out": max(0, len(partitions) - TABLE_MAX),
+        "left_out": max(0, seen.partitions - TABLE_MAX),
         "legend_max": LEGEND_MAX,
         "moves": sorted(tenures.moves(seen.group, seen.now_ms).items()),
         **past.scrubbing(seen.group, seen.now_ms, None),
@@ -39,15 +38,18 @@ def group_snapshot(request: HttpRequest, name: str) -> HttpResponse:
 
 @past.or_past(past.group_members)
 def group_members(request: HttpRequest, name: str) -> HttpResponse:
-    seen = base.see(name)
+    seen, asked = base.see(name), base.Asked(request.GET)
     members = seen.snapshot.members if seen.snapshot else ()
+    page = Paginator(members, PAGE).get_page(asked.whole("page") or 1)
     most = max((m.owned for m in members), default=0) or 1
     staying = _staying(seen)
     owned = seen.snapshot.numbers.owned if seen.snapshot else 0
     context = base.group_context(seen, "group_members")
     running = context["running"]
     context |= {
-        "members": members,
+        "asked": asked,
+        "page": page,
+        "members": page.object_list,
         "most": most,
         "drained": running.remaining() if running else (),
         "deadline_ms": running.deadline_ms if running else None,
@@ -70,27 +72,18 @@ def _staying(seen: base.Seen) -> int:
 def group_partitions(request: HttpRequest, name: str) -> HttpResponse:
     seen, asked = base.see(name), base.Asked(request.GET)
     text, state = asked.text("q"), asked.choice("state", ("", *PARTITION_STATES), "")
-    found = [p for p in _partitions(seen) if _fits(p, text) and state in ("", p.state)]
+    found = seen.snapshot.partitions.found(text, state) if seen.snapshot else ()
     page = Paginator(found, PAGE).get_page(asked.whole("page") or 1)
-    owners = {row.number: row.owner for row in page}
+    rows = seen.rows(list(page))
+    owners = {row.number: row.owner for row in rows}
     context = base.group_context(seen, "group_partitions") | {
         "asked": asked,
         "q": text,
         "chosen": state,
         "states": PARTITION_STATES,
         "page": page,
+        "rows": rows,
         "before": tenures.before_now(seen.group, owners),
         "moves": tenures.moves(seen.group, seen.now_ms, list(owners)),
     }
     return base.show(request, "partitions", context, fragments=("partitions",))
-
-
-def _partitions(seen: base.Seen) -> tuple[LivePartition, ...]:
-    return seen.snapshot.partitions if seen.snapshot else ()
-
-
-def _fits(row: LivePartition, text: str) -> bool:
-    """A number is that partition; other text is a part of the owner's id."""
-    if text.isdecimal():
-        return row.number == int(text)
-    return text in (row.owner or "") or text == row.partition

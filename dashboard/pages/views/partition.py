@@ -7,7 +7,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from dashboard.actions import groups as actions
 from dashboard.actions.offsets import jumps
 from dashboard.actions.roles import Action
-from dashboard.live.snapshot import LivePartition
+from dashboard.live.cells import LivePartition
 from dashboard.pages.forms import SkipForm
 from dashboard.pages.views import base
 from dashboard.pages.views.ownership import timeline
@@ -20,8 +20,7 @@ def partition(request: HttpRequest, name: str, number: int) -> HttpResponse:
         raise Http404(f"Group {name} has partitions 0 to {seen.group.partitions - 1}.")
     asked = base.Asked(request.GET)
     drawn = timeline(seen, asked, number=number)
-    rows = seen.snapshot.partitions if seen.snapshot else ()
-    live_row = rows[number] if number < len(rows) else None
+    live_row = seen.rows([number])[0] if number < seen.partitions else None
     context = base.group_context(seen, "group_partitions") | drawn
     context |= {
         "number": number,

@@ -19,7 +19,7 @@ from assignment import metrics
 from assignment.errors import InvalidInput
 from assignment.ownership import OwnershipMap
 from dashboard.actions import access
-from dashboard.live.snapshot import PARTITION_STATES
+from dashboard.live.cells import PARTITION_STATES
 from dashboard.models import Group, MemberRecord, Rebalance, Sample
 from dashboard.pages import texts
 from dashboard.pages.views import base

@@ -7,7 +7,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 
 from dashboard.actions import pausing
 from dashboard.actions.roles import Action
-from dashboard.live.snapshot import LivePartition
+from dashboard.live.cells import LivePartition
 from dashboard.pages.forms import PauseForm
 from dashboard.pages.views import base
 from dashboard.records.audit import By

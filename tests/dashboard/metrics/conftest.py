@@ -20,7 +20,7 @@ def token(settings: Settings) -> None:
 @pytest.fixture(autouse=True)
 def nothing_counted() -> None:
     """By tests before."""
-    for kept in (counts.heartbeats, counts.sockets, counts.frames, counts.resyncs):
+    for kept in vars(counts).values():
         kept.clear()
 
 
@@ -33,4 +33,5 @@ def served(group: Group, client: Client) -> Callable[[], Any]:
     counts.opened(group.name, 2)
     counts.told(group.name, 2)
     counts.resynced(group.name, "slow_browser", 1)
+    counts.differed(group.name, 1)
     return lambda: told_to(client)

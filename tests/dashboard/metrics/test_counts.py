@@ -1,5 +1,6 @@
 """What a web process counts of itself."""
 
+import asyncio
 import json
 from types import SimpleNamespace
 from typing import Any
@@ -51,7 +52,7 @@ async def test_heartbeats_are_counted_by_how_they_are_answered(group: Group) -> 
 
 
 async def test_open_sockets_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    hub = Hub("g")
+    hub = Hub("g", asyncio.Semaphore(1))
     monkeypatch.setattr(hub, "_run", _nothing)
     first, second = hub.join(), hub.join()
     assert counts.sockets["g"] == 2
@@ -63,7 +64,7 @@ async def test_open_sockets_are_counted(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 async def test_frames_and_resyncs_are_counted_by_browser(monkeypatch: pytest.MonkeyPatch) -> None:
-    hub = Hub("g")
+    hub = Hub("g", asyncio.Semaphore(1))
     monkeypatch.setattr(hub, "_run", _nothing)
     quick, slow = hub.join(), hub.join()
     for _ in range(WAITING_MAX):
@@ -80,8 +81,8 @@ async def test_frames_and_resyncs_are_counted_by_browser(monkeypatch: pytest.Mon
 
 
 def changes(*, is_too_much: bool) -> Any:
-    told = {"is_too_much": is_too_much, "at_ms": 1, "check": 1}
-    return SimpleNamespace(**told, forget=lambda: None, frame=lambda: {"type": "delta"})
+    told = {"is_too_much": is_too_much, "at_ms": 1, "is_owners_told": True}
+    return SimpleNamespace(**told, forget=lambda: None, frame=lambda: {"type": "delta"}, marks=dict)
 
 
 async def _nothing() -> None:
@@ -95,6 +96,7 @@ def test_counts_of_groups_that_are_gone_are_dropped() -> None:
         of.opened(group, 1)
         of.told(group, 1)
         of.resynced(group, "many_changes", 1)
+        of.differed(group, 1)
     of.keep({"a"})
     assert set(of.heartbeats) == {("a", "ok"), ("", "ok")}
-    assert (set(of.sockets), set(of.frames)) == ({"a"}, {"a"})
+    assert set(of.sockets) == set(of.frames) == set(of.differences) == {"a"}

@@ -18,6 +18,7 @@ from dashboard.live import scripts as live
 from dashboard.live.group_state import STUCK_MS
 from dashboard.models import AuditSource, Group
 from dashboard.pages.templatetags import show
+from dashboard.pages.views import group as views
 from dashboard.records.audit import By
 from tests.dashboard.agents import FakeAgent, tick
 from tests.dashboard.scaling import Scene
@@ -81,6 +82,20 @@ def test_members_against_the_mean(visitor: Client, group: Group, agents: list[Fa
     page = visitor.get(f"/groups/{group.name}/members/").content.decode()
     assert re.findall(r'data-member="([^"]+)"', page) == ["a", "b"]
     assert "mean 2.00 partitions per able member" in page
+
+
+def test_members_are_paged_on_the_server(
+    visitor: Client, group: Group, agents: list[FakeAgent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(views, "PAGE", 1)
+    first, last = sorted(agent.member for agent in agents)
+    pages = [
+        visitor.get(f"/groups/{group.name}/members/?page={number}").content.decode()
+        for number in (1, 2)
+    ]
+    shown = [re.findall('<tr data-key="[^"]+" data-member="([^"]+)"', page) for page in pages]
+    assert shown == [[first], [last]]
+    assert all("<caption>2 members; mean 2.00" in page for page in pages)
 
 
 def test_more_members_than_partitions_are_idle_and_say_so(visitor: Client, group: Group) -> None:

@@ -1,7 +1,5 @@
 """GET / says at a glance what is well and what needs attention."""
 
-from types import SimpleNamespace
-
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
@@ -13,6 +11,7 @@ from dashboard.models import Group, MapStrip, Occurrence, Sample
 from dashboard.pages.views.base import now_ms
 from dashboard.records.queries import colours, groups, overview
 from tests.dashboard.agents import FakeAgent, make_group
+from tests.dashboard.columns import cells_of, live_partition
 from tests.dashboard.people import granted, logged_in
 
 
@@ -123,8 +122,7 @@ def test_a_tile_has_the_groups_map_in_the_colours_of_its_owners(
 def test_a_cell_tells_owner_gap_conflict_or_that_nobody_knows(
     state: str, owner: str | None, expected: str
 ) -> None:
-    row = SimpleNamespace(state=state, owner=owner)
-    assert strips.cell(row, {"a": 13}) == expected  # type: ignore[arg-type]
+    assert strips.strip(cells_of(live_partition(0, owner, state=state)), {"a": 13}) == expected
 
 
 def test_an_old_map_is_not_shown(visitor: Client, group: Group, agents: list[FakeAgent]) -> None:

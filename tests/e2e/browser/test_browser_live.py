@@ -10,7 +10,7 @@ from django.conf import settings
 from playwright.async_api import Page, WebSocketRoute
 
 from dashboard.live import connection, deadline
-from dashboard.live.snapshot import PARTITION_STATES as STATES
+from dashboard.live.cells import PARTITION_STATES as STATES
 from tests.e2e.browser.conftest import NewContext
 from tests.e2e.browser.stage import Stage, until
 

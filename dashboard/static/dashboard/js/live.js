@@ -8,6 +8,7 @@ const STALE_MS = 5000; // the hub says something every 2 s
 const OFFLINE_MS = 60000;
 const RETRY_MS = [250, 500, 1000, 2000, 3000];
 const CHECK_MODULO = 1000003;
+const LAG_AGAIN_MS = 30000; // two processes may have read it at different times
 
 // Of each partition: the array's kind, and what it holds where nothing is known.
 const COLUMNS = {
@@ -117,6 +118,15 @@ export class Cells {
       sum = (sum + (n + 1) * (this.state[n] + 1) + (this.fence[n] % CHECK_MODULO)) % CHECK_MODULO;
     return sum;
   }
+
+  lagCheck() {
+    let sum = 0;
+    for (let n = 0; n < this.size; n++) {
+      const known = Number.isNaN(this.lag[n]) ? 0 : (this.lag[n] % CHECK_MODULO) + 1;
+      sum = (sum + (n + 1) * known) % CHECK_MODULO;
+    }
+    return sum;
+  }
 }
 
 export class Live extends EventTarget {
@@ -130,6 +140,7 @@ export class Live extends EventTarget {
     this.strip = {};
     this.seq = null;
     this.atMs = 0;
+    this.lagDenied = -LAG_AGAIN_MS;
     this.epoch = 0;
     this.lastHeard = 0;
     this.openedAt = Date.now();
@@ -141,6 +152,7 @@ export class Live extends EventTarget {
     this.problem = "";
     this.light = "";
     this.whole = first.cells.length > 0;
+    this.lagAge = first.lag_age_ms ?? 0;
     this.take(first, false);
   }
 
@@ -201,7 +213,21 @@ export class Live extends EventTarget {
       frame.check !== this.cells.check()
     )
       this.resync();
+    this.lagAge = frame.lag_age_ms ?? this.lagAge;
+    if (this.isLagDenied(frame)) {
+      this.lagDenied = performance.now();
+      this.resync();
+    }
     this.showLight();
+    this.dispatchEvent(new Event("heard"));
+  }
+
+  isLagDenied(frame) {
+    if (frame.lag_check === undefined || !this.whole || this.fetching || frame.at_ms < this.atMs)
+      return false;
+    return (
+      performance.now() - this.lagDenied > LAG_AGAIN_MS && frame.lag_check !== this.cells.lagCheck()
+    );
   }
 
   async resync() {
@@ -235,6 +261,7 @@ export class Live extends EventTarget {
   }
 
   replace(snapshot) {
+    this.lagAge = snapshot.lag_age_ms;
     for (const id of [...this.members.keys()])
       if (!snapshot.members.some((m) => m.id === id)) this.members.delete(id);
     this.cells.size = Math.min(this.cells.size, this.whole ? snapshot.cells.length : 0);
@@ -315,8 +342,7 @@ export class Live extends EventTarget {
     }
     // the server speaks, but reads no more than that
     const known = this.problem ? this.atMs || heard : heard;
-    const since =
-      light === "stale" || light === "offline" ? moment(known).slice(11) : "";
+    const since = light === "stale" || light === "offline" ? moment(known).slice(11) : "";
     const text = since ? `${light} since ${since}` : light;
     if (text === this.light) return;
     this.light = text;

@@ -1,60 +1,53 @@
-// A picture of tens of thousands of small rectangles, put into pixels directly: a call of the
-// canvas for each would take longer than a frame lasts. Has what small cells use of its context.
-const COLOURS_MAX = 10000; // known ones; what fades passes through many
-const COLOUR = /^rgb\((\d+), ?(\d+), ?(\d+)\)$/;
+// A picture of thousands of cells, written as pixels: a row of cells is one line of them, copied
+// downwards; what is drawn cell by cell takes a canvas several times as long.
+const OPAQUE = 255;
+
+// As the picture stores a colour [red, green, blue] of an opacity from 0 to 1.
+export const word = (c, alpha = 1) =>
+  (Math.round(alpha * OPAQUE) * 2 ** 24 + (c[2] << 16) + (c[1] << 8) + c[0]) >>> 0;
+
+const fainter = (w, alpha) => ((w & 0xffffff) + Math.round((w >>> 24) * alpha) * 2 ** 24) >>> 0;
 
 export class Pixels {
-  constructor(context, ratio) {
-    const {width, height} = context.canvas;
-    this.context = context; this.ratio = ratio;
-    this.image = context.createImageData(width, height);
-    this.words = new Uint32Array(this.image.data.buffer); // one a pixel
-    this.colours = new Map(); // as CSS writes it -> blue, green, red
+  constructor(width, height) {
+    this.image = new ImageData(width, height);
+    this.words = new Uint32Array(this.image.data.buffer);
+    this.width = width;
+    this.height = height;
   }
 
-  fits({canvas}, ratio) {
-    const {width, height} = this.image;
-    return canvas.width === width && canvas.height === height && ratio === this.ratio;
+  clear() {
+    this.words.fill(0);
   }
 
-  begin() {
-    this.words.fill(0); this.globalAlpha = 1;
-    if (this.colours.size > COLOURS_MAX) this.colours.clear();
+  // From x to `right`, in line y. The last `gap` pixels, also of parts, stay as the ground is.
+  stroke(y, x, right, colour, gap) {
+    const clear = Math.floor(gap),
+      end = Math.min(right, this.width) - clear,
+      line = y * this.width;
+    for (let i = x; i < end; i++) this.words[line + i] = colour;
+    if (gap > clear && end > x) this.words[line + end - 1] = fainter(colour, 1 - gap + clear);
   }
 
-  end() { this.context.putImageData(this.image, 0, 0); }
-
-  set fillStyle(text) {
-    let colour = this.colours.get(text);
-    if (colour === undefined) {
-      const [, red, green, blue] = COLOUR.exec(text);
-      colour = blue << 16 | green << 8 | red;
-      this.colours.set(text, colour);
+  // The line is what the next ones are, down to `bottom`, but for the last `gap` of them.
+  extend(y, bottom, gap) {
+    const clear = Math.floor(gap),
+      end = Math.min(bottom, this.height) - clear;
+    const start = y * this.width,
+      next = start + this.width;
+    for (let to = y + 1; to < end; to++) this.words.copyWithin(to * this.width, start, next);
+    if (gap === clear || end <= y + 1) return;
+    const last = (end - 1) * this.width;
+    for (let i = 0; i < this.width; i++) {
+      this.words[last + i] = fainter(this.words[start + i], 1 - gap + clear);
     }
-    this.colour = colour;
   }
 
-  word(alpha) { return (Math.round(alpha * 255) << 24 | this.colour) >>> 0; }
-
-  // Of pixels at the right and below that it covers in part those are drawn, paler, that have
-  // nothing yet: they are the gaps between cells.
-  fillRect(x, y, w, h) {
-    const {ratio, words, globalAlpha: alpha} = this, {width, height} = this.image;
-    const left = Math.round(x * ratio), top = Math.round(y * ratio);
-    const toRight = Math.min(width, (x + w) * ratio), right = Math.floor(toRight);
-    const toBottom = Math.min(height, (y + h) * ratio), bottom = Math.floor(toBottom);
-    const word = this.word(alpha);
-    for (let row = top; row < bottom; row++) {
-      for (let i = row * width + left; i < row * width + right; i++) words[i] = word;
-    }
-    if (toRight > right) this.pale(right, top, right + 1, bottom, alpha * (toRight - right));
-    if (toBottom > bottom) this.pale(left, bottom, right, bottom + 1, alpha * (toBottom - bottom));
-  }
-
-  pale(left, top, right, bottom, alpha) {
-    const {words} = this, {width} = this.image, word = this.word(alpha);
-    for (let row = top; row < bottom; row++) {
-      for (let i = row * width + left; i < row * width + right; i++) if (!words[i]) words[i] = word;
+  rectangle(x, y, w, h, colour) {
+    const right = Math.min(x + w, this.width),
+      bottom = Math.min(y + h, this.height);
+    for (let line = y; line < bottom; line++) {
+      for (let i = x; i < right; i++) this.words[line * this.width + i] = colour;
     }
   }
 }

@@ -1,0 +1,17 @@
+"""Waits at Redis for the next event of a group's locks: a connection each, nothing is asked again
+and again.
+"""
+
+from assignment.wire import GroupKeys
+from dashboard.live.connection import async_client, reaching_redis
+
+WAIT_MS = 2_000  # shorter than any answer may take
+
+
+async def has_event(group: str, position: str) -> bool:
+    """Whether the log has an entry after `position`, as soon as it has; False after WAIT_MS. Raises
+    StoreUnavailable.
+    """
+    log = {GroupKeys(group).events: position}
+    with reaching_redis():
+        return bool(await async_client().xread(log, count=1, block=WAIT_MS))

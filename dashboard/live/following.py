@@ -1,0 +1,176 @@
+"""One group as this process follows it: read whole once, brought forward by the log of the locks,
+and checked against Redis a part at a time.
+
+Every look reads the events since the last one, what members said, and some partitions whole: all
+of a small group, of a large one those that were read longest ago; what the first one lacks is how
+far the work on most of a large group is. So locks, targets and members are
+as of the look; commits and lag are as old as `read_ms` of the cells says. Where the log does not
+lead on (trimmed, another Redis, another group of that name, other settings) everything is read
+anew.
+"""
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from math import inf
+
+from assignment.bounds import NAME_MAX, printable, shortened
+from assignment.errors import Damaged
+from assignment.scripts.group_read import Meta
+from assignment.scripts.rows import UNREADABLE, why_unreadable
+from dashboard.live import reading
+from dashboard.live.connection import GroupDamaged, StoreUnavailable
+from dashboard.live.health import note_difference
+from dashboard.live.heard import Heard, Told
+from dashboard.live.ownership import LogGap, Names, Ownership
+from dashboard.live.progress import Progress
+from dashboard.live.reading import EVENTS_MAX, PARTITIONS_MAX, Reading
+from dashboard.live.reported import Mode
+from dashboard.live.snapshot import LiveSnapshot, build
+from dashboard.web.counts import counts
+
+FRESH_S = 1.0  # a part that was read since is not read again, unless it is due in its turn
+BUDGET_S = 0.008  # of one look, for progress of parts beyond the one that is due
+NAMES_MAX = 50_000  # members that came and went, before everything is read anew
+ANEW_MAX = 3  # times in one look that the log does not lead on
+
+log = logging.getLogger(__name__)
+
+
+class GroupNotThere(StoreUnavailable):
+    """Redis answers, but holds no such group: it was wiped, or the group is just being made."""
+
+
+class Following:
+    """Not for two threads at once."""
+
+    def __init__(self, group: str) -> None:
+        self.group = group
+        self._state: _State | None = None
+        self._names = Names()
+
+    def look(self, *, whole: bool = False) -> LiveSnapshot:
+        """`whole`: no part is older than the look. Raises StoreUnavailable, GroupNotThere."""
+        for _ in range(ANEW_MAX):
+            try:
+                return self._look(whole)
+            except LogGap as gap:
+                log.info("group=%s is read anew: %s", self.group, gap)
+                self._state = None
+            except Damaged as error:
+                self._state = None
+                raise _of_group(self.group, error) from error
+        raise StoreUnavailable(f"group {self.group!r} changed faster than it can be read")
+
+    def _look(self, whole: bool) -> LiveSnapshot:
+        state = self._state = self._state or self._begun()
+        began_s = time.monotonic()
+        oldest, *others = state.parts_by_age()
+        for part in others:
+            age_s, spent_s = began_s - state.read_s[part], time.monotonic() - began_s
+            if whole or (age_s > FRESH_S and spent_s < BUDGET_S):
+                state.read(part)
+            elif not state.knows(part):
+                state.read(part, progress=False)
+        told = reading.told_in(state.read(oldest, keys=True), state.heard)
+        if _stream_of(self.group, told.read.meta) != (state.held.stream, state.held.size):
+            raise LogGap("its partitions are others")
+        return state.shown(told)
+
+    def _begun(self) -> "_State":
+        if len(self._names.texts) > NAMES_MAX:
+            self._names = Names()
+        found = reading.read(self.group, reading.START, "", range(0), keys=True)
+        held = Ownership(*_stream_of(self.group, reading.meta_in(found)), self._names)
+        held.seq = found.event_seq
+        return _State(self.group, held, found)
+
+
+class _State:
+    """As of a position in the log of one source."""
+
+    def __init__(self, group: str, held: Ownership, began: Reading) -> None:
+        self.group, self.held = group, held
+        self.progress = Progress(held.size)
+        self.heard = Heard(held.stream, held.size)
+        self._source, self._position = began.source, began.position
+        parts = -(-held.size // PARTITIONS_MAX)
+        self.read_s = [-inf] * parts  # when progress of each was read last, monotonic; -inf: never
+        self._known: set[int] = set()  # parts that were read, with progress or without
+
+    def parts_by_age(self) -> list[int]:
+        return sorted(range(len(self.read_s)), key=self.read_s.__getitem__)
+
+    def knows(self, part: int) -> bool:
+        return part in self._known
+
+    def read(self, part: int, *, keys: bool = False, progress: bool = True) -> Reading:
+        """The log up to now, and the part's rows. Raises LogGap."""
+        stream, with_ = self.held.stream, {"keys": keys, "progress": progress}
+        first = part * PARTITIONS_MAX
+        span = range(first, min(first + PARTITIONS_MAX, self.held.size))
+        while True:
+            found = reading.read(self.group, self._position, stream, span, **with_)
+            self._forward(found)
+            if found.is_all:
+                break
+        self._take(part, span, found)
+        self._known.add(part)
+        if progress:
+            self.read_s[part] = time.monotonic()
+        return found
+
+    def _forward(self, found: Reading) -> None:
+        if found.source != self._source:
+            raise LogGap(f"it is of {found.source}, and not of {self._source}")
+        if found.event_seq - self.held.seq > self.held.size + EVENTS_MAX:
+            raise LogGap("there are more events than partitions")
+        for event in found.events:
+            self.held.apply(event)
+        if found.is_all and self.held.seq != found.event_seq:
+            raise LogGap(f"the last event is {found.event_seq}, and not {self.held.seq}")
+        self._position = found.position
+
+    def _take(self, part: int, span: range, found: Reading) -> None:
+        try:
+            wrong = self.held.take(span.start, *found.rows)
+            if found.progress:
+                self.progress.take(span, found.now_ms, *found.progress)
+        except UNREADABLE as error:
+            why = why_unreadable(error)
+            raise Damaged(f"the group's records are damaged: {why}") from error
+        if wrong and part in self._known:
+            _tell_difference(self.group, wrong)
+            raise LogGap("locks are not what the events say")
+
+    def shown(self, told: Told) -> LiveSnapshot:
+        found = build(self.group, told, self.held, self.progress)
+        meta, computes = told.read.meta, _name(told.computes)
+        return replace(
+            found,
+            position=self._position,
+            mode=Mode(meta.coordination, meta.mode_epoch, computes),
+        )
+
+
+def _tell_difference(group: str, partitions: Sequence[int]) -> None:
+    log.error("group=%s: locks of %s are not what the events say", group, partitions[:10])
+    counts.differed(group, len(partitions))
+    note_difference(group)
+
+
+def _of_group(group: str, error: Damaged) -> GroupDamaged:
+    return error if isinstance(error, GroupDamaged) else GroupDamaged(group, error)
+
+
+def _stream_of(group: str, meta: Meta) -> tuple[str, int]:
+    """And how many partitions it has."""
+    if meta.settings is None:
+        raise GroupNotThere(f"group {group!r} is not set up in Redis yet")
+    return meta.settings.stream, meta.settings.partitions
+
+
+def _name(stored: bytes) -> str:
+    """Whoever may write to the group's keys may have written it."""
+    return printable(shortened(stored.decode(errors="replace"), NAME_MAX))

@@ -1,0 +1,131 @@
+"""What members said and what they were told, remembered by its bytes: what is as it was is not
+read anew. Of 100,000 partitions only the changes since a member's last complete report are.
+
+Pure.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assignment import wire
+from assignment.scripts.group_read import (
+    GroupRead,
+    MemberRow,
+    Report,
+    Said,
+    StoredReport,
+    read_member,
+    read_said,
+    report_of,
+)
+from assignment.scripts.rows import each
+from assignment.types import Held, HeldState, Partition, TargetRow
+from dashboard.live.ownership import Index, Whole
+
+T = TypeVar("T")
+HELD = tuple(HeldState)
+Rows = Sequence[tuple[str, bytes]]
+
+
+class Claims(NamedTuple):
+    """Which partitions one member says to hold: number, fence, index of the state in HELD."""
+
+    number: Index
+    fence: Whole
+    state: NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What is the group's and its members', of one moment. Of `read` the partitions' mappings and
+    the reports' `owned` are empty: they are in the arrays.
+    """
+
+    read: GroupRead
+    claims: dict[str, Claims]
+    targets: dict[str, Index]
+    computes: bytes
+
+
+class Remembered(Generic[T]):
+    def __init__(self, read: Callable[[str, bytes], T]) -> None:
+        self._read = read
+        self._known: dict[str, tuple[bytes, T]] = {}
+
+    def each(self, rows: Rows) -> tuple[dict[str, T], dict[str, str]]:
+        """What could be read, and of what could not be why; the others are forgotten."""
+        found, bad = each(rows, self.read)
+        self._known = {name: (raw, found[name]) for name, raw in rows if name in found}
+        return found, bad
+
+    def read(self, name: str, raw: bytes) -> T:
+        known = self._known.get(name)
+        return known[1] if known and known[0] == raw else self._read(name, raw)
+
+
+class Heard:
+    """Of one group, whose partitions are `stream`:0 up to `partitions`."""
+
+    def __init__(self, stream: str, partitions: int) -> None:
+        self._stream, self._partitions = stream, partitions
+        self._complete: dict[str, tuple[bytes, Said, Claims]] = {}
+        self.members: Remembered[MemberRow] = Remembered(read_member)
+        self.targets: Remembered[tuple[TargetRow, Index]] = Remembered(self._target)
+        self.reports: Remembered[tuple[Report, Claims]] = Remembered(self._report)
+
+    def _report(self, member: str, raw: bytes) -> tuple[Report, Claims]:
+        """The report without `owned`, which is in the claims."""
+        stored = StoredReport.parse(raw)
+        bytes_before, said, claims = self._complete.get(member, (b"", None, None))
+        if said is None or claims is None or bytes_before != stored.complete:
+            said = read_said(stored.complete)
+            claims = self.claims_of(_held(said.owned))
+            self._complete[member] = stored.complete, said, claims
+        if stored.changes != b"{}":
+            said = read_said(stored.changes)
+            claims = self._changed(claims, _held(said.owned))
+        return report_of(stored, said, {}), claims
+
+    def claims_of(self, held: Mapping[Partition, Held | None]) -> Claims:
+        rows = [
+            (partition.number, one.fence, HELD.index(one.state))
+            for partition, one in held.items()
+            if one and partition.stream == self._stream and partition.number < self._partitions
+        ]
+        number, fence, state = zip(*rows, strict=True) if rows else ((), (), ())
+        return Claims(np.array(number, np.int32), np.array(fence, np.int64), np.array(state, "u1"))
+
+    def _changed(self, claims: Claims, told: Mapping[Partition, Held | None]) -> Claims:
+        if not told:
+            return claims
+        stay = ~np.isin(claims.number, [partition.number for partition in told])
+        new = self.claims_of(told)
+        return Claims(
+            np.concatenate((claims.number[stay], new.number)),
+            np.concatenate((claims.fence[stay], new.fence)),
+            np.concatenate((claims.state[stay], new.state)),
+        )
+
+    def _target(self, member: str, raw: bytes) -> tuple[TargetRow, Index]:
+        """With the numbers of its active partitions."""
+        row = wire.parse_target(raw.decode())
+        return row, self.numbers_of(row)
+
+    def numbers_of(self, row: TargetRow) -> Index:
+        most, stream = self._partitions, self._stream
+        numbers = [p.number for p in row.active if p.stream == stream and p.number < most]
+        return np.array(numbers, np.int32)
+
+    def forget_all_but(self, members: Mapping[str, object]) -> None:
+        self._complete = {m: kept for m, kept in self._complete.items() if m in members}
+
+
+def _held(owned: Mapping[str, str | None]) -> dict[Partition, Held | None]:
+    return {
+        Partition.parse(name): None if text is None else wire.parse_held(text)
+        for name, text in owned.items()
+    }

@@ -1,0 +1,205 @@
+"""One bounded reading of a group for whoever follows it: the log of the locks from a position on,
+some partitions' rows and, when asked for, what is the group's and its members'; all of one moment.
+
+Reads only.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import redis
+
+from assignment import lua
+from assignment.errors import Damaged
+from assignment.scripts.group_read import GroupRead, Meta, Report, beat_of, read_meta
+from assignment.scripts.lock_events import LockEvent, read_event
+from assignment.scripts.pausing import read_confirmed, read_pauses
+from assignment.scripts.rows import UNREADABLE, why_unreadable
+from assignment.scripts.values import pairs_of, text_of
+from assignment.types import TargetRow
+from assignment.wire import GroupKeys
+from dashboard.live.connection import GroupDamaged, sync_client
+from dashboard.live.heard import Heard, Told
+from dashboard.live.progress import Progress
+
+EVENTS_MAX = 2_000  # of one reading
+PARTITIONS_MAX = 500  # of one reading: some milliseconds of Redis; unpack takes at most 8,000
+START = ""  # a position: from now on
+
+# ARGV: position in the log or '', how many events, stream, '1': with the group's keys, '1': with
+# progress, the numbers of partitions. Answers {now_ms, run_id, event_seq, the position afterwards,
+# events, rows, progress, keys, identity, incarnation}.
+_TEXT = """
+local position, stream = ARGV[1], ARGV[3]
+local function appended(KEYS, ARGV)
+%s
+end
+
+local events = {}
+if position == '' then
+  local last = redis.call('XREVRANGE', key('events'), '+', '-', 'COUNT', 1)[1]
+  position = last and last[1] or '0-0'
+else
+  events = redis.call('XRANGE', key('events'), '(' .. position, '+', 'COUNT', ARGV[2])
+  if #events > 0 then position = events[#events][1] end
+end
+
+local names, locks, backlog = {}, {}, {}
+for i = 6, #ARGV do
+  names[#names + 1] = stream .. ':' .. ARGV[i]
+  locks[#locks + 1] = key('lock:' .. names[#names])
+end
+local rows, progress = {}, {}
+if #names > 0 then
+  rows = {redis.call('MGET', unpack(locks)), redis.call('HMGET', key('grants'), unpack(names)),
+    redis.call('HMGET', key('since'), unpack(names))}
+end
+if #names > 0 and ARGV[5] == '1' then
+  local offsets = redis.call('HMGET', key('offsets'), unpack(names))
+  for i, offset in ipairs(offsets) do
+    local entries = '{' .. names[i] .. '}'
+    local fine, answer = pcall(appended, {entries, entries .. ':producers'}, {offset or '0-0'})
+    backlog[i] = fine and answer or ''
+  end
+  progress = {offsets, redis.call('HMGET', key('applied'), unpack(names)), backlog}
+end
+
+local keys = {}
+if ARGV[4] == '1' then
+  keys = {redis.call('HGETALL', KEYS[1]), redis.call('HGETALL', key('members')),
+    redis.call('ZRANGE', key('beats'), 0, -1, 'WITHSCORES'), redis.call('HGETALL', key('reports')),
+    redis.call('HGETALL', key('target')), redis.call('GET', key('coordinator')) or '',
+    redis.call('HGETALL', key('pauses')), redis.call('HGETALL', key('paused'))}
+end
+local about = redis.call('HMGET', KEYS[1], 'event_seq', 'identity', 'incarnation')
+return {text(now_ms()), run_id(), about[1] or '0', position, events, rows, progress, keys,
+  about[2] or '', about[3] or '0'}
+"""
+
+
+@cache
+def _script() -> str:
+    common = "".join(map(lua.own_text, ("_streams", "_common")))
+    return common + _TEXT % lua.own_text("appended")
+
+
+class Source(NamedTuple):
+    """Whose log it is: nothing leads on from one to another."""
+
+    run_id: str
+    identity: bytes  # of the group by this name, as its dashboard's database has it
+    incarnation: int  # rises when Redis may have lost writes
+
+
+class Reading(NamedTuple):
+    now_ms: int
+    source: Source
+    event_seq: int  # of the last event, whether or not it is in `events`
+    position: str
+    entries: int
+    events: list[LockEvent]  # none where one of the entries is by no script: `event_seq` tells
+    rows: list[Any]  # locks, grants, since of the partitions
+    progress: list[Any]  # offsets, applied, backlog of them, when it was asked for
+    keys: list[Any]
+
+    @property
+    def is_all(self) -> bool:
+        """Whether the log has no more events up to its moment."""
+        return self.entries < EVENTS_MAX
+
+
+def read(
+    group: str,
+    position: str,
+    stream: str,
+    part: Sequence[int],
+    *,
+    keys: bool,
+    progress: bool = True,
+) -> Reading:
+    """`part`: numbers of partitions, some hundreds. Raises StoreUnavailable, and
+    GroupDamaged.
+    """
+    run = sync_client().register_script(_script())
+    arguments = [position, EVENTS_MAX, stream, int(keys), int(progress), *part]
+    try:
+        raw = run(keys=[GroupKeys(group).meta], args=arguments)
+        now_ms, run_id, seq, reached, events, *found, identity, incarnation = raw
+        source = Source(text_of(run_id), identity, int(incarnation))
+        of_log = text_of(reached), len(events), _events(events)
+        return Reading(int(now_ms), source, int(seq), *of_log, *found)
+    except (redis.ResponseError, *UNREADABLE) as error:
+        raise GroupDamaged(group, error) from error
+
+
+def _events(entries: Sequence[Any]) -> list[LockEvent]:
+    try:
+        return [read_event(entry_id.decode(), fields) for entry_id, fields in entries]
+    except UNREADABLE:
+        return []
+
+
+def progress_of(group: str, stream: str, numbers: Sequence[int]) -> Progress:
+    """Of these partitions, some hundreds, in their order. Raises StoreUnavailable,
+    GroupDamaged.
+    """
+    found, progress = read(group, START, stream, numbers, keys=False), Progress(len(numbers))
+    try:
+        progress.take(range(len(numbers)), found.now_ms, *found.progress)
+    except UNREADABLE as error:
+        raise GroupDamaged(group, error) from error
+    return progress
+
+
+def meta_in(reading: Reading) -> Meta:
+    """Raises Damaged."""
+    try:
+        return read_meta(reading.keys[0])
+    except UNREADABLE as error:
+        raise Damaged(f"the group's records are damaged: {why_unreadable(error)}") from error
+
+
+def told_in(reading: Reading, heard: Heard) -> Told:
+    """Raises Damaged; what one member may have written harms only its own row."""
+    try:
+        return _told(reading, heard)
+    except UNREADABLE as error:
+        raise Damaged(f"the group's records are damaged: {why_unreadable(error)}") from error
+
+
+def _told(reading: Reading, heard: Heard) -> Told:
+    meta, members, beats, reports, target, computes, pauses, paused = reading.keys
+    known = read_meta(meta)
+    rows, bad_members = heard.members.each(pairs_of(members))
+    said, _ = heard.reports.each(pairs_of(reports))
+    placed, bad_targets = heard.targets.each(pairs_of(target))
+    if bad_targets:
+        raise ValueError(next(iter(bad_targets.values())))
+    heard.forget_all_but(said)
+    spoken: dict[str, Report] = {member: report for member, (report, _) in said.items()}
+    given: dict[str, TargetRow] = {member: row for member, (row, _) in placed.items()}
+    read = GroupRead(
+        now_ms=reading.now_ms,
+        run_id=reading.source.run_id,
+        meta=known,
+        members=rows,
+        bad_members=bad_members,
+        beats={member: beat_of(score) for member, score in pairs_of(beats)},
+        reports=spoken,
+        asked={},
+        target=given,
+        grants={},
+        locks={},
+        offsets={},
+        applied={},
+        snapshots={},
+        pauses=read_pauses(known.pause_version, pauses),
+        confirmed=read_confirmed(paused),
+    )
+    return Told(
+        read=read,
+        claims={member: claims for member, (_, claims) in said.items()},
+        targets={member: numbers for member, (_, numbers) in placed.items()},
+        computes=computes,
+    )
