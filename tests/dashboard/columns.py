@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from assignment.coordinator.reading import settings_of
+from assignment.pauses import Pauses
 from assignment.scripts.group_read import GroupRead
 from assignment.scripts.rows import Since
 from assignment.types import Partition
@@ -107,6 +108,9 @@ def cells_of(*rows: LivePartition, now_ms: int = 0, read_ms: int | None = None) 
         since=whole("since_ms"),
         state=np.array([STATE_INDEX[row.state] for row in rows], np.uint8),
         target=np.array([index(row.target) for row in rows], np.int32),
+        paused=np.array([row.pause is not None for row in rows], np.bool_),
+        pausing=np.array([row.state == "pausing" for row in rows], np.bool_),
+        pauses=Pauses(partitions={Partition.parse(r.partition): r.pause for r in rows if r.pause}),
         lag=whole("lag_records", UNKNOWN),
         first_ms=np.full(len(rows), UNKNOWN, np.int64),
         committed_ms=whole("committed_at_ms"),

@@ -85,7 +85,7 @@ def reason_text(reason: str) -> str:
 
 @register.filter
 def paused_by(pause: Pause | None) -> str:
-    return texts.paused_by(pause)
+    return texts.paused_by(pause or None)
 
 
 def unknown(why: str) -> SafeString:

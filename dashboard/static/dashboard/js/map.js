@@ -225,7 +225,8 @@ export class OwnershipMap {
       penned = [];
     const edge = (_, column) => Math.round(Math.round(column * this.width) * ratio);
     const edges = Int32Array.from({length: this.columns + 1}, edge);
-    const owners = [...this.shades, this.colours.nobody].map((c) => word(c)); // nobody's is the last
+    // nobody's is the last
+    const owners = [...this.shades, this.colours.nobody].map((c) => word(c));
     pixels.clear();
     for (let first = 0; first < this.at.length; first += this.columns) {
       const end = Math.min(first + this.columns, this.at.length);
