@@ -180,6 +180,8 @@ def grants(since_ms: int) -> dict[Grant, int]:
 @asynccontextmanager
 async def map_page(address: str, size: int) -> AsyncIterator[Any]:
     """The group's map in a window, live, with every partition drawn."""
+    from playwright.async_api import TimeoutError
+
     from tests.bench.live_group import NAME
     from tests.e2e.browser.chromium import launched, log_in
 
@@ -190,8 +192,12 @@ async def map_page(address: str, size: int) -> AsyncIterator[Any]:
         page.set_default_timeout(START_S * 1000)
         await page.goto(f"/groups/{NAME}/")
         await page.evaluate(WATCH)
-        await page.wait_for_function(IS_DRAWN, arg=size)
-        await page.wait_for_selector("#light[data-light=live]")
+        try:
+            await page.wait_for_function(IS_DRAWN, arg=size)
+            await page.wait_for_selector("#light[data-light=live]")
+        except TimeoutError as error:
+            took = f"within {START_S:.0f} s"
+            raise NotMeasured(f"the map of {size} partitions was not drawn {took}") from error
         yield page
 
 
