@@ -2,13 +2,19 @@
 
 import io
 import json
+import re
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import call_command
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
-from tests.bench import apart, screen
+from dashboard.models import Group, StoredMap
+from dashboard.records.queries import ownership as queries
+from tests.bench import apart, long_history, screen
 from tests.bench.apart import NotMeasured
 from tests.e2e.browser import chromium
 
@@ -25,6 +31,7 @@ AIMS = {
     "change_to_screen_p95_ms": ("ms", 300),
     "redraw_20k_ms": ("ms", 16),
     "redraw_100k_ms": ("ms", 16),
+    "history_50m_rows_ms": ("ms", 20),
 }
 
 
@@ -92,3 +99,54 @@ def test_a_share_is_a_value_that_was_measured() -> None:
     assert apart.share(range(1, 201), 95) == 191
     assert apart.share([3, 1, 2], 50) == 2
     assert apart.share([5], 95) == 5
+
+
+# --- 50 million rows ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def long_group(db: None, monkeypatch: pytest.MonkeyPatch) -> Group:
+    """Of the same form, with few rows, in the test's own database."""
+    monkeypatch.setattr(long_history, "ROWS", 42_000)
+    monkeypatch.setattr(long_history, "ASKED", 3)
+    begun_ms = int(time.time() * 1000) - long_history.ROWS * long_history.STEP_MS
+    group = Group.objects.get(pk=long_history.make_group(begun_ms))
+    with connection.cursor() as cursor:
+        values = {"group_id": group.pk, "begun_ms": begun_ms, "rows": long_history.ROWS}
+        cursor.connection.execute(long_history.FILL, {**values, "first": 0, "past": 42_000})
+    long_history.store_maps(group.pk, begun_ms)
+    return group
+
+
+def test_its_maps_are_those_of_its_rows(long_group: Group) -> None:
+    stored = StoredMap.objects.order_by("at_ms").last()
+    assert stored is not None
+    found = queries.at(long_group, stored.at_ms)
+    StoredMap.objects.all().delete()
+    made = queries.at(long_group, stored.at_ms)
+    assert found.owners() == made.owners()
+    assert found.fence.tolist() == made.fence.tolist()
+    assert found.since_ms.tolist() == made.since_ms.tolist()
+
+
+def test_its_views_look_up_by_the_indexes_that_it_makes(long_group: Group) -> None:
+    at_ms = StoredMap.objects.latest("at_ms").at_ms
+    with CaptureQueriesContext(connection) as captured:
+        long_history.picture(long_group, 17)
+        long_history.table(long_group, 17)
+        long_history.map_at(long_group, at_ms + 1)
+    used: set[str] = set()
+    for query in captured.captured_queries:
+        if long_history.TABLE in query["sql"]:
+            used |= looked_up(query["sql"])
+    assert used <= {*long_history.INDEXES}, used
+    assert used
+
+
+def looked_up(sql: str) -> set[str]:
+    """Names of the indexes of tenures that a query uses; it reads nothing else of them."""
+    with connection.cursor() as cursor:
+        cursor.execute("EXPLAIN QUERY PLAN " + sql.replace("%", "%%"))
+        plan = [row[3] for row in cursor.fetchall()]
+    assert not [line for line in plan if re.match(r"SCAN (dashboard_tenure|[bt]\b)", line)], plan
+    return {name for line in plan for name in re.findall(r"INDEX (\S*tenure\S*)", line)}

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from django.db import connection
 from pytest_django import DjangoAssertNumQueries
 
 from assignment import maps
@@ -12,8 +13,9 @@ from assignment.types import Partition, TargetRow
 from dashboard.models import Group, HistoryGap, MemberRecord, Rebalance, Tenure
 from dashboard.pages import pixels
 from dashboard.pages.pixels import Frame, Runs
-from dashboard.records.queries import intervals, marks
+from dashboard.records.queries import intervals, marks, tenures
 from dashboard.records.queries.intervals import NO_HUE, STAYS, Intervals, Shown
+from dashboard.records.queries.pages import Filters
 
 pytestmark = pytest.mark.django_db
 HUES = {"a": 0, "b": 1, "c": 2}
@@ -226,3 +228,29 @@ def test_nothing_is_nothing(group: Group) -> None:
     assert found.line.size == 0
     assert np.all(painted(found, shown()).codes == pixels.NOTHING)
     assert intervals.begun_ms(group) is None
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("from_ms", [None, 0, 4_000, 9_000, 20_000])
+def test_a_partitions_table_is_its_part_of_the_whole_table(
+    group: Group, from_ms: int | None
+) -> None:
+    filled(group, seed=7)
+    Tenure.objects.bulk_create([held(group, 3, 99, 8_500, None)])
+    asked = {"from_ms": from_ms, "to_ms": 9_500}
+    every = [row for row in tenures.found(group, Filters(**asked)) if row.number == 3]
+    assert list(tenures.found(group, Filters(**asked, partition=3))) == every
+    assert list(tenures.found(group, Filters(**asked, first=3, last=3))) == every
+    assert every
+
+
+@pytest.mark.parametrize("from_ms", [None, 9_000])
+def test_a_partitions_table_looks_through_no_more_than_the_time_asked_for(
+    group: Group, from_ms: int | None
+) -> None:
+    filled(group, seed=7)
+    for of_one in ({"partition": 3}, {"first": 3, "last": 3}):
+        plan = tenures.found(group, Filters(from_ms=from_ms, **of_one)).explain()
+        assert connection.vendor != "sqlite" or "number=? AND started_ms>?" in plan, plan

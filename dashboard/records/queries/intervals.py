@@ -17,13 +17,12 @@ from numpy.typing import NDArray
 from assignment import maps
 from dashboard.models import Group, Tenure
 from dashboard.records.queries.colours import HUES
-from dashboard.records.queries.tenures import not_ended_by
+from dashboard.records.queries.tenures import BEFORE, not_ended_by
 
 INTERVALS_MAX = 200_000  # read for one picture: 0.2 s of a core
 REPLICAS = ("learning", "standby")
 ROUNDS_MAX = 300  # of which replicas are read
 CELLS_MAX = 400_000  # partitions of those together
-BEFORE = 3  # tenures that began earlier: the one that goes on, and two that it may overlap
 STAYS = -1  # no partition: the line of a member's stays in the group
 NO_HUE = HUES  # of an owner whose stay was never recorded
 TABLE = Tenure._meta.db_table

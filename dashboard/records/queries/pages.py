@@ -38,6 +38,13 @@ class Filters:
     to_ms: int | None = None
     before: int | None = None
 
+    @property
+    def only_partition(self) -> int | None:
+        """None: several, or all."""
+        if self.partition is None and self.first is not None and self.first == self.last:
+            return self.first
+        return self.partition
+
 
 def narrowed(found: QuerySet[Row], **wanted: Any) -> QuerySet[Row]:
     """What is "" or None lets everything through."""

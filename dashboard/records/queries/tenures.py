@@ -14,19 +14,34 @@ from dashboard.records.queries.pages import Filters, narrowed
 DAY_MS = 86_400_000
 MOVES_ROWS_MAX = 200_000  # of a day, looked through for the map's overlay
 SHOWN_MAX = 500  # partitions of a moment in one table
+BEFORE = 3  # of a partition that began before a time: the one that goes on, and two it may overlap
 
 
 def found(group: Group, filters: Filters) -> QuerySet[Tenure]:
     """Tenures that touch the time asked for; newest first."""
+    number = filters.only_partition
+    of_one = {} if number is None else {"started_ms__gte": _since(group, number, filters.from_ms)}
     return narrowed(
         not_ended_by(group, filters.from_ms).order_by("-id"),
         member_id=filters.member,
-        number=filters.partition,
-        number__gte=filters.first,
-        number__lte=filters.last,
+        number=number,
+        number__gte=filters.first if number is None else None,
+        number__lte=filters.last if number is None else None,
         started_ms__lt=filters.to_ms,
         id__lt=filters.before,
+        **of_one,
     )
+
+
+def _since(group: Group, number: int, from_ms: int | None) -> int:
+    """When the first began of those of a partition that may reach that time: what was before is not
+    looked through. 0 where none was before, for only with a start its index is looked up by, and
+    not all of the group's newest tenures for the partition's.
+    """
+    if from_ms is None:
+        return 0
+    rows = group.tenures.filter(number=number, started_ms__lt=from_ms).order_by("-started_ms")
+    return rows.values_list("started_ms", flat=True)[BEFORE - 1 : BEFORE].first() or 0
 
 
 def not_ended_by(group: Group, from_ms: int | None) -> QuerySet[Tenure]:
