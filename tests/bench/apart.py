@@ -4,6 +4,7 @@ What cannot be measured here is a row with the reason, and never a value.
 """
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,7 @@ from typing import Any
 from dashboard.demo.embedded_redis import EmbeddedRedis
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+END_S = 30
 
 
 class NotMeasured(Exception):
@@ -74,12 +76,21 @@ def told(arguments: Sequence[str], variables: dict[str, str]) -> str:
             last = line.strip() or last
         said = process.stdout.read()  # a line: never so much that its writer waits for a reader
     finally:
-        if process.poll() is None:
-            process.terminate()
-        process.wait()
+        end(process)
     if process.returncode:
         raise NotMeasured(last.removeprefix(f"{__name__}.NotMeasured: "))
     return said
+
+
+def end(process: "subprocess.Popen[str]") -> None:
+    """By what a terminal sends: it ends what it started itself first."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+    try:
+        process.wait(END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def progress(text: str) -> None:

@@ -3,9 +3,9 @@
 A group whose partitions change hands one after the other, evenly, until now. The rows lie in the
 table as they came, by time; its indexes are made when it is full. Those by which these views look
 nothing up are left out, since they take longer than all the rest (a test says that the views need
-no other). SQLite in a temporary folder, which goes afterwards: some 8 GB, and minutes to fill.
-Each figure is from the view's call to its last byte, middleware apart; each moment and
-each partition is asked for once, so that nothing of it was read before.
+no other). SQLite in a temporary folder, which goes afterwards: some 8 GB, and minutes to fill. Each
+figure is from the view's call to its last byte, middleware apart; each moment and each partition is
+asked for once.
 """
 
 import random

@@ -118,6 +118,13 @@ def long_group(db: None, monkeypatch: pytest.MonkeyPatch) -> Group:
     return group
 
 
+def test_it_is_not_begun_where_there_is_no_room(tmp_path: Path) -> None:
+    long_history.check_room(tmp_path, rows=1)
+    needed = re.escape(f"{tmp_path} has ") + r"[\d.]+ GB free, 1000000000000 rows need 200000\.0 GB"
+    with pytest.raises(NotMeasured, match=needed):
+        long_history.check_room(tmp_path, rows=10**12)
+
+
 def test_its_maps_are_those_of_its_rows(long_group: Group) -> None:
     stored = StoredMap.objects.order_by("at_ms").last()
     assert stored is not None
