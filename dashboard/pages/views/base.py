@@ -141,7 +141,7 @@ def why_no_scale_down(seen: Seen, running: ScaleDown | None) -> str:
     if running is not None:
         return "A scale-down of this group runs already."
     if seen.snapshot is None or seen.problem:
-        return "Who is there is not known now."
+        return "The members are not known now."
     if sum(m.state != "lost" for m in seen.snapshot.members) < 2:
         return "It takes two members: one that leaves and one that stays."
     return ""

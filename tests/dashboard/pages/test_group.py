@@ -119,7 +119,7 @@ def test_who_left_is_listed(visitor: Client, group: Group, agents: list[FakeAgen
     agents[0].leave()
     settle(group, agents[1:])
     page = visitor.get(f"/groups/{group.name}/members/").content.decode()
-    assert "Gone lately" in page
+    assert "Left recently" in page
     assert 'data-key="gone-' in page
 
 

@@ -135,7 +135,7 @@ def test_a_group_without_members_has_nobody_to_tell(
     visitor: Client, group: Group, query: str
 ) -> None:
     page = text_of(visitor.get(f"/groups/{group.name}/scale-down/{query}"))
-    assert "Nobody is there." in page
+    assert "No members." in page
 
 
 def test_one_that_is_not_there(visitor: Client, scene: Scene) -> None:

@@ -36,11 +36,14 @@ async def until(
 
 
 class Stage:
-    """Steps every STEP_S: the coordinator as Celery would run it, the members as agents would."""
+    """Steps every STEP_S: the coordinator as Celery would run it, the members as agents would.
+    `learns`: replicas catch up within a step; else they stay behind.
+    """
 
     def __init__(self, group: Group) -> None:
         self.group = group
         self.agents: list[FakeAgent] = []
+        self.learns = False
 
     async def join(self, name: str) -> None:
         agent = FakeAgent(self.group, name)
@@ -68,7 +71,8 @@ class Stage:
         coordinator.rebalance(self.group.name, "task", "worker@stage")
         for agent in tuple(self.agents):
             agent.follow()
-            agent.catch_up()
+            if self.learns:
+                agent.catch_up()
             if agent.ended:
                 self.agents.remove(agent)
                 continue

@@ -49,8 +49,9 @@ async def test_no_page_keeps_anybody_out(stage: Stage, logged_in: NewContext) ->
     user = await User.objects.aget(username="ann")
     some = ["status", "evaluations", "users", f"users/{user.pk}", "producers", "password"]
     plan = await sync_to_async(proposed)(stage.group)
+    of_a_kind = [path for path in every_page(stage.group) if "?show=" not in path]
     findings: list[str] = []
-    for path in [*every_page(stage.group), plan, *(f"/{one}/" for one in some)]:
+    for path in [*of_a_kind, plan, *(f"/{one}/" for one in some)]:
         answer = await page.goto(path)
         assert answer and answer.ok, path
         await page.evaluate(AXE_SCRIPT)

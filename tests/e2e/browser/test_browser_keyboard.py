@@ -82,6 +82,7 @@ async def test_a_rebalance_and_a_scale_down_by_keyboard_alone(
 
     await until(is_done, "the page says that it is done")
     await stage.settled()
+    stage.learns = True
     by = By("ann", AuditSource.PAGE)
     await sync_to_async(groups.change_settings)(stage.group, {"stateful": True}, by)
     await page.goto(f"/groups/{stage.group.name}/")
