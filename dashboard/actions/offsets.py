@@ -52,8 +52,9 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """What would come of it. `refused`: why it cannot be done, with what is missing; "" when it
-    can. `events`: between the two offsets; None: nobody can tell.
+    """What would come of it. `missing`: what it would take there, and is not; `not_now`: why it
+    cannot be done as things stand; both "" when it can. `events`: between the two offsets; None:
+    nobody can tell.
     """
 
     partition: Partition
@@ -64,7 +65,12 @@ class Outlook:
     total: int
     facts: OffsetFacts
     says: tuple[str, ...]
-    refused: str = ""
+    missing: str = ""
+    not_now: str = ""
+
+    @property
+    def refused(self) -> str:
+        return self.missing or self.not_now
 
     @property
     def is_back(self) -> bool:
@@ -87,11 +93,10 @@ def outlook(group: Group, number: int, wanted: Wanted, by: By) -> Outlook:
     kept = events.look(partition, "-", "+", 1)
     place = _placed(partition, wanted, kept)
     facts = run(offset_facts(partition, place), group.name)
-    after, refused = _resolved(wanted, place, kept, facts)
+    after, missing = _resolved(wanted, place, kept, facts)
     low, high = sorted((facts.committed, after))
     between = offsets.events_between(partition, low, high)
     effects = _effects(group, facts)
-    refused = refused or _why_not_now(facts, after, effects)
     return Outlook(
         partition=partition,
         before=facts.committed,
@@ -101,7 +106,8 @@ def outlook(group: Group, number: int, wanted: Wanted, by: By) -> Outlook:
         total=_total(facts, after, between),
         facts=facts,
         says=_says(facts, after, between, effects),
-        refused=refused,
+        missing=missing or _why_never(facts, after, effects),
+        not_now=_why_not_now(facts),
     )
 
 
@@ -153,7 +159,7 @@ def _no_state(place: Offset, kept: events.Piece, facts: OffsetFacts) -> str:
     )
 
 
-def _why_not_now(facts: OffsetFacts, after: Offset, effects: EffectsIn | None) -> str:
+def _why_never(facts: OffsetFacts, after: Offset, effects: EffectsIn | None) -> str:
     if after == facts.committed:
         return f"{after} is the committed offset already"
     if effects is EffectsIn.SQL_SINK and after > facts.committed:
@@ -161,6 +167,10 @@ def _why_not_now(facts: OffsetFacts, after: Offset, effects: EffectsIn | None) -
             "its SQL sink keeps its own offset, which alone counts: a partition of which Redis is"
             " ahead halts. Move the sink's row instead"
         )
+    return ""
+
+
+def _why_not_now(facts: OffsetFacts) -> str:
     if facts.state is None:
         return "it is not paused: pause the partition, or its group, first"
     if not facts.is_safe:

@@ -75,7 +75,7 @@ def outlook(
     return {
         **{name: str(getattr(found, name)) for name in ("partition", "before", "after")},
         "events": found.events,
-        "says": [] if found.refused else list(found.says),
+        "says": [] if found.missing else list(found.says),
         "refused": found.refused,
         "state_oldest": None if oldest is None else str(oldest),
         "seen": found.seen,

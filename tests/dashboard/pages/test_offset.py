@@ -218,6 +218,7 @@ def test_the_page_shows_it_and_takes_the_groups_name_for_many(
     scene.commits(state=False)
     scene.stands_still()
     page = client.get(f"/{scene.path}/?to=latest").content.decode()
+    assert "<option selected>latest</option>" in page
     assert "1 002" in page.replace("\N{NARROW NO-BREAK SPACE}", " ").replace("\xa0", " ")
     seen = page.partition('name="seen" value="')[2].partition('"')[0]
     sent = {"seen": seen, "reason": "why", "typed": "no"}
