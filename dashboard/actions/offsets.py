@@ -23,6 +23,7 @@ from dashboard.live.scripts import run
 from dashboard.models import Group, OffsetJump
 from dashboard.records import audit
 from dashboard.records.audit import By
+from dashboard.records.queries.pages import narrowed
 
 LARGE = 1_000  # events from which on the group's name is typed
 JUMPS_SHOWN = 20
@@ -283,8 +284,8 @@ WHY = {
 
 
 def jumps(
-    group: Group, number: int, most: int = JUMPS_SHOWN, *, before: int | None = None
+    group: Group, number: int | None, most: int = JUMPS_SHOWN, *, before: int | None = None
 ) -> list[OffsetJump]:
-    """The newest first. `before`: a row's key."""
-    rows = group.offset_jumps.filter(number=number).order_by("-pk")
-    return list((rows if before is None else rows.filter(pk__lt=before))[:most])
+    """The newest first. `number`: of the partition, None: of all; `before`: a row's key."""
+    rows = narrowed(group.offset_jumps.order_by("-pk"), number=number, pk__lt=before)
+    return list(rows[:most])

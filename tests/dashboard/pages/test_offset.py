@@ -123,7 +123,9 @@ def test_back_in_time_and_on_record(operator: Program, scene: Scene) -> None:
     assert (scene.committed(), done["fence"]) == (str(scene.at(4)), str(scene.fence + 1))
     renewed = agent_side.renew(scene.agent.member, 1_000, [Claim(scene.partition, scene.fence)])
     assert run(renewed, scene.group.name).held == (False,)
-    [jump] = read(operator.get(f"{scene.path}/jumps"))["items"]
+    [jump] = read(operator.get(f"groups/{scene.group.name}/offset-jumps", partition=NUMBER))[
+        "items"
+    ]
     assert (jump["actor"], jump["reason"], jump["events"]) == ("ann", "again", 4)
     kept = AuditEntry.objects.latest("seq")
     assert (kept.action, kept.object) == ("set committed offset", str(scene.partition))
