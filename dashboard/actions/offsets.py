@@ -23,6 +23,7 @@ from dashboard.live.scripts import run
 from dashboard.models import Group, OffsetJump
 from dashboard.records import audit
 from dashboard.records.audit import By
+from dashboard.records.queries.pages import narrowed
 
 LARGE = 1_000  # events from which on the group's name is typed
 JUMPS_SHOWN = 20
@@ -52,8 +53,9 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """What would come of it. `refused`: why it cannot be done, with what is missing; "" when it
-    can. `events`: between the two offsets; None: nobody can tell.
+    """What would come of it. `missing`: what it would take there, and is not; `not_now`: why it
+    cannot be done as things stand; both "" when it can. `events`: between the two offsets; None:
+    nobody can tell.
     """
 
     partition: Partition
@@ -64,7 +66,12 @@ class Outlook:
     total: int
     facts: OffsetFacts
     says: tuple[str, ...]
-    refused: str = ""
+    missing: str = ""
+    not_now: str = ""
+
+    @property
+    def refused(self) -> str:
+        return self.missing or self.not_now
 
     @property
     def is_back(self) -> bool:
@@ -87,11 +94,10 @@ def outlook(group: Group, number: int, wanted: Wanted, by: By) -> Outlook:
     kept = events.look(partition, "-", "+", 1)
     place = _placed(partition, wanted, kept)
     facts = run(offset_facts(partition, place), group.name)
-    after, refused = _resolved(wanted, place, kept, facts)
+    after, missing = _resolved(wanted, place, kept, facts)
     low, high = sorted((facts.committed, after))
     between = offsets.events_between(partition, low, high)
     effects = _effects(group, facts)
-    refused = refused or _why_not_now(facts, after, effects)
     return Outlook(
         partition=partition,
         before=facts.committed,
@@ -101,7 +107,8 @@ def outlook(group: Group, number: int, wanted: Wanted, by: By) -> Outlook:
         total=_total(facts, after, between),
         facts=facts,
         says=_says(facts, after, between, effects),
-        refused=refused,
+        missing=missing or _why_never(facts, after, effects),
+        not_now=_why_not_now(facts),
     )
 
 
@@ -153,7 +160,7 @@ def _no_state(place: Offset, kept: events.Piece, facts: OffsetFacts) -> str:
     )
 
 
-def _why_not_now(facts: OffsetFacts, after: Offset, effects: EffectsIn | None) -> str:
+def _why_never(facts: OffsetFacts, after: Offset, effects: EffectsIn | None) -> str:
     if after == facts.committed:
         return f"{after} is the committed offset already"
     if effects is EffectsIn.SQL_SINK and after > facts.committed:
@@ -161,6 +168,10 @@ def _why_not_now(facts: OffsetFacts, after: Offset, effects: EffectsIn | None) -
             "its SQL sink keeps its own offset, which alone counts: a partition of which Redis is"
             " ahead halts. Move the sink's row instead"
         )
+    return ""
+
+
+def _why_not_now(facts: OffsetFacts) -> str:
     if facts.state is None:
         return "it is not paused: pause the partition, or its group, first"
     if not facts.is_safe:
@@ -273,8 +284,8 @@ WHY = {
 
 
 def jumps(
-    group: Group, number: int, most: int = JUMPS_SHOWN, *, before: int | None = None
+    group: Group, number: int | None, most: int = JUMPS_SHOWN, *, before: int | None = None
 ) -> list[OffsetJump]:
-    """The newest first. `before`: a row's key."""
-    rows = group.offset_jumps.filter(number=number).order_by("-pk")
-    return list((rows if before is None else rows.filter(pk__lt=before))[:most])
+    """The newest first. `number`: of the partition, None: of all; `before`: a row's key."""
+    rows = narrowed(group.offset_jumps.order_by("-pk"), number=number, pk__lt=before)
+    return list(rows[:most])

@@ -19,7 +19,7 @@ OF_PAGES: Mapping[str, str] = {
     "group_partitions": "/groups/{name}/partitions",
     "partition": "/groups/{name}/partitions/{number}",
     "partition_events": "/groups/{name}/partitions/{number}/events",
-    "partition_offset": "/groups/{name}/partitions/{number}/offset/jumps",
+    "partition_offset": "/groups/{name}/offset-jumps",
     "group_balance": "/groups/{name}/rebalances",
     "group_history": "/groups/{name}/rebalances",
     "rebalance": "/groups/{name}/rebalances/{incarnation}/{target_epoch}",

@@ -26,6 +26,10 @@ class OffsetAsked(OffsetWanted):
     seen: Annotated[str, Field(max_length=forms.TEXT_MAX, description="Of the outlook, as read.")]
 
 
+class JumpsAsked(forms.ByNumber):
+    partition: Annotated[int, Field(ge=0, le=999_999)] | None = None
+
+
 class OutlookTold(Schema):
     partition: str
     before: str
@@ -75,7 +79,7 @@ def outlook(
     return {
         **{name: str(getattr(found, name)) for name in ("partition", "before", "after")},
         "events": found.events,
-        "says": [] if found.refused else list(found.says),
+        "says": [] if found.missing else list(found.says),
         "refused": found.refused,
         "state_oldest": None if oldest is None else str(oldest),
         "seen": found.seen,
@@ -99,18 +103,15 @@ def set_offset(
 
 
 @router.get(
-    "/groups/{name}/partitions/{int:number}/offset/jumps",
+    "/groups/{name}/offset-jumps",
     response=answers.PieceOf[JumpTold],
     url_name="offset_jumps",
     operation_id="list_offset_jumps",
 )
-def jumps(
-    request: HttpRequest, name: forms.GroupName, number: forms.Key, asked: Query[forms.ByNumber]
-) -> Any:
-    """Who set its committed offset, when and why; the newest first."""
+def jumps(request: HttpRequest, name: forms.GroupName, asked: Query[JumpsAsked]) -> Any:
+    """Committed offsets that people set, when and why; the newest first."""
     group = group_named(name)
-    _known(group, number)
-    rows = actions.jumps(group, number, asked.limit + 1, before=asked.cursor)
+    rows = actions.jumps(group, asked.partition, asked.limit + 1, before=asked.cursor)
     found = piece(rows, asked.limit, lambda row: row.pk)
     return found | {"items": [_told(one) for one in found["items"]]}
 

@@ -5,12 +5,16 @@ from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
 
+from assignment.bounds import shortened
 from assignment.errors import InvalidInput
 from dashboard.actions import events as actions
 from dashboard.live.connection import StoreUnavailable
 from dashboard.live.decoded import Entry
-from dashboard.pages import texts
+from dashboard.pages import amounts, texts
 from dashboard.pages.views import base
+
+EVENTS_SHOWN = 3  # of an entry, before it is opened
+VALUE_SHOWN = 200  # characters; the API tells more
 
 
 def partition_events(request: HttpRequest, name: str, number: int) -> HttpResponse:
@@ -19,7 +23,7 @@ def partition_events(request: HttpRequest, name: str, number: int) -> HttpRespon
         raise Http404(f"Group {name} has partitions 0 to {seen.group.partitions - 1}.")
     asked = base.Asked(request.GET)
     context = base.group_context(seen, "group_partitions")
-    context |= {"number": number, "asked": asked, "edges": actions.Edge, "look": None, "away": ""}
+    context |= {"number": number, "asked": asked, "look": None, "away": ""}
     place = _place(asked)
     if not asked.errors:
         try:
@@ -28,6 +32,7 @@ def partition_events(request: HttpRequest, name: str, number: int) -> HttpRespon
             context |= {
                 "look": found,
                 "kept_ms": group.events_kept_seconds * 1_000,
+                "kept_size": amounts.exact_size(group.events_kept_bytes),
                 "rows": [_row(entry, found) for entry in found.entries],
             }
         except StoreUnavailable as error:
@@ -57,7 +62,8 @@ def _row(entry: Entry, look: actions.Look) -> base.Context:
     ]
     return {
         "entry": entry,
-        "events": events,
+        "events": events[:EVENTS_SHOWN],
+        "more_events": events[EVENTS_SHOWN:],
         "raw": texts.visible(entry.raw),
         "at_ms": entry.entry_id.ms,
         "is_committed": entry.entry_id <= look.committed,
@@ -67,4 +73,5 @@ def _row(entry: Entry, look: actions.Look) -> base.Context:
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return shortened(text, VALUE_SHOWN)

@@ -35,7 +35,7 @@ def partition_offset(request: HttpRequest, name: str, number: int) -> HttpRespon
     context = base.group_context(seen, "group_partitions") | {
         "number": number,
         "asked": asked,
-        "kinds": actions.To,
+        "kinds": list(actions.To),
         "found": found,
         "away": away,
         "form": form,

@@ -123,7 +123,9 @@ def test_back_in_time_and_on_record(operator: Program, scene: Scene) -> None:
     assert (scene.committed(), done["fence"]) == (str(scene.at(4)), str(scene.fence + 1))
     renewed = agent_side.renew(scene.agent.member, 1_000, [Claim(scene.partition, scene.fence)])
     assert run(renewed, scene.group.name).held == (False,)
-    [jump] = read(operator.get(f"{scene.path}/jumps"))["items"]
+    [jump] = read(operator.get(f"groups/{scene.group.name}/offset-jumps", partition=NUMBER))[
+        "items"
+    ]
     assert (jump["actor"], jump["reason"], jump["events"]) == ("ann", "again", 4)
     kept = AuditEntry.objects.latest("seq")
     assert (kept.action, kept.object) == ("set committed offset", str(scene.partition))
@@ -218,6 +220,7 @@ def test_the_page_shows_it_and_takes_the_groups_name_for_many(
     scene.commits(state=False)
     scene.stands_still()
     page = client.get(f"/{scene.path}/?to=latest").content.decode()
+    assert "<option selected>latest</option>" in page
     assert "1 002" in page.replace("\N{NARROW NO-BREAK SPACE}", " ").replace("\xa0", " ")
     seen = page.partition('name="seen" value="')[2].partition('"')[0]
     sent = {"seen": seen, "reason": "why", "typed": "no"}
