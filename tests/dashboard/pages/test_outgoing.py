@@ -22,10 +22,12 @@ def test_no_page_is_kept_by_a_cache(visitor: Client, group: Group, agents: list[
     assert "no-store" not in visitor.get("/static/dashboard/css/page.css")["Cache-Control"]
 
 
-def test_what_is_not_seen_is_shown_by_its_number(visitor: Client, user: User) -> None:
+def test_what_is_not_seen_is_shown_by_its_number(user: User) -> None:
     user.username = f"ann{HIDDEN}"
     user.save()
-    answer = visitor.get("/")
+    client = Client()
+    client.force_login(user)
+    answer = client.get("/")
     text = answer.content.decode()
     assert f"ann{SHOWN}" in text
     assert texts.visible(text) == text
