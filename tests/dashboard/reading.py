@@ -35,5 +35,8 @@ class Reader(Client):
     def request(self, **request: Any) -> HttpResponse:  # type: ignore[override]
         answer = super().request(**request)
         if not answer.streaming and answer.headers.get("Content-Type", "").startswith("text/html"):
+            sent = len(answer.content)
             answer.content = squeezed(answer.content.decode()).encode()
+            if answer.get("Content-Length") == str(sent):  # a wrong one stays wrong
+                answer["Content-Length"] = str(len(answer.content))
         return answer
