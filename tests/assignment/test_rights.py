@@ -51,7 +51,7 @@ def test_a_producers_user_may_not_read() -> None:
 def test_what_is_run_as_reading_only_writes_nothing() -> None:
     """But for what a common part defines and it does not call."""
     read_only = [name for name in lua.names() if lua.reads_only(name)]
-    assert read_only == ["appended", "bound"]
+    assert read_only == ["appended", "bound", "look"]
     reads = {"hmget", "exists", "xrange", "xrevrange", "xinfo|stream"}
     assert all(lua.commands_in(lua.own_text(name)) <= reads for name in read_only)
 

@@ -23,6 +23,7 @@ from dashboard.api.v1 import (
     answers,
     approval_rules,
     commands,
+    dead_letters,
     deciding,
     events,
     history,
@@ -168,7 +169,18 @@ def _misread(request: HttpRequest, known: Collection[str]) -> str:
 api.add_decorator(guarded, mode="view")
 # Each adds its own to it.
 assert all(
-    (reads, history, events, commands, deciding, pauses, scale_downs, tokens, approval_rules)
+    (
+        reads,
+        history,
+        events,
+        dead_letters,
+        commands,
+        deciding,
+        pauses,
+        scale_downs,
+        tokens,
+        approval_rules,
+    )
 )
 api.add_router("", router)
 
