@@ -51,6 +51,7 @@ class Action(StrEnum):
     REBALANCE = "rebalance"
     SCALE_DOWN = "scale down"
     SKIP_EVENT = "skip an event"
+    DISCARD_LETTERS = "discard dead letters"
     PAUSE = "pause and resume"
     SET_OFFSETS = "set committed offsets"
     ACKNOWLEDGE = "acknowledge attention"
@@ -80,6 +81,7 @@ MATRIX: Mapping[Action, tuple[Role, ...]] = {
     Action.REBALANCE: (Role.OPERATOR, Role.ADMIN),
     Action.SCALE_DOWN: (Role.OPERATOR, Role.ADMIN),
     Action.SKIP_EVENT: (Role.OPERATOR, Role.ADMIN),
+    Action.DISCARD_LETTERS: (Role.OPERATOR, Role.ADMIN),
     Action.PAUSE: (Role.OPERATOR, Role.ADMIN),
     Action.SET_OFFSETS: (Role.OPERATOR, Role.ADMIN),
     Action.ACKNOWLEDGE: (Role.OPERATOR, Role.ADMIN),
@@ -147,6 +149,7 @@ DOORS: Mapping[str, Door] = {
     "audit_verify": Door(Action.VERIFY_AUDIT, Action.VERIFY_AUDIT),
     "partition": Door(Action.SEE, Action.SKIP_EVENT),
     "partition_events": Door(Action.LOOK_AT_EVENTS),
+    "dead_letters": Door(Action.LOOK_AT_EVENTS, Action.DISCARD_LETTERS),
     "pause": Door(Action.SEE, Action.PAUSE),
     "partition_offset": Door(Action.SET_OFFSETS, Action.SET_OFFSETS),
     "scale_down": Door(Action.SEE, Action.SCALE_DOWN),

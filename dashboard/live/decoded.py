@@ -5,6 +5,7 @@ more than a person can look at. What is in an entry was written by whoever holds
 nothing in it is believed.
 """
 
+import json
 import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
@@ -64,6 +65,19 @@ def decoded(raw: RawEntry, masked: frozenset[str]) -> Entry:
         why = shortened(str(error), WHY_SHOWN)
         return Entry(entry_id=raw.entry_id, form=form, size=size, why=why, raw=text)
     return Entry(entry_id=raw.entry_id, form=form, size=size, count=count, events=shown)
+
+
+def letter_text(raw: bytes, size: int, masked: frozenset[str]) -> str | None:
+    """Of a dead letter with `size` bytes, of which `raw` are the first: how it begins, as it lies
+    there. Where fields are masked: what is one JSON object without them, and None for all else.
+    """
+    if not masked:
+        return raw[:RAW_SHOWN].decode(errors="backslashreplace")
+    try:
+        _, (event,) = _of_json([Value(b"json", size, raw)])
+    except Unreadable:
+        return None
+    return shortened(json.dumps(_masked(event, masked), ensure_ascii=False), RAW_SHOWN)
 
 
 # --- forms ----------------------------------------------------------------------------------------

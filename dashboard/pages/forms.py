@@ -278,3 +278,16 @@ class SkipForm(ReasonForm):
     """`entry`: the one that was shown; another may be the next one meanwhile."""
 
     entry = forms.RegexField(r"^[0-9]{1,16}-[0-9]{1,16}$", widget=forms.HiddenInput)
+
+
+class DiscardForm(ReasonForm):
+    """`do`: what is discarded. `until`: when the letters were looked at, by Redis' clock, so that
+    none goes that nobody saw come.
+    """
+
+    do = forms.ChoiceField(choices=[(n, n) for n in ("chosen", "found")])
+    until = forms.IntegerField(min_value=0, max_value=2**53 - 1, widget=forms.HiddenInput)
+
+    @property
+    def shown_fields(self) -> Fields:
+        return [self["reason"]]

@@ -12,6 +12,8 @@ from django.core.management import CommandError, call_command, get_commands, loa
 from django.db import IntegrityError
 
 from assignment.errors import InvalidInput
+from assignment.scripts.dead_letters import LetterId
+from assignment.types import Offset
 from dashboard.actions import groups, offsets, repair
 from dashboard.actions.roles import (
     EVERYTHING,
@@ -62,9 +64,8 @@ def of(*said: str) -> Rights:
         ("viewer", "see"),
         (
             "operator",
-            "see, rebalance, scale down, skip an event, pause and resume, set committed offsets,"
-            " acknowledge attention,"
-            " look at events",
+            "see, rebalance, scale down, skip an event, discard dead letters, pause and resume,"
+            " set committed offsets, acknowledge attention, look at events",
         ),
         ("approver", "see, approve a plan"),
         ("auditor", "see, read the audit, verify the audit, look at events"),
@@ -267,6 +268,7 @@ def asked_of_a_group(group: Group, by: By) -> dict[str, tuple[Action, Any]]:
         adoption,
         attention,
         coordination,
+        dead_letters,
         drafting,
         pausing,
         plans,
@@ -290,6 +292,14 @@ def asked_of_a_group(group: Group, by: By) -> dict[str, tuple[Action, Any]]:
         "approve": (Action.APPROVE, lambda: plans.approve(plan, by, digest="")),
         "skip": (Action.SKIP_EVENT, lambda: groups.skip_event(group, 0, "1-1", by)),
         "offset": (Action.SET_OFFSETS, lambda: offsets.set_offset(group, 0, EARLIEST, "", by)),
+        "discard": (
+            Action.DISCARD_LETTERS,
+            lambda: dead_letters.discard(group, [LetterId(0, Offset(1, 1))], by),
+        ),
+        "discard_found": (
+            Action.DISCARD_LETTERS,
+            lambda: dead_letters.discard_found(group, dead_letters.Which(), by),
+        ),
         "pause": (Action.PAUSE, lambda: pausing.pause(group, by)),
         "resume": (Action.PAUSE, lambda: pausing.resume(group, by, [0])),
         "acknowledge": (Action.ACKNOWLEDGE, lambda: attention.acknowledge(noted, by, 1)),

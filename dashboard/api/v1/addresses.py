@@ -20,6 +20,7 @@ OF_PAGES: Mapping[str, str] = {
     "partition": "/groups/{name}/partitions/{number}",
     "partition_events": "/groups/{name}/partitions/{number}/events",
     "partition_offset": "/groups/{name}/offset-jumps",
+    "dead_letters": "/groups/{name}/dead-letters",
     "group_balance": "/groups/{name}/rebalances",
     "group_history": "/groups/{name}/rebalances",
     "rebalance": "/groups/{name}/rebalances/{incarnation}/{target_epoch}",
@@ -49,6 +50,7 @@ SAME: Mapping[str, tuple[str, ...]] = {
     "group_partitions": ("at", "state"),
     "partition": ("at",),
     "partition_events": ("offset", "time", "before", "after", "edge"),
+    "dead_letters": ("partition", "reason", "cursor"),
     "group_history": ("member", "partition", "cause", "actor", "from", "to"),
     "audit": ("actor", "action", "object", "group", "result", "from", "to"),
 }

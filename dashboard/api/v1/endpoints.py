@@ -23,6 +23,7 @@ from dashboard.api.v1 import (
     answers,
     approval_rules,
     commands,
+    dead_letters,
     deciding,
     events,
     history,
@@ -168,8 +169,8 @@ def _misread(request: HttpRequest, known: Collection[str]) -> str:
 
 api.add_decorator(guarded, mode="view")
 # Each adds its own to it.
-_PARTS = (reads, history, events, commands, deciding, offsets, pauses, scale_downs, tokens)
-assert all((*_PARTS, approval_rules))
+_PARTS = (reads, history, events, dead_letters, commands, deciding, offsets, pauses, scale_downs)
+assert all((*_PARTS, tokens, approval_rules))
 api.add_router("", router)
 
 

@@ -30,6 +30,7 @@ OF_GROUP = (
     *("group_charts", "group_history", "rebalances_csv", "ownership_csv", "group_settings"),
     *("group_plans", "group_attention"),
     *("rebalance_preview", "tokens", "group_snapshot"),
+    "dead_letters",
 )
 
 

@@ -1,0 +1,90 @@
+"""Dead letters of a group: what could not be read, or was skipped; and how they are discarded."""
+
+from django.http import HttpRequest, HttpResponse
+
+from assignment.errors import InvalidInput
+from assignment.scripts.dead_letters import LetterId
+from dashboard.actions import dead_letters as actions
+from dashboard.live.connection import StoreUnavailable
+from dashboard.pages import texts
+from dashboard.pages.forms import DiscardForm
+from dashboard.pages.views import base
+from dashboard.records.audit import By
+
+
+def dead_letters(request: HttpRequest, name: str) -> HttpResponse:
+    seen, asked = base.see(name), base.Asked(request.GET)
+    which = actions.Which(number=asked.partition("partition"), reason=asked.text("reason"))
+    if which.number is not None and which.number >= seen.group.partitions:
+        most = seen.group.partitions - 1
+        asked.errors.append(f"partition {which.number} is not one of 0 to {most}")
+    below = _below(asked)
+    form = DiscardForm(base.sent(request))
+    for error in asked.errors if form.is_bound else ():
+        form.add_error(None, error)  # else more would be discarded than was meant
+
+    def act(by: By) -> actions.Discarded:
+        if form.cleaned_data["do"] == "chosen":
+            chosen = [LetterId.parse(text) for text in request.POST.getlist("letter")]
+            return actions.discard(seen.group, chosen, by)
+        until_ms = form.cleaned_data["until"]
+        found = actions.Which(number=which.number, reason=which.reason, until_ms=until_ms)
+        return actions.discard_found(seen.group, found, by)
+
+    if done := base.attempt(request, form, act, also=("letter",)):
+        return base.done(request, _said(done), "dead_letters", name)
+    context = base.group_context(seen, "group_members") | {
+        "asked": asked,
+        "form": form,
+        "look": None,
+        "discard_max": actions.DISCARD_MAX,
+        **_looked(request, seen, asked, which, below),
+    }
+    return base.show(request, "dead_letters", context)
+
+
+def _looked(
+    request: HttpRequest,
+    seen: base.Seen,
+    asked: base.Asked,
+    which: actions.Which,
+    below: LetterId | None,
+) -> base.Context:
+    if asked.errors:
+        return {}
+    try:
+        found = actions.look(seen.group, which, base.by(request), below=below)
+    except StoreUnavailable as error:
+        return {"away": str(error)}
+    rows = [_row(letter) for letter in found.letters]
+    return {"look": found, "rows": rows, "total": sum(found.counts.values())}
+
+
+def _below(asked: base.Asked) -> LetterId | None:
+    try:
+        text = asked.text("cursor")
+        return LetterId.parse(text) if text else None
+    except InvalidInput as error:
+        asked.errors.append(str(error))
+        return None
+
+
+def _row(letter: actions.Letter) -> base.Context:
+    """Of the table; signs that are not seen by their numbers."""
+    kept = letter.kept
+    return {
+        "name": str(kept.name),
+        "number": kept.name.number,
+        "at_ms": kept.name.at.ms,
+        "reason": texts.visible(kept.reason),
+        "entry": texts.visible(kept.entry),
+        "index": kept.index,
+        "size": kept.size,
+        "text": None if letter.text is None else texts.visible(letter.text),
+    }
+
+
+def _said(done: actions.Discarded) -> str:
+    count = len(done.letters)
+    said = f"{count} dead letter{'' if count == 1 else 's'} discarded."
+    return f"{said} There may be more: discard again." if done.more else said
