@@ -31,7 +31,7 @@ from dashboard.live.snapshot import LiveSnapshot, build
 from dashboard.web.counts import counts
 
 FRESH_S = 1.0  # a part that was read since is not read again, unless it is due in its turn
-BUDGET_S = 0.015  # of one look, for progress of parts beyond the one that is due
+BUDGET_S = 0.008  # of one look, for progress of parts beyond the one that is due
 NAMES_MAX = 50_000  # members that came and went, before everything is read anew
 ANEW_MAX = 3  # times in one look that the log does not lead on
 

@@ -198,12 +198,18 @@ def _silence(seen: Seen, member: str, report: Report | None) -> tuple[str, str] 
         return "stopped", f"another process is expected within {max(0, left_ms) / 1000:.0f} s"
     silent_ms, session_ms = seen.silent_ms(member), seen.settings.session_timeout_ms
     if silent_ms > session_ms:
-        return "lost", f"no sign of life for {silent_ms} ms"
+        return "lost", _silent_for(silent_ms)
     if report is not None and seen.read.now_ms - report.at_ms > session_ms:
         return "unreachable", "renews its locks, but no heartbeat arrives"
     if silent_ms > SUSPECT_BEATS * seen.settings.heartbeat_ms:
-        return "suspect", f"no sign of life for {silent_ms} ms"
+        return "suspect", _silent_for(silent_ms)
     return None
+
+
+def _silent_for(silent_ms: int) -> str:
+    """Not another text at each look: browsers are told of every change."""
+    span = f"{silent_ms // 1000} s" if silent_ms >= 1000 else f"{silent_ms} ms"
+    return f"no sign of life for {span}"
 
 
 def _ability(seen: Seen, member: str) -> tuple[str, str]:

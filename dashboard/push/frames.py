@@ -222,8 +222,8 @@ def packed(cells: Iterable[Cell], replicas: Iterable[ReplicaCell]) -> Json:
 class Changes:
     """What was told against what is; coalesced: a cell that changed twice is told once.
 
-    Ownership goes first, then replicas; lag, which changes all the time, takes what room is left
-    in a frame, one partition after the other.
+    Ownership goes first, and leaves a quarter of a frame to members; then replicas; lag, which
+    changes all the time, takes what room is left, one partition after the other.
     """
 
     def __init__(self, snapshot: LiveSnapshot) -> None:
@@ -298,11 +298,14 @@ class Changes:
             head["strip"] = {k: v for k, v in head["strip"].items() if v != told.get(k)}
         changed = [m for i, m in self._members.items() if self._told_members.get(i) != m]
         left = [m for m in self._told_members if m not in self._members]
-        members, room = _within(changed, room, lambda m: len(json.dumps(m)) + 2)
+        others = room // 4
+        owned = cells_of(self._cells, self._owners[:CELLS_MAX])
+        owners, room = _within(owned, room - others, _bytes)
+        members, room = _within(changed, room + others, lambda m: len(json.dumps(m)) + 2)
         gone, room = _within(left, room, lambda m: len(json.dumps(m)) + 2)
-        owners, room = _within(cells_of(self._cells, self._owners[:CELLS_MAX]), room, _bytes)
         replicated, room = _within(map(self._replica_cell, self._replicated), room, _bytes)
-        lags, room = _within(cells_of(self._cells, self._lags[:CELLS_MAX]), room, _bytes)
+        in_turn = self._lags[:CELLS_MAX] if len(owners) == len(self._owners) else []
+        lags, room = _within(cells_of(self._cells, in_turn), room, _bytes)
         if not (head or members or gone or owners or replicated or lags):
             return None
         self._next_lag = lags[-1][0] + 1 if lags else self._next_lag

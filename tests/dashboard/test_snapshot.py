@@ -131,8 +131,8 @@ def consumer(**values: Any) -> dict[str, Report]:
 
 MEMBERS = [
     ({}, "alive", ""),
-    ({"beats": {"a": NOW - 7000}}, "suspect", "no sign of life for 7000 ms"),
-    ({"beats": {"a": NOW - 11_000}}, "lost", "no sign of life for 11000 ms"),
+    ({"beats": {"a": NOW - 7000}}, "suspect", "no sign of life for 7 s"),
+    ({"beats": {"a": NOW - 11_000}}, "lost", "no sign of life for 11 s"),
     ({"members": row_of(leaving=True)}, "draining", ""),
     ({"members": row_of(drain=Drain.FORCED)}, "draining", "forced out"),
     (

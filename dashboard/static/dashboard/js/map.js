@@ -3,10 +3,21 @@
 // that changes hands: a short fade from the old owner's colour.
 import {STATES} from "./live.js";
 import {HUES, css, mix, pattern, readColours, readHues} from "./paint.js";
+import {Pixels, word} from "./pixels.js";
 import {number, short, span} from "./show.js";
 
 const FADE_MS = 900;
+const FADE_STEP_MS = 50; // more often it takes the browser longer than what changes
 const WIDTHS = [200, 120, 88, 56, 40, 28, 20, 14, 10, 8, 6, 5, 4, 3];
+const OWNED = STATES.indexOf("owned"), UNKNOWN = STATES.indexOf("unknown");
+const LABELLED = 28; // pixels wide; narrower cells have no text
+const MARKED = 8; // narrower ones have a mark of one colour
+// Of a state's outline: colour, width, dashes.
+const FORMS = {
+  acquiring: ["accent", 2, [4, 3]], restoring: ["accent", 2, [8, 3]],
+  releasing: ["accent", 2, [1, 3]], unowned: ["warn", 2, [6, 3]], conflict: ["alarm", 4, []], unknown: ["muted", 1.5, [2, 2]],
+  halted: ["alarm", 3, [2, 3]], unserved: ["warn", 3, [1, 3]],
+};
 const STANDBYS_SHOWN = 3; // of one partition; the card and the table name all
 const height = (width) => width >= 56 ? 56 : width >= 28 ? 28 : width;
 const still = matchMedia("(prefers-reduced-motion: reduce)");
@@ -19,6 +30,7 @@ export class OwnershipMap {
   constructor(canvas, live) {
     this.canvas = canvas; this.live = live; this.cells = live.cells;
     this.overlay = "owner"; this.arrange = "number"; this.lit = null; this.focus = -1; this.moves = new Map();
+    this.due = new Set(); this.fading = new Set(); // partitions; due null: all
     this.readColours();
     new ResizeObserver(() => this.layout()).observe(canvas.parentElement);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { this.readColours(); this.draw(); });
@@ -54,6 +66,8 @@ export class OwnershipMap {
       const {owner} = this.cells;
       this.at = this.at.sort((a, b) => (owner[a] - owner[b]) || (a - b));
     }
+    this.places = new Int32Array(size);
+    for (let place = 0; place < size; place++) this.places[this.at[place]] = place;
   }
 
   colourOf(ownerIndex) {
@@ -66,38 +80,122 @@ export class OwnershipMap {
     const members = this.cells.names.map((name) => this.live.members.get(name));
     this.leaving = Uint8Array.from(members, (member) => member?.leaving ? 1 : 0);
     this.shades = members.map((member) => member?.colour === null || member?.colour === undefined ? this.colours["line-strong"] : this.hues[member.colour % HUES]);
+    const look = (member) => `${member?.colour ?? ""}${member?.leaving ? "!" : ""}`;
+    this.looks = members.map(look).join();
   }
 
   change(detail) {
+    const before = this.looks;
+    this.readMembers();
     if (this.cells.size !== this.at?.length) { this.layout(); return; }
-    if (this.arrange === "member" && detail.moved.length) this.order();
-    this.draw();
+    const again = this.arrange === "member" && detail.moved.length > 0;
+    if (again) this.order();
+    const all = again || before !== this.looks || this.overlay !== "owner";
+    if (all || !Number.isInteger(this.ratio)) this.draw();
+    else this.touch([...detail.changed, ...detail.replicated ?? []]);
   }
 
-  draw() {
-    if (this.frame) return;
-    this.frame = requestAnimationFrame((now) => { this.frame = 0; if (this.paint(now)) this.draw(); });
+  draw() { this.due = null; this.schedule(); }
+
+  touch(numbers) {
+    if (this.due) for (const n of numbers) this.due.add(n);
+    if (!this.due || this.due.size) this.schedule();
   }
 
-  // Returns whether something still fades.
+  schedule() {
+    this.frame ||= requestAnimationFrame((now) => {
+      this.frame = 0;
+      if (this.paint(now)) this.fade ||= setTimeout(() => this.fadeOn(), FADE_STEP_MS);
+    });
+  }
+
+  fadeOn() { this.fade = 0; this.touch(this.fading); }
+
+  // What is due; all when nothing is. Returns whether something still fades.
   paint(now) {
-    const context = this.canvas.getContext("2d"), {cells} = this;
+    const context = this.canvas.getContext("2d"), some = this.due?.size ? this.due : null;
     context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
-    context.clearRect(0, 0, this.canvas.width, this.canvas.height);
     const scale = this.scale();
     this.readMembers();
-    let fading = false;
-    for (let place = 0; place < this.at.length; place++) {
-      const n = this.at[place];
-      const x = Math.round((place % this.columns) * this.width), y = Math.floor(place / this.columns) * this.height;
-      const right = Math.round((place % this.columns + 1) * this.width);
-      const t = still.matches ? 1 : Math.min(1, (now - cells.movedAt[n]) / FADE_MS);
-      if (t < 1) fading = true;
-      const owner = this.colourOf(cells.owner[n]);
-      const shade = t < 1 ? mix(this.colourOf(cells.before[n]), owner, Math.max(0, t)) : owner;
-      this.cell(context, n, x, y, right - x, shade, scale);
+    this.due = new Set();
+    if (!some) this.fading.clear();
+    if (!some && this.width < LABELLED) this.paintSmall(context, now, scale);
+    else this.paintCells(context, now, scale, some ?? this.at);
+    return this.fading.size > 0;
+  }
+
+  paintCells(context, now, scale, numbers) {
+    for (const n of numbers) {
+      if (n >= this.places.length) continue;
+      const [x, y, right] = this.box(this.places[n]);
+      context.clearRect(x, y, right - x, this.height);
+      this.cell(context, n, x, y, right - x, this.shadeOf(n, now), scale);
     }
-    return fading;
+  }
+
+  box(place) {
+    const column = place % this.columns;
+    const y = Math.floor(place / this.columns) * this.height;
+    return [Math.round(column * this.width), y, Math.round((column + 1) * this.width)];
+  }
+
+  // The owner's colour, or on the way there.
+  shadeOf(n, now) {
+    const {cells} = this, owner = this.colourOf(cells.owner[n]);
+    const t = still.matches ? 1 : Math.min(1, (now - cells.movedAt[n]) / FADE_MS);
+    if (t >= 1) { this.fading.delete(n); return owner; }
+    this.fading.add(n);
+    return mix(this.colourOf(cells.before[n]), owner, Math.max(0, t));
+  }
+
+  opacityOf(n) {
+    if (this.lit !== null && this.cells.ownerOf(n) !== this.lit) return 0.25;
+    return STATES[this.cells.state[n]] === "unknown" ? 0.45 : 1;
+  }
+
+  // All cells, which have no text: as pixels, then what needs a pen.
+  paintSmall(context, now, scale) {
+    const {ratio} = this, {width, height: tall} = this.canvas;
+    const fits = this.pixels?.width === width && this.pixels.height === tall;
+    if (!fits) this.pixels = new Pixels(width, tall);
+    const {pixels} = this, gap = this.gap() * ratio, penned = [];
+    const edge = (_, column) => Math.round(Math.round(column * this.width) * ratio);
+    const edges = Int32Array.from({length: this.columns + 1}, edge);
+    const owners = [...this.shades, this.colours.nobody].map((c) => word(c)); // nobody's is the last
+    pixels.clear();
+    for (let first = 0; first < this.at.length; first += this.columns) {
+      const end = Math.min(first + this.columns, this.at.length);
+      const top = Math.round(this.box(first)[1] * ratio);
+      const bottom = Math.round((this.box(first)[1] + this.height) * ratio);
+      const foot = bottom - gap - Math.max(1, this.height * 0.12) * ratio; // the owner's colour
+      const lines = scale ? [top, Math.round(foot)] : [top];
+      for (let place = first; place < end; place++) {
+        const n = this.at[place], x = edges[place - first], right = edges[place - first + 1];
+        if (this.isPenned(n)) penned.push(n);
+        if (!scale && this.isPlain(n, now)) {
+          pixels.stroke(top, x, right, owners.at(this.cells.owner[n]), gap);
+          continue;
+        }
+        const shade = this.shadeOf(n, now), alpha = this.opacityOf(n);
+        const fill = scale ? this.shareOf(n, scale) : shade;
+        lines.forEach((y, i) => pixels.stroke(y, x, right, word(i ? shade : fill, alpha), gap));
+      }
+      lines.forEach((y, i) => pixels.extend(y, lines[i + 1] ?? bottom, lines[i + 1] ? 0 : gap));
+    }
+    const left = this.width < MARKED ? penned.filter((n) => this.markSmall(n, scale)) : penned;
+    context.putImageData(pixels.image, 0, 0);
+    for (const n of left) this.marks(context, n, ...this.inside(n), scale);
+  }
+
+  // As `replicas` and `outline` draw it in cells of a few pixels; whether a pen is needed besides.
+  markSmall(n, scale) {
+    const [x, y, w, h] = this.inside(n), alpha = this.opacityOf(n), learner = this.cells.learner[n];
+    const band = Math.ceil(h / 3), form = FORMS[STATES[this.cells.state[n]]];
+    const rectangle = (colour, ...box) =>
+      this.pixels.rectangle(...box.map((v) => Math.round(v * this.ratio)), word(colour, alpha));
+    if (learner >= 0 && !scale) rectangle(this.colourOf(learner), x, y + h - band, w, band);
+    if (form) rectangle(this.colours[form[0]], x + w / 4, y + h / 4, w / 2, h / 2);
+    return n === this.focus || this.isLeaving(n);
   }
 
   // What the overlay shows of each partition: a value and its share of the greatest; null without overlay.
@@ -114,24 +212,49 @@ export class OwnershipMap {
     return {value, most, text: overlay === "age" ? span : number};
   }
 
+  gap() { return this.width >= 12 ? 1 : this.width >= 5 ? 0.5 : 0; }
+
+  inside(n) {
+    const [x, y, right] = this.box(this.places[n]);
+    return [x, y, right - x - this.gap(), this.height - this.gap()];
+  }
+
+  shareOf(n, scale) {
+    const v = scale.value(n), share = Number.isNaN(v) ? 0 : Math.sqrt(v / scale.most);
+    return mix(this.colours.sunk, this.colours.accent, share);
+  }
+
+  // Whether there is more of it than its colour.
+  isPenned(n) {
+    const {cells} = this;
+    if (n === this.focus || cells.state[n] !== OWNED || this.isLeaving(n)) return true;
+    return cells.learner[n] >= 0 || (cells.standbys.size > 0 && cells.standbys.has(n));
+  }
+
+  // Whether its owner's colour is all of it.
+  isPlain(n, now) {
+    const {cells} = this, fades = now - cells.movedAt[n] < FADE_MS && !still.matches;
+    return !fades && this.lit === null && cells.state[n] !== UNKNOWN;
+  }
+
   cell(context, n, x, y, w, shade, scale) {
-    const gap = this.width >= 12 ? 1 : this.width >= 5 ? 0.5 : 0;
+    const gap = this.gap();
     w -= gap;
-    const h = this.height - gap;
-    const state = STATES[this.cells.state[n]];
-    let fill = shade;
-    if (scale) {
-      const v = scale.value(n), share = Number.isNaN(v) ? 0 : Math.sqrt(v / scale.most);
-      fill = mix(this.colours.sunk, this.colours.accent, share);
-    }
-    context.globalAlpha = this.lit !== null && this.cells.ownerOf(n) !== this.lit ? 0.25 : state === "unknown" ? 0.45 : 1;
+    const h = this.height - gap, fill = scale ? this.shareOf(n, scale) : shade;
+    context.globalAlpha = this.opacityOf(n);
     context.fillStyle = css(fill);
     context.fillRect(x, y, w, h);
     if (scale) { context.fillStyle = css(shade); context.fillRect(x, y + h - Math.max(1, h * 0.12), w, Math.max(1, h * 0.12)); }
-    else this.replicas(context, n, x, y, w, h);
-    if (this.isLeaving(n)) this.notch(context, x, y, this.width < 8 ? w / 2 : Math.min(10, w / 3));
+    this.marks(context, n, x, y, w, h, scale, fill);
+  }
+
+  marks(context, n, x, y, w, h, scale, fill) {
+    const state = STATES[this.cells.state[n]];
+    context.globalAlpha = this.opacityOf(n);
+    if (!scale) this.replicas(context, n, x, y, w, h);
+    if (this.isLeaving(n)) this.notch(context, x, y, this.width < MARKED ? w / 2 : Math.min(10, w / 3));
     this.outline(context, state, x, y, w, h);
-    if (this.width >= 28) this.label(context, n, state, x, y, w, h, fill, scale);
+    if (this.width >= LABELLED) this.label(context, n, state, x, y, w, h, fill, scale);
     if (n === this.focus) { context.globalAlpha = 1; context.setLineDash([]); context.lineWidth = 2; context.strokeStyle = css(this.colours.ink); context.strokeRect(x + 1, y + 1, w - 2, h - 2); }
     context.globalAlpha = 1;
   }
@@ -148,7 +271,7 @@ export class OwnershipMap {
   replicas(context, n, x, y, w, h) {
     const {cells} = this, learner = cells.learner[n];
     if (learner < 0 && !cells.standbys.has(n)) return;
-    if (this.width < 8) {
+    if (this.width < MARKED) {
       if (learner >= 0) { context.fillStyle = css(this.colourOf(learner)); context.fillRect(x, y + h - Math.ceil(h / 3), w, Math.ceil(h / 3)); }
       return;
     }
@@ -173,10 +296,10 @@ export class OwnershipMap {
   pattern(context, colour, kind) { return pattern(context, colour, kind, this.colours.surface); }
 
   outline(context, state, x, y, w, h) {
-    const form = {acquiring: ["accent", 2, [4, 3]], restoring: ["accent", 2, [8, 3]], releasing: ["accent", 2, [1, 3]], unowned: ["warn", 2, [6, 3]], conflict: ["alarm", 4, []], unknown: ["muted", 1.5, [2, 2]], halted: ["alarm", 3, [2, 3]], unserved: ["warn", 3, [1, 3]]}[state];
+    const form = FORMS[state];
     if (!form) return;
     const [colour, width, dash] = form;
-    if (this.width < 8) { context.fillStyle = css(this.colours[colour]); context.fillRect(x + w / 4, y + h / 4, w / 2, h / 2); return; }
+    if (this.width < MARKED) { context.fillStyle = css(this.colours[colour]); context.fillRect(x + w / 4, y + h / 4, w / 2, h / 2); return; }
     context.setLineDash(dash); context.lineWidth = width; context.strokeStyle = css(this.colours[colour]);
     context.strokeRect(x + width / 2 + 0.5, y + width / 2 + 0.5, w - width - 1, h - width - 1);
     context.setLineDash([]);
@@ -225,14 +348,14 @@ export class OwnershipMap {
   }
 
   placeOf(n) {
-    const place = this.at.indexOf(n);
+    const place = this.places[n];
     return {x: (place % this.columns) * this.width, y: Math.floor(place / this.columns) * this.height};
   }
 
   step(key) {
     const by = {ArrowRight: 1, ArrowLeft: -1, ArrowDown: this.columns, ArrowUp: -this.columns}[key];
     if (!by) return false;
-    const from = this.focus < 0 ? 0 : this.at.indexOf(this.focus) + by;
+    const from = this.focus < 0 ? 0 : this.places[this.focus] + by;
     if (from >= 0 && from < this.at.length) this.focus = this.at[from];
     this.draw();
     return true;

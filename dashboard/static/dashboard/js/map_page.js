@@ -13,12 +13,15 @@ const rows = new Map([...table.tBodies[0].rows].map((row) => [Number(row.dataset
 const partitionUrl = (n) => canvas.dataset.partition.replace("/0/", `/${n}/`);
 for (const [n, moves] of JSON.parse(document.getElementById("moves").textContent)) map.moves.set(n, moves);
 
+let looks = map.looks;
+
 live.addEventListener("change", ({detail}) => {
   map.change(detail);
   for (const n of detail.moved) map.moves.set(n, (map.moves.get(n) ?? 0) + 1);
-  const all = detail.members || detail.moved.length > 0; // a member's colour or leaving may be in any row
+  const all = looks !== map.looks; // a member's colour or leaving may be in any row
+  looks = map.looks;
   for (const n of all ? rows.keys() : new Set([...detail.changed, ...detail.replicated])) showRow(n, all);
-  if (all) showLegend();
+  if (detail.members || detail.moved.length) showLegend();
 });
 
 // How old lag may be: of a large group it is read a part after the other.
@@ -71,8 +74,9 @@ function progress(n) {
 }
 
 function showLegend() {
-  const held = new Map();
-  for (let n = 0; n < live.cells.size; n++) { const owner = live.cells.ownerOf(n); held.set(owner, (held.get(owner) ?? 0) + 1); }
+  const {cells} = live, counts = new Int32Array(cells.names.length);
+  for (let n = 0; n < cells.size; n++) if (cells.owner[n] >= 0) counts[cells.owner[n]]++;
+  const held = new Map(cells.names.map((name, i) => [name, counts[i]]));
   legend.replaceChildren(...[...live.members.values()].slice(0, Number(legend.dataset.most)).map((member) => {
     const item = element("li", "", {title: member.id});
     item.dataset.member = member.id;
