@@ -139,10 +139,7 @@ export class OwnershipMap {
     if (again) this.order();
     const all = again || before !== this.looks || this.overlay !== "owner";
     if (all || !Number.isInteger(this.ratio)) this.draw();
-    else {
-      this.touch(detail.changed);
-      this.touch(detail.replicated);
-    }
+    else this.touch([...detail.changed, ...(detail.replicated ?? [])]);
   }
 
   draw() {

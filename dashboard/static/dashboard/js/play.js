@@ -33,12 +33,13 @@ export class Play {
   }
 
   until(ms) {
-    const {changes, names} = this.epoch, moved = [];
+    const {changes, names} = this.epoch, moved = [], changed = [];
     while (this.next < changes.length && changes[this.next][0] <= ms) {
       const change = changes[this.next++], now = still.matches ? 0 : performance.now();
+      changed.push(change[1]);
       if (this.group.change(change, names, now)) moved.push(change[1]);
     }
-    this.map.change({moved, changed: moved});
+    this.map.change({moved, changed});
     this.tell();
   }
 
