@@ -19,6 +19,7 @@ HOMES = {
     "requests": ("dashboard/single_sign_on/",),
     "jwt": ("dashboard/single_sign_on/",),
     "prometheus_client": ("dashboard/api/",),
+    "markdown_it": ("dashboard/pages/help/",),
     "ninja": ("dashboard/api/v1/",),
     "pydantic": ("dashboard/api/v1/",),
     "allauth": ("dashboard/single_sign_on/", "dashboard/actions/users.py"),

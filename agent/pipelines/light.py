@@ -145,7 +145,7 @@ class LightConsumer:
         batches = [b for start in starts if (b := self.read(start, EVENTS_MAX // len(starts)))]
         time.sleep(max(0.0, began_s + BATCH_S - time.monotonic()))
         if batches:
-            self.commit(control.member, batches)
+            self.commit(control.member, batches, began_s)
 
     def say(self, **facts: Any) -> None:
         self.health = replace(self.health, **facts)
@@ -192,7 +192,7 @@ class LightConsumer:
         if state := self.states.pop(partition, None):
             state.close()
 
-    def commit(self, member: str, batches: Sequence[Batch]) -> None:
+    def commit(self, member: str, batches: Sequence[Batch], began_s: float) -> None:
         """Asked again while the lease lasts: a reply may be lost."""
         requests = [batch.request(member) for batch in batches]
         asked_ms = time.time_ns() // 1_000_000
@@ -209,7 +209,14 @@ class LightConsumer:
                 applied += len(batch.ids)
         now_ms = time.time_ns() // 1_000_000
         rows = self.health.rows + applied
-        self.say(batch=self.health.batch + 1, batch_at_ms=now_ms, rows=rows)
+        took_s = max(time.monotonic() - began_s, 0.001)
+        self.say(
+            batch=self.health.batch + 1,
+            batch_at_ms=now_ms,
+            batch_ms=round(took_s * 1000),
+            rows=rows,
+            rows_per_second=round(applied / took_s, 1),
+        )
 
     def apply(self, batch: Batch, answer: CommitAnswer) -> None:
         partition, start = batch.start.partition, batch.start

@@ -134,7 +134,9 @@ PUBLIC = frozenset(
     }
 )
 BY_TOKEN = frozenset({"metrics"})  # by a token of its own, which it asks for; no login opens it
-OWN = frozenset({"logout", "password", "api_tokens"})  # of whoever is logged in, whatever the role
+OWN = frozenset(  # of whoever is logged in, whatever the role
+    {"logout", "password", "api_tokens", "help", "help_page", "help_image"}
+)
 _SEES = Door(Action.SEE)
 # By the name of its address. The group is the one in the address; without one it takes the right in
 # any group, and what is done checks the very group. An address that is not here opens to nobody.

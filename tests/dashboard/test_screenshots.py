@@ -17,6 +17,7 @@ KNOWN = Known(
         "member_id": ["a"],
         "incarnation": [1],
         "target_epoch": [2],
+        "page": ["concepts", "api"],
     },
     rows=dict.fromkeys(("user", "scale_down", "evaluation_report", "plan"), 7),
     moments={"epoch": 2, "before": 1},
@@ -26,7 +27,7 @@ KNOWN = Known(
 def test_each_route_has_an_address_of_its_own_or_a_reason_to_have_none() -> None:
     pages = addresses(KNOWN)
     assert len({one.file for one in pages}) == len({one.path for one in pages}) == len(pages)
-    assert {one.name for one in pages} >= {"overview", "group", "plan", "user"}
+    assert {one.name for one in pages} >= {"overview", "group", "plan", "user", "help_page"}
     for one in pages:
         assert resolve(one.path.partition("?")[0]).url_name == one.name
     assert {one.name for one in pages}.isdisjoint(found.NOT_PAGES)

@@ -23,6 +23,7 @@ NOT_PAGES: Mapping[str, str] = {
     "single_sign_on_callback": "a provider's answer, and there is none",
     "group_map_bytes": "bytes of one moment",
     "epoch_changes": "JSON of two epochs",
+    "help_image": "a picture",
 }
 # Name -> further looks at the same page: what their pictures' names end with -> query.
 VARIANTS: Mapping[str, Mapping[str, str]] = {

@@ -16,7 +16,7 @@ from typing import Any
 import django
 
 USERS = {"planner": ("operator", "auditor"), "approver": ("approver",)}  # name -> roles
-STRATEGY = "circle"  # deals out anew: something moves
+TIMEOUT_MS = 600_000
 TOKEN_DAYS = 30
 
 
@@ -56,10 +56,20 @@ def people(group: str) -> None:
 
 
 def propose(group: str) -> int:
-    from dashboard.actions import drafting, plans
+    """That the member leaves whose name is the last one."""
+    from dashboard.actions import drafting, plans, preview
 
-    draft = drafting.rebalance(named(group), STRATEGY, None)
-    return int(plans.propose(named(group), draft, by("planner", "deal out anew")).pk)
+    found = named(group)
+    draft = drafting.drain(
+        found,
+        members=[max(preview.read(found).members)],
+        percent=None,
+        timeout_ms=TIMEOUT_MS,
+        at_deadline="force",
+        eager=None,
+        force_all=False,
+    )
+    return int(plans.propose(found, draft, by("planner", "fewer at night")).pk)
 
 
 def approve(group: str) -> None:
@@ -69,14 +79,6 @@ def approve(group: str) -> None:
     plan = named(group).plans.first()
     plans.approve(plan, by("approver", "quiet hours"), digest=plan.digest)
     plans.run(named(group).plans.first(), by("planner"))
-
-
-def drain(group: str) -> None:
-    """The member whose name is the last one."""
-    from dashboard.actions import preview, scale_down
-
-    leaver = max(preview.read(named(group)).members)
-    scale_down.start(named(group), by("planner", "fewer at night"), members=[leaver])
 
 
 def limits(group: str) -> None:
@@ -97,6 +99,7 @@ def addresses(group: str) -> list[dict[str, str]]:
     from dashboard.evaluation.screenshots.addresses import Known
     from dashboard.evaluation.screenshots.addresses import addresses as of_routes
     from dashboard.evaluation.stored import Evaluation
+    from dashboard.pages.help.documents import BY_SLUG
 
     found, done = named(group), named(group).plans.filter(state="done").first()
     last, before = found.rebalances.all()[:2]
@@ -113,6 +116,7 @@ def addresses(group: str) -> list[dict[str, str]]:
             "member_id": [min(preview.read(found).members)],
             "incarnation": [last.incarnation],
             "target_epoch": [last.target_epoch],
+            "page": list(BY_SLUG),
         },
         rows={name: row.pk for name, row in rows.items() if row is not None},
         moments={"epoch": last.target_epoch, "before": before.target_epoch},
@@ -121,7 +125,7 @@ def addresses(group: str) -> list[dict[str, str]]:
 
 
 DEEDS: dict[str, Callable[[str], Any]] = {
-    deed.__name__: deed for deed in (people, propose, approve, drain, limits, addresses)
+    deed.__name__: deed for deed in (people, propose, approve, limits, addresses)
 }
 
 

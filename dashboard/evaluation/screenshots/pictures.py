@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from typing import Literal, get_args
 
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
@@ -12,15 +13,25 @@ from dashboard.evaluation.runner import tell
 from dashboard.evaluation.screenshots.addresses import LOGGED_OUT, Address, UnknownPage, is_page
 from dashboard.evaluation.screenshots.chromium import FLAGS, executable
 
-SCHEMES, WIDTHS, HEIGHT = ("light", "dark"), (1440, 390), 900
+WIDTHS, HEIGHT = (1440, 390), 900
 DRAWN_MS = 600  # from the page to what scripts draw in it
-LIVE_MS = 5_000
 INDEX = "index.html"
+DOCS_WIDTH = 1100
+# Of the documents: name -> what Address.file says, and how high.
+DOCS = {
+    "map": ("group", 620),
+    "compared": ("group-compared", 700),
+    "ownership": ("group-ownership", 700),
+    "plan": ("plan", 820),
+    "overview": ("overview", 620),
+}
+
+Scheme = Literal["light", "dark"]
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    scheme: str
+    scheme: Scheme
     width: int
 
     @property
@@ -28,7 +39,7 @@ class Look:
         return f"{self.scheme}-{self.width}"
 
 
-LOOKS = tuple(Look(scheme, width) for scheme in SCHEMES for width in WIDTHS)
+LOOKS = tuple(Look(s, width) for s in get_args(Scheme) for width in WIDTHS)
 
 
 @contextmanager
@@ -79,20 +90,33 @@ class Photographer:
     def take(self, found: Sequence[Address]) -> None:
         for look in LOOKS:
             tell(f"{len(found)} pages, {look.scheme}, {look.width} wide")
-            size = {"width": look.width, "height": HEIGHT}
             for is_in in (False, True):
-                context = self._chromium.new_context(
-                    base_url=self._base,
-                    storage_state=self._sessions[is_in].storage_state(),
-                    viewport=size,  # type: ignore[arg-type]
-                    color_scheme=look.scheme,  # type: ignore[arg-type]
-                )
+                context = self._context(look, is_in=is_in)
                 page = context.new_page()
                 self._listen(page)
                 for address in found:
                     if is_in is (address.name not in LOGGED_OUT):
                         self._one(page, address, look)
                 context.close()
+
+    def take_for_docs(self, found: Sequence[Address], folder: Path) -> None:
+        """The top of some pages, without what else is around."""
+        context = self._context(Look("light", DOCS_WIDTH), is_in=True)
+        page, paths = context.new_page(), {one.file: one.path for one in found}
+        for name, (file, height) in DOCS.items():
+            page.goto(paths[file])
+            page.wait_for_timeout(DRAWN_MS)
+            area = {"x": 0, "y": 0, "width": DOCS_WIDTH, "height": height}
+            page.screenshot(path=folder / f"{name}.png", clip=area)  # type: ignore[arg-type]
+        context.close()
+
+    def _context(self, look: Look, *, is_in: bool) -> BrowserContext:
+        return self._chromium.new_context(
+            base_url=self._base,
+            storage_state=self._sessions[is_in].storage_state(),
+            viewport={"width": look.width, "height": HEIGHT},
+            color_scheme=look.scheme,
+        )
 
     def _listen(self, page: Page) -> None:
         def complains(kind: str, text: str) -> None:

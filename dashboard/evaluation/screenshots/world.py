@@ -47,16 +47,14 @@ class Scene:
         return ask(name, self.demo.parts.environment, deeds.__name__, name, GROUP)
 
     def happen(self) -> None:
-        """A plan that is approved and run, a consumer that is killed and comes back, one that
-        leaves, an evaluation, and what needs attention.
+        """A consumer is killed and comes back, another one leaves by a plan that was approved;
+        something needs attention, an evaluation runs, a further plan waits.
         """
         self.deed("people")
-        self.deed("propose")
-        self.deed("approve")
-        self.demo.wait_settled()
         self.run.wait_at_work(SOME_BATCHES)
         self.lose(self.demo.consumers[0])
-        self.deed("drain")
+        self.deed("propose")
+        self.deed("approve")
         self.run.wait(
             lambda: len(self.demo.consumers) < CONSUMERS, LEFT_S, "the drained member did not leave"
         )

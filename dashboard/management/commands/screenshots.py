@@ -6,11 +6,13 @@ Of a system of its own, in which real agents and people made the history that is
 from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import CommandParser
 
 from dashboard.demo.prepare import read_login
 from dashboard.evaluation.runner import EvaluationCommand, Found, folder, tell, told
 from dashboard.evaluation.screenshots.addresses import Address
+from dashboard.pages.help.documents import IMAGES
 
 
 class Command(EvaluationCommand):
@@ -25,6 +27,8 @@ class Command(EvaluationCommand):
             help="folder of the pictures and their index.html, default ./screenshots",
         )
 
+        parser.add_argument("--docs", action="store_true", help="write anew those of docs/img")
+
     def body(self, options: dict[str, Any]) -> tuple[Found, int]:
         """Playwright is for development: another command must not need it."""
         from dashboard.evaluation.screenshots.pictures import Photographer, browser
@@ -38,6 +42,8 @@ class Command(EvaluationCommand):
             camera = Photographer(chromium, world.demo.options.url, out)
             camera.log_in(*read_login(world.demo.options.data / "login"))
             pages = camera.pages([Address(**one) for one in world.deed("addresses")])
+            if options["docs"]:
+                camera.take_for_docs(pages, settings.ROOT / IMAGES)
             camera.take(pages)
             index = camera.write_index()
         tell(f"the pictures are in {index}")

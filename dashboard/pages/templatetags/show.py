@@ -16,6 +16,7 @@ from assignment.setting import Flag
 from assignment.settings import SETTINGS, GroupSettings
 from dashboard.live.attention import Rule
 from dashboard.pages import amounts, differences, texts
+from dashboard.pages.help import finding
 from dashboard.records.queries import colours
 
 register = template.Library()
@@ -332,6 +333,12 @@ def sort_head(context: dict[str, Any], name: str, label: str, kind: str = "") ->
 def step_url(rule: Rule, group: Any) -> str:
     """Where the next step of what needs attention is done."""
     return reverse(rule.page, args=[group.name] if rule.is_of_group else [])
+
+
+@register.simple_tag
+def what_to_do(heading: str) -> str:
+    """The section of the operating guide with that heading."""
+    return finding.what_to_do(heading)
 
 
 @register.filter

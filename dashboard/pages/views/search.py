@@ -7,6 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
 from dashboard.actions.roles import DOORS, Effect, Rights
+from dashboard.pages.help import finding
 from dashboard.pages.views import base
 from dashboard.records.queries import search as queries
 from dashboard.records.queries.search import Found
@@ -15,7 +16,7 @@ PAGES = (
     *(("overview", "Overview"), ("groups", "Groups"), ("new_group", "New group")),
     *(("audit", "Audit"), ("evaluations", "Evaluations"), ("status", "Status")),
     *(("producers", "Producers"), ("webhooks", "Webhooks"), ("users", "Users")),
-    *(("approval_rules", "Approvals"), ("password", "Password")),
+    *(("approval_rules", "Approvals"), ("password", "Password"), ("help", "Help")),
 )
 
 
@@ -38,6 +39,7 @@ def search(request: HttpRequest) -> HttpResponse:
 def hits_of(text: str, rights: Rights, now_ms: int) -> Iterator[Hit]:
     yield from _pages(text, rights)
     yield from _shown(queries.find(text, rights, now_ms))
+    yield from (Hit("help", *section) for section in finding.sections(text))
     name, _, tab = text.rpartition(" ")
     if name and tab:
         yield from _tabs(queries.find(name.strip(), rights, now_ms), tab)

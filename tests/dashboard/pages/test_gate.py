@@ -96,6 +96,7 @@ def address_of(route: Route, group: Group, user: User) -> str:
     rows["plan"] = group.plans.first()
     pk = rows[route.name].pk if route.name in rows else 0
     known: dict[str, Any] = {"name": group.name, "number": 0, "member_id": "a", "pk": pk}
+    known |= {"page": "concepts", "image": "handover.svg"}
     known |= {"incarnation": last.incarnation, "target_epoch": last.target_epoch}
     return reverse(route.name, kwargs={part: known[part] for part in route.parts})
 

@@ -1,0 +1,1 @@
+"""Help: the repository's documents as pages of the dashboard."""
