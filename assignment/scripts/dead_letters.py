@@ -9,6 +9,8 @@ from assignment.scripts.values import Arguments, Call, Raw, bytes_of, text_of
 from assignment.types import START, Offset, Partition
 
 SEQUENCE_MAX = 2**64 - 1  # of an id
+NUMBER_DIGITS, ID_DIGITS = 6, 20
+TEXT_MAX = NUMBER_DIGITS + 2 * ID_DIGITS + len("/-")  # characters of a LetterId
 
 
 class LetterId(NamedTuple):
@@ -24,7 +26,7 @@ class LetterId(NamedTuple):
     def parse(cls, text: str) -> Self:
         """Raises InvalidInput: it is not `number/ms-seq`."""
         number, _, at = text.partition("/")
-        if not (number.isascii() and number.isdecimal() and len(number) <= 6):
+        if not (number.isascii() and number.isdecimal() and len(number) <= NUMBER_DIGITS):
             raise InvalidInput(f"{text[:80]!r} is no dead letter: it is not partition/ms-seq")
         found = cls(int(number), Offset.parse(at))
         if found.at <= START:

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from assignment.errors import InvalidInput
-from assignment.scripts import agent_side
+from assignment.scripts import agent_side, dead_letters
 from assignment.scripts.agent_side import BatchStart, CommitAnswer, CommitResult, SnapshotResult
 from assignment.scripts.values import INCARNATION_MAX
 from assignment.types import INCARNATION_STEP, START, Claim, HeldState, Offset
@@ -215,6 +215,25 @@ def test_dead_letters_ride_in_the_commit_and_only_in_one_that_is_done(
         (b"no JSON", b"0", b"\xff{", b"%d" % fence),
         (b"no key", b"3", b"", b"%d" % fence),
     ]
+
+
+def test_dead_letters_are_found_from_the_newest_on_and_go_once(world: World, fence: int) -> None:
+    dead = [agent_side.DeadLetter(why, "5-0", n, b"raw") for n, why in enumerate(("No", "yes"))]
+    world.commit(P0, fence, START, offset(5), events=2, dead=dead)
+    bounds = dead_letters.Bounds(letters=1, through=100, raw=2)
+    first = world.run(dead_letters.dead_letters([P0, P1], bounds))
+    [yes] = first.letters
+    assert (yes.reason, yes.entry, yes.index, yes.size, yes.raw) == ("yes", "5-0", 1, 3, b"ra")
+    assert first.next == yes.name
+    then = world.run(dead_letters.dead_letters([P0, P1], bounds, reason="nO", below=yes.name.at))
+    [no] = then.letters
+    assert (no.index, then.next) == (0, None)
+    past = dead_letters.dead_letters([P0], bounds, until_ms=no.name.at.ms - 1)
+    assert world.run(past).letters == ()
+    both = [(P0, no.name.at), (P1, no.name.at)]
+    assert world.run(dead_letters.discard(both)) == (True, False)
+    assert world.run(dead_letters.discard(both)) == (False, False)
+    assert world.run(dead_letters.dead_letters([P0], bounds)).letters == (yes,)
 
 
 def test_a_commit_without_changelog_moves_only_the_offset(world: World, fence: int) -> None:

@@ -7,7 +7,7 @@ from ninja import Query, Schema
 from pydantic import ConfigDict, Field
 
 from assignment.errors import InvalidInput
-from assignment.scripts.dead_letters import LetterId
+from assignment.scripts.dead_letters import TEXT_MAX, LetterId
 from dashboard.actions import dead_letters as actions
 from dashboard.api.v1 import doors, forms
 from dashboard.api.v1.commands import current
@@ -17,7 +17,7 @@ Containing = Annotated[
     str, Field(max_length=forms.TEXT_MAX, description="What their reason contains.")
 ]
 LetterText = Annotated[
-    str, Field(max_length=forms.TEXT_MAX, description="partition/id, as `letter` says it.")
+    str, Field(max_length=TEXT_MAX, description="partition/id, as `letter` says it.")
 ]
 
 

@@ -1,6 +1,9 @@
 """Dead letters of a group: what could not be read, or was skipped; and how they are discarded."""
 
+from urllib.parse import urlencode
+
 from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
 
 from assignment.errors import InvalidInput
 from assignment.scripts.dead_letters import LetterId
@@ -18,7 +21,7 @@ def dead_letters(request: HttpRequest, name: str) -> HttpResponse:
     if which.number is not None and which.number >= seen.group.partitions:
         most = seen.group.partitions - 1
         asked.errors.append(f"partition {which.number} is not one of 0 to {most}")
-    below = _below(asked)
+    below, asks = _below(asked), _query(which)
     form = DiscardForm(base.sent(request))
     for error in asked.errors if form.is_bound else ():
         form.add_error(None, error)  # else more would be discarded than was meant
@@ -32,10 +35,11 @@ def dead_letters(request: HttpRequest, name: str) -> HttpResponse:
         return actions.discard_found(seen.group, found, by)
 
     if done := base.attempt(request, form, act, also=("letter",)):
-        return base.done(request, _said(done), "dead_letters", name)
+        return base.done(request, _said(done), reverse("dead_letters", args=[name]) + asks)
     context = base.group_context(seen, "group_members") | {
         "asked": asked,
         "form": form,
+        "asks": asks,
         "look": None,
         "discard_max": actions.DISCARD_MAX,
         **_looked(request, seen, asked, which, below),
@@ -67,6 +71,13 @@ def _below(asked: base.Asked) -> LetterId | None:
     except InvalidInput as error:
         asked.errors.append(str(error))
         return None
+
+
+def _query(which: actions.Which) -> str:
+    """Of the address that asks for these; "" for all."""
+    said = {"partition": which.number, "reason": which.reason or None}
+    query = urlencode({name: value for name, value in said.items() if value is not None})
+    return f"?{query}" if query else ""
 
 
 def _row(letter: actions.Letter) -> base.Context:

@@ -119,7 +119,9 @@ def test_the_chosen_ones_are_discarded_once_and_on_record_by_their_ids(
     kept = AuditEntry.objects.get(action="discard dead letters")
     assert (kept.actor, kept.reason, kept.object) == ("ann", "no use", group.name)
     assert kept.before == {"letters": {f"{group.stream}:0": ["1-0"], f"{group.stream}:2": ["1-0"]}}
-    page = visitor.post(f"/{letters}/", form, follow=True).content.decode()
+    answer = visitor.post(f"/{letters}/?partition=2&reason=a+b&cursor=0/1-0", form)
+    assert answer["Location"] == f"/{letters}/?partition=2&reason=a+b"
+    page = visitor.get(answer["Location"]).content.decode()
     assert "0 dead letters discarded." in page
     assert AuditEntry.objects.filter(action="discard dead letters").count() == 1
 
