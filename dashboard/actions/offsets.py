@@ -87,6 +87,7 @@ class Outlook:
         return f"{self.before} {self.after} {self.fence} {self.total}"
 
 
+@audit.attempted("look at committed offset")
 def outlook(group: Group, number: int, wanted: Wanted, by: By) -> Outlook:
     """Changes nothing. Raises Denied, StoreUnavailable."""
     require(by, Action.SET_OFFSETS, group)

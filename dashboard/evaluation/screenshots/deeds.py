@@ -57,16 +57,13 @@ def people(group: str) -> None:
 
 def propose(group: str) -> int:
     """That the member leaves whose name is the last one."""
-    from dashboard.actions import drafting, plans, preview
+    from dashboard.actions import drafting, plans, preview, scale_down
 
     found = named(group)
     draft = drafting.drain(
         found,
-        members=[max(preview.read(found).members)],
-        percent=None,
-        timeout_ms=TIMEOUT_MS,
-        at_deadline="force",
-        eager=None,
+        preview.asked_of(None, [max(preview.read(found).members)]),
+        scale_down.how_of(found, TIMEOUT_MS, "force", None),
         force_all=False,
     )
     return int(plans.propose(found, draft, by("planner", "fewer at night")).pk)

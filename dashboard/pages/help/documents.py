@@ -1,5 +1,5 @@
-"""The documents that Help shows, and where they stand: beside the code, as the dashboard is run from
-its checkout. What it must not know: requests.
+"""The documents that Help shows, and where they stand: beside the code, as the dashboard is run
+from its checkout. What it must not know: requests.
 """
 
 from collections.abc import Mapping

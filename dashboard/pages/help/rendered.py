@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
@@ -72,7 +73,7 @@ def anchor_of(text: str) -> str:
 def _headings(tokens: Sequence[Token]) -> Iterator[Heading]:
     """Gives each its anchor; the second of a name has a number."""
     seen: dict[str, int] = {}
-    for opening, inline in zip(tokens, tokens[1:], strict=False):
+    for opening, inline in pairwise(tokens):
         if opening.type != "heading_open":
             continue
         text = "".join(

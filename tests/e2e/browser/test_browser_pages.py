@@ -214,35 +214,3 @@ async def test_the_last_column_is_seen_however_long_names_are(
 
         await until(is_shown_again, "the table is fetched again")
         assert await box.evaluate("(box) => box.scrollLeft") > 0, "where it was scrolled to"
-
-
-# The greatest difference of a channel where both have something: cells of a map, drawn twice.
-BOTH_DRAWN = """async () => {
-  const {Pixels} = await import("/static/dashboard/js/pixels.js");
-  const context = () => Object.assign(document.createElement("canvas"), {width: 60, height: 20})
-    .getContext("2d");
-  const ours = context(), theirs = context(), pixels = new Pixels(ours, 2);
-  theirs.scale(2, 2);
-  const draw = (pen) => {
-    for (let n = 0; n < 12; n++) {
-      pen.globalAlpha = n % 3 ? 1 : 0.25;
-      pen.fillStyle = `rgb(${20 * n},${255 - 20 * n},70)`;
-      pen.fillRect(5 * (n % 6), 5 * Math.floor(n / 6), 4.5, 4.5);
-      pen.fillStyle = "rgb(1,2,3)";
-      if (n % 3 === 2) pen.fillRect(5 * (n % 6), 5 * Math.floor(n / 6) + 3, 4.5, 1.5);
-    }
-  };
-  pixels.begin(); draw(pixels); pixels.end(); draw(theirs);
-  const [a, b] = [ours, theirs].map((one) => one.getImageData(0, 0, 60, 20).data);
-  return [a.reduce((most, v, i) => Math.max(most, Math.abs(v - b[i])), 0), a.some((v) => v > 0)];
-}"""
-
-
-async def test_small_cells_are_put_into_pixels_as_the_canvas_draws_them(
-    logged_in: NewContext,
-) -> None:
-    page = await page_of(logged_in)
-    await page.goto("/password/")
-    worst, anything = await page.evaluate(BOTH_DRAWN)
-    assert anything
-    assert worst <= 4, "of 255: what is translucent is rounded"

@@ -8,6 +8,7 @@ const note = document.getElementById("attention_note");
 const COUNTED = /^\(\d+\) /;
 
 let shown = Number(place?.querySelector("b").textContent || 0);
+let isNoteOld = false; // until the server has answered with the one of now
 
 function show(count) {
   shown = count;
@@ -21,10 +22,14 @@ async function ask() {
   const answer = await fetch(place.dataset.attention, {signal}).catch(() => null);
   if (!answer?.ok || answer.redirected) return;
   const {count} = await answer.json();
-  if (count === shown) return;
-  show(count);
-  const body = note && await fragment(note.id);
-  if (body) note.replaceChildren(...body.childNodes);
+  if (count !== shown) {
+    show(count);
+    isNoteOld = note !== null;
+  }
+  const body = isNoteOld ? await fragment(note.id) : null;
+  if (!body) return;
+  note.replaceChildren(...body.childNodes);
+  isNoteOld = false;
 }
 
 if (place) setInterval(ask, EVERY_MS);
