@@ -77,10 +77,11 @@ class OffsetAnswer:
 
 
 def set_offset(
-    partition: Partition, seen: OffsetFacts, to: Offset, total: int
+    partition: Partition, seen: OffsetFacts, to: Offset, total: int, *, state: bool = False
 ) -> Call[OffsetAnswer]:
     """Only over what was `seen`. `total`: events applied up to `to`. Where state is kept, `to` is
-    an end of a commit that it can be built at, or above the committed offset.
+    an end of a commit that it can be built at, or above the committed offset. `state`: effects are
+    state, though nothing of it may be kept yet.
     """
     arguments: Arguments = [
         str(partition),
@@ -90,6 +91,7 @@ def set_offset(
         within("total", total, 0, FENCE_MAX),
         flag(seen.keeps_state),
         pack_changes({}),
+        flag(state or seen.keeps_state),
     ]
     return Call("set_offset", arguments, _answer)
 

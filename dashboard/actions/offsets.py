@@ -63,6 +63,7 @@ class Outlook:
     events: int | None
     total: int
     facts: OffsetFacts
+    effects: EffectsIn | None
     says: tuple[str, ...]
     refused: str = ""
 
@@ -100,6 +101,7 @@ def outlook(group: Group, number: int, wanted: Wanted, by: By) -> Outlook:
         events=between,
         total=_total(facts, after, between),
         facts=facts,
+        effects=effects,
         says=_says(facts, after, between, effects),
         refused=refused,
     )
@@ -160,6 +162,11 @@ def _why_not_now(facts: OffsetFacts, after: Offset, effects: EffectsIn | None) -
         return (
             "its SQL sink keeps its own offset, which alone counts: a partition of which Redis is"
             " ahead halts. Move the sink's row instead"
+        )
+    if effects is None and facts.committed == START:
+        return (
+            "nothing of it was committed yet, and no consumer says whether it keeps state, which must"
+            " be led there: start one first, which processes nothing while it is paused"
         )
     if facts.state is None:
         return "it is not paused: pause the partition, or its group, first"
@@ -257,7 +264,13 @@ def set_offset(group: Group, number: int, wanted: Wanted, seen: str, by: By) -> 
             before={"offset": jump.before, "fence": str(found.fence)},
             after={"offset": jump.after, "events": jump.events},
         )
-        call = in_one_step(found.partition, found.facts, found.after, found.total)
+        call = in_one_step(
+            found.partition,
+            found.facts,
+            found.after,
+            found.total,
+            state=found.effects is EffectsIn.STATE,
+        )
         answer = run(call, group.name)
         if answer.result is not OffsetSet.DONE:
             raise Refused(f"{found.partition}: {WHY[answer.result]}")

@@ -181,6 +181,17 @@ def test_state_is_the_limit_and_stays_back_when_redis_comes_anew(
     assert known[scene.partition].offset == scene.at(4), "it is not moved forward again"
 
 
+def test_forward_from_where_nothing_was_committed_a_consumer_says_whether_it_keeps_state(
+    operator: Program, scene: Scene
+) -> None:
+    scene.stands_still()
+    assert "whether it keeps state" in outlook(operator, scene, "latest")["refused"]
+    scene.store.hset(GroupKeys(scene.group.name).progress(scene.agent.member), "effects", "state")
+    read(set_to(operator, scene, "latest"))
+    [entry] = scene.store.xrange(GroupKeys(scene.group.name).changelog(scene.partition))
+    assert entry[1][b"to"].decode() == str(scene.at(10))
+
+
 def test_where_events_are_gone_it_says_which_is_the_oldest(operator: Program, scene: Scene) -> None:
     scene.commits(state=False)
     scene.stands_still()
