@@ -6,7 +6,7 @@ from enum import StrEnum
 from assignment.pauses import PauseState
 from assignment.scripts.agent_side import SnapshotRecord, read_snapshots
 from assignment.scripts.values import FENCE_MAX, Arguments, Call, Raw, flag, texts_of, within
-from assignment.types import Offset, Partition
+from assignment.types import INCARNATION_STEP, Offset, Partition
 from assignment.wire import pack_changes
 
 
@@ -105,3 +105,11 @@ def _answer(raw: Raw) -> OffsetAnswer:
 def is_undone(record: SnapshotRecord, fence: int, to: Offset) -> bool:
     """Whether an offset that was set back under `fence` left this snapshot's history."""
     return record.fence < fence and record.offset > to
+
+
+def is_undone_by(record: SnapshotRecord, newer: SnapshotRecord) -> bool:
+    """As is_undone, by a snapshot that was recorded since. Within an incarnation a higher fence
+    goes on where the one before ended, unless a person set the offset back.
+    """
+    same = record.fence // INCARNATION_STEP == newer.fence // INCARNATION_STEP
+    return same and is_undone(record, newer.fence, newer.offset)

@@ -165,8 +165,8 @@ def _why_not_now(facts: OffsetFacts, after: Offset, effects: EffectsIn | None) -
         )
     if effects is None and facts.committed == START:
         return (
-            "nothing of it was committed yet, and no consumer says whether it keeps state, which must"
-            " be led there: start one first, which processes nothing while it is paused"
+            "nothing of it was committed yet, and no consumer says whether it keeps state, which"
+            " must be led there: start one first, which processes nothing while it is paused"
         )
     if facts.state is None:
         return "it is not paused: pause the partition, or its group, first"

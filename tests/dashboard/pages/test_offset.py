@@ -1,5 +1,6 @@
 """Setting a committed offset: what would come of it, refused with what is missing, and done."""
 
+import json
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from django.test import Client
 from assignment.coordinator.trimming import Kept
 from assignment.pauses import Pause, Pauses
 from assignment.scripts import agent_side
-from assignment.scripts.agent_side import SnapshotRecord, snapshot
+from assignment.scripts.agent_side import SnapshotRecord, record_values, snapshot
 from assignment.scripts.group_read import Purpose
 from assignment.scripts.pausing import set_pauses
 from assignment.types import Claim, HeldState, Offset, Partition
@@ -179,6 +180,14 @@ def test_state_is_the_limit_and_stays_back_when_redis_comes_anew(
     assert scene.committed() == str(scene.at(4))
     known = mirror.read(scene.group, None).snapshots  # type: ignore[arg-type]
     assert known[scene.partition].offset == scene.at(4), "it is not moved forward again"
+    since = SnapshotRecord(
+        url="/snapshots/5", offset=scene.at(5), changelog_id="0-0", total=5, fence=scene.fence + 1
+    )
+    raw = json.dumps([record_values(since)])
+    scene.store.hset(GroupKeys(scene.group.name).snapshots, str(scene.partition), raw)
+    mirror.keep(scene.group, live_groups.read(scene.group.name, Purpose.LOOK))
+    known = mirror.read(scene.group, None).snapshots  # type: ignore[arg-type]
+    assert known[scene.partition] == since, "though it is below what was recorded before"
 
 
 def test_forward_from_where_nothing_was_committed_a_consumer_says_whether_it_keeps_state(
