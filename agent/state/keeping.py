@@ -12,6 +12,7 @@ import msgspec
 from agent.state.errors import StateError
 from agent.state.snapshots import SNAPSHOT_SUFFIX, names_in, read_whole, write_whole
 from assignment.scripts.agent_side import SnapshotRecord, read_snapshots, record_values
+from assignment.scripts.offsets import is_undone_by
 from assignment.types import Partition
 from assignment.wire import MANIFEST
 
@@ -58,11 +59,11 @@ def read_manifest(folder: str, group: str, partition: Partition) -> Sequence[Sna
 def write_manifest(
     folder: str, group: str, partition: Partition, record: SnapshotRecord
 ) -> Sequence[SnapshotRecord]:
-    """Takes a written file into the manifest, which never goes back; answers what it names.
-
-    Raises StateError.
+    """Takes a written file into the manifest, which goes back only where a person set the offset
+    back; answers what it names. Raises StateError.
     """
-    before = read_manifest(folder, group, partition)
+    known = read_manifest(folder, group, partition)
+    before = [one for one in known if not is_undone_by(one, record)]
     records = sorted({record, *before}, key=lambda one: one.rank, reverse=True)[:2]
     url = f"{_beside(folder, group, partition)}/{MANIFEST}"
     try:

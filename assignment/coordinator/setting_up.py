@@ -169,14 +169,17 @@ def newer_snapshots(
 
     Never to a snapshot of a history before its own, nor to a mere offset: that would skip events. A
     group without state has a sink, which says where to go on, or is given some events again. Nor
-    to one of an incarnation that nobody can have seen; `incarnation`: the database's.
+    to one of an incarnation that nobody can have seen; `incarnation`: the database's. Nor to one
+    of a fence below the last that this Redis granted: it has all of that one's commits, so that
+    only a person can have set the offset below them.
     """
-    known = max(incarnation, view.meta.incarnation)
+    known, grants = max(incarnation, view.meta.incarnation), view.grants
     return {
         partition: snapshot
         for partition, snapshot in mirror.snapshots.items()
         if partition not in mirror.broken
         and snapshot.offset > view.offsets.get(partition, START)
+        and (partition not in grants or grants[partition].fence <= snapshot.fence)
         and is_believed(snapshot.fence // INCARNATION_STEP, known)
         and all(snapshot.rank > own.rank for own in view.snapshots.get(partition, ()))
     }

@@ -1,5 +1,6 @@
 -- A person sets the committed offset of a partition that stands still. ARGV: partition, committed offset and last
--- granted fence as they were looked at, the new offset, events applied up to there, whether state is kept ('1'/'0').
+-- granted fence as they were looked at, the new offset, events applied up to there, whether state is kept ('1'/'0'),
+-- packed changes of nothing, whether effects are state, also where nothing of it is kept yet ('1'/'0').
 -- Answers {'done', new fence}, or nothing is changed: {'running'} (not paused, or a batch may be in hand), {'moved',
 -- committed offset, fence} (it is not as it was looked at), {'no_state'} (none can be built at that offset).
 -- Everything changes in one step: a new fence, so that whoever held it commits no more, the offset, and of the state
@@ -71,7 +72,7 @@ if keeps and above(from, to) then
   else
     redis.call('HDEL', key('snapshots'), partition)
   end
-elseif keeps then
+elseif ARGV[8] == '1' and above(to, from) then
   local is_there = redis.call('EXISTS', changelog) == 1
   local last = is_there and stream_facts(changelog)['last-generated-id'] or '0-0'
   local ms = math.max(now, tonumber(string.match(last, '^%d+')) + 1)

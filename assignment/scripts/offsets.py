@@ -6,7 +6,7 @@ from enum import StrEnum
 from assignment.pauses import PauseState
 from assignment.scripts.agent_side import SnapshotRecord, read_snapshots
 from assignment.scripts.values import FENCE_MAX, Arguments, Call, Raw, flag, texts_of, within
-from assignment.types import Offset, Partition
+from assignment.types import INCARNATION_STEP, Offset, Partition
 from assignment.wire import pack_changes
 
 
@@ -77,10 +77,11 @@ class OffsetAnswer:
 
 
 def set_offset(
-    partition: Partition, seen: OffsetFacts, to: Offset, total: int
+    partition: Partition, seen: OffsetFacts, to: Offset, total: int, *, state: bool = False
 ) -> Call[OffsetAnswer]:
     """Only over what was `seen`. `total`: events applied up to `to`. Where state is kept, `to` is
-    an end of a commit that it can be built at, or above the committed offset.
+    an end of a commit that it can be built at, or above the committed offset. `state`: effects are
+    state, though nothing of it may be kept yet.
     """
     arguments: Arguments = [
         str(partition),
@@ -90,6 +91,7 @@ def set_offset(
         within("total", total, 0, FENCE_MAX),
         flag(seen.keeps_state),
         pack_changes({}),
+        flag(state or seen.keeps_state),
     ]
     return Call("set_offset", arguments, _answer)
 
@@ -103,3 +105,11 @@ def _answer(raw: Raw) -> OffsetAnswer:
 def is_undone(record: SnapshotRecord, fence: int, to: Offset) -> bool:
     """Whether an offset that was set back under `fence` left this snapshot's history."""
     return record.fence < fence and record.offset > to
+
+
+def is_undone_by(record: SnapshotRecord, newer: SnapshotRecord) -> bool:
+    """As is_undone, by a snapshot that was recorded since. Within an incarnation a higher fence
+    goes on where the one before ended, unless a person set the offset back.
+    """
+    same = record.fence // INCARNATION_STEP == newer.fence // INCARNATION_STEP
+    return same and is_undone(record, newer.fence, newer.offset)

@@ -65,6 +65,7 @@ class Outlook:
     events: int | None
     total: int
     facts: OffsetFacts
+    effects: EffectsIn | None
     says: tuple[str, ...]
     missing: str = ""
     not_now: str = ""
@@ -107,6 +108,7 @@ def outlook(group: Group, number: int, wanted: Wanted, by: By) -> Outlook:
         events=between,
         total=_total(facts, after, between),
         facts=facts,
+        effects=effects,
         says=_says(facts, after, between, effects),
         missing=missing or _why_never(facts, after, effects),
         not_now=_why_not_now(facts),
@@ -168,6 +170,11 @@ def _why_never(facts: OffsetFacts, after: Offset, effects: EffectsIn | None) -> 
         return (
             "its SQL sink keeps its own offset, which alone counts: a partition of which Redis is"
             " ahead halts. Move the sink's row instead"
+        )
+    if effects is None and facts.committed == START:
+        return (
+            "nothing of it was committed yet, and no consumer says whether it keeps state, which"
+            " must be led there: start one first, which processes nothing while it is paused"
         )
     return ""
 
@@ -269,7 +276,13 @@ def set_offset(group: Group, number: int, wanted: Wanted, seen: str, by: By) -> 
             before={"offset": jump.before, "fence": str(found.fence)},
             after={"offset": jump.after, "events": jump.events},
         )
-        call = in_one_step(found.partition, found.facts, found.after, found.total)
+        call = in_one_step(
+            found.partition,
+            found.facts,
+            found.after,
+            found.total,
+            state=found.effects is EffectsIn.STATE,
+        )
         answer = run(call, group.name)
         if answer.result is not OffsetSet.DONE:
             raise Refused(f"{found.partition}: {WHY[answer.result]}")

@@ -20,7 +20,7 @@ from assignment.scripts.agent_side import (
     record_values,
 )
 from assignment.scripts.group_read import GroupRead
-from assignment.scripts.offsets import is_undone
+from assignment.scripts.offsets import is_undone, is_undone_by
 from assignment.scripts.rows import UNREADABLE
 from assignment.types import START, Offset, Partition, TargetRow
 from dashboard.coordinator.snapshot_files import place_of
@@ -90,7 +90,8 @@ def _keep_newer(old: PartitionMirror, row: PartitionMirror) -> None:
     known = _offset(old)
     if known is not None and Offset.parse(row.offset) < known:
         row.offset, row.total = old.offset, old.total
-    before, now = _records(old), _records(row)
+    now = _records(row)
+    before = [one for one in _records(old) if not (now and is_undone_by(one, now[0]))]
     if before and (not now or now[0].rank < before[0].rank):
         row.snapshot = old.snapshot
 

@@ -125,9 +125,13 @@ def _of_arrow(values: Sequence[Value]) -> tuple[int, list[Event]]:
         with pa.ipc.open_stream(pa.py_buffer(payload)) as reader:
             table = reader.read_all()
         table.validate(full=True)
-        return table.num_rows, table.slice(0, EVENTS_SHOWN).to_pylist()
+        shown = table.slice(0, EVENTS_SHOWN)
+        # Keys of a map are names, which may be masked.
+        return table.num_rows, shown.to_pylist(maps_as_pydicts="lossy")
     except (pa.ArrowException, OSError, ValueError, struct.error) as error:
         raise Unreadable(f"not an Arrow stream of events: {error}") from error
+    except TypeError as error:
+        raise Unreadable("it has a map whose keys are no names") from error
 
 
 def _demand_plain(pa: Any, payload: bytes) -> None:

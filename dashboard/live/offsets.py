@@ -1,5 +1,9 @@
 """What people need to know before they set a committed offset: how many events lie between."""
 
+from typing import cast
+
+import redis
+
 from assignment.types import Offset, Partition
 from assignment.wire import GroupKeys, StreamKeys
 from dashboard.live import decoded, events
@@ -10,9 +14,18 @@ HOLD_MS = 600_000  # longer than a process stands still that read offsets and th
 
 
 def hold(partition: Partition, offset: Offset) -> None:
-    """From now on nothing above it is trimmed by whoever read committed offsets before."""
+    """From now on nothing above it is trimmed by whoever read committed offsets before. A lower one
+    stays: it may be of another group of the stream.
+    """
     key = StreamKeys(partition.stream).hold(partition.number)
-    sync_client().set(key, str(offset), px=HOLD_MS)
+
+    def lower(pipe: redis.client.Pipeline) -> None:
+        before = cast(bytes | None, pipe.get(key))
+        held = offset if before is None else min(offset, Offset.parse(before.decode()))
+        pipe.multi()
+        pipe.set(key, str(held), px=HOLD_MS)
+
+    sync_client().transaction(lower, key)
 
 
 def events_between(partition: Partition, low: Offset, high: Offset) -> int | None:

@@ -143,6 +143,21 @@ def test_manifest_names_the_newest_two_and_never_goes_back(tmp_path: Path) -> No
     assert write_manifest(folder, "g", first, later) == [later, newer]
 
 
+def test_manifest_goes_back_where_a_person_set_the_offset_back(tmp_path: Path) -> None:
+    """The next fence of the same Redis goes on below what the one before it had reached."""
+    first, folder = Partition("flights", 0), str(tmp_path)
+
+    def record(number: int, fence: int) -> SnapshotRecord:
+        return SnapshotRecord(
+            url=f"u{number}", offset=Offset(number, 0), changelog_id="0-0", total=1, fence=fence
+        )
+
+    older, undone, since = record(4, 7), record(8, 7), record(6, 8)
+    for one in (older, undone):
+        write_manifest(folder, "g", first, one)
+    assert write_manifest(folder, "g", first, since) == [since, older]
+
+
 def test_snapshot_is_on_the_disk_before_it_is_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,12 +1,17 @@
 """A person sets a committed offset: only while it stands still, under a new fence, in one step."""
 
+from pathlib import Path
+
 import pytest
 
+from agent.state.partition import PartitionState
 from assignment.pauses import Pause, Pauses, PauseState
 from assignment.scripts.agent_side import CommitResult, Granted
 from assignment.scripts.offsets import OffsetFacts, OffsetSet, offset_facts, set_offset
 from assignment.scripts.pausing import set_pauses
 from assignment.types import START, Claim, HeldState, Offset
+from assignment.wire import pack_changes
+from tests.agent.state_reading import restored
 from tests.contract.world import P0, World, offset
 
 ONE = Pauses(version=1, partitions={P0: Pause(actor="ann", reason="again", at_ms=1_000)})
@@ -99,6 +104,31 @@ def test_state_that_is_skipped_forward_stays_and_replicas_are_led_there(
     last = world.store.read_changelog(P0, "0-0", 100).entries[-1]
     assert (last.events, last.fence) == (0, fence + 1)
     assert facts(world).total == 9
+
+
+@pytest.mark.parametrize("was_set_back", [False, True])
+def test_state_of_which_nothing_is_kept_is_led_forward_too(
+    world: World, tmp_path: Path, was_set_back: bool
+) -> None:
+    """Begun at the end of a stream, or set back to its beginning before; whatever is on disk."""
+    fence = world.runs(a={P0})[0]
+    state = PartitionState.open(tmp_path, world.store.group, P0)
+    if was_set_back:
+        world.commit(P0, fence, START, offset(9), changes=pack_changes({"k": 9}))
+        restored(world.store, state, P0)
+    pause(world)
+    if was_set_back:
+        assert jump(world, START) is OffsetSet.DONE
+        [granted] = world.acquire("a", P0)
+        assert isinstance(granted, Granted)
+        world.move("a", P0, granted.fence, HeldState.RESTORING, HeldState.RUNNING)
+        world.next_batch("a")
+    answer = world.run(set_offset(P0, facts(world), offset(9), 9, state=True))
+    assert answer.result is OffsetSet.DONE
+    assert restored(world.store, state, P0) == offset(9)
+    with state.reading() as reading:
+        assert (dict(reading.items()), reading.total) == ({}, 9)
+    state.close()
 
 
 def test_state_goes_back_to_nothing(world: World, fence: int) -> None:

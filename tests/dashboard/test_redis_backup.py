@@ -89,6 +89,21 @@ def test_a_redis_from_a_backup_is_moved_forward_before_it_grants_anything(
     assert PartitionMirror.objects.get().snapshot[0]["offset"] == "7-0"
 
 
+def test_an_offset_that_was_set_back_stays_there_when_redis_is_started_anew(
+    point_at: Point, own_redis: EmbeddedRedis, group_name: str
+) -> None:
+    """The next fence was granted by a Redis that had the snapshot's commits; nothing was lost."""
+    point_at(own_redis.url)
+    group = make_group(group_name)
+    partition = a_backup_of(group, own_redis, FakeAgent(group, "a"), snapshot_at(7))
+    grants, number = GroupKeys(group.name).grants, str(partition)
+    fence, *rest = sync_client().hget(grants, number).decode().split(" ")
+    sync_client().hset(grants, number, " ".join([str(int(fence) + 1), *rest]))
+    tick()
+    read = live_groups.read(group.name, Purpose.LOOK)
+    assert (read.meta.incarnation, read.offsets[partition]) == (2, Offset(5, 0))
+
+
 @pytest.mark.parametrize("numbers", [(36, 0, 14), (33, 2, 15), (51, 0, 0)])
 def test_lost_writes_are_said_with_the_events_that_are_known_to_be_gone(
     numbers: tuple[int, int, int], point_at: Point, own_redis: EmbeddedRedis, group_name: str

@@ -5,9 +5,12 @@ from typing import Any
 
 import pytest
 
+from assignment.coordinator.trimming import Kept
+from assignment.types import Offset, Partition
 from assignment.wire import GroupKeys, StreamKeys, settings_text
 from dashboard import coordinator
 from dashboard.live import groups as live_groups
+from dashboard.live import offsets
 from dashboard.models import Group
 from tests.dashboard.agents import make_group
 
@@ -50,6 +53,21 @@ def test_committed_events_are_kept_for_a_time_and_a_size(group: Group, store: An
     coordinator.trim()
     assert 100 <= store.xlen(keys.entries(0)) <= 200, "unread events are never trimmed"
     assert store.xrange(keys.entries(0), f"{now_ms + 901}-901", f"{now_ms + 901}-901")
+
+
+def test_nothing_goes_above_the_lowest_offset_that_was_set(group: Group, store: Any) -> None:
+    """By whoever read committed offsets before; two groups of a stream may be set back at once."""
+    keys, partition = StreamKeys(group.stream), Partition(group.stream, 0)
+    for n in range(1, 1001):
+        store.xadd(keys.entries(0), {"e": n}, id=f"{n}-0")
+    for ms in (100, 500):
+        offsets.hold(partition, Offset(ms, 0))
+    read_before = {0: Offset(900, 0)}, live_groups.history(), Kept()
+    live_groups.trim_entries(group.stream, *read_before)
+    assert store.xrange(keys.entries(0), "101-0", "101-0")
+    store.delete(keys.hold(0))
+    live_groups.trim_entries(group.stream, *read_before)
+    assert not store.xrange(keys.entries(0), "101-0", "101-0")
 
 
 def test_a_group_that_no_dashboard_has_keeps_events_too(group: Group, store: Any) -> None:

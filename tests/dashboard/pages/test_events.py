@@ -21,10 +21,23 @@ SECRETS = frozenset({"name"})
 
 
 def arrow(rows: list[dict[str, Any]], **how: Any) -> bytes:
-    table, sink = pa.Table.from_pylist(rows), pa.BufferOutputStream()
+    return stream(pa.Table.from_pylist(rows), **how)
+
+
+def stream(table: pa.Table, **how: Any) -> bytes:
+    sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema, **how) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue().to_pybytes())
+
+
+NO_NAMES = pa.table(
+    {
+        "who": pa.array(
+            [[({"name": "ann"}, 1)]], pa.map_(pa.struct([("name", pa.string())]), pa.int8())
+        )
+    }
+)
 
 
 def entry(**values: bytes) -> Entry:
@@ -69,6 +82,9 @@ def test_fields_are_masked_wherever_they_are() -> None:
     assert entry(n=b"1", name=b"ann").events == ({"n": "1", "name": MASKED},)
     nested = json.dumps({"who": [{"NAME": "ann", "of": {"name": "ann"}}]}).encode()
     assert entry(json=nested).events == ({"who": [{"NAME": MASKED, "of": {"name": MASKED}}]},)
+    kind = pa.map_(pa.string(), pa.string())
+    table = pa.table({"who": pa.array([[("Name", "ann"), ("n", "1")]], kind)})
+    assert entry(arrow=stream(table)).events == ({"who": {"Name": MASKED, "n": "1"}},)
 
 
 @pytest.mark.parametrize(
@@ -79,6 +95,7 @@ def test_fields_are_masked_wherever_they_are() -> None:
         ({"json": b"[" * 100_000}, "not JSON"),
         ({"lines": b'{"n": 1}\nann'}, "not JSON"),
         ({"arrow": b"ann"}, "not an Arrow stream of events"),
+        ({"arrow": stream(NO_NAMES)}, "a map whose keys are no names"),
         (
             {"arrow": arrow([{"n": "ann"}], options=pa.ipc.IpcWriteOptions(compression="lz4"))},
             "its buffers are compressed",

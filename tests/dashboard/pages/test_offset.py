@@ -1,15 +1,15 @@
 """Setting a committed offset: what would come of it, refused with what is missing, and done."""
 
+import json
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from assignment.coordinator.trimming import Kept
 from assignment.pauses import Pause, Pauses
 from assignment.scripts import agent_side
-from assignment.scripts.agent_side import SnapshotRecord, snapshot
+from assignment.scripts.agent_side import SnapshotRecord, record_values, snapshot
 from assignment.scripts.group_read import Purpose
 from assignment.scripts.pausing import set_pauses
 from assignment.types import Claim, HeldState, Offset, Partition
@@ -181,6 +181,25 @@ def test_state_is_the_limit_and_stays_back_when_redis_comes_anew(
     assert scene.committed() == str(scene.at(4))
     known = mirror.read(scene.group, None).snapshots  # type: ignore[arg-type]
     assert known[scene.partition].offset == scene.at(4), "it is not moved forward again"
+    since = SnapshotRecord(
+        url="/snapshots/5", offset=scene.at(5), changelog_id="0-0", total=5, fence=scene.fence + 1
+    )
+    raw = json.dumps([record_values(since)])
+    scene.store.hset(GroupKeys(scene.group.name).snapshots, str(scene.partition), raw)
+    mirror.keep(scene.group, live_groups.read(scene.group.name, Purpose.LOOK))
+    known = mirror.read(scene.group, None).snapshots  # type: ignore[arg-type]
+    assert known[scene.partition] == since, "though it is below what was recorded before"
+
+
+def test_forward_from_where_nothing_was_committed_a_consumer_says_whether_it_keeps_state(
+    operator: Program, scene: Scene
+) -> None:
+    scene.stands_still()
+    assert "whether it keeps state" in outlook(operator, scene, "latest")["refused"]
+    scene.store.hset(GroupKeys(scene.group.name).progress(scene.agent.member), "effects", "state")
+    read(set_to(operator, scene, "latest"))
+    [entry] = scene.store.xrange(GroupKeys(scene.group.name).changelog(scene.partition))
+    assert entry[1][b"to"].decode() == str(scene.at(10))
 
 
 def test_where_events_are_gone_it_says_which_is_the_oldest(operator: Program, scene: Scene) -> None:
@@ -193,12 +212,8 @@ def test_where_events_are_gone_it_says_which_is_the_oldest(operator: Program, sc
     assert "is above the last event" in outlook(operator, scene, "offset", offset=above)["refused"]
     assert outlook(operator, scene, "earliest")["events"] == 5
     read(set_to(operator, scene, "earliest"))
-    scene.group.settings |= {"events_kept_seconds": 0}
-    scene.group.save()
-    live_groups.trim_entries(
-        scene.group.stream, {NUMBER: scene.at(8)}, live_groups.history(), Kept()
-    )
-    assert scene.store.xlen(scene.entries) == 7, "who read offsets before drops nothing above it"
+    held = scene.store.get(StreamKeys(scene.group.stream).hold(NUMBER))
+    assert held.decode() == scene.committed(), "who read offsets before drops nothing above it"
 
 
 def test_what_is_done_is_what_was_shown(operator: Program, scene: Scene) -> None:
