@@ -34,6 +34,7 @@ def _document(slug: str, title: str, about: str, path: str = "") -> Document:
 DOCUMENTS = (
     _document("concepts", "Concepts", "What a group, a lock, a fence, an epoch and a plan are."),
     _document("operating", "Operating guide", "What to do when something needs attention."),
+    _document("settings", "Settings", "What may be set for a group, with defaults and bounds."),
     _document("api", "API", "The same by programs: tokens, commands, errors."),
     _document("metrics", "Metrics", "Prometheus: every metric, alerts, a Grafana dashboard."),
     _document("webhooks", "Webhooks", "Who is told when something needs attention."),
