@@ -21,7 +21,7 @@ TABLES_MIN = 20
 NO_PAGES = {
     *("login", "logout", "theme", "clock", "adopt_group", "audit_verify", "demo"),
     *("single_sign_on", "single_sign_on_callback", "evaluation_report"),
-    *("group_map_bytes", "epoch_changes"),
+    *("group_map_bytes", "epoch_changes", "help_image"),
 }
 MORE = {
     "group": ("?at={now_ms}", "?epoch={epoch}", "?epoch={first}&vs={epoch}", "?at=2001-01-01"),
@@ -69,6 +69,7 @@ def addresses(group: Group, user: int) -> Iterator[str]:
     known = {
         "name": group.name,
         "number": 0,
+        "page": "api",
         "member_id": group.member_records.earliest("joined_at_ms").member_id,
         "incarnation": rebalance.incarnation,
         "target_epoch": rebalance.target_epoch,
