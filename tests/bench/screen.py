@@ -13,7 +13,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from dashboard.demo.embedded_redis import free_port
@@ -92,10 +91,12 @@ def measure(what: Callable[[Any, Any, int], Awaitable[list[float]]], size: int) 
     """In a process of its own, beside the web process that it starts: prints what `changed` or
     `redrawn` returns.
     """
-    from tests.e2e.browser.chromium import CHROMIUM
+    from dashboard.evaluation.screenshots.chromium import NoChromium, executable
 
-    if not Path(CHROMIUM).exists():
-        raise NotMeasured(f"there is no Chromium at {CHROMIUM}")
+    try:
+        executable()
+    except NoChromium as error:
+        raise NotMeasured(str(error)) from error
     from django.contrib.auth.models import User
 
     from tests.bench.live_group import LiveGroup
