@@ -56,7 +56,7 @@ def test_a_quarter_of_the_seeds_has_learners_and_comes_to_the_ends_of_a_scale_do
     assert len(stateful) == FAST_SEEDS // 4
     firsts = range(0, FAST_SEEDS, AT_ONCE)
     reached = sum((ahead(summary_of, first).reached for first in firsts), Counter())
-    assert reached["learner made owner"] > FAST_SEEDS
+    assert reached["learner made owner"] > 3 * len(stateful)  # some four of each, as it falls out
     for end in ("clean", "forced", "cancelled"):  # "died" is rare
         assert reached[f"scale-down: {end}"] > 0, end
 

@@ -50,15 +50,17 @@ def changes(group: Group, from_ms: int, to_ms: int) -> Iterable[Row]:
 
 
 def steps(group: Group, from_ms: int, to_ms: int, most: int) -> list[Step]:
-    """The first `most` from then until then, in the order in which the locks changed."""
+    """The first `most` from then until then, in the order in which the locks changed; those of one
+    moment and fence by their numbers.
+    """
     began, ended = _of_span(group, from_ms, to_ms)
-    starts = _rows(began.order_by("started_ms", "fence"))[:most]
-    ends = _rows(ended.order_by("ended_ms", "fence"))[:most]
+    starts = _rows(began.order_by("started_ms", "fence", "number"))[:most]
+    ends = _rows(ended.order_by("ended_ms", "fence", "number"))[:most]
     found = [
-        (at_ms, fence, 0, Step(at_ms, n, member, fence)) for n, member, fence, at_ms, _ in starts
+        (at_ms, fence, 0, n, Step(at_ms, n, member, fence)) for n, member, fence, at_ms, _ in starts
     ]
-    found += [(at_ms, fence, 1, Step(at_ms, n, None, fence)) for n, _, fence, _, at_ms in ends]
-    return [step for *_, step in sorted(found, key=lambda one: one[:3])[:most]]
+    found += [(at_ms, fence, 1, n, Step(at_ms, n, None, fence)) for n, _, fence, _, at_ms in ends]
+    return [step for *_, step in sorted(found, key=lambda one: one[:4])[:most]]
 
 
 def moments(group: Group, from_ms: int, to_ms: int, most: int) -> list[int]:
