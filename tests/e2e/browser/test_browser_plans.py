@@ -40,11 +40,17 @@ async def proposed(page: Page, group: Group) -> str:
     return page.url
 
 
+async def pressed(page: Page, button: str) -> None:
+    """Its form was sent, and the page that answers is there: a click alone waits for neither."""
+    async with page.expect_navigation():
+        await page.click(f'button:text-is("{button}")')
+
+
 async def approve(page: Page, link: str) -> None:
     await page.goto(link)
     await page.click('a:text-is("Approve")')
     await page.fill("[name=reason]", "looked at it")
-    await page.click('button:text-is("Approve")')
+    await pressed(page, "Approve")
 
 
 async def cells(page: Page, rows: str) -> list[tuple[str, list[str]]]:
@@ -66,7 +72,7 @@ async def test_proposed_by_one_approved_by_another_run_and_compared(
     assert "approved" in await ada.inner_text("#plan dl.facts")
     await sam.goto(link)
     await sam.click('a:text-is("Run")')
-    await sam.click('button:text-is("Run")')
+    await pressed(sam, "Run")
     moves = await sam.locator("#moves tbody tr").count()
     assert moves > 0
 
