@@ -144,5 +144,6 @@ class Forwarder:
         if wait_s == LOST:
             return False
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._over.wait(), None if wait_s == HELD else wait_s)
+            async with asyncio.timeout(None if wait_s == HELD else wait_s):
+                await self._over.wait()
         return True

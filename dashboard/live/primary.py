@@ -93,6 +93,17 @@ class _Async(_Following):
             return
         _demand_primary(hello)
 
+    async def send_packed_command(self: Any, *arguments: Any, **options: Any) -> None:
+        """The client sends by wait_for, which before Python 3.12 loses a cancellation that comes
+        when the command is just sent: whoever was to end would go on for ever.
+        """
+        task = asyncio.current_task()
+        asked = task.cancelling() if task else 0
+        await super().send_packed_command(*arguments, **options)  # type: ignore[misc]
+        if task and task.cancelling() > asked:
+            await self.disconnect(nowait=True)  # nobody reads the answer
+            raise asyncio.CancelledError
+
     async def read_response(self: Any, *arguments: Any, **options: Any) -> Any:
         try:
             return await super().read_response(*arguments, **options)  # type: ignore[misc]

@@ -107,7 +107,8 @@ class Hub:
                 await asyncio.sleep(max(FRAME_EVERY_S - took_s, REST_SHARE * took_s))
                 if not is_more:
                     with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(self._changed.wait(), READ_EVERY_S - FRAME_EVERY_S)
+                        async with asyncio.timeout(READ_EVERY_S - FRAME_EVERY_S):
+                            await self._changed.wait()
         finally:
             listener.cancel()
             follower.cancel()

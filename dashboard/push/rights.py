@@ -80,7 +80,8 @@ class Rights:
         try:
             while True:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._changed.wait(), LOOK_EVERY_S)
+                    async with asyncio.timeout(LOOK_EVERY_S):
+                        await self._changed.wait()
                 self._changed.clear()
                 await self._look()
         finally:

@@ -16,6 +16,7 @@ from django.conf import settings
 from kombu import Connection
 
 from dashboard.demo.embedded_redis import EmbeddedRedis, wheel_binary
+from dashboard.live.awaiting import has_event
 from dashboard.live.connection import (
     StoreUnavailable,
     async_client,
@@ -167,3 +168,29 @@ def test_a_worker_survives_a_lost_broker_with_messages_unacknowledged(
     connection.collect(socket_timeout=1)
     connection.close()
     assert not connection.connected
+
+
+def test_who_is_cancelled_just_when_its_command_was_sent_ends(
+    point_at: Point, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A watcher of a group would wait at Redis for ever, with nobody left to tell."""
+    point_at(redis_url)
+
+    async def scene() -> None:
+        await async_client().ping()
+        (connection,) = async_client().connection_pool._available_connections
+        send = connection._send_packed_command
+
+        async def sent(command: Any) -> None:
+            await send(command)
+            asyncio.get_running_loop().call_soon(waiting.cancel)
+
+        monkeypatch.setattr(connection, "_send_packed_command", sent)
+        waiting = asyncio.create_task(has_event("g", "0-0"))
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        monkeypatch.undo()
+        assert await async_client().echo("the next answer") == b"the next answer"
+        await close_async_client()
+
+    asyncio.run(scene())
