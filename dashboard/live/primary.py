@@ -95,14 +95,16 @@ class _Async(_Following):
 
     async def send_packed_command(self: Any, *arguments: Any, **options: Any) -> None:
         """The client sends by wait_for, which before Python 3.12 loses a cancellation that comes
-        when the command is just sent: whoever was to end would go on for ever.
+        when the command is just sent: whoever was to end would go on for ever. It is asked for
+        anew and takes effect where the answer is waited for, which closes the connection there.
+        Not here: the channel layer's connection is shared, and others wait at it.
         """
         task = asyncio.current_task()
         asked = task.cancelling() if task else 0
         await super().send_packed_command(*arguments, **options)  # type: ignore[misc]
         if task and task.cancelling() > asked:
-            await self.disconnect(nowait=True)  # nobody reads the answer
-            raise asyncio.CancelledError
+            task.uncancel()
+            task.cancel()
 
     async def read_response(self: Any, *arguments: Any, **options: Any) -> Any:
         try:

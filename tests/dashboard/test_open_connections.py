@@ -6,7 +6,8 @@ test's own.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -122,18 +123,19 @@ async def test_a_word_is_enough(
 
 
 class OwnTime:
-    """asyncio whose `wait_for` ends when the test says so."""
+    """asyncio whose `timeout` ends when the test says so."""
 
     def __init__(self) -> None:
         self.spans_s: list[float] = []
         self.is_over = asyncio.Event()
 
-    async def wait_for(self, waiting: Any, span_s: float) -> None:
-        waiting.close()
+    @asynccontextmanager
+    async def timeout(self, span_s: float) -> AsyncIterator[None]:
         self.spans_s.append(span_s)
         await self.is_over.wait()
         self.is_over.clear()
-        raise TimeoutError
+        async with asyncio.timeout(0):
+            yield
 
 
 @pytest.mark.parametrize("how", [*DEEDS, *UNSAID])
@@ -144,7 +146,7 @@ async def test_without_a_word_the_next_look_is(
         await asyncio.Event().wait()
 
     time = OwnTime()
-    own = SimpleNamespace(**{**vars(asyncio), "wait_for": time.wait_for})
+    own = SimpleNamespace(**{**vars(asyncio), "timeout": time.timeout})
     monkeypatch.setattr(rights, "asyncio", own)
     monkeypatch.setattr(push, "listen", deaf)
     do, code = (DEEDS | UNSAID)[how]

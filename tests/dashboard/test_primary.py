@@ -194,3 +194,33 @@ def test_who_is_cancelled_just_when_its_command_was_sent_ends(
         await close_async_client()
 
     asyncio.run(scene())
+
+
+async def test_who_is_cancelled_while_it_leaves_a_channel_leaves_the_shared_connection(
+    point_at: Point, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All sockets of a process hear by one: closed under them, they would miss what is said."""
+    point_at(redis_url)
+    layer = get_channel_layer()
+    staying, leaving = await layer.new_channel(), await layer.new_channel()
+    (shard,) = layer._get_layer()._shards
+    connection = shard._pubsub.connection
+    writer, send = connection._writer, connection._send_packed_command
+
+    async def sent(command: Any) -> None:
+        await send(command)
+        asyncio.get_running_loop().call_soon(waiting.cancel)
+
+    waiting = asyncio.create_task(layer.receive(leaving))
+    await asyncio.sleep(0)
+    monkeypatch.setattr(connection, "_send_packed_command", sent)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    monkeypatch.undo()
+    await layer.send(staying, {"type": "word"})
+    async with asyncio.timeout(PATIENCE_S):
+        assert await layer.receive(staying) == {"type": "word"}
+    assert connection._writer is writer
+    await layer.flush()
+    await close_async_client()
