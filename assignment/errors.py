@@ -56,10 +56,16 @@ def trouble_of(text: str, code: str | None = None) -> Trouble:
     return Trouble.BUG if is_bug else Trouble.PASSING
 
 
-def is_replica(hello: Mapping[Any, Any] | Sequence[Any]) -> bool:
-    """By what a server answers to HELLO, in either version of the protocol."""
+def why_not_usable(hello: Mapping[Any, Any] | Sequence[Any]) -> str:
+    """Why nothing may be asked of a server that answers so to HELLO, in either version of the
+    protocol; "": it is a primary that has all keys.
+    """
     said = hello.values() if isinstance(hello, Mapping) else hello
-    return any(value in ("replica", b"replica") for value in said)
+    if any(value in ("replica", b"replica") for value in said):
+        return "it is a replica"
+    if any(value in ("cluster", b"cluster") for value in said):
+        return "it is a node of a Redis Cluster: one Redis with all keys is needed"
+    return ""
 
 
 class EvenkeelError(Exception):

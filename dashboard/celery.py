@@ -17,7 +17,7 @@ WORKERS_LEAST = 4  # a tick, a sample and history may all take long: a rebalance
 app = Celery("dashboard")
 follow_as_broker()
 app.conf.update(
-    broker_url=settings.REDIS_URL,
+    broker_url=settings.BROKER_URL or settings.REDIS_URL,
     broker_transport_options={
         "global_keyprefix": f"{settings.REDIS_PREFIX}:celery:",
         "socket_timeout": 10,

@@ -6,6 +6,7 @@ A wrong value stops the process with one sentence that names it.
 import os
 import re
 import secrets
+from collections.abc import Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -29,6 +30,7 @@ from dashboard.single_sign_on.configuration import Configuration, roles_of
 ROOT = Path(__file__).resolve().parent.parent
 METRICS_TOKEN_FORM = re.compile(r"[!-~]{32,}")  # what a header can carry, and nobody guesses
 AUDIT_KEY_MIN = 32  # characters, as many as its digest has bytes
+REDIS_SCHEMES = "redis", "rediss", "unix"
 BUSY_TIMEOUT_S = 20  # a writer waits for another one; ticks and pages write little and often
 
 
@@ -100,19 +102,20 @@ def remembered(folder: Path, name: str, default: str) -> str:
     return path.read_text().strip() if path.exists() else default
 
 
-def redis_address(folder: Path) -> str:
+def redis_address(name: str, default: str = "", schemes: Sequence[str] = REDIS_SCHEMES) -> str:
     """Raises ImproperlyConfigured for what is no address of a Redis."""
-    url = text("REDIS_URL", remembered(folder, "redis_url", "redis://127.0.0.1:6379/0"))
-    if not is_redis_address(url):
+    url = text(name, default)
+    if url and not is_redis_address(url, schemes):
+        *others, last = (f"{scheme}://" for scheme in schemes)
         raise ImproperlyConfigured(
-            f"REDIS_URL {url!r} is no URL that starts with redis://, rediss:// or unix://"
+            f"{name} {url!r} is no URL that starts with {', '.join(others)} or {last}"
         )
     return url
 
 
-def is_redis_address(url: str) -> bool:
+def is_redis_address(url: str, schemes: Sequence[str] = REDIS_SCHEMES) -> bool:
     try:
-        return urlsplit(url).scheme in ("redis", "rediss", "unix")
+        return urlsplit(url).scheme in schemes
     except ValueError:
         return False
 
@@ -179,7 +182,10 @@ ALLOWED_HOSTS = names("EVENKEEL_HOSTS", LOOPBACK)
 DEVELOPMENT = flag("EVENKEEL_DEVELOPMENT", not are_others(ALLOWED_HOSTS))
 DEVELOPMENT_SAID = bool(text("EVENKEEL_DEVELOPMENT"))
 DEBUG = flag("EVENKEEL_DEBUG", False)
-REDIS_URL = redis_address(DATA)
+REDIS_URL = redis_address("REDIS_URL", remembered(DATA, "redis_url", "redis://127.0.0.1:6379/0"))
+# Of Celery's broker and of the channel layer, where they are to be other servers; "": REDIS_URL.
+BROKER_URL = redis_address("EVENKEEL_BROKER_URL", schemes=("redis", "rediss"))
+CHANNELS_URL = redis_address("EVENKEEL_CHANNELS_URL")
 # Prefix of what is not a group's key: Celery's queue and the channel layer.
 REDIS_PREFIX = text("EVENKEEL_REDIS_PREFIX", "ek")
 # Addresses that commands print for agents; the first is where people look too.
@@ -253,7 +259,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 CHANNEL_LAYERS = {
     "default": {
         "BACKEND": "dashboard.live.primary.ChannelLayer",
-        "CONFIG": {"hosts": [REDIS_URL], "prefix": f"{REDIS_PREFIX}:channels"},
+        "CONFIG": {"hosts": [CHANNELS_URL or REDIS_URL], "prefix": f"{REDIS_PREFIX}:channels"},
     }
 }
 

@@ -19,8 +19,8 @@ from assignment.errors import (
     InvalidInput,
     InvariantBroken,
     Trouble,
-    is_replica,
     trouble_of,
+    why_not_usable,
 )
 from assignment.lua import reads_first, reads_only, script
 from assignment.rights import (
@@ -160,14 +160,14 @@ class RedisDoor:
     def _greet(self, connection: Any) -> None:
         """A server that has no users of ours may let everybody in."""
         try:
-            _demand_primary(connection)
+            _demand_usable(connection)
         except redis.AuthenticationError:
             if not self._by_token:
                 raise
             before = {name: getattr(connection, name) for name in LOGIN}
             for name in LOGIN:
                 setattr(connection, name, None)
-            connection.redis_connect_func = _demand_primary
+            connection.redis_connect_func = _demand_usable
             try:
                 connection.connect()  # anew: the client closes what is refused
             except redis.AuthenticationError as error:
@@ -332,7 +332,7 @@ class _TokenLogin(redis.CredentialProvider):
         return login_of(token.strip())
 
 
-def _demand_primary(connection: Any) -> None:
+def _demand_usable(connection: Any) -> None:
     """Greets the server as the client does, and asks it who it is."""
     connection.on_connect()
     connection.send_command("HELLO")
@@ -340,8 +340,8 @@ def _demand_primary(connection: Any) -> None:
         hello = connection.read_response()
     except redis.ResponseError:
         return  # a proxy that does not tell stands before a primary
-    if is_replica(hello):
-        raise redis.ConnectionError("it is a replica")
+    if why := why_not_usable(hello):
+        raise redis.ConnectionError(why)
 
 
 def _may_lack_read_only(how: str, error: redis.ResponseError) -> bool:

@@ -12,9 +12,10 @@ from urllib.parse import urlsplit
 import redis
 import redis.asyncio
 from channels_redis.pubsub import RedisPubSubChannelLayer
+from django.conf import settings
 from kombu.transport import redis as broker
 
-from assignment.errors import Trouble, is_replica, trouble_of
+from assignment.errors import Trouble, trouble_of, why_not_usable
 
 _moves = 0  # how often a server of this process was found to be no primary any more
 
@@ -43,9 +44,9 @@ def _lost(error: redis.ResponseError) -> redis.ConnectionError:
     return redis.ConnectionError(f"it is no primary: {error}")
 
 
-def _demand_primary(hello: Any) -> None:
-    if is_replica(hello):
-        raise redis.ConnectionError("it is a replica")
+def _demand_usable(hello: Any) -> None:
+    if why := why_not_usable(hello):
+        raise redis.ConnectionError(why)
 
 
 class _Sync(_Following):
@@ -61,7 +62,7 @@ class _Sync(_Following):
             hello = self.read_response()
         except redis.ResponseError:
             return  # a proxy that does not tell stands before a primary
-        _demand_primary(hello)
+        _demand_usable(hello)
 
     def read_response(self: Any, *arguments: Any, **options: Any) -> Any:
         try:
@@ -91,7 +92,7 @@ class _Async(_Following):
             hello = await self.read_response()
         except redis.ResponseError:
             return
-        _demand_primary(hello)
+        _demand_usable(hello)
 
     async def send_packed_command(self: Any, *arguments: Any, **options: Any) -> None:
         """The client sends by wait_for, which before Python 3.12 loses a cancellation that comes
@@ -117,7 +118,9 @@ class _Async(_Following):
 
 
 class _OwnLogin(redis.CredentialProvider):
-    """Of the user that Celery and the channel layer have; `otherwise`: where there can be none."""
+    """Of the user that Celery and the channel layer have in the dashboard's own Redis; `otherwise`:
+    where there can be none. At another server they log in as their own address says.
+    """
 
     def __init__(self, otherwise: tuple[str, ...]) -> None:
         self._otherwise = otherwise
@@ -159,9 +162,8 @@ class ChannelLayer(RedisPubSubChannelLayer):  # type: ignore[misc]
     """Named by CHANNEL_LAYERS."""
 
     def __init__(self, hosts: list[str], **options: Any) -> None:
-        followed = [
-            {"address": u, "connection_class": connection_class(u, OF_CHANNELS)} for u in hosts
-        ]
+        kinds = ASYNC if settings.CHANNELS_URL else OF_CHANNELS
+        followed = [{"address": u, "connection_class": connection_class(u, kinds)} for u in hosts]
         super().__init__(hosts=followed, **options)
 
 
@@ -172,5 +174,6 @@ def follow_as_broker() -> None:
     put them back over the same one, and ends when that was taken from it. The ticks ask again.
     """
     broker.Channel.do_restore = False
-    broker.Channel.connection_class = OF_BROKER["redis"]
-    broker.Channel.connection_class_ssl = OF_BROKER["rediss"]
+    kinds = SYNC if settings.BROKER_URL else OF_BROKER
+    broker.Channel.connection_class = kinds["redis"]
+    broker.Channel.connection_class_ssl = kinds["rediss"]

@@ -3,19 +3,24 @@ broker's.
 """
 
 import asyncio
+import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
 from django.conf import settings
 from kombu import Connection
+from kombu.transport import redis as broker
+from pytest_django.fixtures import Settings
 
-from dashboard.demo.embedded_redis import EmbeddedRedis, wheel_binary
+from dashboard.demo.embedded_redis import EmbeddedRedis, free_port, wheel_binary
 from dashboard.live.awaiting import has_event
 from dashboard.live.connection import (
     StoreUnavailable,
@@ -24,7 +29,7 @@ from dashboard.live.connection import (
     reaching_redis,
     sync_client,
 )
-from dashboard.live.primary import follow_as_broker
+from dashboard.live.primary import ChannelLayer, follow_as_broker
 from tests.dashboard.conftest import Point
 from tests.failover import PATIENCE_S, Pair, pair_of, until
 
@@ -194,6 +199,56 @@ def test_who_is_cancelled_just_when_its_command_was_sent_ends(
         await close_async_client()
 
     asyncio.run(scene())
+
+
+@pytest.fixture
+def cluster_url(tmp_path: Path) -> Iterator[str]:
+    """A node in the form of a cluster: it has no slot yet, and would refuse most keys."""
+    port = free_port() % 30_000 + 1_024  # its bus has one that is 10,000 above
+    words = f"--cluster-enabled yes --bind 127.0.0.1 --port {port}".split()
+    client = redis.Redis(port=port)
+    with subprocess.Popen(
+        [wheel_binary(), *words], cwd=tmp_path, stdout=subprocess.DEVNULL
+    ) as node:
+        until(partial(answers, client))
+        yield f"redis://127.0.0.1:{port}/0"
+        client.close()
+        node.kill()
+
+
+def answers(client: "redis.Redis") -> bool:
+    with suppress(redis.ConnectionError):
+        return bool(client.ping())
+    return False
+
+
+def test_a_node_of_a_cluster_is_refused_with_a_sentence(point_at: Point, cluster_url: str) -> None:
+    point_at(cluster_url)
+    with pytest.raises(StoreUnavailable, match="it is a node of a Redis Cluster"):
+        written("value")
+
+
+def test_another_server_is_logged_in_to_as_its_own_address_says(
+    own_redis: EmbeddedRedis, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The dashboard's user is made in its own Redis alone, which does not answer here."""
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    settings.BROKER_URL = settings.CHANNELS_URL = own_redis.url
+    monkeypatch.setattr(broker.Channel, "connection_class", None)
+    follow_as_broker()
+    with celerys(own_redis.url) as found:
+        found.SimpleQueue("q").put("task")
+    layer = ChannelLayer(hosts=[own_redis.url])
+
+    async def heard() -> Any:
+        channel = await layer.new_channel()
+        await layer.send(channel, {"type": "word"})
+        try:
+            return await layer.receive(channel)
+        finally:
+            await layer.flush()
+
+    assert async_to_sync(heard)() == {"type": "word"}
 
 
 async def test_who_is_cancelled_while_it_leaves_a_channel_leaves_the_shared_connection(

@@ -28,6 +28,9 @@ def started(folder: Path, show: str, **environment: str) -> "subprocess.Complete
     [
         ("REDIS_URL", "http://x"),
         ("REDIS_URL", "redis://[::1"),
+        ("EVENKEEL_BROKER_URL", "amqp://x"),
+        ("EVENKEEL_BROKER_URL", "unix:///run/redis"),
+        ("EVENKEEL_CHANNELS_URL", "redis://[::1"),
         ("DATABASE_URL", "nonsense://x"),
         ("EVENKEEL_DEBUG", "maybe"),
         ("EVENKEEL_AGENT_RATE", "many"),
@@ -92,3 +95,13 @@ def test_the_audit_key_is_one_of_its_own_and_former_ones_stay_known(tmp_path: Pa
 def test_a_second_terminal_finds_the_redis_of_up(tmp_path: Path) -> None:
     (tmp_path / "redis_url").write_text("redis://127.0.0.1:7777/0\n")
     assert started(tmp_path, "s.REDIS_URL").stdout == "redis://127.0.0.1:7777/0\n"
+
+
+def test_broker_and_channel_layer_may_be_other_servers(tmp_path: Path) -> None:
+    show = "s.REDIS_URL, s.CHANNEL_LAYERS['default']['CONFIG']['hosts']"
+    given = {"REDIS_URL": "redis://a", "EVENKEEL_CHANNELS_URL": "redis://c"}
+    assert started(tmp_path, show, **given).stdout == "redis://a ['redis://c']\n"
+    asked = "__import__('dashboard.celery').celery.app.conf.broker_url"
+    given = {"REDIS_URL": "redis://a", "EVENKEEL_BROKER_URL": "redis://b"}
+    assert started(tmp_path, asked, **given).stdout == "redis://b\n"
+    assert started(tmp_path, asked, REDIS_URL="redis://a").stdout == "redis://a\n"
