@@ -161,7 +161,7 @@ class Replica:
         pace = replica.pace.with_sample(now_ms, progress.have, max(end, 0))
         replica = replace(replica, have=progress.have, pace=pace)
         near = progress.exact and 0 <= replica.lag <= acceptable_lag
-        return replace(replica, caught_up=replica.caught_up or near)
+        return replace(replica, caught_up=True, why="") if near else replica
 
     def arrived(self, place: Place, now_ms: int) -> Self:
         return replace(

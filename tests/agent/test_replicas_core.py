@@ -133,6 +133,16 @@ def test_a_failure_is_told_once_and_tried_again_later_and_later() -> None:
     assert (news, core.end_turn(again, A).due_ms()) == ((), NOW + 3_000)
 
 
+def test_what_has_caught_up_has_no_reason_not_to_go_on() -> None:
+    """Also before it arrived: who is told that it is ready is told of no failure."""
+    replicas = core.end_turn(core.fail(running(wanting(A)), A, FULL, NOW)[0], A)
+    again = running(core.due(replicas, NOW + 1_000))
+    far = core.note(again, A, Progress(10, 90, exact=False), NOW + 1_000)[0]
+    assert [(one.ready, one.why) for one in far.reports(NOW).values()] == [(False, FULL.why)]
+    near = core.note(far, A, Progress(90, 90, exact=True), NOW + 1_000)[0]
+    assert [(one.ready, one.why) for one in near.reports(NOW).values()] == [(True, "")]
+
+
 def test_a_claim_that_failed_is_answered_and_not_tried_again_by_itself() -> None:
     claim = Claim(A, 7)
     replicas = running(core.order(Replicas(keep_unwanted_ms=KEEP_MS), claim))
