@@ -10,6 +10,7 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import pytest
+import redis
 from hypothesis import HealthCheck, settings
 
 from dashboard.demo.embedded_redis import EmbeddedRedis, wheel_binary
@@ -75,9 +76,12 @@ def group_name() -> str:
 
 @pytest.fixture
 def own_redis(tmp_path: Path) -> Iterator[EmbeddedRedis]:
-    """A started server that the test may stop, kill and start again."""
+    """A started server that the test may stop, kill and start again. What it has answered until
+    then is written, also where a busy disk keeps an fsync waiting.
+    """
     server = EmbeddedRedis(tmp_path / "redis", binary=wheel_binary())
-    server.start()
+    with redis.Redis.from_url(server.start()) as client:
+        client.config_set("appendfsync", "always")
     yield server
     server.stop()
 
