@@ -34,6 +34,7 @@ OF_PAGES: Mapping[str, str] = {
     "scale_down": "/groups/{name}/scale-downs/{pk}",
     "tokens": "/groups/{name}/tokens",
     "producers": "/producer-tokens",
+    "approval_rules": "/approval-rules",
     "audit": "/audit",
     "status": "/status",
 }
