@@ -114,6 +114,7 @@ def partition_owner(request: HttpRequest, name: str, number: int) -> JsonRespons
     at_ms = base.now_ms() if moment is None else moment
     hues = colours.of_group(group.pk)
     found = tenures.at_moment(group, at_ms, number)
+    replicas = intervals.replicas_at(group, at_ms, [number])
     last, following = (None, None) if found else tenures.around(group, at_ms, number)
     return JsonResponse(
         {
@@ -122,7 +123,7 @@ def partition_owner(request: HttpRequest, name: str, number: int) -> JsonRespons
             "owners": [_tenure(row, hues) for row in found],
             "last": last and _tenure(last, hues),
             "next_ms": following and following.started_ms,
-            **intervals.replicas_at(group, number, at_ms),
+            **{kind: of[number] for kind, of in replicas.items()},
         }
     )
 

@@ -6,7 +6,7 @@ Redis, nothing can be done here, and no socket is opened.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any
@@ -26,7 +26,7 @@ from dashboard.models import Group, MemberRecord, Rebalance, Sample
 from dashboard.pages import texts
 from dashboard.pages.views import base
 from dashboard.push import frames
-from dashboard.records.queries import colours, epochs, known, ownership, tenures
+from dashboard.records.queries import colours, epochs, intervals, known, ownership, tenures
 from dashboard.records.queries import groups as group_queries
 
 AHEAD_MS = 60_000  # clocks differ: later than that has not been yet
@@ -266,7 +266,7 @@ def group_map(request: HttpRequest, name: str) -> HttpResponse:
     past = past_of(moment_of(request, name))
     size = past.map.size
     context = context_of(past, "group") | {
-        "rows": partitions(past.map, range(min(size, TABLE_MAX))),
+        "rows": partitions(past, range(min(size, TABLE_MAX))),
         "left_out": max(0, size - TABLE_MAX),
         "moves": sorted(tenures.moves(past.moment.group, past.moment.at_ms).items()),
         **_steps(past.moment),
@@ -301,9 +301,12 @@ class PastPartition:
     fence: int | None
     since_ms: int | None
     state: str  # of STATES
+    replicas: tuple[Sequence[str], ...]  # learners and standbys that the target of then named
 
 
-def partitions(found: OwnershipMap, numbers: Iterable[int]) -> list[PastPartition]:
+def partitions(past: Past, numbers: Sequence[int]) -> list[PastPartition]:
+    found = past.map
+    replicas = intervals.replicas_at(past.moment.group, past.moment.at_ms, numbers)
     return [
         PastPartition(
             number=number,
@@ -311,6 +314,7 @@ def partitions(found: OwnershipMap, numbers: Iterable[int]) -> list[PastPartitio
             fence=int(found.fence[number]) or None,
             since_ms=int(found.since_ms[number]) or None,
             state=_state(number, found),
+            replicas=tuple(replicas[kind][number] for kind in intervals.REPLICAS),
         )
         for number in numbers
     ]
@@ -327,7 +331,7 @@ def group_partitions(request: HttpRequest, name: str) -> HttpResponse:
     text, state = asked.text("q"), asked.choice("state", ("", *STATES), "")
     numbers = fitting(past.map, text, state)
     page = Paginator(numbers, PAGE).get_page(asked.whole("page") or 1)
-    rows = partitions(past.map, page)
+    rows = partitions(past, list(page))
     owners = {row.number: row.owner for row in rows}
     group, at_ms = past.moment.group, past.moment.at_ms
     context = context_of(past, "group_partitions") | {

@@ -19,9 +19,11 @@ from dashboard.models import Group, Plan, Rebalance, Tenure
 from dashboard.pages import texts
 from dashboard.pages.urls import of_group
 from dashboard.pages.views import base
+from dashboard.records.queries import intervals
 from tests.dashboard.agents import FakeAgent
 from tests.dashboard.pages.test_overview import needs
 from tests.dashboard.planning import ADA, ANN, BOB
+from tests.dashboard.scaling import Scene
 from tests.dashboard.scenes import settle
 from tests.dashboard.test_ownership_maps import replayed
 
@@ -383,6 +385,23 @@ def test_plans_are_in_the_state_of_then(visitor: Client, group: Group, handed: E
     assert states == [
         [], [("proposed", "")], [("approved", "bob")], [("cancelled", "ann")],
     ]  # fmt: skip
+
+
+@pytest.mark.usefixtures("store")
+def test_learners_and_standbys_are_those_that_the_target_named(
+    visitor: Client, group_name: str
+) -> None:
+    scene = Scene(group_name, standby_replicas=1)
+    scene.round()
+    wanted = intervals.replicas_at(scene.group, base.now_ms(), range(2))
+    assert all(wanted["standby"].values())
+    for tab in ("", "partitions/"):
+        text = page(visitor, scene.group, f"?at={base.now_ms()}", tab)
+        assert ">Learner</th>" in text and ">Standbys</th>" in text
+        rows = dict(re.findall(r'<tr data-number="(\d)"(.*?)</tr>', text, re.DOTALL))
+        for number, names in wanted["standby"].items():
+            found = re.findall(r'class="replica">.*?title="([^"]+)"', rows[str(number)], re.DOTALL)
+            assert found == names, tab
 
 
 def test_a_tick_for_each_epoch_and_links_without_script(
