@@ -5,12 +5,11 @@ range, which the page's script keeps the same, and each rebalance in it: a line 
 points whose `customdata` is the end of the address of its page.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from dashboard.live.snapshot import LiveMember
 from dashboard.models import Rebalance, Sample
 from dashboard.pages import texts
 from dashboard.records.queries.rebalances import PHASES
@@ -116,19 +115,18 @@ _REBALANCE_AXES: dict[str, Any] = {
 }
 
 
-def loads(members: Sequence[LiveMember], hues: dict[str, int]) -> Figure:
-    """Partitions per member, now, with the mean of those that stay as a line."""
-    able = [m for m in members if m.state not in ("lost", "joining")]
-    staying = sum(not m.leaving for m in able)
-    mean = sum(m.owned for m in able) / staying if staying else None
+def loads(
+    members: Sequence[tuple[str, int]], mean: float | None, hues: Mapping[str, int]
+) -> Figure:
+    """Partitions per member (id, how many), with the mean as a line."""
     data = [
         {
             "type": "bar",
-            "x": [texts.short_member(m.id) for m in members],
-            "y": [m.owned for m in members],
-            "text": [m.id for m in members],
+            "x": [texts.short_member(name) for name, _ in members],
+            "y": [owned for _, owned in members],
+            "text": [name for name, _ in members],
             "textposition": "none",
-            "colours": [f"owner-{hues.get(m.id, 6)}" for m in members],
+            "colours": [f"owner-{hues.get(name, 6)}" for name, _ in members],
             "hovertemplate": "%{y} partitions<br>%{text}<extra></extra>",
         }
     ]

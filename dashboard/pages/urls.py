@@ -1,7 +1,7 @@
 """Addresses of people's pages; included from urls.py."""
 
 from django.contrib.auth.views import LoginView
-from django.urls import include, path
+from django.urls import URLPattern, include, path
 
 from dashboard.pages.user_forms import LoginForm
 from dashboard.pages.views import (
@@ -24,6 +24,8 @@ from dashboard.pages.views import (
     offset,
     ownership,
     partition,
+    past,
+    past_tabs,
     pause,
     plans,
     preview,
@@ -44,36 +46,45 @@ LOGIN = LoginView.as_view(
     authentication_form=LoginForm,
     extra_context={"single_sign_on": single_sign_on.button},
 )
+
+
+def of_then(
+    route: str, view: past.View, name: str, then: past.View = past_tabs.only_now
+) -> URLPattern:
+    """A page of a group, and what it is where the address names a moment."""
+    return path(route, past.of_then(view, then), name=name)
+
+
 of_group = [
-    path("", group.group_map, name="group"),
-    path("ownership/", ownership.group_ownership, name="group_ownership"),
+    of_then("", group.group_map, "group", epochs.group_map),
+    of_then("ownership/", ownership.group_ownership, "group_ownership", past_tabs.ownership),
     path("ownership/picture", ownership.ownership_picture, name="ownership_picture"),
-    path("members/", group.group_members, name="group_members"),
-    path("members/<str:member_id>/", member.member, name="member"),
-    path("partitions/", group.group_partitions, name="group_partitions"),
-    path("partitions/<int:number>/", partition.partition, name="partition"),
-    path("partitions/<int:number>/events/", events.partition_events, name="partition_events"),
-    path("partitions/<int:number>/offset/", offset.partition_offset, name="partition_offset"),
+    of_then("members/", group.group_members, "group_members", past.group_members),
+    of_then("members/<str:member_id>/", member.member, "member", past_tabs.member),
+    of_then("partitions/", group.group_partitions, "group_partitions", past.group_partitions),
+    of_then("partitions/<int:number>/", partition.partition, "partition", past_tabs.partition),
+    of_then("partitions/<int:number>/events/", events.partition_events, "partition_events"),
+    of_then("partitions/<int:number>/offset/", offset.partition_offset, "partition_offset"),
     path("partitions/<int:number>/owner.json", ownership.partition_owner, name="partition_owner"),
-    path("dead-letters/", dead_letters.dead_letters, name="dead_letters"),
-    path("balance/", charts.group_balance, name="group_balance"),
+    of_then("dead-letters/", dead_letters.dead_letters, "dead_letters"),
+    of_then("balance/", charts.group_balance, "group_balance", past_tabs.balance),
     path("balance/charts.json", charts.group_charts, name="group_charts"),
-    path("history/", history.group_history, name="group_history"),
+    of_then("history/", history.group_history, "group_history", past_tabs.history),
     path("history/rebalances.csv", history.rebalances_csv, name="rebalances_csv"),
     path("history/ownership.csv", history.ownership_csv, name="ownership_csv"),
-    path(
-        "history/<int:incarnation>/<int:target_epoch>/", history.rebalance_details, name="rebalance"
+    of_then(
+        "history/<int:incarnation>/<int:target_epoch>/", history.rebalance_details, "rebalance"
     ),
     path("history/scale-downs.csv", scale_down.scale_downs_csv, name="scale_downs_csv"),
-    path("scale-down/", scale_down.new_scale_down, name="new_scale_down"),
-    path("scale-down/<int:pk>/", scale_down.scale_down, name="scale_down"),
-    path("attention/", attention.group_attention, name="group_attention"),
-    path("settings/", settings.group_settings, name="group_settings"),
-    path("pause/", pause.pause, name="pause"),
-    path("rebalance/", preview.rebalance_preview, name="rebalance_preview"),
-    path("plans/", plans.group_plans, name="group_plans"),
-    path("plans/<int:pk>/", plans.plan, name="plan"),
-    path("tokens/", tokens.tokens, name="tokens"),
+    of_then("scale-down/", scale_down.new_scale_down, "new_scale_down"),
+    of_then("scale-down/<int:pk>/", scale_down.scale_down, "scale_down"),
+    of_then("attention/", attention.group_attention, "group_attention", past_tabs.attention),
+    of_then("settings/", settings.group_settings, "group_settings", past_tabs.settings),
+    of_then("pause/", pause.pause, "pause"),
+    of_then("rebalance/", preview.rebalance_preview, "rebalance_preview"),
+    of_then("plans/", plans.group_plans, "group_plans", past_tabs.plans),
+    of_then("plans/<int:pk>/", plans.plan, "plan"),
+    of_then("tokens/", tokens.tokens, "tokens"),
     path("map.bin", epochs.map_bytes, name="group_map_bytes"),
     path("changes.json", epochs.epoch_changes, name="epoch_changes"),
     path("snapshot.json", group.group_snapshot, name="group_snapshot"),

@@ -46,7 +46,8 @@ class By:
     """Who did it, by which way, why, from which address when there was one, and what such a one
     may: the one value in which all that travels, from whoever is asked to what is put on record.
     Without `rights` it is the system itself, or who runs its machine; a page says them, in
-    `pages.views.base.by` alone. `is_stranger`: `actor` is only what somebody says, or nothing.
+    `pages.views.base.by` alone. `token`: the name of the actor's own that was shown to the API.
+    `is_stranger`: `actor` is only what somebody says, or nothing.
     """
 
     actor: str
@@ -54,6 +55,7 @@ class By:
     reason: str = ""
     _: KW_ONLY
     address: str = ""
+    token: str = ""
     rights: Rights = EVERYTHING
     is_stranger: bool = False
 
@@ -147,6 +149,7 @@ def _entry(by: By, action: str, group: str, object: str, result: str) -> AuditEn
         group=_text(group, stored.GROUP_MAX),
         reason=_text(by.reason, REASON_MAX),
         source=AuditSource(by.source),
+        token=_text(by.token, stored.TOKEN_MAX),
         result=_text(result, stored.RESULT_MAX),
     )
 

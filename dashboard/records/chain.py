@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 def canonical(entry: Any) -> str:
     values = {name: getattr(entry, name) for name in COVERED}
     values["at"] = entry.at.astimezone(UTC).isoformat(timespec="microseconds")
+    if token := getattr(entry, "token", ""):  # older entries had no such field, and keep their HMAC
+        values["token"] = token
     return canonical_json(values)
 
 

@@ -16,6 +16,7 @@ else:
 ACTOR_MAX, ACTION_MAX, OBJECT_MAX, GROUP_MAX = 150, 60, 255, 100
 REASON_MAX, RESULT_MAX = 500, 500
 ADDRESS_MAX = 45  # of an IPv6 address that has an IPv4 one in it
+TOKEN_MAX = 100
 CHECKPOINT = "audit checkpoint"  # the action of the entry that vouches for what was removed
 HEAD = 1  # the key of the one row that says how far the chain goes
 
@@ -65,6 +66,7 @@ class AuditEntry(models.Model):
     before = CanonicalJSON(null=True)
     after = CanonicalJSON(null=True)
     source = models.CharField(max_length=10, choices=AuditSource)
+    token = models.CharField(max_length=TOKEN_MAX, blank=True, default="")  # whose name the API saw
     result = models.CharField(max_length=RESULT_MAX, default="done")
     count = models.PositiveIntegerField(default=1)  # of the same, which were too many to list
 

@@ -192,7 +192,7 @@ def table(group: Any, number: int) -> None:
     from dashboard.pages.views import base, ownership
 
     seen = base.Seen(group=group, snapshot=None, problem="", hues={})
-    drawn = ownership.timeline(seen, base.Asked(QueryDict()), number=number)
+    drawn = ownership.timeline(seen.group, base.Asked(QueryDict()), seen.now_ms, number=number)
     assert drawn["page"].rows, number
 
 

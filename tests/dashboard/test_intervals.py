@@ -176,10 +176,13 @@ def test_replicas_last_from_target_to_target(group: Group) -> None:
 
 
 def test_who_keeps_a_partition_at_a_moment(group: Group) -> None:
-    assert intervals.replicas_at(group, 1, 10) == {"learning": [], "standby": []}
+    assert intervals.replicas_at(group, 10, [1]) == {"learning": {1: []}, "standby": {1: []}}
     target(group, 1, 100, a=row(standby="0 1"), b=row(standby="1", learning="0"))
-    assert intervals.replicas_at(group, 1, 100) == {"learning": [], "standby": ["a", "b"]}
-    assert intervals.replicas_at(group, 0, 500) == {"learning": ["b"], "standby": ["a"]}
+    assert intervals.replicas_at(group, 100, [1])["standby"] == {1: ["a", "b"]}
+    assert intervals.replicas_at(group, 500, range(1)) == {
+        "learning": {0: ["b"]},
+        "standby": {0: ["a"]},
+    }
 
 
 # --- marks ---

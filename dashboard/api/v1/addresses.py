@@ -34,6 +34,7 @@ OF_PAGES: Mapping[str, str] = {
     "scale_down": "/groups/{name}/scale-downs/{pk}",
     "tokens": "/groups/{name}/tokens",
     "producers": "/producer-tokens",
+    "approval_rules": "/approval-rules",
     "audit": "/audit",
     "status": "/status",
 }
@@ -45,15 +46,20 @@ OF_KINDS: Mapping[str, tuple[str, tuple[str, ...]]] = {  # of History, by its `s
 # Filters that pages and API name alike, by the page.
 SAME: Mapping[str, tuple[str, ...]] = {
     "groups": ("q", "state"),
-    "group": ("at",),
-    "group_members": ("at",),
-    "group_partitions": ("at", "state"),
-    "partition": ("at",),
+    "group_partitions": ("state",),
+    "group_ownership": ("member", "from", "to"),
+    "group_balance": ("from", "to"),
     "partition_events": ("offset", "time", "before", "after", "edge"),
     "dead_letters": ("partition", "reason", "cursor"),
     "group_history": ("member", "partition", "cause", "actor", "from", "to"),
     "audit": ("actor", "action", "object", "group", "result", "from", "to"),
 }
+# Pages as of a moment: which parameter says it. Of the others the API tells only what is now.
+MOMENTS: Mapping[str, str] = {
+    **dict.fromkeys(("group", "group_members", "member", "group_partitions", "partition"), "at"),
+    **dict.fromkeys(("group_ownership", "group_balance", HISTORY), "to"),
+}
+AS_OF = "as_of_ms"  # of a request: the moment that its page shows
 TOKEN = "$EVENKEEL_API_TOKEN"
 
 
@@ -67,6 +73,12 @@ def of_page(request: HttpRequest) -> str:
     if page == HISTORY:
         path, names = OF_KINDS.get(asked.get("show", ""), (path, names))
     query = {name: asked[name] for name in names if asked.get(name)}
+    as_of_ms = vars(request).get(AS_OF)
+    if as_of_ms is not None:
+        name = MOMENTS.get(page, "")
+        if name != "at" and name not in names:
+            return ""
+        query[name] = str(as_of_ms + (name == "to"))  # `to` is the end of a span
     parts = {name: quote(str(value), safe="") for name, value in match.kwargs.items()}
     return curl(request, path.format(**parts), query)
 

@@ -335,6 +335,7 @@ class AuditTold(Schema):
     before: Any
     after: Any
     source: str
+    token: Annotated[str, Field(description="Of the actor, by which the API was used.")]
     result: str
     count: int
     mac: str

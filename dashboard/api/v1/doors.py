@@ -159,7 +159,8 @@ def _why_closed(token: PersonToken) -> str:
 
 
 def _by(token: PersonToken, request: HttpRequest, **more: Any) -> By:
-    return By(token.user.username, AuditSource.API, address=address_of(request), **more)
+    actor, address = token.user.username, address_of(request)
+    return By(actor, AuditSource.API, address=address, token=token.name, **more)
 
 
 def by(request: HttpRequest, reason: str = "") -> By:

@@ -25,12 +25,17 @@ NOT_PAGES: Mapping[str, str] = {
     "epoch_changes": "JSON of two epochs",
     "help_image": "a picture",
 }
+AS_OF = {"at": "?epoch={epoch}"}
 # Name -> further looks at the same page: what their pictures' names end with -> query.
 VARIANTS: Mapping[str, Mapping[str, str]] = {
     "group": {"at": "?epoch={epoch}", "compared": "?epoch={before}&vs={epoch}"},
-    "group_members": {"at": "?epoch={epoch}"},
-    "group_partitions": {"at": "?epoch={epoch}"},
-    "group_history": {"ownership": "?show=ownership", "scale-downs": "?show=scale-downs"},
+    **dict.fromkeys(("group_members", "group_partitions", "group_ownership"), AS_OF),
+    **dict.fromkeys(("group_balance", "group_plans", "group_attention", "group_settings"), AS_OF),
+    "group_history": {
+        "ownership": "?show=ownership",
+        "scale-downs": "?show=scale-downs",
+        **AS_OF,
+    },
     "search": {"found": "?q=flights"},
 }
 

@@ -12,6 +12,7 @@ from dashboard.api.v1.addresses import curl
 from dashboard.pages.token_forms import NewApiTokenForm
 from dashboard.pages.views import base
 from dashboard.records.audit import By
+from dashboard.records.person_token import PersonToken
 
 SHOWN_MAX = 200
 CHANGES = ("create", "revoke")
@@ -57,11 +58,11 @@ def _create(request: HttpRequest, user: User) -> HttpResponse:
 
 
 def _page(request: HttpRequest, user: User, form: NewApiTokenForm, **more: Any) -> HttpResponse:
-    rows = user.api_tokens.all()[:SHOWN_MAX]
-    context = {
-        "section": "",
-        "form": form,
-        "tokens": sorted(rows, key=lambda token: token.state != "valid"),
-        **more,
-    }
+    context = {"section": "", "form": form, "tokens": valid_first(user), **more}
     return base.show(request, "api_tokens", context)
+
+
+def valid_first(user: User) -> list[PersonToken]:
+    """The newest of a person's."""
+    rows = user.api_tokens.all()[:SHOWN_MAX]
+    return sorted(rows, key=lambda token: token.state != "valid")

@@ -32,7 +32,7 @@ def group_attention(request: HttpRequest, name: str) -> HttpResponse:
     context = base.group_context(seen, "group_attention") | {
         "form": form,
         "asked_for": key,
-        "past": queries.past(seen.group),
+        "over": queries.past(seen.group),
     }
     return base.show(request, "attention", context, fragments=("attention",))
 

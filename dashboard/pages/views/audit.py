@@ -56,7 +56,7 @@ def audit_verify(request: HttpRequest) -> HttpResponse:
 
 HEAD = (
     *("seq", "at", "actor", "address", "action", "object", "group", "reason", "before", "after"),
-    *("source", "result", "count", "mac"),
+    *("source", "token", "result", "count", "mac"),
 )
 MADE: dict[str, base.Made] = {
     "at": lambda row: texts.exact(row.at),

@@ -104,7 +104,7 @@ def see(name: str) -> Seen:
 
 
 def group_context(seen: Seen, tab: str, *, cells: bool = False) -> Context:
-    """For templates/dashboard/group.html, which every tab extends."""
+    """For templates/dashboard/group.html, which every tab extends as its `frame`."""
     snapshot, running = seen.snapshot, seen.group.running_scale_down
     state, why = GroupState.UNKNOWN, seen.problem
     if snapshot and not seen.problem:
@@ -115,6 +115,7 @@ def group_context(seen: Seen, tab: str, *, cells: bool = False) -> Context:
         "group": seen.group,
         "tab": tab,
         "tabs": TABS,
+        "frame": "dashboard/group.html",
         "problem": seen.problem,
         "snapshot": snapshot,
         "stale_since_ms": seen.stale_since_ms,
@@ -155,10 +156,10 @@ def show(
 ) -> http.HttpResponse:
     """The page, or only the fragment that it asks for again: the same template for both.
 
-    Every page of a group has the fragments of GROUP_FRAGMENTS.
+    Every live page of a group has the fragments of GROUP_FRAGMENTS.
     """
     wanted = request.GET.get("fragment", "")
-    if wanted in fragments or (wanted in GROUP_FRAGMENTS and "tab" in context):
+    if wanted in fragments or (wanted in GROUP_FRAGMENTS and "snapshot" in context):
         template = f"_{wanted}"
     return render(request, f"dashboard/{template}.html", context)
 

@@ -7,6 +7,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 
 from assignment import ownership
+from dashboard.api.v1.addresses import AS_OF
 from dashboard.pages.views import past
 from dashboard.records.queries import colours, epochs
 from dashboard.records.queries import ownership as ownership_queries
@@ -30,6 +31,7 @@ def _compared(request: HttpRequest, name: str) -> HttpResponse:
     first = past.past_of(past.moment_of_epoch(group, "epoch", first_text))
     then = past.past_of(past.moment_of_epoch(group, "vs", then_text))
     assert first.moment.epoch and then.moment.epoch
+    vars(request)[AS_OF] = then.moment.at_ms
     found = epochs.moved(first.map, then.map)
     shown = found[:MOVES_SHOWN]
     context = past.context_of(then, "group") | {

@@ -4,7 +4,7 @@ from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse, JsonResponse
 
 from dashboard.live.cells import PARTITION_STATES
-from dashboard.pages.views import base, epochs, past
+from dashboard.pages.views import base, past
 from dashboard.push import frames
 from dashboard.records.queries import groups as group_queries
 from dashboard.records.queries import tenures
@@ -14,7 +14,6 @@ LEGEND_MAX = 60
 PAGE = 200
 
 
-@past.or_past(epochs.group_map)
 def group_map(request: HttpRequest, name: str) -> HttpResponse:
     seen = base.see(name)
     context = base.group_context(seen, "group", cells=True) | {
@@ -36,7 +35,6 @@ def group_snapshot(request: HttpRequest, name: str) -> HttpResponse:
     return JsonResponse(frames.whole(seen.snapshot, seen.hues, cells=cells))
 
 
-@past.or_past(past.group_members)
 def group_members(request: HttpRequest, name: str) -> HttpResponse:
     seen, asked = base.see(name), base.Asked(request.GET)
     members = seen.snapshot.members if seen.snapshot else ()
@@ -68,7 +66,6 @@ def _staying(seen: base.Seen) -> int:
     return max(0, seen.snapshot.numbers.able - leaving)
 
 
-@past.or_past(past.group_partitions)
 def group_partitions(request: HttpRequest, name: str) -> HttpResponse:
     seen, asked = base.see(name), base.Asked(request.GET)
     text, state = asked.text("q"), asked.choice("state", ("", *PARTITION_STATES), "")

@@ -1,4 +1,4 @@
-"""History of a group: rebalances, ownership as the locks saw it, and who owned what at a moment."""
+"""History of a group: rebalances, ownership as the locks saw it, and scale-downs."""
 
 from functools import partial
 from typing import Any
@@ -8,10 +8,9 @@ from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpRespons
 from assignment import maps
 from dashboard.models import Group
 from dashboard.pages import texts
-from dashboard.pages.views import base
-from dashboard.pages.views.partition import lookup
+from dashboard.pages.views import base, past
 from dashboard.records.audit import losses
-from dashboard.records.queries import rebalances, scale_downs, tenures
+from dashboard.records.queries import rebalances, scale_downs, tenures, then
 from dashboard.records.queries.pages import Filters, Page, for_file, page_of
 from dashboard.records.queries.rebalances import PHASES
 
@@ -27,18 +26,18 @@ def group_history(request: HttpRequest, name: str) -> HttpResponse:
         "asked": asked,
         "filters": filters,
         "show": kind,
-        "page": _page(seen.group, kind, filters),
+        "page": page(seen.group, kind, filters),
         "causes": rebalances.causes(seen.group),
         "gaps": tenures.gaps(seen.group),
         "losses": losses(seen.group),
-        **lookup(seen, asked, filters.partition),
     }
     return base.show(request, "history", context, fragments=("history",))
 
 
-def _page(group: Group, kind: str, filters: Filters) -> Page[Any]:
+def page(group: Group, kind: str, filters: Filters, until_ms: int | None = None) -> Page[Any]:
+    """`kind`: of KINDS. `until_ms`: rounds that came later are not counted."""
     if kind == "rebalances":
-        return rebalances.page(group, filters)
+        return rebalances.page(group, filters, until_ms=until_ms)
     if kind == "ownership":
         return page_of(tenures.found(group, filters), TENURES_PAGE)
     return page_of(scale_downs.found(group, filters), PAGE)
@@ -87,7 +86,10 @@ ROLES: dict[str, base.Made] = {  # each a column, `member: numbers; member: numb
 
 
 def rebalances_csv(request: HttpRequest, name: str) -> StreamingHttpResponse:
-    rows = rebalances.every(base.see(name).group, base.Asked(request.GET).filters())
+    group, filters, then_ms = _asked(request, name)
+    rows = rebalances.every(group, filters)
+    if then_ms is not None:
+        rows = (then.rebalance(row, then_ms) for row in rows)
     made = {"at": lambda row: texts.exact(row.at_ms), **WHOLE, **ROLES}
     return base.csv_file(f"{name}-rebalances", (*REBALANCE_COLUMNS, *ROLES), rows, made)
 
@@ -99,9 +101,23 @@ OWNERSHIP_COLUMNS = (
 
 
 def ownership_csv(request: HttpRequest, name: str) -> StreamingHttpResponse:
-    rows = for_file(tenures.found(base.see(name).group, base.Asked(request.GET).filters()))
+    group, filters, then_ms = _asked(request, name)
+    rows = for_file(tenures.found(group, filters))
+    if then_ms is not None:
+        rows = (then.tenure(row, then_ms) for row in rows)
     made: dict[str, base.Made] = {
         "started": lambda row: texts.exact(row.started_ms),
         "ended": lambda row: None if row.ended_ms is None else texts.exact(row.ended_ms),
     }
     return base.csv_file(f"{name}-ownership", OWNERSHIP_COLUMNS, rows, made)
+
+
+def _asked(request: HttpRequest, name: str) -> tuple[Group, Filters, int | None]:
+    """(the group, what of it, the moment as of which the file is), as the page has it that leads
+    here.
+    """
+    group, filters = past.group_named(name), base.Asked(request.GET).filters()
+    if not past.asks(request):
+        return group, filters, None
+    at_ms = past.moment_of(request, name).at_ms
+    return group, filters.until(at_ms), at_ms

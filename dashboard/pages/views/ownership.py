@@ -30,19 +30,29 @@ TAKEN = frozenset({"from", "to", "span", "first", "last", "member", "rows", "wid
 
 def group_ownership(request: HttpRequest, name: str) -> HttpResponse:
     seen, asked = base.see(name), base.Asked(request.GET)
-    context = base.group_context(seen, "group_ownership") | timeline(seen, asked)
+    context = base.group_context(seen, "group_ownership")
+    context |= timeline(seen.group, asked, seen.now_ms)
+    context["members"] = seen.snapshot.members if seen.snapshot else ()
     return base.show(request, "ownership", context, fragments=("ownership_table",))
 
 
 def timeline(
-    seen: base.Seen, asked: base.Asked, member: str = "", number: int | None = None
+    group: Group,
+    asked: base.Asked,
+    now_ms: int,
+    *,
+    member: str = "",
+    number: int | None = None,
+    is_past: bool = False,
 ) -> base.Context:
     """For templates/dashboard/_timeline.html and its table: all that is asked for; or of that
-    member or that partition alone.
+    member or that partition alone. `is_past`: nothing that came after `now_ms` is shown.
     """
     filters, span = asked.filters(), asked.choice("span", SPANS, SPAN)
     filters = replace(filters, member=member or filters.member)
-    shown = _shown(asked, seen.group, filters, SPANS[span], seen.now_ms)
+    if is_past:
+        filters = filters.until(now_ms)
+    shown = _shown(asked, group, filters, SPANS[span], now_ms)
     if number is not None:
         shown = replace(shown, first=number, last=number)
     return {
@@ -51,9 +61,9 @@ def timeline(
         "shown": shown,
         "span": span,
         "spans": SPANS,
-        "begun_ms": intervals.begun_ms(seen.group),
+        "begun_ms": intervals.begun_ms(group),
         "hatched_max": REPLICA_LINES_MAX,
-        "page": _table(seen.group, filters, shown),
+        "page": _table(group, filters, shown),
     }
 
 
@@ -104,6 +114,7 @@ def partition_owner(request: HttpRequest, name: str, number: int) -> JsonRespons
     at_ms = base.now_ms() if moment is None else moment
     hues = colours.of_group(group.pk)
     found = tenures.at_moment(group, at_ms, number)
+    replicas = intervals.replicas_at(group, at_ms, [number])
     last, following = (None, None) if found else tenures.around(group, at_ms, number)
     return JsonResponse(
         {
@@ -112,7 +123,7 @@ def partition_owner(request: HttpRequest, name: str, number: int) -> JsonRespons
             "owners": [_tenure(row, hues) for row in found],
             "last": last and _tenure(last, hues),
             "next_ms": following and following.started_ms,
-            **intervals.replicas_at(group, number, at_ms),
+            **{kind: of[number] for kind, of in replicas.items()},
         }
     )
 

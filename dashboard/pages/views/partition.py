@@ -1,4 +1,4 @@
-"""One partition: who owned it when, drawn and as a table, and a lookup by time."""
+"""One partition: who owned it when, drawn and as a table."""
 
 from functools import partial
 
@@ -19,7 +19,7 @@ def partition(request: HttpRequest, name: str, number: int) -> HttpResponse:
     if number >= seen.group.partitions:
         raise Http404(f"Group {name} has partitions 0 to {seen.group.partitions - 1}.")
     asked = base.Asked(request.GET)
-    drawn = timeline(seen, asked, number=number)
+    drawn = timeline(seen.group, asked, seen.now_ms, number=number)
     live_row = seen.rows([number])[0] if number < seen.partitions else None
     context = base.group_context(seen, "group_partitions") | drawn
     context |= {
@@ -27,7 +27,6 @@ def partition(request: HttpRequest, name: str, number: int) -> HttpResponse:
         "jumps": jumps(seen.group, number),
         "row": live_row,
         "moves": tenures.moves(seen.group, seen.now_ms, [number]).get(number, 0),
-        **lookup(seen, asked, number),
     }
     context |= {"no_skip": why_no_skip(request, seen, live_row), "skip": None}
     if base.asked_to(request, ("skip",)) or request.method == "POST":
@@ -51,17 +50,3 @@ def why_no_skip(request: HttpRequest, seen: base.Seen, row: LivePartition | None
     if row.halt is None or not row.halt.entry:
         return "The partition does not stand still at an event."
     return ""
-
-
-def lookup(seen: base.Seen, asked: base.Asked, number: int | None) -> base.Context:
-    """Who owned it at `?at=`."""
-    at_ms = asked.moment("at")
-    if at_ms is None:
-        return {"at_ms": None, "found": None}
-    return {
-        "at_ms": at_ms,
-        "found": tenures.at_moment(seen.group, at_ms, number),
-        "gaps_near": [
-            g for g in tenures.gaps(seen.group) if g.at_ms >= at_ms and g.events_lost != 0
-        ],
-    }

@@ -1,11 +1,12 @@
-"""The time machine: a group's map, members and partitions as of a moment that was.
+"""The time machine: a group's map, members and partitions as of a moment that was; its other tabs
+are in past_tabs.py.
 
 `?at=` is a moment, `?epoch=` the one at which that epoch's round had ended. Nothing here asks
 Redis, nothing can be done here, and no socket is opened.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any
@@ -19,17 +20,19 @@ from assignment import metrics
 from assignment.errors import InvalidInput
 from assignment.ownership import OwnershipMap
 from dashboard.actions import access
+from dashboard.api.v1.addresses import AS_OF
 from dashboard.live.cells import PARTITION_STATES
 from dashboard.models import Group, MemberRecord, Rebalance, Sample
 from dashboard.pages import texts
 from dashboard.pages.views import base
 from dashboard.push import frames
-from dashboard.records.queries import colours, epochs, known, ownership, tenures
+from dashboard.records.queries import colours, epochs, intervals, known, ownership, tenures
 from dashboard.records.queries import groups as group_queries
 
 AHEAD_MS = 60_000  # clocks differ: later than that has not been yet
 EPOCH = re.compile(r"(?:([0-9]{1,9})\.)?([0-9]{1,15})")
 MOMENTS = ("at", "epoch", "vs")
+LOOKING = ("GET", "HEAD")
 TABLE_MAX = 500
 STEPS_SHOWN = 40
 PAGE = 200
@@ -64,26 +67,36 @@ class Past:
         return 0 if lost_ms is None else int(((since > 0) & (since < lost_ms)).sum())
 
 
-def or_past(past: View) -> Callable[[View], View]:
-    """The other view where the address names a moment."""
+def asks(request: HttpRequest) -> bool:
+    """Whether the address names a moment."""
+    return any(request.GET.get(name, "").strip() for name in MOMENTS)
 
-    def chosen(view: View) -> View:
-        @wraps(view)
-        def answer(request: HttpRequest, *arguments: Any, **named: Any) -> HttpResponse:
-            asks = any(request.GET.get(name, "").strip() for name in MOMENTS)
-            return (past if asks else view)(request, *arguments, **named)
 
-        return answer
+def of_then(view: View, past: View) -> View:
+    """`past` where the address names a moment: there, only to look."""
 
-    return chosen
+    @wraps(view)
+    def answer(request: HttpRequest, *arguments: Any, **named: Any) -> HttpResponse:
+        if not asks(request):
+            return view(request, *arguments, **named)
+        if request.method not in LOOKING:
+            raise BadRequest("nothing can be done as of a moment: go back to live to act")
+        return past(request, *arguments, **named)
+
+    return answer
 
 
 # --- the address ----------------------------------------------------------------------------------
 
 
 def moment_of(request: HttpRequest, name: str) -> Moment:
-    """Raises Http404, and BadRequest that names what is wrong."""
-    group = group_named(name)
+    """Noted for the page's curl command too. Raises Http404, and BadRequest with what is wrong."""
+    found = _moment(request, group_named(name))
+    vars(request)[AS_OF] = found.at_ms
+    return found
+
+
+def _moment(request: HttpRequest, group: Group) -> Moment:
     at, epoch = (request.GET.get(key, "").strip() for key in ("at", "epoch"))
     if at and epoch:
         raise BadRequest(
@@ -153,20 +166,19 @@ def context_of(past: Past, tab: str) -> base.Context:
         "group": group,
         "tab": tab,
         "tabs": base.TABS,
-        "kept_tabs": KEPT_TABS,
+        "frame": "dashboard/past.html",
         "past": past,
         "at_ms": moment.at_ms,
         "address": address_of(moment),
+        "kept": address_of(moment),  # behind the addresses of other pages
         "why_not": f"This is the group as of {texts.exact(moment.at_ms)}: go back to live to act",
         "strip": [(key, label, strip[key]) for key, label in frames.STRIP_LABELS.items()],
         "hues": past.hues,
+        "stateful": group.values.stateful,
         "partition_states": PARTITION_STATES,
         "members": there,
         **scrubbing(group, moment.at_ms, moment.epoch),
     }
-
-
-KEPT_TABS = ("group", "group_members", "group_partitions")  # take the moment along
 
 
 def scrubbing(group: Group, at_ms: int, shown: Rebalance | None) -> base.Context:
@@ -254,7 +266,7 @@ def group_map(request: HttpRequest, name: str) -> HttpResponse:
     past = past_of(moment_of(request, name))
     size = past.map.size
     context = context_of(past, "group") | {
-        "rows": partitions(past.map, range(min(size, TABLE_MAX))),
+        "rows": partitions(past, range(min(size, TABLE_MAX))),
         "left_out": max(0, size - TABLE_MAX),
         "moves": sorted(tenures.moves(past.moment.group, past.moment.at_ms).items()),
         **_steps(past.moment),
@@ -289,9 +301,12 @@ class PastPartition:
     fence: int | None
     since_ms: int | None
     state: str  # of STATES
+    replicas: tuple[Sequence[str], ...]  # learners and standbys that the target of then named
 
 
-def partitions(found: OwnershipMap, numbers: Iterable[int]) -> list[PastPartition]:
+def partitions(past: Past, numbers: Sequence[int]) -> list[PastPartition]:
+    found = past.map
+    replicas = intervals.replicas_at(past.moment.group, past.moment.at_ms, numbers)
     return [
         PastPartition(
             number=number,
@@ -299,6 +314,7 @@ def partitions(found: OwnershipMap, numbers: Iterable[int]) -> list[PastPartitio
             fence=int(found.fence[number]) or None,
             since_ms=int(found.since_ms[number]) or None,
             state=_state(number, found),
+            replicas=tuple(replicas[kind][number] for kind in intervals.REPLICAS),
         )
         for number in numbers
     ]
@@ -315,7 +331,7 @@ def group_partitions(request: HttpRequest, name: str) -> HttpResponse:
     text, state = asked.text("q"), asked.choice("state", ("", *STATES), "")
     numbers = fitting(past.map, text, state)
     page = Paginator(numbers, PAGE).get_page(asked.whole("page") or 1)
-    rows = partitions(past.map, page)
+    rows = partitions(past, list(page))
     owners = {row.number: row.owner for row in rows}
     group, at_ms = past.moment.group, past.moment.at_ms
     context = context_of(past, "group_partitions") | {

@@ -11,11 +11,13 @@ from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 
+from dashboard.actions import api_tokens
 from dashboard.actions import users as actions
 from dashboard.actions.roles import MATRIX, STAGED, Effect, Grant, Role
 from dashboard.pages.forms import NoForm
 from dashboard.pages.user_forms import GrantForm, NewUserForm, OwnPasswordForm, PasswordForm
 from dashboard.pages.views import base
+from dashboard.pages.views.api_tokens import valid_first
 from dashboard.records.audit import By
 from dashboard.single_sign_on.people import identity_of
 
@@ -66,6 +68,7 @@ def user(request: HttpRequest, pk: int) -> HttpResponse:
         "shown": shown,
         "identity": identity,
         "grants": shown.role_grants.all(),
+        "tokens": valid_first(shown),
         "forms": forms,
         "refused_form": None if do in beside else forms[do],
     }
@@ -102,6 +105,19 @@ def _revoke(request: HttpRequest, shown: User) -> Change:
     return NoForm(request.POST), change, f"Taken from {shown.username}: {row}."
 
 
+def _revoke_token(request: HttpRequest, shown: User) -> Change:
+    key = request.POST.get("token", "")
+    token = shown.api_tokens.filter(pk=int(key)).first() if base.is_key(key) else None
+    if token is None:
+        raise Http404(f"{shown.username} has no API token {key[: base.TEXT_MAX]!r}.")
+
+    def change(by: By) -> bool:
+        api_tokens.revoke(token, by)
+        return True
+
+    return NoForm(request.POST), change, f"Token {token.name} of {shown.username} is revoked."
+
+
 def _password(request: HttpRequest, shown: User) -> Change:
     form = PasswordForm(request.POST)
 
@@ -127,11 +143,15 @@ def _active(request: HttpRequest, shown: User, *, active: bool) -> Change:
 CHANGES: dict[str, Callable[[HttpRequest, User], Change]] = {
     "grant": _grant,
     "revoke": _revoke,
+    "revoke_token": _revoke_token,
     "password": _password,
     "activate": partial(_active, active=True),
     "deactivate": partial(_active, active=False),
 }
-ALSO = {"revoke": ("do", "grant")}  # sent beside the fields of the form
+ALSO = {
+    "revoke": ("do", "grant"),
+    "revoke_token": ("do", "token"),
+}  # sent beside the fields of the form
 
 
 # --- oneself --------------------------------------------------------------------------------------

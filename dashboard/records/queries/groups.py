@@ -16,6 +16,7 @@ from dashboard.live import group_state
 from dashboard.live.attention import Facts
 from dashboard.models import Group, MemberRecord, Rebalance, RebalanceOutcome, Sample
 from dashboard.pages import texts
+from dashboard.records.queries.pages import narrowed
 from dashboard.records.queries.rebalances import light
 from dashboard.records.rights import visible
 
@@ -216,9 +217,9 @@ def _sum(values: Iterable[int | None]) -> Any:
 POINTS_MAX = 720
 
 
-def series(group: Group, from_ms: int) -> list[Sample]:
-    """A group's samples, oldest first; of more than POINTS_MAX every k-th."""
-    rows = group.samples.filter(at_ms__gte=from_ms).order_by("at_ms")
+def series(group: Group, from_ms: int, until_ms: int | None = None) -> list[Sample]:
+    """A group's samples of that time, oldest first; of more than POINTS_MAX every k-th."""
+    rows = narrowed(group.samples.order_by("at_ms"), at_ms__gte=from_ms, at_ms__lte=until_ms)
     count = rows.count()
     step = -(-count // POINTS_MAX)
     found = enumerate(rows.iterator(chunk_size=2_000))

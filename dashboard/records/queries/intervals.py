@@ -130,11 +130,20 @@ def replicas(
     }  # fmt: skip
 
 
-def replicas_at(group: Group, number: int, at_ms: int) -> dict[str, list[str]]:
-    """Kind -> the members that the target of that moment named, in the order of their names."""
+def replicas_at(
+    group: Group, at_ms: int, numbers: Iterable[int]
+) -> dict[str, dict[int, list[str]]]:
+    """Kind -> partition -> the members that the target of that moment named, in the order of their
+    names.
+    """
     rows = group.rebalances.filter(at_ms__lte=at_ms).order_by("-at_ms")
     said = _roles(rows.values_list("replicas", flat=True).first())
-    return {kind: [m for m, row in said.items() if number in row[kind]] for kind in REPLICAS}
+    found: dict[str, dict[int, list[str]]] = {kind: {n: [] for n in numbers} for kind in REPLICAS}
+    for member, row in said.items():
+        for kind, of in found.items():
+            for number in of.keys() & row[kind]:
+                of[number].append(member)
+    return found
 
 
 def _rounds(group: Group, shown: Shown, most: int) -> list[tuple[int, Any]]:

@@ -1,8 +1,8 @@
 """Long lists in pieces: by key, so that the millionth row costs what the first does."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Self, TypeVar
 
 from django.db.models import Model, QuerySet
 
@@ -44,6 +44,10 @@ class Filters:
         if self.partition is None and self.first is not None and self.first == self.last:
             return self.first
         return self.partition
+
+    def until(self, at_ms: int) -> Self:
+        """Nothing that came after that moment."""
+        return replace(self, to_ms=min(at_ms + 1, self.to_ms or at_ms + 1))
 
 
 def narrowed(found: QuerySet[Row], **wanted: Any) -> QuerySet[Row]:

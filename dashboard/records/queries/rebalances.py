@@ -65,9 +65,10 @@ def light(rows: QuerySet[Rebalance]) -> QuerySet[Rebalance]:
     return rows.defer(*LARGE, *(f"first__{name}" for name in LARGE))
 
 
-def wholes(firsts: Sequence[Rebalance]) -> list[Whole]:
-    """Of first rounds, in their order; one query for all."""
-    later = Rebalance.objects.filter(first__in=[row.pk for row in firsts]).order_by()
+def wholes(firsts: Sequence[Rebalance], until_ms: int | None = None) -> list[Whole]:
+    """Of first rounds, in their order, with the rounds until then; one query for all."""
+    found = Rebalance.objects.filter(first__in=[row.pk for row in firsts]).order_by()
+    later = narrowed(found, at_ms__lte=until_ms)
     sums = {
         row["first"]: row
         for row in later.values("first").annotate(
@@ -142,24 +143,28 @@ def found(group: Group, filters: Filters) -> QuerySet[Rebalance]:
     )
 
 
-def page(group: Group, filters: Filters, size: int = PAGE) -> Page[Whole]:
-    """Rebalances. Cause, actor and time are of the first round, member and partition of any."""
+def page(
+    group: Group, filters: Filters, size: int = PAGE, *, until_ms: int | None = None
+) -> Page[Whole]:
+    """Rebalances. Cause, actor and time are of the first round, member and partition of any.
+    `until_ms`: rounds that came later are not counted.
+    """
     rows = _firsts(found(group, filters))
     if _looks_inside(filters):
         rows = rows.prefetch_related("later_rounds")
         firsts = page_of(rows, size, lambda row: _any_touches(row, filters))
     else:
         firsts = page_of(rows, size)
-    return Page(rows=wholes(firsts.rows), older=firsts.older)
+    return Page(rows=wholes(firsts.rows, until_ms), older=firsts.older)
 
 
 def _any_touches(first: Rebalance, filters: Filters) -> bool:
     return any(touches(row, filters) for row in (first, *first.later_rounds.all()))
 
 
-def rounds(group: Group, from_ms: int, most: int) -> list[Rebalance]:
-    """The newest since then, newest first."""
-    return list(found(group, Filters(from_ms=from_ms))[:most])
+def rounds(group: Group, filters: Filters, most: int) -> list[Rebalance]:
+    """The newest, newest first."""
+    return list(found(group, filters)[:most])
 
 
 def every(group: Group, filters: Filters) -> Iterator[Rebalance]:

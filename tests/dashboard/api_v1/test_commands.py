@@ -40,6 +40,7 @@ def test_a_rebalance_is_asked_for_in_ones_name(program: Program, path: str, grou
     assert (found["kind"], found["state"]) == ("rebalance", "running")
     entry = AuditEntry.objects.get(action="run plan")
     assert (entry.source, entry.actor, entry.address) == ("api", "ann", "127.0.0.1")
+    assert entry.token == "t", "whose name was shown"
     assert "'x' is not known" in problem(program.post(f"{path}/rebalances", {"strategy": "x"}), 422)
 
 

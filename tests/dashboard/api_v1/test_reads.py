@@ -10,6 +10,7 @@ from django.test import Client
 from dashboard.models import Group, Tenure
 from tests.dashboard.agents import FakeAgent, make_group, tick
 from tests.dashboard.api_v1.program import Program, problem, read
+from tests.dashboard.people import logged_in
 
 
 @pytest.fixture
@@ -120,11 +121,31 @@ def test_every_page_of_a_group_has_its_curl_command(
 ) -> None:
     from dashboard.api.v1.addresses import OF_PAGES
     from dashboard.pages.views.base import TABS
-    from tests.dashboard.people import logged_in
 
     assert {name for name, _ in TABS} <= set(OF_PAGES)
-    page = logged_in(ann).get(f"/groups/{group.name}/members/?at=2026-01-31T03:12:00&x=$(id)")
-    wanted = f"http://testserver/api/v1/groups/{group.name}/members?at=2026-01-31T03%3A12%3A00"
-    assert wanted in page.content.decode()
+    page = logged_in(ann).get(f"/groups/{group.name}/members/?x=$(id)")
+    assert f"http://testserver/api/v1/groups/{group.name}/members" in page.content.decode()
     assert "$(id)" not in page.context["as_curl"]
     assert "As curl" not in Client().get("/login/").content.decode()
+
+
+def test_the_curl_command_of_a_moment_asks_for_that_moment(
+    ann: User, group: Group, agents: list[FakeAgent], program: Program
+) -> None:
+    """What the API does not keep of a moment is not offered as if it did."""
+    row = group.rebalances.get()
+    base, client = f"/groups/{group.name}/", logged_in(ann)
+    at_ms = row.finished_at_ms or 0
+    wanted = {
+        **dict.fromkeys(("", "members/", "partitions/", "partitions/0/"), f"?at={at_ms}"),
+        **dict.fromkeys(("ownership/", "history/", "balance/"), f"?to={at_ms + 1}"),
+    }
+    for tab, query in wanted.items():
+        command = client.get(f"{base}{tab}?epoch={row.target_epoch}").context["as_curl"]
+        path = str(command).partition("http://testserver")[2].strip("'")
+        assert path.endswith(query), tab
+        answer = program.client.get(path, headers=program.headers)
+        assert answer.status_code == 200, answer.content
+    for tab in ("plans/", "attention/", "settings/", "history/?show=scale-downs&", "pause/"):
+        query = f"{'' if '?' in tab else '?'}epoch={row.target_epoch}"
+        assert not client.get(base + tab + query).context["as_curl"], tab

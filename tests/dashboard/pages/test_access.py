@@ -70,6 +70,7 @@ def test_an_unknown_group_is_not_found(visitor: Client, store: object, name: str
     assert answer.status_code == 404
     if "json" not in name:
         assert b"There is nothing at this address" in answer.content
+        assert b'aria-label="Main"' in answer.content and b"As curl" not in answer.content
 
 
 def test_redis_away_is_said_and_nothing_is_shown_as_zero(

@@ -52,6 +52,21 @@ def test_revoking_ends_it_at_once(viewer: Client) -> None:
     assert "revoked" in viewer.get(ADDRESS).content.decode()
 
 
+def test_an_admin_sees_and_ends_the_tokens_of_others(viewer: Client, visitor: Client) -> None:
+    text, token = create(viewer, name="of-bob"), PersonToken.objects.get()
+    address = f"/users/{token.user.pk}/"
+    sent = {"do": "revoke_token", "token": token.pk}
+    assert "of-bob" in visitor.get(address).content.decode()
+    assert viewer.post(address, sent).status_code == 403
+    other = User.objects.create(username="carl")
+    assert visitor.post(f"/users/{other.pk}/", sent).status_code == 404
+    assert visitor.post(address, sent).status_code == 302
+    answer = Client().get("/api/v1/groups", headers={"Authorization": f"Bearer {text}"})
+    assert answer.status_code == 401
+    entry = AuditEntry.objects.get(action="revoke API token")
+    assert (entry.actor, entry.object) == ("ann", "API token bob/of-bob")
+
+
 def test_nobody_sees_or_ends_the_tokens_of_others(viewer: Client, visitor: Client) -> None:
     create(viewer, name="of-bob")
     token = PersonToken.objects.get()

@@ -44,14 +44,14 @@ def test_who_acknowledges_is_named_with_time_and_note(visitor: Client, group: Gr
 def test_what_is_over_is_listed_and_counted_no_more(visitor: Client, group: Group) -> None:
     needs(group, "lagging", ended_at_ms=5, why="was behind")
     answer = visitor.get(address(group))
-    assert [one.row.why for one in answer.context["past"]] == ["was behind"]
+    assert [one.row.why for one in answer.context["over"]] == ["was behind"]
     assert visitor.get("/attention.json").json() == {"count": 0}
 
 
 def test_what_did_not_last_is_not_shown(visitor: Client, group: Group) -> None:
     needs(group, "lagging", raised_at_ms=None)
     answer = visitor.get(address(group))
-    assert not answer.context["attention"] and not answer.context["past"]
+    assert not answer.context["attention"] and not answer.context["over"]
 
 
 @pytest.mark.parametrize(

@@ -82,14 +82,6 @@ def test_who_owned_a_partition_at_a_moment(
     assert "Nobody held the lock at that moment" in before
 
 
-def test_without_a_partition_all_owners_of_the_moment_are_told(
-    visitor: Client, group: Group, moved: list[FakeAgent]
-) -> None:
-    now = texts.exact(max(t.started_ms for t in Tenure.objects.filter(group=group)))
-    page = visitor.get(f"/groups/{group.name}/history/?at={now}").content.decode()
-    assert len(re.findall(r'data-owner="b"', page.partition('id="history"')[0])) == 4
-
-
 def test_one_rebalance_in_full(visitor: Client, group: Group, moved: list[FakeAgent]) -> None:
     last = group.rebalances.first()
     assert last is not None

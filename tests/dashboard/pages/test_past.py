@@ -1,18 +1,29 @@
-"""?at=, ?epoch= and ?epoch=&vs= on a group's map, members and partitions; map.bin, changes.json."""
+"""?at=, ?epoch= and ?epoch=&vs= on every page of a group; map.bin, changes.json."""
 
 import json
 import re
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 import pytest
 from django.test import Client
+from django.urls import reverse
 
 from assignment.scripts.lock_events import LockEvent
+from dashboard.actions import drafting, plans
+from dashboard.actions.attention import change_limits
+from dashboard.actions.groups import change_settings
 from dashboard.live import groups as live_groups
-from dashboard.models import Group, Rebalance, Tenure
+from dashboard.models import Group, Plan, Rebalance, Tenure
 from dashboard.pages import texts
+from dashboard.pages.urls import of_group
+from dashboard.pages.views import base
+from dashboard.records.queries import intervals
 from tests.dashboard.agents import FakeAgent
+from tests.dashboard.pages.test_overview import needs
+from tests.dashboard.planning import ADA, ANN, BOB
+from tests.dashboard.scaling import Scene
 from tests.dashboard.scenes import settle
 from tests.dashboard.test_ownership_maps import replayed
 
@@ -55,13 +66,28 @@ def test_the_map_on_both_sides_of_every_change(
         assert shown(page(visitor, group, f"?at={at_ms}")) == replay(handed, at_ms)
 
 
-def test_it_says_when_and_nothing_can_be_done(
+DATA = re.compile(r"\.(csv|json|bin)$|/picture$")  # no pages
+
+
+def pages_of(group: Group) -> list[str]:
+    """Behind the group's address, whatever routes there are."""
+    values = {"member_id": "a", "number": 0, "pk": 1, "incarnation": 1, "target_epoch": 1}
+    routes = [str(one.pattern) for one in of_group]
+    return [
+        re.sub(r"<\w+:(\w+)>", lambda found: str(values[found[1]]), route)
+        for route in routes
+        if not DATA.search(route)
+    ]
+
+
+def test_every_page_says_when_and_nothing_can_be_done(
     visitor: Client, group: Group, handed: Events
 ) -> None:
     at = texts.exact(handed[3].at_ms)
-    for tab in ("", "members/", "partitions/"):
+    assert len(pages_of(group)) > 18
+    for tab in pages_of(group):
         text = page(visitor, group, f"?at={at}", tab)
-        assert "As of " in text and "not live" in text
+        assert "As of " in text and "not live" in text, tab
         assert f'<a href="/groups/{group.name}/{tab}" data-key="l">Back to live</a>' in text
         actions = re.search(r'id="actions">(.*?)</div>', text, re.DOTALL)
         assert actions
@@ -70,7 +96,11 @@ def test_it_says_when_and_nothing_can_be_done(
         assert all(" disabled " in b and f"as of {at}" in b for b in buttons)
         assert "<a " not in actions[1]
         assert "data-socket" not in text
-        assert "group.js" not in text and "panels.js" not in text
+        assert "data-every" not in text
+        fields = re.findall(r"<form[^>]*post", text.partition('<main id="content">')[2])
+        assert not fields, tab
+        answer = visitor.post(f"/groups/{group.name}/{tab}?at={at}", {"reason": "why"})
+        assert answer.status_code in (400, 405), tab
     fragment = page(visitor, group, f"?at={at}&fragment=actions")
     assert "not live" in fragment, "the live page's buttons are not those of a moment"
 
@@ -78,9 +108,8 @@ def test_it_says_when_and_nothing_can_be_done(
 def test_tabs_take_the_moment_along(visitor: Client, group: Group, handed: Events) -> None:
     at = texts.exact(handed[3].at_ms)
     text = page(visitor, group, f"?at={at}")
-    for tab in ("members/", "partitions/"):
-        assert f'href="/groups/{group.name}/{tab}?at={at}"' in text
-    assert f'href="/groups/{group.name}/history/"' in text
+    for name, _ in base.TABS:
+        assert f'href="{reverse(name, args=[group.name])}?at={at}"' in text
 
 
 @pytest.mark.parametrize(
@@ -99,7 +128,7 @@ def test_tabs_take_the_moment_along(visitor: Client, group: Group, handed: Event
 def test_what_is_no_moment_is_named(
     visitor: Client, group: Group, agents: list[FakeAgent], query: str, named: str
 ) -> None:
-    for tab in ("", "members/", "partitions/", "map.bin"):
+    for tab in (*pages_of(group), "map.bin", "history/rebalances.csv"):
         answer = visitor.get(f"/groups/{group.name}/{tab}{query}")
         assert answer.status_code == 400, tab
         assert named in answer.content.decode(), tab
@@ -254,6 +283,125 @@ def test_partitions_are_filtered_by_who_had_them_then(
     assert '<span title="a">a</span>' in after, "who had it before"
     unknown = page(visitor, group, f"?at={first.finished_at_ms}&state=learning", "partitions/")
     assert "is not one of the choices" in unknown
+
+
+def test_ownership_over_time_ends_at_the_moment(
+    visitor: Client, group: Group, handed: Events
+) -> None:
+    left = Tenure.objects.filter(group=group, member_id="a").earliest("ended_ms")
+    at_ms = (left.ended_ms or 0) - 1
+    later = Tenure.objects.filter(group=group, started_ms__gt=at_ms)
+    assert later
+    for tab in ("ownership/", f"partitions/{left.number}/", "members/a/"):
+        text = page(visitor, group, f"?at={at_ms}&span=all", tab)
+        assert f'data-to="{at_ms + 1}"' in text and 'data-follows="no"' in text, tab
+        shown = {
+            int(fence) for fence in re.findall(r'data-key="\d+" [^>]*data-fence="(\d+)"', text)
+        }
+        assert shown and not shown & {row.fence for row in later}, tab
+        assert "still" in text and "released" not in text, tab
+    file = visitor.get(f"/groups/{group.name}/history/ownership.csv?at={at_ms}").getvalue()
+    assert (
+        len(file.decode().splitlines())
+        == 1 + Tenure.objects.filter(group=group, started_ms__lte=at_ms).count()
+    )
+    assert b"released" not in file
+
+
+def test_history_and_charts_end_at_the_moment(
+    visitor: Client, group: Group, handed: Events
+) -> None:
+    first, second, *_ = rows = list(group.rebalances.order_by("target_epoch"))
+    within = (second.finished_at_ms or 0) - 1
+    text = page(visitor, group, f"?at={within}", "history/")
+    assert [int(n) for n in re.findall(r'data-epoch="(\d+)"', text)] == [
+        second.target_epoch, first.target_epoch,
+    ]  # fmt: skip
+    assert text.count("not yet</span>") == 1, "the second goes on"
+    assert "running" in text
+    answer = visitor.get(f"/groups/{group.name}/balance/?at={within}")
+    assert [row.target_epoch for row in answer.context["rows"]] == [
+        row.target_epoch for row in rows[1::-1]
+    ]
+    figures = answer.context["figures"]
+    assert figures["flow"]["layout"]["xaxis"]["range"][1] == texts.exact(within)
+    assert sum(figures["loads"]["data"][0]["y"]) == len(replay(handed, within))
+
+
+def test_settings_and_limits_are_those_of_then(
+    visitor: Client, group: Group, handed: Events
+) -> None:
+    before_ms = base.now_ms()
+    made = Group.objects.filter(pk=group.pk)
+    made.update(created_at=datetime.fromtimestamp(before_ms / 1000 - 60, UTC))
+    for lease_ms, members in ((15_000, 2), (20_000, 3)):
+        change_settings(group, {"lease_ms": lease_ms}, ADA)
+        change_limits(group, {"stalled_members": members}, ADA)
+    for at_ms, lease, members in ((before_ms, "10 s", "1"), (base.now_ms(), "20 s", "3")):
+        text = page(visitor, group, f"?at={at_ms}", "settings/")
+        assert text.count("<fieldset disabled>") == 2
+        assert _value(text, "lease_ms") == lease
+        assert _value(text, "stalled_members") == members
+    early = page(visitor, group, f"?at={before_ms - 120_000}", "settings/")
+    assert "The settings of then are not known" in early
+    assert "Save" not in early
+
+
+def _value(text: str, name: str) -> str:
+    (tag,) = re.findall(rf'<input[^>]*name="{name}"[^>]*>', text)
+    return re.search(r'value="([^"]*)"', tag)[1]  # type: ignore[index]
+
+
+def test_attention_is_what_was_raised_and_acknowledged_then(
+    visitor: Client, group: Group, handed: Events
+) -> None:
+    now_ms = base.now_ms()
+    noted = {"acknowledged_at_ms": now_ms - 200, "acknowledged_by": "ann", "note": "seen"}
+    times = {"began_at_ms": now_ms - 400, "raised_at_ms": now_ms - 300, "ended_at_ms": now_ms - 100}
+    needs(group, "stalled", **times, **noted)
+    found = {}
+    for ago in (350, 250, 150, 50):
+        answer = visitor.get(f"/groups/{group.name}/attention/?at={now_ms - ago}")
+        found[ago] = [
+            [one.row.acknowledged_by for one in answer.context[name]]
+            for name in ("attention", "over")
+        ]
+    assert found == {350: [[], []], 250: [[""], []], 150: [["ann"], []], 50: [[], ["ann"]]}
+
+
+def test_plans_are_in_the_state_of_then(visitor: Client, group: Group, handed: Events) -> None:
+    uneven = {"config_map": {"b": ["0-2"], "c": [3]}}
+    draft = drafting.rebalance(group, "config", uneven)
+    proposed = plans.propose(group, draft, ANN)
+    plans.approve(proposed, BOB, digest=proposed.digest)
+    approved_ms = base.now_ms()
+    plans.cancel(Plan.objects.get(), ANN)
+    times = [proposed.proposed_at_ms - 1, proposed.proposed_at_ms, approved_ms, base.now_ms()]
+    Plan.objects.update(ended_at_ms=times[3], decided_at_ms=times[3])
+    states = []
+    for at_ms in times:
+        rows = visitor.get(f"/groups/{group.name}/plans/?at={at_ms}").context["page"].rows
+        states.append([(row.state, row.decided_by) for row in rows])
+    assert states == [
+        [], [("proposed", "")], [("approved", "bob")], [("cancelled", "ann")],
+    ]  # fmt: skip
+
+
+@pytest.mark.usefixtures("store")
+def test_learners_and_standbys_are_those_that_the_target_named(
+    visitor: Client, group_name: str
+) -> None:
+    scene = Scene(group_name, standby_replicas=1)
+    scene.round()
+    wanted = intervals.replicas_at(scene.group, base.now_ms(), range(2))
+    assert all(wanted["standby"].values())
+    for tab in ("", "partitions/"):
+        text = page(visitor, scene.group, f"?at={base.now_ms()}", tab)
+        assert ">Learner</th>" in text and ">Standbys</th>" in text
+        rows = dict(re.findall(r'<tr data-number="(\d)"(.*?)</tr>', text, re.DOTALL))
+        for number, names in wanted["standby"].items():
+            found = re.findall(r'class="replica">.*?title="([^"]+)"', rows[str(number)], re.DOTALL)
+            assert found == names, tab
 
 
 def test_a_tick_for_each_epoch_and_links_without_script(

@@ -141,7 +141,9 @@ def every_page(group: Group) -> list[str]:
     tabs = "ownership/ members/ members/a/ partitions/ partitions/0/ balance/ history/ settings/"
     tabs += " pause/ plans/ attention/ rebalance/ tokens/ ?epoch=2"
     histories = ("history/?show=ownership", "history/?show=scale-downs")
-    own = ["", *tabs.split(), "scale-down/", *histories]
+    then = "ownership members/a partitions/0 balance history plans attention settings pause"
+    past = [f"{tab}/?epoch=2" for tab in then.split()]
+    own = ["", *tabs.split(), "scale-down/", *histories, *past]
     some = ["/", "/groups/", "/new-group/", "/audit/", "/webhooks/", "/search/", "/api-tokens/"]
     return [*some, *(base + tab for tab in own)]
 

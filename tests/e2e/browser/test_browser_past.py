@@ -102,6 +102,14 @@ async def test_keys_go_from_epoch_to_epoch_and_back_to_live(
     await page.wait_for_selector("#as-of")
     await page.keyboard.press("l")
     await page.wait_for_selector("#light")
+    for tab in ("ownership", "partitions/0", "members/a", "balance", "attention", "settings"):
+        await page.goto(f"/groups/{stage.group.name}/{tab}/?epoch={epochs[-1]}")
+        await page.keyboard.press("[")
+        await page.wait_for_url(f"**/{tab}/?epoch={epochs[-2]}")
+        await page.wait_for_selector("#as-of")
+    await page.keyboard.press("l")
+    await page.wait_for_selector("#light")
+    await page.goto(f"/groups/{stage.group.name}/")
     await page.focus("[name=at]")
     await page.keyboard.type("[l")
     assert await page.input_value("[name=at]") == "[l"

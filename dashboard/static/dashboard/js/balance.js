@@ -169,5 +169,5 @@ for (const end of ["pointerup", "pointercancel"])
     },
     true,
   );
-setInterval(fetchAgain, SAMPLES_MS);
+if (charts.dataset.url) setInterval(fetchAgain, SAMPLES_MS);
 draw();

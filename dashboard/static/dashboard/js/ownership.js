@@ -20,7 +20,7 @@ let follows = given.follows === "yes"; // to now
 let asking = null, saying = null, timer = 0, resting = 0, tabled = 0, drag = null;
 const timeline = new Timeline(canvas, view, given.at ? Number(given.at) : null);
 
-const now = () => live.atMs || Date.now();
+const now = () => Number(given.now) || live.atMs || Date.now(); // of the past: its moment
 const iso = (at) => new Date(at).toISOString();
 const clock = (at) => at === null ? "—" : iso(at).slice(0, 23).replace("T", " ");
 const element = (tag, text) => Object.assign(document.createElement(tag), {textContent: text});
