@@ -212,7 +212,7 @@ class Membership:
 
     def note_crash(self, why: str, batch: BatchInHand) -> None:
         """With the batch that the consumer had in hand (agent/consumer/in_hand.py)."""
-        counted = self.store.run(crashes.crash(why, batch.alone, batch.parts))
+        counted = self.store.run(crashes.crash(why, batch.alone, batch.parts, batch.letters))
         self.note("crash with a batch in hand", why=why, partitions=counted, alone=batch.alone)
 
     def progress(self) -> ConsumerHealth | None:

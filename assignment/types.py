@@ -46,6 +46,9 @@ def speaker_of(member_id: str, process: str) -> str:
     return f"{member_id}@{process}" if process else member_id
 
 
+ID_PART_MAX = 2**64  # below it is each of the two numbers of an id
+
+
 class Offset(NamedTuple):
     """Id of a stream entry, `ms-seq`, ordered as two integers.
 
@@ -64,9 +67,15 @@ class Offset(NamedTuple):
         if not OFFSET_PATTERN.fullmatch(text):
             raise InvalidInput(f"offset {shown(text)} is not of the form ms-seq")
         found = cls(int(ms), int(seq))
-        if max(found) >= 2**64:  # Redis refuses every other id
+        if max(found) >= ID_PART_MAX:  # Redis refuses every other id
             raise InvalidInput(f"offset {shown(text)} has a number above 64 bits")
         return found
+
+    @property
+    def next(self) -> "Offset":
+        """No id lies between them."""
+        fits = self.seq + 1 < ID_PART_MAX
+        return Offset(self.ms, self.seq + 1) if fits else Offset(self.ms + 1, 0)
 
 
 START = Offset(0, 0)

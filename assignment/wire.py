@@ -7,7 +7,7 @@ types say all that msgspec checks where they are read, bounds included.
 import json
 import zlib
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
@@ -40,14 +40,23 @@ API_PREFIX = "/api/agent/v1"  # POST {API_PREFIX}/{group}/join | heartbeat | lea
 GROUP_INDEX = "ek:groups"  # names of groups that their agents made: for dashboards
 
 
-class _Key:
-    """A key that has its attribute's name."""
-
+class _Named:
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
+
+class _Key(_Named):
+    """A key that has its attribute's name."""
+
     def __get__(self, keys: "GroupKeys", owner: type) -> str:
         return f"ek:{{{keys.group}}}:{self._name}"
+
+
+class _KeyOf(_Named):
+    """As _Key, one for each that it is called with."""
+
+    def __get__(self, keys: "GroupKeys", owner: type) -> Callable[[str | Partition], str]:
+        return lambda of: f"ek:{{{keys.group}}}:{self._name}:{of}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +79,8 @@ class GroupKeys:
     control = _Key()
     suspects = _Key()  # partition -> what crashes consumers with it in hand (crash.lua)
     skips = _Key()  # partition -> the entry that a person lets it pass (skip.lua)
+    replays = _Key()  # partition -> dead letters that wait to be replayed (_letters.lua)
+    doubts = _Key()  # partition -> which of them may not be
     pauses = _Key()  # "*" or partition -> who paused it, when and why (set_pauses.lua)
     paused = _Key()  # partition -> fence under which its owner was told so, when no batch held it
     events = _Key()
@@ -78,24 +89,13 @@ class GroupKeys:
     hold = _Key()  # nothing is granted while it is there; ends by itself
     since = _Key()  # partition -> "fence at_ms": when its last fence was granted
 
-    def owned(self, member_id: str) -> str:
-        return f"ek:{{{self.group}}}:owned:{member_id}"
-
-    def progress(self, member_id: str) -> str:
-        return f"ek:{{{self.group}}}:progress:{member_id}"
-
-    def counts(self, member_id: str) -> str:
-        """What the reading tasks of a consumer counted of the batch in hand; expires by itself."""
-        return f"ek:{{{self.group}}}:counts:{member_id}"
-
-    def lock(self, partition: Partition) -> str:
-        return f"ek:{{{self.group}}}:lock:{partition}"
-
-    def changelog(self, partition: Partition) -> str:
-        return f"ek:{{{self.group}}}:changelog:{partition}"
-
-    def dead(self, partition: Partition) -> str:
-        return f"ek:{{{self.group}}}:dead:{partition}"
+    owned = _KeyOf()  # a member
+    progress = _KeyOf()  # a member
+    counts = _KeyOf()  # a member: what its consumer's tasks counted of the batch in hand; expires
+    lock = _KeyOf()  # a partition, as the others
+    changelog = _KeyOf()
+    dead = _KeyOf()
+    replaying = _KeyOf()  # dead letters that a batch applies (bind.lua)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ a partition is halted takes many such ends, each with nothing else in hand.) Kno
 
 import contextlib
 import signal
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,11 +30,14 @@ FILE = "in_hand.json"
 
 @dataclass(frozen=True, slots=True)
 class BatchInHand:
-    """`pid` of its consumer; `alone`: entries of its only partition, if processed for suspicion."""
+    """`pid` of its consumer; `alone`: entries of its only partition, if processed for suspicion;
+    `letters`: dead letters of it that are replayed.
+    """
 
     pid: int
     parts: tuple[Range, ...]
     alone: int = 0
+    letters: int = 0
 
 
 def is_crash(code: int) -> bool:
@@ -46,13 +48,13 @@ def is_crash(code: int) -> bool:
     return code not in NO_CRASH
 
 
-def write(folder: Path, pid: int, parts: Sequence[Range], alone: int) -> None:
+def write(folder: Path, batch: BatchInHand) -> None:
     """Where the disk refuses (full), this batch's end is not counted: nothing else is lost."""
     fresh = folder / f"{FILE}.fresh"
     remove(folder)
     with contextlib.suppress(OSError):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fresh.write_bytes(msgspec.json.encode(BatchInHand(pid, tuple(parts), alone)))
+        fresh.write_bytes(msgspec.json.encode(batch))
         fresh.rename(folder / FILE)
 
 

@@ -12,11 +12,12 @@ import msgspec
 import pyarrow as pa
 
 from agent.spark.pipeline import IDS_COLUMN, KEY_COLUMN, PARTITION_COLUMN
-from agent.spark.source import Counted
+from agent.spark.reading import Counted
 from agent.state.errors import StateError
 from agent.store.door import Answer, StoreUnavailable, asked
 from agent.store.group import GroupStore
 from assignment.errors import EvenkeelError, InvalidInput
+from assignment.scripts import replays
 from assignment.scripts.agent_side import CommitAnswer, CommitRequest, CommitResult
 from assignment.scripts.offsets import EffectsIn
 from assignment.troubles import Halted, HaltReason
@@ -134,9 +135,13 @@ class Committer:
     may_process: Callable[[], bool]
 
     def commit(
-        self, counted: Sequence[tuple[Range, Counted]], changed: Mapping[int, PartitionChanges]
+        self,
+        counted: Sequence[tuple[Range, Counted]],
+        changed: Mapping[int, PartitionChanges],
+        letters: Sequence[Offset] = (),
     ) -> Outcome:
-        """One fenced commit for each range, also for those without a changed key.
+        """One fenced commit for each range, also for those without a changed key. `letters`: that
+        the only range replays.
 
         A partition whose replica fails is told in `failed`; the others commit. Raises LeaseOver.
         """
@@ -156,9 +161,13 @@ class Committer:
                 )
             if count.end == one.from_offset:
                 continue  # halted at its first entry
+            kept = self._bound(one, count, letters) if letters else count
+            if kept is None:
+                left.append(one)
+                continue
             changes = changed.get(one.partition.number, PartitionChanges())
             try:
-                prepared = self.effects.prepare(one, count, committed[one.partition], changes)
+                prepared = self.effects.prepare(one, kept, committed[one.partition], changes)
             except StateError as error:
                 outcome.failed[one] = str(error)
                 continue
@@ -171,6 +180,14 @@ class Committer:
             self._take(outcome, prepared, answer)
         self._judge(outcome, left)
         return outcome
+
+    def _bound(self, one: Range, count: Counted, letters: Sequence[Offset]) -> Counted | None:
+        """Before any effect of theirs is stored. With them are those that cannot be read again,
+        which the commit then has no more. None: they must not be applied from here.
+        """
+        call = replays.bind(one, letters, Offset.parse(count.lowest), count.dead)
+        is_bound = self.asked(lambda: self.groups.run(call)) is replays.Bound.DONE
+        return msgspec.structs.replace(count, dead=[]) if is_bound else None
 
     def _answers(self, requests: Sequence[CommitRequest]) -> Sequence[CommitAnswer]:
         return self.asked(lambda: self.groups.commit_many(requests)) if requests else ()

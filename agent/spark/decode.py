@@ -12,7 +12,7 @@ from itertools import groupby
 import pyarrow as pa
 from pyarrow import json as arrow_json
 
-from assignment.scripts.agent_side import DeadLetter
+from assignment.scripts.dead_letters import DeadLetter
 from assignment.scripts.values import Raw
 
 RAW_BYTES_MAX = 65_536  # of a malformed event that a dead letter keeps

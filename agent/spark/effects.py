@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent.spark.commit import Effects, PartitionChanges, Prepared
-from agent.spark.source import Counted
+from agent.spark.reading import Counted
 from agent.state.errors import StateError
 from agent.state.partition import PartitionState
 from agent.state.restore import restore

@@ -28,8 +28,9 @@ class Crashes:
         self._groups, self._folder = groups, Path(state_dir)
         self.done()  # of a consumer before this one
 
-    def begin(self, ranges: Sequence[Range], alone: int) -> None:
-        in_hand.write(self._folder, os.getpid(), ranges, alone)
+    def begin(self, ranges: Sequence[Range], alone: int, letters: int) -> None:
+        batch = in_hand.BatchInHand(os.getpid(), tuple(ranges), alone, letters)
+        in_hand.write(self._folder, batch)
 
     def done(self) -> None:
         in_hand.remove(self._folder)
@@ -43,8 +44,8 @@ class Crashes:
         if batch is None:
             return False
         try:
-            told = self._groups.run(crashes.crash(why, batch.alone, batch.parts))
-            return told > 0 and batch.alone > 0
+            told = self._groups.run(crashes.crash(why, batch.alone, batch.parts, batch.letters))
+            return told > 0 and batch.alone + batch.letters > 0
         except StoreUnavailable:
             return False
 

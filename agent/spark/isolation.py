@@ -1,4 +1,5 @@
-"""Which partitions the next batch has, when some are under suspicion or are to be skipped.
+"""Which partitions the next batch has, when some are under suspicion, or have entries to be skipped
+or letters to be replayed.
 
 A partition that was in hand at three crashes in a row is processed alone: all of what it had in
 hand, then half as many entries after each crash, until one entry crashes alone and the partition is
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from agent.spark.ranges import range_of
 from assignment.scripts.agent_side import BatchStart
 from assignment.scripts.crashes import Skip
+from assignment.scripts.replays import WaitingLetter
 from assignment.troubles import Halted, HaltReason
 from assignment.types import Offset, Partition, Range
 
@@ -22,11 +24,14 @@ Entries = Callable[[Partition, Offset, int], Sequence[Offset]]  # partition, aft
 
 @dataclass(frozen=True, slots=True)
 class Alone:
-    """A batch of one partition: `entries` of it for suspicion, or one that is skipped."""
+    """A batch of one partition: `entries` of it for suspicion, one that is skipped, or no entry but
+    letters that are replayed.
+    """
 
     one: Range
     entries: int = 0
     skip: Skip | None = None
+    letters: tuple[WaitingLetter, ...] = ()
 
 
 def halted_of(free: Sequence[BatchStart]) -> list[Halted]:
@@ -52,34 +57,60 @@ def skipped(free: Sequence[BatchStart], entries: Entries) -> Alone | None:
     return None
 
 
+def run_end(start: BatchStart, entries: Entries) -> Offset:
+    """Of the entries whose ids follow the committed offset without a gap: nothing can be replayed
+    before they were read.
+    """
+    end = start.committed
+    for one in entries(start.partition, start.committed, LOOK_ENTRIES):
+        if one != end.next:
+            break
+        end = one
+    return end
+
+
 class Turns:
-    """Suspects in turn, each after a batch of the others."""
+    """Suspects and replays in turn, each after a batch of the others."""
 
     def __init__(self) -> None:
         self._last: Partition | None = None
         self._others_first = False
 
-    def suspect(
-        self, free: Sequence[BatchStart], entries: Entries, *, others_have_some: bool
+    def alone(
+        self,
+        free: Sequence[BatchStart],
+        entries: Entries,
+        replays: Sequence[BatchStart] = (),
+        *,
+        others_have_some: bool,
     ) -> Alone | None:
-        """The next suspect's batch; None when it is the others' turn, or nothing is suspect."""
-        suspects = sorted((s for s in free if _is_suspect(s)), key=lambda s: s.partition)
-        if not suspects or (self._others_first and others_have_some):
+        """The next batch of a suspect, or of one of `replays`, behind whose committed offset there
+        is a gap; None when it is the others' turn, or there is none.
+        """
+        waiting = sorted((*filter(_is_suspect, free), *replays), key=lambda s: s.partition)
+        if not waiting or (self._others_first and others_have_some):
             self._others_first = False
             return None
-        later = [s for s in suspects if self._last is not None and s.partition > self._last]
-        for start in later + suspects:
-            assert start.suspect is not None
-            width = start.suspect.width or LOOK_ENTRIES
-            ids = [
-                one
-                for one in entries(start.partition, start.committed, min(width, LOOK_ENTRIES))
-                if one <= start.suspect.to
-            ]
-            if ids:
+        later = [s for s in waiting if self._last is not None and s.partition > self._last]
+        for start in later + waiting:
+            found = _narrowed(start, entries) if _is_suspect(start) else _replayed(start)
+            if found is not None:
                 self._last, self._others_first = start.partition, True
-                return Alone(range_of(start, ids[-1]), entries=len(ids))
+                return found
         return None
+
+
+def _narrowed(start: BatchStart, entries: Entries) -> Alone | None:
+    assert start.suspect is not None
+    most = min(start.suspect.width or LOOK_ENTRIES, LOOK_ENTRIES)
+    found = entries(start.partition, start.committed, most)
+    ids = [one for one in found if one <= start.suspect.to]
+    return Alone(range_of(start, ids[-1]), entries=len(ids)) if ids else None
+
+
+def _replayed(start: BatchStart) -> Alone:
+    assert start.replays is not None
+    return Alone(range_of(start, start.committed.next), letters=start.replays.letters)
 
 
 def others(free: Sequence[BatchStart]) -> list[BatchStart]:

@@ -29,6 +29,7 @@ from agent.spark.health import PartitionHealth
 from agent.spark.pipeline import PARTITION_COLUMN, Pipeline
 from agent.spark.progress import Progress, QueryWatch
 from agent.spark.ranges import NOTHING, batch_name, plan_of
+from agent.spark.replays import ids_of
 from agent.spark.session import fresh_folder, make_session
 from agent.spark.shared import Shared
 from agent.spark.sink_effects import sink_effects
@@ -281,7 +282,8 @@ class Consumer:
             return
         ranges = plan_of(plan, self._link.settings.stream)
         batch = batch_name(self._run, plan)
-        self._crashes.begin(ranges, int(plan.get("alone", 0)))
+        letters = ids_of(plan.get("replay", ()))
+        self._crashes.begin(ranges, int(plan.get("alone", 0)), len(letters))
         try:
             table = self._pipeline.changes(events).toArrow()
             names = [one.name(batch) for one in ranges]
@@ -291,7 +293,8 @@ class Consumer:
                 events.write.format("noop").mode("overwrite").save()
                 packed |= self._committer.asked(take)
             counted = commit.counted_ranges(ranges, batch, packed)
-            outcome = self._committer.commit(counted, commit.changes_by_partition(table))
+            changes = commit.changes_by_partition(table)
+            outcome = self._committer.commit(counted, changes, letters)
         except commit.LeaseOver as error:
             _log.warning("batch given up", batch=plan["n"], why=str(error))
             self._progress.say(why=str(error))

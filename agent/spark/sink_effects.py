@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from agent.spark import sql_sink
 from agent.spark.commit import Effects, LeaseOver, PartitionChanges, Prepared
-from agent.spark.source import Counted
+from agent.spark.reading import Counted
 from assignment.scripts.offsets import EffectsIn
 from assignment.types import Offset, Range
 

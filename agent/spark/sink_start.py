@@ -94,8 +94,10 @@ class SinkStart:
             reason = HaltReason.SINK
             found.append(Halted(partition=planned.partition, reason=reason, why=why))
             return None
-        if position.offset > planned.committed and not self._bring_redis(planned, position):
-            return None
+        if position.offset > planned.committed:
+            if not self._bring_redis(planned, position):
+                return None
+            planned = replace(planned, replays=None)  # they may be among what was brought
         return replace(planned, committed=position.offset, total=position.events)
 
     def _bring_redis(self, planned: BatchStart, position: Position) -> bool:
@@ -108,6 +110,7 @@ class SinkStart:
             to_offset=position.offset,
             events=max(0, position.events - planned.total),
             changelog=False,
+            brings=True,
             replication_id=planned.replication_id,
         )
         return self.groups.run(agent_side.commit(request)).applied

@@ -3,20 +3,17 @@
 Spark's offset is the plan of one batch, {"n": 7, "p": {"3": [from, to, fence]}, "halt": a malformed
 event stops its partition, "tasks": how many Spark tasks read it}. One with "warm_up" is read and
 never committed (agent/spark/warm_up.py), one with "alone" has entries of one suspect, one with
-"skip" passes an entry (agent/spark/isolation.py). The committed offsets in Redis are the truth;
+"skip" passes an entry, one with "replay" has dead letters, each with who asked for it, and no entry
+(agent/spark/isolation.py). The committed offsets in Redis are the truth;
 Spark's own start offset is ignored, so its checkpoint may vanish.
 Runs in three places: the planner process beside the driver, the driver, and Spark's tasks.
 """
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -24,19 +21,19 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from agent.spark import isolation
-from agent.spark.decode import RAW_BYTES_MAX, Decoder, RawEntry, batches
 from agent.spark.isolation import Alone
-from agent.spark.pipeline import PARTITION_COLUMN
 from agent.spark.ranges import batch_name, plan_from, plan_of, range_of
+from agent.spark.reading import ReadTask, read_task
+from agent.spark.replays import SKIPPED
 from agent.spark.shared import Shared, Troubles
 from agent.spark.sink_start import SinkStart
 from agent.spark.warm_up import latest_ranges, tasks_of
-from agent.store.door import StoreUnavailable, Timeouts, asked
+from agent.store.door import StoreUnavailable
 from agent.store.events import Bound, EventStore
 from agent.store.group import GroupStore
 from assignment.errors import Fenced, InvalidInput
 from assignment.scripts import agent_side
-from assignment.scripts.agent_side import BatchStart, DeadLetter
+from assignment.scripts.agent_side import BatchStart
 from assignment.types import Offset, Partition, Range, speaker_of
 
 FORMAT = "evenkeel"
@@ -47,38 +44,6 @@ PROBE_STEPS_MAX = 8
 WAIT_PARTITIONS_MAX = 256  # more streams than this are polled, not waited for
 ONE_TASK_EVENTS = 20_000  # so few are faster in one task than with a shuffle between two
 IDLE_WAIT_MS = 100  # how long a planner with nothing to do waits; a revoke waits as long
-ROWS_PER_ARROW_BATCH = 10_000
-DEAD_PER_RANGE_MAX = 1_000  # a commit carries no more: the rest of the range is read again after it
-READ_TRIES = 240  # with TRY_AGAIN_S between them: a minute, while Redis reads its file
-TRY_AGAIN_S = 0.25
-
-
-class Counted(msgspec.Struct):
-    """What the task that read a range tells the driver, beside the events: how many it counted
-    (malformed ones too), how far it got, why it stopped before the end, and the malformed events.
-    """
-
-    events: int
-    to_offset: str
-    halted_at: str = ""  # the malformed entry that it stopped before, under the policy halt
-    halted_why: str = ""
-    dead: list[DeadLetter] = []
-
-    @property
-    def end(self) -> Offset:
-        return Offset.parse(self.to_offset)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadTask(InputPartition):
-    """Everything that changes from batch to batch; one Spark task reads all its ranges."""
-
-    ranges: tuple[Range, ...]
-    batch: str  # the name of the batch, in every name under which its counts are stored
-    halt: bool  # stop a range at its first malformed event
-    warm_up: bool = False  # leaves nothing behind
-    skip: str = ""  # not read as events but passed as dead letters, for this reason
-    value: int = 0  # its number
 
 
 class EvenkeelSource(DataSource):
@@ -127,6 +92,8 @@ class EvenkeelReader(DataSourceStreamReader):
                 halt=bool(end["halt"]),
                 warm_up=warm_up,
                 skip=str(end.get("skip", "")),
+                replay=tuple((letter, actor) for letter, actor in end.get("replay", ())),
+                group=self._options["group"],
                 value=n,
             )
             for n in range(count)
@@ -156,6 +123,7 @@ class Planner:
         self._halt = False
         self._turns = isolation.Turns()
         self._totals: dict[Partition, tuple[Offset, int]] = {}  # events up to the last bound
+        self._ends: dict[Partition, Offset] = {}  # behind which letters are replayed first
 
     def next_batch(self, number: int) -> dict[str, Any] | None:
         """Spark's next offset; None when there is nothing to do, now or any more."""
@@ -167,9 +135,10 @@ class Planner:
             return None
         if isinstance(ranges, Alone):
             skip = ranges.skip
-            why = f"skipped by {skip.actor}: {skip.reason}" if skip else ""
-            plan = {**plan_from(number, [ranges.one]), "alone": ranges.entries, "skip": why}
-            return self._planned(plan)
+            why = f"{SKIPPED}{skip.actor}: {skip.reason}" if skip else ""
+            letters = [[str(one.at), one.actor] for one in ranges.letters]
+            alone = {"alone": ranges.entries, "skip": why, "replay": letters}
+            return self._planned({**plan_from(number, [ranges.one]), **alone})
         tasks = 1 if events is not None and events <= ONE_TASK_EVENTS else self._tasks
         return self._planned({**plan_from(number, ranges), "halt": self._halt, "tasks": tasks})
 
@@ -200,16 +169,37 @@ class Planner:
         if (alone := isolation.skipped(free, self._events.ids)) is not None:
             return alone, None
         readable = self._not_held_back(free)
-        rest = isolation.others(readable)
+        rest, replays = self._without_replays(isolation.others(readable))
         found = self._bounded(rest)
         there = bool(found[0])
-        alone = self._turns.suspect(readable, self._events.ids, others_have_some=there)
+        alone = self._turns.alone(readable, self._events.ids, replays, others_have_some=there)
         if alone is not None or there:
             return (alone, None) if alone is not None else found
         if not rest or len(rest) > WAIT_PARTITIONS_MAX:
             return self._nothing()
         self._events.wait([(p.partition, p.committed) for p in rest], IDLE_WAIT_MS)
         return ([], 0) if self._must_not_plan() else self._bounded(rest)
+
+    def _without_replays(
+        self, free: Sequence[BatchStart]
+    ) -> tuple[list[BatchStart], list[BatchStart]]:
+        """What may have entries in the next batch, and what may have letters replayed. Entries wait
+        for letters, lest they pass the ids between them; unless those letters end consumers.
+        """
+        rest, replays = [], []
+        self._ends.clear()
+        for start in free:
+            if start.replays is None:
+                rest.append(start)
+                continue
+            is_gap = self._events.is_gap_after(start.partition, start.committed)
+            if is_gap:
+                replays.append(start)
+            else:
+                self._ends[start.partition] = isolation.run_end(start, self._events.ids)
+            if not is_gap or start.replays.crashes:
+                rest.append(start)
+        return rest, replays
 
     def _must_not_plan(self) -> bool:
         if self._shared.get("stopping"):
@@ -250,6 +240,7 @@ class Planner:
             end = bound.to_offset
             if bound.probe and end == planned.committed:
                 end = self._probed(planned.partition, end, events_max)
+            end = min(end, self._ends.get(planned.partition, end))
             if end > planned.committed:
                 ranges.append(range_of(planned, end))
                 counted = self._events_between(planned, bound)
@@ -273,119 +264,3 @@ class Planner:
                 break
             end = ids[-1]
         return end
-
-
-# --- in Spark's tasks
-
-
-def read_task(
-    task: ReadTask, options: Mapping[str, str], schema: pa.Schema
-) -> Iterator[pa.RecordBatch]:
-    """All events of the task's ranges, then what was counted: to Redis, for the driver."""
-    if not task.ranges:  # warm-up on an empty stream, or of more tasks than ranges
-        yield pa.RecordBatch.from_pydict({name: [] for name in schema.names}, schema=schema)
-        return
-    events = _event_store(options["redis_url"])
-    decoder = Decoder(schema.remove(schema.get_field_index(PARTITION_COLUMN)))
-    counted: dict[str, Counted] = {}
-    tables = (
-        _with_partition(table, one.partition, schema)
-        for one in task.ranges
-        for table in _read_range(events, decoder, one, task, counted)
-    )
-    try:
-        yield from batches(tables, schema, ROWS_PER_ARROW_BATCH)
-    except Fenced:
-        return  # what is not counted is not committed
-    if task.warm_up:
-        return
-    packed = {name: msgspec.msgpack.encode(value) for name, value in counted.items()}
-    tries = count(1)
-    store = partial(events.store_counts, options["group"], options["member"], packed)
-    asked(store, TRY_AGAIN_S, lambda _: next(tries) < READ_TRIES)
-
-
-def _read_range(
-    events: EventStore, decoder: Decoder, one: Range, task: ReadTask, counted: dict[str, Counted]
-) -> Iterator[pa.Table]:
-    """The range's tables; leaves in `counted` what was counted under the range's name."""
-    total = Counted(0, str(one.from_offset))
-    counted[one.name(task.batch)] = total
-    if task.skip:
-        _pass(events, decoder, one, task.skip, total)
-        return
-    dead_max = 0 if task.halt else DEAD_PER_RANGE_MAX
-    for chunk in _read_again(events, one):
-        decoded = decoder.decode(chunk)
-        kept = chunk
-        if len(total.dead) + len(decoded.dead) > dead_max:
-            room = dead_max - len(total.dead)
-            kept = _before_too_many(chunk, decoded.dead, room, at_least=0 if task.halt else 1)
-            if task.halt:
-                first = decoded.dead[0]
-                total.halted_at, total.halted_why = first.entry_id, first.reason
-            decoded = decoder.decode(kept)
-        total.events += decoded.events
-        total.dead += decoded.dead
-        if kept:
-            total.to_offset = _id(kept[-1])
-        yield from decoded.tables
-        if len(kept) < len(chunk):
-            return
-    total.to_offset = str(one.to_offset)
-
-
-def _pass(events: EventStore, decoder: Decoder, one: Range, why: str, total: Counted) -> None:
-    """Counts the events of what is skipped, and gives none of them to the pipeline."""
-    for chunk in _read_again(events, one):
-        total.events += decoder.decode(chunk).events
-        raws = (b" ".join(fields)[:RAW_BYTES_MAX] for _, fields in chunk)
-        total.dead += [DeadLetter(why, _id(e), 0, raw) for e, raw in zip(chunk, raws, strict=True)]
-    total.to_offset = str(one.to_offset)
-
-
-def _before_too_many(
-    chunk: Sequence[RawEntry], dead: Sequence[DeadLetter], room: int, at_least: int
-) -> Sequence[RawEntry]:
-    """The entries before the one with the malformed event that there is no room for."""
-    first_out = dead[room].entry_id
-    before = next(i for i, entry in enumerate(chunk) if _id(entry) == first_out)
-    return chunk[: max(before, at_least)]
-
-
-def _id(entry: RawEntry) -> str:
-    return str(entry[0].decode())
-
-
-def _with_partition(table: pa.Table, partition: Partition, schema: pa.Schema) -> pa.Table:
-    numbers = pa.repeat(pa.scalar(partition.number, pa.int32()), table.num_rows)
-    columns = [numbers if name == PARTITION_COLUMN else table.column(name) for name in schema.names]
-    return pa.table(columns, schema=schema)
-
-
-def _read_again(events: EventStore, one: Range) -> Iterator[Sequence[RawEntry]]:
-    """All chunks of the range; goes on where it was when Redis went away for a moment."""
-    start = one.from_offset
-    tries = 0
-    while True:
-        try:
-            for chunk in events.read(one.partition, start, one.to_offset, one.replication_id):
-                yield chunk
-                start = Offset.parse(_id(chunk[-1]))
-                tries = 0
-            return
-        except StoreUnavailable:
-            tries += 1
-            if tries >= READ_TRIES:
-                raise
-            time.sleep(TRY_AGAIN_S)
-
-
-_stores: dict[str, EventStore] = {}
-
-
-def _event_store(url: str) -> EventStore:
-    """One connection per worker process: workers are used again from batch to batch."""
-    if url not in _stores:
-        _stores[url] = EventStore.connect(url, Timeouts(answer_s=10.0))
-    return _stores[url]

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Self
 
-from agent.store.door import Door, RedisDoor, ScriptCall, StoreUnavailable, Timeouts
+from agent.store.door import Door, RedisDoor, ScriptCall, StoreUnavailable, Timeouts, pairs
 from assignment.errors import Fenced, InvalidInput
 from assignment.scripts.values import Arguments, Raw
-from assignment.types import PARTITIONS_MAX, START, Offset, Partition, valid_name
+from assignment.types import PARTITIONS_MAX, START, Offset, Partition, Range, valid_name
 from assignment.wire import GroupKeys, StreamKeys
 
 FIRST_CHUNK_ENTRIES = 16  # tells how large entries are
@@ -64,6 +64,8 @@ class Produced(NamedTuple):
 
 
 RawEntry = Sequence[Raw]  # [id, [name, value, name, value ...]], all bytes
+KeptText = Mapping[str, bytes]  # fields of a dead letter: reason, entry, index, raw
+LETTER_FIELDS = ("reason", "entry", "index", "raw")
 
 
 class EventStore:
@@ -141,6 +143,13 @@ class EventStore:
         raw = self.door.ask("XRANGE", _keys(partition)[0], f"({after}", "+", "COUNT", entries_max)
         return [Offset.parse(entry[0].decode()) for entry in raw]
 
+    def is_gap_after(self, partition: Partition, offset: Offset) -> bool:
+        """Whether the next id is no entry's, and never will be."""
+        call = ScriptCall("appended", _keys(partition)[:2], [str(offset)])
+        *_, waits, last = self.door.run(call)
+        is_past = bool(last) and Offset.parse(last.decode()) > offset
+        return is_past and waits.decode() != str(offset.next)
+
     def latest(self, partition: Partition, entries: int) -> tuple[Offset, Offset]:
         """(after, last) of the newest `entries` entries; the same offset twice when there is none.
 
@@ -179,6 +188,23 @@ class EventStore:
             looked_at = chunk[::LOOK_AT_EVERY]
             size = sum(len(value) for _, fields in looked_at for value in fields)
             count = max(1, min(CHUNK_ENTRIES, CHUNK_BYTES * len(looked_at) // max(size, 1)))
+
+    def letter(
+        self, group: str, of: Range, letter: Offset
+    ) -> tuple[KeptText, RawEntry | None] | None:
+        """A dead letter and its entry, if that is kept; None: the letter is not there. Raises
+        Fenced (`demand`).
+        """
+        self.demand(of.replication_id)
+        key = GroupKeys(group).dead(of.partition)
+        found = self.door.ask("XRANGE", key, str(letter), str(letter))
+        if not found:
+            return None
+        fields = {name.decode(): value for name, value in pairs(found[0][1])}
+        text = {name: fields.get(name, b"") for name in LETTER_FIELDS}
+        entry = text["entry"].decode()
+        kept = self.door.ask("XRANGE", _keys(of.partition)[0], entry, entry)
+        return text, kept[0] if kept else None
 
     def demand(self, replication_id: str) -> None:
         """What is read next comes from the primary under that id, or from a later one, which then

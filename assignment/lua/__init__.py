@@ -5,8 +5,11 @@ from functools import cache
 from importlib.resources import files
 
 _OWN_SLOT = frozenset(
-    {"append", "appended", "bound", "lift", "look", "trim"}
+    {"append", "appended", "bound", "lift", "look", "make_room", "trim"}
 )  # a stream's script: its keys lie in the stream's slot, not in the group's
+_OF_LETTERS = frozenset(
+    {"bind", "commit", "crash", "dead_letters", "discard", "replay", "restore", "set_offset"}
+)
 _READ_ONLY = frozenset({"appended", "bound", "look"})
 _READ_FIRST = frozenset({"lift"})
 _CALL = re.compile(r"call\(\s*'(\w+)'(?:,\s*'(\w+)')?")
@@ -17,7 +20,8 @@ _CONTAINERS = frozenset({"INFO", "MEMORY", "XGROUP", "XINFO"})  # allowed by sec
 def script(name: str) -> str:
     """The whole text of one script, common parts before it; FileNotFoundError if unknown."""
     common = ("_streams",) if name in _OWN_SLOT else ("_streams", "_common")
-    return "".join(own_text(part) for part in (*common, name))
+    letters = ("_letters",) if name in _OF_LETTERS else ()
+    return "".join(own_text(part) for part in (*common, *letters, name))
 
 
 @cache

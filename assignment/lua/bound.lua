@@ -8,7 +8,9 @@ local most_events, most_bytes = tonumber(ARGV[2]), tonumber(ARGV[3])
 if redis.call('EXISTS', entries) == 0 then return {from, '', 'exact'} end
 
 local facts = stream_facts(entries)
-local newest = facts['last-generated-id']
+if not above(facts['last-generated-id'], from) then return {from, '', 'exact'} end
+local last = redis.call('XREVRANGE', entries, '+', '-', 'COUNT', 1)[1] -- ids above it are no entry's (make_room.lua)
+local newest = last and last[1] or from
 if not above(newest, from) then return {from, '', 'exact'} end
 
 local function point(row)

@@ -1,7 +1,8 @@
 -- The fenced commit. ARGV: partition, member, fence, from, to, events in (from, to] (malformed ones too),
 -- base (events applied when there is no offset yet), write a changelog entry ('1'/'0'), packed changes,
--- packed event ids ('' = none), replication id under which it was planned ('' = any), dead letters: reason,
--- entry id, index, raw ...
+-- packed event ids ('' = none), replication id under which it was planned ('' = any), whether it brings Redis to where
+-- its sink stands already ('1'/'0'), dead letters: reason, entry id, index ('' = the whole entry), raw ...
+-- One that ends where bound letters do (bind.lua) settles them in the same step.
 -- Answers {'done' | 'already', committed offset, changelog id or ''}, {'moved', committed offset} (also when
 -- this server lacks what another one had when it was planned) or {'fenced', last granted fence}.
 local partition, member, fence, from, to = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
@@ -52,8 +53,47 @@ if suspect then
 end
 local skip = redis.call('HGET', key('skips'), partition)
 if skip and not above(string.match(skip, '^(%S+)'), to) then redis.call('HDEL', key('skips'), partition) end
-for i = 12, #ARGV, 4 do
-  redis.call('XADD', key('dead:' .. partition), 'MAXLEN', '~', 100000, '*', 'reason', ARGV[i],
-    'entry', ARGV[i + 1], 'index', ARGV[i + 2], 'raw', ARGV[i + 3], 'fence', fence)
+for i = 13, #ARGV, 4 do add_letter(partition, fence, ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]) end
+
+-- What is bound was applied by this very commit: it is gone, and what of it cannot be read is kept anew.
+local function settle(bound)
+  local letters, gone, ids = redis.call('HMGET', bound, 'ids', 'entry', 'new'), {}, {}
+  for id in string.gmatch(letters[1], '%S+') do
+    gone[id], ids[#ids + 1] = true, id
+  end
+  for n = 1, tonumber(letters[3]) do
+    local new = redis.call('HMGET', bound, 'reason ' .. n, 'entry ' .. n, 'index ' .. n, 'raw ' .. n)
+    add_letter(partition, fence, new[1], new[2], new[3], new[4])
+  end
+  redis.call('XDEL', key('dead:' .. partition), unpack(ids))
+  if ARGV[8] == '1' then note_replayed(partition, to, letters[2]) end
+  local replays = replays_of(partition)
+  replays['crashes'], replays['width'] = 0, 0
+  store_replays(partition, replays, gone)
+end
+
+-- A sink is ahead by what Redis does not know. Without a loss that is one batch, and none of letters; else letters may
+-- have been applied, of which only those of this incarnation are known.
+local function doubt_the_lost()
+  local meta = redis.call('HMGET', KEYS[1], 'run_id', 'incarnation')
+  local is_known = meta[1] == run_id() and meta[2]
+  doubt(partition, is_known and text(tonumber(meta[2]) * 4294967296) or text(tonumber(fence) + 1), '0-0')
+  local replays, gone = replays_of(partition), {}
+  for id in pairs((asked_in(replays))) do
+    local letter = letter_of(partition, id)
+    gone[id] = not letter or not is_sure(partition, letter)
+  end
+  if replays then store_replays(partition, replays, gone) end
+end
+
+local bound, brings = key('replaying:' .. partition), ARGV[12] == '1'
+if brings or redis.call('HEXISTS', key('replays'), partition) == 1 then
+  local ends = redis.call('HMGET', bound, 'from', 'to')
+  if ends[1] == from and ends[2] == to then
+    settle(bound)
+  elseif brings then
+    doubt_the_lost()
+  end
+  redis.call('DEL', bound)
 end
 return {'done', to, entry}

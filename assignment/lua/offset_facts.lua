@@ -1,7 +1,8 @@
 -- What is known of a partition's committed offset and of the state that is kept. ARGV: partition, wanted offset ('' =
 -- only what stands). Changes nothing. Answers {committed offset or '0-0', events applied, last granted fence or '0',
 -- 'paused', 'pausing', 'unowned' or '', whether state is kept ('1'/'0'), the oldest offset at which it can be built
--- or '', the last at or below the wanted one or '', events applied up to there, snapshot records (JSON) or ''}.
+-- or '', the last at or below the wanted one or '', events applied up to there, snapshot records (JSON) or '', replays
+-- that state has the effects of (_letters.lua)}.
 local ENTRIES_MAX = 10000 -- of a changelog: five times what lies between two snapshots
 local partition, wanted = ARGV[1], ARGV[2]
 local grant = grant_of(partition)
@@ -31,4 +32,4 @@ while keeps and count < ENTRIES_MAX do
   after, count = '(' .. entry[1], count + 1
 end
 return {committed, applied, grant and grant.fence or '0', pause_state(partition) or '', keeps and '1' or '0',
-  oldest, found, total, stored or ''}
+  oldest, found, total, stored or '', redis.call('HGET', key('replayed'), partition) or ''}

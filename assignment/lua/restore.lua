@@ -19,6 +19,8 @@ for i = 2, #ARGV, 2 do
     local stored = redis.call('HGET', key('snapshots'), partition)
     local records = {snapshot, stored and cjson.decode(stored)[1] or nil}
     redis.call('HSET', key('snapshots'), partition, cjson.encode(records))
+    doubt(partition, text(tonumber(ARGV[1]) * 4294967296), '0-0') -- the snapshot may have effects of letters
+    forget_replays(partition)
     count = count + 1
   end
 end

@@ -2,7 +2,8 @@
 -- granted fence as they were looked at, the new offset, events applied up to there, whether state is kept ('1'/'0'),
 -- packed changes of nothing, whether effects are state, also where nothing of it is kept yet ('1'/'0').
 -- Answers {'done', new fence}, or nothing is changed: {'running'} (not paused, or a batch may be in hand), {'moved',
--- committed offset, fence} (it is not as it was looked at), {'no_state'} (none can be built at that offset).
+-- committed offset, fence} (it is not as it was looked at), {'no_state'} (none can be built at that offset),
+-- {'replayed'} (state has effects of letters that would go, and whose entries are not read again from there).
 -- Everything changes in one step: a new fence, so that whoever held it commits no more, the offset, and of the state
 -- what lies above it; its owner keeps the lock and restores. State that is skipped forward stays as it is: an entry
 -- without changes leads there, so that replicas follow.
@@ -21,8 +22,15 @@ local is_kept = stored or redis.call('XLEN', changelog) > 0
 if keeps ~= (is_kept ~= false and is_kept ~= nil) then return {'moved', committed, ARGV[3]} end
 
 -- What of the state leads to `to`: its snapshots, and the entries above it, which go.
-local records, undone = {}, {}
+local records, undone, replayed = {}, {}, {}
 if keeps and above(from, to) then
+  for _, pair in ipairs(pairs_in('replayed', partition)) do
+    if not above(pair[1], to) then
+      replayed[#replayed + 1] = pair
+    elseif not above(pair[2], to) then
+      return {'replayed'}
+    end
+  end
   local stands = to == '0-0'
   for _, record in ipairs(stored and cjson.decode(stored) or {}) do
     if not above(record['offset'], to) then records[#records + 1] = record end
@@ -66,7 +74,10 @@ else
   fence = '0'
 end
 for i = 1, #undone do redis.call('XDEL', changelog, undone[i]) end
+if grant and above(from, to) then doubt(partition, fence, to) end -- what became a letter above it is read again
+forget_replays(partition)
 if keeps and above(from, to) then
+  store_pairs('replayed', partition, replayed)
   if #records > 0 then
     redis.call('HSET', key('snapshots'), partition, cjson.encode(records))
   else

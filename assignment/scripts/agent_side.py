@@ -7,6 +7,8 @@ from enum import StrEnum
 
 from assignment.errors import Fenced, InvalidInput
 from assignment.scripts.crashes import Skip, Suspect, read_skip, read_suspect
+from assignment.scripts.dead_letters import DeadLetter
+from assignment.scripts.replays import Replays, read_replays
 from assignment.scripts.values import (
     FENCE_MAX,
     INCARNATION_MAX,
@@ -203,6 +205,7 @@ class BatchStart:
     suspect: Suspect | None = None
     skip: Skip | None = None
     replication_id: str = ""
+    replays: Replays | None = None
 
 
 def next_batch(speaker: str) -> Call[tuple[BatchStart, ...]]:
@@ -224,8 +227,11 @@ def _batch_starts(raw: Raw) -> tuple[BatchStart, ...]:
             read_suspect(suspect),
             read_skip(skip),
             text_of(raw[1]),
+            read_replays(waiting, bound),
         )
-        for partition, fence, committed, total, suspect, skip in map(texts_of, raw[2:])
+        for partition, fence, committed, total, suspect, skip, waiting, bound in map(
+            texts_of, raw[2:]
+        )
     )
 
 
@@ -240,16 +246,6 @@ def progress(speaker: str, values: Iterable[tuple[str, str | int | float]]) -> C
 # --- commit ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """One malformed event: what it was and why it cannot be read."""
-
-    reason: str
-    entry_id: str
-    index: int
-    raw: bytes
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitRequest:
     """Effects of the events in (from_offset, to_offset]; `events` counts malformed ones too.
@@ -257,7 +253,7 @@ class CommitRequest:
     `base_total`: events applied already when Redis holds no offset (a sink that keeps its own).
     `changelog` False writes no entry: a pipeline without partition state. A commit of nothing,
     from == to, asks whether the fence still holds: answered moved or fenced. `replication_id`: of
-    the server that it was planned from, "" for any.
+    the server that it was planned from, "" for any. `brings`: Redis, to where the sink stands.
     """
 
     partition: Partition
@@ -271,6 +267,7 @@ class CommitRequest:
     changes: bytes = b""
     ids: bytes = b""
     replication_id: str = ""
+    brings: bool = False
     dead: Sequence[DeadLetter] = ()
 
 
@@ -314,9 +311,10 @@ def commit(request: CommitRequest) -> Call[CommitAnswer]:
         request.changes,
         request.ids,
         request.replication_id,
+        flag(request.brings),
     ]
     for letter in request.dead:
-        arguments += [letter.reason, letter.entry_id, str(letter.index), letter.raw]
+        arguments += letter.fields
     return Call("commit", arguments, _committed)
 
 

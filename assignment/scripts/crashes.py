@@ -36,9 +36,9 @@ class Skip:
     reason: str
 
 
-def crash(why: str, entries_alone: int, in_hand: Iterable[Range]) -> Call[int]:
-    """For how many partitions it counts."""
-    arguments: Arguments = [why[:WHY_MAX], str(entries_alone)]
+def crash(why: str, entries_alone: int, in_hand: Iterable[Range], letters: int = 0) -> Call[int]:
+    """For how many partitions it counts. `letters`: that the batch replayed."""
+    arguments: Arguments = [why[:WHY_MAX], str(entries_alone), str(letters)]
     for one in in_hand:
         arguments += [str(one.partition), fence_text(one.fence)]
         arguments += [str(one.from_offset), str(one.to_offset)]

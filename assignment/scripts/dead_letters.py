@@ -1,14 +1,16 @@
-"""Dead letters as they lie in Redis: looked at, and discarded by a person."""
+"""Dead letters as they lie in Redis: looked at, discarded, or asked to be replayed by a person."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import IntEnum, StrEnum
 from typing import NamedTuple, Self
 
 from assignment.errors import InvalidInput
 from assignment.scripts.values import Arguments, Call, Raw, bytes_of, text_of
-from assignment.types import START, Offset, Partition
+from assignment.types import ID_PART_MAX, START, Offset, Partition
 
-SEQUENCE_MAX = 2**64 - 1  # of an id
+SEQUENCE_MAX = ID_PART_MAX - 1
+WAITING_MAX = 500  # letters of a partition that wait to be replayed: each plan is told of them
 NUMBER_DIGITS, ID_DIGITS = 6, 20
 TEXT_MAX = NUMBER_DIGITS + 2 * ID_DIGITS + len("/-")  # characters of a LetterId
 
@@ -35,9 +37,27 @@ class LetterId(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """One malformed event: what it was and why it cannot be read. `index` None: all of its entry,
+    which was not read as events.
+    """
+
+    reason: str
+    entry_id: str
+    index: int | None
+    raw: bytes
+
+    @property
+    def fields(self) -> Arguments:
+        index = "" if self.index is None else str(self.index)
+        return [self.reason, self.entry_id, index, self.raw]
+
+
+@dataclass(frozen=True, slots=True)
 class KeptLetter:
-    """What a consumer committed as one. `index`: of the event in its entry; None when that cannot
-    be read. `raw`: the beginning of its `size` bytes.
+    """What a consumer committed as one. `index`: of the event in its entry; None for all of the
+    entry, or when it cannot be read. `raw`: the beginning of its `size` bytes. `asked_by`: who
+    wants it replayed, "" while nobody does; `is_sure`: whether it may be (see Replay.DOUBTED).
     """
 
     name: LetterId
@@ -46,6 +66,8 @@ class KeptLetter:
     index: int | None
     size: int
     raw: bytes
+    asked_by: str = ""
+    is_sure: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +126,8 @@ def _letter(row: Raw) -> KeptLetter:
         index=int(index) if is_number else None,
         size=int(row[5]),
         raw=bytes_of(row[6]),
+        asked_by=_shown(row[7]),
+        is_sure=text_of(row[8]) == "1",
     )
 
 
@@ -112,9 +136,35 @@ def _shown(raw: Raw) -> str:
     return bytes_of(raw).decode(errors="replace")
 
 
-def discard(letters: Iterable[tuple[Partition, Offset]]) -> Call[tuple[bool, ...]]:
-    """Whether it was there until now, of each in their order."""
-    arguments: Arguments = []
-    for partition, letter in letters:
-        arguments += [str(partition), str(letter)]
-    return Call("discard", arguments, lambda raw: tuple(int(one) == 1 for one in raw))
+class Discard(IntEnum):
+    """What became of a letter."""
+
+    DONE = 1
+    GONE = 0
+    WAITS = -1  # to be replayed: it stays
+
+
+def discard(letters: Iterable[tuple[Partition, Offset]]) -> Call[tuple[Discard, ...]]:
+    """Of each in their order."""
+    return Call("discard", _texts(letters), lambda raw: tuple(Discard(int(one)) for one in raw))
+
+
+class Replay(StrEnum):
+    """What became of asking that a letter be replayed."""
+
+    ASKED = "asked"
+    WAITS = "waits"  # it was asked before
+    GONE = "gone"
+    FULL = "full"  # as many of its partition wait as may
+    # An offset was set back, or Redis lost writes: its event may be read again, or was applied.
+    DOUBTED = "doubted"
+
+
+def replay(letters: Iterable[tuple[Partition, Offset]], actor: str) -> Call[tuple[Replay, ...]]:
+    """Of each in their order."""
+    arguments: Arguments = [actor, str(WAITING_MAX), *_texts(letters)]
+    return Call("replay", arguments, lambda raw: tuple(Replay(text_of(one)) for one in raw))
+
+
+def _texts(letters: Iterable[tuple[Partition, Offset]]) -> Arguments:
+    return [text for pair in letters for text in map(str, pair)]

@@ -23,6 +23,7 @@ class OffsetFacts:
     """`fence`: the last granted, 0 without one. `state` None: not paused. State of the partition
     (`keeps_state`) can be built at `state_oldest` and at ends of commits above it; `state_at` is
     the last of those at or below what was wanted, with `state_total` events applied; None: none.
+    `replayed`: (end of a replay, lowest entry of its letters), of those that state has.
     """
 
     committed: Offset
@@ -34,6 +35,13 @@ class OffsetFacts:
     state_at: Offset | None
     state_total: int
     snapshots: tuple[SnapshotRecord, ...]
+    replayed: tuple[tuple[Offset, Offset], ...] = ()
+
+    def would_lose(self, to: Offset) -> Offset | None:
+        """Set back to there, the end of a replay whose effects would go though none of its entries
+        is read again.
+        """
+        return next((end for end, entry in self.replayed if entry <= to < end), None)
 
     @property
     def is_safe(self) -> bool:
@@ -47,7 +55,9 @@ def offset_facts(partition: Partition, wanted: Offset | None = None) -> Call[Off
 
 
 def _facts(raw: Raw) -> OffsetFacts:
-    committed, total, fence, state, keeps, oldest, found, found_total, snapshots = texts_of(raw)
+    committed, total, fence, state, keeps, oldest, found, found_total, *more = texts_of(raw)
+    snapshots, replayed = more
+    ends = list(map(Offset.parse, replayed.split()))
     return OffsetFacts(
         committed=Offset.parse(committed),
         total=int(total),
@@ -58,6 +68,7 @@ def _facts(raw: Raw) -> OffsetFacts:
         state_at=Offset.parse(found) if found else None,
         state_total=int(found_total),
         snapshots=read_snapshots(snapshots.encode() if snapshots else None),
+        replayed=tuple(zip(ends[::2], ends[1::2], strict=True)),
     )
 
 
@@ -66,6 +77,7 @@ class OffsetSet(StrEnum):
     RUNNING = "running"  # not paused, or a batch of it may be in hand
     MOVED = "moved"  # it is not as it was looked at
     NO_STATE = "no_state"  # none can be built at that offset
+    REPLAYED = "replayed"  # state would lose effects of letters, whose entries are not read again
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,13 @@
-"""Dead letters: looked at, by who may look at events, and discarded; both are audited."""
+"""Dead letters: looked at, by who may look at events, discarded, and asked to be replayed inside
+the group; all of that is audited.
+"""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from assignment.errors import InvalidInput
-from assignment.scripts.dead_letters import Bounds, KeptLetter, LetterId
+from assignment.scripts.dead_letters import Bounds, Discard, KeptLetter, LetterId, Replay
 from assignment.types import Partition
 from dashboard.actions.access import require
 from dashboard.actions.roles import Action
@@ -15,8 +18,8 @@ from dashboard.records import audit
 from dashboard.records.audit import By
 
 SHOWN, SHOWN_MAX = 20, 50  # letters of one look
-DISCARD_MAX = 500  # at once: all of their ids stand in the audit
-THROUGH_MAX = 8 * 2**20  # bytes that one look, or one search of what to discard, reads
+AT_ONCE_MAX = 500  # discarded, or asked to be replayed: all of their ids stand in the audit
+THROUGH_MAX = 8 * 2**20  # bytes that one look, or one search of what is meant, reads
 RAW_MAX = 65_536  # as much as a consumer keeps of one
 
 
@@ -52,9 +55,23 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Discarded:
-    """`more`: there may be others that were meant: ask again."""
+    """`waiting`: so many wait to be replayed, and stay. `more`: there may be others that were
+    meant: ask again.
+    """
 
     letters: list[LetterId]
+    waiting: int = 0
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """`letters`: that wait from now on. `others`: how many were not asked for, by why. `more`:
+    there may be others that were meant: ask again when these were replayed.
+    """
+
+    letters: list[LetterId]
+    others: Mapping[Replay, int]
     more: bool = False
 
 
@@ -102,32 +119,58 @@ def discard(group: Group, letters: Sequence[LetterId], by: By) -> Discarded:
     StoreUnavailable.
     """
     require(by, Action.DISCARD_LETTERS, group)
-    if not letters:
-        raise InvalidInput("no dead letter is chosen")
-    if len(letters) > DISCARD_MAX:
-        raise InvalidInput(f"{len(letters)} dead letters are chosen: at most {DISCARD_MAX} at once")
-    for one in letters:
-        _demand(group, one.number)
-    return Discarded(_discarded(group, sorted(set(letters)), by, Which()))
+    return _discarded(group, _chosen(group, letters), by, Which())
 
 
 @audit.attempted("discard dead letters")
 def discard_found(group: Group, which: Which, by: By) -> Discarded:
-    """All of them, but no more than DISCARD_MAX. As `discard`."""
+    """All of them, but no more than AT_ONCE_MAX. As `discard`."""
     require(by, Action.DISCARD_LETTERS, group)
-    partitions = list(live.counts(group.name, _partitions(group, which)))
-    bounds = Bounds(letters=DISCARD_MAX, through=THROUGH_MAX, raw=0)
-    found = live.look(group.name, partitions, bounds, reason=which.reason, until_ms=which.until_ms)
-    names = [one.name for one in found.letters]
-    return Discarded(_discarded(group, names, by, which), more=found.next is not None)
+    names, more = _found(group, which)
+    return replace(_discarded(group, names, by, which), more=more)
 
 
-def _discarded(group: Group, letters: Sequence[LetterId], by: By, which: Which) -> list[LetterId]:
-    """On record by their ids; nothing is where none was there any more."""
+@audit.attempted("replay dead letters")
+def replay(group: Group, letters: Sequence[LetterId], by: By) -> Asked:
+    """Their owners' consumers apply them with one of the next batches. Where Redis did not answer
+    in time, asking again makes up for what was not done. Raises Denied, InvalidInput and
+    StoreUnavailable.
+    """
+    require(by, Action.REPLAY_LETTERS, group)
+    return _asked(group, _chosen(group, letters), by, Which())
+
+
+@audit.attempted("replay dead letters")
+def replay_found(group: Group, which: Which, by: By) -> Asked:
+    """All of them, but no more than AT_ONCE_MAX. As `replay`."""
+    require(by, Action.REPLAY_LETTERS, group)
+    names, more = _found(group, which)
+    return replace(_asked(group, names, by, which), more=more)
+
+
+def _chosen(group: Group, letters: Sequence[LetterId]) -> list[LetterId]:
     if not letters:
-        return []
+        raise InvalidInput("no dead letter is chosen")
+    if len(letters) > AT_ONCE_MAX:
+        raise InvalidInput(f"{len(letters)} dead letters are chosen: at most {AT_ONCE_MAX} at once")
+    for one in letters:
+        _demand(group, one.number)
+    return sorted(set(letters))
+
+
+def _found(group: Group, which: Which) -> tuple[list[LetterId], bool]:
+    """And whether there may be more."""
+    partitions = list(live.counts(group.name, _partitions(group, which)))
+    bounds = Bounds(letters=AT_ONCE_MAX, through=THROUGH_MAX, raw=0)
+    found = live.look(group.name, partitions, bounds, reason=which.reason, until_ms=which.until_ms)
+    return [one.name for one in found.letters], found.next is not None
+
+
+def _discarded(group: Group, letters: Sequence[LetterId], by: By, which: Which) -> Discarded:
+    """On record by their ids; nothing is where none was there any more."""
     with audit.atomic():
-        gone = live.discard(group.name, group.stream, letters)
+        answers = live.discard(group.name, group.stream, letters)
+        gone = [one for one, what in answers.items() if what is Discard.DONE]
         if gone:
             audit.record(
                 by,
@@ -136,7 +179,27 @@ def _discarded(group: Group, letters: Sequence[LetterId], by: By, which: Which) 
                 object=_object(group, which),
                 before={"letters": _told(group, gone)},
             )
-    return gone
+    return Discarded(gone, waiting=list(answers.values()).count(Discard.WAITS))
+
+
+def _asked(group: Group, letters: Sequence[LetterId], by: By, which: Which) -> Asked:
+    """On record before their streams have room for them, which asking again makes too."""
+    with audit.atomic():
+        answers = live.replay(group.name, group.stream, letters, by.actor)
+        asked = [one for one, what in answers.items() if what is Replay.ASKED]
+        if asked:
+            audit.record(
+                by,
+                "replay dead letters",
+                group,
+                object=_object(group, which),
+                after={"letters": _told(group, asked)},
+            )
+    wait = [one for one, what in answers.items() if what in (Replay.ASKED, Replay.WAITS)]
+    live.make_room(Counter(Partition(group.stream, one.number) for one in wait))
+    others: Counter[Replay] = Counter(answers.values())
+    del others[Replay.ASKED]
+    return Asked(asked, others)
 
 
 def _partitions(group: Group, which: Which) -> Sequence[Partition]:

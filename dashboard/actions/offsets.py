@@ -166,6 +166,11 @@ def _no_state(place: Offset, kept: events.Piece, facts: OffsetFacts) -> str:
 def _why_never(facts: OffsetFacts, after: Offset, effects: EffectsIn | None) -> str:
     if after == facts.committed:
         return f"{after} is the committed offset already"
+    if facts.keeps_state and (end := facts.would_lose(after)) is not None:
+        return (
+            f"dead letters were replayed up to {end}: state would lose their effects, and not all"
+            f" of their entries are read again from {after}"
+        )
     if effects is EffectsIn.SQL_SINK and after > facts.committed:
         return (
             "its SQL sink keeps its own offset, which alone counts: a partition of which Redis is"
@@ -294,6 +299,7 @@ WHY = {
     OffsetSet.RUNNING: "it is not paused any more, or its owner has not confirmed the pause",
     OffsetSet.MOVED: "it is not as it was shown: look at what would come of it again",
     OffsetSet.NO_STATE: "no state can be built there any more",
+    OffsetSet.REPLAYED: "dead letters were replayed meanwhile, whose effects state would lose",
 }
 
 

@@ -52,6 +52,7 @@ class Action(StrEnum):
     SCALE_DOWN = "scale down"
     SKIP_EVENT = "skip an event"
     DISCARD_LETTERS = "discard dead letters"
+    REPLAY_LETTERS = "replay dead letters"
     PAUSE = "pause and resume"
     SET_OFFSETS = "set committed offsets"
     ACKNOWLEDGE = "acknowledge attention"
@@ -82,6 +83,7 @@ MATRIX: Mapping[Action, tuple[Role, ...]] = {
     Action.SCALE_DOWN: (Role.OPERATOR, Role.ADMIN),
     Action.SKIP_EVENT: (Role.OPERATOR, Role.ADMIN),
     Action.DISCARD_LETTERS: (Role.OPERATOR, Role.ADMIN),
+    Action.REPLAY_LETTERS: (Role.OPERATOR, Role.ADMIN),
     Action.PAUSE: (Role.OPERATOR, Role.ADMIN),
     Action.SET_OFFSETS: (Role.OPERATOR, Role.ADMIN),
     Action.ACKNOWLEDGE: (Role.OPERATOR, Role.ADMIN),

@@ -1,16 +1,19 @@
-"""Dead letters of a group in Redis: how many, a look at some, and their removal."""
+"""Dead letters of a group in Redis: how many, a look at some, what people do with them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import redis
 
 from assignment.scripts import dead_letters as scripts
 from assignment.scripts.dead_letters import Bounds, KeptLetters, LetterId
+from assignment.scripts.values import Call
 from assignment.types import Offset, Partition
-from assignment.wire import GroupKeys
+from assignment.wire import GroupKeys, StreamKeys
 from dashboard.live.connection import StoreUnavailable, sync_client
-from dashboard.live.scripts import run
+from dashboard.live.scripts import run, script
 
+T = TypeVar("T")
 COUNTED_AT_ONCE = 1_000  # partitions, so that Redis answers others in between
 
 
@@ -45,14 +48,41 @@ def look(
         raise _unreadable(group, error) from error
 
 
-def discard(group: str, stream: str, letters: Sequence[LetterId]) -> list[LetterId]:
-    """Those that were there until now. Raises StoreUnavailable."""
-    named = [(Partition(stream, one.number), one.at) for one in letters]
+def discard(
+    group: str, stream: str, letters: Sequence[LetterId]
+) -> dict[LetterId, scripts.Discard]:
+    """What became of each. Raises StoreUnavailable."""
+    return _run_on(group, letters, scripts.discard(_named(stream, letters)))
+
+
+def replay(
+    group: str, stream: str, letters: Sequence[LetterId], actor: str
+) -> dict[LetterId, scripts.Replay]:
+    """What became of asking for each. Raises StoreUnavailable."""
+    return _run_on(group, letters, scripts.replay(_named(stream, letters), actor))
+
+
+def make_room(letters: Mapping[Partition, int]) -> None:
+    """For so many of each to be committed, also when no event comes. Raises StoreUnavailable."""
+    pipe, text = sync_client().pipeline(transaction=False), script("make_room").text
+    for partition, count in letters.items():
+        key = StreamKeys(partition.stream).entries(partition.number)
+        pipe.eval(text, 1, key, str(count))
+    pipe.execute()
+
+
+def _named(stream: str, letters: Sequence[LetterId]) -> list[tuple[Partition, Offset]]:
+    return [(Partition(stream, one.number), one.at) for one in letters]
+
+
+def _run_on(
+    group: str, letters: Sequence[LetterId], call: Call[tuple[T, ...]]
+) -> dict[LetterId, T]:
     try:
-        gone = run(scripts.discard(named), group)
+        answers: tuple[T, ...] = run(call, group)
+        return dict(zip(letters, answers, strict=True))
     except redis.ResponseError as error:
         raise _unreadable(group, error) from error
-    return [one for one, is_gone in zip(letters, gone, strict=True) if is_gone]
 
 
 def _unreadable(group: str, error: redis.ResponseError) -> StoreUnavailable:

@@ -280,12 +280,14 @@ class SkipForm(ReasonForm):
     entry = forms.RegexField(r"^[0-9]{1,16}-[0-9]{1,16}$", widget=forms.HiddenInput)
 
 
-class DiscardForm(ReasonForm):
-    """`do`: what is discarded. `until`: when the letters were looked at, by Redis' clock, so that
-    none goes that nobody saw come.
+class LettersForm(ReasonForm):
+    """`do`: what is done with which. `until`: when the letters were looked at, by Redis' clock, so
+    that nothing is done to one that nobody saw come.
     """
 
-    do = forms.ChoiceField(choices=[(n, n) for n in ("chosen", "found")])
+    do = forms.ChoiceField(
+        choices=[(n, n) for n in ("chosen", "found", "replay_chosen", "replay_found")]
+    )
     until = forms.IntegerField(min_value=0, max_value=2**53 - 1, widget=forms.HiddenInput)
 
     @property

@@ -8,7 +8,7 @@ import pytest
 
 from agent.spark.commit import Committer, PartitionChanges
 from agent.spark.effects import StateEffects
-from agent.spark.source import Counted
+from agent.spark.reading import Counted
 from agent.state.errors import StateError
 from agent.state.files import remove_replica
 from agent.state.partition import PartitionState

@@ -38,9 +38,9 @@ def test_an_end_by_its_own_fault_is_a_crash_and_one_from_outside_is_not(
 
 
 def test_the_batch_in_hand_is_that_of_the_consumer_that_wrote_it(tmp_path: Path) -> None:
-    in_hand.write(tmp_path, 42, [PART], alone=3)
+    in_hand.write(tmp_path, in_hand.BatchInHand(42, (PART,), 3, letters=2))
     found = in_hand.read(tmp_path, 42)
-    assert found == in_hand.BatchInHand(42, (PART,), 3)
+    assert found == in_hand.BatchInHand(42, (PART,), 3, 2)
     assert in_hand.read(tmp_path, 43) is None
     in_hand.remove(tmp_path)
     assert in_hand.read(tmp_path, 42) is None

@@ -14,14 +14,16 @@ from agent.spark.source import (
     Planner,
 )
 from agent.spark.warm_up import BATCHES_MAX, ENTRIES, WarmUp, tasks_of
+from agent.store.door import ScriptCall
 from agent.store.events import EventStore, Packed
 from assignment.pauses import Pause, Pauses, PauseState
-from assignment.scripts import agent_side, crashes
+from assignment.scripts import agent_side, crashes, dead_letters
 from assignment.scripts.crashes import Skip
+from assignment.scripts.dead_letters import DeadLetter
 from assignment.scripts.pausing import pause_state, set_pauses
 from assignment.troubles import HaltReason
 from assignment.types import START, Offset, Range
-from assignment.wire import GroupKeys
+from assignment.wire import GroupKeys, StreamKeys
 from tests.e2e.spark_world import SparkWorld, one, raw
 
 
@@ -284,3 +286,71 @@ def test_a_malformed_event_that_a_partition_halts_at_can_be_skipped(world, plann
     assert world.world.run(crashes.skip(first, skip))
     plan = planner.next_batch(2)
     assert (ranges(plan), plan["skip"]) == ({"0": ("0-0", str(end))}, "skipped by ann: no use")
+
+
+# --- letters that are replayed ---
+
+
+def letters_asked(world: SparkWorld, end: Offset, count: int = 2) -> list[list[str]]:
+    """Of the first partition, which is committed up to `end`; as they stand in a plan."""
+    first = world.partitions[0]
+    dead = [DeadLetter("bad", str(end), n, b"{") for n in range(count)]
+    world.world.commit(first, world.fences[first], START, end, "m1", dead=dead)
+    kept = world.store.door.ask("XRANGE", world.store.keys.dead(first), "-", "+")
+    ids = [Offset.parse(letter.decode()) for letter, _ in kept]
+    world.world.run(dead_letters.replay([(first, one) for one in ids], "ann"))
+    return [[str(one), "ann"] for one in ids]
+
+
+def make_room(world: SparkWorld) -> None:
+    key = StreamKeys(world.name).entries(0)
+    world.store.door.run(ScriptCall("make_room", [key], ["2"]))
+
+
+def test_letters_are_replayed_alone_where_no_entry_is_or_will_be(world, planner) -> None:
+    end = world.append(world.partitions[0], one(a=1))
+    asked = letters_asked(world, end)
+    assert planner.next_batch(1) is None  # ids end there: the next entry may have the next one
+    make_room(world)
+    plan = planner.next_batch(2)
+    assert ranges(plan) == {"0": (str(end), str(end.next))}
+    assert (plan["replay"], plan["tasks"], plan["halt"]) == (asked, 1, False)
+    world.append(world.partitions[0], one(a=2))
+    assert planner.next_batch(3)["p"] == plan["p"]
+
+
+def test_entries_of_their_partition_wait_for_letters_and_those_of_others_have_turns(
+    world, planner
+) -> None:
+    first, second = world.partitions
+    asked = letters_asked(world, world.append(first, one(a=1)))
+    make_room(world)
+    world.append(first, one(a=2))
+    world.append(second, one(a=3))
+    plans = [planner.next_batch(n) for n in range(1, 5)]
+    assert [(list(p["p"]), p.get("replay", [])) for p in plans] == [(["0"], asked), (["1"], [])] * 2
+
+
+def test_entries_with_the_very_next_ids_are_read_before_letters(world, planner) -> None:
+    key = StreamKeys(world.name).entries(0)
+    for entry in ("5-0", "5-1", "5-2", "5-7", "9-0"):
+        world.store.door.ask("XADD", key, entry, "json", "{}")
+    asked = letters_asked(world, Offset(5, 0))
+    assert ranges(planner.next_batch(1)) == {"0": ("5-0", "5-2")}
+    first = world.partitions[0]
+    world.world.commit(first, world.fences[first], Offset(5, 0), Offset(5, 2), "m1")
+    plan = planner.next_batch(2)
+    assert (ranges(plan), plan["replay"]) == ({"0": ("5-2", "5-3")}, asked)
+
+
+def test_entries_do_not_wait_for_letters_that_end_consumers(world, planner) -> None:
+    first = world.partitions[0]
+    end = world.append(first, one(a=1))
+    letters_asked(world, end)
+    make_room(world)
+    last = world.append(first, one(a=2))
+    plan = planner.next_batch(1)
+    part = Range(first, end, end.next, world.fences[first])
+    world.store.run(crashes.crash("it ended", 0, [part], len(plan["replay"])))
+    found = [ranges(planner.next_batch(n)) for n in (2, 3)]
+    assert found == [{"0": (str(end), str(last))}, {"0": (str(end), str(end.next))}]

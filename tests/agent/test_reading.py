@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from agent.spark import source
+from agent.spark import reading
 from agent.store.door import StoreUnavailable
 from assignment.types import Offset, Partition, Range
 
@@ -32,7 +32,7 @@ class Away:
 
 def test_a_task_goes_on_where_it_was_once_redis_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
     events = Away()
-    monkeypatch.setattr(source.time, "sleep", events.sleep)
+    monkeypatch.setattr(reading.time, "sleep", events.sleep)
     one = Range(Partition("flights", 0), Offset(0, 0), Offset(4, 0), 1)
-    assert list(source._read_again(events, one)) == [[e] for e in ENTRIES]
+    assert list(reading._read_again(events, one)) == [[e] for e in ENTRIES]
     assert events.waited_s >= OUTAGE_S

@@ -8,8 +8,8 @@ import pytest
 from agent.spark import snapshotter
 from agent.spark.commit import PartitionChanges
 from agent.spark.effects import StateEffects
+from agent.spark.reading import Counted
 from agent.spark.snapshotter import Snapshotter
-from agent.spark.source import Counted
 from agent.state.keeping import read_manifest, removable, write_manifest
 from agent.state.partition import PartitionState
 from agent.state.snapshots import write_snapshot

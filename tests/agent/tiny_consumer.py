@@ -65,7 +65,7 @@ def turn(link: AgentLink, store: GroupStore, health: ConsumerHealth) -> Consumer
             Range(p.partition, p.committed, events.last_offset(p.partition), p.fence)
             for p in planned
         ]
-        in_hand.write(Path(link.control.state_dir), os.getpid(), parts, 0)
+        in_hand.write(Path(link.control.state_dir), in_hand.BatchInHand(os.getpid(), tuple(parts)))
         os._exit(13)
     while HANG_FILE and Path(HANG_FILE).exists():
         Path(f"{HANG_FILE}.seen").touch()

@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from assignment.scripts import agent_side
+from assignment.scripts.dead_letters import DeadLetter
 from assignment.types import START, Claim, Coordination, Drain, HeldState, Offset, Partition
 from tests.contract.side import MEMBERS, PARTITIONS, Operation
 from tests.contract.world import World, commit_of, offset
@@ -163,7 +163,7 @@ class Generator:
         member_id, claim = self._claim()
         at = self.model.read().offsets.get(claim.partition, START)
         low = self._often(at, START, Offset(at.ms + 1, 0), Offset(max(0, at.ms - 1), 0))
-        dead = (agent_side.DeadLetter("bad", "1-0", 0, b"\xff"),) if self.rng.random() < 0.2 else ()
+        dead = (DeadLetter("bad", "1-0", 0, b"\xff"),) if self.rng.random() < 0.2 else ()
         asks = self.rng.random() < 0.1
         high = low if asks else Offset(low.ms + 1, self._often(0, 3))
         request = commit_of(

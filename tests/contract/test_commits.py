@@ -5,8 +5,9 @@ from itertools import pairwise
 import pytest
 
 from assignment.errors import InvalidInput
-from assignment.scripts import agent_side, dead_letters
+from assignment.scripts import dead_letters
 from assignment.scripts.agent_side import BatchStart, CommitAnswer, CommitResult, SnapshotResult
+from assignment.scripts.dead_letters import Discard
 from assignment.scripts.values import INCARNATION_MAX
 from assignment.types import INCARNATION_STEP, START, Claim, HeldState, Offset
 from assignment.wire import ChangelogEntry, pack_changes, pack_ids, unpack_changes, unpack_ids
@@ -204,7 +205,7 @@ def test_fences_are_exact_and_told_apart_at_the_highest_incarnation(world: World
 def test_dead_letters_ride_in_the_commit_and_only_in_one_that_is_done(
     world: World, fence: int
 ) -> None:
-    letter = agent_side.DeadLetter
+    letter = dead_letters.DeadLetter
     dead = letter("no JSON", "5-0", 0, b"\xff{"), letter("no key", "5-0", 3, b"")
     for _ in range(2):
         world.commit(P0, fence, START, offset(5), events=4, dead=dead)
@@ -218,7 +219,7 @@ def test_dead_letters_ride_in_the_commit_and_only_in_one_that_is_done(
 
 
 def test_dead_letters_are_found_from_the_newest_on_and_go_once(world: World, fence: int) -> None:
-    dead = [agent_side.DeadLetter(why, "5-0", n, b"raw") for n, why in enumerate(("No", "yes"))]
+    dead = [dead_letters.DeadLetter(why, "5-0", n, b"raw") for n, why in enumerate(("No", "yes"))]
     world.commit(P0, fence, START, offset(5), events=2, dead=dead)
     bounds = dead_letters.Bounds(letters=1, through=100, raw=2)
     first = world.run(dead_letters.dead_letters([P0, P1], bounds))
@@ -231,8 +232,8 @@ def test_dead_letters_are_found_from_the_newest_on_and_go_once(world: World, fen
     past = dead_letters.dead_letters([P0], bounds, until_ms=no.name.at.ms - 1)
     assert world.run(past).letters == ()
     both = [(P0, no.name.at), (P1, no.name.at)]
-    assert world.run(dead_letters.discard(both)) == (True, False)
-    assert world.run(dead_letters.discard(both)) == (False, False)
+    assert world.run(dead_letters.discard(both)) == (Discard.DONE, Discard.GONE)
+    assert world.run(dead_letters.discard(both)) == (Discard.GONE, Discard.GONE)
     assert world.run(dead_letters.dead_letters([P0], bounds)).letters == (yes,)
 
 

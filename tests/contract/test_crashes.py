@@ -40,7 +40,7 @@ class SimpleConsumer:
             for s in isolation.others(free)
             if (ids := self.ids(s.partition, s.committed, 1_000))
         ]
-        return self.turns.suspect(free, self.ids, others_have_some=bool(ranges)) or ranges
+        return self.turns.alone(free, self.ids, others_have_some=bool(ranges)) or ranges
 
     def run(self) -> None:
         """Until nothing is planned."""

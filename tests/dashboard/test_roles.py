@@ -64,8 +64,8 @@ def of(*said: str) -> Rights:
         ("viewer", "see"),
         (
             "operator",
-            "see, rebalance, scale down, skip an event, discard dead letters, pause and resume,"
-            " set committed offsets, acknowledge attention, look at events",
+            "see, rebalance, scale down, skip an event, discard dead letters, replay dead letters,"
+            " pause and resume, set committed offsets, acknowledge attention, look at events",
         ),
         ("approver", "see, approve a plan"),
         ("auditor", "see, read the audit, verify the audit, look at events"),
@@ -299,6 +299,14 @@ def asked_of_a_group(group: Group, by: By) -> dict[str, tuple[Action, Any]]:
         "discard_found": (
             Action.DISCARD_LETTERS,
             lambda: dead_letters.discard_found(group, dead_letters.Which(), by),
+        ),
+        "replay": (
+            Action.REPLAY_LETTERS,
+            lambda: dead_letters.replay(group, [LetterId(0, Offset(1, 1))], by),
+        ),
+        "replay_found": (
+            Action.REPLAY_LETTERS,
+            lambda: dead_letters.replay_found(group, dead_letters.Which(), by),
         ),
         "pause": (Action.PAUSE, lambda: pausing.pause(group, by)),
         "resume": (Action.PAUSE, lambda: pausing.resume(group, by, [0])),

@@ -16,16 +16,18 @@ from agent.consumer.control import monotonic_ms
 from agent.spark.pipeline import Pipeline
 from agent.spark.runner import Consumer
 from agent.state.partition import PartitionState
-from agent.store.door import RedisDoor
+from agent.store.door import RedisDoor, ScriptCall
 from agent.store.events import Append, AppendResult, EventStore, Packed
-from assignment.scripts import agent_side
-from assignment.scripts.agent_side import DeadLetter, Granted, StateChange
+from assignment.scripts import agent_side, dead_letters
+from assignment.scripts.agent_side import Granted, StateChange
+from assignment.scripts.dead_letters import DeadLetter
 from assignment.types import GroupSettings, HeldState, Offset, Partition
 from assignment.wire import (
     ChangelogEntry,
     ConsumerHealth,
     ControlMessage,
     GroupKeys,
+    StreamKeys,
     unpack_changes,
 )
 from tests.contract.world import World
@@ -141,9 +143,27 @@ class SparkWorld:
         raw = self.store.door.ask("XRANGE", GroupKeys(self.name).dead(partition), "-", "+")
         rows = [dict(zip(f[::2], f[1::2], strict=True)) for _, f in raw]
         return [
-            DeadLetter(r[b"reason"].decode(), r[b"entry"].decode(), int(r[b"index"]), r[b"raw"])
+            DeadLetter(
+                r[b"reason"].decode(),
+                r[b"entry"].decode(),
+                int(r[b"index"]) if r[b"index"] else None,
+                r[b"raw"],
+            )
             for r in rows
         ]
+
+    def replay(self, partition: Partition) -> None:
+        """All of its letters, as a person asks for it."""
+        raw = self.store.door.ask("XRANGE", GroupKeys(self.name).dead(partition), "-", "+")
+        letters = [(partition, Offset.parse(letter.decode())) for letter, _ in raw]
+        answers = self.store.run(dead_letters.replay(letters, "ann"))
+        assert set(answers) == {dead_letters.Replay.ASKED}
+        key = StreamKeys(self.name).entries(partition.number)
+        self.store.door.run(ScriptCall("make_room", [key], [str(len(letters))]))
+
+    def replays(self, partition: Partition) -> bool:
+        """Whether letters still wait."""
+        return bool(self.store.door.ask("HEXISTS", GroupKeys(self.name).replays, str(partition)))
 
     def health(self) -> ConsumerHealth | None:
         return self.store.progress("m1")

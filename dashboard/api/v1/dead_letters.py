@@ -1,4 +1,4 @@
-"""Dead letters of a group: looked at, and discarded; both are audited."""
+"""Dead letters of a group: looked at, discarded, asked to be replayed; all of it is audited."""
 
 from typing import Annotated, Any
 
@@ -7,7 +7,7 @@ from ninja import Query, Schema
 from pydantic import ConfigDict, Field
 
 from assignment.errors import InvalidInput
-from assignment.scripts.dead_letters import TEXT_MAX, LetterId
+from assignment.scripts.dead_letters import TEXT_MAX, WAITING_MAX, LetterId, Replay
 from dashboard.actions import dead_letters as actions
 from dashboard.api.v1 import doors, forms
 from dashboard.api.v1.commands import current
@@ -38,13 +38,13 @@ class Found(Schema):
     ] = None
 
 
-class DiscardAsked(forms.OfGroup):
+class LettersMeant(forms.OfGroup):
     """One of both."""
 
-    letters: Annotated[list[LetterText], Field(max_length=actions.DISCARD_MAX)] | None = None
+    letters: Annotated[list[LetterText], Field(max_length=actions.AT_ONCE_MAX)] | None = None
     found: Annotated[
         Found | None,
-        Field(description=f"All of these, at most {actions.DISCARD_MAX}; {{}}: of the group."),
+        Field(description=f"All of these, at most {actions.AT_ONCE_MAX}; {{}}: of the group."),
     ] = None
 
 
@@ -57,6 +57,16 @@ class LetterTold(Schema):
     index: Annotated[int | None, Field(description="Of the event in its entry.")]
     size: Annotated[int, Field(description="Bytes that are kept of it.")]
     raw: Annotated[str | None, Field(description="Its beginning; null: fields are masked.")]
+    asked_by: Annotated[
+        str | None, Field(description="Who asked that it be replayed, for which it waits.")
+    ]
+    replayable: Annotated[
+        bool,
+        Field(
+            description="False: an offset was set back, or Redis lost writes, since it was kept:"
+            " its event may be read again, or may have been replayed."
+        ),
+    ]
 
 
 class LettersTold(Schema):
@@ -71,7 +81,22 @@ class LettersTold(Schema):
 
 class DiscardedTold(Schema):
     letters: Annotated[list[str], Field(description="Those that were there until now.")]
+    waiting: Annotated[int, Field(description="So many wait to be replayed, and stay.")]
     more: Annotated[bool, Field(description="There may be others that were meant: ask again.")]
+
+
+class ReplayTold(Schema):
+    letters: Annotated[list[str], Field(description="Those that wait from now on.")]
+    waiting: Annotated[int, Field(description="So many waited before.")]
+    gone: int
+    full: Annotated[
+        int,
+        Field(description=f"So many were too many: {WAITING_MAX} of a partition wait at most."),
+    ]
+    doubted: Annotated[int, Field(description="So many are not `replayable`.")]
+    more: Annotated[
+        bool, Field(description="There may be others that were meant: ask when these are replayed.")
+    ]
 
 
 @router.get(
@@ -105,6 +130,8 @@ def _letter(letter: actions.Letter) -> dict[str, Any]:
         "kept_at_ms": kept.name.at.ms,
         **{name: getattr(kept, name) for name in ("reason", "entry", "index", "size")},
         "raw": letter.text,
+        "asked_by": kept.asked_by or None,
+        "replayable": kept.is_sure,
     }
 
 
@@ -114,16 +141,51 @@ def _letter(letter: actions.Letter) -> dict[str, Any]:
     url_name="discard",
     operation_id="discard_dead_letters",
 )
-def discard(request: HttpRequest, name: forms.GroupName, body: DiscardAsked) -> Any:
+def discard(request: HttpRequest, name: forms.GroupName, body: LettersMeant) -> Any:
     """For good; those that are gone already are passed over."""
+    group, by = current(name, body), doors.by(request, body.reason)
+    meant = _meant(body)
+    if isinstance(meant, actions.Which):
+        done = actions.discard_found(group, meant, by)
+    else:
+        done = actions.discard(group, meant, by)
+    letters = [str(one) for one in done.letters]
+    return {"letters": letters, "waiting": done.waiting, "more": done.more}
+
+
+@router.post(
+    "/groups/{name}/dead-letters/replay",
+    response=ReplayTold,
+    url_name="replay",
+    operation_id="replay_dead_letters",
+)
+def replay(request: HttpRequest, name: forms.GroupName, body: LettersMeant) -> Any:
+    """Inside this group only, once, by the consumers of their owners: with one of the next batches,
+    of what is neither paused nor halted. Each is gone then, or a new letter that says why it cannot
+    be read.
+    """
+    group, by = current(name, body), doors.by(request, body.reason)
+    meant = _meant(body)
+    if isinstance(meant, actions.Which):
+        done = actions.replay_found(group, meant, by)
+    else:
+        done = actions.replay(group, meant, by)
+    others = {
+        name: done.others.get(what, 0)
+        for name, what in (
+            ("waiting", Replay.WAITS),
+            ("gone", Replay.GONE),
+            ("full", Replay.FULL),
+            ("doubted", Replay.DOUBTED),
+        )
+    }
+    return {"letters": [str(one) for one in done.letters], **others, "more": done.more}
+
+
+def _meant(body: LettersMeant) -> actions.Which | list[LetterId]:
+    """What a filter finds, or letters by name."""
     if (body.letters is None) == (body.found is None):
         raise InvalidInput("letters and found: one of them")
-    group, by = current(name, body), doors.by(request, body.reason)
-    if body.found is None:
-        chosen = [LetterId.parse(text) for text in body.letters or ()]
-        done = actions.discard(group, chosen, by)
-    else:
-        found = body.found
-        which = actions.Which(number=found.partition, reason=found.reason, until_ms=found.until_ms)
-        done = actions.discard_found(group, which, by)
-    return {"letters": [str(one) for one in done.letters], "more": done.more}
+    if (found := body.found) is not None:
+        return actions.Which(number=found.partition, reason=found.reason, until_ms=found.until_ms)
+    return [LetterId.parse(text) for text in body.letters or ()]

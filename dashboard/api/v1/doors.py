@@ -52,6 +52,7 @@ DOORS = {
         "rebalances": Door(Action.SEE, Action.REBALANCE, stages=True),
         "skip": Door(Action.SKIP_EVENT, Action.SKIP_EVENT),
         "discard": Door(Action.DISCARD_LETTERS, Action.DISCARD_LETTERS),
+        "replay": Door(Action.REPLAY_LETTERS, Action.REPLAY_LETTERS),
         "scale_downs": Door(Action.SEE, Action.SCALE_DOWN, stages=True),
         "preview": Door(Action.SCALE_DOWN, Action.SCALE_DOWN, previews="always"),
         **dict.fromkeys(("extend", "force", "abort"), _DRAINS),

@@ -1,16 +1,17 @@
-"""Dead letters of a group: what could not be read, or was skipped; and how they are discarded."""
+"""Dead letters of a group: what could not be read, or was skipped; discarded there, or replayed."""
 
+from dataclasses import replace
 from urllib.parse import urlencode
 
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
 from assignment.errors import InvalidInput
-from assignment.scripts.dead_letters import LetterId
+from assignment.scripts.dead_letters import WAITING_MAX, LetterId, Replay
 from dashboard.actions import dead_letters as actions
 from dashboard.live.connection import StoreUnavailable
 from dashboard.pages import texts
-from dashboard.pages.forms import DiscardForm
+from dashboard.pages.forms import LettersForm
 from dashboard.pages.views import base
 from dashboard.records.audit import By
 
@@ -22,17 +23,17 @@ def dead_letters(request: HttpRequest, name: str) -> HttpResponse:
         most = seen.group.partitions - 1
         asked.errors.append(f"partition {which.number} is not one of 0 to {most}")
     below, asks = _below(asked), _query(which)
-    form = DiscardForm(base.sent(request))
+    form = LettersForm(base.sent(request))
     for error in asked.errors if form.is_bound else ():
-        form.add_error(None, error)  # else more would be discarded than was meant
+        form.add_error(None, error)  # else more would be meant than was seen
 
-    def act(by: By) -> actions.Discarded:
-        if form.cleaned_data["do"] == "chosen":
+    def act(by: By) -> actions.Discarded | actions.Asked:
+        do, replays = form.cleaned_data["do"], form.cleaned_data["do"].startswith("replay")
+        if do.endswith("chosen"):
             chosen = [LetterId.parse(text) for text in request.POST.getlist("letter")]
-            return actions.discard(seen.group, chosen, by)
-        until_ms = form.cleaned_data["until"]
-        found = actions.Which(number=which.number, reason=which.reason, until_ms=until_ms)
-        return actions.discard_found(seen.group, found, by)
+            return (actions.replay if replays else actions.discard)(seen.group, chosen, by)
+        found = replace(which, until_ms=form.cleaned_data["until"])
+        return (actions.replay_found if replays else actions.discard_found)(seen.group, found, by)
 
     if done := base.attempt(request, form, act, also=("letter",)):
         return base.done(request, _said(done), reverse("dead_letters", args=[name]) + asks)
@@ -41,7 +42,7 @@ def dead_letters(request: HttpRequest, name: str) -> HttpResponse:
         "form": form,
         "asks": asks,
         "look": None,
-        "discard_max": actions.DISCARD_MAX,
+        "at_once_max": actions.AT_ONCE_MAX,
         **_looked(request, seen, asked, which, below),
     }
     return base.show(request, "dead_letters", context)
@@ -92,10 +93,29 @@ def _row(letter: actions.Letter) -> base.Context:
         "index": kept.index,
         "size": kept.size,
         "text": None if letter.text is None else texts.visible(letter.text),
+        "asked_by": texts.visible(kept.asked_by),
+        "is_sure": kept.is_sure,
     }
 
 
-def _said(done: actions.Discarded) -> str:
+def _said(done: actions.Discarded | actions.Asked) -> str:
     count = len(done.letters)
-    said = f"{count} dead letter{'' if count == 1 else 's'} discarded."
-    return f"{said} There may be more: discard again." if done.more else said
+    what = f"{count} dead letter{'' if count == 1 else 's'}"
+    if isinstance(done, actions.Discarded):
+        said = [f"{what} discarded."]
+        said += [f"{done.waiting} wait to be replayed, and stay."] if done.waiting else []
+        said += ["There may be more: discard again."] if done.more else []
+        return " ".join(said)
+    said = [f"{what} asked to be replayed."]
+    said += [NOT_ASKED[why].format(number) for why, number in sorted(done.others.items())]
+    said += ["There may be more: ask again when these were replayed."] if done.more else []
+    return " ".join(said)
+
+
+NOT_ASKED = {
+    Replay.WAITS: "{} waited already.",
+    Replay.GONE: "{} are gone.",
+    Replay.FULL: "{} were too many: " + f"at most {WAITING_MAX} of a partition wait at once.",
+    Replay.DOUBTED: "{} cannot be replayed: since they were kept an offset was set back, or Redis"
+    " lost writes.",
+}

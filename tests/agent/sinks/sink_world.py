@@ -10,9 +10,9 @@ from typing import Any
 
 from agent.spark.commit import Committer, Outcome, PartitionChanges
 from agent.spark.ranges import range_of
+from agent.spark.reading import Counted
 from agent.spark.sink_effects import SqlEffects
 from agent.spark.sink_start import SinkStart
-from agent.spark.source import Counted
 from agent.spark.sql_sink import Cursor, Delivery, SinkDoor, SqlSink
 from assignment.scripts import agent_side
 from assignment.scripts.agent_side import BatchStart

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from agent.spark.commit import Committer, LeaseOver, PartitionChanges
+from agent.spark.ranges import range_of
+from agent.spark.reading import Counted
 from agent.spark.shared import Shared
 from agent.spark.sink_effects import DeliveredEffects, SqlEffects
 from agent.spark.sink_start import SinkStart, hand_over
-from agent.spark.source import Counted, Planner
+from agent.spark.source import Planner
 from agent.spark.sql_sink import (
     AtLeastOnceSink,
     Delivery,
@@ -23,10 +25,12 @@ from agent.spark.sql_sink import (
     sqlite_sink,
 )
 from agent.store.events import Packed
-from assignment.scripts import agent_side
+from agent.store.group import GroupStore
+from assignment.scripts import agent_side, dead_letters
 from assignment.scripts.agent_side import CommitResult
+from assignment.scripts.dead_letters import DeadLetter
 from assignment.troubles import HaltReason
-from assignment.types import START, Range
+from assignment.types import START, Offset, Range
 from tests.agent.sinks.sink_world import (
     NOBODY_LISTENS,
     Consumer,
@@ -86,6 +90,48 @@ def test_crash_between_the_sink_and_redis_is_healed_by_the_next_owner(
     assert b.next_batch() == [planned(fence_b, 5, 5)]
     b.commit(planned(fence_b, 5, 5), 7)
     assert (committed(world), database.events()) == (offset(7), numbers(1, 7))
+
+
+def test_letters_that_only_the_sink_knows_of_are_settled_by_the_next_owner(
+    world: World, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of the two cannot be read again: it is a letter anew, though the commit never came."""
+    fence = world.running("a", P0)
+    first = Consumer(world, database, "a", tmp_path)
+    first.commit(first.next_batch()[0], 5)
+    for entry in ("1-0", "2-0"):
+        fields = {"reason": "bad", "entry": entry, "index": "0", "raw": "{", "fence": str(fence)}
+        flat = [text for pair in fields.items() for text in pair]
+        world.door.ask("XADD", world.keys.dead(P0), "*", *flat)
+    kept = [Offset.parse(i.decode()) for i, _ in world.door.ask(*letters_of(world))]
+    world.run(dead_letters.replay([(P0, one) for one in kept], "ann"))
+
+    (start,) = first.start.begin(world.next_batch(), 1)
+    one = range_of(start, start.committed.next)
+    again = DeadLetter("again", "2-0", 0, b"{")
+    counted = Counted(0, str(one.to_offset), dead=[again], lowest="1-0")
+    changes = {0: PartitionChanges([("of a letter", {"amount": 1})])}
+
+    def died(*_: object) -> None:
+        raise RuntimeError("the process died")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(GroupStore, "commit_many", died)
+        with pytest.raises(RuntimeError):
+            first.committer.commit([(one, counted)], changes, kept)
+    assert (committed(world), len(world.door.ask(*letters_of(world)))) == (offset(5), 2)
+
+    hand_to_b(world, fence)
+    (begun,) = Consumer(world, database, "b", tmp_path).next_batch()
+    assert (begun.committed, begun.replays) == (offset(5).next, None)
+    assert database.events() == sorted([*numbers(1, 5), "of a letter"])
+    ((_, fields_of_it),) = world.door.ask(*letters_of(world))
+    assert b"again" in fields_of_it
+    assert world.next_batch("b")[0].replays is None
+
+
+def letters_of(world: World) -> tuple[str, ...]:
+    return "XRANGE", world.keys.dead(P0), "-", "+"
 
 
 def test_paused_owner_is_refused_after_another_opened_the_sink(

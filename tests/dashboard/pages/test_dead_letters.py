@@ -6,9 +6,12 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
+from assignment.scripts import dead_letters as scripts
 from assignment.types import Partition
-from assignment.wire import GroupKeys
+from assignment.wire import GroupKeys, StreamKeys
 from dashboard.actions import dead_letters as actions
+from dashboard.live import dead_letters as live
+from dashboard.live.connection import StoreUnavailable
 from dashboard.models import AuditEntry, Group
 from tests.dashboard.api_v1.program import Program, problem, read
 from tests.dashboard.people import granted, logged_in
@@ -104,6 +107,7 @@ def test_they_take_the_rights_to_look_and_to_discard(
     sent = {"do": "found", "until": "1", "reason": "why"}
     assert client.post(f"/{letters}/", sent).status_code == (302 if discards == 200 else 403)
     assert program.post(f"{letters}/discard", {"found": {}}).status_code == discards
+    assert program.post(f"{letters}/replay", {"found": {}}).status_code == discards
     assert bool(left(group, store)) is (discards == 403)
     members = client.get(f"/groups/{group.name}/members/").content.decode()
     assert ("/dead-letters/" in members) is (looks == 200)
@@ -150,12 +154,82 @@ def test_what_a_filter_finds_is_discarded_up_to_a_moment_and_a_number(
     granted(user, "operator")
     program, address = Program.of(user), f"{letters}/discard"
     meant = {"partition": 0, "reason": "not an event", "until_ms": 2}
-    assert read(program.post(address, {"found": meant})) == {"letters": ["0/1-0"], "more": False}
+    done = read(program.post(address, {"found": meant}))
+    assert done == {"letters": ["0/1-0"], "waiting": 0, "more": False}
     kept = AuditEntry.objects.get(action="discard dead letters")
     assert (kept.source, kept.object) == ("api", f"{group.stream}:0")
-    monkeypatch.setattr(actions, "DISCARD_MAX", 1)
+    monkeypatch.setattr(actions, "AT_ONCE_MAX", 1)
     done = read(program.post(address, {"found": {"reason": "NOT AN"}, "reason": "why"}))
-    assert done == {"letters": ["0/3-0"], "more": True}
+    assert done == {"letters": ["0/3-0"], "waiting": 0, "more": True}
     assert left(group, store) == {0: ["2-0"], 2: ["1-0", "2-0"]}
     assert "one of them" in problem(program.post(address, {}), 422)
     assert "at most 1" in problem(program.post(address, {"letters": ["0/2-0", "2/1-0"]}), 422)
+
+
+def last_id(group: Group, store: Any, number: int) -> str:
+    return str(store.xinfo_stream(StreamKeys(group.stream).entries(number))["last-generated-id"])
+
+
+def test_what_is_chosen_to_be_replayed_waits_stays_and_is_on_record(
+    visitor: Client, user: User, group: Group, letters: str, store: Any
+) -> None:
+    before, form = left(group, store), {"do": "replay_chosen", "until": "9", "reason": "repaired"}
+    chosen = form | {"letter": ["0/1-0", "0/3-0", "2/2-0", "1/9-0"]}
+    page = visitor.post(f"/{letters}/", chosen, follow=True).content.decode()
+    assert "2 dead letters asked to be replayed. 1 cannot be replayed: since" in page
+    assert "1 are gone." in page
+    assert " ".join(page.split()).count("Waits, asked by ann") == 2
+    assert page.count("No: its event may be read") == 1
+    kept = AuditEntry.objects.get(action="replay dead letters")
+    assert (kept.actor, kept.reason, kept.object) == ("ann", "repaired", group.name)
+    assert kept.after == {"letters": {f"{group.stream}:0": ["1-0", "3-0"]}}
+    assert last_id(group, store, 0) == "b'0-2'"
+    page = visitor.post(f"/{letters}/", chosen, follow=True).content.decode()
+    assert "0 dead letters asked to be replayed." in page and "2 waited already." in page
+    assert AuditEntry.objects.filter(action="replay dead letters").count() == 1
+    assert last_id(group, store, 0) == "b'0-4'", "what may have failed before is made up for"
+    page = visitor.post(f"/{letters}/", chosen | {"do": "chosen"}, follow=True).content.decode()
+    assert "1 dead letter discarded. 2 wait to be replayed, and stay." in page
+    assert left(group, store) == before | {2: ["1-0"]}
+
+
+def test_what_a_filter_finds_is_asked_to_be_replayed(
+    user: User, group: Group, letters: str, store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    granted(user, "operator")
+    program, address = Program.of(user), f"{letters}/replay"
+    monkeypatch.setattr(scripts, "WAITING_MAX", 1)
+    meant = {"partition": 0, "reason": "not an event", "until_ms": 3}
+    none = {"waiting": 0, "gone": 0, "full": 0, "doubted": 0, "more": False}
+    done = read(program.post(address, {"found": meant, "reason": "why"}))
+    assert done == none | {"letters": ["0/3-0"], "full": 1}
+    assert read(program.post(address, {"letters": ["0/3-0", "2/2-0"]})) == none | {
+        "letters": [],
+        "waiting": 1,
+        "doubted": 1,
+    }
+    kept = AuditEntry.objects.get(action="replay dead letters")
+    assert (kept.source, kept.object, kept.reason) == ("api", f"{group.stream}:0", "why")
+    told = read(program.get(letters))["letters"]
+    assert [(x["letter"], x["asked_by"], x["replayable"]) for x in told] == [
+        ("0/3-0", user.username, True),
+        *((name, None, True) for name in ("0/2-0", "0/1-0")),
+        ("2/2-0", None, False),
+        ("2/1-0", None, True),
+    ]
+    assert "one of them" in problem(program.post(address, {}), 422)
+    assert "no dead letter is chosen" in problem(program.post(address, {"letters": []}), 422)
+
+
+def test_what_is_asked_is_on_record_though_its_stream_did_not_answer(
+    user: User, group: Group, letters: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: Any) -> None:
+        raise StoreUnavailable("it is away")
+
+    granted(user, "operator")
+    monkeypatch.setattr(live, "make_room", away)
+    assert Program.of(user).post(f"{letters}/replay", {"found": {}}).status_code == 503
+    kept = AuditEntry.objects.filter(action="replay dead letters").order_by("seq")
+    said = [(entry.result.partition(":")[0], bool(entry.after)) for entry in kept]
+    assert said == [("done", True), ("failed", False)]
