@@ -6,7 +6,7 @@ Pure. Knows nothing of what the rows mean.
 
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise, repeat
 from typing import Self, TypeVar
 
@@ -19,6 +19,7 @@ from assignment.names import DIGITS_MAX, Partition
 
 NOBODY = -1
 Numbers = npt.NDArray[np.int64]
+_MADE = partial(tuple.__new__, Partition)  # of (stream, number): as Partition._make, in C alone
 Flags = npt.NDArray[np.bool_]
 T = TypeVar("T")
 
@@ -58,12 +59,17 @@ class Places(Collection[Partition]):
 
     def __iter__(self) -> Iterator[Partition]:
         if not self.others:
-            return map(Partition._make, zip(repeat(self.stream), self.number.tolist()))
+            return map(_MADE, zip(repeat(self.stream), self.number.tolist(), strict=False))
         numbers = self.number.tolist()
         return (Partition(self.stream, n) if n >= 0 else self.others[-1 - n] for n in numbers)
 
     def __contains__(self, partition: object) -> bool:
         return any(partition == one for one in self)
+
+    def sorted_texts(self) -> list[str]:
+        if self.others:
+            return [str(partition) for partition in sorted(self)]
+        return [f"{self.stream}:{number}" for number in np.sort(self.number).tolist()]
 
 
 def _numbers_after(prefix: str, texts: Sequence[str]) -> Numbers | None:

@@ -179,7 +179,7 @@ def parse_lock(text: str) -> tuple[str, int]:
 
 
 def sorted_texts(partitions: Iterable[Partition]) -> list[str]:
-    return [str(p) for p in sorted(partitions)]
+    return columns.Places.of(partitions).sorted_texts()
 
 
 def partitions_of(texts: Iterable[str]) -> frozenset[Partition]:

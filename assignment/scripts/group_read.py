@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple, Self
 
 import msgspec
@@ -63,7 +64,7 @@ class Gap(NamedTuple):
 
 
 class Purpose(StrEnum):
-    REBALANCE = "rebalance"  # takes a new coordinator_epoch first
+    REBALANCE = "rebalance"  # takes a new coordinator_epoch first; reads no offsets, no snapshots
     TICK = "tick"  # stores the Redis time of the tick
     LOOK = "look"  # changes nothing
 
@@ -222,7 +223,8 @@ class GroupRead:
     @cached_property
     def index(self) -> Index:
         """Of every partition that is named anywhere in it."""
-        return _index_of(self.meta)
+        settings = self.meta.settings
+        return Index(settings.stream, settings.partitions) if settings else Index("", 0)
 
     @cached_property
     def given(self) -> Mapping[str, Numbers]:
@@ -295,7 +297,7 @@ def _read_all(raw: Raw) -> GroupRead:
         asked={m: moment_of(v) for m, v in pairs_of(raw[6])},
         target={m: wire.parse_target(v.decode()) for m, v in pairs_of(raw[7])},
         grants=grants,
-        locks=Locks.parse(columns_of(raw[9]), grants, now_ms, _index_of(meta)),
+        locks=Locks.parse(list(chain.from_iterable(raw[9])), grants, now_ms),
         offsets=Offsets.parse(columns_of(raw[10])),
         applied=AppliedRows.parse(columns_of(raw[11])),
         snapshots={Partition.parse(p): read_snapshots(v) for p, v in pairs_of(raw[12])},
@@ -376,11 +378,6 @@ def check_troubles(health: wire.ConsumerHealth) -> None:
             raise InvalidInput(f"{name} has {len(told)} partitions, above {TROUBLES_MAX}")
         for one in told:
             read_trouble(kind, one)
-
-
-def _index_of(meta: Meta) -> Index:
-    settings = meta.settings
-    return Index(settings.stream, settings.partitions) if settings else Index("", 0)
 
 
 def beat_of(score: bytes) -> int:

@@ -8,15 +8,14 @@ from typing import Self
 import numpy as np
 
 from assignment.bounds import MOMENT_MAX, WHOLE_MAX
-from assignment.columns import Flags, Index, Numbers, Places, Rows, numbered, whole_numbers, wholes
-from assignment.scripts.values import Columns, fields_of
+from assignment.columns import Flags, Numbers, Places, Rows, numbered, whole_numbers, wholes
+from assignment.scripts.values import Columns, fields_of, parts_of
 from assignment.types import Grant, Held, HeldState, Partition
 from assignment.wire import parse_held
 
 STATES = tuple(HeldState)
 _STATE_OF = {state.value: place for place, state in enumerate(STATES)}
 LASTS = "-"  # how a grant that lasts has ended
-_NEVER = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,21 +89,18 @@ class Locks(Rows[Lock]):
     left_ms: Numbers
 
     @classmethod
-    def parse(cls, rows: Columns, grants: Grants, now_ms: int, index: Index) -> Self:
-        """Raises what is in UNREADABLE, also where one was never granted."""
-        members, fences = fields_of(rows.values, 2, "/")
+    def parse(cls, locks: Sequence[bytes | None], grants: Grants, now_ms: int) -> Self:
+        """One for each grant, in their order. Raises what is in UNREADABLE."""
+        rows = np.flatnonzero([lock is not None for lock in locks])
+        members, fences = fields_of([lock for lock in locks if lock is not None], 2, "/")
         names, member = numbered(members)
-        places = Places.parse(rows.names)
-        granted, locked = index.at(grants.places), index.at(places)
-        until_ms = index.spread(granted, grants.until_ms, _NEVER)[locked]
-        if until_ms.min(initial=now_ms) == _NEVER:
-            raise KeyError("a partition is locked and was never granted")
+        granted = grants.places
         return cls(
-            places=places,
+            places=Places(granted.stream, granted.number[rows], granted.others),
             names=names,
             member=member,
             fence=wholes(list(map(int, fences))),
-            left_ms=np.maximum(0, until_ms - now_ms),
+            left_ms=np.maximum(0, grants.until_ms[rows] - now_ms),
         )
 
     @classmethod
@@ -136,13 +132,14 @@ class Holdings(Rows[Held]):
     @classmethod
     def parse(cls, owned: Mapping[str, str]) -> Self:
         """Partition -> "fence state". Raises InvalidInput that names what is wrong."""
-        if not owned:
-            return cls.of({})
-        fences, states = zip(*(text.partition(" ")[::2] for text in owned.values()), strict=True)
-        fence = whole_numbers(",".join(fences), len(fences))
-        if fence is None or fence.max() >= WHOLE_MAX or not _STATE_OF.keys() >= {*states}:
+        try:
+            fences, states = parts_of("\n".join(owned.values()), len(owned), 2)
+            state = np.array(list(map(_STATE_OF.__getitem__, states)), np.int64)
+            fence = whole_numbers(",".join(fences), len(fences))
+        except (ValueError, KeyError):
+            fence = None
+        if fence is None or fence.max() >= WHOLE_MAX:  # says which is wrong, or there are none
             return cls.of({Partition.parse(p): parse_held(text) for p, text in owned.items()})
-        state = np.array(list(map(_STATE_OF.__getitem__, states)), np.int64)
         return cls(places=Places.parse(list(owned)), fence=fence, state=state)
 
     @classmethod

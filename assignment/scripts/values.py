@@ -61,11 +61,16 @@ def columns_of(values: Raw) -> Columns:
 
 def fields_of(values: Sequence[bytes], count: int, between: str = " ") -> list[list[str]]:
     """[count][n] the parts of each value. ValueError when one has more or fewer."""
+    return parts_of(b"\n".join(values).decode(), len(values), count, between)
+
+
+def parts_of(lines: str, values: int, count: int, between: str = " ") -> list[list[str]]:
+    """The same of so many values, one a line."""
     if not values:
         return [[]] * count
-    text, width, ends = b"\n".join(values).decode(), count + 1, len(values) - 1
-    parts = text.replace("\n", f"{between}\n{between}").split(between)
-    is_whole = len(parts) == len(values) * width - 1 and text.count("\n") == ends
+    width, ends = count + 1, values - 1
+    parts = lines.replace("\n", f"{between}\n{between}").split(between)
+    is_whole = len(parts) == values * width - 1 and lines.count("\n") == ends
     if not is_whole or parts[count::width].count("\n") != ends:
         raise ValueError(f"a value has not {count} parts")
     return [parts[place::width] for place in range(count)]

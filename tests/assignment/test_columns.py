@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from assignment.columns import NOBODY, Fences, Index, Owners, Places
 from assignment.errors import InvalidInput
-from assignment.scripts.held import Grants, Holdings, Locks
+from assignment.scripts.held import Grants, Holdings, Lock, Locks
 from assignment.scripts.rows import UNREADABLE, Applied, AppliedRows, Offsets
 from assignment.scripts.values import columns_of, fields_of
 from assignment.types import Held, HeldState, Offset, Partition
@@ -91,10 +91,10 @@ def test_no_rows_are_no_parts() -> None:
     assert fields_of([], 2) == [[], []]
 
 
-def test_a_lock_that_was_never_granted_is_damage() -> None:
-    grants = Grants.of({})
-    with pytest.raises(KeyError, match="never granted"):
-        Locks.parse(columns_of([b"s:0", b"a/5"]), grants, 0, Index("s", 1))
+def test_locks_come_in_the_order_of_the_grants() -> None:
+    raw = [b"s:0", b"5 a 9 -", b"s:1", b"6 b 7 released", b"t:2", b"8 b 12 -"]
+    found = Locks.parse([b"a/5", None, b"b/8"], Grants.parse(columns_of(raw)), 10)
+    assert found == {Partition("s", 0): Lock("a", 5, 0), Partition("t", 2): Lock("b", 8, 2)}
 
 
 def test_rows_are_mappings() -> None:
