@@ -135,12 +135,17 @@ class Holdings(Rows[Held]):
         try:
             fences, states = parts_of("\n".join(owned.values()), len(owned), 2)
             state = np.array(list(map(_STATE_OF.__getitem__, states)), np.int64)
-            fence = whole_numbers(",".join(fences), len(fences))
         except (ValueError, KeyError):
-            fence = None
-        if fence is None or fence.max() >= WHOLE_MAX:  # says which is wrong, or there are none
-            return cls.of({Partition.parse(p): parse_held(text) for p, text in owned.items()})
+            return cls._one_by_one(owned)
+        fence = whole_numbers(",".join(fences), len(fences))
+        if fence is None or fence.max() >= WHOLE_MAX:
+            return cls._one_by_one(owned)
         return cls(places=Places.parse(list(owned)), fence=fence, state=state)
+
+    @classmethod
+    def _one_by_one(cls, owned: Mapping[str, str]) -> Self:
+        """Says which one is wrong, if one is."""
+        return cls.of({Partition.parse(p): parse_held(text) for p, text in owned.items()})
 
     @classmethod
     def of(cls, owned: Mapping[Partition, Held]) -> Self:
