@@ -4,7 +4,8 @@
 -- when it is a dashboard's.
 -- Answers {now_ms, run_id, meta, members, beats, reports, asked, target, grants, locks, offsets, applied, snapshots,
 -- pauses, paused}, each as flat name, value lists; but of the locks pieces of some grants each, in their order:
--- "member/fence" (it ends at the grant's until_ms) or nil. For 'rebalance' neither offsets nor snapshots.
+-- "member/fence" (it ends at the grant's until_ms) or nil. For 'rebalance' no offsets and snapshots, and
+-- applied only where the strategy's weights are "measured" (weighted_sticky).
 local GAPS_KEPT = 8 -- of the times in which a sign of life may have been missed
 local LOCKS_AT_ONCE = 1000 -- unpack has a limit of about 8,000
 local now, run = now_ms(), run_id()
@@ -95,9 +96,10 @@ local function rows_of(name, is_wanted)
   return is_wanted and redis.call('HGETALL', key(name)) or {}
 end
 local is_whole = ARGV[1] ~= 'rebalance'
+local weighs = string.find(redis.call('HGET', KEYS[1], 'settings') or '', '"measured"', 1, true)
 return {text(now), run, redis.call('HGETALL', KEYS[1]), redis.call('HGETALL', key('members')),
   redis.call('ZRANGE', key('beats'), 0, -1, 'WITHSCORES'), reports,
   redis.call('HGETALL', key('asked')), redis.call('HGETALL', key('target')), grants, locks,
-  rows_of('offsets', is_whole), redis.call('HGETALL', key('applied')),
+  rows_of('offsets', is_whole), rows_of('applied', is_whole or weighs),
   rows_of('snapshots', is_whole), redis.call('HGETALL', key('pauses')),
   redis.call('HGETALL', key('paused'))}

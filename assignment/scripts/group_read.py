@@ -64,7 +64,8 @@ class Gap(NamedTuple):
 
 
 class Purpose(StrEnum):
-    REBALANCE = "rebalance"  # takes a new coordinator_epoch first; reads no offsets, no snapshots
+    # Takes a new coordinator_epoch first; of offsets, snapshots and applied only what weighs.
+    REBALANCE = "rebalance"
     TICK = "tick"  # stores the Redis time of the tick
     LOOK = "look"  # changes nothing
 
