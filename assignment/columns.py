@@ -148,11 +148,11 @@ class Owners(Rows[str]):
         owner: int = self.of[self.places.number[row]]
         return self.names[owner]
 
-    def sets(self) -> dict[str, frozenset[Partition]]:
-        """By every name."""
+    def sets(self, every: Sequence[Partition]) -> dict[str, frozenset[Partition]]:
+        """By every name. `every` partition, by number: made once, whoever has it."""
         order = np.argsort(self.of, kind="stable")
         bounds = np.searchsorted(self.of[order], np.arange(len(self.names) + 1)).tolist()
-        found = list(Places(self.stream, order))
+        found = list(map(every.__getitem__, order.tolist()))
         return {
             name: frozenset(found[first:end])
             for name, (first, end) in zip(self.names, pairwise(bounds), strict=True)

@@ -118,7 +118,8 @@ class Planning:
 
     def rows(self, after: Owners) -> dict[str, TargetRow]:
         """One for each member."""
-        epoch, owned = self.view.meta.group_epoch, after.sets()
+        owned = after.sets(settings_of(self.view).all_partitions())
+        epoch = self.view.meta.group_epoch
         return {m: TargetRow(target_epoch=epoch, active=owned[m]) for m in self.names}
 
 

@@ -108,7 +108,7 @@ def test_rows_are_mappings() -> None:
 def test_owners_by_name() -> None:
     owners = Owners("s", ("a", "b"), np.array([1, NOBODY, 1, 0]))
     assert owners == {Partition("s", 0): "b", Partition("s", 2): "b", Partition("s", 3): "a"}
-    assert owners.sets() == {
+    assert owners.sets([Partition("s", n) for n in range(4)]) == {
         "a": frozenset({Partition("s", 3)}),
         "b": frozenset({Partition("s", 0), Partition("s", 2)}),
     }
