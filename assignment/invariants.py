@@ -7,8 +7,11 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
+import numpy as np
+
 from assignment.bounds import printable
-from assignment.coordinator.reading import is_leaving, is_possible, settings_of
+from assignment.columns import NOBODY, Places, renumbered
+from assignment.coordinator.reading import is_leaving, possible, reported, settings_of
 from assignment.errors import InvariantBroken
 from assignment.scripts.group_read import GroupRead
 from assignment.types import INCARNATION_STEP, Partition
@@ -49,7 +52,8 @@ def faults(view: GroupRead) -> tuple[Fault, ...]:
 
 
 def _lock_faults(view: GroupRead) -> Iterator[str]:
-    for partition, lock in view.locks.items():
+    for partition in _other_than_granted(view):
+        lock = view.locks[partition]
         grant = view.grants.get(partition)
         if grant is None:
             yield f"{partition} is locked by {lock.member_id} and was never granted"
@@ -64,24 +68,42 @@ def _lock_faults(view: GroupRead) -> Iterator[str]:
             yield f"{partition} is locked by {lock.member_id}, who is no member"
 
 
+def _other_than_granted(view: GroupRead) -> Places:
+    """Locked by another than who it was granted to last, or by no member."""
+    index, locks, grants = view.index, view.locks, view.grants
+    at, granted = index.at(locks.places), index.at(grants.places)
+    last = index.spread(granted, np.arange(len(grants)), NOBODY)[at]
+    holder = renumbered(locks.names, grants.names)[locks.member]
+    is_same = (last != NOBODY) & (holder != NOBODY)
+    row = last[is_same]
+    is_same[is_same] = (
+        (grants.member[row] == holder[is_same])
+        & (grants.fence[row] == locks.fence[is_same])
+        & grants.lasts[row]
+    )
+    is_member = renumbered(locks.names, view.members)[locks.member] != NOBODY
+    return index.places(at[~(is_same & is_member)])
+
+
 def _fence_faults(view: GroupRead) -> Iterator[str]:
-    for partition, grant in view.grants.items():
-        if grant.fence // INCARNATION_STEP > view.meta.incarnation:
-            yield (
-                f"{partition} was granted under fence {grant.fence},"
-                f" above incarnation {view.meta.incarnation}"
-            )
+    grants, incarnation = view.grants, view.meta.incarnation
+    wrong = np.flatnonzero(grants.fence // INCARNATION_STEP > incarnation)
+    at = view.index.at(grants.places)[wrong]
+    for partition, fence in zip(view.index.places(at), grants.fence[wrong], strict=True):
+        yield f"{partition} was granted under fence {fence}, above incarnation {incarnation}"
 
 
 def _report_faults(view: GroupRead) -> Iterator[str]:
-    for member, report in view.reports.items():
-        for partition, held in report.owned.items():
-            if not is_possible(view, member, partition, held.fence):
-                grant = view.grants.get(partition)
-                last = grant.fence if grant else 0
-                whose = f"{grant.member_id}'s fence" if grant and last == held.fence else ""
-                whose = whose or f"last granted is {last}"
-                yield f"{member} reports {partition} under {held.fence}, {whose}"
+    members = tuple(view.reports)
+    said = reported(view, members)
+    wrong = said.where(~possible(view, members, said))
+    partitions = view.index.places(wrong.at)
+    for partition, who, fence in zip(partitions, *map(np.ndarray.tolist, wrong[1:]), strict=True):
+        grant = view.grants.get(partition)
+        last = grant.fence if grant else 0
+        whose = f"{grant.member_id}'s fence" if grant and last == fence else ""
+        whose = whose or f"last granted is {last}"
+        yield f"{members[who]} reports {partition} under {fence}, {whose}"
 
 
 def _target_faults(view: GroupRead) -> Iterator[str]:

@@ -6,15 +6,16 @@ of one JSON line {"members": [...], "standby": {member: [numbers]}, "learning": 
 """
 
 import json
-import sys
 import zlib
-from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
+from assignment.columns import NOBODY, renumbered
 from assignment.types import Partition, TargetRow
 
 MEMBERS_MAX = 65_535  # what a u16 can tell apart
@@ -24,16 +25,15 @@ Numbers = dict[str, list[int]]
 Roles = dict[str, Numbers]  # member -> kind -> numbers
 
 
-def pack_owners(owners: Sequence[str | None]) -> bytes:
-    """`owners[number]` is the member that has partition `number`."""
-    members = sorted({owner for owner in owners if owner is not None})
-    if len(members) > MEMBERS_MAX:
-        raise OverflowError(f"{len(members)} members do not fit into a map of {MEMBERS_MAX}")
-    index = {member: i for i, member in enumerate(members, 1)}
-    cells = array("H", (0 if owner is None else index[owner] for owner in owners))
-    if sys.byteorder == "big":
-        cells.byteswap()
-    return zlib.compress(json.dumps(members).encode() + b"\n" + cells.tobytes(), 1)
+def pack_owners(members: Sequence[str], owners: NDArray[np.int64]) -> bytes:
+    """`owners[number]` is the index of the member that has partition `number`, or NOBODY."""
+    used = np.unique(owners[owners != NOBODY]).tolist()
+    named = sorted(members[owner] for owner in used)
+    if len(named) > MEMBERS_MAX:
+        raise OverflowError(f"{len(named)} members do not fit into a map of {MEMBERS_MAX}")
+    cell = np.append(renumbered(members, named) + 1, 0)  # the last one is of NOBODY
+    cells = cell[owners].astype("<u2").tobytes()
+    return zlib.compress(json.dumps(named).encode() + b"\n" + cells, 1)
 
 
 def _unpacked(packed: bytes) -> bytes:
@@ -45,12 +45,19 @@ def _unpacked(packed: bytes) -> bytes:
 
 
 def unpack_owners(packed: bytes) -> list[str | None]:
+    members, cells = unpack_cells(packed)
+    return list(map([None, *members].__getitem__, cells.tolist()))
+
+
+def unpack_cells(packed: bytes) -> tuple[tuple[str, ...], NDArray[np.uint16]]:
+    """The members, and [partitions] 0 for nobody, else 1 + index of the member. ValueError, or an
+    error of zlib, for what pack_owners did not write.
+    """
     head, _, body = _unpacked(packed).partition(b"\n")
-    members = [None, *_names(head)]
-    cells = array("H", body)
-    if sys.byteorder == "big":
-        cells.byteswap()
-    return [members[cell] for cell in cells]
+    members, cells = _names(head), np.frombuffer(body, "<u2")
+    if cells.max(initial=0) > len(members):
+        raise ValueError(f"it names member {cells.max()} of {len(members)}")
+    return members, cells
 
 
 class _Replicas(msgspec.Struct, frozen=True):
@@ -82,6 +89,11 @@ def pack_replicas(rows: Mapping[str, TargetRow]) -> bytes:
         "learning": {m: _numbers(row.learning) for m, row in rows.items() if row.learning},
     }
     return zlib.compress(json.dumps(said, sort_keys=True, separators=(",", ":")).encode(), 1)
+
+
+def check_replicas(packed: bytes) -> None:
+    """Raises what `roles` raises of them."""
+    _replicas(_unpacked(packed))
 
 
 def _numbers(partitions: Iterable[Partition]) -> list[int]:

@@ -9,7 +9,8 @@ from assignment.errors import InvalidInput
 
 NAME_MAX = 100  # characters
 NAME_PATTERN = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{NAME_MAX - 1}}}")
-NUMBER_PATTERN = re.compile(r"0|[1-9][0-9]{0,15}")
+DIGITS_MAX = 16  # of a number of a partition, and of a fence
+NUMBER_PATTERN = re.compile(rf"0|[1-9][0-9]{{0,{DIGITS_MAX - 1}}}")
 PARSED_KEPT = 4_096  # names of partitions, which are read again and again
 PARTITIONS_MAX = 100_000  # one group in the dashboard's dense mode (dashboard.md section 7)
 

@@ -5,9 +5,11 @@ clock (`*_ms`).
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import chain
 from typing import Annotated, Any, NamedTuple, Self, TypeVar
 
 import msgspec
@@ -169,6 +171,15 @@ class TargetRow:
     def twice(self) -> frozenset[Partition]:
         """Those with two roles, which none may have."""
         return (self.active & self.standby) | ((self.active | self.standby) & self.learning)
+
+
+def refuse_two_owners(rows: Mapping[str, TargetRow]) -> None:
+    """InvalidInput names a partition that is active in several rows, and their members."""
+    counts = Counter(chain.from_iterable(row.active for row in rows.values()))
+    if len(counts) < counts.total():
+        partition = min(p for p, count in counts.items() if count > 1)
+        owners = sorted(member for member, row in rows.items() if partition in row.active)
+        raise InvalidInput(f"{partition} has two owners: {', '.join(owners)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from assignment import bounds
+from assignment import bounds, columns
 from assignment.bounds import Capacity, Int64, Line, Name, Pid, Rate, Values, Whole, Words
 from assignment.errors import InvalidInput
 from assignment.names import NUMBER_PATTERN
@@ -179,11 +179,11 @@ def parse_lock(text: str) -> tuple[str, int]:
 
 
 def sorted_texts(partitions: Iterable[Partition]) -> list[str]:
-    return [str(p) for p in sorted(partitions)]
+    return columns.Places.of(partitions).sorted_texts()
 
 
 def partitions_of(texts: Iterable[str]) -> frozenset[Partition]:
-    return frozenset(Partition.parse(t) for t in texts)
+    return frozenset(columns.Places.parse(list(texts)))
 
 
 # --- agent <-> dashboard, JSON over HTTP ----------------------------------------------------------

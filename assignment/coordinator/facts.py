@@ -112,7 +112,6 @@ class TargetRecord:
     requests: tuple[int, ...]  # that it answers
     stateful: bool
     partitions: int
-    before: Mapping[Partition, str]
     rows: Mapping[str, TargetRow]
     change: Change
 

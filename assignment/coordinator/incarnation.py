@@ -53,7 +53,11 @@ def is_step(incarnation: int, known: int) -> bool:
 
 def is_believed(claimed: int, known: int) -> bool:
     """Whether a member or a file may have seen it; `known`: the highest of database and Redis."""
-    return claimed <= known or claimed < min(known + CLAIMED_AHEAD_MAX, CLAIMED_MAX)
+    return claimed <= believed_most(known)
+
+
+def believed_most(known: int) -> int:
+    return max(known, min(known + CLAIMED_AHEAD_MAX, CLAIMED_MAX) - 1)
 
 
 def bad_claims(view: GroupRead, incarnation: int) -> dict[str, str]:
@@ -99,9 +103,8 @@ def needs_incarnation(view: GroupRead, database: Known) -> Raise | None:
     has_lost = not view.grants_are_possible or _has_lost(view, database)
     if stands and not has_lost:
         return None
-    fences = [grant.fence for grant in view.grants.values()]
-    fences += [lock.fence for lock in view.locks.values()]
-    granted = max(fences, default=0) // INCARNATION_STEP
+    fence = max(int(rows.fence.max(initial=0)) for rows in (view.grants, view.locks))
+    granted = fence // INCARNATION_STEP
     highest = max(database.incarnation, meta.incarnation, claimed, granted)
     if highest >= INCARNATION_MAX:
         raise Damaged(f"no incarnation is left above {highest}: repair brings it down")
@@ -125,8 +128,8 @@ def _claimed(view: GroupRead, member: str) -> int:
     joined_with = row.incarnation if row else 0
     if report is None:
         return joined_with
-    fences = (held.fence for held in report.owned.values())
-    return max(joined_with, report.incarnation, max(fences, default=0) // INCARNATION_STEP)
+    fence = int(report.owned.fence.max(initial=0))
+    return max(joined_with, report.incarnation, fence // INCARNATION_STEP)
 
 
 def _has_lost(view: GroupRead, database: Known) -> bool:

@@ -7,7 +7,9 @@ unknown lag. So a learner that was dropped since is a replica like any other, re
 
 from collections.abc import Mapping, Sequence
 
-from assignment.coordinator.reading import claims, highest, is_forced, is_leaving, settings_of
+import numpy as np
+
+from assignment.coordinator.reading import claims, is_forced, is_leaving, settings_of
 from assignment.planner.values import GroupView, Learner, LearnerSettings, MemberView
 from assignment.scripts.group_read import GroupRead, MemberRow
 from assignment.types import Partition, ReplicaReport, Role, TargetRow
@@ -59,16 +61,16 @@ def owners(view: GroupRead, unable: Mapping[str, str]) -> dict[str, frozenset[Pa
     What a forced member still has belongs to whom the stored target gave it, too: that one waits
     for the lock, and no later round shall give it to somebody else.
     """
-    best = highest(claims(view, unable))
-    found: dict[str, set[Partition]] = {member: set() for member in view.members}
-    for partition, member in best.items():
-        found[member].add(partition)
-    for member, row in view.target.items():
-        if member in view.members and member not in unable:
-            found[member].update(
-                p for p in row.active if p in best and is_forced(view.members[best[p]])
-            )
-    return {member: frozenset(own) for member, own in found.items()}
+    claimed = claims(view, unable)
+    index, best = view.index, claimed.highest()
+    forced = np.array([is_forced(view.members[member]) for member in claimed] + [False])
+    found = {}
+    for number, member in enumerate(claimed):
+        given = view.given.get(member, best[:0])
+        is_own = best == number
+        is_own[given] |= forced[best[given]]
+        found[member] = frozenset(index.places(np.flatnonzero(is_own)))
+    return dict.fromkeys(view.members, frozenset[Partition]()) | found
 
 
 def _member(

@@ -3,7 +3,6 @@
 import base64
 import json
 import zlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
@@ -15,7 +14,7 @@ from assignment.bounds import Line, Moment, Name, Whole, closed
 from assignment.coordinator.facts import TargetRecord
 from assignment.errors import InvalidInput
 from assignment.scripts.rows import UNREADABLE, why_unreadable
-from assignment.types import PARTITIONS_MAX, Partition, Reason
+from assignment.types import PARTITIONS_MAX, Reason
 
 OF_RECORD = ("at_ms", "cause", "partitions", "detect_ms")
 OF_CHANGE = ("strategy", "balance_degree", "max_minus_min", "score")
@@ -34,10 +33,9 @@ class Run(NamedTuple):
 def text_of(record: TargetRecord, run: Run) -> str:
     """The columns of the Rebalance that it becomes, and `requests` that it answers."""
     change, movement = record.change, record.change.movement
-    after = {p: member for member, row in record.rows.items() for p in row.active}
     packed = {
-        "target": _packed(after, record.partitions),
-        "previous": _packed(record.before, record.partitions),
+        "target": maps.pack_owners(change.after.names, change.after.of),
+        "previous": maps.pack_owners(change.before.names, change.before.of),
         "replicas": maps.pack_replicas(record.rows) if record.stateful else None,
     }
     columns = {
@@ -58,11 +56,6 @@ def text_of(record: TargetRecord, run: Run) -> str:
     }
     texts = {n: None if m is None else base64.b64encode(m).decode() for n, m in packed.items()}
     return json.dumps({**columns, **texts, "requests": record.requests}, separators=(",", ":"))
-
-
-def _packed(owners: Mapping[Partition, str], partitions: int) -> bytes:
-    by_number = {p.number: member for p, member in owners.items()}
-    return maps.pack_owners([by_number.get(number) for number in range(partitions)])
 
 
 # --- read again -----------------------------------------------------------------------------------
@@ -112,11 +105,12 @@ def read(text: str) -> dict[str, Any]:
     """The columns as text_of was given them, and `requests`. InvalidInput for any other text."""
     try:
         columns = msgspec.structs.asdict(_read(text))
-        owners = [maps.unpack_owners(columns[name]) for name in ("previous", "target")]
-        maps.roles(owners[0], owners[1], columns["replicas"])
+        sizes = [len(maps.unpack_cells(columns[name])[1]) for name in ("previous", "target")]
+        if columns["replicas"]:
+            maps.check_replicas(columns["replicas"])
     except (*UNREADABLE, zlib.error) as error:
         raise InvalidInput(f"no record of a target: {why_unreadable(error)}") from error
-    if any(len(one) != columns["partitions"] for one in owners):
+    if any(size != columns["partitions"] for size in sizes):
         raise InvalidInput(f"no record of a target of {columns['partitions']} partitions")
     causes = [msgspec.structs.asdict(cause) for cause in columns["causes"]]
     said = [{name: v for name, v in cause.items() if v is not None} for cause in causes]

@@ -5,15 +5,24 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from assignment import planner, strategies
+from assignment.columns import NOBODY, Numbers, Owners, Places, renumbered
 from assignment.coordinator.learners import view_of
-from assignment.coordinator.reading import able_members, settings_of, unable_members, waiting_for
-from assignment.coordinator.record import Change, change_of
+from assignment.coordinator.reading import (
+    able_members,
+    owners_before,
+    settings_of,
+    unable_members,
+    waiting_for,
+)
+from assignment.coordinator.record import Change, Situation, change_of
 from assignment.scripts.group_read import GroupRead
 from assignment.strategies.given import StrategyInput
 from assignment.strategies.unserved import exchanged
 from assignment.strategies.weighted_sticky import with_measured
-from assignment.types import Member, TargetRow
+from assignment.types import TargetRow
 
 PLANNER = "planner"  # in the place of a strategy's name: a stateful group has none to choose
 
@@ -61,41 +70,57 @@ def why_not_yet(view: GroupRead) -> str:
 def target_of(
     view: GroupRead, strategy: str = "", parameters: Mapping[str, Any] | None = None
 ) -> Target:
-    """The target that a strategy would give now, due or not: also the preview of a rebalance.
+    """The target that a strategy would give now, due or not.
 
     Without parameters the group's own strategy has the group's own. Raises InvalidInput.
     A stateful group has none to choose: its target is the planner's (learners.md).
     """
-    settings, unable = settings_of(view), unable_members(view)
-    name, waiting, even = PLANNER, 0, True
-    if settings.stateful:
-        rows, waiting = _by_planner(view, unable)
-    else:
-        name = strategy or settings.strategy
-        if parameters is None:
-            parameters = settings.strategy_parameters if name == settings.strategy else {}
-        members = able_members(view, unable)
-        rows = _by_strategy(view, name, parameters, members)
-        even = strategies.even_is_best(name, parameters, members)
-    change = change_of(view, name, rows, unable, even_is_best=even)
-    return Target(rows=rows, change=replace(change, waiting=waiting))
-
-
-def _by_strategy(
-    view: GroupRead, strategy: str, parameters: Mapping[str, Any], members: tuple[Member, ...]
-) -> dict[str, TargetRow]:
     settings = settings_of(view)
-    topics = {settings.stream: settings.partitions}
-    run = strategies.get(strategy, with_measured(parameters, partial(_measured, view)))
-    assigned = run(StrategyInput(members=members, topics=topics))
-    if any(member.unserved for member in members):
-        assigned = exchanged(assigned, members, zones_bind=strategies.KINDS[strategy].zones_bind)
-    return {
-        member: TargetRow(
-            target_epoch=view.meta.group_epoch, active=frozenset(assigned.get(member, ()))
-        )
-        for member in sorted(view.members)
-    }
+    if settings.stateful:
+        return _by_planner(view, unable_members(view))
+    planning = Planning(view)
+    change = planning.change(strategy or settings.strategy, parameters)
+    return Target(rows=planning.rows(change.after), change=change)
+
+
+class Planning:
+    """Of a stateless group: what is the same whatever strategy is asked."""
+
+    def __init__(self, view: GroupRead) -> None:
+        settings, unable = settings_of(view), unable_members(view)
+        self.view, self.names = view, sorted(view.members)
+        self.situation = Situation(view, unable, owners_before(view))
+        topics = {settings.stream: settings.partitions}
+        self.given = StrategyInput(members=able_members(view, unable), topics=topics)
+
+    def change(self, strategy: str, parameters: Mapping[str, Any] | None = None) -> Change:
+        """What a strategy would change now. Parameters and errors as of target_of."""
+        settings = settings_of(self.view)
+        if parameters is None:
+            parameters = settings.strategy_parameters if strategy == settings.strategy else {}
+        even = strategies.even_is_best(strategy, parameters, self.given.members)
+        owners = self._owners(strategy, with_measured(parameters, partial(_measured, self.view)))
+        return self.situation.change(strategy, owners, even_is_best=even)
+
+    def _owners(self, strategy: str, parameters: Mapping[str, Any]) -> Numbers:
+        """[partitions] index of the member, or NOBODY."""
+        members = self.given.members
+        dealt = strategies.dealing(strategy, parameters)(self.given)
+        if not any(member.unserved for member in members):
+            own = renumbered(dealt.dense.member_ids, self.names)
+            return np.append(own, NOBODY)[dealt.owners]  # the last one is of NOBODY
+        zones_bind = strategies.KINDS[strategy].zones_bind
+        assigned = exchanged(dealt.named, members, zones_bind=zones_bind)
+        owners = np.full(settings_of(self.view).partitions, NOBODY, np.int64)
+        for number, member in enumerate(self.names):
+            owners[Places.of(assigned.get(member, ())).number] = number
+        return owners
+
+    def rows(self, after: Owners) -> dict[str, TargetRow]:
+        """One for each member."""
+        owned = after.sets(settings_of(self.view).all_partitions())
+        epoch = self.view.meta.group_epoch
+        return {m: TargetRow(target_epoch=epoch, active=owned[m]) for m in self.names}
 
 
 def _measured(view: GroupRead) -> list[float]:
@@ -104,6 +129,8 @@ def _measured(view: GroupRead) -> list[float]:
     return [float(a.total) if a else 0.0 for a in applied]
 
 
-def _by_planner(view: GroupRead, unable: Mapping[str, str]) -> tuple[dict[str, TargetRow], int]:
+def _by_planner(view: GroupRead, unable: Mapping[str, str]) -> Target:
     assignment = planner.plan(view_of(view, unable))
-    return planner.target_rows(assignment, view.meta.group_epoch), assignment.waiting
+    rows = planner.target_rows(assignment, view.meta.group_epoch)
+    change = change_of(view, PLANNER, rows, unable)
+    return Target(rows=rows, change=replace(change, waiting=assignment.waiting))

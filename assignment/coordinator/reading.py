@@ -3,9 +3,23 @@
 Pure: a `GroupRead` in, values out; the same view gives the same answer (coordination.md section 3).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple, Self
 
-from assignment.coordinator.incarnation import is_believed
+import numpy as np
+
+from assignment.columns import (
+    NOBODY,
+    Fences,
+    Flags,
+    Index,
+    Numbers,
+    Owners,
+    Places,
+    renumbered,
+)
+from assignment.coordinator.incarnation import believed_most
 from assignment.errors import GroupMissing
 from assignment.scripts.group_read import TICKER_AWAY_MS, Gap, GroupRead, MemberRow
 from assignment.types import (
@@ -18,6 +32,8 @@ from assignment.types import (
 )
 
 _UNREPORTED = 0  # fence of a claim that only the stored target makes: any real fence is higher
+_NEVER_GRANTED = -1  # below any fence
+_NONE = np.zeros(0, np.int64)
 
 
 def settings_of(view: GroupRead) -> GroupSettings:
@@ -84,9 +100,13 @@ def unable_members(view: GroupRead) -> dict[str, str]:
 
 def is_held(view: GroupRead) -> bool:
     """Every partition that the target gives away is locked by that member, no other is."""
-    wanted = {p: member for member, row in view.target.items() for p in row.active}
-    held: dict[Partition, str] = {p: lock.member_id for p, lock in view.locks.items()}
-    return wanted == held
+    index, locks = view.index, view.locks
+    holder, at = renumbered(locks.names, view.given)[locks.member], index.at(locks.places)
+    wanted = [(given, number) for number, given in enumerate(view.given.values())]
+    target = Said.of((given, number, given) for given, number in wanted)
+    owner = index.spread(target.at, target.who, NOBODY)
+    is_same = index.spread(at, holder, NOBODY) == owner
+    return bool(is_same.all() and (holder != NOBODY).all())
 
 
 def is_expected(view: GroupRead, row: MemberRow) -> bool:
@@ -111,18 +131,20 @@ def without_lock(view: GroupRead) -> dict[str, Partition]:
     if not lockable or not meta.target_at_ms:
         return {}
     patience = settings.lease_ms + settings.grace_ms
+    index, grants, given = view.index, view.grants, view.given
+    locked = index.mask(index.at(view.locks.places))
+    until_ms = index.spread(index.at(grants.places), grants.until_ms, 0)
     found: dict[str, Partition] = {}
-    for member, row in sorted(view.target.items()):
+    for member, at in sorted(given.items()):
         able = member in view.members and view.members[member].able
         if not able or is_expected(view, view.members[member]):
             continue
         able_at_ms = view.members[member].able_at_ms
         since = max(meta.target_at_ms, meta.incarnation_at_ms, able_at_ms)
-        free = row.active - view.locks.keys() - view.members[member].unserved
-        for partition in sorted(free):
-            grant = view.grants.get(partition)
-            free_since = max(since, grant.until_ms if grant else 0)
-            if known_ms(view, free_since) > patience:
+        free = at[~locked[at]]
+        ends_ms = dict(zip(index.places(free), until_ms[free].tolist(), strict=True))
+        for partition in sorted(ends_ms.keys() - view.members[member].unserved):
+            if known_ms(view, max(since, ends_ms[partition])) > patience:
                 found[member] = partition
                 break
     return found
@@ -154,7 +176,7 @@ def able_members(view: GroupRead, unable: Mapping[str, str]) -> tuple[Member, ..
             instance_id=row.instance or None,
             zone=row.zone,
             capacity=row.capacity,
-            owned=held.get(member, {}),
+            owned=held[member],
             unserved=row.unserved,
         )
         for member, row in sorted(view.members.items())
@@ -162,72 +184,148 @@ def able_members(view: GroupRead, unable: Mapping[str, str]) -> tuple[Member, ..
     )
 
 
-def is_possible(view: GroupRead, member: str, partition: Partition, fence: int) -> bool:
-    """Whether it may hold that. A report may be old, but never ahead of the grants, and never name
+class Said(NamedTuple):
+    """Of each row: the partition, by the view's index; who says to hold it, by index; its fence."""
+
+    at: Numbers
+    who: Numbers
+    fence: Numbers
+
+    @classmethod
+    def of(cls, parts: Iterable[tuple[Numbers, int, Numbers]]) -> Self:
+        at, who, fence = zip((_NONE, 0, _NONE), *parts, strict=True)
+        sizes = [len(one) for one in at]
+        return cls(np.concatenate(at), np.repeat(who, sizes), np.concatenate(fence))
+
+    def where(self, chosen: Flags) -> Self:
+        return type(self)(*(column[chosen] for column in self))
+
+    def with_more(self, at: Numbers, who: Numbers, fence: Numbers) -> Self:
+        return type(self)(*map(np.concatenate, zip(self, (at, who, fence), strict=True)))
+
+
+def reported(view: GroupRead, members: Sequence[str]) -> Said:
+    """What these members say to hold."""
+    reports = ((m, view.reports[name]) for m, name in enumerate(members) if name in view.reports)
+    return Said.of((view.index.at(r.owned.places), m, r.owned.fence) for m, r in reports)
+
+
+def possible(view: GroupRead, members: Sequence[str], said: Said) -> Flags:
+    """Which rows may be true. A report may be old, but never ahead of the grants, and never name
     another member's fence.
 
     Of an incarnation before this one, or under a Redis that runs anew and has none of its own yet,
     the grants may be what was lost; of a higher one, as far as claims are believed.
     """
-    grant, incarnation = view.grants.get(partition), view.meta.incarnation
-    if grant and fence <= grant.fence:
-        return fence < grant.fence or grant.member_id == member
-    if not view.grants_are_possible:
-        return True
-    claimed = fence // INCARNATION_STEP
-    return claimed != incarnation and is_believed(claimed, incarnation)
+    grants, incarnation = view.grants, view.meta.incarnation
+    at = view.index.at(grants.places)
+    last = view.index.spread(at, grants.fence, _NEVER_GRANTED)[said.at]
+    member = renumbered(grants.names, members)[grants.member]
+    is_own = view.index.spread(at, member, NOBODY)[said.at] == said.who
+    is_known: Flags = (said.fence < last) | ((said.fence == last) & is_own)
+    is_ahead: Flags = said.fence > last
+    if view.grants_are_possible:
+        claimed = said.fence // INCARNATION_STEP
+        is_ahead &= (claimed != incarnation) & (claimed <= believed_most(incarnation))
+    return is_known | is_ahead
 
 
-def claims(
-    view: GroupRead, unable: Mapping[str, str], *, with_unserved: bool = False
-) -> dict[str, dict[Partition, int]]:
-    """Able member -> partition -> fence, leaving members included.
+class Claims(Mapping[str, Fences]):
+    """Able member -> partition -> fence. The rows are sorted by member, which are ascending."""
+
+    def __init__(self, index: Index, members: Sequence[str], said: Said) -> None:
+        order = np.argsort(said.who, kind="stable")
+        self.index, self.members, self.said = index, members, Said(*(c[order] for c in said))
+        bounds = np.searchsorted(self.said.who, np.arange(len(members) + 1))
+        self._rows = dict(zip(members, pairwise(bounds.tolist()), strict=True))
+
+    def __getitem__(self, member: str) -> Fences:
+        rows = slice(*self._rows[member])
+        return Fences(self.index.places(self.said.at[rows]), self.said.fence[rows])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.members)
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def highest(self) -> Numbers:
+        """[all partitions] the member that claims it with the highest fence, of equals the last
+        one by name; NOBODY without any.
+        """
+        at, who, fence = self.said
+        best = np.full(len(self.index), _UNREPORTED, np.int64)
+        np.maximum.at(best, at, fence)
+        wins = fence == best[at]
+        found = np.full(len(self.index), NOBODY, np.int64)
+        np.maximum.at(found, at[wins], who[wins])
+        return found
+
+
+def claims(view: GroupRead, unable: Mapping[str, str], *, with_unserved: bool = False) -> Claims:
+    """Of able members, leaving ones included.
 
     What members report, as far as it is possible, and what their live locks say (the higher fence
     wins), and what the stored target gives them and no able member has by either. What a member
     cannot serve is none of its claims: it gives it up, and the lock is waited for by whom the
     target gave it.
     """
-    held: dict[str, dict[Partition, int]] = {
-        member: {} for member in sorted(view.members) if member not in unable
-    }
-    for member, report in view.reports.items():
-        if member in held:
-            held[member] = {
-                p: own.fence
-                for p, own in report.owned.items()
-                if is_possible(view, member, p, own.fence)
-            }
-    for partition, lock in view.locks.items():
-        if lock.member_id in held:
-            own = held[lock.member_id]
-            own[partition] = max(lock.fence, own.get(partition, _UNREPORTED))
-    if not with_unserved:
-        for member, own in held.items():
-            for partition in own.keys() & view.members[member].unserved:
-                del own[partition]
-    known = {partition for own in held.values() for partition in own}
-    for member, row in view.target.items():
-        if member in held:
-            given = row.active - known - view.members[member].unserved
-            held[member].update(dict.fromkeys(given, _UNREPORTED))
-    return held
+    index, members = view.index, tuple(m for m in sorted(view.members) if m not in unable)
+    said, locked = reported(view, members), _locked(view, members)
+    target = Said.of((at, m, np.zeros_like(at)) for at, m in _targets(view, members))
+    unserved = _unserved(view, members)
+    said = _with_locks(index, said.where(possible(view, members, said)), locked)
+    if unserved and not with_unserved:
+        said = said.where(_served(said, unserved))
+    target = target.where(~index.mask(said.at)[target.at] & _served(target, unserved))
+    return Claims(index, members, said.with_more(*target))
 
 
-def highest(claimed: Mapping[str, Mapping[Partition, int]]) -> dict[Partition, str]:
-    """Partition -> the member that claims it with the highest fence."""
-    best: dict[Partition, tuple[int, str]] = {}
-    for member, own in claimed.items():
-        for partition, fence in own.items():
-            best[partition] = max(best.get(partition, (_UNREPORTED, "")), (fence, member))
-    return {partition: member for partition, (_, member) in best.items()}
+def _locked(view: GroupRead, members: Sequence[str]) -> Said:
+    """By these members."""
+    locks = view.locks
+    holder = renumbered(locks.names, members)[locks.member]
+    return Said(view.index.at(locks.places), holder, locks.fence).where(holder != NOBODY)
 
 
-def owners_before(view: GroupRead) -> dict[Partition, str]:
+def _targets(view: GroupRead, members: Sequence[str]) -> list[tuple[Numbers, int]]:
+    return [(view.given[m], number) for number, m in enumerate(members) if m in view.given]
+
+
+def _unserved(view: GroupRead, members: Sequence[str]) -> dict[int, Numbers]:
+    found = {number: view.members[m].unserved for number, m in enumerate(members)}
+    return {m: view.index.at(Places.of(parts)) for m, parts in found.items() if parts}
+
+
+def _served(said: Said, unserved: Mapping[int, Numbers]) -> Flags:
+    """Which rows are of what their member can serve."""
+    found = np.ones(len(said.at), np.bool_)
+    for member, at in unserved.items():
+        found &= (said.who != member) | ~np.isin(said.at, at)
+    return found
+
+
+def _with_locks(index: Index, said: Said, locked: Said) -> Said:
+    """Each lock is a claim of its holder, that has been said or not."""
+    holder = index.spread(locked.at, locked.who, NOBODY)
+    fence = index.spread(locked.at, locked.fence, _UNREPORTED)
+    holds = holder[said.at] == said.who
+    raised = np.where(holds, np.maximum(said.fence, fence[said.at]), said.fence)
+    unsaid = locked.where(~index.mask(said.at[holds])[locked.at])
+    return said._replace(fence=raised).with_more(*unsaid)
+
+
+def owners_before(view: GroupRead) -> Owners:
     """Existing partition -> its owner so far, able or not: the highest fence claimed.
 
     Where no member claims it, the last one granted it, if that one is gone from the group since.
+    The names begin with those of all members, ascending.
     """
-    owners = {p: g.member_id for p, g in view.grants.items() if g.member_id not in view.members}
-    owners |= highest(claims(view, {}, with_unserved=True))
-    return {p: owners[p] for p in settings_of(view).all_partitions() if p in owners}
+    settings, grants, claimed = settings_of(view), view.grants, claims(view, {}, with_unserved=True)
+    gone = [name for name in grants.names if name not in view.members]
+    number = renumbered(grants.names, gone)[grants.member]
+    number = np.where(number == NOBODY, NOBODY, number + len(claimed))
+    last = view.index.spread(view.index.at(grants.places), number, NOBODY)
+    highest = claimed.highest()
+    owner = np.where(highest == NOBODY, last, highest)
+    return Owners(settings.stream, (*claimed, *gone), owner[: settings.partitions])

@@ -12,7 +12,7 @@ from assignment.coordinator import approved, effects
 from assignment.coordinator.facts import Hint, Request, TargetRecord
 from assignment.coordinator.incarnation import without_bad_claims
 from assignment.coordinator.planning import Nothing, Target, next_target, why_not_yet
-from assignment.coordinator.reading import owners_before, settings_of, without_lock
+from assignment.coordinator.reading import settings_of, without_lock
 from assignment.coordinator.record import Cause
 from assignment.errors import InvalidInput
 from assignment.scripts.group_read import GroupRead, Purpose
@@ -128,7 +128,6 @@ def record_of(due: Due, hints: Sequence[Hint]) -> TargetRecord:
         requests=tuple(request.pk for request in due.requests),
         stateful=settings.stateful,
         partitions=settings.partitions,
-        before=owners_before(view),
         rows=due.target.rows,
         change=change,
     )

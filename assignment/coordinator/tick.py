@@ -74,7 +74,9 @@ def _end_sessions(view: GroupRead) -> effects.Steps[None]:
 
 def _end_locks(view: GroupRead) -> effects.Steps[None]:
     """Those that ran out."""
-    if any(g.ended is None and p not in view.locks for p, g in view.grants.items()):
+    index, grants = view.index, view.grants
+    granted, locked = index.at(grants.places), index.at(view.locks.places)
+    if (grants.lasts & ~index.mask(locked)[granted]).any():
         yield from effects.Run(sweep())
 
 

@@ -2,9 +2,10 @@
 -- first, 'tick' stores the time of the tick, 'look' changes nothing); for 'tick': from and until when nobody ticked
 -- at all the last time, when the ticker gave its last sign of life (0: unknown), until when that holds, and '1'
 -- when it is a dashboard's.
--- Answers {now_ms, run_id, meta, members, beats, reports, asked, target, grants, locks (partition,
--- "member/fence" ...; they end at the grant's until_ms), offsets, applied, snapshots, pauses, paused}, each as flat
--- name, value lists.
+-- Answers {now_ms, run_id, meta, members, beats, reports, asked, target, grants, locks, offsets, applied, snapshots,
+-- pauses, paused}, each as flat name, value lists; but of the locks pieces of some grants each, in their order:
+-- "member/fence" (it ends at the grant's until_ms) or nil. For 'rebalance' no offsets and snapshots, and
+-- applied only where the strategy's weights are "measured" (weighted_sticky).
 local GAPS_KEPT = 8 -- of the times in which a sign of life may have been missed
 local LOCKS_AT_ONCE = 1000 -- unpack has a limit of about 8,000
 local now, run = now_ms(), run_id()
@@ -83,22 +84,22 @@ if ARGV[1] == 'tick' then -- an older version, or whoever writes beside the scri
   end
 end
 local grants = redis.call('HGETALL', key('grants'))
-local locks = {}
+local locks, lock = {}, key('lock:')
 for first = 1, #grants, 2 * LOCKS_AT_ONCE do
   local names = {}
   for i = first, math.min(first + 2 * LOCKS_AT_ONCE, #grants) - 1, 2 do
-    names[#names + 1] = key('lock:' .. grants[i])
+    names[#names + 1] = lock .. grants[i]
   end
-  for n, lock in ipairs(redis.call('MGET', unpack(names))) do
-    if lock then
-      locks[#locks + 1] = grants[first + 2 * (n - 1)]
-      locks[#locks + 1] = lock
-    end
-  end
+  locks[#locks + 1] = redis.call('MGET', unpack(names))
 end
+local function rows_of(name, is_wanted)
+  return is_wanted and redis.call('HGETALL', key(name)) or {}
+end
+local is_whole = ARGV[1] ~= 'rebalance'
+local weighs = string.find(redis.call('HGET', KEYS[1], 'settings') or '', '"measured"', 1, true)
 return {text(now), run, redis.call('HGETALL', KEYS[1]), redis.call('HGETALL', key('members')),
   redis.call('ZRANGE', key('beats'), 0, -1, 'WITHSCORES'), reports,
   redis.call('HGETALL', key('asked')), redis.call('HGETALL', key('target')), grants, locks,
-  redis.call('HGETALL', key('offsets')), redis.call('HGETALL', key('applied')),
-  redis.call('HGETALL', key('snapshots')), redis.call('HGETALL', key('pauses')),
+  rows_of('offsets', is_whole), rows_of('applied', is_whole or weighs),
+  rows_of('snapshots', is_whole), redis.call('HGETALL', key('pauses')),
   redis.call('HGETALL', key('paused'))}

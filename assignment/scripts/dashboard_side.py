@@ -39,6 +39,7 @@ from assignment.types import (
     Partition,
     Role,
     TargetRow,
+    refuse_two_owners,
     valid_name,
 )
 
@@ -369,6 +370,7 @@ def set_target(
     members without a lock in time; when one renews, a rebalance is due. `raises`: why the
     group_epoch goes up by one with the target, to that of the view, or nothing is stored.
     """
+    refuse_two_owners(rows)
     meta, group_epoch = view.meta, view.meta.group_epoch
     arguments: Arguments = [
         epoch_text("coordinator_epoch", meta.coordinator_epoch),
@@ -379,15 +381,11 @@ def set_target(
         record,
         *(" ".join(sorted(left_out)), raises),
     ]
-    seen: dict[Partition, str] = {}
     for member_id, row in rows.items():
         if row.target_epoch != group_epoch:
             raise InvalidInput(
                 f"target of {member_id} was made for epoch {row.target_epoch}, not {group_epoch}"
             )
-        for partition in row.active:
-            if seen.setdefault(partition, member_id) != member_id:
-                raise InvalidInput(f"{partition} has two owners: {seen[partition]}, {member_id}")
         if row.twice:
             raise InvalidInput(f"{min(row.twice)} has two roles at {member_id}")
         stamped = replace(row, incarnation=meta.incarnation)

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple, Self
 
 import msgspec
@@ -20,20 +21,27 @@ from assignment.bounds import (
     moment_of,
     whole_of,
 )
+from assignment.columns import Index, Numbers, Places
 from assignment.errors import Damaged, InvalidInput
 from assignment.pauses import Pauses, PauseState, states_of
 from assignment.scripts.agent_side import SnapshotRecord, read_snapshots
+from assignment.scripts.held import Grants, Holdings, Locks
 from assignment.scripts.pausing import read_confirmed, read_pauses
-from assignment.scripts.rows import UNREADABLE, Applied, each, why_unreadable
-from assignment.scripts.values import Call, Raw, flag, pairs_of, text_of
+from assignment.scripts.rows import (
+    UNREADABLE,
+    Applied,
+    AppliedRows,
+    Offsets,
+    each,
+    why_unreadable,
+)
+from assignment.scripts.values import Call, Raw, columns_of, flag, pairs_of, text_of
 from assignment.troubles import TROUBLES_MAX, Failing, Halted, Unserved, read_trouble
 from assignment.types import (
     Coordination,
     Drain,
     Epoch,
-    Grant,
     GroupSettings,
-    Held,
     Offset,
     Partition,
     ReplicaReport,
@@ -56,7 +64,8 @@ class Gap(NamedTuple):
 
 
 class Purpose(StrEnum):
-    REBALANCE = "rebalance"  # takes a new coordinator_epoch first
+    # Takes a new coordinator_epoch first; of offsets, snapshots and applied only what weighs.
+    REBALANCE = "rebalance"
     TICK = "tick"  # stores the Redis time of the tick
     LOOK = "look"  # changes nothing
 
@@ -128,11 +137,14 @@ class Report(wire.SeenEpochs):
     number: int
     sequence: int
     at_ms: int
-    owned: Mapping[Partition, Held] = field(default_factory=dict)
+    owned: Holdings = field(default_factory=lambda: Holdings.of({}))
     consumer: wire.ConsumerHealth = field(default_factory=wire.ConsumerHealth)
     unable: str = ""  # types.UnableReason, "" = able
     replicas: Mapping[Partition, ReplicaReport] = field(default_factory=dict)
     unserved: Mapping[Partition, Unserved] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "owned", Holdings.of(self.owned))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,15 +195,10 @@ class Reports(Mapping[str, Report]):
         return len(self._read[0])
 
 
-@dataclass(frozen=True, slots=True)
-class Lock:
-    member_id: str
-    fence: int
-    left_ms: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class GroupRead:
+    """`grants` and `locks` may be made of any mapping; they are rows in arrays."""
+
     now_ms: int
     run_id: str
     meta: Meta
@@ -200,8 +207,8 @@ class GroupRead:
     reports: Mapping[str, Report]
     asked: Mapping[str, int]  # member -> since when it owes a complete report
     target: Mapping[str, TargetRow]
-    grants: Mapping[Partition, Grant]
-    locks: Mapping[Partition, Lock]  # the live ones
+    grants: Grants
+    locks: Locks
     offsets: Mapping[Partition, Offset]
     applied: Mapping[Partition, Applied]
     snapshots: Mapping[Partition, tuple[SnapshotRecord, ...]]
@@ -209,6 +216,21 @@ class GroupRead:
     confirmed: Mapping[Partition, int] = field(default_factory=dict)  # paused, told under a fence
     bad_members: Mapping[str, str] = field(default_factory=dict)  # rows that are left out -> why
     bad_claims: Mapping[str, str] = field(default_factory=dict)  # members, and why nobody counts it
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "grants", Grants.of(self.grants))
+        object.__setattr__(self, "locks", Locks.of(self.locks))
+
+    @cached_property
+    def index(self) -> Index:
+        """Of every partition that is named anywhere in it."""
+        settings = self.meta.settings
+        return Index(settings.stream, settings.partitions) if settings else Index("", 0)
+
+    @cached_property
+    def given(self) -> Mapping[str, Numbers]:
+        """Member -> the active partitions of its row in `target`, by `index`."""
+        return {m: self.index.at(Places.of(row.active)) for m, row in self.target.items()}
 
     @property
     def bad_reports(self) -> Mapping[str, str]:
@@ -264,7 +286,7 @@ def _group_read(raw: Raw) -> GroupRead:
 def _read_all(raw: Raw) -> GroupRead:
     now_ms, meta = int(raw[0]), read_meta(raw[2])
     members, bad_members = each(pairs_of(raw[3]), read_member)
-    grants = {Partition.parse(p): wire.parse_grant(v.decode()) for p, v in pairs_of(raw[8])}
+    grants = Grants.parse(columns_of(raw[8]))
     return GroupRead(
         now_ms=now_ms,
         run_id=text_of(raw[1]),
@@ -276,9 +298,9 @@ def _read_all(raw: Raw) -> GroupRead:
         asked={m: moment_of(v) for m, v in pairs_of(raw[6])},
         target={m: wire.parse_target(v.decode()) for m, v in pairs_of(raw[7])},
         grants=grants,
-        locks=_locks(raw[9], grants, now_ms),
-        offsets={Partition.parse(p): Offset.parse(v.decode()) for p, v in pairs_of(raw[10])},
-        applied={Partition.parse(p): Applied.parse(v) for p, v in pairs_of(raw[11])},
+        locks=Locks.parse(list(chain.from_iterable(raw[9])), grants, now_ms),
+        offsets=Offsets.parse(columns_of(raw[10])),
+        applied=AppliedRows.parse(columns_of(raw[11])),
         snapshots={Partition.parse(p): read_snapshots(v) for p, v in pairs_of(raw[12])},
         pauses=read_pauses(meta.pause_version, raw[13]),
         confirmed=read_confirmed(raw[14]),
@@ -328,12 +350,12 @@ class StoredReport(NamedTuple):
 def read_report(raw: bytes) -> Report:
     stored = StoredReport.parse(raw)
     complete, changes = read_said(stored.complete), read_said(stored.changes)
-    owned = {**complete.owned, **changes.owned}
-    held = {Partition.parse(p): wire.parse_held(v) for p, v in owned.items() if v is not None}
+    owned = {**complete.owned, **changes.owned} if changes.owned else complete.owned
+    held = Holdings.parse({p: text for p, text in owned.items() if text is not None})
     return report_of(stored, complete if stored.changes == b"{}" else changes, held)
 
 
-def report_of(stored: StoredReport, said: Said, owned: Mapping[Partition, Held]) -> Report:
+def report_of(stored: StoredReport, said: Said, owned: Holdings) -> Report:
     """`said`: the changes, or where there are none the complete one."""
     check_troubles(said.consumer)
     return Report(
@@ -357,15 +379,6 @@ def check_troubles(health: wire.ConsumerHealth) -> None:
             raise InvalidInput(f"{name} has {len(told)} partitions, above {TROUBLES_MAX}")
         for one in told:
             read_trouble(kind, one)
-
-
-def _locks(raw: Raw, grants: Mapping[Partition, Grant], now_ms: int) -> dict[Partition, Lock]:
-    locks = {}
-    for name, value in pairs_of(raw):
-        partition = Partition.parse(name)
-        member_id, fence = wire.parse_lock(value.decode())
-        locks[partition] = Lock(member_id, fence, max(0, grants[partition].until_ms - now_ms))
-    return locks
 
 
 def beat_of(score: bytes) -> int:

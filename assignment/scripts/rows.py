@@ -5,16 +5,20 @@ from dataclasses import dataclass
 from typing import NamedTuple, Self, TypeVar
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
-from assignment.bounds import moment_of, shortened, whole_of
-from assignment.scripts.values import Raw
-from assignment.types import Partition
+from assignment.bounds import MOMENT_MAX, moment_of, shortened, whole_of
+from assignment.columns import Numbers, Places, Rows, whole_numbers, wholes
+from assignment.scripts.values import Columns, Raw, fields_of
+from assignment.types import Offset, Partition
 
 WHY_MAX = 200  # characters of why something cannot be read
 UNREADABLE = (
     *(ValueError, TypeError, KeyError, IndexError, AttributeError),
     *(OverflowError, RecursionError, msgspec.MsgspecError),
 )  # what the readers below raise of what no script has written
+UInt64 = npt.NDArray[np.uint64]
 R = TypeVar("R")
 T = TypeVar("T")
 
@@ -47,6 +51,47 @@ class Applied:
     @classmethod
     def parse(cls, raw: bytes) -> Self:
         return cls(*_counted_at(raw))
+
+
+@dataclass(frozen=True, eq=False)
+class AppliedRows(Rows[Applied]):
+    """`total` and `at_ms` [n] as in Applied."""
+
+    places: Places
+    total: Numbers
+    at_ms: Numbers
+
+    @classmethod
+    def parse(cls, rows: Columns) -> Self:
+        """Raises what is in UNREADABLE."""
+        totals, times = (list(map(int, numbers)) for numbers in fields_of(rows.values, 2))
+        return cls(Places.parse(rows.names), wholes(totals), wholes(times, MOMENT_MAX + 1))
+
+    def value(self, row: int) -> Applied:
+        return Applied(int(self.total[row]), int(self.at_ms[row]))
+
+
+@dataclass(frozen=True, eq=False)
+class Offsets(Rows[Offset]):
+    """`ms` and `seq` [n] as in Offset."""
+
+    places: Places
+    ms: UInt64
+    seq: UInt64
+
+    @classmethod
+    def parse(cls, rows: Columns) -> Self:
+        """Raises what is in UNREADABLE."""
+        parts = fields_of(rows.values, 2, "-")
+        ids = [whole_numbers(",".join(numbers), len(numbers)) for numbers in parts]
+        found = [one.astype(np.uint64) for one in ids if one is not None]
+        if len(found) < len(ids):  # some have more digits than usual, or there are none
+            offsets = [Offset.parse(value.decode()) for value in rows.values]
+            found = list(np.array(offsets, np.uint64).reshape(-1, 2).T)
+        return cls(Places.parse(rows.names), *found)
+
+    def value(self, row: int) -> Offset:
+        return Offset(int(self.ms[row]), int(self.seq[row]))
 
 
 class Since(NamedTuple):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from assignment import bounds
 from assignment.errors import InvalidInput
@@ -43,6 +43,37 @@ def pairs_of(values: Raw) -> list[tuple[str, bytes]]:
     is_mapping = isinstance(values, Mapping)
     pairs = values.items() if is_mapping else zip(values[::2], values[1::2], strict=True)
     return [(text_of(name), bytes_of(value)) for name, value in pairs]
+
+
+class Columns(NamedTuple):
+    """The same apart: [n] names, [n] values."""
+
+    names: list[str]
+    values: list[bytes]
+
+
+def columns_of(values: Raw) -> Columns:
+    is_mapping = isinstance(values, Mapping)
+    names, found = (values, values.values()) if is_mapping else (values[::2], values[1::2])
+    texts = [name.decode() if isinstance(name, bytes) else str(name) for name in names]
+    return Columns(texts, [v if isinstance(v, bytes) else bytes_of(v) for v in found])
+
+
+def fields_of(values: Sequence[bytes], count: int, between: str = " ") -> list[list[str]]:
+    """[count][n] the parts of each value. ValueError when one has more or fewer."""
+    return parts_of(b"\n".join(values).decode(), len(values), count, between)
+
+
+def parts_of(lines: str, values: int, count: int, between: str = " ") -> list[list[str]]:
+    """The same of so many values, one a line."""
+    if not values:
+        return [[]] * count
+    width, ends = count + 1, values - 1
+    parts = lines.replace("\n", f"{between}\n{between}").split(between)
+    is_whole = len(parts) == values * width - 1 and lines.count("\n") == ends
+    if not is_whole or parts[count::width].count("\n") != ends:
+        raise ValueError(f"a value has not {count} parts")
+    return [parts[place::width] for place in range(count)]
 
 
 def bytes_of(value: Raw) -> bytes:

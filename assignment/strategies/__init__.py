@@ -5,14 +5,15 @@
 subscribed member. Only `zone` leaves some out: those of zones that are not allowed.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
 from assignment.errors import InvalidInput
 from assignment.settings import DEFAULTS
 from assignment.strategies import config, zone, zone_nearby
-from assignment.strategies.given import Assigned, StrategyInput
+from assignment.strategies.dense import Dealt
+from assignment.strategies.given import StrategyInput
 from assignment.strategies.kinds import INNER
 from assignment.strategies.kinds import Kind as Kind
 from assignment.strategies.kinds import Strategy as Strategy
@@ -62,12 +63,18 @@ def get(name: str, parameters: Mapping[str, Any] | None = None) -> Strategy:
     InvalidInput names an unknown strategy and the known ones, and parameters that are unknown,
     missing or wrong. Whether they fit the members and partitions, the strategy says when it runs.
     """
+    run = dealing(name, parameters)
+    return lambda given: run(given).named
+
+
+def dealing(name: str, parameters: Mapping[str, Any] | None = None) -> Callable[..., Dealt]:
+    """The same in numbers, of one StrategyInput."""
     kind = KINDS[known(name)]
     try:
         chosen = kind.parameters.read(parameters or {})
     except InvalidInput as error:
         raise InvalidInput(f"{name}: {error}") from error
-    return kind.whole or partial(_assign, kind, chosen)
+    return kind.whole or partial(_deal, kind, chosen)
 
 
 def known(name: str) -> str:
@@ -84,6 +91,6 @@ def even_is_best(name: str, parameters: Mapping[str, Any], members: Iterable[Mem
     return not parameters.get("weights") and len({m.capacity for m in members}) <= 1
 
 
-def _assign(kind: Kind, parameters: Any, given: StrategyInput) -> Assigned:
+def _deal(kind: Kind, parameters: Any, given: StrategyInput) -> Dealt:
     problem = Problem.of(given)
-    return problem.dense.named(kind.owners(problem, parameters))
+    return Dealt(problem.dense, kind.owners(problem, parameters))

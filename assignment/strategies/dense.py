@@ -5,20 +5,21 @@ Knows nothing of epochs, locks or reports: previous ownership comes as claims, p
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import compress
-from typing import Self
+from itertools import compress, pairwise
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from assignment.columns import NOBODY as NOBODY  # noqa: PLC0414
+from assignment.columns import Fences, Numbers, Places
 from assignment.errors import InvalidInput
 from assignment.strategies.deal import stable_order
 from assignment.strategies.given import Assigned, StrategyInput
 from assignment.types import Member, Partition
 
 Owners = npt.NDArray[np.int32]  # [partitions] -> index of the member, NOBODY where there is none
-Numbers = npt.NDArray[np.int64]
-NOBODY = -1
+_NONE = np.zeros(0, np.int64)
 _LOWEST_FENCE = np.iinfo(np.int64).min
 
 
@@ -76,6 +77,17 @@ class Dense:
         }
 
 
+class Dealt(NamedTuple):
+    """What a strategy gives: `owners` as indexes of the members of `dense`."""
+
+    dense: Dense
+    owners: Owners
+
+    @property
+    def named(self) -> Assigned:
+        return self.dense.named(self.owners)
+
+
 def _refuse_unknown(members: Iterable[Member], topics: Mapping[str, int]) -> None:
     for member in members:
         for topic in sorted(member.subscription or ()):
@@ -107,25 +119,31 @@ def _claims(
     subscribed: npt.NDArray[np.bool_],
 ) -> tuple[Numbers, Numbers, Numbers]:
     """[claims] each: partition, member, fence; of those that count at all."""
-    first = dict(zip(topics, starts.tolist(), strict=False))
-    sizes = list(zip(topics, np.diff(starts).tolist(), strict=True))
-    partitions: list[int] = []
-    fences: list[int] = []
-    for index, member in enumerate(members):
-        mine = dict(compress(sizes, subscribed[:, index].tolist()))
-        partitions.extend(
-            first[stream] + number if 0 <= number < mine.get(stream, 0) else NOBODY
-            for stream, number in member.owned
-        )
-        fences.extend(member.owned.values())
-    partition = np.array(partitions, dtype=np.int64)
-    claimant = np.repeat(np.arange(len(members)), [len(member.owned) for member in members])
+    spans = list(zip(topics, pairwise(starts.tolist()), strict=True))
+    claimed = [_fences(member) for member in members]
+    partition = np.concatenate([_NONE, *(
+        _positions(fences.places, dict(compress(spans, subscribed[:, index].tolist())))
+        for index, fences in enumerate(claimed)
+    )])  # fmt: skip
+    claimant = np.repeat(np.arange(len(members)), [len(fences) for fences in claimed])
+    fence = np.concatenate([_NONE, *(fences.fence for fences in claimed)])
     there = partition != NOBODY
-    return partition[there], claimant[there], _in_64_bits(fences)[there]
+    return partition[there], claimant[there], fence[there]
 
 
-def _in_64_bits(fences: list[int]) -> Numbers:
+def _positions(places: Places, spans: Mapping[str, tuple[int, int]]) -> Numbers:
+    """`spans`: topic -> its first partition, and that of the next. NOBODY for what is in none."""
+    if places.others:
+        found = ((number, *spans.get(stream, (0, 0))) for stream, number in places)
+        at = [first + n if 0 <= n < end - first else NOBODY for n, first, end in found]
+        return np.array(at, np.int64)
+    first, end = spans.get(places.stream, (0, 0))
+    return np.where(places.number < end - first, first + places.number, NOBODY)
+
+
+def _fences(member: Member) -> Fences:
     try:
-        return np.array(fences, dtype=np.int64)
+        return Fences.of(member.owned)
     except OverflowError:
-        raise InvalidInput(f"fence {max(fences, key=abs)} is beyond 64 bits") from None
+        wrong = max(member.owned.values(), key=abs)
+        raise InvalidInput(f"fence {wrong} is beyond 64 bits") from None

@@ -10,7 +10,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from assignment.strategies import consistent_hash, plain, sticky, weighted_sticky
-from assignment.strategies.dense import Owners
+from assignment.strategies.dense import Dealt, Owners
 from assignment.strategies.given import Assigned, StrategyInput
 from assignment.strategies.parameters import NoParameters
 from assignment.strategies.problem import Problem
@@ -40,7 +40,7 @@ class Kind:
     weighs: bool = False
     zones_bind: bool = False
     peers: tuple[str, ...] = ()
-    whole: Strategy | None = None
+    whole: Callable[[StrategyInput], Dealt] | None = None
 
 
 # They need nothing of each other: `zone_nearby` may deal by any of them inside a zone.
@@ -84,7 +84,7 @@ INNER: Mapping[str, Kind] = {
         "Even, with the fewest moves. The default.",
         keeps=True,
         peers=("rmq-sticky", "seed-sticky", "kafka-sticky", "kafka-coop", "kip848-uniform"),
-        whole=sticky.assign,
+        whole=sticky.dealt,
     ),
     "weighted_sticky": Kind(
         weighted_sticky.owners,

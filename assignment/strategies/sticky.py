@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from assignment.errors import InvalidInput
 from assignment.strategies.deal import Counts, deal, quotas, surplus
-from assignment.strategies.dense import NOBODY, Dense, Owners
+from assignment.strategies.dense import NOBODY, Dealt, Dense, Owners
 from assignment.strategies.flow import owners as owners_by_flow
 from assignment.strategies.given import Assigned, StrategyInput
 
@@ -21,8 +21,12 @@ def assign(given: StrategyInput) -> Assigned:
 
     Q0-Q7 fresh on C0, C1, C2: C0{0,3,6} C1{1,4,7} C2{2,5}; C1 leaves: C0{0,3,4,6} C2{1,2,5,7}.
     """
+    return dealt(given).named
+
+
+def dealt(given: StrategyInput) -> Dealt:
     dense = Dense.of(given, unknown_topics=True)
-    return dense.named(owners(dense))
+    return Dealt(dense, owners(dense))
 
 
 def owners(dense: Dense) -> Owners:

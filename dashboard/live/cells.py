@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 
 from assignment.pauses import Pause, Pauses
 from assignment.scripts.group_read import GroupRead
+from assignment.scripts.held import STATES
 from assignment.troubles import Halted
 from assignment.types import HeldState, Partition
 from dashboard.live import reported
 from dashboard.live.group_state import STUCK_MS
-from dashboard.live.heard import HELD, Claims, Told
+from dashboard.live.heard import Claims, Told
 from dashboard.live.ownership import NOBODY, Flags, Index, Ownership, Whole
 from dashboard.live.progress import UNKNOWN, Progress
 
@@ -33,8 +34,8 @@ _STATE_OF_HELD = {
     HeldState.REVOKING: "releasing",
     HeldState.REVOKED: "releasing",
 }
-_SHOWN = np.array([STATE_INDEX[_STATE_OF_HELD[state]] for state in HELD], np.uint8)
-_WORKS = np.array([state in (HeldState.RUNNING, HeldState.REVOKING) for state in HELD])
+_SHOWN = np.array([STATE_INDEX[_STATE_OF_HELD[state]] for state in STATES], np.uint8)
+_WORKS = np.array([state in (HeldState.RUNNING, HeldState.REVOKING) for state in STATES])
 States = NDArray[np.uint8]
 KEPT_MS = 30_000  # lag that was read longer ago is not known
 NOT_NAMED = NOBODY - 1  # as a number of names: nobody that there is

@@ -11,7 +11,8 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from assignment import wire
+from assignment import columns, wire
+from assignment.columns import Places
 from assignment.scripts.group_read import (
     GroupRead,
     MemberRow,
@@ -22,17 +23,18 @@ from assignment.scripts.group_read import (
     read_said,
     report_of,
 )
+from assignment.scripts.held import Holdings
 from assignment.scripts.rows import each
-from assignment.types import Held, HeldState, Partition, TargetRow
+from assignment.types import TargetRow
 from dashboard.live.ownership import Index, Whole
 
 T = TypeVar("T")
-HELD = tuple(HeldState)
+NOTHING_HELD = Holdings.of({})
 Rows = Sequence[tuple[str, bytes]]
 
 
 class Claims(NamedTuple):
-    """Which partitions one member says to hold: number, fence, index of the state in HELD."""
+    """Which partitions one member says to hold: number, fence, index of STATES."""
 
     number: Index
     fence: Whole
@@ -87,23 +89,23 @@ class Heard:
             self._complete[member] = stored.complete, said, claims
         if stored.changes != b"{}":
             said = read_said(stored.changes)
-            claims = self._changed(claims, _held(said.owned))
-        return report_of(stored, said, {}), claims
+            claims = self._changed(claims, said.owned)
+        return report_of(stored, said, NOTHING_HELD), claims
 
-    def claims_of(self, held: Mapping[Partition, Held | None]) -> Claims:
-        rows = [
-            (partition.number, one.fence, HELD.index(one.state))
-            for partition, one in held.items()
-            if one and partition.stream == self._stream and partition.number < self._partitions
-        ]
-        number, fence, state = zip(*rows, strict=True) if rows else ((), (), ())
-        return Claims(np.array(number, np.int32), np.array(fence, np.int64), np.array(state, "u1"))
+    def claims_of(self, held: Holdings) -> Claims:
+        number = self._index().at(held.places)
+        is_one = number < self._partitions
+        found = number[is_one], held.fence[is_one], held.state[is_one]
+        return Claims(found[0].astype(np.int32), found[1], found[2].astype(np.uint8))
 
-    def _changed(self, claims: Claims, told: Mapping[Partition, Held | None]) -> Claims:
+    def _index(self) -> columns.Index:
+        return columns.Index(self._stream, self._partitions)
+
+    def _changed(self, claims: Claims, told: Mapping[str, str | None]) -> Claims:
         if not told:
             return claims
-        stay = ~np.isin(claims.number, [partition.number for partition in told])
-        new = self.claims_of(told)
+        stay = ~np.isin(claims.number, self._index().at(Places.parse(list(told))))
+        new = self.claims_of(_held(told))
         return Claims(
             np.concatenate((claims.number[stay], new.number)),
             np.concatenate((claims.fence[stay], new.fence)),
@@ -124,8 +126,5 @@ class Heard:
         self._complete = {m: kept for m, kept in self._complete.items() if m in members}
 
 
-def _held(owned: Mapping[str, str | None]) -> dict[Partition, Held | None]:
-    return {
-        Partition.parse(name): None if text is None else wire.parse_held(text)
-        for name, text in owned.items()
-    }
+def _held(owned: Mapping[str, str | None]) -> Holdings:
+    return Holdings.parse({name: text for name, text in owned.items() if text is not None})

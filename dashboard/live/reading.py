@@ -13,6 +13,7 @@ import redis
 from assignment import lua
 from assignment.errors import Damaged
 from assignment.scripts.group_read import GroupRead, Meta, Report, beat_of, read_meta
+from assignment.scripts.held import Grants, Locks
 from assignment.scripts.lock_events import LockEvent, read_event
 from assignment.scripts.pausing import read_confirmed, read_pauses
 from assignment.scripts.rows import UNREADABLE, why_unreadable
@@ -189,8 +190,8 @@ def _told(reading: Reading, heard: Heard) -> Told:
         reports=spoken,
         asked={},
         target=given,
-        grants={},
-        locks={},
+        grants=Grants.of({}),
+        locks=Locks.of({}),
         offsets={},
         applied={},
         snapshots={},

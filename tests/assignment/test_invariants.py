@@ -6,7 +6,8 @@ import pytest
 
 from assignment.errors import InvariantBroken
 from assignment.invariants import check
-from assignment.scripts.group_read import GroupRead, Lock
+from assignment.scripts.group_read import GroupRead
+from assignment.scripts.held import Lock
 from assignment.types import Drain, TargetRow
 from tests.builders import fence, grant, group, live, partition, partitions, settings
 from tests.moments import check_step

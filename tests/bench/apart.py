@@ -49,14 +49,17 @@ def rows(figures: Sequence[Figure], measure: Callable[[], Sequence[Any]]) -> lis
 
 
 def values(*programs: str) -> list[float]:
-    """The numbers in the last line of the last program, which run one after the other. Raises
-    NotMeasured.
-    """
+    """The numbers in the `answer`."""
+    return [float(word) for word in answer(*programs).split()]
+
+
+def answer(*programs: str) -> str:
+    """The last line of the last program, which run one after the other. Raises NotMeasured."""
     with environment() as variables:
         told(["manage.py", "migrate", "--verbosity=0"], variables)
         for program in programs:
             said = told(["-c", f"import django; django.setup(); {program}"], variables)
-    return [float(word) for word in said.splitlines()[-1].split()]
+    return said.splitlines()[-1]
 
 
 def told(arguments: Sequence[str], variables: dict[str, str]) -> str:

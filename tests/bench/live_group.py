@@ -44,18 +44,29 @@ class LiveGroup:
     owners, a few at a time.
     """
 
-    def __init__(self, size: int) -> None:
-        apart.progress(f"a group of {size} partitions and {MEMBERS} members")
+    def __init__(self, size: int, members: int = MEMBERS) -> None:
+        apart.progress(f"a group of {size} partitions and {members} members")
         self.group = make_group(NAME, partitions=size, stream=NAME, **TIMINGS)
-        self.agents = [Agent(self.group, f"member-{n:03}") for n in range(MEMBERS)]
-        for agent in self.agents:
-            agent.start()
-        coordinator.rebalance(NAME, "task", "worker@bench")
+        self.agents: list[Agent] = []
         meta = run(group_read.read_group(Purpose.LOOK), NAME).meta
-        for agent in self.agents:
-            agent.mode_epoch, agent.incarnation = meta.mode_epoch, meta.incarnation
-            agent.follow()
+        self.epochs = meta.mode_epoch, meta.incarnation
+        for _ in range(members):
+            self.join()
+        coordinator.rebalance(NAME, "task", "worker@bench")
+        self.settle()
         self.steps = self._steps()
+
+    def join(self) -> None:
+        """One more member, able to own."""
+        agent = Agent(self.group, f"member-{len(self.agents):03}")
+        agent.mode_epoch, agent.incarnation = self.epochs
+        agent.start()
+        self.agents.append(agent)
+
+    def settle(self) -> None:
+        """All release what the target takes, then acquire what it gives, and report."""
+        for agent in [*self.agents, *self.agents]:
+            agent.follow()
 
     def keep_history(self) -> None:
         """All that has happened so far."""

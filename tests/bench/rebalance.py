@@ -1,7 +1,7 @@
 """rebalance_ms: from a member that can take work to the last partition that its coming moved.
 
 Real dashboard, Celery worker, Redis and agents; the consumers are tiny ones, so that Spark's start,
-10-20 s, does not hide what coordination costs.
+10-20 s, does not hide what coordination costs. Then what a rebalance of a large group costs.
 """
 
 import json
@@ -14,6 +14,7 @@ from agent.store.group import GroupStore
 from dashboard.demo.demo import Demo
 from dashboard.demo.options import GROUP
 from tests.agent.tiny_demo import tiny_demo
+from tests.bench import large_rebalance
 
 JOINS = 5
 DEADLINE_S = 60.0
@@ -33,7 +34,8 @@ def rows() -> list[dict[str, Any]]:
             "unit": "ms",
             "ratio": None,
             "yardstick": f"median of {JOINS} joins, 12 partitions, 2 to {JOINS + 1} members",
-        }
+        },
+        *large_rebalance.figures(),
     ]
 
 

@@ -320,3 +320,16 @@ def test_a_target_and_an_acquire_from_before_a_switch_are_refused(world: World) 
     answer = world.acquire("a", P0, mode_epoch=2)
     assert isinstance(answer, tuple) and isinstance(answer[0], Granted)
     assert world.set_target(world.read(Purpose.REBALANCE), a={P1}) is None
+
+
+@pytest.mark.parametrize(("weights", "applied"), [({}, False), ("measured", True)])
+def test_a_rebalance_reads_what_was_applied_only_where_that_weighs(
+    alone: World, weights: object, applied: bool
+) -> None:
+    parameters = {"weights": weights} if weights else {}
+    alone.configure(strategy="weighted_sticky", strategy_parameters=parameters)
+    alone.door.ask("HSET", alone.keys.applied, str(P0), "7 1000")
+    alone.door.ask("HSET", alone.keys.offsets, str(P0), "5-1")
+    due, whole = alone.due(), alone.read()
+    assert (P0 in due.applied, P0 in due.offsets) == (applied, False)
+    assert (P0 in whole.applied, P0 in whole.offsets) == (True, True)

@@ -9,6 +9,7 @@ from django.db import connection
 from pytest_django import DjangoAssertNumQueries
 
 from assignment import maps
+from assignment.columns import NOBODY
 from assignment.types import Partition, TargetRow
 from dashboard.models import Group, HistoryGap, MemberRecord, Rebalance, Tenure
 from dashboard.pages import pixels
@@ -145,7 +146,7 @@ def test_of_a_member_there_are_its_stays_and_what_it_had(group: Group) -> None:
 
 
 def target(group: Group, epoch: int, at_ms: int, cause: str = "join", **rows: TargetRow) -> None:
-    owners = maps.pack_owners([None] * group.partitions)
+    owners = maps.pack_owners((), np.full(group.partitions, NOBODY))
     Rebalance.objects.create(
         group=group, target_epoch=epoch, at_ms=at_ms, cause=cause, strategy="sticky", members=2,
         partitions=12, kept=0, moved=0, target=owners, previous=owners,

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from assignment.scripts.group_read import GroupRead, Lock, MemberRow, Meta, Report
+from assignment.scripts.group_read import GroupRead, MemberRow, Meta, Report
+from assignment.scripts.held import Lock
 from assignment.scripts.rows import Applied, Since
 from assignment.types import (
     Drain,

@@ -56,7 +56,16 @@ def _assigned_is_right(view: GroupRead, rows: Rows) -> None:
     if settings.strategy == "sticky" and not any(unserved.values()):
         # What a leaving member took over counts for whom a late report still names as its owner.
         claimed = {m: own for m, own in claims(view, unable).items() if m in unserved}
-        moves_are_least(reading.highest(claimed), owners, may_own)
+        moves_are_least(highest(claimed), owners, may_own)
+
+
+def highest(claimed: Mapping[str, Mapping[Partition, int]]) -> dict[Partition, str]:
+    """Partition -> the member that claims it with the highest fence."""
+    best: dict[Partition, tuple[int, str]] = {}
+    for member, own in claimed.items():
+        for partition, fence in own.items():
+            best[partition] = max(best.get(partition, (0, "")), (fence, member))
+    return {partition: member for partition, (_, member) in best.items()}
 
 
 def moves_are_least(

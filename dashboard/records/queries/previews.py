@@ -1,11 +1,12 @@
 """What a rebalance would do now, per strategy: the core's own answer, computed on the live view."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from assignment import strategies
-from assignment.coordinator.planning import PLANNER, target_of
+from assignment.coordinator.planning import PLANNER, Planning, target_of
 from assignment.coordinator.reading import settings_of
 from assignment.coordinator.record import Change
 from assignment.coordinator.what_if import imagined
@@ -62,8 +63,14 @@ def of_group(
     """
     view = imagined(live_groups.read(name, Purpose.LOOK), add=add, remove=remove)
     stateful = settings_of(view).stateful
-    names = (PLANNER,) if stateful else strategies.NAMES
-    found = [_of_strategy(view, n, parameters if n == strategy else None) for n in names]
+    if stateful:
+        found = [_looked(PLANNER, lambda: target_of(view).change)]
+    else:
+        planning = Planning(view)
+        found = [
+            _looked(n, partial(planning.change, n, parameters if n == strategy else None))
+            for n in strategies.NAMES
+        ]
     best = min(found, key=_order)
     return Previews(
         stateful=stateful,
@@ -72,11 +79,9 @@ def of_group(
     )
 
 
-def _of_strategy(
-    view: GroupRead, strategy: str, parameters: Mapping[str, Any] | None = None
-) -> Preview:
+def _looked(strategy: str, change: Callable[[], Change]) -> Preview:
     try:
-        return Preview(strategy=strategy, change=target_of(view, strategy, parameters).change)
+        return Preview(strategy=strategy, change=change())
     except InvalidInput as error:
         return Preview(strategy=strategy, change=None, problem=str(error))
 
