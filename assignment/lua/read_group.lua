@@ -3,8 +3,8 @@
 -- at all the last time, when the ticker gave its last sign of life (0: unknown), until when that holds, and '1'
 -- when it is a dashboard's.
 -- Answers {now_ms, run_id, meta, members, beats, reports, asked, target, grants, locks (partition,
--- "member/fence" ...; they end at the grant's until_ms), offsets, applied, snapshots, pauses, paused}, each as flat
--- name, value lists.
+-- "member/fence" ...; they end at the grant's until_ms), offsets, applied, snapshots, pauses, paused, ends}, each as
+-- flat name, value lists.
 local GAPS_KEPT = 8 -- of the times in which a sign of life may have been missed
 local LOCKS_AT_ONCE = 1000 -- unpack has a limit of about 8,000
 local now, run = now_ms(), run_id()
@@ -101,4 +101,4 @@ return {text(now), run, redis.call('HGETALL', KEYS[1]), redis.call('HGETALL', ke
   redis.call('HGETALL', key('asked')), redis.call('HGETALL', key('target')), grants, locks,
   redis.call('HGETALL', key('offsets')), redis.call('HGETALL', key('applied')),
   redis.call('HGETALL', key('snapshots')), redis.call('HGETALL', key('pauses')),
-  redis.call('HGETALL', key('paused'))}
+  redis.call('HGETALL', key('paused')), redis.call('ZRANGE', key('ends'), 0, -1, 'WITHSCORES')}
