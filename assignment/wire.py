@@ -67,7 +67,7 @@ class GroupKeys:
 
     meta = _Key()
     members = _Key()
-    beats = _Key()
+    beats, ends = _Key(), _Key()  # ends: member -> before that none of its locks ends
     reports = _Key()
     asked = _Key()
     target = _Key()

@@ -63,6 +63,7 @@ class Group(models.Model):
     pauses = models.JSONField(default=dict)  # scope -> who, when, why (assignment.pauses)
     pause_version = models.BigIntegerField(default=0)  # of these
     faults = models.JSONField(default=list)  # what should never be, as the last tick found it
+    missed_looks = models.BigIntegerField(default=0)  # a tick's that found what nobody had marked
 
     class Meta:
         ordering = ("name",)
@@ -302,7 +303,7 @@ class Sample(models.Model):
     flapping = models.CharField(max_length=FLAPPING_TEXT_MAX, blank=True)  # who or what; "": none
     member_states = models.JSONField(null=True)  # of snapshot.MEMBER_STATES -> how many
     group_epoch = models.BigIntegerField(null=True)
-    tick_age_ms = models.BigIntegerField(null=True)  # since the coordinator looked at the group
+    tick_age_ms = models.BigIntegerField(null=True)  # since the coordinator ticked over it
 
     class Meta:
         ordering = ("at_ms",)
@@ -335,6 +336,7 @@ class RebalanceRequest(models.Model):
 
     class Meta:
         ordering = ("-created_at", "-id")
+        indexes = (models.Index(fields=("state", "group"), name="request_in_state"),)
 
 
 class OffsetJump(models.Model):

@@ -124,20 +124,31 @@ def _first_effect_ms(row: Finished, view: GroupRead) -> int | None:
     return min((after_ms for after_ms in commits if after_ms >= 0), default=None)
 
 
+def _most_moves(view: GroupRead) -> int | None:
+    """Of one round; None: there is no such bound, or nothing goes on by it."""
+    settings = settings_of(view)
+    measured = settings.strategy_parameters.get("weights") == MEASURED
+    most: int | None = settings.strategy_parameters.get("moves_max")
+    return None if settings.stateful or measured else most
+
+
+def may_be_cut_short(last: Round, view: GroupRead) -> bool:
+    """Whether that round, the last one, ended lately and had all the moves that it may have."""
+    most, ended_ms = _most_moves(view), last.finished_at_ms
+    if most is None or ended_ms is None or last.moved < most:
+        return False
+    return view.now_ms - ended_ms <= LOOKED_FOR_MS
+
+
 def is_cut_short(view: GroupRead) -> effects.Steps[bool]:
     """Whether the group's own strategy would move more now that its last round is over.
 
     Measured weights change all the time, so of them every next cause makes just one round.
     """
-    settings = settings_of(view)
-    most = settings.strategy_parameters.get("moves_max")
-    measured = settings.strategy_parameters.get("weights") == MEASURED
-    if settings.stateful or most is None or measured:
+    if _most_moves(view) is None:
         return False
     last = yield from _round_of_target(view)
-    if last is None or last.finished_at_ms is None or last.moved < most:
-        return False
-    if view.now_ms - last.finished_at_ms > LOOKED_FOR_MS:
+    if last is None or not may_be_cut_short(last, view):
         return False
     try:
         return bool(target_of(view).change.moves)

@@ -38,17 +38,31 @@ def are_standbys_due(view: GroupRead) -> bool:
 
     All at once; what a trouble holds up goes at a later cause.
     """
-    settings, wanted = settings_of(view), settings_of(view).standby_replicas
-    if not (settings.stateful and wanted) or any(row.learning for row in view.target.values()):
+    if any(row.learning for row in view.target.values()):
         return False
+    waiting = [found for found in _spare_standbys(view) if not _stuck(found)]
+    return bool(waiting) and all(one and one.ready for found in waiting for one in found)
+
+
+def has_spare_standbys(view: GroupRead) -> bool:
+    """Whether a partition has more standbys than are wanted: some may go when they have caught up,
+    which only reports say.
+    """
+    return bool(_spare_standbys(view))
+
+
+def _spare_standbys(view: GroupRead) -> list[list[ReplicaReport | None]]:
+    """Of each such partition, what is said of them."""
+    settings, wanted = settings_of(view), settings_of(view).standby_replicas
+    if not (settings.stateful and wanted):
+        return []
     replicas: dict[Partition, list[ReplicaReport | None]] = {}
     for member, row in view.target.items():
         report = view.reports.get(member)
         for partition in row.standby:
             said = report.replicas.get(partition) if report else None
             replicas.setdefault(partition, []).append(said)
-    waiting = [found for found in replicas.values() if len(found) > wanted and not _stuck(found)]
-    return bool(waiting) and all(one and one.ready for found in waiting for one in found)
+    return [found for found in replicas.values() if len(found) > wanted]
 
 
 def _stuck(replicas: Sequence[ReplicaReport | None]) -> bool:

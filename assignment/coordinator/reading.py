@@ -4,6 +4,7 @@ Pure: a `GroupRead` in, values out; the same view gives the same answer (coordin
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple, Self
 
@@ -21,9 +22,17 @@ from assignment.columns import (
 )
 from assignment.coordinator.incarnation import believed_most
 from assignment.errors import GroupMissing
-from assignment.scripts.group_read import TICKER_AWAY_MS, Gap, GroupRead, MemberRow
+from assignment.scripts.group_read import (
+    TICKER_AWAY_MS,
+    Gap,
+    GroupRead,
+    MemberRow,
+    Meta,
+    Ticker,
+)
 from assignment.types import (
     INCARNATION_STEP,
+    Coordination,
     Drain,
     GroupSettings,
     Member,
@@ -44,10 +53,24 @@ def settings_of(view: GroupRead) -> GroupSettings:
 
 
 def ticker_away(now_ms: int, seen_ms: int | None, before: Gap) -> Gap:
-    """The last time when nobody ticked. `seen_ms`: the last sign of life; None: none is known."""
+    """The last time when nobody ticked. `seen_ms`: the last sign of life; None: none is known. From
+    a clock that was set back on nothing is known of before, as after a time away.
+    """
     if seen_ms is None:
         return Gap(0, now_ms)
+    if now_ms < seen_ms:
+        return Gap(now_ms, now_ms)
     return Gap(seen_ms, now_ms) if now_ms - seen_ms > TICKER_AWAY_MS else before
+
+
+def ticked(meta: Meta, ticker: Ticker) -> Meta:
+    """As if the group had been looked at when a dashboard ticked last: it rested meanwhile. Unless
+    nobody ticked for a while, which the next look notes. One whose agents coordinate never rests.
+    """
+    unnoted = ticker.away.until_ms > meta.tick_ms
+    if unnoted or ticker.seen_ms <= meta.tick_ms or meta.coordination is Coordination.CLIENT:
+        return meta
+    return replace(meta, tick_ms=ticker.seen_ms)
 
 
 def known_ms(view: GroupRead, since_ms: int) -> int:

@@ -14,6 +14,7 @@ from assignment.coordinator.incarnation import without_bad_claims
 from assignment.coordinator.learners import are_standbys_due
 from assignment.coordinator.reading import without_lock
 from assignment.coordinator.rebalance import keep_outbox
+from assignment.coordinator.resting import Looked, Watch
 from assignment.coordinator.setting_up import may_raise, put_right, raise_incarnation, tell
 from assignment.coordinator.stays import expired_members, note_stays
 from assignment.coordinator.switching import kept
@@ -31,13 +32,23 @@ OUTBOX_TURNS = 2  # of one tick, some 40 targets: a group computes far fewer in 
 NOBODY_ASKED = "put back: no dashboard was asked for that switch"
 
 
-def tick(record: GroupRecord, by: Coordination) -> effects.Steps[None]:
-    """Where others than `by` compute, a rebalance is asked for only when a person wished it."""
+def tick(record: GroupRecord, by: Coordination) -> effects.Steps[Looked]:
+    """A whole look."""
+    watch = Watch()
+    view = yield from watch.over(_look(record, by))
+    rest = None if view is None else watch.rest(record, view)
+    return Looked(view, rest, watch.is_blind)
+
+
+def _look(record: GroupRecord, by: Coordination) -> effects.Steps[GroupRead | None]:
+    """What was read of the group last; None: Redis does not have it. Where others than `by`
+    compute, a rebalance is asked for only when a person wished it.
+    """
     if (yield from tell(record)):
         yield from effects.Push("settings")
     view = yield from effects.Read(Purpose.TICK)
     if view.meta.settings is None:
-        return  # wiped between the two looks: the next tick puts it back
+        return None  # wiped between the two looks: the next tick puts it back
     yield from _end_sessions(view)  # first: it needs no report, which may be many and large
     view = without_bad_claims(view, record.incarnation)
     yield from put_right(record, view.meta)
@@ -46,7 +57,7 @@ def tick(record: GroupRecord, by: Coordination) -> effects.Steps[None]:
     yield from _end_locks(view)
     view = without_bad_claims((yield from effects.Read(Purpose.LOOK)), record.incarnation)
     if view.meta.settings is None:
-        return
+        return None
     if bad := [member for member in view.bad_reports if member in view.members]:
         yield from effects.Run(ask_complete(bad))
     computes = view.meta.coordination is by
@@ -62,6 +73,7 @@ def tick(record: GroupRecord, by: Coordination) -> effects.Steps[None]:
         yield from _keep_records(view)
     with suppress(effects.RecordsAway):
         yield from _ask(view, computes=computes, due=due)
+    return view
 
 
 def _end_sessions(view: GroupRead) -> effects.Steps[None]:

@@ -74,9 +74,20 @@ local function forget_owned(partition, grant)
   end
 end
 
+-- For a tick that reads these two and looks at nothing else (coordinator/resting.py). Grows when there is something
+-- to look at that no other number in meta tells.
+local function ask_look() redis.call('HINCRBY', KEYS[1], 'looks_due', 1) end
+
+-- ends has for a member a moment before which none of its locks ends; renew.lua moves it on.
+local function lower_end(member, until_ms)
+  local known = redis.call('ZSCORE', key('ends'), member)
+  if not known or tonumber(known) > until_ms then redis.call('ZADD', key('ends'), text(until_ms), member) end
+end
+
 -- The lock ends at until_ms to the millisecond: the history is exact without asking for the time left.
 local function set_lock(partition, member, fence, until_ms)
   redis.call('SET', key('lock:' .. partition), member .. '/' .. fence, 'PXAT', text(until_ms))
+  lower_end(member, until_ms)
   store_grant(partition, {fence = fence, member = member, until_ms = until_ms, ended = '-'})
 end
 
@@ -162,6 +173,7 @@ local function end_locks(member, kind)
     end
   end
   redis.call('DEL', key('owned:' .. member), key('progress:' .. member))
+  redis.call('ZREM', key('ends'), member)
 end
 
 -- What its member said last. reports_bytes in meta is the size of all reports together.

@@ -54,5 +54,5 @@ redis.call('ZADD', key('beats'), now, member)
 forget_report(member)
 redis.call('HSETNX', key('asked'), member, text(now)) -- once, over all its rejoins, until it answers
 local is_as_before = row['zone'] == before['zone'] and row['capacity'] == before['capacity']
-if not (away_since_ms and is_as_before) then group_changed('join', member) end
+if away_since_ms and is_as_before then ask_look() else group_changed('join', member) end
 return {'ok'}

@@ -16,4 +16,5 @@ redis.call('HSET', key('members'), member, cjson.encode(row))
 forget_report(member)
 redis.call('HDEL', key('asked'), member)
 hint('released', member) -- somebody may wait for one
+ask_look()
 return 'stopped'

@@ -3,7 +3,7 @@
 -- at all the last time, when the ticker gave its last sign of life (0: unknown), until when that holds, and '1'
 -- when it is a dashboard's.
 -- Answers {now_ms, run_id, meta, members, beats, reports, asked, target, grants, locks, offsets, applied, snapshots,
--- pauses, paused}, each as flat name, value lists; but of the locks pieces of some grants each, in their order:
+-- pauses, paused, ends}, each as flat name, value lists; but of the locks pieces of some grants each, in their order:
 -- "member/fence" (it ends at the grant's until_ms) or nil. For 'rebalance' no offsets and snapshots, and
 -- applied only where the strategy's weights are "measured" (weighted_sticky).
 local GAPS_KEPT = 8 -- of the times in which a sign of life may have been missed
@@ -102,4 +102,4 @@ return {text(now), run, redis.call('HGETALL', KEYS[1]), redis.call('HGETALL', ke
   redis.call('HGETALL', key('asked')), redis.call('HGETALL', key('target')), grants, locks,
   rows_of('offsets', is_whole), rows_of('applied', is_whole or weighs),
   rows_of('snapshots', is_whole), redis.call('HGETALL', key('pauses')),
-  redis.call('HGETALL', key('paused'))}
+  redis.call('HGETALL', key('paused')), redis.call('ZRANGE', key('ends'), 0, -1, 'WITHSCORES')}

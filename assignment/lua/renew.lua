@@ -18,6 +18,7 @@ if first then
 end
 local answers = {'ok', meta[1] or '0', meta[2] or '0', meta[3] or '0', meta[4] or '0'}
 
+local kept = 0
 -- The same as set_lock for each that is still held; the calls around it are shared, since this is what a
 -- group does all day.
 local function renew(first, last)
@@ -30,6 +31,7 @@ local function renew(first, last)
       redis.call('SET', names[n], lock, 'PXAT', until_ms)
       grants[#grants + 1] = partition
       grants[#grants + 1] = fence .. ' ' .. member .. ' ' .. until_ms .. ' -'
+      kept = kept + 1
     end
     answers[#answers + 1] = held and 1 or 0
   end
@@ -37,4 +39,13 @@ local function renew(first, last)
 end
 
 for first = 3, #ARGV, 2 * AT_ONCE do renew(first, math.min(first + 2 * AT_ONCE, #ARGV + 1) - 1) end
+-- Unless it holds more than it renewed: what it left out ends when it would have.
+local all = redis.call('HLEN', key('owned:' .. member))
+if all == 0 then
+  redis.call('ZREM', key('ends'), member)
+elseif kept == all then
+  redis.call('ZADD', key('ends'), until_ms, member)
+elseif kept > 0 then
+  lower_end(member, tonumber(until_ms))
+end
 return answers

@@ -2,7 +2,7 @@
 -- every heartbeat of that process), kind ('complete' or 'changes'), payload (JSON), able ('1'/'0'), leaving
 -- ('1'/'0'), incarnation and epoch of the target that the agent has stored, ready learners (partitions,
 -- sorted, a space between two), partitions that it cannot serve (in the same form), bytes that the reports of all
--- members together may have.
+-- members together may have, the incarnation that it saw, mode_epoch and settings_epoch under that.
 -- Answers {'fenced'} and touches nothing when it is not a member, {'late'} when a newer one was here (a sign
 -- of life all the same), {'large'} (so is this one: nothing of it is kept), else {'ok', incarnation, mode_epoch, group_epoch, target_epoch, settings_epoch,
 -- wants a complete report '1'/'0', target row or '', rebalance_due '1'/'0', drain, identity}.
@@ -72,9 +72,17 @@ if reason or was_away or ready_before ~= ARGV[11] then
   redis.call('HSET', key('members'), member, cjson.encode(row))
 end
 if reason then group_changed(reason, member) end
+if before == '' then ask_look() end -- only now it has come: stays.py
 
 local meta = redis.call('HMGET', KEYS[1], 'incarnation', 'mode_epoch', 'group_epoch', 'target_epoch',
   'settings_epoch', 'target_incarnation', 'identity')
+-- Redis may have lost what it saw (incarnation.py).
+local function is_ahead(said, stored) return tonumber(said) > tonumber(stored or '0') end
+local same = ARGV[14] == (meta[1] or '0')
+if is_ahead(ARGV[14], meta[1]) or (same and (is_ahead(ARGV[15], meta[2]) or is_ahead(ARGV[16], meta[5])))
+    or (ARGV[9] == (meta[1] or '0') and is_ahead(ARGV[10], meta[3])) then
+  ask_look()
+end
 local target = ''
 if (meta[6] or '0') ~= ARGV[9] or meta[4] ~= ARGV[10] then
   target = redis.call('HGET', key('target'), member) or ''

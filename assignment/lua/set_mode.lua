@@ -9,6 +9,11 @@ if incarnation ~= ARGV[1] or epoch ~= ARGV[2] then return {'stale', incarnation,
 if mode ~= ARGV[3] then
   mode, epoch = ARGV[3], text(tonumber(epoch) + 1)
   redis.call('HSET', KEYS[1], 'coordination', mode, 'mode_epoch', epoch, 'mode_by', ARGV[4], 'mode_reason', ARGV[5])
+  -- Agents take the incarnation in hand when no dashboard looked for a while: of a group that rested, nobody could
+  -- tell yet.
+  if mode == 'client' and redis.call('HEXISTS', KEYS[1], 'identity') == 1 then
+    redis.call('HSET', KEYS[1], 'served_ms', text(now_ms()))
+  end
   hint('mode', '')
 end
 return {'done', incarnation, epoch, mode}

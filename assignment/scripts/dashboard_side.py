@@ -222,11 +222,11 @@ def report(beat: wire.Heartbeat, partitions: int = PARTITIONS_MAX) -> Call[Repor
         msgspec.json.encode(payload),
         flag(beat.able),
         flag(beat.leaving),
-        str(beat.target_incarnation),
-        str(beat.target_epoch),
+        *map(str, (beat.target_incarnation, beat.target_epoch)),
         " ".join(_ready_learners(beat)) if beat.ready else "",
         " ".join(_unserved(beat)) if beat.unserved else "",
         str(sizes.reports_max(partitions)),
+        *map(str, (beat.incarnation, beat.mode_epoch, beat.settings_epoch)),
     ]
     return Call("report", arguments, _reported)
 

@@ -25,6 +25,7 @@ from assignment.columns import Index, Numbers, Places
 from assignment.errors import Damaged, InvalidInput
 from assignment.pauses import Pauses, PauseState, states_of
 from assignment.scripts.agent_side import SnapshotRecord, read_snapshots
+from assignment.scripts.glance import COUNTED, counted_of
 from assignment.scripts.held import Grants, Holdings, Locks
 from assignment.scripts.pausing import read_confirmed, read_pauses
 from assignment.scripts.rows import (
@@ -89,7 +90,7 @@ class Meta:
     incarnation: Incarnation = 0  # 0 = not set
     incarnation_at_ms: Moment = 0  # when it was set: before that nothing was granted under it
     run_id: str = ""  # "run_id/replication id" of Redis when the incarnation was set
-    tick_ms: Moment = 0
+    tick_ms: Moment = 0  # when the group was looked at last; see reading.ticked
     served_ms: Moment = 0  # the last one of a dashboard
     away: tuple[Gap, ...] = ()  # when no tick or no Redis was there: the last ones, newest first
     event_seq: Whole = 0  # of the last event
@@ -216,6 +217,8 @@ class GroupRead:
     confirmed: Mapping[Partition, int] = field(default_factory=dict)  # paused, told under a fence
     bad_members: Mapping[str, str] = field(default_factory=dict)  # rows that are left out -> why
     bad_claims: Mapping[str, str] = field(default_factory=dict)  # members, and why nobody counts it
+    ends: Mapping[str, int] = field(default_factory=dict)  # member -> none of its locks ends before
+    counted: str = ""  # `counted_of` meta
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "grants", Grants.of(self.grants))
@@ -304,6 +307,8 @@ def _read_all(raw: Raw) -> GroupRead:
         snapshots={Partition.parse(p): read_snapshots(v) for p, v in pairs_of(raw[12])},
         pauses=read_pauses(meta.pause_version, raw[13]),
         confirmed=read_confirmed(raw[14]),
+        ends={m: beat_of(v) for m, v in pairs_of(raw[15])},
+        counted=counted_of(map(dict(pairs_of(raw[2])).get, COUNTED)),
     )
 
 

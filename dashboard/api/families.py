@@ -75,7 +75,7 @@ GAUGES: tuple[tuple[str, str, Value], ...] = (
     ("group_epoch", "Epoch of the group, within its incarnation", of_sample("group_epoch")),
     ("target_epoch", "Epoch of the last target", of_last("target_epoch")),
     ("incarnation", "Rises when Redis may have lost writes", lambda of: of.group.incarnation),
-    ("last_tick_timestamp_seconds", "When the coordinator looked at the group last", _ticked_s),
+    ("last_tick_timestamp_seconds", "When the coordinator ticked over the group last", _ticked_s),
     (
         "last_rebalance_timestamp_seconds",
         "When the last target was made",
@@ -166,6 +166,9 @@ def _of_now(found: Sequence[Stored]) -> Iterator[Metric]:
         if of.fresh is not None and of.fresh.applied_total is not None
     ]
     yield _counter("applied_records", "Events whose effects are committed", applied, "group")
+    missed = [((of.group.name,), of.group.missed_looks) for of in found]
+    meaning = "Looks at the group that found something to do which nothing had told; a bug"
+    yield _counter("missed_looks", meaning, missed, "group")
 
 
 def _of_attention(groups: Sequence[Group]) -> Iterator[Metric]:

@@ -1,5 +1,5 @@
-"""Runs the rules (coordination.md section 3): the periodic look at every group, once a second, and
-one rebalance of a group at a time; triggers that come meanwhile make it run again.
+"""Runs the rules (coordination.md section 3): once a second the look at every group that does not
+rest, and one rebalance of a group at a time; triggers that come meanwhile make it run again.
 """
 
 import logging
@@ -10,7 +10,7 @@ from collections.abc import Generator
 from assignment.coordinator import rebalance as rebalancing
 from assignment.coordinator import tick as ticking
 from assignment.coordinator.effects import RecordsAway
-from assignment.coordinator.facts import GroupRecord
+from assignment.coordinator.resting import Looked
 from assignment.scripts.group_read import NO_TICK, Ticker
 from assignment.types import Coordination
 from dashboard.coordinator.carrying import (
@@ -18,10 +18,10 @@ from dashboard.coordinator.carrying import (
     Here,
     carry_out,
     pieces_of,
-    record_of,
     want_rebalance,
 )
 from dashboard.coordinator.outbox import Task
+from dashboard.coordinator.resting import Awake, Resting
 from dashboard.live import groups as live_groups
 from dashboard.live import health, queue
 from dashboard.live.connection import StoreUnavailable
@@ -39,7 +39,9 @@ log = logging.getLogger(__name__)
 
 
 def tick() -> int:
-    """How many groups were looked at; 0 while another process is at it. Raises StoreUnavailable."""
+    """How many groups were looked at, of those that do not rest; 0 while another process is at it.
+    Raises StoreUnavailable.
+    """
     with queue.ticking() as mine:
         return _Tick().run() if mine else 0
 
@@ -56,7 +58,7 @@ class _Tick:
         self.failing: set[str] = set()  # since it was said last
         self.were_slow: set[str] = set()  # the next tick begins them anew
         self.given_up: set[str] = set()
-        self.ticked: set[str] = set()  # groups of the last round
+        self.resting = Resting()
 
     def run(self) -> int:
         self._round()
@@ -69,18 +71,19 @@ class _Tick:
         return len(self.done)
 
     def _round(self) -> None:
-        clock, groups = _Clock(), _groups()
-        begins = [one for one in groups if one[0].name not in self.were_slow]
-        turns = [_Turn(record, group) for record, group in begins]
+        clock = _Clock()
+        awake = self.resting.awake(clock.ticker)
+        turns = [_Turn(one) for one in awake if one.record.name not in self.were_slow]
         for number, turn in enumerate(turns):
             self._give(turn, clock.goes_on(len(turns) - number))
-        self.ticked = {record.name for record, _ in groups}
         self._tell()
 
     def _tell(self) -> None:
+        self.resting.keep()
         late = {turn.name for turn in self.slow if time.monotonic() - turn.began_s > LONG_S}
-        unkept = health.without_history() & self.ticked
-        health.stamp_failing(self.failing | self.given_up | late | unkept, len(self.ticked))
+        unkept, groups = health.without_history(), self.resting.groups
+        failing = self.failing | self.given_up | late | (unkept & groups)
+        health.stamp_failing(failing, len(groups))
         health.stamp(health.Sign.TICK)
         self.failing.clear()
 
@@ -95,8 +98,9 @@ class _Tick:
         if not turn.go_on(ticker):
             self.slow.append(turn)
             self.were_slow.add(turn.name)
-        elif turn.is_done:
+        elif turn.looked is not None:
             self.done.add(turn.name)
+            self.resting.looked(turn.awake, turn.looked, turn.took_s)
         elif turn.has_failed:
             self.failing.add(turn.name)
 
@@ -110,24 +114,26 @@ class _Tick:
 class _Turn:
     """One group in one tick."""
 
-    def __init__(self, record: GroupRecord, group: Group | None) -> None:
-        self.name, self.record, self.group = record.name, record, group
-        self.began_s = 0.0
-        self.pieces: Generator[None, None, None] | None = None
-        self.is_done = self.has_failed = False
+    def __init__(self, awake: Awake) -> None:
+        self.name, self.awake = awake.record.name, awake
+        self.began_s = self.took_s = 0.0
+        self.pieces: Generator[None, None, Looked] | None = None
+        self.looked: Looked | None = None
+        self.has_failed = False
 
     def go_on(self, ticker: Ticker) -> bool:
         """For SLICE_S. Whether it is over, well or not. Raises StoreUnavailable."""
         if self.pieces is None:
             self.began_s = time.monotonic()
-            here = Here(self.name, self.group, ticker=ticker)
-            self.pieces = pieces_of(ticking.tick(self.record, Coordination.SERVER), here)
-        until_s = time.monotonic() + SLICE_S
+            here = Here(self.name, self.awake.group, ticker=ticker)
+            self.pieces = pieces_of(ticking.tick(self.awake.record, Coordination.SERVER), here)
+        slice_s = time.monotonic()
         try:
-            for _ in self.pieces:
-                if time.monotonic() >= until_s:
-                    return False
-            self.is_done = True
+            while time.monotonic() < slice_s + SLICE_S:
+                next(self.pieces)
+            return False
+        except StopIteration as end:
+            self.looked = end.value
         except RecordsAway as error:
             log.warning("tick of group=%s waits for the database: %s", self.name, error)
         except StoreUnavailable as error:
@@ -137,6 +143,8 @@ class _Turn:
         except Exception:  # the top of a loop: one group's trouble is not the others'
             log.exception("tick failed group=%s", self.name)
             self.has_failed = True
+        finally:
+            self.took_s += time.monotonic() - slice_s
         return True
 
 
@@ -154,20 +162,6 @@ class _Clock:
             if now_s - self.began_s >= LATE_S:
                 health.stamp_late(waiting)
         return self.ticker
-
-
-def _groups() -> list[tuple[GroupRecord, Group | None]]:
-    """While the database is away, those that it had; Redis knows their settings."""
-    try:
-        rows = list(Group.objects.all())
-    except AWAY as error:
-        log.warning("ticks go on without the database: %s", error)
-        return [
-            (GroupRecord(name=name, settings=None, incarnation=incarnation), None)
-            for name, incarnation in sorted(live_groups.known_groups().items())
-        ]
-    live_groups.note_groups({row.name: row.incarnation for row in rows})
-    return [(record_of(row), row) for row in rows]
 
 
 # --- one group ------------------------------------------------------------------------------------

@@ -4,6 +4,8 @@ All raise StoreUnavailable when Redis cannot be asked.
 """
 
 import logging
+import math
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,6 +16,7 @@ from django.conf import settings as django_settings
 
 from assignment.bounds import whole_of
 from assignment.coordinator.facts import Hint, Lifted
+from assignment.coordinator.reading import ticked
 from assignment.coordinator.trimming import Kept
 from assignment.errors import Damaged
 from assignment.plausible import Counted, reached
@@ -23,6 +26,7 @@ from assignment.scripts.rows import each
 from assignment.types import START, GroupSettings, Offset, Partition, Reason
 from assignment.wire import GROUP_INDEX, GroupKeys, StreamKeys, parse_settings
 from dashboard.live.connection import GroupDamaged, ms_of, sync_client
+from dashboard.live.queue import last_ticker
 from dashboard.live.scripts import run, script
 
 EVENTS_AT_ONCE = 5_000
@@ -30,7 +34,11 @@ HINTS_AT_ONCE = 1_000  # as many as `control` keeps
 OUTBOX_AT_ONCE = 20  # a record of a large group has a megabyte
 FIRST_ENTRY = "0-0"
 BAD_PAGES_MAX = 10  # of events, after which the next run goes on
+NOTED_FOR_S = 10.0  # a Redis that forgets, and at once a database that goes away: as good as never
 log = logging.getLogger(__name__)
+
+
+_noted: dict[str, tuple[float, dict[str, int]]] = {}  # by key: when, and which
 
 
 class OutboxEntry(NamedTuple):
@@ -41,9 +49,10 @@ class OutboxEntry(NamedTuple):
 
 
 def read(group: str, purpose: Purpose, ticker: Ticker = NO_TICK) -> GroupRead:
-    """Raises GroupDamaged."""
+    """`ticker`: of the tick that reads. Raises GroupDamaged."""
     try:
-        return run(read_group(purpose, ticker), group)
+        found = run(read_group(purpose, ticker), group)
+        return replace(found, meta=ticked(found.meta, ticker if ticker.seen_ms else last_ticker()))
     except (Damaged, redis.ResponseError) as error:  # keys of another kind, or what cannot be read
         raise GroupDamaged(group, error) from error
 
@@ -172,7 +181,11 @@ def known_groups() -> dict[str, int]:
 
 
 def note_groups(groups: Mapping[str, int]) -> None:
-    """For ticks without a database."""
+    """For ticks without a database. Asks seldom whether Redis has forgotten them since."""
+    now_s, (noted_s, noted) = time.monotonic(), _noted.get(_index(), (-math.inf, {}))
+    if noted == groups and now_s - noted_s < NOTED_FOR_S:
+        return
+    _noted[_index()] = now_s, dict(groups)
     if known_groups() == groups:
         return
     pipe = sync_client().pipeline(transaction=True)

@@ -16,7 +16,7 @@ names stand in `wanted` until a run takes them; those that died with one are wis
 import math
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -182,6 +182,9 @@ def nobody_ticks(wait_s: float) -> Iterator[None]:
         time.sleep(ASK_AGAIN_S)
 
 
+_OF_TICKER = ("seen_ms", *Gap._fields)
+
+
 def _ticker() -> str:
     return f"{settings.REDIS_PREFIX}:ticker"
 
@@ -194,14 +197,22 @@ def ticker_age_ms() -> float:
 
 def ticker_lives() -> Ticker:
     """To be said by whoever ticks, every second."""
-    key = _ticker()
     pipe = sync_client().pipeline()
-    now, known = pipe.time().hmget(key, "seen_ms", *Gap._fields).execute()
-    now_ms = ms_of(*now)
-    seen_ms, *before = (None if value is None else int(value) for value in known)
-    away = ticker_away(now_ms, seen_ms, Gap(*(value or 0 for value in before)))
-    sync_client().hset(key, mapping={"seen_ms": now_ms, **away._asdict()})
+    now, known = pipe.time().hmget(_ticker(), *_OF_TICKER).execute()
+    now_ms, before = ms_of(*now), _ticker_in(known)
+    away = ticker_away(now_ms, before.seen_ms or None, before.away)
+    sync_client().hset(_ticker(), mapping={"seen_ms": now_ms, **away._asdict()})
     return Ticker(now_ms, away)
+
+
+def last_ticker() -> Ticker:
+    """Of whoever said so last; `seen_ms` is 0 when nobody ever did."""
+    return _ticker_in(sync_client().hmget(_ticker(), *_OF_TICKER))
+
+
+def _ticker_in(known: Sequence[bytes | None]) -> Ticker:
+    seen_ms, *away = (int(value or 0) for value in known)
+    return Ticker(seen_ms, Gap(*away))
 
 
 @contextmanager

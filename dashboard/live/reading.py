@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import redis
 
 from assignment import lua
+from assignment.coordinator.reading import ticked
 from assignment.errors import Damaged
 from assignment.scripts.group_read import GroupRead, Meta, Report, beat_of, read_meta
 from assignment.scripts.held import Grants, Locks
@@ -23,6 +24,7 @@ from assignment.wire import GroupKeys
 from dashboard.live.connection import GroupDamaged, sync_client
 from dashboard.live.heard import Heard, Told
 from dashboard.live.progress import Progress
+from dashboard.live.queue import last_ticker
 
 EVENTS_MAX = 2_000  # of one reading
 PARTITIONS_MAX = 500  # of one reading: some milliseconds of Redis; unpack takes at most 8,000
@@ -171,7 +173,7 @@ def told_in(reading: Reading, heard: Heard) -> Told:
 
 def _told(reading: Reading, heard: Heard) -> Told:
     meta, members, beats, reports, target, computes, pauses, paused = reading.keys
-    known = read_meta(meta)
+    known = ticked(read_meta(meta), last_ticker())
     rows, bad_members = heard.members.each(pairs_of(members))
     said, _ = heard.reports.each(pairs_of(reports))
     placed, bad_targets = heard.targets.each(pairs_of(target))

@@ -93,7 +93,7 @@ class LiveSnapshot:
     group_epoch: int
     target_epoch: int
     incarnation: int
-    tick_age_ms: int  # since the coordinator looked at the group last
+    tick_age_ms: int  # since the coordinator ticked over the group last
     numbers: LiveNumbers
     members: tuple[LiveMember, ...]
     partitions: Cells

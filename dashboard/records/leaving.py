@@ -52,7 +52,10 @@ class ScaleDown(models.Model):
                 fields=("group",), condition=Q(state="running"), name="one_scale_down_at_a_time"
             ),
         )
-        indexes = (models.Index(fields=("group", "asked_at_ms"), name="scale_down_asked"),)
+        indexes = (
+            models.Index(fields=("group", "asked_at_ms"), name="scale_down_asked"),
+            models.Index(fields=("state", "group"), name="scale_down_in_state"),
+        )
 
     def __str__(self) -> str:
         return f"{self.group_id} scale-down {self.pk}"

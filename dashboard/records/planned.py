@@ -150,7 +150,10 @@ class Plan(models.Model):
                 name="a_plan_is_approved_before_it_runs",
             ),
         )
-        indexes = (models.Index(fields=("group", "state"), name="plan_of_state"),)
+        indexes = (
+            models.Index(fields=("group", "state"), name="plan_of_state"),
+            models.Index(fields=("state", "expires_at_ms", "group"), name="plan_in_state"),
+        )
 
     def __str__(self) -> str:
         return f"plan {self.pk}"

@@ -5,9 +5,9 @@ Some half an hour; the last figure takes 8 GB of the temporary folder (TMPDIR) w
 
 from typing import Any
 
-from tests.bench import history, long_history, maps, ownership, pages, screen
+from tests.bench import history, long_history, maps, ownership, pages, screen, ticks
 
 
 def rows() -> list[dict[str, Any]]:
-    measured = (history, maps, ownership, pages, screen, long_history)
+    measured = (ticks, history, maps, ownership, pages, screen, long_history)
     return [row for module in measured for row in module.figures()]

@@ -145,12 +145,13 @@ def test_a_session_ends_although_every_tick_of_the_group_is_late(
 
 
 def test_a_tick_that_takes_too_long_says_how_many_groups_wait(
-    group: Group, monkeypatch: pytest.MonkeyPatch
+    group: Group, agent: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tick()
     assert health.look().late_groups == 0
     monkeypatch.setattr(running, "SAID_EVERY_S", 0.0)
     monkeypatch.setattr(running, "LATE_S", 0.0)
+    agent.start()
     tick()
     assert health.look().late_groups == 1
 

@@ -9,12 +9,12 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from assignment.coordinator.effects import KeepFaults
-from assignment.coordinator.facts import GroupRecord
+from assignment.coordinator.resting import Looked
 from assignment.scripts.group_read import Purpose
 from assignment.types import Offset
 from assignment.wire import GroupKeys, StreamKeys
 from dashboard import coordinator
-from dashboard.coordinator import records, running
+from dashboard.coordinator import records, resting, running
 from dashboard.coordinator.running import LONG_S, ROUND_S, SLICE_S, TICK_MAX_S
 from dashboard.live import groups as live_groups
 from dashboard.live import health
@@ -232,15 +232,16 @@ class Costly:
     done: list[str] = field(default_factory=list)
     told: list[tuple[list[str], int]] = field(default_factory=list)
 
-    def groups(self) -> list[tuple[GroupRecord, None]]:
+    def rows(self) -> tuple[dict[str, resting._Row], frozenset[int]]:
         self.clock.now_s += CHEAP_S
-        return [(GroupRecord(name=name, settings=None), None) for name in self.costs_s]
+        return dict.fromkeys(self.costs_s, resting._Row(0, 0, None)), frozenset()
 
-    def pieces(self, steps: Any, here: Any) -> Generator[None, None, None]:
+    def pieces(self, steps: Any, here: Any) -> Generator[None, None, Looked]:
         for cost_s in self.costs_s[here.name]:
             self.clock.now_s += cost_s
             self.done.append(here.name)
             yield
+        return Looked()
 
     def say(self, names: Collection[str], ticked: int) -> None:
         self.told.append((sorted(names), ticked))
@@ -250,7 +251,7 @@ class Costly:
 def costly(monkeypatch: pytest.MonkeyPatch, store: Any) -> Costly:
     made = Costly(Clock())
     monkeypatch.setattr(running, "time", made.clock)
-    monkeypatch.setattr(running, "_groups", made.groups)
+    monkeypatch.setattr(resting, "_rows", made.rows)
     monkeypatch.setattr(running, "pieces_of", made.pieces)
     monkeypatch.setattr(health, "stamp_failing", made.say)
     return made

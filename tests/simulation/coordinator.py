@@ -7,7 +7,7 @@ more than the dashboard's own leases allow.
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +15,11 @@ from agent.coordination.coordinator import Coordinator
 from agent.coordination.effects import RedisEffects
 from agent.store.door import ScriptCall, StoreUnavailable
 from agent.store.group import GroupStore
-from assignment.coordinator import draining, effects, rebalance, tick
+from assignment.coordinator import draining, effects, reading, rebalance, resting, tick
 from assignment.coordinator.effects import Effect, RecordsAway, Steps
 from assignment.coordinator.facts import GroupRecord, Lifted, ScaleDowns
 from assignment.errors import GroupMissing
-from assignment.scripts import dashboard_side, group_read, recovery
+from assignment.scripts import dashboard_side, glance, group_read, recovery
 from assignment.scripts.group_read import GroupRead, Purpose
 from assignment.types import START, Coordination, Epoch, Reason
 from tests.simulation import database, targets
@@ -37,11 +37,15 @@ STEP_MS = (0, 15)
 ASKED_MS = (1, 60)  # from a change to the run of its task
 
 
+Ticked = tuple[GroupRecord, int]  # what a tick has of a group beside Redis
+
+
 @dataclass
 class Job:
     """A rule that is being carried out, what it decides by, and what was so when that was read."""
 
     steps: Steps[Any]
+    ticked: Ticked | None = None  # it is a tick's
     view: GroupRead | None = None
     advanced: tuple[GroupRead, ScaleDowns] | None = None
     answer: Any = None
@@ -111,7 +115,39 @@ class SimCoordinator:
             self._alarm.ask(self.world.now_ms + self._tick_ms)
             self.world.ticker_lives()
             self.world.trimming.tick()
-            self._carry_out(tick.tick(self._record(), Coordination.SERVER))
+            if not self.world.database.refuses:
+                database.keep_mirror(self.world)
+            record, version = self._record(), self.world.database.version
+            if self._rests((record, version)):
+                self.world.reached["a group rests"] += 1
+            else:
+                job = Job(tick.tick(record, Coordination.SERVER), (record, version))
+                self._next_step(job, self._life)
+
+    def _rests(self, ticked: Ticked) -> bool:
+        """As a dashboard knows by one glance; nothing else makes it look."""
+        before, rest = self.world.rest
+        if rest is None or before != ticked or self.world.database.known.running is not None:
+            return False
+        try:
+            seen = self._glance(rest)
+        except StoreUnavailable:
+            return False
+        return resting.may_rest_on(rest, seen, self.world.ticker.away)
+
+    def _glance(self, rest: resting.Rest) -> resting.Glance:
+        ask, keys = self._door.ask, self.world.keys
+        counted = glance.counted_of(ask("HMGET", keys.meta, *glance.COUNTED))
+        beat, end = (ask("ZRANGE", of, "0", "0", "WITHSCORES") for of in (keys.beats, keys.ends))
+        applied = ask("HMGET", keys.applied, *rest.awaited) if rest.awaited else ()
+        return resting.Glance(
+            now_ms=self.world.server.now_ms,
+            run_id=glance.run_id_of(ask("INFO", "server") + ask("INFO", "replication")),
+            counted=counted,
+            oldest_beat_ms=int(float(beat[1])) if beat and rest.patience_ms else None,
+            next_end_ms=int(float(end[1])) if end and rest.patience_ms else None,
+            applied=glance.applied_of(applied),
+        )
 
     def _record(self) -> GroupRecord:
         kept = self.world.database
@@ -138,7 +174,9 @@ class SimCoordinator:
             return
         try:
             effect = self._perform_next(job)
-        except StopIteration:
+        except StopIteration as end:
+            if job.ticked is not None:
+                world.rest = job.ticked, end.value.rest
             if job.advanced:
                 world.scale_downs.advanced(*job.advanced)
             return
@@ -182,7 +220,8 @@ class SimCoordinator:
     # --- effects
 
     def _read(self, job: Job, effect: effects.Read) -> GroupRead:
-        job.view = self._run(group_read.read_group(effect.purpose, self.world.ticker))
+        found = self._run(group_read.read_group(effect.purpose, self.world.ticker))
+        job.view = replace(found, meta=reading.ticked(found.meta, self.world.ticker))
         return job.view
 
     def _read_settings(self, job: Job, effect: effects.ReadSettings) -> Any:

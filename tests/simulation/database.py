@@ -71,12 +71,14 @@ def _stream(world: "World", key: str) -> list[tuple[Id, dict[str, str]]]:
     ]
 
 
-def _keep_outbox(world: "World", effect: effects.KeepOutbox) -> None:
-    for entry_id, row in [] if world.server.away else _stream(world, world.keys.outbox):
+def _keep_outbox(world: "World", effect: effects.KeepOutbox) -> bool:
+    rows = [] if world.server.away else _stream(world, world.keys.outbox)
+    for entry_id, row in rows:
         key = (int(row["incarnation"]), int(row["epoch"]))
         world.database.targets.setdefault(key, row["record"])
         world.database.knows(key[0])
         world.server.ask("XDEL", world.keys.outbox, f"{entry_id[0]}-{entry_id[1]}")
+    return bool(rows)
 
 
 def _read_mirror(world: "World", effect: effects.ReadMirror) -> Mirror:
@@ -89,14 +91,13 @@ def _read_mirror(world: "World", effect: effects.ReadMirror) -> Mirror:
     )
 
 
-def _want_history(world: "World", effect: effects.WantHistory) -> bool:
-    """History is read from Redis by the checks; the mirror is what a wipe leaves."""
+def keep_mirror(world: "World") -> None:
+    """What a wipe leaves."""
     if not world.server.away:
         kept = world.database.snapshots
         for partition, (newest, *_) in world.read().snapshots.items():
             if partition not in kept or newest.rank > kept[partition].rank:
                 kept[partition] = newest
-    return True
 
 
 def _keep_faults(world: "World", effect: effects.KeepFaults) -> None:
@@ -174,7 +175,7 @@ PERFORM: Mapping[type[Effect[Any]], Callable[["World", Any], Any]] = {
     **dict.fromkeys(NOT_KEPT, lambda world, effect: None),
     **dict.fromkeys((effects.ReadRequests, effects.ReadFinished), lambda world, effect: ()),
     effects.KeepOutbox: _keep_outbox,
-    effects.WantHistory: _want_history,
+    effects.WantHistory: lambda world, effect: True,  # the checks read it from Redis
     effects.KeepIncarnation: lambda world, effect: world.database.knows(effect.incarnation),
     effects.KeepMode: _keep_mode,
     effects.KeepFaults: _keep_faults,

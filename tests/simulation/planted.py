@@ -17,6 +17,7 @@ from assignment.coordinator import (
     planning,
     reading,
     rebalance,
+    resting,
     setting_up,
     stays,
     trimming,
@@ -169,6 +170,14 @@ def asked_is_renewed_at_each_join(patch: Patch) -> None:
 @planted("are members and gone")
 def a_late_tick_moves_the_quiet_on(patch: Patch) -> None:
     patch.setattr(reading, "TICKER_AWAY_MS", SOON_LATE_MS)
+
+
+@instead_of(resting, "may_rest_on", "are members and gone")
+def a_group_rests_whoever_is_silent(
+    may_rest_on: Any, rest: resting.Rest, seen: resting.Glance, away: Any
+) -> bool:
+    """Only what somebody did ends its rest, and no moment that comes."""
+    return bool(may_rest_on(replace(rest, patience_ms=0), seen._replace(next_end_ms=None), away))
 
 
 @planted("has no target", "database_refuses")

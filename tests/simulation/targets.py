@@ -133,6 +133,9 @@ def _taker(
     if free or taker in (owner, None) or claimed:
         return ""  # `claimed`: it was decided by a target before this one
     assert taker is not None
+    said = view.reports[taker].owned.get(partition) if taker in view.reports else None
+    if said is not None and said.fence > lock.fence:
+        return ""  # it has it already: Redis lost that it was handed over
     demand(partition in view.members[taker].ready, f"{partition} goes to {taker}, who is not ready")
     return taker
 

@@ -18,6 +18,7 @@ from agent.store.group import GroupStore
 from assignment import wire
 from assignment.coordinator.facts import Mirror
 from assignment.coordinator.reading import ticker_away
+from assignment.coordinator.resting import Rest
 from assignment.errors import InvalidInput
 from assignment.scripts import dashboard_side, group_read, values
 from assignment.scripts.agent_side import SnapshotRecord
@@ -30,7 +31,7 @@ from tests.fakes.values import Id, id_of, t
 from tests.simulation import checks
 from tests.simulation.agenda import Agenda
 from tests.simulation.agents import SimAgent
-from tests.simulation.coordinator import SimCoordinator
+from tests.simulation.coordinator import SimCoordinator, Ticked
 from tests.simulation.database import Database
 from tests.simulation.ledger import Broken, Kept, Ledger, demand, spoken_for
 from tests.simulation.network import Network
@@ -126,6 +127,7 @@ class World:
         self.memory = SimMemory()
         self.agents_may_coordinate = coordination is Coordination.CLIENT
         self.ticker = Ticker()
+        self.rest: tuple[Ticked | None, Rest | None] = None, None  # as dashboards keep it
         self.ledger = Ledger(self)
         self._connect()
         self.scale_downs = ScaleDowns(self)

@@ -1,0 +1,135 @@
+"""What is read each second of groups that rest, and what is kept of those (coordinator/resting.py).
+
+A glance is few commands a group, all groups in one pipeline, packed by hiredis: the client's own
+costs four times as much. It writes nothing.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import redis
+from django.conf import settings
+from hiredis import pack_command
+
+from assignment.coordinator.resting import Glance, Rest
+from assignment.scripts.glance import COUNTED, applied_of, counted_of, run_id_of
+from assignment.wire import GroupKeys
+from dashboard.live.connection import ms_of, reaching_redis, sync_client
+
+AT_ONCE = 500  # groups whose commands are on their way
+
+PACKED_MAX = 50_000  # commands, of some hundred bytes each
+
+Command = tuple[Any, ...]  # hiredis says of which kinds, but not how many
+
+
+def kept() -> dict[str, bytes]:
+    """Group -> what was kept of its last look."""
+    return {name.decode(): value for name, value in sync_client().hgetall(_key()).items()}
+
+
+def keep(resting: Mapping[str, bytes], awake: Iterable[str]) -> None:
+    """Of those that are `awake` nothing any more."""
+    pipe = sync_client().pipeline(transaction=False)
+    if gone := list(awake):
+        pipe.hdel(_key(), *gone)
+    if resting:
+        pipe.hset(_key(), mapping=dict(resting))
+    if gone or resting:
+        pipe.execute()
+
+
+def _key() -> str:
+    """No group's: its members may not write there."""
+    return f"{settings.REDIS_PREFIX}:rests"
+
+
+def glances(rests: Mapping[str, Rest]) -> dict[str, Glance]:
+    """Without groups of which Redis holds something else. Raises StoreUnavailable."""
+    found: dict[str, Glance] = {}
+    if not rests:
+        return found
+    with _Connection() as connection:
+        names = list(rests)
+        for first in range(0, len(names), AT_ONCE):
+            some = names[first : first + AT_ONCE]
+            asked = [_commands(name, rests[name]) for name in some]
+            answers, of_server = connection.exchanged(asked)
+            for name, of_group in zip(some, answers, strict=True):
+                if not any(isinstance(answer, redis.RedisError) for answer in of_group):
+                    found[name] = _glance(rests[name], of_group, of_server)
+    return found
+
+
+_OF_SERVER: tuple[Command, ...] = (("INFO", "server"), ("INFO", "replication"), ("TIME",))
+
+
+def _commands(name: str, rest: Rest) -> list[Command]:
+    keys = GroupKeys(name)
+    found: list[Command] = [("HMGET", keys.meta, *COUNTED)]
+    if rest.patience_ms:
+        found += [("ZRANGE", key, "0", "0", "WITHSCORES") for key in (keys.beats, keys.ends)]
+    if rest.awaited:
+        found.append(("HMGET", keys.applied, *rest.awaited))
+    return found
+
+
+def _glance(rest: Rest, answers: Sequence[Any], of_server: "_OfServer") -> Glance:
+    counted, *more = answers
+    applied = applied_of(more.pop()) if rest.awaited else ""
+    beat_ms, end_ms = map(_first, more) if more else (None, None)
+    return Glance(
+        counted=counted_of(counted),
+        oldest_beat_ms=beat_ms,
+        next_end_ms=end_ms,
+        applied=applied,
+        now_ms=of_server.now_ms,
+        run_id=of_server.run_id,
+    )
+
+
+@lru_cache(PACKED_MAX)
+def _packed(command: Command) -> bytes:
+    """The same each second."""
+    packed: bytes = pack_command(command)
+    return packed
+
+
+def _first(scored: Sequence[bytes]) -> int | None:
+    return int(float(scored[1])) if scored else None
+
+
+class _OfServer(NamedTuple):
+    now_ms: int
+    run_id: str
+
+
+class _Connection:
+    """One of the pool's, for packed commands."""
+
+    def __enter__(self) -> "_Connection":
+        self._pool = sync_client().connection_pool
+        with reaching_redis():
+            self._connection = self._pool.get_connection()
+        return self
+
+    def __exit__(self, kind: Any, *_: object) -> None:
+        if kind is not None:  # answers that nobody read must not meet the next command
+            self._connection.disconnect()
+        self._pool.release(self._connection)
+
+    def exchanged(self, asked: Sequence[Sequence[Command]]) -> tuple[list[list[Any]], _OfServer]:
+        """The answers to each, errors among them; and the moment after them."""
+        with reaching_redis():
+            packed = b"".join(_packed(one) for some in (*asked, _OF_SERVER) for one in some)
+            self._connection.send_packed_command([packed], check_health=False)
+            answers = [[self._answer() for _ in some] for some in asked]
+            server, replication, now = (self._connection.read_response() for _ in _OF_SERVER)
+        return answers, _OfServer(ms_of(*map(int, now)), run_id_of(server + replication))
+
+    def _answer(self) -> Any:
+        try:
+            return self._connection.read_response()
+        except redis.ResponseError as error:
+            return error

@@ -1,0 +1,78 @@
+"""What a tick costs when nothing happens: CPU of the process that ticks and of Redis together.
+
+tick_quiet_100k_ms: of a group whose partitions are all owned. tick_empty_ms: of as many groups
+without members. Both after the looks that come first, over some ticks in a row.
+"""
+
+import time
+from typing import Any
+
+from tests.bench import apart
+from tests.bench.apart import Figure
+
+FIGURES = (
+    Figure(name="tick_quiet_100k_ms", aim=10),
+    Figure(name="tick_5000_empty_ms", aim=100),
+)
+PARTITIONS, GROUPS = 100_000, 5_000
+TICKS = 10
+SETTLE_MAX = 20  # ticks until the groups rest
+PROGRAM = "from tests.bench import ticks; ticks.{}({})"
+
+
+def figures() -> list[dict[str, Any]]:
+    return apart.rows(FIGURES, measured)
+
+
+def measured() -> list[tuple[float, str]]:
+    [quiet_ms] = apart.values(PROGRAM.format("quiet", PARTITIONS))
+    [empty_ms] = apart.values(PROGRAM.format("empty", GROUPS))
+    return [
+        (quiet_ms, f"one group, {PARTITIONS} partitions, 200 members, SQLite"),
+        (empty_ms, f"{GROUPS} groups without members, SQLite"),
+    ]
+
+
+def quiet(partitions: int) -> None:
+    """In a process of its own, which has Django, as `empty`: prints ms of CPU a tick."""
+    from tests.bench.live_group import LiveGroup
+
+    LiveGroup(partitions).keep_history()
+    print(settled_ms())
+
+
+def empty(groups: int) -> None:
+    from assignment.types import GroupSettings
+    from dashboard.models import Group
+
+    names = [f"bench-{number:05}" for number in range(groups)]
+    settings = {name: GroupSettings(stream=name, partitions=4) for name in names}
+    Group.objects.bulk_create(
+        Group(name=name, stream=name, partitions=4, settings=one.values())
+        for name, one in settings.items()
+    )
+    print(settled_ms())
+
+
+def settled_ms() -> float:
+    """A tick's, once there is nothing to do."""
+    from dashboard import coordinator
+
+    for _ in range(SETTLE_MAX):
+        looked_at = coordinator.tick()
+        apart.progress(f"{looked_at} groups looked at")
+        coordinator.keep_history()
+        if not looked_at:
+            break
+    began_ms = _cpu_ms()
+    for _ in range(TICKS):
+        coordinator.tick()
+    return round((_cpu_ms() - began_ms) / TICKS, 1)
+
+
+def _cpu_ms() -> float:
+    from dashboard.live.connection import sync_client
+
+    used = sync_client().info("cpu")
+    redis_s = float(used["used_cpu_user"]) + float(used["used_cpu_sys"])
+    return (time.process_time() + redis_s) * 1_000

@@ -1,0 +1,197 @@
+"""Ticks look at groups that have something to do, on a real Redis and a real database."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import OperationalError
+
+from assignment.coordinator import tick as rules
+from assignment.scripts import agent_side
+from assignment.scripts.group_read import TICKER_AWAY_MS, Purpose
+from assignment.types import Claim
+from assignment.wire import GroupKeys
+from dashboard import coordinator
+from dashboard.coordinator import resting
+from dashboard.live import groups as live_groups
+from dashboard.live import queue, watching
+from dashboard.live.scripts import run
+from dashboard.models import Group, Plan, PlanKind, PlanState
+from tests.dashboard.agents import FakeAgent, make_group, tick, until
+
+pytestmark = pytest.mark.django_db
+NEVER_MS, LONG_MS = 10**9, 600_000
+
+
+@pytest.fixture(autouse=True)
+def nobody_is_looked_at_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("UNASKED_LEAST_MS", "UNASKED_MOST_MS"):
+        monkeypatch.setattr(resting, name, NEVER_MS)
+
+
+@pytest.fixture
+def settled(store: Any, group_name: str) -> FakeAgent:
+    """The group rests; its only member owns all of it, however slow this test is."""
+    group = make_group(group_name, lease_ms=LONG_MS, session_timeout_ms=LONG_MS)
+    agent = FakeAgent(group, "a")
+    agent.start()
+    coordinator.rebalance(group.name)
+    agent.follow()
+    rests()
+    return agent
+
+
+def rests() -> None:
+    until(lambda: not tick())
+
+
+def test_a_group_in_which_nothing_happens_is_not_looked_at(settled: FakeAgent, store: Any) -> None:
+    before = store.hget(GroupKeys(settled.group.name).meta, "tick_ms")
+    settled.beat()
+    assert tick() == 0
+    assert store.hget(GroupKeys(settled.group.name).meta, "tick_ms") == before
+
+
+def test_that_nobody_looked_at_it_is_no_time_without_a_coordinator(
+    settled: FakeAgent, store: Any
+) -> None:
+    """Whoever ticks lives, and would have looked at the group."""
+    group = settled.group.name
+    store.hincrby(GroupKeys(group).meta, "tick_ms", -60_000)
+    store.hset(queue._ticker(), "until_ms", 0)  # since then somebody ticked all the time
+    assert tick() == 0
+    assert watching.snapshot(group).tick_age_ms < TICKER_AWAY_MS
+    view = live_groups.read(group, Purpose.REBALANCE)
+    assert view.now_ms - view.meta.tick_ms < TICKER_AWAY_MS
+
+
+def as_another(group: Group) -> None:
+    Group.objects.filter(pk=group.pk).update(settings=group.settings | {"grace_ms": 5_000})
+
+
+def as_paused(group: Group) -> None:
+    Group.objects.filter(pk=group.pk).update(pause_version=1, pauses={"*": PAUSE})
+
+
+def with_a_plan(group: Group) -> None:
+    Plan.objects.create(
+        group=group, kind=PlanKind.REBALANCE, state=PlanState.PROPOSED, packed=b"", digest="",
+        proposed_by="ann", proposed_at_ms=1, source="page", expires_at_ms=2, needs_approval=False,
+    )  # fmt: skip
+
+
+def with_a_request(group: Group) -> None:
+    group.requests.create(actor="ann", strategy="averagely")
+
+
+def with_a_scale_down(group: Group) -> None:
+    group.scale_downs.create(
+        asked_at_ms=1, actor="ann", source="page", live=1, members={"a": LEAVER}
+    )
+
+
+PAUSE = {"by": "ann", "at_ms": 1, "why": ""}
+LEAVER = {"outcome": "", "at_ms": None, "forced": False}
+
+
+@pytest.mark.parametrize(
+    "happens", [as_another, as_paused, with_a_plan, with_a_request, with_a_scale_down]
+)
+def test_what_only_the_database_knows_wakes_a_group(
+    settled: FakeAgent, happens: Callable[[Group], None]
+) -> None:
+    happens(settled.group)
+    assert tick() == 1
+
+
+def test_a_member_joins_a_group_that_rests(settled: FakeAgent) -> None:
+    other = FakeAgent(settled.group, "b")
+    other.start()
+    assert tick() == 1
+    coordinator.rebalance(settled.group.name)
+    settled.follow()
+    other.follow()
+    assert len(other.held) == 2
+    rests()
+
+
+def test_a_lock_that_ran_out_is_seen_although_its_holder_beats(
+    settled: FakeAgent, store: Any
+) -> None:
+    name = settled.group.name
+    some, *others = (Claim(p, fence) for p, fence in sorted(settled.held.items()))
+    run(agent_side.renew("a", 1, [some, *others]), name)
+    run(agent_side.renew("a", settled.group.values.lease_ms, others), name)
+    until(lambda: not store.exists(GroupKeys(name).lock(some.partition)))
+    assert tick() == 1
+    assert live_groups.read(name, Purpose.LOOK).grants[some.partition].ended == "expired"
+
+
+def test_after_nobody_ticked_for_a_while_every_group_is_looked_at(
+    settled: FakeAgent, store: Any
+) -> None:
+    store.hincrby(queue._ticker(), "seen_ms", -TICKER_AWAY_MS - 1)
+    assert tick() == 1
+    assert live_groups.read(settled.group.name, Purpose.LOOK).meta.away
+
+
+def test_after_the_clock_was_set_back_every_group_is_looked_at(
+    settled: FakeAgent, store: Any
+) -> None:
+    store.hincrby(queue._ticker(), "seen_ms", 60_000)
+    assert tick() == 1
+
+
+def test_a_group_rests_on_while_the_database_is_away(
+    settled: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused() -> Any:
+        raise OperationalError("the database is away")
+
+    monkeypatch.setattr(resting, "_asking", refused)
+    assert tick() == 0
+    settled.leave()
+    assert tick() == 1
+    assert not live_groups.read(settled.group.name, Purpose.LOOK).members
+
+
+def test_a_group_that_cannot_be_looked_at_does_not_rest(
+    settled: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settled.leave()
+    with monkeypatch.context() as patch:
+        patch.setattr(rules, "tell", lambda record: 1 / 0)
+        assert tick() == 0
+        assert tick() == 0
+    assert tick() == 1
+
+
+def test_of_many_groups_only_those_with_something_to_do_are_looked_at(
+    settled: FakeAgent, group_name: str
+) -> None:
+    others = [make_group(f"{group_name}-{n}") for n in range(3)]
+    rests()
+    FakeAgent(others[1], "b").start()
+    assert tick() == 1
+
+
+def test_what_nobody_marked_is_found_by_a_look_that_nothing_asked_for(
+    settled: FakeAgent, store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group, keys = settled.group, GroupKeys(settled.group.name)
+    for name in ("UNASKED_LEAST_MS", "UNASKED_MOST_MS"):
+        monkeypatch.setattr(resting, name, 0)
+    store.hincrby(keys.meta, "looks_due", 1)
+    assert (tick(), tick()) == (1, 1), "the second was asked for by nothing"
+    group.refresh_from_db()
+    assert group.missed_looks == 0
+    store.hset(keys.asked, "nobody", "1")
+    assert tick() == 1
+    group.refresh_from_db()
+    assert (group.missed_looks, len(group.faults)) == (1, 1)
+
+
+def test_looks_that_nothing_asks_for_come_seldom_and_not_all_at_once() -> None:
+    found = {resting._period_ms(f"g{n}", 0.001, 100) for n in range(1_000)}
+    assert len(found) > 900
+    assert found.pop() >= resting.UNASKED_LEAST_MS / 2
