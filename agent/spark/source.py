@@ -33,6 +33,7 @@ from agent.store.events import Bound, EventStore
 from agent.store.group import GroupStore
 from assignment.errors import Fenced, InvalidInput
 from assignment.scripts import agent_side
+from assignment.scripts import replays as replaying
 from assignment.scripts.agent_side import BatchStart
 from assignment.types import Offset, Partition, Range, speaker_of
 
@@ -189,7 +190,10 @@ class Planner:
         rest, replays = [], []
         self._ends.clear()
         for start in free:
-            if start.replays is None:
+            if start.replays is not None and start.replays.is_over:  # a sink was looked at (_free)
+                here = range_of(start, start.committed)
+                self._groups.run(replaying.narrow(here, len(start.replays.letters)))
+            if start.replays is None or start.replays.is_over:
                 rest.append(start)
                 continue
             is_gap = self._events.is_gap_after(start.partition, start.committed)

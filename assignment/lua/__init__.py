@@ -8,7 +8,17 @@ _OWN_SLOT = frozenset(
     {"append", "appended", "bound", "lift", "look", "make_room", "trim"}
 )  # a stream's script: its keys lie in the stream's slot, not in the group's
 _OF_LETTERS = frozenset(
-    {"bind", "commit", "crash", "dead_letters", "discard", "replay", "restore", "set_offset"}
+    {
+        "bind",
+        "commit",
+        "crash",
+        "dead_letters",
+        "discard",
+        "narrow",
+        "replay",
+        "restore",
+        "set_offset",
+    }
 )
 _READ_ONLY = frozenset({"appended", "bound", "look"})
 _READ_FIRST = frozenset({"lift"})

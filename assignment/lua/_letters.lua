@@ -1,6 +1,7 @@
 -- Put before the scripts that touch dead letters, after _common.lua. Of each partition
--- replays: what is asked to be replayed, JSON {asks: [{actor, ids}], crashes: in a row, with them in hand, width: how
---   many at once (0: as many as a batch takes)};
+-- replays: what is asked to be replayed, JSON {asks: [{actor, ids}], crashes: in a row, with them in hand, why of the
+--   last one, width: how many at once (0: as many as a batch takes), over: they are to be narrowed down first, had: more
+--   were bound before that (narrow.lua)};
 -- replaying:<partition>: what a batch would apply, bound before its effects are stored (bind.lua);
 -- doubts: "fence offset ...": letters that were kept below that fence, of entries above that offset, are replayed no
 --   more: what became of their events is not known, or they are read again;

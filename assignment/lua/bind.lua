@@ -3,8 +3,8 @@
 -- under which it was planned, the lowest entry of the letters, their ids with spaces between, then what of them cannot
 -- be read again, as new letters: reason, entry, index, raw ...
 -- Answers 'done', 'fenced' (the fence is not the last granted) or 'moved' (it is to be planned anew). A sink has the
--- effects before Redis hears of it: so what is bound is planned again as it is, until the offset has moved, or a crash
--- was counted (crash.lua).
+-- effects before Redis hears of it: so what is bound is planned again as it is, until the offset has moved, or it
+-- is narrowed down (narrow.lua).
 local partition, fence, from, to, ids = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[7]
 local grant = grant_of(partition)
 if not grant or grant.fence ~= fence then return 'fenced' end

@@ -68,16 +68,15 @@ local function settle(bound)
   redis.call('XDEL', key('dead:' .. partition), unpack(ids))
   if ARGV[8] == '1' then note_replayed(partition, to, letters[2]) end
   local replays = replays_of(partition)
-  replays['crashes'], replays['width'] = 0, 0
+  local had = replays['had']
+  replays['crashes'], replays['width'], replays['over'], replays['had'] = 0, 0, false, false
   store_replays(partition, replays, gone)
+  return had
 end
 
--- A sink is ahead by what Redis does not know. Without a loss that is one batch, and none of letters; else letters may
--- have been applied, of which only those of this incarnation are known.
-local function doubt_the_lost()
-  local meta = redis.call('HMGET', KEYS[1], 'run_id', 'incarnation')
-  local is_known = meta[1] == run_id() and meta[2]
-  doubt(partition, is_known and text(tonumber(meta[2]) * 4294967296) or text(tonumber(fence) + 1), '0-0')
+-- What was kept below that fence may have been applied.
+local function doubt_below(first)
+  doubt(partition, first, '0-0')
   local replays, gone = replays_of(partition), {}
   for id in pairs((asked_in(replays))) do
     local letter = letter_of(partition, id)
@@ -86,11 +85,20 @@ local function doubt_the_lost()
   if replays then store_replays(partition, replays, gone) end
 end
 
+-- A sink is ahead by what Redis does not know. Without a loss that is one batch, and none of letters; else letters may
+-- have been applied, of which only those of this incarnation are known.
+local function doubt_the_lost()
+  local meta = redis.call('HMGET', KEYS[1], 'run_id', 'incarnation')
+  local is_known = meta[1] == run_id() and meta[2]
+  doubt_below(is_known and text(tonumber(meta[2]) * 4294967296) or text(tonumber(fence) + 1))
+end
+
 local bound, brings = key('replaying:' .. partition), ARGV[12] == '1'
 if brings or redis.call('HEXISTS', key('replays'), partition) == 1 then
   local ends = redis.call('HMGET', bound, 'from', 'to')
   if ends[1] == from and ends[2] == to then
-    settle(bound)
+    -- Where fewer were bound anew, a sink that is ahead may have had it from who died before that.
+    if settle(bound) and brings then doubt_below(text(tonumber(fence) + 1)) end
   elseif brings then
     doubt_the_lost()
   end

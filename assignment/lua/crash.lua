@@ -5,35 +5,15 @@
 -- halted why": the event that does it is not above `to`; from three crashes on the partition is processed alone,
 -- at most `width` entries at once (0: as many as a look reads), half as many after each crash, until one entry
 -- crashes alone: then halted is 1. A commit forgets it (commit.lua). Answers how many were counted.
--- Letters likewise, but none stops its partition: one that does it alone waits no more, and is kept with that reason.
+-- Letters likewise, but none stops its partition: what becomes of them is for the next plan (narrow.lua).
 local why, alone, letters, counted = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), 0
 
-local function give_up(partition, fence, replays)
-  local id, actor = replays['asks'][1]['ids'][1], replays['asks'][1]['actor']
-  local letter = letter_of(partition, id)
-  if letter then
-    local reason = 'replayed by ' .. actor .. ': it ends the consumer: ' .. why
-    add_letter(partition, fence, string.sub(reason, 1, REASON_MAX), letter['entry'], letter['index'] or '',
-      letter['raw'] or '')
-    redis.call('XDEL', key('dead:' .. partition), id)
-  end
-  return {[id] = true}
-end
-
-local function blame_letters(partition, fence)
-  local replays, gone = replays_of(partition), {}
+local function blame_letters(partition)
+  local replays = replays_of(partition)
   if not replays then return 0 end
-  replays['crashes'] = replays['crashes'] + 1
-  if replays['crashes'] >= 3 then
-    redis.call('DEL', key('replaying:' .. partition))
-    if letters > 1 then
-      replays['width'] = math.floor(letters / 2)
-    else
-      gone = give_up(partition, fence, replays)
-      replays['crashes'], replays['width'] = 0, 0
-    end
-  end
-  store_replays(partition, replays, gone)
+  replays['crashes'], replays['why'] = replays['crashes'] + 1, why
+  replays['over'] = replays['crashes'] >= 3
+  store_replays(partition, replays, {})
   return 1
 end
 
@@ -44,7 +24,7 @@ for i = 4, #ARGV, 4 do
   local crashes, _, width, halted =
     string.match(redis.call('HGET', key('suspects'), partition) or '', '^(%d+) (%S+) (%d+) (%d) ')
   if grant and grant.fence == fence and committed == from and letters > 0 then
-    counted = counted + blame_letters(partition, fence)
+    counted = counted + blame_letters(partition)
   elseif grant and grant.fence == fence and committed == from and halted ~= '1' then
     width = alone > 1 and math.floor(alone / 2) or width or 0
     redis.call('HSET', key('suspects'), partition, text((crashes or 0) + 1) .. ' ' .. to .. ' ' .. text(width)

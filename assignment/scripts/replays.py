@@ -28,12 +28,13 @@ class Ask(msgspec.Struct, frozen=True):
 
 class Waiting(msgspec.Struct, frozen=True):
     """As it lies in the hash `replays`. `crashes`: in a row, with letters in hand; `width`: so many
-    at once since; 0: not narrowed down.
+    at once since; 0: not narrowed down. `over`: to be narrowed down before the next batch.
     """
 
     asks: tuple[Ask, ...]
     crashes: int = 0
     width: int = 0
+    over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +47,13 @@ class WaitingLetter:
 
 @dataclass(frozen=True, slots=True)
 class Replays:
-    """What the next batch of a partition that replays has; `crashes` of those before, in a row."""
+    """What the next batch of a partition that replays has; `crashes` of those before, in a row.
+    `is_over`: it has none before `narrow`.
+    """
 
     letters: tuple[WaitingLetter, ...]
     crashes: int = 0
+    is_over: bool = False
 
 
 @lru_cache(1_024)  # told anew by each plan until they were replayed
@@ -61,8 +65,10 @@ def read_replays(text: str, bound: str) -> Replays | None:
     letters = [WaitingLetter(Offset.parse(i), ask.actor) for ask in waiting.asks for i in ask.ids]
     if bound:
         ids = {Offset.parse(one) for one in bound.split(" ")}
-        return Replays(tuple(one for one in letters if one.at in ids), waiting.crashes)
-    return Replays(tuple(letters[: waiting.width or AT_ONCE_MAX]), waiting.crashes)
+        letters = [one for one in letters if one.at in ids]
+    else:
+        letters = letters[: waiting.width or AT_ONCE_MAX]
+    return Replays(tuple(letters), waiting.crashes, waiting.over)
 
 
 class Bound(StrEnum):
@@ -83,3 +89,16 @@ def bind(
     for letter in unread:
         arguments += letter.fields
     return Call("bind", arguments, lambda raw: Bound(text_of(raw)))
+
+
+def narrow(one: Range, letters: int) -> Call[Bound]:
+    """Of `letters` that were planned from the range's beginning and ended consumers: fewer at once,
+    or the last one is given up. Its effects must be nowhere: a sink stands at that offset.
+    """
+    arguments: Arguments = [
+        str(one.partition),
+        fence_text(one.fence),
+        str(one.from_offset),
+        letters,
+    ]
+    return Call("narrow", arguments, lambda raw: Bound(text_of(raw)))

@@ -225,6 +225,9 @@ def test_a_letter_that_ends_its_consumer_is_found_and_kept_with_the_reason(
             assert world.run(crashes.crash("it ended", 0, [one], len(batch))) == 1
             crashed.append(len(batch))
             assert len(crashed) < 20
+            if len(crashed) > 2 and world.next_batch()[0].replays.is_over:
+                assert world.run(replays.narrow(one, len(batch))) is Bound.DONE
+                assert world.run(replays.narrow(one, len(batch))) is Bound.MOVED
         else:
             assert world.run(replays.bind(one, batch, offset(1), [])) is Bound.DONE
             answer = world.commit(P0, fence, at, at.next, events=0)
@@ -235,6 +238,24 @@ def test_a_letter_that_ends_its_consumer_is_found_and_kept_with_the_reason(
     assert crashed == [5, 5, 5, 3, 3, 3, 2, 2, 2, 1]
     (new,) = kept(world)
     assert (new.reason, new.entry) == ("replayed by ann: it ends the consumer: it ended", "4-0")
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_what_a_sink_has_is_settled_also_when_its_consumer_crashed_the_third_time(
+    world: World, fence: int, letters: list[Offset], count: int
+) -> None:
+    """Right after the sink took it in: what was bound stays so until the sink was looked at."""
+    ask(world, *letters[:count])
+    one = of(world, fence)
+    for _ in range(2):
+        assert world.run(crashes.crash("it ended", 0, [one], count)) == 1
+    assert bind(world, fence, letters[:count]) is Bound.DONE
+    assert world.run(crashes.crash("it ended", 0, [one], count)) == 1
+    answer = world.commit(
+        *(P0, fence, one.from_offset, one.to_offset), events=0, changelog=False, brings=True
+    )
+    assert answer.result is CommitResult.DONE
+    assert (ids(world), told(world)) == (letters[count:], [])
 
 
 def test_a_crash_under_another_fence_is_no_letters(
