@@ -71,8 +71,15 @@ def test_malformed_events_ride_in_the_commit(world: SparkWorld, session: SparkSe
     with world.consuming(SUMS, session):
         until(world.all_committed, "everything")
         until(lambda: (h := world.health()) and h.dead_letters == 8, "health")
+        letters = world.dead_letters(first)
+        world.replay(first)
+        until(lambda: not world.replays(first), "they are read again, in vain")
     assert world.state(first) == {"a": 3, "b": 12}
-    letters = world.dead_letters(first)
+    again = world.dead_letters(first)
+    assert [(x.entry_id, x.index, x.raw) for x in again] == [
+        (x.entry_id, x.index, x.raw) for x in letters
+    ]
+    assert {x.reason.partition(":")[0] for x in again} == {"replayed by ann"}
     assert [letter.index for letter in letters] == [0, 0, 0, 0, 0, 1, 0]
     assert letters[0].raw == b'{"key": "a", "amount": '
     assert "not an event" in letters[1].reason
@@ -281,7 +288,20 @@ def test_event_that_ends_its_process_halts_its_partition_and_is_skipped(
     assert sum(entry.events for entry in world.changelog(first)) == 13
     (letter,) = world.dead_letters(first)
     assert letter.reason == "skipped by operator: worker dies"
-    assert (letter.entry_id, b"poison" in letter.raw) == (str(poison), True)
+    assert (letter.entry_id, letter.index, b"poison" in letter.raw) == (str(poison), None, True)
+    world.replay(first)
+    before = world.committed()[0]
+    with world.consuming(SUMS, session):
+        until(lambda: not world.replays(first), "it is replayed by a pipeline that can")
+        world.append(first, one(key="b", amount=1))
+        until(world.all_committed, "events go on behind it")
+    assert world.state(first) == {"a": 11, "b": 2, "poison": 1}
+    assert world.dead_letters(first) == []
+    assert [(e.from_offset, e.events) for e in world.changelog(first)[-2:]] == [
+        (before, 0),
+        (before.next, 1),
+    ]
+    assert world.local_state(first) == (world.end(first), world.state(first))
 
 
 def test_pipeline_without_keyed_changes_is_refused_at_its_start(
