@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from agent.spark.commit import Committer, LeaseOver, PartitionChanges
+from agent.spark.planner import Planner
 from agent.spark.shared import Shared
 from agent.spark.sink_effects import DeliveredEffects, SqlEffects
 from agent.spark.sink_start import SinkStart, hand_over
-from agent.spark.source import Counted, Planner
+from agent.spark.source import Counted
 from agent.spark.sql_sink import (
     AtLeastOnceSink,
     Delivery,
