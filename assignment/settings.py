@@ -119,6 +119,17 @@ class GroupSettings:
             AGENTS,
         ),
     ] = 60_000
+    latency_goal_ms: Annotated[
+        int,
+        Duration(
+            "Latency goal",
+            "Events are committed so long after their append at most, in batches as seldom as that"
+            " allows; where more wait, at once. Half of the consumer stall at most. 0: always at"
+            " once.",
+            CONSUMERS,
+            most=600_000,
+        ),
+    ] = 1_000
     dead_letters: Annotated[
         str,
         Choice(

@@ -16,13 +16,14 @@ the ids of its events, taken from the routes: every flight is in exactly one of 
 """
 
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import PackageNotFoundError, distribution
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
+from pyspark import SparkContext
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -35,8 +36,8 @@ SCHEMA = (
     "id bigint, at_ms bigint, carrier string, tailnum string, origin string, dest string,"
     " dep_time int, arr_delay int, time_hour string"
 )
-GROUP = (PARTITION_COLUMN, "kind", "who", "origin", "dest")  # who: carrier or tailnum
-NAMES = ("airline", "origin_name", "dest_name")
+CODES = ("who", "origin", "dest")  # who: carrier or tailnum
+GROUP = (PARTITION_COLUMN, "kind", *CODES)
 ROUTE_SUMS = (
     "flights",
     "cancelled",
@@ -54,7 +55,7 @@ def changes(events: DataFrame) -> DataFrame:
     groups of one aggregation, so the events are read once.
     """
     side = side_tables(events.sparkSession)
-    return _named(_by_key(_by_delay(_doubled(_joined(events, side)))), side)
+    return _keyed(_by_key(_by_delay(_doubled(_joined(events, side)))))
 
 
 def merge(old: Any, change: Mapping[str, Any]) -> Value:
@@ -122,23 +123,13 @@ def _by_key(counted: DataFrame) -> DataFrame:
     )
 
 
-def _named(rows: DataFrame, side: Mapping[str, DataFrame]) -> DataFrame:
-    """The key, and the names of airline and airports; an aircraft has no airline."""
-    airlines = side["airlines"].select(F.col("carrier").alias("who"), "airline")
-    airports = side["airports"]
-    origins = airports.select(F.col("faa").alias("origin"), F.col("name").alias("origin_name"))
-    dests = airports.select(F.col("faa").alias("dest"), F.col("name").alias("dest_name"))
-    rows = (
-        rows.join(F.broadcast(airlines), "who", "left")
-        .join(F.broadcast(origins), "origin", "left")
-        .join(F.broadcast(dests), "dest", "left")
-    )
-    parts = [F.coalesce(name, F.lit(UNKNOWN)) for name in ("who", "origin", "dest")]
+def _keyed(rows: DataFrame) -> DataFrame:
+    parts = [F.coalesce(name, F.lit(UNKNOWN)) for name in CODES]
     return rows.select(
         PARTITION_COLUMN,
         F.concat_ws("|", "kind", *parts).alias(KEY_COLUMN),
         "kind",
-        *[F.coalesce(name, F.lit(UNKNOWN)).alias(name) for name in NAMES],
+        *CODES,
         *ROUTE_SUMS,
         "last_seen_ms",
         "delays",
@@ -154,7 +145,17 @@ def _merge_route(old: Value | None, change: Mapping[str, Any]) -> Value:
     for delay, flights in change["delays"]:
         delays[delay] = delays.get(delay, 0) + flights
     sums = {name: change[name] + (old[name] if old else 0) for name in ROUTE_SUMS}
-    return {**{name: change[name] for name in NAMES}, **sums, "delays": delays}
+    return {**_names(*(change[code] for code in CODES)), **sums, "delays": delays}
+
+
+def _names(carrier: str | None, origin: str | None, dest: str | None) -> Value:
+    """Looked up once for a key that changed: a join is a broadcast more in every batch."""
+    airlines, airports = _tables_of_names()
+    return {
+        "airline": airlines.get(carrier, UNKNOWN),
+        "origin_name": airports.get(origin, UNKNOWN),
+        "dest_name": airports.get(dest, UNKNOWN),
+    }
 
 
 def _merge_aircraft(old: Value | None, change: Mapping[str, Any]) -> Value:
@@ -171,26 +172,34 @@ def _merge_aircraft(old: Value | None, change: Mapping[str, Any]) -> Value:
 
 
 def side_tables(session: SparkSession) -> Mapping[str, DataFrame]:
-    """planes (tailnum, seats), rain (origin, time_hour, wet), airlines (carrier, airline), airports
-    (faa, name); each has its join key once. Raises InvalidInput: the files are not installed.
+    """planes (tailnum, seats), rain (origin, time_hour, wet); each has its join key once. Raises
+    InvalidInput: the files are not installed.
     """
-    return _side_tables(session)
+    return _side_tables(session.sparkContext)
 
 
-@cache
-def _side_tables(session: SparkSession) -> Mapping[str, DataFrame]:
+@lru_cache(maxsize=1)  # not by session: Spark hands every batch one of its own
+def _side_tables(context: SparkContext) -> Mapping[str, DataFrame]:
+    session = SparkSession(context)
     weather = _read("weather.csv", ["origin", "time_hour", "precip"])
     rain = weather.filter(pc.greater(weather["precip"], 0)).group_by(["origin", "time_hour"])
     planes = _read("planes.csv", ["tailnum", "seats"]).group_by("tailnum")
     tables = {
         "planes": planes.aggregate([("seats", "max")]).rename_columns(["tailnum", "seats"]),
         "rain": rain.aggregate([([], "count_all")]).rename_columns(["origin", "time_hour", "wet"]),
-        "airlines": _read("airlines.csv", ["carrier", "name"]).rename_columns(
-            ["carrier", "airline"]
-        ),
-        "airports": _read("airports.csv", ["faa", "name"]),
     }
     return {name: session.createDataFrame(table) for name, table in tables.items()}
+
+
+@cache
+def _tables_of_names() -> tuple[Mapping[str | None, str], Mapping[str | None, str]]:
+    """Of airlines by carrier, and of airports."""
+    airlines = _read("airlines.csv", ["carrier", "name"]).to_pydict()
+    airports = _read("airports.csv", ["faa", "name"]).to_pydict()
+    return (
+        dict(zip(airlines["carrier"], airlines["name"], strict=True)),
+        dict(zip(airports["faa"], airports["name"], strict=True)),
+    )
 
 
 def _read(name: str, columns: list[str]) -> pa.Table:

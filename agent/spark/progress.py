@@ -2,16 +2,9 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
-
-from pyspark.sql.streaming.listener import (
-    QueryProgressEvent,
-    QueryStartedEvent,
-    QueryTerminatedEvent,
-    StreamingQueryListener,
-)
 
 from agent.spark.commit import Outcome
 from agent.store.door import StoreUnavailable
@@ -24,7 +17,7 @@ SAY_AGAIN_S = 5.0  # without a change: Redis may have forgotten (wiped, or the m
 
 
 class Progress:
-    """Collects from the commit and from Spark's listener; a thread of its own writes to Redis.
+    """Collects what the driver says; a thread of its own writes to Redis.
 
     Message again now and then: an agent that never hears `ready` counts its consumer as starting.
     """
@@ -47,7 +40,7 @@ class Progress:
         return self._health
 
     def say(self, **facts: Any) -> None:
-        """Nothing any more after `end`: Spark tells of a query's end late, also of another's."""
+        """Nothing any more after `end`."""
         with self._lock:
             if self._ended.is_set():
                 return
@@ -64,7 +57,6 @@ class Progress:
         self.say(
             batch=number,
             batch_at_ms=time.time_ns() // 1_000_000,
-            batch_ms=round(took_s * 1000),
             rows=before.rows + rows,
             rows_per_second=round(rows / max(took_s, 0.001), 1),
             refused_commits=before.refused_commits + len(outcome.fenced),
@@ -92,24 +84,3 @@ class Progress:
             if ended:
                 return
             self._ended.wait(WRITE_EVERY_S)
-
-
-class QueryWatch(StreamingQueryListener):
-    """Says `ready` once Spark runs the query, if it has warmed up; a query that ended says why."""
-
-    def __init__(self, progress: Progress, is_warmed_up: Callable[[], bool]) -> None:
-        self._progress = progress
-        self._is_warmed_up = is_warmed_up
-
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        if self._is_warmed_up():
-            self._progress.say(state="ready", why="")
-
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """With planning and Spark's own books, unlike the commit."""
-        if (took_ms := event.progress.durationMs.get("triggerExecution")) is not None:
-            self._progress.say(batch_ms=int(took_ms))
-
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        if event.exception:
-            self._progress.say(state="starting", why=event.exception.splitlines()[0][:300])

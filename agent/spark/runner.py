@@ -13,7 +13,6 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +25,9 @@ from agent.spark import commit
 from agent.spark.effects import StateEffects
 from agent.spark.failures import Crashes, cause_of, jvm_was_killed
 from agent.spark.health import PartitionHealth
+from agent.spark.pace import Rate, latency_goal_ms
 from agent.spark.pipeline import PARTITION_COLUMN, Pipeline
-from agent.spark.progress import Progress, QueryWatch
+from agent.spark.progress import Progress
 from agent.spark.ranges import NOTHING, batch_name, plan_of
 from agent.spark.replays import ids_of
 from agent.spark.session import fresh_folder, make_session
@@ -51,9 +51,12 @@ QUERY_TRIES = 5  # in a row without a finished batch; then the agent starts a ne
 TROUBLE_PAUSE_S = 1.0
 WATCH_EVERY_S = 0.02  # the lease
 LOOK_EVERY_S = 0.1  # whether the query runs
-EVENTS_FIRST = 5_000  # of the first batch: it is slow, and a slow machine must end it in time
-EVENTS_MIN, EVENTS_MAX = 5_000, 1_000_000
-BATCH_S = 2.5  # aim: short beside a grace of 8 s, long beside what a batch costs at all
+# Spark's own offsets are of no use here, so they may be written late and seldom.
+PROGRESS_OPTIONS = {
+    "asyncProgressTrackingEnabled": "true",
+    "asyncProgressTrackingCheckpointIntervalMs": "60000",
+    "_asyncProgressTrackingOverrideSinkSupportCheck": "true",
+}
 _log = structlog.get_logger()
 
 
@@ -121,24 +124,6 @@ def _started_session(pipeline: Pipeline, stop: threading.Event) -> "SparkSession
     raise AssertionError("unreachable")
 
 
-@dataclass(slots=True)
-class Rate:
-    """How many events a batch may have, from how fast the ones before it were."""
-
-    events_max: int = EVENTS_FIRST
-
-    def learn(self, events: int, took_s: float) -> None:
-        """Twice as many after a full batch that was quick, since part of the time is the same for
-        any number; fewer after one that took too long.
-        """
-        wanted = self.events_max
-        if took_s > 2 * BATCH_S:
-            wanted = max(wanted // 2, int(events * BATCH_S / took_s))
-        elif took_s < BATCH_S and events >= wanted // 2:
-            wanted *= 2
-        self.events_max = max(EVENTS_MIN, min(wanted, EVENTS_MAX))
-
-
 class Consumer:
     """One Spark query and its batches, for as long as the agent says."""
 
@@ -165,7 +150,7 @@ class Consumer:
         )
         self._held_back: dict[str, int] = {}  # partition -> its last fence that was refused
         self._partitions = PartitionHealth()
-        self._trouble_said: Mapping[str, Any] = {}
+        self._said: Mapping[str, Any] = {}
         self._rate = Rate()
         self._warm_up = WarmUp()
         self._run = ""
@@ -192,13 +177,13 @@ class Consumer:
         threading.Thread(target=self._watch, name="lease", daemon=True).start()
         self._session.dataSource.register(EvenkeelSource)
         self._shared.set("warm_up", self._warm_up.left)
-        warmed_up = partial(self._shared.get, "warm_up")
-        self._session.streams.addListener(QueryWatch(self._progress, lambda: not warmed_up()))
         self._check_pipeline()
         while not self._stop.is_set():
             query = self._start_query()
+            if not self._shared.get("warm_up"):
+                self._progress.say(state="ready", why="")
             while query.isActive and not self._stop.is_set():
-                self._say_trouble()
+                self._say_news()
                 time.sleep(LOOK_EVERY_S)
             self._finish(query)
             if (error := query.exception()) is not None and not self._stop.is_set():
@@ -226,12 +211,8 @@ class Consumer:
             )
             .load()
         )
-        # Spark's own offsets are of no use here, so they may be written late and seldom.
         writer = stream.writeStream.foreachBatch(self._batch).options(
-            checkpointLocation=str(checkpoint),
-            asyncProgressTrackingEnabled="true",
-            asyncProgressTrackingCheckpointIntervalMs="60000",
-            _asyncProgressTrackingOverrideSinkSupportCheck="true",
+            **PROGRESS_OPTIONS, checkpointLocation=str(checkpoint)
         )
         return writer.trigger(processingTime="0 seconds").start()
 
@@ -345,20 +326,27 @@ class Consumer:
         why = "; ".join(why[:WHY_MAX] for why in planned.why)
         return {"why": why, **self._partitions.facts(planned.halted)}
 
-    def _say_trouble(self) -> None:
-        """Also when there is no batch that could say it."""
-        if (said := self._troubles()) != self._trouble_said:
-            self._trouble_said = said
-            self._progress.say(**said)
+    def _say_news(self) -> None:
+        """What no batch says: trouble of the planner, and how long Spark took in all. A listener of
+        its queries would say that too: in Python it took a fifth of the JVM's time.
+        """
+        news = {**self._troubles(), "batch_ms": self._shared.get("batch_ms")}
+        if news != self._said:
+            self._said = news
+            self._progress.say(**news)
 
     def _share(self) -> None:
-        """For the planner: what not to plan, what a malformed event does, how large a batch is."""
-        policy = self._link.settings.dead_letters
+        """For the planner: what not to plan, what a malformed event does, how large a batch is and
+        how long it may wait.
+        """
+        settings = self._link.settings
+        policy = settings.dead_letters
         if policy != "halt":
             self._partitions.forget_malformed()
         halted = {(str(partition), fence) for partition, fence in self._partitions.halted}
         self._shared.hold_back(self._held_back.items() | halted, policy)
         self._shared.set("events_max", self._rate.events_max)
+        self._shared.set("latency_goal_ms", latency_goal_ms(settings))
 
     # --- lease
 
@@ -366,11 +354,11 @@ class Consumer:
         """Shares how long the planner may plan; ends the process when the agent is gone and the
         time is over, whatever Spark is doing.
         """
-        policy = self._link.settings.dead_letters
+        settings = self._link.settings
         while not self._ended.wait(WATCH_EVERY_S):
             self._shared.set("lease_end_ms", self._link.lease_end_ms)
-            if policy != self._link.settings.dead_letters:
-                policy = self._link.settings.dead_letters
+            if settings is not self._link.settings:
+                settings = self._link.settings
                 self._share()
             if self._link.gone.is_set() and monotonic_ms() >= self._link.lease_end_ms:
                 self._leave_hard()

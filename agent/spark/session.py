@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from py4j.java_gateway import java_import
 from pyspark.sql import SparkSession
 
 from agent.spark.java import java_home, spark_home
@@ -30,6 +31,8 @@ CONF = {
     "spark.driver.memory": "600m",
     "spark.driver.maxResultSize": CHANGES_BYTES_MAX,
     "spark.sql.adaptive.enabled": "false",  # costs more than it saves in batches this small
+    # What events are joined with is small, and is read anew for every batch: by one task.
+    "spark.sql.leafNodeDefaultParallelism": "1",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.streaming.pollingDelay": "5ms",  # the planner waits, not Spark
@@ -39,7 +42,18 @@ CONF = {
     "spark.locality.wait": "0",
     "spark.cleaner.periodicGC.interval": "10min",
     "spark.python.worker.reuse": "true",
+    # Else every call on a DataFrame or a column is some ten calls to Java, to note where it stands.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    # Nobody looks at Spark's own pages, and what they would show fills the heap.
+    "spark.sql.ui.retainedExecutions": "50",
+    "spark.ui.retainedJobs": "100",
+    "spark.ui.retainedStages": "100",
+    "spark.ui.retainedTasks": "500",
+    "spark.sql.ui.explainMode": "simple",  # a text of every batch's plan that nobody reads
+    "spark.buffer.pageSize": "1m",  # each broadcast and each hash map takes one at least
 }
+# By pyspark, which searches all archives for it in three packages each time unless it is named.
+OFTEN_ASKED_FOR = "org.apache.spark.api.python.PythonUtils"
 SHARED_MEMORY = Path("/dev/shm")
 FOLDER_PREFIX, HELD = "evenkeel-run-", "held"
 SHARED_MEMORY_FREE_MIN = 256 * 2**20
@@ -57,6 +71,7 @@ def make_session(name: str, conf: Mapping[str, str] | None = None) -> SparkSessi
     for key, value in {**CONF, **(conf or {}), **_conf_from_environment()}.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
+    java_import(session.sparkContext._jvm, OFTEN_ASKED_FOR)
     cores = str(session.sparkContext.defaultParallelism)
     session.conf.set("spark.sql.shuffle.partitions", cores)
     return session

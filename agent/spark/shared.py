@@ -13,7 +13,10 @@ from typing import Any, NamedTuple, Self
 
 from assignment.troubles import Halted, read_trouble, trouble_values
 
-_NAMES = ("lease_end_ms", "stopping", "planned", "finished", "polls", "events_max", "warm_up")
+_NAMES = (
+    *("lease_end_ms", "stopping", "planned", "finished", "polls", "events_max", "warm_up"),
+    *("latency_goal_ms", "batch_ms"),
+)
 _SIZE = 8 * len(_NAMES)
 
 
@@ -25,9 +28,9 @@ class Troubles(NamedTuple):
 
 
 class Shared:
-    """`lease_end_ms`, `stopping`, `finished`, `events_max` and `warm_up` (batches that are wanted
-    first and not committed) are the driver's, the others the planner's: number of the last plan it
-    made, how often it was asked.
+    """`lease_end_ms`, `stopping`, `finished`, `events_max`, `latency_goal_ms` and `warm_up`
+    (batches that are wanted first and not committed) are the driver's, the others the planner's:
+    number of the last plan it made, how often it was asked, how long the last batch took.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -95,10 +95,6 @@ def narrow(one: Range, letters: int) -> Call[Bound]:
     """Of `letters` that were planned from the range's beginning and ended consumers: fewer at once,
     or the last one is given up. Its effects must be nowhere: a sink stands at that offset.
     """
-    arguments: Arguments = [
-        str(one.partition),
-        fence_text(one.fence),
-        str(one.from_offset),
-        letters,
-    ]
+    arguments: Arguments = [str(one.partition), fence_text(one.fence)]
+    arguments += [str(one.from_offset), str(letters)]
     return Call("narrow", arguments, lambda raw: Bound(text_of(raw)))

@@ -52,7 +52,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--standbys", type=int, default=0)
     parser.add_argument("--stateless", action="store_true", help="no learners, no standbys")
     parser.add_argument("--settings", type=json.loads, default={}, help="more of them, as JSON")
-    parser.add_argument("--check", action="store_true", help="nothing is trimmed")
+    parser.add_argument("--check", action="store_true", help="nothing is trimmed, no batch waits")
     return parser.parse_args()
 
 
@@ -75,6 +75,7 @@ def prepare(options: argparse.Namespace) -> None:
             "stateful": not options.stateless,
             "standby_replicas": options.standbys,
             "trimming": not options.check,
+            **({"latency_goal_ms": 0} if options.check else {}),  # a check waits for commits
             **options.settings,
         }
         make_group(options.group, options.partitions, wanted, settings.DATA)

@@ -145,6 +145,12 @@ def test_an_event_with_nothing_in_it_is_counted_as_unknown(spark: SparkSession) 
     }
 
 
+def test_what_flights_are_joined_with_is_read_once_for_all_batches(spark: SparkSession) -> None:
+    """Each batch has a session object of its own."""
+    first = flights.side_tables(spark)
+    assert flights.side_tables(spark.newSession()) is first
+
+
 def test_the_events_are_read_once_and_joined_by_broadcast(
     spark: SparkSession, table: pa.Table, tmp_path: os.PathLike[str]
 ) -> None:
@@ -153,5 +159,5 @@ def test_the_events_are_read_once_and_joined_by_broadcast(
     plan = flights.changes(spark.read.parquet(path))._jdf.queryExecution().executedPlan()
     text = plan.toString()
     assert text.count("FileScan") == 1
-    assert text.count("BroadcastHashJoin") == 5
+    assert text.count("BroadcastHashJoin") == 2
     assert "SortMergeJoin" not in text

@@ -5,24 +5,21 @@ from pathlib import Path
 import pytest
 from pyspark.sql.types import StructType
 
+from agent.spark.planner import BATCH_BYTES_MAX, EVENTS_PER_RANGE_MIN, Planner
 from agent.spark.ranges import NOTHING
 from agent.spark.shared import Shared
-from agent.spark.source import (
-    BATCH_BYTES_MAX,
-    EVENTS_PER_RANGE_MIN,
-    EvenkeelReader,
-    Planner,
-)
+from agent.spark.source import EvenkeelReader
 from agent.spark.warm_up import BATCHES_MAX, ENTRIES, WarmUp, tasks_of
 from agent.store.door import ScriptCall
 from agent.store.events import EventStore, Packed
 from assignment.pauses import Pause, Pauses, PauseState
 from assignment.scripts import agent_side, crashes, dead_letters
+from assignment.scripts.agent_side import StateChange
 from assignment.scripts.crashes import Skip
 from assignment.scripts.dead_letters import DeadLetter
 from assignment.scripts.pausing import pause_state, set_pauses
 from assignment.troubles import HaltReason
-from assignment.types import START, Offset, Range
+from assignment.types import START, HeldState, Offset, Range
 from assignment.wire import GroupKeys, StreamKeys
 from tests.e2e.spark_world import SparkWorld, one, raw
 
@@ -354,3 +351,73 @@ def test_entries_do_not_wait_for_letters_that_end_consumers(world, planner) -> N
     world.store.run(crashes.crash("it ended", 0, [part], len(plan["replay"])))
     found = [ranges(planner.next_batch(n)) for n in (2, 3)]
     assert found == [{"0": (str(end), str(last))}, {"0": (str(end), str(end.next))}]
+
+
+# --- batches that wait ---
+
+
+@pytest.fixture
+def waiting(world, planner, shared) -> SparkWorld:
+    """After a batch of the first partition, with an event that may wait for hours."""
+    first = world.partitions[0]
+    shared.set("latency_goal_ms", 10_000_000)
+    end = world.append(first, one(a=1))
+    assert planner.next_batch(1) is not None
+    fence = world.fences[first]
+    assert world.world.commit(first, fence, START, end, member_id="m1").applied
+    world.append(first, one(a=2))
+    return world
+
+
+def test_few_events_wait_and_a_revoke_does_not(waiting, planner, shared) -> None:
+    first = waiting.partitions[0]
+    assert planner.next_batch(2) is None
+    change = StateChange(first, waiting.fences[first], HeldState.RUNNING, HeldState.REVOKING)
+    assert waiting.store.run(agent_side.set_state("m1", [change])) == (True,)
+    assert planner.next_batch(2) is None
+    assert waiting.store.owned("m1")[first].state is HeldState.REVOKED
+
+
+def test_a_pause_does_not_wait_for_events_that_do(waiting, planner) -> None:
+    first = waiting.partitions[0]
+    pause = Pause(actor="ann", reason="", at_ms=1)
+    waiting.world.run(set_pauses(Pauses(version=1, partitions={first: pause}), 0))
+    assert planner.next_batch(2) is None
+    assert waiting.world.run(pause_state([first]))[0].state is PauseState.PAUSED
+
+
+def test_backlog_ends_the_wait(waiting, planner, shared) -> None:
+    first = waiting.partitions[0]
+    for _ in range(2):
+        assert planner.next_batch(2) is None  # what was counted is known on
+    end = waiting.append(first, *[one(a=n) for n in range(1_200)])
+    plan = planner.next_batch(2)
+    assert (ranges(plan)["0"][1], plan["tasks"]) == (str(end), 1)
+
+
+def test_a_goal_of_nothing_ends_the_wait(waiting, planner, shared) -> None:
+    assert planner.next_batch(2) is None
+    shared.set("latency_goal_ms", 0)
+    assert list(ranges(planner.next_batch(2))) == ["0"]
+
+
+def test_suspects_and_others_do_not_wait_for_each_other(waiting, planner) -> None:
+    second = waiting.partitions[1]
+    end = waiting.append(second, one(a=1))
+    part = Range(second, START, end, waiting.fences[second])
+    for _ in range(3):
+        assert waiting.store.run(crashes.crash("it ended", 0, [part])) == 1
+    assert planner.next_batch(2)["alone"] == 1
+    assert list(ranges(planner.next_batch(3))) == ["0"]
+
+
+def test_entries_that_nobody_counted_wait_too(world, planner, shared) -> None:
+    first = world.partitions[0]
+    shared.set("latency_goal_ms", 10_000_000)
+    world.store.door.ask("XADD", f"{{{first}}}", "1-0", "a", 1)
+    assert planner.next_batch(1)["tasks"] == 2  # an entry may have many events
+    fence = world.fences[first]
+    done = world.world.commit(first, fence, START, Offset.parse("1-0"), member_id="m1")
+    assert done.applied
+    world.store.door.ask("XADD", f"{{{first}}}", "2-0", "a", 1)
+    assert planner.next_batch(2) is None

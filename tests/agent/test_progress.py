@@ -2,9 +2,8 @@
 
 import time
 from collections.abc import Callable
-from types import SimpleNamespace
 
-from agent.spark.progress import Progress, QueryWatch
+from agent.spark.progress import Progress
 from agent.store.group import GroupStore
 from assignment.scripts import dashboard_side
 from assignment.types import GroupSettings
@@ -59,23 +58,10 @@ def test_ready_that_redis_forgot_is_said_again() -> None:
     progress.end("over")
 
 
-def test_a_consumer_that_has_not_practised_is_not_ready() -> None:
-    progress = Progress(group_with_member(), "a")
-    practised = [False]
-    watch = QueryWatch(progress, lambda: practised[0])
-    watch.onQueryStarted(None)  # type: ignore[arg-type]
-    assert progress.health.state == "starting"
-    practised[0] = True
-    watch.onQueryStarted(None)  # type: ignore[arg-type]
-    assert progress.health.state == "ready"
-    progress.end("over")
-
-
 def test_nothing_is_said_after_the_last_word() -> None:
     store = group_with_member()
     join(store)
     progress = Progress(store, "a")
     progress.end("over")
-    late = SimpleNamespace(exception="a query of before was stopped")
-    QueryWatch(progress, lambda: True).onQueryTerminated(late)  # type: ignore[arg-type]
+    progress.say(state="starting", why="a query of before was stopped")
     assert (progress.health.state, progress.health.why, said(store)) == ("dead", "over", "dead")

@@ -1,6 +1,6 @@
 """How large the next batch may be."""
 
-from agent.spark.runner import BATCH_S, EVENTS_FIRST, EVENTS_MAX, EVENTS_MIN, Rate
+from agent.spark.pace import BATCH_S, EVENTS_FIRST, EVENTS_MAX, EVENTS_MIN, Rate
 
 
 def after(*batches: tuple[int, float]) -> int:

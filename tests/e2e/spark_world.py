@@ -68,7 +68,9 @@ class SparkWorld:
         self.events = EventStore.connect(url)
         self.partitions = [Partition(name, n) for n in range(partitions)]
         self.events.ensure(name, partitions)
-        self.settings = GroupSettings(stream=name, partitions=partitions, trimming=False)
+        self.settings = GroupSettings(
+            stream=name, partitions=partitions, trimming=False, latency_goal_ms=0
+        )
         values = asdict(self.settings)
         self.world.configure(**values)
         for member in ("m1", "m2"):

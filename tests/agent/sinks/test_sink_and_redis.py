@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from agent.spark.commit import Committer, LeaseOver, PartitionChanges
+from agent.spark.planner import Planner
 from agent.spark.ranges import range_of
 from agent.spark.reading import Counted
 from agent.spark.shared import Shared
 from agent.spark.sink_effects import DeliveredEffects, SqlEffects
 from agent.spark.sink_start import SinkStart, hand_over
-from agent.spark.source import Planner
 from agent.spark.sql_sink import (
     AtLeastOnceSink,
     Delivery,
