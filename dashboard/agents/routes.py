@@ -16,7 +16,6 @@ from functools import partial
 from typing import Any, TypeVar, assert_never
 
 import msgspec
-from channels.db import database_sync_to_async
 from django.conf import settings
 from django.db import DatabaseError
 
@@ -29,6 +28,7 @@ from assignment.scripts.values import Call
 from assignment.types import NAME_PATTERN, valid_name
 from dashboard.agents import messages, tokens
 from dashboard.agents.doorbell import Doorbell
+from dashboard.agents.known_tokens import KnownTokens, TooMany, in_thread
 from dashboard.agents.requests import (
     Problem,
     Receive,
@@ -67,7 +67,6 @@ EPOCHS = ("incarnation", "mode_epoch", "group_epoch", "target_epoch", "settings_
 
 
 log = logging.getLogger(__name__)
-in_thread = partial(database_sync_to_async, thread_sensitive=False)  # not behind a slow page
 
 
 ROW = tuple(wire.Introduction.__dataclass_fields__)
@@ -111,13 +110,11 @@ class AgentApi:
     def __init__(self) -> None:
         self.batch = Batch()
         self.doorbell = Doorbell()
-        self.remembered = tokens.Remembered()
+        self.tokens = KnownTokens()
         self.rate = Rate()
         self.reader = messages.Reader()
         self._answers: dict[str, Callable[..., Awaitable[wire.Reply]]]
         self._answers = {"join": self._join, "heartbeat": self._heartbeat, "leave": self._leave}
-        self._looked_s = 0.0  # monotonic: when what was revoked was asked for
-        self._looking: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -173,15 +170,22 @@ class AgentApi:
         if scheme.lower() != "bearer" or not token:
             raise Problem(401, "No token", "the header Authorization: Bearer <token> is missing")
         digest = tokens.digest_of(token.strip())
-        await self._look_at_revoked()
-        known = self.remembered.get(digest)
+        await self.tokens.look_at_revoked()
+        known = self.tokens.get(digest, address_of(scope))
         if known is None:
-            known = await _in_time(self._read_token(digest, address_of(scope)))
+            known = await self._read_token(digest, address_of(scope))
         if not known.is_valid(digest):
             raise Problem(401, "Token refused", "this token is wrong, expired or revoked")
         if known.group != group:
             raise await _in_time(self._of_other_group(known, group, address_of(scope)))
         return known
+
+    async def _read_token(self, digest: str, address: str) -> tokens.Known:
+        try:
+            return await _in_time(self.tokens.read(digest, address))
+        except TooMany:
+            why = "too many unknown tokens wait to be checked; try again"
+            raise Problem(503, "Busy", why) from None
 
     async def _of_other_group(self, known: tokens.Known, group: str, address: str) -> Problem:
         if not await in_thread(tokens.group_exists)(group):
@@ -190,37 +194,6 @@ class AgentApi:
             await in_thread(tokens.note_other_group)(known.token_id, group, address)
         why = f"this token speaks for {known.group!r}, not for {group!r}"
         return Problem(403, "Token of another group", why)
-
-    async def _look_at_revoked(self) -> None:
-        """One request at a time asks, and waits for it a moment. While the database does not
-        answer no other one asks: threads that wait for it would be all there are.
-        """
-        now_s = time.monotonic()
-        if self._looking is not None or now_s - self._looked_s < tokens.LOOK_EVERY_S:
-            return
-        self._looked_s = now_s
-        self._looking = asyncio.create_task(self._forget_revoked())
-        await asyncio.wait([self._looking], timeout=tokens.LOOK_WAIT_S)
-
-    async def _forget_revoked(self) -> None:
-        try:
-            self.remembered.forget(await in_thread(tokens.revoked_lately)())
-        except DatabaseError:
-            pass  # then what is remembered counts, as long as it may
-        finally:
-            self._looking = None
-
-    async def _read_token(self, digest: str, address: str) -> tokens.Known:
-        try:
-            known: tokens.Known = await in_thread(tokens.read)(digest, address)
-        except DatabaseError:
-            self.remembered.database_is_away()
-            before = self.remembered.get(digest)
-            if before is None:
-                raise
-            return before
-        self.remembered.put(known)
-        return known
 
     async def _call(self, call: Call[T], group: str, second: str) -> T:
         answer, count = await self.batch.call(script(call.script), group, call.args, second)
