@@ -2,10 +2,11 @@
 -- every heartbeat of that process), kind ('complete' or 'changes'), payload (JSON), able ('1'/'0'), leaving
 -- ('1'/'0'), incarnation and epoch of the target that the agent has stored, ready learners (partitions,
 -- sorted, a space between two), partitions that it cannot serve (in the same form), bytes that the reports of all
--- members together may have.
+-- members together may have, incarnation and epoch of the settings that the agent has.
 -- Answers {'fenced'} and touches nothing when it is not a member, {'late'} when a newer one was here (a sign
 -- of life all the same), {'large'} (so is this one: nothing of it is kept), else {'ok', incarnation, mode_epoch, group_epoch, target_epoch, settings_epoch,
--- wants a complete report '1'/'0', target row or '', rebalance_due '1'/'0', drain, identity}.
+-- wants a complete report '1'/'0', target row or '', rebalance_due '1'/'0', drain, identity, settings or '' (the
+-- agent has these)}.
 local member = ARGV[1]
 local stored = redis.call('HGET', key('members'), member)
 local row = row_of(stored)
@@ -79,5 +80,9 @@ local target = ''
 if (meta[6] or '0') ~= ARGV[9] or meta[4] ~= ARGV[10] then
   target = redis.call('HGET', key('target'), member) or ''
 end
+local settings = ''
+if (meta[1] or '0') ~= ARGV[14] or (meta[5] or '0') ~= ARGV[15] then
+  settings = redis.call('HGET', KEYS[1], 'settings') or ''
+end
 return {'ok', meta[1] or '0', meta[2] or '0', meta[3] or '0', meta[4] or '0', meta[5] or '0', wants,
-  target, reason and '1' or '0', row['drain'] or '', meta[7] or ''}
+  target, reason and '1' or '0', row['drain'] or '', meta[7] or '', settings}

@@ -11,11 +11,9 @@ import re
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar, assert_never
+from typing import TypeVar, assert_never
 
-import msgspec
 from django.conf import settings
 from django.db import DatabaseError
 
@@ -47,7 +45,7 @@ from dashboard.agents.requests import (
 )
 from dashboard.live import deadline
 from dashboard.live.batch import Batch, NotInTime
-from dashboard.live.connection import StoreUnavailable, async_client, reaching_redis
+from dashboard.live.connection import StoreUnavailable
 from dashboard.live.queue import QueueKeys
 from dashboard.live.scripts import script
 from dashboard.web.counts import NO_GROUP, counts
@@ -63,9 +61,6 @@ GROUP = "evenkeel.group"  # in the scope: whom a valid token speaks for
 # What a heartbeat that is not answered with a wire.Status is counted as.
 REFUSALS = {401: "unauthorized", 403: "forbidden", 429: "limited", 503: "unavailable"}
 INVALID = "invalid"
-EPOCHS = ("incarnation", "mode_epoch", "group_epoch", "target_epoch", "settings_epoch")
-
-
 log = logging.getLogger(__name__)
 
 
@@ -210,8 +205,8 @@ class AgentApi:
         match joined.result:
             case JoinResult.OK:
                 self.doorbell.ring(group)
-                told = await _in_time(_settings_of(group))
-                return wire.Reply(status=wire.Status.OK, want_complete=True, **told)
+                assert joined.reply is not None
+                return joined.reply
             case JoinResult.WAIT:
                 return dashboard_side.wait_reply(joined)
             case JoinResult.IN_USE:
@@ -247,8 +242,9 @@ class AgentApi:
             return reply
         if answer.rebalance_due or (beat.complete and reply.group_epoch > reply.target_epoch):
             self.doorbell.ring(group)
-        if (reply.incarnation, reply.settings_epoch) != (beat.incarnation, beat.settings_epoch):
-            return replace(reply, **await _in_time(_settings_of(group)))
+        known = beat.incarnation, beat.settings_epoch
+        if (reply.incarnation, reply.settings_epoch) != known and reply.settings is None:
+            raise StoreUnavailable(dashboard_side.not_now(group, JoinResult.NO_GROUP))
         return reply
 
     async def _read_beat(
@@ -310,20 +306,3 @@ def read_beat(
     call = dashboard_side.report(beat, token.partitions)
     messages.check_partitions(beat, token)
     return beat, call
-
-
-async def _settings_of(group: str) -> dict[str, Any]:
-    """Fields of wire.Reply: identity, epochs and settings. Raises StoreUnavailable."""
-    names = *EPOCHS, "identity", "settings"
-    with reaching_redis():
-        *epochs, identity, settings = await async_client().hmget(wire.GroupKeys(group).meta, *names)
-    if settings is None:
-        raise StoreUnavailable(f"group {group!r} is not set up in Redis yet; try again")
-
-    def told() -> dict[str, Any]:
-        counted = zip(EPOCHS, epochs, strict=True)
-        numbers = {name: int(value or 0) for name, value in counted}
-        wire.parse_settings(settings.decode())  # they are passed on as they are
-        return {**numbers, "identity": (identity or b"").decode()}
-
-    return {**_read(group, told), "settings": msgspec.Raw(settings)}

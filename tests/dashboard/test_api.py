@@ -23,7 +23,7 @@ from dashboard.actions import groups
 from dashboard.agents import known_tokens, messages, tokens
 from dashboard.agents.routes import AgentApi
 from dashboard.demo.embedded_redis import EmbeddedRedis
-from dashboard.live import deadline
+from dashboard.live import connection, deadline
 from dashboard.models import AgentToken, AuditEntry, AuditSource, Group
 from dashboard.records.audit import By
 from tests.dashboard.agents import SECRET, make_group
@@ -111,6 +111,17 @@ async def test_an_agent_joins_beats_gets_its_target_and_leaves(
     assert (status, left["status"]) == (200, "ok")
     status, after = await caller.post("heartbeat", BEAT)
     assert (status, after["status"]) == (200, "fenced")
+
+
+async def test_joins_and_news_of_settings_take_the_one_connection_of_the_batch(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "CONNECTIONS_MAX", 1)
+    members = [f"m{n}" for n in range(40)]
+    joined = await asyncio.gather(*(caller.post("join", {**JOIN, "member": m}) for m in members))
+    beats = (caller.post("heartbeat", {**BEAT, "member": m}) for m in members)
+    for status, told in (*joined, *await asyncio.gather(*beats)):
+        assert (status, told["settings"]["partitions"]) == (200, 4)
 
 
 async def test_a_repeated_heartbeat_is_late(caller: Caller) -> None:
