@@ -43,8 +43,9 @@ from dashboard.agents.requests import (
     header_of,
     too_large,
 )
+from dashboard.agents.turns import ALL, Turns
 from dashboard.live import deadline
-from dashboard.live.batch import Batch, NotInTime
+from dashboard.live.batch import GATHER_S, Batch, NotInTime, Overloaded
 from dashboard.live.connection import StoreUnavailable
 from dashboard.live.queue import QueueKeys
 from dashboard.live.scripts import script
@@ -107,6 +108,7 @@ class AgentApi:
         self.doorbell = Doorbell()
         self.tokens = KnownTokens()
         self.rate = Rate()
+        self.turns = Turns(time.monotonic)
         self.reader = messages.Reader()
         self._answers: dict[str, Callable[..., Awaitable[wire.Reply]]]
         self._answers = {"join": self._join, "heartbeat": self._heartbeat, "leave": self._leave}
@@ -191,7 +193,10 @@ class AgentApi:
         return Problem(403, "Token of another group", why)
 
     async def _call(self, call: Call[T], group: str, second: str) -> T:
-        answer, count = await self.batch.call(script(call.script), group, call.args, second)
+        joins = call.script == "join"
+        answer, count = await self.batch.call(
+            script(call.script), group, call.args, second, joins=joins
+        )
         self.rate.counted(second, count)
         return _read(group, lambda: call.read(answer))
 
@@ -201,7 +206,11 @@ class AgentApi:
         row = {name: getattr(join, name) for name in ROW}
         most = sizes.members_max(token.partitions)
         call = dashboard_side.join(join.member, join.secret, row, join.seen, members=most)
-        joined = await self._call(call, group, second)
+        await self._wait_turn(group)
+        try:
+            joined = await self._call(call, group, second)
+        except Overloaded as error:
+            raise self._sent_away(str(error)) from error
         match joined.result:
             case JoinResult.OK:
                 self.doorbell.ring(group)
@@ -212,13 +221,25 @@ class AgentApi:
             case JoinResult.IN_USE:
                 what = "Instance" if join.instance else "Member id"
                 raise Problem(409, f"{what} in use", dashboard_side.in_use(join.member, joined))
-            case JoinResult.FULL | JoinResult.BUSY:
+            case JoinResult.FULL:
                 why = dashboard_side.not_now(group, joined.result)
                 raise Problem(429, "Too many members", why)
+            case JoinResult.BUSY:
+                raise self._sent_away(dashboard_side.not_now(group, joined.result), group)
             case JoinResult.NO_GROUP:
                 raise StoreUnavailable(dashboard_side.not_now(group, joined.result))
             case _:
                 assert_never(joined.result)
+
+    async def _wait_turn(self, group: str) -> None:
+        wait_s = self.turns.take(group)
+        if wait_s is None:
+            raise self._sent_away(f"too many wait to join {group!r}; try again", group)
+        if wait_s > GATHER_S:
+            await asyncio.sleep(wait_s)
+
+    def _sent_away(self, why: str, group: str = ALL) -> Problem:
+        return Problem(503, "Busy", why, self.turns.later_s(group))
 
     async def _leave(self, token: tokens.Known, body: bytes, second: str) -> wire.Reply:
         group, leave = token.group, messages.read("leave", body)
