@@ -91,12 +91,14 @@ class Door(Protocol):
         """At one moment: nothing happens between them. All keys in one slot."""
         ...
 
-    def wait(self, stream: str, after: str, timeout_ms: int, count: int) -> Raw:
-        """XREAD BLOCK: entries after an id, or None when none came in time."""
+    def wait(self, streams: Mapping[str, str], timeout_ms: int, count: int) -> Raw:
+        """XREAD BLOCK: the streams that have entries after their id, each with them; none when none
+        came in time. All keys in one slot.
+        """
         ...
 
     def wait_any(self, streams: Mapping[str, str], timeout_ms: int) -> list[str]:
-        """XREAD BLOCK: the streams that have an entry after their id; none when none came."""
+        """As `wait`, without the entries."""
         ...
 
     def close(self) -> None: ...
@@ -249,13 +251,11 @@ class RedisDoor:
                 pipeline.execute_command(*command)
             return list(pipeline.execute())
 
-    def wait(self, stream: str, after: str, timeout_ms: int, count: int) -> Raw:
-        answer = self._block(timeout_ms, count, stream, after)
-        return answer[0][1] if answer else None
+    def wait(self, streams: Mapping[str, str], timeout_ms: int, count: int) -> Raw:
+        return self._block(timeout_ms, count, *streams.keys(), *streams.values()) or ()
 
     def wait_any(self, streams: Mapping[str, str], timeout_ms: int) -> list[str]:
-        answer = self._block(timeout_ms, 1, *streams.keys(), *streams.values())
-        return [name.decode() for name, _ in answer or ()]
+        return [name.decode() for name, _ in self.wait(streams, timeout_ms, 1)]
 
     def _block(self, timeout_ms: int, count: int, *streams: str) -> Any:
         limits = ("COUNT", count, "BLOCK", max(1, min(timeout_ms, BLOCK_MAX_MS)))

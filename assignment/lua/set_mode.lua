@@ -10,5 +10,6 @@ if mode ~= ARGV[3] then
   mode, epoch = ARGV[3], text(tonumber(epoch) + 1)
   redis.call('HSET', KEYS[1], 'coordination', mode, 'mode_epoch', epoch, 'mode_by', ARGV[4], 'mode_reason', ARGV[5])
   hint('mode', '')
+  tell_all('mode')
 end
 return {'done', incarnation, epoch, mode}

@@ -184,7 +184,7 @@ def test_a_learner_that_becomes_ready_makes_a_plan_outdated_once(alone: World) -
     assert alone.read().members["a"].ready == {P1}
     assert alone.report("a", 6, replicas=both, ready=[str(P1), str(P2)]).rebalance_due
     assert alone.group_epoch() == before + 3
-    assert [h.reason for h in alone.store.wait_hints("0-0", 1).hints[-3:]] == ["ready"] * 3
+    assert alone.changes()[-3:] == [("ready", "a")] * 3
 
 
 def say_much(world: World, member: str, sequence: int, letters: int) -> bool:
