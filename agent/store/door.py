@@ -42,6 +42,7 @@ REFUSALS = (
     redis.exceptions.NoPermissionError,
 )
 LOGIN = ("credential_provider", "username", "password", "redis_connect_func")  # of a connection
+SPARE_S = 30.0  # after which a connection that nobody needed is closed: a server has a limit
 BLOCK_MAX_MS = 30_000  # a wait longer than this is asked again
 
 
@@ -112,6 +113,21 @@ class Timeouts:
     answer_s: float = 2.0
 
 
+class _Pool(redis.ConnectionPool):
+    """What threads needed that happened to ask at one moment is not held for ever. Whoever asks
+    gets the connection that was used last.
+    """
+
+    def release(self, connection: Any) -> None:
+        now_s = connection.given_back_s = time.monotonic()
+        super().release(connection)
+        with self._lock:
+            for spare in self._available_connections:
+                if now_s - spare.given_back_s < SPARE_S:
+                    break
+                spare.disconnect()
+
+
 class RedisDoor:
     """Safe for threads; makes its own connections after a fork. Nothing is retried here.
 
@@ -143,7 +159,7 @@ class RedisDoor:
 
     def _client_of(self, url: str, connect_s: float, answer_s: float) -> Any:
         try:
-            client = redis.Redis.from_url(
+            pool = _Pool.from_url(
                 url,
                 protocol=2,
                 socket_connect_timeout=connect_s,
@@ -156,6 +172,7 @@ class RedisDoor:
             )
         except ValueError as error:
             raise InvalidInput(f"{self.address!r} is not the URL of a Redis: {error}") from error
+        client = redis.Redis.from_pool(pool)
         client.response_callbacks.clear()  # raw answers; a dict per stream entry costs three times
         return client
 

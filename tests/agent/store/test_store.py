@@ -271,6 +271,38 @@ def test_entries_are_read_in_ranges_open_at_their_start(real_world: World, group
     assert read(offset(5), offset(5)) == []
 
 
+def test_connections_that_threads_needed_at_one_moment_are_given_back_to_the_server(
+    own_redis: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    door = RedisDoor(own_redis.url)
+
+    def connected() -> int:
+        with redis.Redis.from_url(own_redis.url) as other:
+            return int(other.info("clients")["connected_clients"]) - 1
+
+    together = threading.Barrier(4)
+
+    def ask() -> None:
+        together.wait(10)
+        door.ask("BLPOP", "nothing", "0.3")
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert connected() == 4
+    door.ask("PING")
+    assert connected() == 4, "they may be needed again"
+    monkeypatch.setattr("agent.store.door.SPARE_S", -1.0)
+    door.ask("PING")
+    assert connected() == 0
+    monkeypatch.setattr("agent.store.door.SPARE_S", 30.0)
+    assert door.ask("PING") == b"PONG"
+    door.close()
+    assert connected() == 0
+
+
 def test_waiting_for_hints_ends_with_the_first_one(real_world: World) -> None:
     world = real_world
     world.configure()
