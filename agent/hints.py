@@ -1,11 +1,10 @@
-"""Listens to a group's control stream, so that a change is acted on at once and not at the next
-beat.
+"""Listens to what concerns a member, so that a change is acted on at once and not at the next beat.
 
 Nothing depends on a hint: whoever misses one reads the same facts with the next renew.
 """
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from agent.store.door import StoreUnavailable
@@ -13,7 +12,6 @@ from agent.store.group import GroupStore
 from assignment.types import Reason
 
 WAIT_MS = 10_000
-GIVEN_UP = (Reason.RELEASED, Reason.EXPIRED, Reason.LEAVE)
 AWAY_S = 1.0  # between two tries while Redis is away
 
 
@@ -23,7 +21,9 @@ class Hinted:
 
 
 class HintListener:
-    """`hear` is told of every hint; `deliver` of those that concern the member."""
+    """Both are told of each hint to the member and to all: `hear` on the member's behalf as the one
+    that computes, where it does.
+    """
 
     def __init__(
         self,
@@ -58,18 +58,12 @@ class HintListener:
 
     def _listen(self) -> None:
         """From the end of the stream as it is now: a Redis started anew may have lost ids."""
-        after = self._store.last_hint_id()
+        keys = self._store.keys
+        after: Mapping[str, str] = self._store.last_hints(keys.hints(self._member_id), keys.calls)
         self._deliver(Hinted(frozenset({Reason.TARGET, Reason.RELEASED})))
         while not self._closed.is_set():
             heard = self._store.wait_hints(after, WAIT_MS)
-            after = heard.last_id
-            self._hear(hint.reason for hint in heard.hints)
-            me = self._member_id
-            mine = (h.reason for h in heard.hints if concerns(h.reason, h.member_id, me))
-            if reasons := frozenset(mine):
-                self._deliver(Hinted(reasons))
-
-
-def concerns(reason: str, hinted_member_id: str, member_id: str) -> bool:
-    """who else revoked or joined changes nothing here; a lock given up may be waited for."""
-    return hinted_member_id in ("", member_id) or reason in GIVEN_UP
+            after = heard.after
+            if heard.reasons:
+                self._hear(heard.reasons)
+                self._deliver(Hinted(heard.reasons))

@@ -8,7 +8,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -215,14 +215,14 @@ class Drains(RedisEffects):
 
 def _until_gone(drains: Drains) -> int:
     said = trouble = ""
-    after = drains.store.last_hint_id()
+    after: Mapping[str, str] = drains.store.last_hints(drains.store.keys.control)
     try:
         while drains.row.state is State.RUNNING:
             try:
                 now, trouble = progress(drains.turn(), drains.row), ""
                 if now != said:
                     _say(said := now)
-                after = drains.store.wait_hints(after, LOOK_MS).last_id
+                after = drains.store.wait_hints(after, LOOK_MS).after
             except StoreUnavailable as error:
                 if not trouble:
                     _say(trouble := f"waiting for Redis: {error}")

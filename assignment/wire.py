@@ -1,4 +1,5 @@
-"""Key names and message forms: the contract of agent and dashboard (coordination.md section 1).
+"""Message forms and, from keys.py, key names: the contract of agent and dashboard (coordination.md
+section 1).
 
 Pure: makes and reads texts and bytes; sends nothing. Message classes are plain dataclasses, whose
 types say all that msgspec checks where they are read, bounds included.
@@ -7,7 +8,7 @@ types say all that msgspec checks where they are read, bounds included.
 import json
 import zlib
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
@@ -16,6 +17,8 @@ from typing import Any, NamedTuple
 from assignment import bounds, columns
 from assignment.bounds import Capacity, Int64, Line, Name, Pid, Rate, Values, Whole, Words
 from assignment.errors import InvalidInput
+from assignment.keys import GroupKeys as GroupKeys  # noqa: PLC0414
+from assignment.keys import StreamKeys as StreamKeys  # noqa: PLC0414
 from assignment.names import NUMBER_PATTERN
 from assignment.troubles import Unserved
 from assignment.types import (
@@ -38,92 +41,6 @@ HELD_STATES = frozenset(HeldState)
 TARGET_ROLES = ("active", "standby", "learning")
 API_PREFIX = "/api/agent/v1"  # POST {API_PREFIX}/{group}/join | heartbeat | leave, bearer token
 GROUP_INDEX = "ek:groups"  # names of groups that their agents made: for dashboards
-
-
-class _Named:
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-
-class _Key(_Named):
-    """A key that has its attribute's name."""
-
-    def __get__(self, keys: "GroupKeys", owner: type) -> str:
-        return f"ek:{{{keys.group}}}:{self._name}"
-
-
-class _KeyOf(_Named):
-    """As _Key, one for each that it is called with."""
-
-    def __get__(self, keys: "GroupKeys", owner: type) -> Callable[[str | Partition], str]:
-        return lambda of: f"ek:{{{keys.group}}}:{self._name}:{of}"
-
-
-@dataclass(frozen=True, slots=True)
-class GroupKeys:
-    """Every key of a group; all share the slot of {group}."""
-
-    group: str
-
-    meta = _Key()
-    members = _Key()
-    beats, ends = _Key(), _Key()  # ends: member -> before that none of its locks ends
-    reports = _Key()
-    asked = _Key()
-    target = _Key()
-    grants = _Key()
-    offsets = _Key()
-    applied = _Key()
-    snapshots = _Key()
-    refused = _Key()
-    control = _Key()
-    suspects = _Key()  # partition -> what crashes consumers with it in hand (crash.lua)
-    skips = _Key()  # partition -> the entry that a person lets it pass (skip.lua)
-    replays = _Key()  # partition -> dead letters that wait to be replayed (_letters.lua)
-    doubts = _Key()  # partition -> which of them may not be
-    pauses = _Key()  # "*" or partition -> who paused it, when and why (set_pauses.lua)
-    paused = _Key()  # partition -> fence under which its owner was told so, when no batch held it
-    events = _Key()
-    outbox = _Key()  # records of targets that the database does not have yet
-    coordinator = _Key()  # the member that computes, where the agents coordinate; ends by itself
-    hold = _Key()  # nothing is granted while it is there; ends by itself
-    since = _Key()  # partition -> "fence at_ms": when its last fence was granted
-
-    owned = _KeyOf()  # a member
-    progress = _KeyOf()  # a member
-    counts = _KeyOf()  # a member: what its consumer's tasks counted of the batch in hand; expires
-    lock = _KeyOf()  # a partition, as the others
-    changelog = _KeyOf()
-    dead = _KeyOf()
-    replaying = _KeyOf()  # dead letters that a batch applies (bind.lua)
-
-
-@dataclass(frozen=True, slots=True)
-class StreamKeys:
-    """Keys of a stream: the events of a partition and its producers share one slot."""
-
-    stream: str
-
-    @property
-    def meta(self) -> str:
-        return f"{self.stream}:meta"
-
-    @property
-    def groups(self) -> str:
-        return f"{self.stream}:groups"
-
-    def entries(self, number: int) -> str:
-        return f"{{{self.stream}:{number}}}"
-
-    def producers(self, number: int) -> str:
-        return f"{{{self.stream}:{number}}}:producers"
-
-    def index(self, number: int) -> str:
-        """A sparse stream: id of an entry -> events and bytes up to it; bounds a batch unread."""
-        return f"{{{self.stream}:{number}}}:index"
-
-    def hold(self, number: int) -> str:
-        return f"{{{self.stream}:{number}}}:hold"
 
 
 # --- settings, targets, grants -------------------------------------------------------------------

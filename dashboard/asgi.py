@@ -20,8 +20,9 @@ from django.conf import settings  # noqa: E402
 from django.db import DatabaseError  # noqa: E402
 
 from assignment.wire import API_PREFIX  # noqa: E402
+from dashboard.agents.known_tokens import in_thread  # noqa: E402
 from dashboard.agents.requests import Receive, Send  # noqa: E402
-from dashboard.agents.routes import AgentApi, in_thread  # noqa: E402
+from dashboard.agents.routes import AgentApi  # noqa: E402
 from dashboard.live.connection import close_async_client  # noqa: E402
 from dashboard.push.origin import OwnOrigin  # noqa: E402
 from dashboard.push.sockets import websocket_urlpatterns  # noqa: E402

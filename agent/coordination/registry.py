@@ -4,15 +4,12 @@ So a group lives with Redis alone, and one whose agents coordinate goes on witho
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
-
-import msgspec
 
 from agent.dashboard_session.requests import DashboardAway, Refusal, Request
 from agent.store.door import StoreUnavailable
 from agent.store.group import GroupStore
-from assignment.scripts import dashboard_side, group_read
+from assignment.scripts import dashboard_side, group_read, replies
 from assignment.scripts.dashboard_side import JoinResult
 from assignment.scripts.values import Call
 from assignment.types import Coordination
@@ -69,35 +66,16 @@ class Registry:
             raise Refusal(CONFLICT, dashboard_side.in_use(join.member, joined))
         if joined.result is not JoinResult.OK:
             raise DashboardAway(dashboard_side.not_now(self._store.group, joined.result))
-        reply = self._with_settings(Reply(status=Status.OK, want_complete=True))
-        meta = self._meta()
-        if not self._is_checked and (why := self._why_not(meta)):  # another one made it meanwhile
+        # Another one may have made the group meanwhile.
+        if not self._is_checked and (why := self._why_not(self._store.meta())):
             self._run(dashboard_side.leave(join.member, join.secret))
             raise Refusal(CONFLICT, why)
         self._is_checked = True
-        return replace(reply, group_epoch=meta.group_epoch, target_epoch=meta.target_epoch)
+        assert joined.reply is not None
+        return replies.read_reply(joined.reply)
 
     def _report(self, beat: Heartbeat) -> Reply:
-        reply: Reply = self._run(dashboard_side.report(beat)).reply
-        if reply.target is not None:
-            reply = replace(reply, target=msgspec.json.decode(reply.target))
-        if (reply.incarnation, reply.settings_epoch) != (beat.incarnation, beat.settings_epoch):
-            return self._with_settings(reply)
-        return reply
-
-    def _with_settings(self, reply: Reply) -> Reply:
-        meta = self._meta()
-        return replace(
-            reply,
-            incarnation=meta.incarnation,
-            mode_epoch=meta.mode_epoch,
-            settings_epoch=meta.settings_epoch,
-            settings=meta.settings,
-            identity=meta.identity,
-        )
-
-    def _meta(self) -> group_read.Meta:
-        return self._store.meta()
+        return replies.read_reply(self._run(dashboard_side.report(beat)).reply)
 
     def _run(self, call: Call[Any]) -> Any:
         return self._store.run(call)

@@ -21,11 +21,18 @@ from assignment.wire import API_PREFIX, Heartbeat, Join, Leave, Reply
 CONNECT_S = 1.0
 READ_S = 3.0  # far below a session; Redis is followed meanwhile
 WAIT_MIN_S = 1.0  # for one of several addresses, however short the heartbeats are
+RETRY_AFTER_MAX_S = 60  # whatever a dashboard says, or a proxy before it
 REPLY_BYTES_MAX = 16 * 2**20  # a target of 100,000 partitions is some MiB
 
 
 class DashboardAway(EvenkeelError):
-    """No address answered, or the one that did cannot answer now: stay safe and try again."""
+    """No address answered, or the one that did cannot answer now: stay safe and try again, not
+    before `retry_after_ms` where it asked for that.
+    """
+
+    def __init__(self, text: str, retry_after_ms: int = 0) -> None:
+        super().__init__(text)
+        self.retry_after_ms = retry_after_ms
 
 
 class Refusal(EvenkeelError):
@@ -64,18 +71,19 @@ class Dashboards:
 
     def ask(self, request: Request) -> Reply:
         """Raises DashboardAway or Refusal."""
-        failures = []
+        failures: list[DashboardAway] = []
         for index in self._route.order:
             try:
                 reply = self._ask_one(self._urls[index], request)
             except DashboardAway as error:
-                failures.append(str(error))
+                failures.append(error)
             else:
                 self._route = self._route.answered_by(index)
                 self._note_settings(reply)
                 self._beat = request if isinstance(request, Heartbeat) else None
                 return reply
-        raise DashboardAway("; ".join(failures))
+        asked = [one.retry_after_ms for one in failures if one.retry_after_ms]
+        raise DashboardAway("; ".join(map(str, failures)), min(asked, default=0))
 
     def look_for_earlier(self) -> None:
         """After each beat: whether one before the current takes beats (again). It is told the very
@@ -123,7 +131,7 @@ class Dashboards:
             raise DashboardAway(f"{url} does not answer: {error}") from error
         if response.status == 200:
             return _reply(url, response.data)
-        raise _refused(url, response.status, response.data)
+        raise _refused(url, response)
 
 
 def _reply(url: str, body: bytes) -> Reply:
@@ -135,11 +143,18 @@ def _reply(url: str, body: bytes) -> Reply:
         raise DashboardAway(f"{url} answered what is no reply: {error}") from error
 
 
-def _refused(url: str, status: int, body: bytes) -> EvenkeelError:
-    text = f"{url}: {_detail(body) or 'no reason given'} (HTTP {status})"
+def _refused(url: str, response: urllib3.BaseHTTPResponse) -> EvenkeelError:
+    status = response.status
+    text = f"{url}: {_detail(response.data) or 'no reason given'} (HTTP {status})"
     if status in (408, 429) or status >= 500:
-        return DashboardAway(text)
+        return DashboardAway(text, _retry_after_ms(response.headers.get("retry-after", "")))
     return Refusal(status, text)
+
+
+def _retry_after_ms(told: str) -> int:
+    """Of seconds (RFC 9110 section 10.2.3); a date needs a clock that both have: as if not told."""
+    is_number = told.isascii() and told.isdigit()
+    return 1_000 * min(RETRY_AFTER_MAX_S, int(told[:9])) if is_number else 0
 
 
 def _detail(body: bytes) -> str:

@@ -8,11 +8,11 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from agent.dashboard_session.requests import Answer, Courier, Refusal
+from agent.dashboard_session.requests import Answer, Courier, DashboardAway, Refusal
 from agent.membership import Membership, Note
 from assignment import wire
 from assignment.errors import InvalidInput
-from assignment.member import messages
+from assignment.member import messages, pacing
 from assignment.member.state import Unable, unable_because
 from assignment.member.troubles import unserved_of
 from assignment.types import Drain, Epoch, Role
@@ -67,7 +67,6 @@ def changes_since(base: Owned, owned: Owned) -> dict[str, str | None]:
     return changed | {p: None for p in base if p not in owned}
 
 
-JOIN_RETRY_MS = 500  # doubled up to a heartbeat
 LEAVE_HEARD_WITHIN_MS = 1_000  # then the member leaves by itself, well before it gives up
 PROGRESS_MS = 1_000  # people watch a learner: told so often until it is ready
 
@@ -86,20 +85,31 @@ class DashboardSession:
     next_join_ms: int = 0
     seen: str = ""  # of another process under this instance name
     next_beat_ms: int = 0
-    join_pause_ms: int = JOIN_RETRY_MS
+    join_pause_ms: int = pacing.JOIN_RETRY_MS
     joining: bool = False
+    phase: float = field(init=False)  # 0 to 1: when it beats, and joins anew, beside others
     refusal: str = ""  # why the dashboard will not have this member
     left: bool = False
     leave_sent_ms: int | None = None
     _leave_failed: bool = False
+    _joins_anew: bool = False
+    _held_back: bool = False  # the dashboard asked to come later: what changes waits for the beat
     _said: tuple[object, ...] = ()  # what the last heartbeat told, without its numbers
     _trouble: str = ""  # what keeps the dashboard away, noted once
     _unable_because: Unable | None = None
+
+    def __post_init__(self) -> None:
+        self.phase = pacing.phase_of(self.identity.member)
 
     # --- speaking
 
     def join_when_due(self) -> None:
         now_ms = self.clock()
+        if self._joins_anew:
+            self._joins_anew = False
+            heartbeat_ms = self.membership.state.settings.heartbeat_ms
+            wait_ms = pacing.rejoin_ms(self.phase, heartbeat_ms)
+            self.next_join_ms = max(self.next_join_ms, now_ms + wait_ms)
         if not self.joining and now_ms >= self.next_join_ms:
             self.joining = True
             seen = self.membership.state.incarnation
@@ -127,7 +137,7 @@ class DashboardSession:
             return
         state, now_ms = self.membership.state, self.clock()
         if state.stops:
-            self.next_beat_ms = now_ms + state.settings.heartbeat_ms
+            self.next_beat_ms = pacing.next_beat_ms(now_ms, state.settings.heartbeat_ms, self.phase)
             return
         able = self._able(now_ms)
         owned = {str(p): f"{h.fence} {h.state}" for p, h in state.held.items()}
@@ -137,12 +147,13 @@ class DashboardSession:
         unserved = unserved_of(state.troubles, now_ms)
         reasons = {partition: one.reason for partition, one in unserved.items()}
         facts = (owned, able, leaving, health.state, health.why, state.target, roles, reasons)
-        if now_ms < self.next_beat_ms and facts == self._said:
+        if now_ms < self.next_beat_ms and (facts == self._said or self._held_back):
             return
         self._said = facts
         learns = any(c.role is Role.LEARNER and not c.ready for c in replicas.values())
         pause_ms = state.settings.heartbeat_ms
-        self.next_beat_ms = now_ms + (min(pause_ms, PROGRESS_MS) if learns else pause_ms)
+        pause_ms = min(pause_ms, PROGRESS_MS) if learns else pause_ms
+        self.next_beat_ms = pacing.next_beat_ms(now_ms, pause_ms, self.phase)
         self.sequence += 1
         report = self.reporter.next(owned)
         settings_epoch = self.membership.settings_epoch
@@ -187,6 +198,7 @@ class DashboardSession:
                 self.joining = False
                 self._joined(answer)
             case wire.Heartbeat() as beat:
+                self._held_back = _retry_after_ms(answer) > 0
                 if self.membership.state.joined and answer.reply is not None:
                     self._beat_answered(beat, answer.reply)
             case wire.Leave():
@@ -206,9 +218,11 @@ class DashboardSession:
         if isinstance(answer.error, Refusal):
             self.refusal = str(answer.error)
             return
-        self.next_join_ms = self.clock() + int(self.join_pause_ms * random.uniform(0.5, 1))
-        longest_ms = max(JOIN_RETRY_MS, self.membership.state.settings.heartbeat_ms)
-        self.join_pause_ms = min(2 * self.join_pause_ms, longest_ms)
+        pause_ms = self.join_pause_ms * random.uniform(pacing.RETRY_EARLIEST, 1)
+        asked_ms = _retry_after_ms(answer) * random.uniform(*pacing.RETRY_LATER)
+        self.next_join_ms = self.clock() + int(max(pause_ms, asked_ms))
+        heartbeat_ms = self.membership.state.settings.heartbeat_ms
+        self.join_pause_ms = pacing.next_join_pause_ms(self.join_pause_ms, heartbeat_ms)
         if answer.reply is None:  # who was cut off as long could give no sign of life: wait anew
             self.seen = ""
         elif answer.reply.status is wire.Status.WAIT:
@@ -216,7 +230,7 @@ class DashboardSession:
         elif self._take(answer.reply, joined=True):
             self.seen = ""
             self.reporter.start_anew()
-            self._said = ()
+            self._said, self._joins_anew = (), True
             self.note("joined", epoch=answer.reply.group_epoch)
 
     def _another_process(self, reply: wire.Reply) -> None:
@@ -228,7 +242,7 @@ class DashboardSession:
     def _beat_answered(self, beat: wire.Heartbeat, reply: wire.Reply) -> None:
         match reply.status:
             case wire.Status.OK:
-                self.join_pause_ms, self.next_join_ms = JOIN_RETRY_MS, 0
+                self.join_pause_ms, self.next_join_ms = pacing.JOIN_RETRY_MS, 0
                 self.reporter.answered(beat.report, beat.complete, reply.want_complete)
                 if reply.want_complete:
                     self._said = ()
@@ -259,3 +273,8 @@ class DashboardSession:
         if not joined:  # the answer to a join says nothing of it
             self.membership.drain_seen(drain, Epoch(reply.incarnation, reply.group_epoch))
         return True
+
+
+def _retry_after_ms(answer: Answer) -> int:
+    error = answer.error
+    return error.retry_after_ms if isinstance(error, DashboardAway) else 0

@@ -42,6 +42,7 @@ REFUSALS = (
     redis.exceptions.NoPermissionError,
 )
 LOGIN = ("credential_provider", "username", "password", "redis_connect_func")  # of a connection
+SPARE_S = 30.0  # after which a connection that nobody needed is closed: a server has a limit
 BLOCK_MAX_MS = 30_000  # a wait longer than this is asked again
 
 
@@ -91,12 +92,14 @@ class Door(Protocol):
         """At one moment: nothing happens between them. All keys in one slot."""
         ...
 
-    def wait(self, stream: str, after: str, timeout_ms: int, count: int) -> Raw:
-        """XREAD BLOCK: entries after an id, or None when none came in time."""
+    def wait(self, streams: Mapping[str, str], timeout_ms: int, count: int) -> Raw:
+        """XREAD BLOCK: the streams that have entries after their id, each with them; none when none
+        came in time. All keys in one slot.
+        """
         ...
 
     def wait_any(self, streams: Mapping[str, str], timeout_ms: int) -> list[str]:
-        """XREAD BLOCK: the streams that have an entry after their id; none when none came."""
+        """As `wait`, without the entries."""
         ...
 
     def close(self) -> None: ...
@@ -108,6 +111,21 @@ class Timeouts:
 
     connect_s: float = 1.0
     answer_s: float = 2.0
+
+
+class _Pool(redis.ConnectionPool):
+    """What threads needed that happened to ask at one moment is not held for ever. Whoever asks
+    gets the connection that was used last.
+    """
+
+    def release(self, connection: Any) -> None:
+        now_s = connection.given_back_s = time.monotonic()
+        super().release(connection)
+        with self._lock:
+            for spare in self._available_connections:
+                if now_s - spare.given_back_s < SPARE_S:
+                    break
+                spare.disconnect()
 
 
 class RedisDoor:
@@ -141,7 +159,7 @@ class RedisDoor:
 
     def _client_of(self, url: str, connect_s: float, answer_s: float) -> Any:
         try:
-            client = redis.Redis.from_url(
+            pool = _Pool.from_url(
                 url,
                 protocol=2,
                 socket_connect_timeout=connect_s,
@@ -154,6 +172,7 @@ class RedisDoor:
             )
         except ValueError as error:
             raise InvalidInput(f"{self.address!r} is not the URL of a Redis: {error}") from error
+        client = redis.Redis.from_pool(pool)
         client.response_callbacks.clear()  # raw answers; a dict per stream entry costs three times
         return client
 
@@ -249,13 +268,11 @@ class RedisDoor:
                 pipeline.execute_command(*command)
             return list(pipeline.execute())
 
-    def wait(self, stream: str, after: str, timeout_ms: int, count: int) -> Raw:
-        answer = self._block(timeout_ms, count, stream, after)
-        return answer[0][1] if answer else None
+    def wait(self, streams: Mapping[str, str], timeout_ms: int, count: int) -> Raw:
+        return self._block(timeout_ms, count, *streams.keys(), *streams.values()) or ()
 
     def wait_any(self, streams: Mapping[str, str], timeout_ms: int) -> list[str]:
-        answer = self._block(timeout_ms, 1, *streams.keys(), *streams.values())
-        return [name.decode() for name, _ in answer or ()]
+        return [name.decode() for name, _ in self.wait(streams, timeout_ms, 1)]
 
     def _block(self, timeout_ms: int, count: int, *streams: str) -> Any:
         limits = ("COUNT", count, "BLOCK", max(1, min(timeout_ms, BLOCK_MAX_MS)))

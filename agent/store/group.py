@@ -26,7 +26,7 @@ from assignment.types import (
 
 ACQUIRE_AT_ONCE = 1_000  # one call blocks Redis for about 10 ms
 T = TypeVar("T")
-HINTS_MAX = 1_000  # the control stream keeps about as many
+HINTS_MAX = 1_000  # a stream of them keeps about as many
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +42,11 @@ class MemberTarget:
 
 
 @dataclass(frozen=True, slots=True)
-class Hint:
-    """Something changed; `member_id` is "" when it concerns all."""
-
-    reason: str
-    epoch: int
-    member_id: str
-
-
-@dataclass(frozen=True, slots=True)
 class Hints:
-    last_id: str  # where to go on
-    hints: tuple[Hint, ...]
+    """Why something changed, of one reading."""
+
+    after: Mapping[str, str]  # where to go on, in each stream
+    reasons: frozenset[str]
 
 
 class GroupStore:
@@ -237,25 +230,28 @@ class GroupStore:
 
     # --- hints ------------------------------------------------------------------------------------
 
-    def last_hint_id(self) -> str:
-        entries = self.door.ask("XREVRANGE", self.keys.control, "+", "-", "COUNT", 1)
-        return str(entries[0][0].decode()) if entries else "0-0"
+    def last_hints(self, *streams: str) -> dict[str, str]:
+        """Where each of these streams ends: of hints to one member, to all, or of all changes."""
+        asked = [("XREVRANGE", stream, "+", "-", "COUNT", 1) for stream in streams]
+        ends = self.door.ask_together(asked)
+        return {
+            stream: entries[0][0].decode() if entries else "0-0"
+            for stream, entries in zip(streams, ends, strict=True)
+        }
 
-    def wait_hints(self, after: str, timeout_ms: int) -> Hints:
-        """Waits for hints after that id; none when none came in time."""
-        entries = self.door.wait(self.keys.control, after, timeout_ms, HINTS_MAX) or []
-        hints = tuple(_hint(dict(pairs(flat))) for _, flat in entries)
-        return Hints(entries[-1][0].decode() if entries else after, hints)
+    def wait_hints(self, after: Mapping[str, str], timeout_ms: int) -> Hints:
+        """Waits for hints after those ids; none when none came in time."""
+        found = self.door.wait(after, timeout_ms, HINTS_MAX)
+        heard = {stream.decode(): entries for stream, entries in found}
+        ends = {stream: entries[-1][0].decode() for stream, entries in heard.items()}
+        reasons = (dict(pairs(f))[b"reason"] for entries in heard.values() for _, f in entries)
+        return Hints({**after, **ends}, frozenset(reason.decode() for reason in reasons))
 
     def run(self, call: Call[T]) -> T:
         return call.read(self.door.run(self._on_group(call)))
 
     def _on_group(self, call: Call[Any]) -> ScriptCall:
         return ScriptCall(call.script, (self.keys.meta,), call.args)
-
-
-def _hint(values: Mapping[bytes, bytes]) -> Hint:
-    return Hint(values[b"reason"].decode(), int(values[b"epoch"]), values[b"member"].decode())
 
 
 def _health(values: Mapping[str, str]) -> wire.ConsumerHealth | None:

@@ -23,10 +23,20 @@ from assignment.types import INCARNATION_STEP, START, Offset, Partition
 
 KINDS = {
     **dict.fromkeys(("meta", "members", "reports", "asked", "target", "grants"), "hash"),
-    **dict.fromkeys(("offsets", "applied", "snapshots", "since"), "hash"),
+    **dict.fromkeys(("offsets", "applied", "snapshots", "since", "awaited"), "hash"),
     "beats": "zset",
 }
-COORDINATION = ("meta", "members", "beats", "reports", "asked", "target", "grants", "since")
+COORDINATION = (
+    "meta",
+    "members",
+    "beats",
+    "reports",
+    "asked",
+    "target",
+    "grants",
+    "since",
+    "awaited",
+)
 
 
 class Mend(StrEnum):
@@ -110,6 +120,7 @@ READERS: Mapping[str, tuple[Mend, Callable[[str, bytes], Any]]] = {
     "offsets": (Mend.MIRROR, lambda name, raw: (Partition.parse(name), Offset.parse(raw.decode()))),
     "applied": (Mend.MIRROR, lambda name, raw: (Partition.parse(name), Applied.parse(raw))),
     "snapshots": (Mend.MIRROR, lambda name, raw: (Partition.parse(name), read_snapshots(raw))),
+    "awaited": (Mend.FORGET, lambda name, raw: (Partition.parse(name), raw.decode())),
     "since": (Mend.FORGET, lambda name, raw: (Partition.parse(name), Since.parse(raw))),
 }
 

@@ -2,6 +2,7 @@
 local prefix = string.sub(KEYS[1], 1, -5)
 local EVENTS_MAX = 1000000
 local CONTROL_MAX = 1000
+local TOLD_MAX, TOLD_FOR_MS = 100, 60000
 local REFUSED_MAX = 10000
 
 local function key(name) return prefix .. name end
@@ -31,11 +32,27 @@ local function record(kind, partition, member, fence, at_ms)
     'partition', partition, 'member', member, 'fence', fence, 'at_ms', text(at_ms))
 end
 
+-- Whom a change concerns hears of it at once: a member in a stream of its own, in `calls` all of them. An event is
+-- told to as few as it concerns, however large the group is. Whoever misses it reads the same with its next renew.
+local told = {}
+local function tell(member, reason)
+  local name = key('hints:' .. member)
+  if told[name .. ' ' .. reason] then return end
+  told[name .. ' ' .. reason] = true
+  redis.call('XADD', name, 'MAXLEN', '~', TOLD_MAX, '*', 'reason', reason)
+  redis.call('PEXPIRE', name, TOLD_FOR_MS)
+end
+local function tell_all(reason)
+  redis.call('XADD', key('calls'), 'MAXLEN', '~', CONTROL_MAX, '*', 'reason', reason)
+end
+
+-- `control` has every change once, whoever is told of it: why a rebalance is due, and what older agents listen to.
 local function hint(reason, member)
   redis.call('XADD', key('control'), 'MAXLEN', '~', CONTROL_MAX, '*', 'reason', reason,
     'epoch', redis.call('HGET', KEYS[1], 'group_epoch') or '0', 'member', member)
 end
 
+-- Where the agents coordinate, the one that computes is told.
 -- due_since_ms: when the rebalance that is due became so; a wait of the whole group is counted from there.
 local function group_changed(reason, member)
   local meta = redis.call('HMGET', KEYS[1], 'group_epoch', 'target_epoch')
@@ -44,6 +61,8 @@ local function group_changed(reason, member)
   end
   redis.call('HINCRBY', KEYS[1], 'group_epoch', 1)
   hint(reason, member)
+  local computes = redis.call('GET', key('coordinator'))
+  if computes then tell(computes, reason) end
 end
 
 -- A number in meta goes on above what is known of it.
@@ -95,12 +114,20 @@ local function holds(partition, member, fence)
   return redis.call('GET', key('lock:' .. partition)) == member .. '/' .. fence
 end
 
+-- awaited: partition -> the member that was refused its lock last. Of a group's members one at a time asks for it,
+-- the one to which the target gives it.
+local function tell_awaiting(partition, kind)
+  local member = redis.call('HGET', key('awaited'), partition)
+  if member then tell(member, kind) end
+end
+
 local function end_grant(partition, grant, kind, at_ms)
   grant.ended = kind
   grant.until_ms = at_ms
   store_grant(partition, grant)
   forget_owned(partition, grant)
   record(kind, partition, grant.member, grant.fence, at_ms)
+  tell_awaiting(partition, kind)
 end
 
 local function setting(name)

@@ -31,6 +31,7 @@ end
 
 local function grant_new(partition)
   local before = grant_of(partition)
+  redis.call('HDEL', key('awaited'), partition)
   if before and before.ended == '-' then
     local released = before.member == member and holds(partition, member, before.fence)
     end_grant(partition, before, released and 'released' or 'expired', math.min(before.until_ms, now))
@@ -57,6 +58,9 @@ for i = 5, #ARGV do
   elseif holder == member then -- another may have had a newer fence before the incarnation was raised
     answer = grant_new(partition)
   else
+    if redis.call('HGET', key('awaited'), partition) ~= member then
+      redis.call('HSET', key('awaited'), partition, member)
+    end
     answer = {partition, 'held', holder, text(math.max(redis.call('PTTL', key('lock:' .. partition)), 0))}
   end
   answers[#answers + 1] = answer

@@ -20,4 +20,5 @@ if redis.call('HGET', KEYS[1], 'settings') ~= ARGV[1] then
   redis.call('HINCRBY', KEYS[1], 'settings_epoch', 1)
 end
 if ARGV[2] == '1' then group_changed(ARGV[3], '') else hint(ARGV[3], '') end
+tell_all(ARGV[3])
 return redis.call('HGET', KEYS[1], 'group_epoch')

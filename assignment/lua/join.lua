@@ -1,5 +1,6 @@
 -- ARGV: member, secret (hex SHA-256), row (JSON of scalars), what it saw of another process under its instance name
--- ('': nothing yet), members that the group may have, joins that it takes in a second. Answers {'ok'}, {'no_group'}
+-- ('': nothing yet), members that the group may have, joins that it takes in a second. Answers {'ok', incarnation,
+-- mode_epoch, group_epoch, target_epoch, settings_epoch, identity, settings} as they are then, {'no_group'}
 -- (never configured, or the Redis was wiped since), {'full'}, {'busy'} (too many joined this second), {'in_use', host}
 -- (a live process has that id under another secret), or {'wait', seen, host, wait_ms}: a process before it may live.
 -- Locks that the same process still holds stay: acquire answers them with their fences. So does what a
@@ -55,4 +56,6 @@ forget_report(member)
 redis.call('HSETNX', key('asked'), member, text(now)) -- once, over all its rejoins, until it answers
 local is_as_before = row['zone'] == before['zone'] and row['capacity'] == before['capacity']
 if away_since_ms and is_as_before then ask_look() else group_changed('join', member) end
-return {'ok'}
+local meta = redis.call('HMGET', KEYS[1], 'incarnation', 'mode_epoch', 'group_epoch', 'target_epoch',
+  'settings_epoch', 'identity', 'settings')
+return {'ok', meta[1] or '0', meta[2] or '0', meta[3] or '0', meta[4] or '0', meta[5] or '0', meta[6] or '', meta[7]}

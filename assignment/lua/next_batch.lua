@@ -39,5 +39,8 @@ for i = 1, #owned, 2 do
     end
   end
 end
-if revoked then hint('revoked', member) end
+if revoked then
+  hint('revoked', member)
+  tell(member, 'revoked')
+end
 return answers

@@ -5,7 +5,8 @@
 -- members together may have, the incarnation that it saw, mode_epoch and settings_epoch under that.
 -- Answers {'fenced'} and touches nothing when it is not a member, {'late'} when a newer one was here (a sign
 -- of life all the same), {'large'} (so is this one: nothing of it is kept), else {'ok', incarnation, mode_epoch, group_epoch, target_epoch, settings_epoch,
--- wants a complete report '1'/'0', target row or '', rebalance_due '1'/'0', drain, identity}.
+-- wants a complete report '1'/'0', target row or '', rebalance_due '1'/'0', drain, identity, settings or '' (the
+-- agent has these)}.
 local member = ARGV[1]
 local stored = redis.call('HGET', key('members'), member)
 local row = row_of(stored)
@@ -87,5 +88,9 @@ local target = ''
 if (meta[6] or '0') ~= ARGV[9] or meta[4] ~= ARGV[10] then
   target = redis.call('HGET', key('target'), member) or ''
 end
+local settings = ''
+if (meta[1] or '0') ~= ARGV[14] or (meta[5] or '0') ~= ARGV[16] then
+  settings = redis.call('HGET', KEYS[1], 'settings') or ''
+end
 return {'ok', meta[1] or '0', meta[2] or '0', meta[3] or '0', meta[4] or '0', meta[5] or '0', wants,
-  target, reason and '1' or '0', row['drain'] or '', meta[7] or ''}
+  target, reason and '1' or '0', row['drain'] or '', meta[7] or '', settings}

@@ -21,11 +21,15 @@ if drain == '' and #changed > 0 then
   local target = redis.call('HGETALL', key('target'))
   for i = 1, #target, 2 do
     local row, dropped = string.gsub(target[i + 1], '"learning":%[[^%]]+%]', '"learning":[]')
-    if dropped > 0 then redis.call('HSET', key('target'), target[i], row) end
+    if dropped > 0 then
+      redis.call('HSET', key('target'), target[i], row)
+      tell(target[i], reasons[drain])
+    end
   end
 end
 if #changed > 0 then
   redis.call('HINCRBY', KEYS[1], 'coordinator_epoch', 1)
   group_changed(reasons[drain], '')
+  for _, member in ipairs(changed) do tell(member, reasons[drain]) end
 end
 return changed

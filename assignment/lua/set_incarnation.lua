@@ -12,4 +12,5 @@ for i = 4, #ARGV, 2 do lift_number(ARGV[i], ARGV[i + 1]) end
 redis.call('HINCRBY', KEYS[1], 'coordinator_epoch', 1) -- whoever read before stores nothing
 -- The stored target may be one that was replaced since: a new one is due, above all that is known.
 if stored > 0 then group_changed('incarnation', '') else hint('incarnation', '') end
+tell_all('incarnation')
 return {'done', ARGV[1]}

@@ -15,5 +15,6 @@ if mode ~= ARGV[3] then
     redis.call('HSET', KEYS[1], 'served_ms', text(now_ms()))
   end
   hint('mode', '')
+  tell_all('mode')
 end
 return {'done', incarnation, epoch, mode}

@@ -100,4 +100,5 @@ else
 end
 for _, name in ipairs({'suspects', 'skips'}) do redis.call('HDEL', key(name), partition) end
 hint('released', grant and grant.member or '')
+if grant then tell(grant.member, 'released') end
 return {'done', fence}

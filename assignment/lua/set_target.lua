@@ -3,8 +3,10 @@
 -- raises the group_epoch by one ('' = it was raised before), then member, row (JSON) ... The record waits in `outbox` until the database has it; where none comes, the oldest go, and are counted.
 -- Answers {'done', target_epoch} (also when this run of the coordinator did it before: its reply was lost) or
 -- {'stale', reason}. Writes a row for every present member; `nothing` is the row of one that came after the
--- read (ARGV has no row for it). A learner that this target places is to say ready anew, even when its
+-- read (ARGV has no row for it). Told is whose row has other partitions than before; all are, when many have, or
+-- the incarnation is another. A learner that this target places is to say ready anew, even when its
 -- member never heard of the target in between that did not have it.
+local CALLED_FROM = 4 -- of so many members one: a call to all reaches at most so many times those who are concerned
 local OUTBOX_MAX, OUTBOX_BYTES = 1000, 67108864 -- about, and at least one: a large group's record has a megabyte
 local meta = redis.call('HMGET', KEYS[1], 'coordinator_epoch', 'mode_epoch', 'target_epoch', 'group_epoch',
   'target_run', 'incarnation', 'run_id')
@@ -46,9 +48,21 @@ for _, member in ipairs(members) do
   local row = rows[member]
   if row and not string.find(row, '"learning":[]', 1, true) then forget_ready(member) end
 end
+local function partitions_of(row) return row and string.match(row, '"active".*') end
+local changed = {}
+for _, member in ipairs(members) do
+  local row, before = rows[member] or nothing, redis.call('HGET', key('target'), member)
+  if partitions_of(row) ~= partitions_of(before) then changed[#changed + 1] = member end
+end
 redis.call('DEL', key('target'))
 for _, member in ipairs(members) do
   redis.call('HSET', key('target'), member, rows[member] or nothing)
+end
+local is_of_before = redis.call('HGET', KEYS[1], 'target_incarnation') ~= ARGV[4]
+if is_of_before or #changed * CALLED_FROM > #members then
+  tell_all('target')
+else
+  for _, member in ipairs(changed) do tell(member, 'target') end
 end
 local now = text(now_ms())
 redis.call('HSET', KEYS[1], 'target_epoch', ARGV[3], 'target_incarnation', ARGV[4], 'target_run', ARGV[1],

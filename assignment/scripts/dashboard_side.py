@@ -12,6 +12,7 @@ import msgspec
 
 from assignment import sizes, wire
 from assignment.errors import InvalidInput
+from assignment.scripts import replies
 from assignment.scripts.group_read import REPORTED_EPOCHS, GroupRead, check_troubles
 from assignment.scripts.values import (
     FENCE_MAX,
@@ -72,13 +73,14 @@ class JoinResult(StrEnum):
 
 class Joined(NamedTuple):
     """`host`: where the other process runs. `seen` (WAIT): a sign of its life, said with the next
-    join: if it gave none since, it is replaced; only one that compares the same can do so.
+    join: if it gave none since, it is replaced; only one that compares the same can. `reply` of OK.
     """
 
     result: JoinResult
     host: str = ""
     seen: str = ""
     wait_ms: int = 0
+    reply: wire.Reply | None = None
 
 
 def join(
@@ -107,6 +109,9 @@ def _joined(raw: Raw) -> Joined:
             return Joined(JoinResult.WAIT, host, seen, int(wait_ms))
         case ["in_use", host]:
             return Joined(JoinResult.IN_USE, host)
+        case ["ok", *epochs, identity, settings]:
+            reply = replies.of_group(epochs, identity, settings)
+            return Joined(JoinResult.OK, reply=replace(reply, want_complete=True))
         case [result]:
             return Joined(JoinResult(result))
         case answer:
@@ -253,18 +258,12 @@ def _reported(raw: Raw) -> Reported:
     status = wire.Status(said)
     if status is not wire.Status.OK:
         return Reported(wire.Reply(status=status))
-    wanted, target, due, drain, identity = texts_of(raw[6:])
-    reply = wire.Reply(
-        status=status,
-        incarnation=int(raw[1]),
-        mode_epoch=int(raw[2]),
-        group_epoch=int(raw[3]),
-        target_epoch=int(raw[4]),
-        settings_epoch=int(raw[5]),
+    *epochs, wanted, target, due, drain, identity, settings = texts_of(raw[1:])
+    reply = replace(
+        replies.of_group(epochs, identity, settings),
         want_complete=wanted == "1",
         target=msgspec.Raw(target) if target else None,
         drain=drain,
-        identity=identity,
     )
     return Reported(reply, due == "1")
 

@@ -21,11 +21,12 @@ encode = msgspec.json.Encoder().encode
 
 
 class Problem(Exception):
-    """An answer that is not 200."""
+    """An answer that is not 200. `retry_after_s`: of 429 and 503, when to come again."""
 
-    def __init__(self, status: int, title: str, detail: str) -> None:
+    def __init__(self, status: int, title: str, detail: str, retry_after_s: int = 1) -> None:
         super().__init__(detail)
         self.status, self.title, self.detail = status, title, detail
+        self.retry_after_s = retry_after_s
 
 
 def demand_encrypted(scope: Scope) -> None:
@@ -93,14 +94,17 @@ async def body_of(receive: Receive, most: int, space: Body) -> bytes:
 
 async def answer_problem(send: Send, problem: Problem) -> None:
     body = encode({"status": problem.status, "title": problem.title, "detail": problem.detail})
-    await answer(send, problem.status, b"application/problem+json", body)
+    later = [(b"retry-after", str(problem.retry_after_s).encode())]
+    more = later if problem.status in (429, 503) else []
+    await answer(send, problem.status, b"application/problem+json", body, *more)
 
 
-async def answer(send: Send, status: int, content_type: bytes, body: bytes) -> None:
+async def answer(
+    send: Send, status: int, content_type: bytes, body: bytes, *more: tuple[bytes, bytes]
+) -> None:
     headers = [(b"content-type", content_type), (b"content-length", str(len(body)).encode())]
     if status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
-    if status in (429, 503):
-        headers.append((b"retry-after", b"1"))
+    headers += more
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

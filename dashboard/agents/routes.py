@@ -11,12 +11,9 @@ import re
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar, assert_never
+from typing import TypeVar, assert_never
 
-import msgspec
-from channels.db import database_sync_to_async
 from django.conf import settings
 from django.db import DatabaseError
 
@@ -29,6 +26,7 @@ from assignment.scripts.values import Call
 from assignment.types import NAME_PATTERN, valid_name
 from dashboard.agents import messages, tokens
 from dashboard.agents.doorbell import Doorbell
+from dashboard.agents.known_tokens import KnownTokens, TooMany, in_thread
 from dashboard.agents.requests import (
     Problem,
     Receive,
@@ -45,9 +43,10 @@ from dashboard.agents.requests import (
     header_of,
     too_large,
 )
+from dashboard.agents.turns import ALL, Turns
 from dashboard.live import deadline
-from dashboard.live.batch import Batch, NotInTime
-from dashboard.live.connection import StoreUnavailable, async_client, reaching_redis
+from dashboard.live.batch import GATHER_S, Batch, NotInTime, Overloaded
+from dashboard.live.connection import StoreUnavailable
 from dashboard.live.queue import QueueKeys
 from dashboard.live.scripts import script
 from dashboard.web.counts import NO_GROUP, counts
@@ -63,11 +62,7 @@ GROUP = "evenkeel.group"  # in the scope: whom a valid token speaks for
 # What a heartbeat that is not answered with a wire.Status is counted as.
 REFUSALS = {401: "unauthorized", 403: "forbidden", 429: "limited", 503: "unavailable"}
 INVALID = "invalid"
-EPOCHS = ("incarnation", "mode_epoch", "group_epoch", "target_epoch", "settings_epoch")
-
-
 log = logging.getLogger(__name__)
-in_thread = partial(database_sync_to_async, thread_sensitive=False)  # not behind a slow page
 
 
 ROW = tuple(wire.Introduction.__dataclass_fields__)
@@ -111,13 +106,12 @@ class AgentApi:
     def __init__(self) -> None:
         self.batch = Batch()
         self.doorbell = Doorbell()
-        self.remembered = tokens.Remembered()
+        self.tokens = KnownTokens()
         self.rate = Rate()
+        self.turns = Turns(time.monotonic)
         self.reader = messages.Reader()
         self._answers: dict[str, Callable[..., Awaitable[wire.Reply]]]
         self._answers = {"join": self._join, "heartbeat": self._heartbeat, "leave": self._leave}
-        self._looked_s = 0.0  # monotonic: when what was revoked was asked for
-        self._looking: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -173,15 +167,22 @@ class AgentApi:
         if scheme.lower() != "bearer" or not token:
             raise Problem(401, "No token", "the header Authorization: Bearer <token> is missing")
         digest = tokens.digest_of(token.strip())
-        await self._look_at_revoked()
-        known = self.remembered.get(digest)
+        await self.tokens.look_at_revoked()
+        known = self.tokens.get(digest, address_of(scope))
         if known is None:
-            known = await _in_time(self._read_token(digest, address_of(scope)))
+            known = await self._read_token(digest, address_of(scope))
         if not known.is_valid(digest):
             raise Problem(401, "Token refused", "this token is wrong, expired or revoked")
         if known.group != group:
             raise await _in_time(self._of_other_group(known, group, address_of(scope)))
         return known
+
+    async def _read_token(self, digest: str, address: str) -> tokens.Known:
+        try:
+            return await _in_time(self.tokens.read(digest, address))
+        except TooMany:
+            why = "too many unknown tokens wait to be checked; try again"
+            raise Problem(503, "Busy", why) from None
 
     async def _of_other_group(self, known: tokens.Known, group: str, address: str) -> Problem:
         if not await in_thread(tokens.group_exists)(group):
@@ -191,39 +192,11 @@ class AgentApi:
         why = f"this token speaks for {known.group!r}, not for {group!r}"
         return Problem(403, "Token of another group", why)
 
-    async def _look_at_revoked(self) -> None:
-        """One request at a time asks, and waits for it a moment. While the database does not
-        answer no other one asks: threads that wait for it would be all there are.
-        """
-        now_s = time.monotonic()
-        if self._looking is not None or now_s - self._looked_s < tokens.LOOK_EVERY_S:
-            return
-        self._looked_s = now_s
-        self._looking = asyncio.create_task(self._forget_revoked())
-        await asyncio.wait([self._looking], timeout=tokens.LOOK_WAIT_S)
-
-    async def _forget_revoked(self) -> None:
-        try:
-            self.remembered.forget(await in_thread(tokens.revoked_lately)())
-        except DatabaseError:
-            pass  # then what is remembered counts, as long as it may
-        finally:
-            self._looking = None
-
-    async def _read_token(self, digest: str, address: str) -> tokens.Known:
-        try:
-            known: tokens.Known = await in_thread(tokens.read)(digest, address)
-        except DatabaseError:
-            self.remembered.database_is_away()
-            before = self.remembered.get(digest)
-            if before is None:
-                raise
-            return before
-        self.remembered.put(known)
-        return known
-
     async def _call(self, call: Call[T], group: str, second: str) -> T:
-        answer, count = await self.batch.call(script(call.script), group, call.args, second)
+        joins = call.script == "join"
+        answer, count = await self.batch.call(
+            script(call.script), group, call.args, second, joins=joins
+        )
         self.rate.counted(second, count)
         return _read(group, lambda: call.read(answer))
 
@@ -233,24 +206,40 @@ class AgentApi:
         row = {name: getattr(join, name) for name in ROW}
         most = sizes.members_max(token.partitions)
         call = dashboard_side.join(join.member, join.secret, row, join.seen, members=most)
-        joined = await self._call(call, group, second)
+        await self._wait_turn(group)
+        try:
+            joined = await self._call(call, group, second)
+        except Overloaded as error:
+            raise self._sent_away(str(error)) from error
         match joined.result:
             case JoinResult.OK:
                 self.doorbell.ring(group)
-                told = await _in_time(_settings_of(group))
-                return wire.Reply(status=wire.Status.OK, want_complete=True, **told)
+                assert joined.reply is not None
+                return joined.reply
             case JoinResult.WAIT:
                 return dashboard_side.wait_reply(joined)
             case JoinResult.IN_USE:
                 what = "Instance" if join.instance else "Member id"
                 raise Problem(409, f"{what} in use", dashboard_side.in_use(join.member, joined))
-            case JoinResult.FULL | JoinResult.BUSY:
+            case JoinResult.FULL:
                 why = dashboard_side.not_now(group, joined.result)
                 raise Problem(429, "Too many members", why)
+            case JoinResult.BUSY:
+                raise self._sent_away(dashboard_side.not_now(group, joined.result), group)
             case JoinResult.NO_GROUP:
                 raise StoreUnavailable(dashboard_side.not_now(group, joined.result))
             case _:
                 assert_never(joined.result)
+
+    async def _wait_turn(self, group: str) -> None:
+        wait_s = self.turns.take(group)
+        if wait_s is None:
+            raise self._sent_away(f"too many wait to join {group!r}; try again", group)
+        if wait_s > GATHER_S:
+            await asyncio.sleep(wait_s)
+
+    def _sent_away(self, why: str, group: str = ALL) -> Problem:
+        return Problem(503, "Busy", why, self.turns.later_s(group))
 
     async def _leave(self, token: tokens.Known, body: bytes, second: str) -> wire.Reply:
         group, leave = token.group, messages.read("leave", body)
@@ -274,8 +263,9 @@ class AgentApi:
             return reply
         if answer.rebalance_due or (beat.complete and reply.group_epoch > reply.target_epoch):
             self.doorbell.ring(group)
-        if (reply.incarnation, reply.settings_epoch) != (beat.incarnation, beat.settings_epoch):
-            return replace(reply, **await _in_time(_settings_of(group)))
+        known = beat.incarnation, beat.settings_epoch
+        if (reply.incarnation, reply.settings_epoch) != known and reply.settings is None:
+            raise StoreUnavailable(dashboard_side.not_now(group, JoinResult.NO_GROUP))
         return reply
 
     async def _read_beat(
@@ -337,20 +327,3 @@ def read_beat(
     call = dashboard_side.report(beat, token.partitions)
     messages.check_partitions(beat, token)
     return beat, call
-
-
-async def _settings_of(group: str) -> dict[str, Any]:
-    """Fields of wire.Reply: identity, epochs and settings. Raises StoreUnavailable."""
-    names = *EPOCHS, "identity", "settings"
-    with reaching_redis():
-        *epochs, identity, settings = await async_client().hmget(wire.GroupKeys(group).meta, *names)
-    if settings is None:
-        raise StoreUnavailable(f"group {group!r} is not set up in Redis yet; try again")
-
-    def told() -> dict[str, Any]:
-        counted = zip(EPOCHS, epochs, strict=True)
-        numbers = {name: int(value or 0) for name, value in counted}
-        wire.parse_settings(settings.decode())  # they are passed on as they are
-        return {**numbers, "identity": (identity or b"").decode()}
-
-    return {**_read(group, told), "settings": msgspec.Raw(settings)}

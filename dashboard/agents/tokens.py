@@ -1,33 +1,39 @@
 """Agents' tokens: 256 random bits, stored as SHA-256, shown once.
 
 The process remembers what the database said for a few seconds, so that a heartbeat costs no SQL;
-for longer while the database is away, so that agents can go on and join. What was revoked
-meanwhile is asked for by one request for all, LOOK_EVERY_S apart, before it is answered.
+for longer while the database is asked again or is away, so that agents can go on and join. What was
+revoked meanwhile is asked for by one request for all, LOOK_EVERY_S apart, before it is answered.
 """
 
 import hmac
 import time
 from collections import OrderedDict
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
-from django.db import DatabaseError
 from django.utils import timezone
 
 from dashboard.agents.issued import digest_of as digest_of  # noqa: PLC0414
-from dashboard.agents.issued import is_used_anew, valid_at
+from dashboard.agents.issued import is_used_anew
 from dashboard.agents.issued import make as make  # noqa: PLC0414
 from dashboard.models import AgentToken, AuditSource, Group
 from dashboard.records import audit
 from dashboard.records.audit import By
 
 REMEMBERED_S = 3.0
+# A valid one serves for so long while it is read again: members that beat every few seconds never
+# wait for a database that is slow. One that was deleted is refused by the reading, some ms later.
+SERVED_S = 10.0
 LOOK_EVERY_S = 0.7  # a revoked token is refused within a second
 LOOK_BACK_S = 60.0  # so far may the clocks of two web processes' machines be apart
 LOOK_WAIT_S = 0.25  # for a database that is slow; then what is remembered counts
 OUTAGE_S = 3_600.0  # what it said so long ago counts no more, even while it is away
+FIELDS = (
+    *("digest", "expires_at", "revoked_at", "last_used_at"),
+    *("group__name", "group__stream", "group__partitions"),
+)
 REMEMBERED_MAX = 20_000  # of known and of refused tokens together; the oldest go
 
 
@@ -56,18 +62,27 @@ class Remembered:
         self._away_until = 0.0  # monotonic: then the database is asked again
 
     def get(self, digest: str) -> Known | None:
-        known, now = self._known.get(digest), time.monotonic()
-        most_s = OUTAGE_S if now < self._away_until else REMEMBERED_S
-        return None if known is None or now - known.read_at > most_s else known
+        """One that counts now, perhaps while it is read again."""
+        known, now_s = self._known.get(digest), time.monotonic()
+        if known is None:
+            return None
+        most_s = SERVED_S if known.token_id else REMEMBERED_S
+        if now_s < self._away_until:
+            most_s = OUTAGE_S
+        return None if now_s - known.read_at > most_s else known
+
+    def is_due(self, known: Known) -> bool:
+        """To be read again."""
+        now_s = time.monotonic()
+        return now_s - known.read_at > REMEMBERED_S and now_s >= self._away_until
 
     def database_is_away(self) -> None:
         self._away_until = time.monotonic() + REMEMBERED_S
 
-    def forget(self, digests: Iterable[str]) -> None:
-        """Those that were valid; a refusal stays remembered."""
-        for digest in digests:
-            if (known := self._known.get(digest)) and known.token_id:
-                del self._known[digest]
+    def forget(self, digest: str) -> None:
+        """When it was valid; a refusal stays remembered."""
+        if (known := self._known.get(digest)) and known.token_id:
+            del self._known[digest]
 
     def put(self, known: Known) -> None:
         self._known[known.digest] = known
@@ -84,33 +99,41 @@ def revoked_lately() -> list[str]:
     )
 
 
-def read(digest: str, address: str = "") -> Known:
-    """Asks the database; marks the token as used. One that is not valid any more is on record."""
-    now = timezone.now()
-    row = (
-        AgentToken.objects.filter(valid_at(now), digest=digest)
-        .values_list(
-            *("id", "digest", "group__name", "expires_at", "last_used_at"),
-            *("group__stream", "group__partitions"),
-        )
-        .first()
-    )
-    if row is None:
-        with suppress(DatabaseError):
-            _note_ended(digest, address)
-        return Known(digest, 0, "", None, time.monotonic())
-    token_id, stored, group, expires_at, last_used_at, stream, partitions = row
-    if is_used_anew(last_used_at, now):
-        with suppress(DatabaseError):  # one that refuses writes
-            AgentToken.objects.filter(id=token_id).update(last_used_at=now)
-    return Known(stored, token_id, group, expires_at, time.monotonic(), stream, partitions)
+class Read(NamedTuple):
+    """`used`: ids whose last use is to be kept. `ended`: addresses by ids that are not valid any
+    more, which is to be on record.
+    """
+
+    known: list[Known]
+    used: list[int]
+    ended: dict[int, str]
 
 
-def _note_ended(digest: str, address: str) -> None:
-    token = AgentToken.objects.select_related("group").filter(digest=digest).first()
-    if token is not None:
-        why = f"the token is {token.state}"
-        audit.denied(_by(token, address), "use token", token.group, object=named(token), why=why)
+def read(asked: Mapping[str, str]) -> Read:
+    """Of these digests, each with the address that it came from. Raises DatabaseError."""
+    now, known, used, ended = timezone.now(), [], [], {}
+    rows = AgentToken.objects.filter(digest__in=list(asked)).order_by()
+    for row in rows.select_related("group").only(*FIELDS):
+        if row.state != "valid":
+            ended[row.id] = asked[row.digest]
+            continue
+        group, read_at = row.group, time.monotonic()
+        of_group = group.name, row.expires_at, read_at, group.stream, group.partitions
+        known.append(Known(row.digest, row.id, *of_group))
+        if is_used_anew(row.last_used_at, now):
+            used.append(row.id)
+    refused = asked.keys() - {one.digest for one in known}
+    known += (Known(digest, 0, "", None, time.monotonic()) for digest in refused)
+    return Read(known, used, ended)
+
+
+def note(used: Collection[int], ended: Mapping[int, str]) -> None:
+    """As `read` found them. Raises DatabaseError."""
+    if used:
+        AgentToken.objects.filter(id__in=list(used)).update(last_used_at=timezone.now())
+    for token in AgentToken.objects.select_related("group").filter(id__in=list(ended)):
+        by, why = _by(token, ended[token.id]), f"the token is {token.state}"
+        audit.denied(by, "use token", token.group, object=named(token), why=why)
 
 
 def note_other_group(token_id: int, group: str, address: str) -> None:

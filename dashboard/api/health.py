@@ -118,6 +118,11 @@ def _redis(held: Rights | None, warnings: list[str], checks: dict[str, Any]) -> 
         warnings.append(
             "Redis runs without appendonly: a restart of it can lose ownership and offsets"
         )
+    if found.is_almost_full:
+        warnings.append(
+            f"Redis has {found.clients} of {found.clients_max} connections: raise its maxclients,"
+            " and the open files that its process may have; an agent that finds none cannot renew"
+        )
     if rights is not None:
         warnings += rights.sentences(named=held is not None)
     named = {

@@ -27,6 +27,8 @@ from dashboard.live.scripts import Script
 
 GATHER_S = 0.004  # a trip costs as much CPU as ten calls; a heartbeat has seconds
 CALLS_MAX = 500  # of one pipeline: its answers come within some tens of milliseconds
+JOINS_AT_ONCE = 100  # of them: each costs Redis as much as four heartbeats, which come behind it
+JOINS_WAITING_MAX = 2_000  # are answered within a second; more than that come again
 WAITING_MAX = 20_000  # twice the agents aimed at; more means that Redis does not keep up
 RATE_WINDOW_MS = 2_000  # a counter of one second outlives it
 Answer = asyncio.Future[tuple[Any, int]]
@@ -50,23 +52,35 @@ class Call:
 
 
 class Batch:
+    """Whoever is a member comes first: of those that wait to join some go with each trip, where
+    the others leave room.
+    """
+
     def __init__(self) -> None:
         self._waiting: deque[Call] = deque()
+        self._joins: deque[Call] = deque()
         self._running: asyncio.Task[None] | None = None
         self._until: deque[tuple[float, Answer]] = deque()
         self._timer: asyncio.TimerHandle | None = None  # one for all: a heartbeat is cheap
 
     async def call(
-        self, script: Script, group: str, arguments: Arguments, counter: str = ""
+        self,
+        script: Script,
+        group: str,
+        arguments: Arguments,
+        counter: str = "",
+        joins: bool = False,
     ) -> tuple[Any, int]:
         """The script's answer; how often `counter` was counted this second, by all processes.
-        Raises StoreUnavailable, NotInTime among it.
+        `joins`: whoever asks is no member yet. Raises StoreUnavailable, NotInTime and Overloaded
+        among it.
         """
-        if len(self._waiting) >= WAITING_MAX:
-            raise Overloaded(f"{len(self._waiting)} calls wait for Redis")
+        waiting, most = (self._joins, JOINS_WAITING_MAX) if joins else (self._waiting, WAITING_MAX)
+        if len(waiting) >= most:
+            raise Overloaded(f"{len(waiting)} calls wait for Redis")
         loop = asyncio.get_running_loop()
         call = Call(script, group, arguments, counter, loop.create_future())
-        self._waiting.append(call)
+        waiting.append(call)
         self._limit(call.answer)
         if self._running is None:
             self._running = loop.create_task(self._run())
@@ -93,14 +107,19 @@ class Batch:
 
     async def _run(self) -> None:
         try:
-            while self._waiting:
+            while self._waiting or self._joins:
                 await asyncio.sleep(GATHER_S)
-                calls = [self._waiting.popleft() for _ in range(min(CALLS_MAX, len(self._waiting)))]
+                calls = _taken(self._waiting, CALLS_MAX)
+                calls += _taken(self._joins, min(JOINS_AT_ONCE, CALLS_MAX - len(calls)))
                 # Whoever gave up asks again: what is old must not come after what is new.
                 if asked := [call for call in calls if not call.answer.done()]:
                     await _carry_out(asked)
         finally:
             self._running = None
+
+
+def _taken(waiting: deque[Call], most: int) -> list[Call]:
+    return [waiting.popleft() for _ in range(min(most, len(waiting)))]
 
 
 async def _carry_out(calls: list[Call]) -> None:

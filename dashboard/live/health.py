@@ -15,6 +15,7 @@ FAILING = "failing_groups"
 NO_HISTORY = "groups_without_history"
 DIFFERING, DIFFERING_SHOWN_MS = "differing_groups", 86_400_000
 NAMED_MAX = 10  # of groups
+ALMOST_FULL = 0.8  # of its connections: time is left to raise the limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,13 @@ class RedisHealth:
     ticked_groups: int = 0  # by the last tick, failing ones included
     differing_groups: int = 0  # whose log of the locks did not tell what Redis held, in a day
     differing_named: tuple[str, ...] = ()  # the first of them
+    clients: int = 0  # connections that it has now
+    clients_max: int | None = None  # None: it does not tell
+
+    @property
+    def is_almost_full(self) -> bool:
+        """Whoever comes when it is full is refused: an agent with locks to renew, say."""
+        return self.clients_max is not None and self.clients >= ALMOST_FULL * self.clients_max
 
     @property
     def is_new_enough(self) -> bool:
@@ -82,10 +90,10 @@ def look() -> RedisHealth:
     """One trip, with a write: a server that only answers is of no use. Raises StoreUnavailable."""
     pipe = sync_client().pipeline()
     pipe.set(_key("readyz"), 1, px=1_000)
-    pipe.info("server").info("persistence").time()
+    pipe.info("server").info("persistence").info("clients").time()
     pipe.mget([_key(LATE), _key(FAILING), *(_key(f"{sign}_ms") for sign in Sign)])
     pipe.smembers(_key(DIFFERING))
-    _, server, persistence, now, (late, failing, *stamps), differing = pipe.execute()
+    _, server, persistence, clients, now, (late, failing, *stamps), differing = pipe.execute()
     now_ms = ms_of(*now)
     told = json.loads(failing or b"{}")
     return RedisHealth(
@@ -101,4 +109,6 @@ def look() -> RedisHealth:
         ticked_groups=told.get("ticked", 0),
         differing_groups=len(differing),
         differing_named=tuple(sorted(name.decode() for name in differing)[:NAMED_MAX]),
+        clients=int(clients["connected_clients"]),
+        clients_max=int(clients["maxclients"]) if "maxclients" in clients else None,
     )

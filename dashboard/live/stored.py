@@ -8,8 +8,8 @@ from assignment.wire import GroupKeys
 from dashboard.live import groups as live_groups
 from dashboard.live.connection import sync_client
 
-OF_MEMBERS = ("owned", "progress", "counts")
-NO_MEMBER = ("hold", "wanted", "queued", "running", "coordinator")
+OF_MEMBERS = ("owned", "progress", "counts", "hints")
+NO_MEMBER = ("calls", "hold", "wanted", "queued", "running", "coordinator")
 
 
 def read(group: str, partitions: Sequence[str]) -> Stored:

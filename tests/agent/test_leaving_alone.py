@@ -4,6 +4,7 @@ import signal
 
 import pytest
 
+from agent.store.door import pairs
 from assignment.types import Drain
 from tests.agent.conftest import World, until
 
@@ -31,8 +32,9 @@ def test_it_leaves_in_redis_when_the_dashboard_is_away(world: World, how: str) -
     read = world.read()
     assert (read.members, read.locks, read.target) == ({}, {}, {})
     assert [grant.ended for grant in read.grants.values()] == ["released"]
-    hints = world.store.wait_hints("0-0", 1).hints
-    assert [h.reason for h in hints if h.member_id == member][-1] == "leave"
+    entries = world.store.door.ask("XRANGE", world.store.keys.control, "-", "+")
+    changes = [dict(pairs(flat)) for _, flat in entries]
+    assert [c[b"reason"] for c in changes if c[b"member"].decode() == member][-1] == b"leave"
 
 
 def test_a_dashboard_that_does_not_answer_in_time_is_not_waited_for(world: World) -> None:

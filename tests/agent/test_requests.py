@@ -32,6 +32,7 @@ class Server:
 
     def __init__(self) -> None:
         self.status, self.body = 200, REPLY
+        self.retry_after = ""
         self.get_status: int | None = None  # None: as `status`
         self.requests: list[tuple[str, str, bytes]] = []
         self.gate = threading.Event()
@@ -54,6 +55,8 @@ class _Handler(BaseHTTPRequestHandler):
         got = server.get_status if self.command == "GET" else None
         self.send_response(got or server.status)
         self.send_header("content-length", str(len(server.body)))
+        if server.retry_after:
+            self.send_header("retry-after", server.retry_after)
         self.end_headers()
         self.wfile.write(server.body)
 
@@ -99,6 +102,26 @@ def test_one_that_cannot_answer_now_is_away(servers: list[Server], status: int) 
     servers[0].status, servers[0].body = status, b"<html>"
     with pytest.raises(DashboardAway, match=f"HTTP {status}"):
         dashboards(servers[0].url).ask(JOIN)
+
+
+@pytest.mark.parametrize(
+    ("told", "ms"),
+    [("2", 2_000), ("0", 0), ("", 0), ("9" * 30, 60_000), ("-1", 0), ("Wed, 21 Oct 2026", 0)],
+)
+def test_when_to_come_again_is_read_and_bounded(servers: list[Server], told: str, ms: int) -> None:
+    servers[0].status, servers[0].retry_after = 503, told
+    with pytest.raises(DashboardAway) as caught:
+        dashboards(servers[0].url).ask(JOIN)
+    assert caught.value.retry_after_ms == ms
+
+
+def test_of_several_addresses_the_soonest_that_asked_counts(servers: list[Server]) -> None:
+    for server, told in zip(servers, ("7", "3"), strict=True):
+        server.status, server.retry_after = 503, told
+    urls = (*(server.url for server in servers), "http://127.0.0.1:1")
+    with pytest.raises(DashboardAway) as caught:
+        dashboards(*urls).ask(JOIN)
+    assert caught.value.retry_after_ms == 3_000
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"status": 3}'])

@@ -67,10 +67,10 @@ def test_a_plan_turns_draining_into_drained_and_hints_so(world: World) -> None:
     fence, other = world.runs(a={P0, P1})
     world.move("a", P0, fence, RUNNING, REVOKING)
     assert world.store.owned("a")[P0].state is REVOKING
-    after = world.store.last_hint_id()
+    after = world.store.last_hints(world.keys.hints("a"))
     assert [p.fence for p in world.next_batch()] == [other]
     assert world.store.owned("a")[P0].state is REVOKED
-    assert [h.reason for h in world.store.wait_hints(after, 1).hints] == ["revoked"]
+    assert world.store.wait_hints(after, 1).reasons == {"revoked"}
     assert not world.move("a", P0, fence, REVOKING, RUNNING)
 
 

@@ -24,14 +24,14 @@ def test_members_are_told_to_leave_and_hear_it_both_ways(world: World) -> None:
 def test_told_the_same_again_nothing_changes(world: World) -> None:
     world.stand(a={P0}, b={P1})
     world.set_drain(Drain.LEAVING, "a")
-    epoch, hints = world.group_epoch(), world.store.last_hint_id()
+    epoch, hints = world.group_epoch(), world.last_change()
     assert world.set_drain(Drain.LEAVING, "a", "stranger") == []
     assert world.set_drain(Drain.LEAVING) == []
-    assert (world.group_epoch(), world.store.last_hint_id()) == (epoch, hints)
+    assert (world.group_epoch(), world.last_change()) == (epoch, hints)
     assert world.set_drain(Drain.FORCED, "a", "b") == ["a", "b"]
     assert world.set_drain(Drain.NONE, "b") == ["b"]
     assert world.group_epoch() == epoch + 2
-    reasons = [h.reason for h in world.store.wait_hints("0-0", 1).hints]
+    reasons = [reason for reason, _ in world.changes()]
     assert reasons[-3:] == ["scale-down", "forced", "cancelled"]
 
 

@@ -3,11 +3,12 @@
 from dataclasses import replace
 from typing import Any
 
+from assignment.scripts import dashboard_side, replies
 from assignment.scripts.agent_side import claim_turn, progress
 from assignment.scripts.dashboard_side import EvictResult, JoinResult
 from assignment.scripts.group_read import TICKER_AWAY_MS, Gap, Purpose, Ticker
 from assignment.types import START, Claim
-from assignment.wire import ConsumerHealth
+from assignment.wire import ConsumerHealth, Status
 from tests.contract.world import LONG_MS, P0, P1, P2, World, offset
 
 
@@ -34,6 +35,17 @@ def test_join_makes_a_row_a_beat_and_a_wish_for_a_complete_report(world: World) 
     assert (row.able, row.leaving, row.version) == (False, False, "1 2")
     assert row.joined_at_ms == group.beats["a"] == group.asked["a"]
     assert group.meta.group_epoch == 2
+
+
+def test_whoever_joins_is_told_epochs_and_settings_in_the_same_answer(world: World) -> None:
+    world.configure()
+    joined = world.run(dashboard_side.join("a", "secret", {}))
+    assert joined.reply is not None
+    told, group = replies.read_reply(joined.reply), world.read()
+    assert told.settings == group.meta.settings
+    assert (told.status, told.want_complete) == (Status.OK, True)
+    for name in (*replies.EPOCHS, "identity"):
+        assert getattr(told, name) == getattr(group.meta, name)
 
 
 def test_an_id_in_use_under_another_secret_is_refused_until_its_member_is_gone(

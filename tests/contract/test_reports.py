@@ -9,7 +9,7 @@ from assignment.scripts import dashboard_side
 from assignment.scripts.group_read import Purpose
 from assignment.troubles import Unserved, UnservedReason
 from assignment.types import Held, HeldState, ReplicaReport, Role, read_as
-from assignment.wire import ConsumerHealth, Heartbeat, Status
+from assignment.wire import ConsumerHealth, Heartbeat, Status, parse_settings
 from tests.contract.world import P0, P1, P2, World
 
 OK, FENCED, LATE = Status.OK, Status.FENCED, Status.LATE
@@ -22,6 +22,18 @@ def test_a_report_of_a_stranger_or_under_another_secret_touches_nothing(alone: W
     assert alone.report("stranger", 1).status is FENCED
     assert alone.report("a", 1, secret="other", able=True).status is FENCED
     assert replace(alone.read(), now_ms=before.now_ms) == before
+
+
+def test_settings_are_told_to_whoever_has_those_of_another_epoch_or_incarnation(
+    alone: World,
+) -> None:
+    meta = alone.read().meta
+    has = {"incarnation": meta.incarnation, "settings_epoch": meta.settings_epoch}
+    assert alone.report("a", 1, **has).settings is None
+    others = has | {"settings_epoch": 0}, has | {"incarnation": meta.incarnation + 1}
+    for sequence, lacks in enumerate(others, 2):
+        told = alone.report("a", sequence, **lacks)
+        assert parse_settings(bytes(told.settings).decode()) == meta.settings
 
 
 def test_a_complete_report_is_stored_and_no_longer_asked_for(alone: World) -> None:
@@ -172,7 +184,7 @@ def test_a_learner_that_becomes_ready_makes_a_plan_outdated_once(alone: World) -
     assert alone.read().members["a"].ready == {P1}
     assert alone.report("a", 6, replicas=both, ready=[str(P1), str(P2)]).rebalance_due
     assert alone.group_epoch() == before + 3
-    assert [h.reason for h in alone.store.wait_hints("0-0", 1).hints[-3:]] == ["ready"] * 3
+    assert alone.changes()[-3:] == [("ready", "a")] * 3
 
 
 def say_much(world: World, member: str, sequence: int, letters: int) -> bool:

@@ -64,9 +64,9 @@ def test_a_target_not_above_the_stored_one_is_stale(alone: World) -> None:
 def test_a_target_repeated_after_a_lost_reply_is_done_and_written_once(alone: World) -> None:
     group = alone.due()
     first = alone.set_target(group, a={P1})
-    hints = alone.store.last_hint_id()
+    hints = alone.last_change()
     assert alone.set_target(group, a={P1}) == first
-    assert alone.store.last_hint_id() == hints
+    assert alone.last_change() == hints
     alone.read(Purpose.REBALANCE)
     assert alone.set_target(group, a={P1}) is not None
 
@@ -157,7 +157,7 @@ def test_what_locks_and_commits_do_makes_no_plan_outdated(alone: World) -> None:
 def test_a_person_who_asks_makes_a_plan_outdated(world: World) -> None:
     first = world.configure()
     assert world.request_rebalance("asked by a person", "a") == first + 1
-    assert world.store.wait_hints("0-0", 1).hints[-1].member_id == "a"
+    assert world.changes()[-1][1] == "a"
 
 
 # --- after a wipe ---------------------------------------------------------------------------------
@@ -274,14 +274,14 @@ def test_a_switch_changes_who_coordinates_and_nothing_else(world: World) -> None
     for name in ("members", "target", "grants"):
         assert getattr(after, name) == getattr(before, name)
     assert after.locks.keys() == before.locks.keys()
-    assert world.store.wait_hints("0-0", 1).hints[-1].reason == Reason.MODE
+    assert world.changes()[-1][0] == Reason.MODE
 
 
 def test_a_switch_to_what_is_already_is_done_and_tells_nobody(world: World) -> None:
     world.stand(a={P0})
-    hints, before = world.store.last_hint_id(), world.read().meta
+    hints, before = world.last_change(), world.read().meta
     assert world.set_mode(Coordination.SERVER) == ModeSet(True, Epoch(1, 1), Coordination.SERVER)
-    assert world.store.last_hint_id() == hints
+    assert world.last_change() == hints
     assert world.read().meta == before
 
 

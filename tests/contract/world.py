@@ -6,7 +6,7 @@ from dataclasses import fields
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
-from agent.store.door import Door
+from agent.store.door import Door, pairs
 from agent.store.group import GroupStore
 from assignment import types
 from assignment.scripts import agent_side, dashboard_side, group_read, lock_events, recovery
@@ -65,6 +65,16 @@ class World:
         """The group as a coordinator reads it that has to make a target."""
         self.request_rebalance()
         return self.read(Purpose.REBALANCE)
+
+    def last_change(self) -> str:
+        """Id of the last one in `control`."""
+        return self.store.last_hints(self.keys.control)[self.keys.control]
+
+    def changes(self, after: str = "0-0") -> list[tuple[str, str]]:
+        """Reason and member of each that `control` has after that id."""
+        entries = self.door.ask("XRANGE", self.keys.control, f"({after}", "+")
+        rows = (dict(pairs(flat)) for _, flat in entries)
+        return [(row[b"reason"].decode(), row[b"member"].decode()) for row in rows]
 
     def set_target(self, group: GroupRead, **rows: set[Partition]) -> str | None:
         epoch = group.meta.group_epoch

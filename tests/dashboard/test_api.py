@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -19,10 +20,10 @@ from assignment import sizes
 from assignment.wire import GroupKeys
 from dashboard import coordinator
 from dashboard.actions import groups
-from dashboard.agents import messages, routes, tokens
+from dashboard.agents import known_tokens, messages, tokens
 from dashboard.agents.routes import AgentApi
 from dashboard.demo.embedded_redis import EmbeddedRedis
-from dashboard.live import deadline
+from dashboard.live import connection, deadline
 from dashboard.models import AgentToken, AuditEntry, AuditSource, Group
 from dashboard.records.audit import By
 from tests.dashboard.agents import SECRET, make_group
@@ -34,6 +35,14 @@ BEAT = {"member": "m1", "secret": SECRET, "sequence": 1, "report": 1, "complete"
 
 def token_of(group: Group, **more: Any) -> str:
     return groups.create_token(group, by=By("ann", AuditSource.PAGE), **more).text
+
+
+async def noted_in_time(found: Callable[[], Any]) -> Any:
+    """What is written beside the answer."""
+    async with asyncio.timeout(10):
+        while (what := await asyncio.to_thread(found)) is None:
+            await asyncio.sleep(0.01)
+    return what
 
 
 class Caller:
@@ -102,6 +111,17 @@ async def test_an_agent_joins_beats_gets_its_target_and_leaves(
     assert (status, left["status"]) == (200, "ok")
     status, after = await caller.post("heartbeat", BEAT)
     assert (status, after["status"]) == (200, "fenced")
+
+
+async def test_joins_and_news_of_settings_take_the_one_connection_of_the_batch(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "CONNECTIONS_MAX", 1)
+    members = [f"m{n}" for n in range(40)]
+    joined = await asyncio.gather(*(caller.post("join", {**JOIN, "member": m}) for m in members))
+    beats = (caller.post("heartbeat", {**BEAT, "member": m}) for m in members)
+    for status, told in (*joined, *await asyncio.gather(*beats)):
+        assert (status, told["settings"]["partitions"]) == (200, 4)
 
 
 async def test_a_repeated_heartbeat_is_late(caller: Caller) -> None:
@@ -287,7 +307,7 @@ async def test_a_revoked_token_is_refused_within_a_second_though_it_is_remembere
 ) -> None:
     now = [100.0]
     clock = SimpleNamespace(monotonic=lambda: now[0], time=lambda: now[0])
-    monkeypatch.setattr(routes, "time", clock)
+    monkeypatch.setattr(known_tokens, "time", clock)
     monkeypatch.setattr(tokens, "REMEMBERED_S", 3_600.0)
     assert tokens.LOOK_EVERY_S + tokens.LOOK_WAIT_S < 1
     monkeypatch.setattr(tokens, "LOOK_WAIT_S", 30.0)  # this machine's database may be slow
@@ -297,7 +317,7 @@ async def test_a_revoked_token_is_refused_within_a_second_though_it_is_remembere
     now[0] += tokens.LOOK_EVERY_S
     for _ in range(2):
         assert (await caller.post("join", JOIN))[0] == 401
-    entry = await asyncio.to_thread(AuditEntry.objects.get, action="use token")
+    entry = await noted_in_time(lambda: AuditEntry.objects.filter(action="use token").first())
     assert entry.result == "denied: the token is revoked"
     assert entry.actor == f"token {group.name}/{token.name}"
 
@@ -384,7 +404,7 @@ async def test_a_hung_redis_costs_one_deadline_and_hears_of_nothing_given_up(
 
 
 async def test_database_away_is_said(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    def away(*_: str) -> tokens.Known:
+    def away(*_: Any) -> tokens.Read:
         raise OperationalError("no connection")
 
     monkeypatch.setattr(tokens, "read", away)
@@ -399,7 +419,7 @@ async def test_a_token_that_was_known_is_good_while_the_database_is_away(
     monkeypatch.setattr(tokens, "time", SimpleNamespace(monotonic=lambda: now[0]))
     await caller.post("join", JOIN)
 
-    def away(*_: str) -> tokens.Known:
+    def away(*_: Any) -> tokens.Read:
         asked.append(now[0])
         raise OperationalError("no connection")
 

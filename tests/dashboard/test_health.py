@@ -56,6 +56,25 @@ def test_appendonly_off_is_a_warning(client: Client, point_at: Any, own_redis: A
     assert "without appendonly" in answer.json()["warnings"][0]
 
 
+def test_connections_that_run_out_are_a_warning(
+    client: Client, point_at: Any, own_redis: Any
+) -> None:
+    point_at(own_redis.url)
+    coordinator.tick()
+    found = client.get("/readyz").json()
+    told = found["checks"]["redis"]
+    assert 1 <= told["clients"] < told["clients_max"]
+    assert found["warnings"] == []
+    most = int(told["clients"] / live_health.ALMOST_FULL)
+    sync_client().config_set("maxclients", most)
+    assert f"of {most} connections" in client.get("/readyz").json()["warnings"][0]
+
+
+def test_a_redis_that_does_not_tell_its_limit_is_not_almost_full() -> None:
+    known = live_health.RedisHealth("6.2", True, {}, 0, clients=10_000)
+    assert (known.clients_max, known.is_almost_full) == (None, False)
+
+
 def test_an_old_redis_is_named(client: Client, store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (live_health, health):
         monkeypatch.setattr(module, "OLDEST", (99, 0))

@@ -41,9 +41,11 @@ class FakeDoor:
     def ask_together(self, commands: Sequence[Command]) -> list[Raw]:
         return [self.ask(*command) for command in commands]
 
-    def wait(self, stream: str, after: str, timeout_ms: int, count: int) -> Raw:
+    def wait(self, streams: Mapping[str, str], timeout_ms: int, count: int) -> Raw:
         """Never waits: time is the test's. But a failover since the last call ends it."""
-        return self._above(self._reach(), stream, after, count) or None
+        server = self._reach()
+        found = ((n.encode(), self._above(server, n, id_, count)) for n, id_ in streams.items())
+        return [(name, entries) for name, entries in found if entries]
 
     def wait_any(self, streams: Mapping[str, str], timeout_ms: int) -> list[str]:
         """Never waits, as `wait`."""

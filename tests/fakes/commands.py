@@ -60,6 +60,14 @@ def pttl(db: "Keyspace", key: bytes) -> int:
     return db.expires[key] - db.now_ms if key in db.expires else -1
 
 
+@writes
+def pexpire(db: "Keyspace", key: bytes, ms: bytes) -> int:
+    if db.live(key) is None:
+        return 0
+    db.expires[key] = db.now_ms + number(ms)
+    return 1
+
+
 # --- strings --------------------------------------------------------------------------------------
 
 

@@ -224,7 +224,7 @@ class SimAgent:
                 self.world.scale_downs.departs(self.member_id)
 
     def hint(self, reason: str) -> None:
-        """From the control stream; gathered until it is delivered. Some are missed."""
+        """Told in Redis; gathered until it is delivered. Some are missed."""
         if not self._hinted:
             delay_ms = self.world.random.randint(*HINT_MS)
             self.world.agenda.after(delay_ms, self._deliver_hints)

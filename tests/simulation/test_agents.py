@@ -24,7 +24,7 @@ def settled(seed: int, members: int = 3, **changes: object) -> World:
     for name in "abcdefgh"[:members]:
         world.add(name)
     world.run_until(checks.settled, 20_000, "the group settles at the start")
-    world.restore_failures = 0.0
+    world.restore_failures = world.slow_steps = 0.0
     return world
 
 

@@ -11,7 +11,6 @@ import pytest
 
 from agent.coordination.memory import Memory
 from agent.dashboard_session.requests import Request
-from agent.hints import concerns
 from agent.state import restore
 from agent.store.door import ScriptCall, StoreUnavailable
 from agent.store.group import GroupStore
@@ -134,7 +133,7 @@ class World:
         self.pausing = Pausing(self)
         self.trimming = Trimming(self, seed)
         self._watch = checks.Watch()
-        self._hints_told: Id = (0, 0)  # id of the last
+        self._hints_told: dict[str, Id] = {}  # the last id of each stream
         self._named = 0
         self._read_at = ("", 0, 0)
         self._moved = False  # a script ran since the last look
@@ -320,18 +319,25 @@ class World:
         return {m: row.learning for m, row in self.read().target.items()}
 
     def _spread_hints(self) -> None:
-        if (last_id := self._last_hint()) == self._hints_told:
-            return
-        for hint in self.server.rows(self.keys.control, self._hints_told):
-            reason, member = t(hint[b"reason"]), t(hint[b"member"])
-            for agent in self.agents:
-                if concerns(reason, member, agent.member_id) and agent.lives:
-                    agent.hint(reason)
-        self._hints_told = last_id
+        heard, self._hints_told = self._hints_told, self._last_hints()
+        for stream, last_id in self._hints_told.items():
+            if last_id == heard.get(stream, (0, 0)):
+                continue
+            for hint in self.server.rows(stream, heard.get(stream, (0, 0))):
+                for agent in self._listeners(stream):
+                    agent.hint(t(hint[b"reason"]))
 
-    def _last_hint(self) -> Id:
-        hints = self.server.entries(self.keys.control)
-        return hints[-1][0] if hints else (0, 0)
+    def _listeners(self, stream: str) -> list[SimAgent]:
+        calls = stream == self.keys.calls
+        of = (a for a in self.agents if a.lives)
+        return [a for a in of if calls or stream == self.keys.hints(a.member_id)]
+
+    def _last_hints(self) -> dict[str, Id]:
+        """Of each stream that anybody listens to and that is there, its last id."""
+        members = {agent.member_id for agent in self.agents}
+        streams = (self.keys.calls, *map(self.keys.hints, sorted(members)))
+        ends = {stream: self.server.entries(stream) for stream in streams}
+        return {stream: entries[-1][0] for stream, entries in ends.items() if entries}
 
     def lose_writes_after(self, ms: int, happens: Callable[[int], None] | None = None) -> None:
         """Unless it is away."""
@@ -413,7 +419,7 @@ class World:
         self.pausing.rolled_back(paused)
         self.ledger.rolled_back(books)
         self.scale_downs.rolled_back()
-        self._hints_told = self._last_hint()
+        self._hints_told = self._last_hints()
         self.struck[how] += 1
 
     def redis_clock_jumps(self, ms: int) -> None:

@@ -65,7 +65,7 @@ def outcome(of: Callable[[], Any]) -> list[Any]:
 def test_blocked_readers_of_a_demoted_server_meet_passing_trouble(
     pair: Pair, door: RedisDoor
 ) -> None:
-    one = outcome(lambda: door.wait("s", "0-0", 20_000, 1))
+    one = outcome(lambda: door.wait({"s": "0-0"}, 20_000, 1))
     any_one = outcome(lambda: door.wait_any({"s": "0-0", "t": "0-0"}, 20_000))
     until(lambda: pair.waits() == 2)
     pair.demote()
@@ -96,7 +96,7 @@ def test_a_server_that_is_read_only_is_left_and_its_name_resolved_again(
 
 def test_one_refused_write_takes_the_waiting_connections_along(pair: Pair, door: RedisDoor) -> None:
     """A replica answers reads happily: what waits there would wait for what never comes."""
-    assert door.wait("s", "0-0", 1, 1) is None
+    assert not door.wait({"s": "0-0"}, 1, 1)
     door.run(write("first"))
     pair.at_new.xadd("s", {"n": "v"}, id="1-0")
     pair.demote()
@@ -105,15 +105,16 @@ def test_one_refused_write_takes_the_waiting_connections_along(pair: Pair, door:
     pair.switch()
     pair.at_old.replicaof("NO", "ONE")
     pair.at_old.delete("s")
-    assert door.wait("s", "0-0", 1, 1)[0][0] == b"1-0"
+    ((_, entries),) = door.wait({"s": "0-0"}, 1, 1)
+    assert entries[0][0] == b"1-0"
 
 
 def test_a_reader_is_led_to_no_replica(pair: Pair, door: RedisDoor) -> None:
     pair.demote()
     with pytest.raises(StoreUnavailable, match="it is a replica"):
-        door.wait("s", "0-0", 1, 1)
+        door.wait({"s": "0-0"}, 1, 1)
     pair.switch()
-    assert door.wait("s", "0-0", 1, 1) is None
+    assert not door.wait({"s": "0-0"}, 1, 1)
 
 
 def test_a_replica_without_its_primary_is_left_by_readers_too(pair: Pair, door: RedisDoor) -> None:
@@ -208,8 +209,9 @@ def test_hints_are_heard_again_after_a_demotion(
     pair.demote()
     pair.switch()
     until(lambda: len(heard) == 2)  # it listens from the end of the new one's stream
-    pair.at_new.xadd(store.keys.control, {"reason": "target", "epoch": 1, "member": "a"})
-    until(lambda: len(heard) == 3)
+    for number, stream in enumerate((store.keys.calls, store.keys.hints("a")), 3):
+        pair.at_new.xadd(stream, {"reason": "target"})
+        until(lambda number=number: len(heard) == number)
     listener.close()
     assert all(isinstance(one, Hinted) for one in heard)
 

@@ -104,7 +104,9 @@ def test_it_may_all_that_an_agent_and_its_consumer_do(place: Place) -> None:
     entry = done[0].changelog_id
     assert world.snapshot(P0, fence, offset(1), entry) == "done"
     assert world.store.read_changelog(P0, "0-0", 10).committed == offset(1)
-    assert world.store.wait_hints("0-0", 1).hints
+    keys = world.keys
+    assert set(world.store.last_hints(keys.calls, keys.hints("a"))) == {keys.calls, keys.hints("a")}
+    assert world.store.wait_hints({keys.calls: "0-0", keys.hints("a"): "0-0"}, 1).reasons
     events.store_counts(place.group, "a", {"n": b"1"})
     assert events.take_counts(place.group, "a", ["n"]) == {"n": b"1"}
     assert world.report("a", 1).status == "ok"
@@ -241,7 +243,7 @@ def test_revoking_cuts_its_connections_and_is_passing_trouble(place: Place) -> N
 
     def wait() -> None:
         try:
-            place.door.wait(stream, "0-0", 20_000, 1)
+            place.door.wait({stream: "0-0"}, 20_000, 1)
         except StoreUnavailable as error:
             heard.append(error)
 

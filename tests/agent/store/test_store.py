@@ -35,7 +35,7 @@ def test_a_redis_that_is_away_is_said_so_and_the_store_goes_on_when_it_is_back(
         world.next_batch,
         lambda: world.store.commit_many([request]),
         lambda: world.store.target("a"),
-        lambda: world.store.wait_hints("0-0", 10),
+        lambda: world.store.wait_hints({world.keys.calls: "0-0"}, 10),
         lambda: world.store.owned("a"),
     ):
         with pytest.raises(StoreUnavailable, match="does not answer"):
@@ -66,7 +66,7 @@ def test_a_redis_that_hangs_is_given_up_within_the_timeout(
     own_redis: EmbeddedRedis, group_name: str
 ) -> None:
     store = GroupStore.connect(own_redis.url, group_name, SHORT)
-    assert store.last_hint_id() == "0-0"
+    assert store.last_hints("calls") == {"calls": "0-0"}
     assert own_redis.pid
     os.kill(own_redis.pid, signal.SIGSTOP)
     try:
@@ -140,23 +140,23 @@ def test_one_that_let_us_in_may_do_so_again(
     own_redis: EmbeddedRedis, away: tuple[str, ...], back: tuple[str, ...]
 ) -> None:
     store = GroupStore.connect(own_redis.url, "g", SHORT)
-    assert store.last_hint_id() == "0-0"
+    assert store.last_hints("calls") == {"calls": "0-0"}
     with redis.Redis.from_url(own_redis.url) as operator:
         operator.execute_command(*away)
         operator.client_kill_filter(_type="normal", skipme=True)
         with pytest.raises(StoreUnavailable):  # the connection was killed
-            store.last_hint_id()
+            store.last_hints("calls")
         with pytest.raises(StoreUnavailable, match="refuses the login, or does not allow it"):
-            store.last_hint_id()
+            store.last_hints("calls")
         operator.execute_command(*(word.format(mine=own_redis.password) for word in back))
-    assert store.last_hint_id() == "0-0"
+    assert store.last_hints("calls") == {"calls": "0-0"}
 
 
 def test_a_password_is_in_no_error(own_redis: EmbeddedRedis) -> None:
     store = GroupStore.connect(own_redis.url, "g", SHORT)
     own_redis.stop()
     with pytest.raises(StoreUnavailable) as caught:
-        store.last_hint_id()
+        store.last_hints("calls")
     assert own_redis.password not in str(caught.value)
     assert str(own_redis.port) in str(caught.value)
 
@@ -271,16 +271,50 @@ def test_entries_are_read_in_ranges_open_at_their_start(real_world: World, group
     assert read(offset(5), offset(5)) == []
 
 
+def test_connections_that_threads_needed_at_one_moment_are_given_back_to_the_server(
+    own_redis: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    door = RedisDoor(own_redis.url)
+
+    def connected() -> int:
+        with redis.Redis.from_url(own_redis.url) as other:
+            return int(other.info("clients")["connected_clients"]) - 1
+
+    together = threading.Barrier(4)
+
+    def ask() -> None:
+        together.wait(10)
+        door.ask("BLPOP", "nothing", "0.3")
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert connected() == 4
+    door.ask("PING")
+    assert connected() == 4, "they may be needed again"
+    monkeypatch.setattr("agent.store.door.SPARE_S", -1.0)
+    door.ask("PING")
+    assert connected() == 0
+    monkeypatch.setattr("agent.store.door.SPARE_S", 30.0)
+    assert door.ask("PING") == b"PONG"
+    door.close()
+    assert connected() == 0
+
+
 def test_waiting_for_hints_ends_with_the_first_one(real_world: World) -> None:
     world = real_world
     world.configure()
-    after = world.store.last_hint_id()
+    keys = world.keys
+    streams = keys.calls, keys.hints("a"), keys.control
+    after = world.store.last_hints(*streams)
     timer = threading.Timer(0.05, lambda: world.request_rebalance("now"))
     timer.start()
     hints = world.store.wait_hints(after, 20_000)
     timer.join()
-    assert [h.reason for h in hints.hints] == ["now"]
-    assert hints.last_id == world.store.last_hint_id()
+    assert hints.reasons == {"now"}
+    assert hints.after == world.store.last_hints(*streams) != after
 
 
 def test_progress_comes_back_as_it_was_written(real_world: World) -> None:

@@ -1,0 +1,136 @@
+"""A herd of joins: some wait, the others are told when to come, and heartbeats come before them."""
+
+import asyncio
+import math
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from dashboard.agents import routes, turns
+from dashboard.agents.turns import LATER_MAX_S, PER_SECOND, WAIT_MAX_S, Turns
+from dashboard.live import batch
+from dashboard.live.batch import CALLS_MAX, JOINS_AT_ONCE, Batch, Overloaded
+from dashboard.live.scripts import script
+from tests.dashboard.test_api import BEAT, JOIN, Caller, token_of
+
+A_SECOND = int(PER_SECOND)
+
+
+class Clock:
+    now_s = 50.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_turns_come_at_a_pace_in_the_order_of_those_who_came() -> None:
+    made = Turns(Clock())
+    waits = [made.take("g") for _ in range(round(WAIT_MAX_S * PER_SECOND) + 1)]
+    assert waits[0] == 0
+    assert None not in waits
+    steps = [after - before for before, after in pairwise(waits)]  # type: ignore[operator]
+    assert steps == pytest.approx([1 / PER_SECOND] * len(steps))
+
+
+def test_a_group_waits_for_no_other() -> None:
+    made = Turns(Clock())
+    while made.take("herd") is not None:
+        pass
+    assert made.take("other") == 0
+
+
+def test_a_herd_that_comes_when_it_was_told_to_is_taken() -> None:
+    """10,000 at one moment: each is sent away once, or twice, and nobody for longer than needed."""
+    clock = Clock()
+    made = Turns(clock)
+    comes = {0: 10_000}  # in how many tenths of a second: so many
+    sent_away = 0
+    for tenth in range(600):
+        clock.now_s = 50 + tenth / 10
+        for n in range(comes.pop(tenth, 0)):
+            if made.take("g") is None:
+                sent_away += 1
+                later = made.later_s("g") * 10 + n % 6  # as agents do, up to half as much later
+                comes[tenth + later] = comes.get(tenth + later, 0) + 1
+        if not comes:
+            break
+    assert tenth / 10 < 1.5 * 10_000 / PER_SECOND + 2
+    assert sent_away < 1.5 * 10_000
+
+
+def test_what_is_told_is_bounded_and_so_is_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    made = Turns(clock)
+    told = [made.later_s() for _ in range(A_SECOND * (LATER_MAX_S + 5))]
+    assert (told[0], told[-1]) == (math.ceil(WAIT_MAX_S), LATER_MAX_S)
+    assert told == sorted(told)
+    monkeypatch.setattr(turns, "GROUPS_MAX", 10)
+    for n in range(30):
+        made.take(f"g{n}")
+    assert len(made._next) == 10
+    clock.now_s += 1
+    made.take("late")
+    assert set(made._next) == {"late"}
+
+
+async def test_members_come_before_those_who_want_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    trips: list[list[str]] = []
+
+    async def carried_out(calls: list[Any]) -> None:
+        trips.append([call.group for call in calls])
+        for call in calls:
+            call.answer.set_result((b"", 0))
+
+    monkeypatch.setattr(batch, "_carry_out", carried_out)
+    made = Batch()
+    joins = [made.call(script("join"), "j", [], joins=True) for _ in range(2 * JOINS_AT_ONCE)]
+    beats = [made.call(script("report"), "b", []) for _ in range(CALLS_MAX + 7)]
+    await asyncio.gather(*joins, *beats)
+    counted = [(trip.count("b"), trip.count("j")) for trip in trips]
+    assert counted == [(CALLS_MAX, 0), (7, JOINS_AT_ONCE), (0, JOINS_AT_ONCE)]
+
+
+async def test_joins_that_are_too_many_refuse_no_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch, "JOINS_WAITING_MAX", 3)
+    made = Batch()
+    waiting = [asyncio.create_task(made.call(script("join"), "g", [], joins=True)) for _ in "abc"]
+    await asyncio.sleep(0)
+    with pytest.raises(Overloaded):
+        await made.call(script("join"), "g", [], joins=True)
+    beat = asyncio.create_task(made.call(script("report"), "g", []))
+    await asyncio.sleep(0)
+    assert len(made._waiting) == 1
+    for task in (*waiting, beat):
+        task.cancel()
+    await asyncio.gather(*waiting, beat, return_exceptions=True)
+
+
+@pytest.fixture
+def caller(group: Any) -> Caller:
+    return Caller(group.name, token_of(group))
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_who_would_wait_too_long_is_told_when_to_come_and_members_are_not(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    headers: list[dict[bytes, bytes]] = []
+    spoken = routes.answer_problem
+
+    async def watched(send: Callable[..., Any], problem: Any) -> None:
+        async def sent(message: dict[str, Any]) -> None:
+            headers.append(dict(message.get("headers", ())))
+            await send(message)
+
+        await spoken(sent, problem)
+
+    assert (await caller.post("join", JOIN))[0] == 200
+    monkeypatch.setattr(routes, "answer_problem", watched)
+    monkeypatch.setattr(turns, "PER_SECOND", 0.5)
+    assert (await caller.post("join", JOIN | {"member": "m2"}))[0] == 200
+    refused = [await caller.post("join", JOIN | {"member": f"m{n}"}) for n in (3, 4)]
+    assert [(status, told["title"]) for status, told in refused] == [(503, "Busy")] * 2
+    assert [one[b"retry-after"] for one in headers if one] == [b"3", b"5"]
+    assert (await caller.post("heartbeat", BEAT))[0] == 200
