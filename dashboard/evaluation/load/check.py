@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+import psutil
 
 from dashboard.demo import processes
 from dashboard.demo.tree import TreeFailed
@@ -114,10 +115,11 @@ class Scene:
     def measure(self) -> None:
         pids = self._pids()
         self.crowd.ask("anew")
-        before, cpu_before, began_s = self.crowd.status(), cpu_s(self.run), time.monotonic()
+        before, machine = self.crowd.status(), machine_s()
+        cpu_before, began_s = cpu_s(self.run), time.monotonic()
         self.watch.anew()
         self.run.pass_time(self.asked.seconds)
-        seconds, cpu = time.monotonic() - began_s, cpu_s(self.run)
+        seconds, cpu, busy = time.monotonic() - began_s, cpu_s(self.run), machine_s() - machine
         gap_ms, after = self.watch.gaps.longest_ms, self.crowd.status()
         if self._pids() != pids:
             raise TreeFailed("a part of the system was restarted while it was measured")
@@ -127,7 +129,7 @@ class Scene:
         }
         spent["client"] = after.cpu_s - before.cpu_s
         beats = after.count.get("beats", 0) - before.count.get("beats", 0)
-        latencies = Latencies(after.latencies)
+        latencies, others = Latencies(after.latencies), busy - sum(spent.values())
         self.found |= {
             "beats": after.count.get("beats", 0),
             "timeouts": after.count.get("timeouts", 0),
@@ -137,6 +139,7 @@ class Scene:
             "p50_ms": latencies.share_ms(50),
             "p99_ms": latencies.share_ms(99),
             "cpu_cores": {name: round(one / seconds, 3) for name, one in spent.items()},
+            "others_cores": round(max(0.0, others) / seconds, 3),
             "tick_gap_max_ms": gap_ms,
             "moves": max(0, after.count.get("grants", 0) - after.held),
         }
@@ -232,7 +235,7 @@ def _run(scene: Scene) -> Found:
 ORDER = (
     "beats", "timeouts", "errors", "web_us_per_beat", "p50_ms", "p99_ms", "cpu_cores",
     "tick_gap_max_ms", "join_steady_s", "moves", "rebalances", "restarted_web_moves",
-    "join_waits", "differing", "replaced_s",
+    "join_waits", "differing", "replaced_s", "others_cores",
 )  # fmt: skip
 
 
@@ -256,6 +259,12 @@ def _crowd(run: Run, asked: Sizes, tokens: Mapping[str, str]) -> Iterator[Crowd]
         for one in programs:
             line_of(run, one)
         yield Crowd(run, programs)
+
+
+def machine_s() -> float:
+    """What every process of this machine has had of its cores."""
+    times = psutil.cpu_times()
+    return float(times.user + times.nice + times.system + times.irq + times.softirq)
 
 
 def files_limit() -> int:
