@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 from agent.store.door import StoreUnavailable
 from agent.store.group import GroupStore
-from assignment.reasons import Reason, concerns
+from assignment.types import Reason
 
 WAIT_MS = 10_000
+GIVEN_UP = (Reason.RELEASED, Reason.EXPIRED, Reason.LEAVE)
 AWAY_S = 1.0  # between two tries while Redis is away
 
 
@@ -67,3 +68,8 @@ class HintListener:
             mine = (h.reason for h in heard.hints if concerns(h.reason, h.member_id, me))
             if reasons := frozenset(mine):
                 self._deliver(Hinted(reasons))
+
+
+def concerns(reason: str, hinted_member_id: str, member_id: str) -> bool:
+    """who else revoked or joined changes nothing here; a lock given up may be waited for."""
+    return hinted_member_id in ("", member_id) or reason in GIVEN_UP

@@ -24,11 +24,11 @@ from agent.replicas.replica import ReplicaNews
 from agent.store.door import StoreUnavailable
 from assignment.member import messages
 from assignment.member.state import ConsumerState, MemberState, next_due_ms
-from assignment.reasons import OF_LOCKS
 from assignment.troubles import Failing, Halted, read_trouble
 from assignment.types import GroupSettings, Reason
 from assignment.wire import ControlMessage
 
+OF_LOCKS = {Reason.REVOKED, Reason.RELEASED, Reason.EXPIRED}  # these change no target
 WAIT_MIN_MS = 5  # a loop that is always due would take a whole core
 WAIT_MAX_MS = 5_000
 INBOX_AT_ONCE = 1_000  # then renewing has its turn

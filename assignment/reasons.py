@@ -47,12 +47,3 @@ NOT_A_CAUSE = frozenset(
         Reason.WIPED,
     )
 )
-
-# Of hints, for who waits for a lock: one was given up, whoever did it.
-GIVEN_UP = frozenset((Reason.RELEASED, Reason.EXPIRED, Reason.LEAVE))
-OF_LOCKS = frozenset((Reason.REVOKED, Reason.RELEASED, Reason.EXPIRED))  # these change no target
-
-
-def concerns(reason: str, hinted_member_id: str, member_id: str) -> bool:
-    """Whether a hint does: who else revoked or joined changes nothing for this member."""
-    return hinted_member_id in ("", member_id) or reason in GIVEN_UP

@@ -11,6 +11,7 @@ import pytest
 
 from agent.coordination.memory import Memory
 from agent.dashboard_session.requests import Request
+from agent.hints import concerns
 from agent.state import restore
 from agent.store.door import ScriptCall, StoreUnavailable
 from agent.store.group import GroupStore
@@ -18,7 +19,6 @@ from assignment import wire
 from assignment.coordinator.facts import Mirror
 from assignment.coordinator.reading import ticker_away
 from assignment.errors import InvalidInput
-from assignment.reasons import concerns
 from assignment.scripts import dashboard_side, group_read, values
 from assignment.scripts.agent_side import SnapshotRecord
 from assignment.scripts.group_read import GroupRead, Purpose, Ticker

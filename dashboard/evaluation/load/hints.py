@@ -1,7 +1,8 @@
 """What a group's agents hear of its control stream: one listener for all members of a process.
 
 Each agent has a listener of its own. Here they share one, for the sake of the client: what is done
-about a hint is the same, and what a listener each costs Redis is not played.
+about a hint is the same, but for locks of others, of which only those hear who were refused one by
+that member; what a listener each costs Redis is not played.
 """
 
 import asyncio
@@ -9,8 +10,8 @@ from collections.abc import Mapping
 
 import hiredis
 
-from assignment.reasons import GIVEN_UP, OF_LOCKS
 from assignment.scripts.values import pairs_of
+from assignment.types import Reason
 from assignment.wire import GroupKeys
 from dashboard.evaluation.beside.speaking import NoAnswer
 from dashboard.evaluation.load.lines import RedisLine
@@ -19,6 +20,7 @@ from dashboard.evaluation.load.member import LightMember
 WAIT_MS = 3_000  # below a line's patience
 AWAY_S = 1.0
 AT_ONCE = 1_000
+GIVEN_UP = (Reason.RELEASED, Reason.EXPIRED)  # a lock, which changes no target
 
 
 async def listen(line: RedisLine, members: Mapping[str, LightMember]) -> None:
@@ -51,12 +53,13 @@ async def _next(
 
 
 def _hint(reason: str, hinted: str, members: Mapping[str, LightMember]) -> None:
-    """As assignment.reasons.concerns: who waits hears of every lock that was given up."""
-    if hinted and reason not in GIVEN_UP:
-        one = members.get(hinted)
-        if one is not None:
-            one.hinted(wants_target=reason not in OF_LOCKS)
-        return
-    for one in members.values():
-        if not hinted or one.state.waiting or reason not in OF_LOCKS:
-            one.hinted(wants_target=reason not in OF_LOCKS)
+    """To all ("") or to one; whose lock was given up is awaited by others."""
+    if reason in GIVEN_UP:
+        for one in members.values():
+            if one.awaits(hinted):
+                one.hinted(wants_target=False)
+    elif not hinted:
+        for one in members.values():
+            one.hinted(wants_target=True)
+    elif (named := members.get(hinted)) is not None and reason != Reason.REVOKED:
+        named.hinted(wants_target=True)

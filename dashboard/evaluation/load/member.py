@@ -18,7 +18,7 @@ import msgspec
 
 from assignment import wire
 from assignment.errors import EvenkeelError, Fenced
-from assignment.member import messages
+from assignment.member import messages, pacing
 from assignment.member.decisions import decide
 from assignment.member.reporting import Reporter
 from assignment.member.state import (
@@ -39,7 +39,6 @@ from dashboard.evaluation.load.lines import Answered, RedisLine, WebLine
 from dashboard.evaluation.load.told import Told
 
 SECRET = "0123456789abcdef"
-JOIN_RETRY_MS = 500  # doubled up to a heartbeat, as an agent's
 ACQUIRE_RETRY_MS = (100, 500)  # for a partition that another still holds, as an agent's
 REDIS_RETRY_S = 0.25
 ROUNDS_MAX = 8  # decisions in a row without a rest
@@ -60,7 +59,7 @@ class LightMember:
     sequence: int = 0
     said: tuple[object, ...] = ()
     beat_due_s: float = 0.0
-    join_pause_ms: int = JOIN_RETRY_MS
+    join_pause_ms: int = pacing.JOIN_RETRY_MS
     wants_target: bool = False
     acting: Any = None
     beat_timer: Any = None
@@ -68,6 +67,10 @@ class LightMember:
     turn_timer: Any = None
     is_killed: bool = False
     decided: tuple[object, ...] = ()
+
+    @property
+    def phase(self) -> float:
+        return pacing.phase_of(self.name)
 
     @property
     def now_ms(self) -> int:
@@ -110,12 +113,7 @@ class LightMember:
             return
         reply = self.told.reply(answer, "join")
         if reply is None or reply.status is not wire.Status.OK:
-            wait_ms = self.join_pause_ms * self.dice.uniform(0.5, 1)
-            if isinstance(answer, Answered) and answer.retry_after_s:
-                wait_ms = max(wait_ms, answer.retry_after_s * 1e3 * self.dice.uniform(1, 1.5))
-            longest_ms = max(JOIN_RETRY_MS, self.state.settings.heartbeat_ms)
-            self.join_pause_ms = min(2 * self.join_pause_ms, longest_ms)
-            self.loop.call_later(wait_ms / 1e3, self.join)
+            self._join_later(answer)
             return
         self.reporter.start_anew()
         self.said, self.beat_due_s = (), self.loop.time()
@@ -124,6 +122,14 @@ class LightMember:
         self._feed(messages.ConsumerSeen(ConsumerState.READY, stateful=False))
         self.told.count["joined"] += 1
         self._renew()
+
+    def _join_later(self, answer: Answered | NoAnswer) -> None:
+        asked_s = answer.retry_after_s if isinstance(answer, Answered) else None
+        pause_ms = self.join_pause_ms * self.dice.uniform(pacing.RETRY_EARLIEST, 1)
+        asked_ms = (asked_s or 0.0) * 1e3 * self.dice.uniform(*pacing.RETRY_LATER)
+        heartbeat_ms = self.state.settings.heartbeat_ms
+        self.join_pause_ms = pacing.next_join_pause_ms(self.join_pause_ms, heartbeat_ms)
+        self.loop.call_later(max(pause_ms, asked_ms) / 1e3, self.join)
 
     def beat(self) -> None:
         """When it is due, or at once when something changed; never two at a time."""
@@ -136,7 +142,8 @@ class LightMember:
         if now_s < self.beat_due_s and facts == self.said:
             return
         self.said, due_s = facts, min(self.beat_due_s, now_s)
-        self._beat_at(now_s + state.settings.heartbeat_ms / 1e3)
+        pause_ms = state.settings.heartbeat_ms
+        self._beat_at(pacing.next_beat_ms(self.now_ms, pause_ms, self.phase) / 1e3)
         beat = self._heartbeat(owned, able=able)
         told = partial(self._beaten, beat.report, beat.complete, due_s)
         self.web.post("heartbeat", msgspec.json.encode(beat), told)
@@ -183,7 +190,7 @@ class LightMember:
         if reply.status is wire.Status.FENCED:
             self._fenced("heartbeat")
             return
-        self.join_pause_ms = JOIN_RETRY_MS
+        self.join_pause_ms = pacing.JOIN_RETRY_MS
         self.reporter.answered(report, complete, reply.want_complete)
         if reply.want_complete:
             self.said = ()
@@ -204,7 +211,8 @@ class LightMember:
         self.told.fail("errors", f"{self.name} was fenced: {why}")
         self._feed(messages.Fenced())
         self._forget_timers()
-        self.loop.call_later(self.dice.uniform(0.5, 1) * JOIN_RETRY_MS / 1e3, self.join)
+        wait_ms = pacing.rejoin_ms(self.phase, self.state.settings.heartbeat_ms)
+        self.loop.call_later(wait_ms / 1e3, self.join)
 
     # --- Redis
 
@@ -237,6 +245,13 @@ class LightMember:
         known = self.state.target.epoch if self.state.target else NO_EPOCH
         self.wants_target |= answer.target != known
         self._turn()
+
+    def awaits(self, owner: str) -> bool:
+        """Whether it was refused a lock by that member, or by nobody known ("": by whomever)."""
+        waiting = self.state.waiting
+        return bool(waiting) and any(
+            not owner or not one.owner or one.owner == owner for one in waiting.values()
+        )
 
     def hinted(self, *, wants_target: bool) -> None:
         if self.is_killed or not self.state.joined:

@@ -1,0 +1,30 @@
+"""When a member speaks to the dashboard: beside the others of its group, not together with them."""
+
+from zlib import crc32
+
+JOIN_RETRY_MS = 500  # doubled up to a heartbeat
+RETRY_EARLIEST = 0.5  # of the pause: who failed together does not come again together
+REJOIN_WITHIN_MS = 500  # what fenced one member may have fenced all: they do not all join at once
+RETRY_LATER = (1.0, 1.5)  # of what a dashboard asked for: nor do those whom it refused together
+
+
+def phase_of(member_id: str) -> float:
+    """0 to 1: where in a pause this member has its turn."""
+    return crc32(member_id.encode()) / 2**32
+
+
+def next_beat_ms(now_ms: int, pause_ms: int, phase: float) -> int:
+    """The first moment after `now_ms` of a row of them, `pause_ms` apart. Rows of members lie
+    beside each other, by their phases: what made all beat at once (a target, say) leaves them so.
+    """
+    return now_ms + pause_ms - (now_ms - int(phase * pause_ms)) % pause_ms
+
+
+def rejoin_ms(phase: float, heartbeat_ms: int) -> int:
+    """How long one that was fenced waits before it joins anew."""
+    return int(phase * min(REJOIN_WITHIN_MS, heartbeat_ms))
+
+
+def next_join_pause_ms(pause_ms: int, heartbeat_ms: int) -> int:
+    """After one more join that was not taken in."""
+    return min(2 * pause_ms, max(JOIN_RETRY_MS, heartbeat_ms))
