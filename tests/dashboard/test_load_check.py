@@ -167,6 +167,17 @@ def test_the_longest_gap_counts_also_while_a_tick_is_awaited() -> None:
     assert gaps.longest_ms == 1_700
 
 
+def test_a_group_that_rests_needs_no_look_until_it_is_awake() -> None:
+    gaps = Gaps()
+    for now_ms in (1_100, 5_000, 9_000):
+        gaps.saw("a", 1_000, now_ms, rests=True)
+    gaps.saw("a", 1_000, 9_500)
+    gaps.saw("a", 9_700, 9_800)
+    assert gaps.longest_ms == 700
+    gaps.saw("a", 9_700, 11_000)
+    assert gaps.longest_ms == 1_300
+
+
 @pytest.mark.parametrize(
     ("answer", "verb", "kind"),
     [

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.conf import settings
+
 from assignment import wire
 from assignment.types import Partition
 from assignment.wire import GroupKeys
@@ -14,20 +16,27 @@ from dashboard.live.connection import client_of, ms_of
 SAMPLE_S = 0.1  # a tenth of a tick
 SAMPLED_GROUPS = 20  # whose own ticks are followed, evenly over all, the last among them
 AT_ONCE = 1_000
+# Groups that a tick finds unchanged, and so looks at no further: only the tick itself is stamped.
+RESTS = f"{settings.REDIS_PREFIX}:rests"
 
 
 @dataclass(slots=True)
 class Gaps:
-    """The longest time between two stamps, also of one that is still awaited."""
+    """The longest time between two stamps, also of one that is still awaited. While `rests` a group
+    needs none.
+    """
 
     last: dict[str, int] = field(default_factory=dict)
     longest_ms: int = 0
 
-    def saw(self, name: str, stamp_ms: int, now_ms: int) -> None:
+    def saw(self, name: str, stamp_ms: int, now_ms: int, *, rests: bool = False) -> None:
         """`stamp_ms` 0: never yet."""
-        if not stamp_ms:
+        if rests:
+            self.last[name] = now_ms
+        if rests or not stamp_ms:
             return
         before_ms = self.last.get(name, stamp_ms)
+        stamp_ms = max(stamp_ms, before_ms)
         self.longest_ms = max(self.longest_ms, stamp_ms - before_ms, now_ms - stamp_ms)
         self.last[name] = stamp_ms
 
@@ -63,9 +72,12 @@ class Watch:
             pipe.time().get(health.sign_key(health.Sign.TICK))
             for group in self.sampled:
                 pipe.hget(GroupKeys(group).meta, "tick_ms")
-            gaps, (now, *stamps) = self.gaps, pipe.execute()
-            for name, stamp in zip(("", *self.sampled), stamps, strict=True):
-                gaps.saw(name, int(stamp or 0), ms_of(*now))
+                pipe.hexists(RESTS, group)
+            gaps, (now, ticked, *found) = self.gaps, pipe.execute()
+            gaps.saw("", int(ticked or 0), ms_of(*now))
+            of_groups = zip(self.sampled, found[::2], found[1::2], strict=True)
+            for name, stamp, rests in of_groups:
+                gaps.saw(name, int(stamp or 0), ms_of(*now), rests=bool(rests))
 
     # --- when asked
 
