@@ -10,6 +10,7 @@ import os
 import resource
 import sys
 import time
+import traceback
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -24,7 +25,7 @@ from assignment.types import GroupSettings
 from dashboard.evaluation.beside.speaking import NoAnswer
 from dashboard.evaluation.load.hints import listen
 from dashboard.evaluation.load.lines import RedisLine, WebLine, heads_of
-from dashboard.evaluation.load.member import LightMember
+from dashboard.evaluation.load.member import LightMember, raise_bug
 from dashboard.evaluation.load.told import Told
 
 LOOK_S = 0.5  # for what is overdue: an eighth of the shortest patience
@@ -175,14 +176,26 @@ class Crowd:
 
 
 async def play() -> None:
-    crowd = Crowd.of(msgspec.json.decode(await asyncio.to_thread(sys.stdin.readline), type=Task))
+    asyncio.get_running_loop().set_exception_handler(end)
+    task = await asyncio.to_thread(sys.stdin.readline)
+    crowd = Crowd.of(msgspec.json.decode(task, type=Task))
     await crowd.log_in()
     tasks = [asyncio.create_task(one) for one in (*crowd.listening(), crowd.look())]
+    for one in tasks:
+        one.add_done_callback(raise_bug)
     say("ready")
     while line := await asyncio.to_thread(sys.stdin.readline):
         say(crowd.answer(line))
-    for task in tasks:
-        task.cancel()
+    for one in tasks:
+        one.cancel()
+
+
+def end(_: Any, context: dict[str, Any]) -> None:
+    """A bug in a member ends all: what is measured with it would be nothing."""
+    print(context["message"], file=sys.stderr)
+    traceback.print_exception(context.get("exception"))
+    sys.stderr.flush()
+    os._exit(1)  # a thread waits for standard input, and would be waited for
 
 
 def say(answer: Any) -> None:

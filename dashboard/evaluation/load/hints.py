@@ -56,10 +56,16 @@ def _hint(reason: str, hinted: str, members: Mapping[str, LightMember]) -> None:
     """To all ("") or to one; whose lock was given up is awaited by others."""
     if reason in GIVEN_UP:
         for one in members.values():
-            if one.awaits(hinted):
+            if awaits(one, hinted):
                 one.hinted(wants_target=False)
     elif not hinted:
         for one in members.values():
             one.hinted(wants_target=True)
     elif (named := members.get(hinted)) is not None and reason != Reason.REVOKED:
         named.hinted(wants_target=True)
+
+
+def awaits(member: LightMember, owner: str) -> bool:
+    """Whether it was refused a lock by that one, or by nobody known ("": by whomever)."""
+    owners = {one.owner for one in member.state.waiting.values()}
+    return bool(owners) and (not owner or not owners.isdisjoint(("", owner)))

@@ -25,6 +25,7 @@ from assignment.member.state import (
     ConsumerState,
     MemberState,
     claims_of,
+    lease_is_over,
     next_due_ms,
     unable_because,
 )
@@ -203,9 +204,13 @@ class LightMember:
             if reply.settings != self.state.settings:
                 self._feed(messages.SettingsSeen(reply.settings))
         if reply.mode_epoch:
-            self._feed(messages.EpochsSeen(reply.incarnation, reply.mode_epoch))
+            self._see(Epoch(reply.incarnation, reply.mode_epoch))
         if reply.target is not None:
             self._feed(messages.TargetSeen(wire.read_target(reply.target)))
+
+    def _see(self, mode: Epoch) -> None:
+        if mode != (self.state.incarnation, self.state.mode_epoch):
+            self._feed(messages.EpochsSeen(mode.incarnation, mode.number))
 
     def _fenced(self, why: str) -> None:
         self.told.fail("errors", f"{self.name} was fenced: {why}")
@@ -219,7 +224,8 @@ class LightMember:
     def _renew(self) -> None:
         if self.is_killed or not self.state.joined:
             return
-        self._feed(messages.Tick())
+        if lease_is_over(self.state, self.now_ms):
+            self._feed(messages.Tick())
         settings, claims = self.state.settings, claims_of(self.state)
         self.renew_timer = self.loop.call_later(settings.renew_ms / 1e3, self._renew)
         call = agent_side.renew(self.name, settings.lease_ms, claims)
@@ -241,17 +247,10 @@ class LightMember:
         if lost and self.acting is None:  # else it may just have been released
             self.told.fail("errors", f"{self.name} lost {lost}")
         self._feed(messages.Renewed(sent_ms, frozenset(lost)))
-        self._feed(messages.EpochsSeen(answer.incarnation, answer.mode_epoch))
+        self._see(Epoch(answer.incarnation, answer.mode_epoch))
         known = self.state.target.epoch if self.state.target else NO_EPOCH
         self.wants_target |= answer.target != known
         self._turn()
-
-    def awaits(self, owner: str) -> bool:
-        """Whether it was refused a lock by that member, or by nobody known ("": by whomever)."""
-        waiting = self.state.waiting
-        return bool(waiting) and any(
-            not owner or not one.owner or one.owner == owner for one in waiting.values()
-        )
 
     def hinted(self, *, wants_target: bool) -> None:
         if self.is_killed or not self.state.joined:
@@ -270,6 +269,7 @@ class LightMember:
         is_same = all(one is other for one, other in zip(about, self.decided, strict=False))
         if self.wants_target or not self.decided or not is_same:
             self.acting = self.loop.create_task(self._act())
+            self.acting.add_done_callback(raise_bug)
         elif (able := unable_because(state, self.now_ms) is None) != (self.said[1:2] == (able,)):
             self.beat()
 
@@ -323,7 +323,7 @@ class LightMember:
         keys, self.wants_target = GroupKeys(self.store.group), False
         raw, row = await self.store.ask(("HGETALL", keys.meta), ("HGET", keys.target, self.name))
         meta = group_read.read_meta(raw)
-        self._feed(messages.EpochsSeen(meta.incarnation, meta.mode_epoch))
+        self._see(meta.mode)
         if meta.settings is not None and meta.settings != self.state.settings:
             self._feed(messages.SettingsSeen(meta.settings))
         if row:
@@ -388,3 +388,9 @@ class LightMember:
                 self._feed(messages.Released(one.claim))
         if not all(done):
             await self._read_owned()
+
+
+def raise_bug(task: "asyncio.Task[None]") -> None:
+    """To the loop's handler, which ends the process; a task alone would only be logged."""
+    if not task.cancelled():
+        task.result()
