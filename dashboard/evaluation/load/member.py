@@ -67,6 +67,7 @@ class LightMember:
     renew_timer: Any = None
     turn_timer: Any = None
     is_killed: bool = False
+    is_held_back: bool = False  # asked to come later: what changes waits for the next beat
     decided: tuple[object, ...] = ()
 
     @property
@@ -140,7 +141,7 @@ class LightMember:
         owned = {str(p): f"{h.fence} {h.state}" for p, h in state.held.items()}
         able = unable_because(state, self.now_ms) is None
         facts = (owned, able, state.target)
-        if now_s < self.beat_due_s and facts == self.said:
+        if now_s < self.beat_due_s and (facts == self.said or self.is_held_back):
             return
         self.said, due_s = facts, min(self.beat_due_s, now_s)
         pause_ms = state.settings.heartbeat_ms
@@ -183,6 +184,7 @@ class LightMember:
             return
         self.told.latencies.add(self.loop.time() - due_s)
         reply = self.told.reply(answer, "heartbeat")
+        self.is_held_back = isinstance(answer, Answered) and bool(answer.retry_after_s)
         if reply is not None:
             self.told.count["beats"] += 1
             self.told.heard_since.add(self.name)
