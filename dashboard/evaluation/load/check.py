@@ -204,7 +204,7 @@ def check(asked: Sizes, seed: int) -> tuple[Found, list[str]]:
         tokens = made_groups(run, asked.by_group)
         with (
             Watch(run.demo.redis.server.url, list(tokens)) as watch,
-            _crowd(run, asked, tokens) as crowd,
+            _crowd(run, asked, tokens, seed) as crowd,
         ):
             scene = Scene(run, asked, watch, crowd)
             found = _run(scene)
@@ -240,7 +240,7 @@ ORDER = (
 
 
 @contextmanager
-def _crowd(run: Run, asked: Sizes, tokens: Mapping[str, str]) -> Iterator[Crowd]:
+def _crowd(run: Run, asked: Sizes, tokens: Mapping[str, str], seed: int) -> Iterator[Crowd]:
     assert run.demo.redis is not None
     programs = []
     with ExitStack() as stack:
@@ -253,6 +253,7 @@ def _crowd(run: Run, asked: Sizes, tokens: Mapping[str, str]) -> Iterator[Crowd]
                 number=number,
                 processes=asked.processes,
                 spread_s=SPREAD_S,
+                seed=seed,
             )
             programs.append(stack.enter_context(program(client.__name__)))
             tell(programs[-1], msgspec.json.encode(task).decode())

@@ -46,6 +46,7 @@ class Task:
     number: int
     processes: int
     spread_s: float  # over which the joins are spread
+    seed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +74,7 @@ class Crowd:
 
     @classmethod
     def of(cls, task: Task) -> "Crowd":
-        told, dice, stores = Told(), Random(task.number), dict[str, RedisLine]()
+        told, dice, stores = Told(), Random(f"{task.seed} {task.number}"), dict[str, RedisLine]()
         crowd = cls(task, [], told, dice)
         heads = {group: heads_of(group, token) for group, token in task.tokens.items()}
         groups, loop = list(task.tokens), asyncio.get_running_loop()

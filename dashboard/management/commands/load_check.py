@@ -49,7 +49,7 @@ class Command(EvaluationCommand):
             action="store_true",
             help="afterwards kill the web process, which is started anew: what moves by that",
         )
-        add_seed(parser, "of the run")
+        add_seed(parser, "of when members join and try again")
 
     def body(self, options: dict[str, Any]) -> tuple[Found, int]:
         given = {name: options[name] for name in SIZES}
