@@ -88,7 +88,7 @@ def look() -> RedisHealth:
     pipe = sync_client().pipeline()
     pipe.set(_key("readyz"), 1, px=1_000)
     pipe.info("server").info("persistence").time()
-    pipe.mget([_key(LATE), _key(FAILING), *(_key(f"{sign}_ms") for sign in Sign)])
+    pipe.mget([_key(LATE), _key(FAILING), *map(sign_key, Sign)])
     pipe.smembers(_key(DIFFERING))
     _, server, persistence, now, (late, failing, *stamps), differing = pipe.execute()
     now_ms = ms_of(*now)
