@@ -5,7 +5,7 @@ the membership. Never waits.
 """
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from agent.dashboard_session.requests import Answer, Courier, DashboardAway, Refusal
@@ -13,59 +13,10 @@ from agent.membership import Membership, Note
 from assignment import wire
 from assignment.errors import InvalidInput
 from assignment.member import messages, pacing
+from assignment.member.reporting import Reporter
 from assignment.member.state import Unable, unable_because
 from assignment.member.troubles import unserved_of
 from assignment.types import Drain, Epoch, Role
-
-Owned = Mapping[str, str]  # partition -> "fence state"
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    number: int
-    complete: bool
-    owned: Mapping[str, str | None]
-
-
-@dataclass(slots=True)
-class Reporter:
-    """What the next heartbeat says of the owned partitions: all of them, or what changed since.
-
-    Changes are cumulative since the last complete report that was answered; a new complete one
-    after CHANGES_MAX of them, when asked, and after joining (coordination.md section 3). Numbers
-    never go back while the process lives.
-    """
-
-    number: int = 0
-    _base: Owned = field(default_factory=dict)
-    _answered: bool = False  # whether the complete report `number` is known to have arrived
-
-    def start_anew(self) -> None:
-        self._answered = False
-
-    def next(self, owned: Owned) -> Report:
-        if self._answered:
-            changes = changes_since(self._base, owned)
-            if len(changes) <= wire.CHANGES_MAX:
-                return Report(self.number, False, changes)
-        self.number += 1
-        self._base, self._answered = dict(owned), False
-        return Report(self.number, True, self._base)
-
-    def answered(self, number: int, complete: bool, want_complete: bool) -> None:
-        """The dashboard's answer to that report; late ones are about another number."""
-        if number != self.number:
-            return
-        if want_complete:
-            self._answered = False
-        elif complete:
-            self._answered = True
-
-
-def changes_since(base: Owned, owned: Owned) -> dict[str, str | None]:
-    changed: dict[str, str | None] = {p: v for p, v in owned.items() if base.get(p) != v}
-    return changed | {p: None for p in base if p not in owned}
-
 
 LEAVE_HEARD_WITHIN_MS = 1_000  # then the member leaves by itself, well before it gives up
 PROGRESS_MS = 1_000  # people watch a learner: told so often until it is ready

@@ -54,8 +54,13 @@ def _key(name: str) -> str:
     return f"{settings.REDIS_PREFIX}:{name}"
 
 
+def sign_key(sign: Sign) -> str:
+    """Of the moment when it was given last, ms by the clock of Redis."""
+    return _key(f"{sign}_ms")
+
+
 def stamp(sign: Sign) -> None:
-    sync_client().set(_key(f"{sign}_ms"), ms_of(*sync_client().time()))
+    sync_client().set(sign_key(sign), ms_of(*sync_client().time()))
 
 
 def stamp_late(groups: int) -> None:
@@ -91,7 +96,7 @@ def look() -> RedisHealth:
     pipe = sync_client().pipeline()
     pipe.set(_key("readyz"), 1, px=1_000)
     pipe.info("server").info("persistence").info("clients").time()
-    pipe.mget([_key(LATE), _key(FAILING), *(_key(f"{sign}_ms") for sign in Sign)])
+    pipe.mget([_key(LATE), _key(FAILING), *map(sign_key, Sign)])
     pipe.smembers(_key(DIFFERING))
     _, server, persistence, clients, now, (late, failing, *stamps), differing = pipe.execute()
     now_ms = ms_of(*now)

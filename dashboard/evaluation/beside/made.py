@@ -1,6 +1,6 @@
-"""Makes the groups of a run, each with a token: `python -m dashboard.evaluation.beside.made A B`.
+"""Makes the groups of a run, each with a token: `python -m dashboard.evaluation.beside.made`.
 
-The last line is the answer in JSON: group -> token.
+Standard input: {group: partitions} in JSON. The last line is the answer in JSON: group -> token.
 """
 
 import json
@@ -10,6 +10,7 @@ import sys
 import django
 
 PARTITIONS = 12
+TELL_EVERY = 500  # of many groups, for whoever waits
 
 
 def main() -> None:
@@ -19,12 +20,15 @@ def main() -> None:
     from dashboard.models import AuditSource
     from dashboard.records.audit import By
 
-    by, made = By("attack_check", AuditSource.COMMAND), {}
-    for name in sys.argv[1:]:
+    by, made = By("evaluation", AuditSource.COMMAND), {}
+    wanted: dict[str, int] = json.load(sys.stdin)
+    for number, (name, partitions) in enumerate(wanted.items(), start=1):
         group = groups.create_group(
-            name, by, stream=name, partitions=PARTITIONS, stateful=False, learners_max=0
+            name, by, stream=name, partitions=partitions, stateful=False, learners_max=0
         )
         made[name] = groups.create_token(group, by).text
+        if number % TELL_EVERY == 0:
+            print(f"{number} of {len(wanted)} groups", file=sys.stderr, flush=True)
     print(json.dumps(made))
 
 

@@ -7,22 +7,15 @@ the second.
 
 import json
 import os
-import select
-import subprocess
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from statistics import median, quantiles
-from typing import IO, Any
-
-import psutil
+from typing import Any
 
 from dashboard.agents.messages import most_bytes
-from dashboard.demo.parts import ROOT, RedisPart
-from dashboard.demo.tree import TreeFailed
 from dashboard.evaluation.beside import honest, hostile, idle, made
+from dashboard.evaluation.beside.programs import cpu_s, ended, line_of, made_groups, program, tell
 from dashboard.evaluation.judge import FAILED, HELD, VIOLATED
-from dashboard.evaluation.system import Run, ask, own_run
+from dashboard.evaluation.system import Run, own_run
 from dashboard.management.arguments import say
 
 HONEST_GROUPS = 50
@@ -31,8 +24,6 @@ RATIO_MAX = 2.0
 PAIRS = 3
 SECONDS = 20
 REST_S = 3.0  # between phases: what one left behind is not the next one's
-MADE_S = 120.0
-BEGUN_S = 300.0
 UNDISTURBED, DISTURBED = "undisturbed", "disturbed"
 SAMPLES_LEAST = 10
 Found = dict[str, Any]
@@ -44,30 +35,30 @@ def measured(seed: int, pairs: int, seconds: int) -> tuple[Found, int]:
     phases, told = list[Found](), list[Found]()
     with own_run(say, seed, demo=False) as run:
         run.demo.start_dashboard()
-        tokens = _made(run, [*names, ATTACKED])
+        tokens = made_groups(run, dict.fromkeys([*names, ATTACKED], made.PARTITIONS))
         assert run.demo.redis is not None  # the environment names no other one here
         ports = str(run.demo.options.port), str(run.demo.redis.server.port)
-        with _program(idle.__name__) as still:
-            idle_ports = tuple(_line(run, still).split())
-            with _program(honest.__name__, *ports) as beside:
-                _tell(beside, json.dumps({name: tokens[name] for name in names}))
+        with program(idle.__name__) as still:
+            idle_ports = tuple(line_of(run, still).split())
+            with program(honest.__name__, *ports) as beside:
+                tell(beside, json.dumps({name: tokens[name] for name in names}))
                 say("waiting until every honest group is settled")
-                _line(run, beside)
+                line_of(run, beside)
                 for number in range(2 * pairs):
                     name = (UNDISTURBED, DISTURBED)[number % 2]
                     at = (idle_ports, ports)[number % 2]
                     phases.append({"name": name, "load": round(os.getloadavg()[0], 2)})
-                    _tell(beside, f"{number}")
+                    tell(beside, f"{number}")
                     before = cpu_s(run)
                     told.append(_attack(run, at, tokens[ATTACKED], seconds))
-                    _tell(beside, "-")
+                    tell(beside, "-")
                     phases[-1]["cpu_s"] = {
                         part: round(spent - before.get(part, 0.0), 2)
                         for part, spent in cpu_s(run).items()
                     }
                     say(f"phase {number + 1} of {2 * pairs}, {name}: {told[-1]}")
                     run.pass_time(REST_S)
-                found = json.loads(_ended(run, beside))
+                found = json.loads(ended(run, beside))
     samples = [found.get(f"{number}", {}) for number in range(len(phases))]
     shown = [phase | _shown(of) for phase, of in zip(phases, samples, strict=True)]
     return answer(shown, samples, told[1::2])
@@ -127,20 +118,6 @@ def p95(values: Sequence[float]) -> float:
     return quantiles(values, n=20)[-1]
 
 
-def cpu_s(run: Run) -> Mapping[str, float]:
-    """Of each part of the system with its children, since it was started."""
-    found = dict[str, float]()
-    for part in run.demo.tree.parts:
-        pid = part.server.pid if isinstance(part, RedisPart) else getattr(part, "pid", None)
-        if pid is None:
-            continue
-        with suppress(psutil.Error):
-            first = psutil.Process(pid)
-            times = [one.cpu_times() for one in (first, *first.children(recursive=True))]
-            found[part.name] = sum(one.user + one.system for one in times)
-    return found
-
-
 def _shown(samples: Mapping[str, Any]) -> Found:
     shown: Found = {"failed": samples.get("failed", 0)}
     for name in ("heartbeat_ms", "rebalance_ms"):
@@ -150,62 +127,9 @@ def _shown(samples: Mapping[str, Any]) -> Found:
     return shown
 
 
-def _made(run: Run, names: Sequence[str]) -> Mapping[str, str]:
-    say(f"making {len(names)} groups")
-    found: Mapping[str, str] = ask(
-        "making the groups",
-        run.demo.parts.environment,
-        *(made.__name__, *names),
-        timeout_s=MADE_S,
-    )
-    return found
-
-
-@contextmanager
-def _program(module: str, *arguments: str) -> Iterator[Any]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", module, *arguments],
-        cwd=ROOT,
-        env={**os.environ, "DJANGO_SETTINGS_MODULE": "dashboard.settings"},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def _tell(process: Any, line: str) -> None:
-    into: IO[str] = process.stdin
-    into.write(f"{line}\n")
-    into.flush()
-
-
-def _line(run: Run, process: Any) -> str:
-    """Its next line; the system is looked after meanwhile. Raises TreeFailed."""
-
-    def is_there() -> bool:
-        return bool(select.select([process.stdout], [], [], 0)[0])
-
-    run.wait(is_there, BEGUN_S, "a client of the run said nothing")
-    line: str = process.stdout.readline()
-    if not line:
-        raise TreeFailed("a client of the run ended")
-    return line
-
-
 def _attack(run: Run, ports: Sequence[str], token: str, seconds: int) -> Found:
     most = str(most_bytes("heartbeat", made.PARTITIONS))
-    with _program(hostile.__name__, *ports, ATTACKED, str(seconds), most) as attackers:
-        _tell(attackers, token)
-        found: Found = json.loads(_line(run, attackers))
+    with program(hostile.__name__, *ports, ATTACKED, str(seconds), most) as attackers:
+        tell(attackers, token)
+        found: Found = json.loads(line_of(run, attackers))
     return found
-
-
-def _ended(run: Run, process: Any) -> str:
-    process.stdin.close()
-    process.stdin = None
-    return _line(run, process)

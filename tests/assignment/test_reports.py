@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.dashboard_session.session import Report, Reporter
+from assignment.member.reporting import Report, Reporter
 from assignment.wire import CHANGES_MAX
 
 TWO = {"s:0": "1 running", "s:1": "2 running"}

@@ -1,0 +1,274 @@
+"""A system of its own under many light members: what they wait for, and what it costs.
+
+First they join, until every lock is its target's and nothing is planned any more; then a window is
+measured. Afterwards, where it is asked for, a member and the web process are killed under them.
+"""
+
+import resource
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import psutil
+
+from dashboard.demo import processes
+from dashboard.demo.tree import TreeFailed
+from dashboard.evaluation.beside.programs import cpu_s, line_of, made_groups, program, tell
+from dashboard.evaluation.load import client, counted
+from dashboard.evaluation.load.aims import Sizes, missed
+from dashboard.evaluation.load.client import Status, Task
+from dashboard.evaluation.load.told import Latencies
+from dashboard.evaluation.load.watching import Watch
+from dashboard.evaluation.system import TIMINGS, Run, ask, own_run
+from dashboard.management.arguments import say
+
+Found = dict[str, Any]
+SPREAD_S = TIMINGS.heartbeat_ms / 1e3  # of the joins: as if all had begun at any moment of a beat
+STILL_S = 3.0  # without another target it is steady
+STEADY_WITHIN_S = 300.0  # ten times the aim
+QUIET_S = 5.0  # after many groups were made
+CONFIGURED_S = 120.0
+BACK_S = 120.0  # of a web process that was killed, until all were answered again
+REPLACED_WITHIN_S = 60.0
+SESSION_S = TIMINGS.session_timeout_ms / 1e3
+LOOK_S = 0.5
+TELL_S = 5.0
+PARTS = {"web": ("web",), "worker": ("worker", "beat"), "redis": ("redis",)}
+
+
+@dataclass(slots=True)
+class Crowd:
+    """All client processes."""
+
+    run: Run
+    programs: Sequence[Any]
+
+    def ask(self, line: str) -> list[Any]:
+        for one in self.programs:
+            tell(one, line)
+        return [msgspec.json.decode(line_of(self.run, one)) for one in self.programs]
+
+    def status(self) -> Status:
+        found = [msgspec.convert(one, Status) for one in self.ask("told")]
+        latencies = Latencies()
+        for one in found:
+            latencies.merge(Latencies(one.latencies))
+        numbers = ("members", "joined", "settled", "held", "heard", "cpu_s")
+        summed = {name: sum(getattr(one, name) for one in found) for name in numbers}
+        count = sum((Counter(one.count) for one in found), Counter[str]())
+        why = {kind: text for one in found for kind, text in one.why.items()}
+        shown = {str(step): n for step, n in latencies.counts.items()}
+        return Status(**summed, count=count, why=why, latencies=shown)
+
+
+@dataclass(slots=True)
+class Scene:
+    """`pids`: of the system's parts as the run began; one that changed was restarted."""
+
+    run: Run
+    asked: Sizes
+    watch: Watch
+    crowd: Crowd
+    found: Found = field(default_factory=dict)
+    _told_s: float = 0.0
+
+    def say_now_and_then(self, text: Callable[[], str]) -> None:
+        if time.monotonic() - self._told_s >= TELL_S:
+            self._told_s = time.monotonic()
+            say(f"{self._told_s - self.found['began_s']:6.1f} s  {text()}")
+
+    # --- until it is steady
+
+    def join(self) -> None:
+        self.found["began_s"] = time.monotonic()
+        self.crowd.ask("join")
+        self.found["join_steady_s"] = self._steady()
+        self.found["differing"] = self.watch.differing(self.asked.by_group)
+
+    def _steady(self) -> float | None:
+        """Seconds until then; None: it never was."""
+        still: tuple[Any, float] | None = None
+        began_s: float = self.found["began_s"]
+        while (now_s := time.monotonic()) - began_s < STEADY_WITHIN_S:
+            status, epochs = self.crowd.status(), self.watch.epochs()
+            self.say_now_and_then(lambda status=status: shown(status))  # type: ignore[misc]
+            if not self._is_settled(status, epochs):
+                still = None
+            elif still is None or still[0] != epochs:
+                still = epochs, now_s
+            elif now_s - still[1] >= STILL_S:
+                return round(now_s - began_s, 1)
+            self.run.pass_time(LOOK_S)
+        return None
+
+    def _is_settled(self, status: Status, epochs: Sequence[tuple[int, int]]) -> bool:
+        members, partitions = self.asked.members, self.asked.partitions
+        is_held = status.joined == status.settled == members and status.held == partitions
+        return is_held and all(group == target for group, target in epochs)
+
+    # --- the window
+
+    def measure(self) -> None:
+        pids = self._pids()
+        self.crowd.ask("anew")
+        before, machine = self.crowd.status(), machine_s()
+        cpu_before, began_s = cpu_s(self.run), time.monotonic()
+        self.watch.anew()
+        self.run.pass_time(self.asked.seconds)
+        seconds, cpu, busy = time.monotonic() - began_s, cpu_s(self.run), machine_s() - machine
+        gap_ms, after = self.watch.gaps.longest_ms, self.crowd.status()
+        if self._pids() != pids:
+            raise TreeFailed("a part of the system was restarted while it was measured")
+        spent = {
+            name: sum(cpu[part] - cpu_before[part] for part in parts)
+            for name, parts in PARTS.items()
+        }
+        spent["client"] = after.cpu_s - before.cpu_s
+        beats = after.count.get("beats", 0) - before.count.get("beats", 0)
+        latencies, others = Latencies(after.latencies), busy - sum(spent.values())
+        self.found |= {
+            "beats": after.count.get("beats", 0),
+            "timeouts": after.count.get("timeouts", 0),
+            "errors": after.count.get("errors", 0),
+            "join_waits": after.count.get("join_waits", 0),
+            "web_us_per_beat": round(spent["web"] / beats * 1e6, 1) if beats else None,
+            "p50_ms": latencies.share_ms(50),
+            "p99_ms": latencies.share_ms(99),
+            "cpu_cores": {name: round(one / seconds, 3) for name, one in spent.items()},
+            "others_cores": round(max(0.0, others) / seconds, 3),
+            "tick_gap_max_ms": gap_ms,
+            "moves": max(0, after.count.get("grants", 0) - after.held),
+        }
+        for kind, text in after.why.items():
+            say(f"the first of {kind}: {text}")
+
+    def _pids(self) -> list[int | None]:
+        return [getattr(part, "pid", None) for part in self.run.demo.tree.parts]
+
+    # --- what is killed
+
+    def kill_member(self) -> float | None:
+        """Seconds until others have all of the last group; None: they never had."""
+        group = list(self.asked.by_group)[-1]
+        victim = next((name for name in self.crowd.ask(f"kill {group}") if name), "")
+        if not victim:
+            raise TreeFailed(f"nobody in group {group} holds a partition")
+        say(f"{victim} was killed")
+        began_s, partitions = time.monotonic(), self.asked.by_group[group]
+
+        def is_replaced() -> bool:
+            locks = self.watch.locks(group, partitions)
+            return len(locks) == partitions and victim not in {m for m, _ in locks.values()}
+
+        if not self.run.happens(is_replaced, REPLACED_WITHIN_S):
+            return None
+        return round(time.monotonic() - began_s, 1)
+
+    def restart_web(self) -> int:
+        """How many partitions changed hands, or were granted anew, by it."""
+        alive = self.asked.members - self.asked.kill_member
+        web = next(part for part in self.run.demo.tree.parts if part.name == "web")
+        before, granted = self.watch.all_locks(self.asked.by_group), self._grants()
+        say("web: killed")
+        processes.kill(web.family)  # type: ignore[attr-defined]
+        self.crowd.ask("anew")
+        self.run.wait(
+            lambda: self.crowd.status().heard == alive, BACK_S, "not every member was heard again"
+        )
+        self.run.pass_time(SESSION_S + STILL_S)
+        after = self.watch.all_locks(self.asked.by_group)
+        changed = sum(after.get(partition) != lock for partition, lock in before.items())
+        return max(changed, self._grants() - granted)
+
+    def _grants(self) -> int:
+        return self.crowd.status().count.get("grants", 0)
+
+
+def shown(status: Status) -> str:
+    """For whoever waits."""
+    facts = f"{status.joined} of {status.members} joined, {status.settled} settled"
+    counts = ", ".join(f"{name} {count}" for name, count in sorted(status.count.items()))
+    return f"{facts}, {status.held} partitions held; {counts}"
+
+
+def check(asked: Sizes, seed: int) -> tuple[Found, list[str]]:
+    """What the command answers, and the aims that were missed. Raises TreeFailed, Stopped."""
+    with own_run(say, seed, demo=False) as run:
+        run.demo.start_dashboard()
+        if run.demo.redis is None:
+            raise TreeFailed("load_check needs the embedded Redis: unset REDIS_URL")
+        tokens = made_groups(run, asked.by_group)
+        with (
+            Watch(run.demo.redis.server.url, list(tokens)) as watch,
+            _crowd(run, asked, tokens, seed) as crowd,
+        ):
+            scene = Scene(run, asked, watch, crowd)
+            found = _run(scene)
+    return found, missed(found, asked, SESSION_S)
+
+
+def _run(scene: Scene) -> Found:
+    asked, run = scene.asked, scene.run
+    run.wait(
+        lambda: scene.watch.configured() == asked.groups, CONFIGURED_S, "a group is not in Redis"
+    )
+    if asked.members:
+        scene.join()
+    else:
+        run.pass_time(QUIET_S)
+    scene.measure()
+    nothing = {"join_steady_s": None, "differing": None, "replaced_s": None}
+    found = {**nothing, **scene.found, "restarted_web_moves": None}
+    found["rebalances"] = ask("counting rebalances", run.demo.parts.environment, counted.__name__)
+    if asked.kill_member:
+        found["replaced_s"] = scene.kill_member()
+    if asked.restart_web:
+        found["restarted_web_moves"] = scene.restart_web()
+    sizes = {name: getattr(asked, name) for name in ("members", "groups", "partitions")}
+    return {**sizes, **{name: found[name] for name in ORDER}}
+
+
+ORDER = (
+    "beats", "timeouts", "errors", "web_us_per_beat", "p50_ms", "p99_ms", "cpu_cores",
+    "tick_gap_max_ms", "join_steady_s", "moves", "rebalances", "restarted_web_moves",
+    "join_waits", "differing", "replaced_s", "others_cores",
+)  # fmt: skip
+
+
+@contextmanager
+def _crowd(run: Run, asked: Sizes, tokens: Mapping[str, str], seed: int) -> Iterator[Crowd]:
+    assert run.demo.redis is not None
+    programs = []
+    with ExitStack() as stack:
+        for number in range(asked.processes if asked.members else 0):
+            task = Task(
+                web_port=run.demo.options.port,
+                redis_port=run.demo.redis.server.port or 0,
+                tokens=tokens,
+                members=asked.members,
+                number=number,
+                processes=asked.processes,
+                spread_s=SPREAD_S,
+                seed=seed,
+            )
+            programs.append(stack.enter_context(program(client.__name__)))
+            tell(programs[-1], msgspec.json.encode(task).decode())
+        for one in programs:
+            line_of(run, one)
+        yield Crowd(run, programs)
+
+
+def machine_s() -> float:
+    """What every process of this machine has had of its cores."""
+    times = psutil.cpu_times()
+    return float(times.user + times.nice + times.system + times.irq + times.softirq)
+
+
+def files_limit() -> int:
+    """That a process of the client may open."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 2**20 if hard == resource.RLIM_INFINITY else hard

@@ -1,0 +1,64 @@
+"""`python3 manage.py load_check --json`: a system of its own under many light members.
+
+Exit 0: every aim for a system of that size was met; 1: one was missed, or the run failed; 3: what
+was asked for cannot be played.
+"""
+
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from dashboard.evaluation.judge import VIOLATED
+from dashboard.evaluation.load.aims import Sizes, refusal_of
+from dashboard.evaluation.load.check import check, files_limit
+from dashboard.evaluation.runner import EvaluationCommand, Found, add_seed, bad_input, told
+from dashboard.management.arguments import whole
+
+SIZES = {  # option -> least, most, default, what it is
+    "members": (0, 50_000, 100, "light members in all"),
+    "groups": (1, 10_000, 1, "groups, over which they are dealt"),
+    "partitions": (1, 1_000_000, None, "partitions in all, default two a member and one a group"),
+    "processes": (1, 16, 1, "processes that play the members"),
+    "seconds": (1, 3_600, 30, "of the window that is measured"),
+}
+
+
+class Command(EvaluationCommand):
+    help = "Plays members that join, beat, acquire and renew, and measures what the system costs."
+    failed = VIOLATED
+
+    def create_parser(self, *arguments: Any, **options: Any) -> CommandParser:
+        parser = super().create_parser(*arguments, **options)
+        parser.error = bad_input  # type: ignore[method-assign]
+        return parser
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        for name, (least, most, default, of) in SIZES.items():
+            more = "" if default is None else f", default {default}"
+            parser.add_argument(
+                f"--{name}", type=whole(least, most), default=default, help=f"{of}{more}"
+            )
+        parser.add_argument(
+            "--kill-member",
+            action="store_true",
+            help="afterwards kill one of the last group: how long until others have its partitions",
+        )
+        parser.add_argument(
+            "--restart-web",
+            action="store_true",
+            help="afterwards kill the web process, which is started anew: what moves by that",
+        )
+        add_seed(parser, "of when members join and try again")
+
+    def body(self, options: dict[str, Any]) -> tuple[Found, int]:
+        given = {name: options[name] for name in SIZES}
+        if given["partitions"] is None:
+            given["partitions"] = max(2 * given["members"], given["groups"])
+        asked = Sizes(
+            **given, kill_member=options["kill_member"], restart_web=options["restart_web"]
+        )
+        if why := refusal_of(asked, files_limit()):
+            bad_input(why)
+        found, missed = check(asked, options["seed"])
+        return told({**found, "missed": missed}, missed)

@@ -1,0 +1,344 @@
+"""load_check: what its members say and do, what is counted, and which aims are judged."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from assignment.scripts import dashboard_side
+from assignment.scripts.group_read import Purpose, read_group
+from assignment.types import Reason
+from assignment.wire import GroupKeys, parse_lock
+from dashboard import coordinator
+from dashboard.actions import groups
+from dashboard.agents.routes import AgentApi
+from dashboard.evaluation.beside.speaking import NoAnswer
+from dashboard.evaluation.load.aims import Sizes, missed, refusal_of
+from dashboard.evaluation.load.client import Crowd, Task
+from dashboard.evaluation.load.lines import Answered, TimedOut, WebLine, header
+from dashboard.evaluation.load.member import LightMember
+from dashboard.evaluation.load.told import Latencies, Told
+from dashboard.evaluation.load.watching import Gaps
+from dashboard.live.scripts import run
+from dashboard.management.commands import load_check
+from dashboard.models import Group
+from dashboard.records.audit import By
+from tests.dashboard.served import serving, until
+
+ASKED = Sizes(members=10_000, groups=10, partitions=20_000, processes=1, seconds=30)
+MET: dict[str, Any] = {
+    "timeouts": 0, "errors": 0, "differing": 0, "web_us_per_beat": 150.0, "p99_ms": 100.0,
+    "cpu_cores": {"web": 0.6, "worker": 0.2, "redis": 0.3, "client": 0.3}, "replaced_s": 12.9,
+    "tick_gap_max_ms": 1_200, "join_steady_s": 20.0, "restarted_web_moves": 0,
+}  # fmt: skip
+
+
+# --- what is judged
+
+
+def test_a_run_that_meets_every_aim_misses_none() -> None:
+    assert missed(MET, ASKED, session_s=10.0) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("timeouts", 1),
+        ("errors", 1),
+        ("differing", 1),
+        ("web_us_per_beat", 200.0),
+        ("web_us_per_beat", None),
+        ("p99_ms", 250.0),
+        ("tick_gap_max_ms", 1_500),
+        ("join_steady_s", 30.1),
+        ("join_steady_s", None),
+        ("replaced_s", 13.0),
+        ("replaced_s", None),
+        ("restarted_web_moves", 1),
+    ],
+)
+def test_an_aim_that_is_missed_is_named(name: str, value: float | None) -> None:
+    asked = replace(ASKED, kill_member=True, restart_web=True)
+    (one,) = missed({**MET, name: value}, asked, session_s=10.0)
+    assert one.startswith(f"{name} is {value}, should be ")
+
+
+def test_what_was_not_asked_for_is_not_judged() -> None:
+    nothing = {"replaced_s": None, "restarted_web_moves": None}
+    assert missed({**MET, **nothing}, ASKED, session_s=10.0) == []
+
+
+def test_few_members_do_not_pay_for_what_the_web_process_costs_when_idle() -> None:
+    few = replace(ASKED, members=100, partitions=200)
+    assert missed({**MET, "web_us_per_beat": 900.0}, few, session_s=10.0) == []
+
+
+@pytest.mark.parametrize(
+    ("members", "groups", "cores", "is_met"),
+    [
+        (0, 5_000, 0.09, True),
+        (0, 5_000, 0.1, False),
+        (5_000, 1_000, 0.49, True),
+        (5_000, 1_000, 0.5, False),
+        (10_000, 10, 1.1, True),
+    ],
+)
+def test_many_groups_have_a_bound_of_cpu(
+    members: int, groups: int, cores: float, is_met: bool
+) -> None:
+    asked = replace(ASKED, members=members, groups=groups, partitions=max(groups, 2 * members))
+    found = {**MET, "cpu_cores": {"web": cores, "worker": 0.0, "redis": 0.0, "client": 9.0}}
+    assert (missed(found, asked, session_s=10.0) == []) is is_met
+
+
+def test_a_system_larger_than_the_aims_is_measured_and_not_judged() -> None:
+    asked = replace(ASKED, members=20_000, groups=20, partitions=40_000)
+    assert missed({**MET, "errors": 7}, asked, session_s=10.0) == []
+
+
+# --- what is asked for
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"partitions": 9}, "--partitions 9"),
+        ({"groups": 1, "partitions": 100_001}, "--partitions 100001"),
+        ({"groups": 1, "members": 1_500, "partitions": 500}, "--members 1500"),
+        ({"members": 2, "processes": 3}, "--processes 3"),
+        ({"processes": 1}, "--processes 1"),
+        ({"members": 0, "restart_web": True}, "--members 0"),
+        ({"members": 19, "kill_member": True}, "--members 19"),
+    ],
+)
+def test_what_cannot_be_played_is_refused_by_its_value(given: dict[str, Any], named: str) -> None:
+    assert refusal_of(replace(ASKED, **given), files=9_000).startswith(named)
+
+
+def test_the_aimed_sizes_can_be_played() -> None:
+    for asked in (ASKED, replace(ASKED, members=5_000, groups=1_000, kill_member=True)):
+        assert refusal_of(asked, files=20_000) == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--members", "-1"], "'-1'"),
+        (["--groups", "0"], "'0'"),
+        (["--seconds", "soon"], "'soon'"),
+        (["--groups", "5", "--partitions", "3"], "--partitions 3"),
+    ],
+)
+def test_a_bad_argument_ends_with_one_sentence(
+    arguments: list[str], named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        load_check.Command().run_from_argv(["manage.py", "load_check", *arguments])
+    said = capsys.readouterr().err.strip()
+    assert (ended.value.code, said.count("\n")) == (3, 0)
+    assert named in said
+
+
+def test_partitions_are_dealt_evenly() -> None:
+    dealt = replace(ASKED, groups=3, partitions=8).by_group
+    assert (sorted(dealt.values()), len(dealt)) == ([2, 3, 3], 3)
+
+
+# --- what is counted
+
+
+def test_latencies_are_known_to_a_step() -> None:
+    latencies = Latencies()
+    for ms in range(100):
+        latencies.add(ms / 1e3 + 1e-4)
+    assert (latencies.share_ms(50), latencies.share_ms(99)) == (49.5, 98.5)
+    assert Latencies().share_ms(99) is None
+
+
+def test_the_longest_gap_counts_also_while_a_tick_is_awaited() -> None:
+    gaps = Gaps()
+    for stamp, now in ((0, 500), (1_000, 1_100), (1_000, 1_900), (2_000, 2_100)):
+        gaps.saw("", stamp, now)
+    assert gaps.longest_ms == 1_000
+    gaps.saw("", 2_000, 3_700)
+    assert gaps.longest_ms == 1_700
+
+
+def test_a_group_that_rests_needs_no_look_until_it_is_awake() -> None:
+    gaps = Gaps()
+    for now_ms in (1_100, 5_000, 9_000):
+        gaps.saw("a", 1_000, now_ms, rests=True)
+    gaps.saw("a", 1_000, 9_500)
+    gaps.saw("a", 9_700, 9_800)
+    assert gaps.longest_ms == 700
+    gaps.saw("a", 9_700, 11_000)
+    assert gaps.longest_ms == 1_300
+
+
+@pytest.mark.parametrize(
+    ("answer", "verb", "kind"),
+    [
+        (TimedOut(), "heartbeat", "timeouts"),
+        (NoAnswer(), "heartbeat", "errors"),
+        (Answered(503, b""), "heartbeat", "errors"),
+        (Answered(503, b"", 1.0), "heartbeat", "errors"),
+        (Answered(503, b""), "join", "errors"),
+        (Answered(503, b"", 1.0), "join", "join_waits"),
+        (Answered(429, b""), "join", "join_waits"),
+    ],
+)
+def test_what_is_no_reply_is_counted_by_its_kind(
+    answer: Answered | NoAnswer, verb: str, kind: str
+) -> None:
+    told = Told()
+    assert told.reply(answer, verb) is None
+    assert told.count == {kind: 1}
+
+
+# --- lines
+
+
+@asynccontextmanager
+async def answering(*pieces: bytes) -> AsyncIterator[WebLine]:
+    """A server that answers every request with these pieces."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.read(2**16):
+            for piece in pieces:
+                writer.write(piece)
+                await writer.drain()
+                await asyncio.sleep(0)
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    line = WebLine(port=server.sockets[0].getsockname()[1], heads={"join": b"POST ..."})
+    try:
+        yield line
+    finally:
+        line.drop(NoAnswer("over"))
+        server.close()
+
+
+async def test_an_answer_may_come_in_pieces() -> None:
+    told = list[Any]()
+    async with answering(b"HTTP/1.1 503 No\r\nRetry-Af", b"ter: 2\r\ncontent-length: 4\r\n\r\nno",
+                         b"ne") as line:  # fmt: skip
+        line.post("join", b"{}", told.append)
+        await until(lambda: bool(told))
+        line.post("join", b"{}", told.append)
+        await until(lambda: len(told) > 1)
+    assert told == [Answered(503, b"none", 2.0)] * 2
+
+
+async def test_who_is_not_answered_is_told_once() -> None:
+    told = list[Any]()
+    async with answering() as line:
+        line.post("join", b"{}", told.append)
+        await until(lambda: line.transport is not None)
+        line.end_overdue(asyncio.get_running_loop().time())
+        assert told == []
+        line.end_overdue(asyncio.get_running_loop().time() + 5)
+        line.end_overdue(asyncio.get_running_loop().time() + 5)
+    assert [type(one) for one in told] == [TimedOut]
+
+
+async def test_no_connection_is_an_answer_too() -> None:
+    async with answering() as line:
+        pass
+    told = list[Any]()
+    line.post("join", b"{}", told.append)
+    await until(lambda: bool(told))
+    assert isinstance(told[0], NoAnswer)
+    assert not line.is_busy
+
+
+def test_a_header_is_found_by_its_whole_name() -> None:
+    head = b"http/1.1 200 ok\r\nx-content-length: 7\r\ncontent-length: 12"
+    assert header(head, b"content-length") == b"12"
+    assert header(head, b"retry-after") == b""
+
+
+# --- members, against the agents' routes and a real Redis
+
+
+@asynccontextmanager
+async def playing(group: Group, store: Any, members: int) -> AsyncIterator[Crowd]:
+    by = By("ann", "page")
+    token = (await asyncio.to_thread(groups.create_token, group, by)).text
+    redis_port = store.connection_pool.connection_kwargs["port"]
+    async with serving(AgentApi()) as web:
+        task = Task(
+            web_port=web.port, redis_port=redis_port, tokens={group.name: token},
+            members=members, number=0, processes=1, spread_s=0.0,
+        )  # fmt: skip
+        crowd = Crowd.of(task)
+        await crowd.log_in()
+        tasks = [asyncio.create_task(one) for one in (*crowd.listening(), crowd.look())]
+        try:
+            yield crowd
+        finally:
+            for one in tasks:
+                one.cancel()
+            for member in crowd.members:
+                member.kill()
+            for line in (*crowd.stores, *crowd.ears):
+                line.drop(NoAnswer("over"))
+
+
+async def rebalanced(crowd: Crowd, group: Group) -> None:
+    """All who joined have said that they are able, and follow a target that knows them."""
+    present = [member for member in crowd.members if member.state.joined]
+    await until(lambda: all(member.said[1:2] == (True,) for member in present))
+    await asyncio.to_thread(coordinator.rebalance, group.name)
+    epoch = await asyncio.to_thread(epoch_of, group.name)
+    await until(lambda: all(follows(member, epoch) for member in present))
+
+
+def epoch_of(group: str) -> int:
+    return run(read_group(Purpose.LOOK), group).meta.target_epoch
+
+
+def follows(member: LightMember, epoch: int) -> bool:
+    target = member.state.target
+    return member.is_settled and target is not None and target.target_epoch == epoch
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_light_members_hold_what_the_coordinator_gives_them(group: Group, store: Any) -> None:
+    async with playing(group, store, members=3) as crowd:
+        *first, third = crowd.members
+        for member in first:
+            member.join()
+        await until(lambda: crowd.status().joined == 2)
+        await rebalanced(crowd, group)
+        third.join()
+        await until(lambda: crowd.status().joined == 3)
+        await rebalanced(crowd, group)
+        assert third.state.held
+        assert (crowd.status().held, crowd.status().settled) == (group.partitions, 3)
+        assert crowd.told.count["grants"] == group.partitions + len(third.state.held)
+        for member in crowd.members:
+            for partition, holding in member.state.held.items():
+                lock = store.get(GroupKeys(group.name).lock(partition)).decode()
+                assert parse_lock(lock) == (member.name, holding.fence)
+        assert (crowd.told.why, crowd.told.count["beats"] >= 3) == ({}, True)
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_who_is_fenced_is_counted_and_joins_anew(group: Group, store: Any) -> None:
+    async with playing(group, store, members=1) as crowd:
+        (member,) = crowd.members
+        crowd.join()
+        await until(lambda: crowd.status().joined == 1)
+        await rebalanced(crowd, group)
+        await asyncio.to_thread(
+            run, dashboard_side.evict(member.name, 10**15, Reason.LOST), group.name
+        )
+        member.beat_due_s = 0.0
+        member.beat()
+        await until(lambda: crowd.told.count["joined"] == 2)
+        await rebalanced(crowd, group)
+        assert crowd.told.count["errors"] == 1
+        assert "was fenced" in crowd.told.why["errors"]
