@@ -7,6 +7,7 @@ from typing import Any
 
 from assignment import sizes
 from assignment.names import PARTITIONS_MAX
+from dashboard.evaluation.load.hints import MEMBERS_AN_EAR
 
 Found = Mapping[str, Any]
 # The largest sizes that the aims are for, on two cores with the client.
@@ -80,7 +81,8 @@ def _refusals(asked: Sizes, files: int) -> Iterator[tuple[bool, str]]:
         asked.processes > max(1, members),
         f"--processes {asked.processes} is more than there are members, {members}",
     )
-    needed = math.ceil(members / asked.processes) + 2 * groups + FILES_BESIDE
+    each_plays = math.ceil(members / asked.processes)
+    needed = each_plays + each_plays // MEMBERS_AN_EAR + 2 * groups + FILES_BESIDE
     yield (
         members > 0 and needed > files,
         f"--processes {asked.processes} is too few: each would open {needed} files of {files}",

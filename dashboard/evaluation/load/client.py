@@ -23,7 +23,7 @@ import uvloop
 from assignment.member.state import MemberState
 from assignment.types import GroupSettings
 from dashboard.evaluation.beside.speaking import NoAnswer
-from dashboard.evaluation.load.hints import listen
+from dashboard.evaluation.load.hints import listen, shares
 from dashboard.evaluation.load.lines import RedisLine, WebLine, heads_of
 from dashboard.evaluation.load.member import LightMember, raise_bug
 from dashboard.evaluation.load.told import Told
@@ -119,11 +119,13 @@ class Crowd:
             member.loop.call_later(self.dice.random() * self.task.spread_s, member.join)
 
     def listening(self) -> Iterator[Coroutine[Any, Any, None]]:
-        """One for each group. Its line waits by itself, so it is looked at with the others."""
+        """Each on a line of its own, which is looked at with the others."""
         for store in self.stores:
-            ear = RedisLine(port=store.port, group=store.group, token=store.token)
-            self.ears.append(ear)
-            yield listen(ear, {m.name: m for m in self.members if m.store is store})
+            of_group = [member for member in self.members if member.store is store]
+            for members in shares(of_group):
+                ear = RedisLine(port=store.port, group=store.group, token=store.token)
+                self.ears.append(ear)
+                yield listen(ear, members)
 
     async def look(self) -> None:
         """For ever: ends what waits too long for an answer."""

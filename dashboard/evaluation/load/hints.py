@@ -1,12 +1,11 @@
-"""What a group's agents hear of its control stream: one listener for all members of a process.
+"""What light members hear: each its own hints and the calls to all, as agents do.
 
-Each agent has a listener of its own. Here they share one, for the sake of the client: what is done
-about a hint is the same, but for locks of others, of which only those hear who were refused one by
-that member; what a listener each costs Redis is not played.
+An agent has a connection for it; here MEMBERS_AN_EAR share one, for the sake of the client and of
+the server's limit. What is done about a hint is the same.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import hiredis
 
@@ -17,55 +16,46 @@ from dashboard.evaluation.beside.speaking import NoAnswer
 from dashboard.evaluation.load.lines import RedisLine
 from dashboard.evaluation.load.member import LightMember
 
+MEMBERS_AN_EAR = 100  # whose keys are named anew with each hint to one of them
 WAIT_MS = 3_000  # below a line's patience
 AWAY_S = 1.0
-AT_ONCE = 1_000
-GIVEN_UP = (Reason.RELEASED, Reason.EXPIRED)  # a lock, which changes no target
+AT_ONCE = 100
+OF_LOCKS = (Reason.RELEASED, Reason.EXPIRED, Reason.REVOKED)  # these change no target
 
 
-async def listen(line: RedisLine, members: Mapping[str, LightMember]) -> None:
-    """For ever. `members` of one group, by name."""
-    control = GroupKeys(line.group).control
+def shares(members: Sequence[LightMember]) -> Iterator[Sequence[LightMember]]:
+    """Of one group: those that share an ear."""
+    for first in range(0, len(members), MEMBERS_AN_EAR):
+        yield members[first : first + MEMBERS_AN_EAR]
+
+
+async def listen(line: RedisLine, members: Sequence[LightMember]) -> None:
+    """For ever. `members` of one group."""
+    keys = GroupKeys(line.group)
+    hearers = {keys.hints(member.name): [member] for member in members}
     while True:
         try:
-            (last,) = await line.ask(("XREVRANGE", control, "+", "-", "COUNT", 1))
-            after = last[0][0] if last else b"0-0"
-            while True:
-                after = await _next(line, control, after, members)
+            await _listen(line, {keys.calls: members, **hearers})
         except (NoAnswer, hiredis.ReplyError):
             await asyncio.sleep(AWAY_S)
 
 
-async def _next(
-    line: RedisLine, control: str, after: bytes, members: Mapping[str, LightMember]
-) -> bytes:
-    command = ("XREAD", "COUNT", AT_ONCE, "BLOCK", WAIT_MS, "STREAMS", control, after)
-    (found,) = await line.ask(command)
-    if not found:
-        return after
-    (_, entries) = found[0]
-    hints = [dict(pairs_of(fields)) for _, fields in entries]
-    heard = {(hint["reason"].decode(), hint["member"].decode()) for hint in hints}
-    for reason, member_id in heard:
-        _hint(reason, member_id, members)
-    last: bytes = entries[-1][0]
-    return last
+async def _listen(line: RedisLine, hearers: Mapping[str, Sequence[LightMember]]) -> None:
+    """`hearers` by stream."""
+    ends = await line.ask(*(("XREVRANGE", key, "+", "-", "COUNT", 1) for key in hearers))
+    after = {key: end[0][0] if end else b"0-0" for key, end in zip(hearers, ends, strict=True)}
+    for members in hearers.values():
+        _tell(members, [Reason.TARGET, Reason.RELEASED])
+    while True:
+        command = ("XREAD", "COUNT", AT_ONCE, "BLOCK", WAIT_MS, "STREAMS", *after, *after.values())
+        (found,) = await line.ask(command)
+        for name, entries in found or ():
+            after[name.decode()] = entries[-1][0]
+            reasons = (dict(pairs_of(fields))["reason"].decode() for _, fields in entries)
+            _tell(hearers[name.decode()], reasons)
 
 
-def _hint(reason: str, hinted: str, members: Mapping[str, LightMember]) -> None:
-    """To all ("") or to one; whose lock was given up is awaited by others."""
-    if reason in GIVEN_UP:
-        for one in members.values():
-            if awaits(one, hinted):
-                one.hinted(wants_target=False)
-    elif not hinted:
-        for one in members.values():
-            one.hinted(wants_target=True)
-    elif (named := members.get(hinted)) is not None and reason != Reason.REVOKED:
-        named.hinted(wants_target=True)
-
-
-def awaits(member: LightMember, owner: str) -> bool:
-    """Whether it was refused a lock by that one, or by nobody known ("": by whomever)."""
-    owners = {one.owner for one in member.state.waiting.values()}
-    return bool(owners) and (not owner or not owners.isdisjoint(("", owner)))
+def _tell(members: Sequence[LightMember], reasons: Iterable[str]) -> None:
+    wants_target = bool(set(reasons).difference(OF_LOCKS))
+    for member in members:
+        member.hinted(wants_target=wants_target)
