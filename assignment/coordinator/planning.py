@@ -98,8 +98,8 @@ class Planning:
         settings = settings_of(self.view)
         if parameters is None:
             parameters = settings.strategy_parameters if strategy == settings.strategy else {}
-        even = strategies.even_is_best(strategy, parameters, self.given.members)
         owners = self._owners(strategy, with_measured(parameters, partial(_measured, self.view)))
+        even = strategies.even_is_best(strategy, parameters, self.given.members)
         return self.situation.change(strategy, owners, even_is_best=even)
 
     def _owners(self, strategy: str, parameters: Mapping[str, Any]) -> Numbers:

@@ -323,7 +323,8 @@ async def test_light_members_hold_what_the_coordinator_gives_them(group: Group, 
             for partition, holding in member.state.held.items():
                 lock = store.get(GroupKeys(group.name).lock(partition)).decode()
                 assert parse_lock(lock) == (member.name, holding.fence)
-        assert (crowd.told.why, crowd.told.count["beats"] >= 3) == ({}, True)
+        await until(lambda: crowd.told.count["beats"] >= 3)
+        assert crowd.told.why == {}
 
 
 @pytest.mark.django_db(transaction=True)
