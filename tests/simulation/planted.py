@@ -73,7 +73,7 @@ def nobody_is_awaited(*asked: Any) -> bool:
     return False
 
 
-@instead_of(stays, "is_expected", " evicted ", *LOSSES, rare=(10073,))
+@instead_of(stays, "is_expected", " evicted ", *LOSSES, rare=(298,))
 def nobody_is_awaited_who_stopped_before_a_loss(
     expected: Any, view: GroupRead, row: MemberRow
 ) -> bool:
@@ -213,7 +213,7 @@ def events_are_trimmed_by_what_was_read_of_another_history(patch: Patch) -> None
     plant(patch, "trim", ("replication_id() ~= ARGV[2]", "false"))
 
 
-@instead_of(restore, "_shares_history", " has (", "lost_events_come_again", rare=(7261, 8837))
+@instead_of(restore, "_shares_history", " has (", "lost_events_come_again", rare=(413,))
 def a_replica_of_another_history_is_believed(
     shares_history: Any, store: Any, state: Any, partition: Any, entries: Any
 ) -> Any:
@@ -223,7 +223,7 @@ def a_replica_of_another_history_is_believed(
     return shares_history(store, as_if, partition, entries)
 
 
-@instead_of(restore, "_shares_history", " has (", "lost_events_come_again", rare=(7261, 8837))
+@instead_of(restore, "_shares_history", " has (", "lost_events_come_again", rare=(413,))
 def an_equal_offset_is_believed(
     shares_history: Any, store: Any, state: Any, partition: Partition, entries: Any
 ) -> Any:
@@ -232,7 +232,7 @@ def an_equal_offset_is_believed(
     return reached or shares_history(store, state, partition, entries)
 
 
-@planted("what it cannot serve", "restores_fail")
+@planted("what it cannot serve", "restores_fail", rare=(300,))
 def a_pair_that_cannot_be_served_is_given_again(patch: Patch) -> None:
     patch.setattr(planning, "exchanged", lambda assigned, members, **how: assigned)
 
