@@ -376,8 +376,9 @@ def test_plans_are_in_the_state_of_then(visitor: Client, group: Group, handed: E
     plans.approve(proposed, BOB, digest=proposed.digest)
     approved_ms = base.now_ms()
     plans.cancel(Plan.objects.get(), ANN)
-    times = [proposed.proposed_at_ms - 1, proposed.proposed_at_ms, approved_ms, base.now_ms()]
-    Plan.objects.update(ended_at_ms=times[3], decided_at_ms=times[3])
+    began_ms, ended_ms = approved_ms - 1_000, approved_ms + 1_000  # all was in some milliseconds
+    times = [began_ms - 1, began_ms, approved_ms, ended_ms]
+    Plan.objects.update(proposed_at_ms=began_ms, ended_at_ms=ended_ms, decided_at_ms=ended_ms)
     states = []
     for at_ms in times:
         rows = visitor.get(f"/groups/{group.name}/plans/?at={at_ms}").context["page"].rows
