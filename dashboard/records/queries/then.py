@@ -1,7 +1,7 @@
 """Rows as they were at a moment: what came later is taken off them. They are shown, never saved."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db.models import Q
@@ -26,6 +26,7 @@ from dashboard.records.queries.attention import Shown
 from dashboard.records.queries.members import LEAVING, Command
 from dashboard.records.queries.rebalances import PHASES
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 CHANGES_MAX = 1_000  # of a group's settings that are taken back
 OF_ITS_END = ("outcome", "finished_at_ms", "total_ms", "ownership_gap_ms")
 
@@ -151,4 +152,5 @@ def values(
 
 
 def _moment(at_ms: int) -> datetime:
-    return datetime.fromtimestamp(at_ms / 1000, UTC)
+    """The end of that millisecond: what came within it has been; entries tell microseconds."""
+    return EPOCH + timedelta(milliseconds=at_ms, microseconds=999)
