@@ -75,15 +75,14 @@ class ConsumerSocket:
         threading.Thread(target=self._accept, name="consumer-socket", daemon=True).start()
 
     def send_control(self, number: int, control: ControlMessage) -> None:
-        self._send(number, control)
-        self._controlled = number
+        self._send(control, to=number)
 
     def send_lease_end(self, lease_end_ms: int) -> None:
         """Nothing is sent to a consumer before its control message."""
-        self._send(self._controlled, {"lease_end_ms": lease_end_ms})
+        self._send({"lease_end_ms": lease_end_ms})
 
     def send_settings(self, settings: GroupSettings) -> None:
-        self._send(self._controlled, {"settings": settings})
+        self._send({"settings": settings})
 
     def hang_up(self) -> None:
         """The consumer takes it for the agent's end, and ends itself."""
@@ -97,11 +96,16 @@ class ConsumerSocket:
         self._listener.close()
         self.path.unlink(missing_ok=True)
 
-    def _send(self, number: int, message: Any) -> None:
+    def _send(self, message: Any, to: int | None = None) -> None:
+        """To the connection that is controlled, or to one that is so from this message on: in one
+        step, so that what follows the first message is never held back.
+        """
         line = line_of(message)
         with self._lock:
+            number = self._controlled if to is None else to
             if self._connection is None or number != self._number:
                 return
+            self._controlled = number
             try:
                 self._connection.sendall(line)
             except OSError:  # its reader says Disconnected
