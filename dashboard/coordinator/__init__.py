@@ -14,7 +14,9 @@ from dashboard.coordinator.running import rebalance as rebalance
 from dashboard.coordinator.running import rebalance_in_turn as rebalance_in_turn
 from dashboard.coordinator.running import tick as tick
 from dashboard.coordinator.sampling import sample as sample
-from dashboard.coordinator.sampling import trim as trim
+from dashboard.coordinator.sampling import sample_due as sample_due
+from dashboard.coordinator.trimming import trim as trim
+from dashboard.coordinator.trimming import trim_due as trim_due
 from dashboard.models import Group
 
 

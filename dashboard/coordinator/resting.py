@@ -124,6 +124,14 @@ class Resting:
         self._resting, self._awake = {}, set()
 
 
+def quiet() -> dict[str, int]:
+    """Groups that rest and have no members -> the moment of the look after which they do. Raises
+    StoreUnavailable.
+    """
+    rests = ((name, kept.rest) for name, kept in _all_kept().items())
+    return {name: rest.looked_ms for name, rest in rests if not rest.patience_ms}
+
+
 def _period_ms(name: str, took_s: float, groups: int) -> int:
     """Until the next look that nothing asks for; spread, so that they do not all come at once."""
     period_ms = took_s * 1_000 * groups / UNASKED_SHARE

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 import redis
@@ -20,9 +21,11 @@ from assignment.coordinator.reading import ticked
 from assignment.coordinator.trimming import Kept
 from assignment.errors import Damaged
 from assignment.plausible import Counted, reached
+from assignment.scripts.agent_side import SnapshotRecord, read_snapshots
 from assignment.scripts.group_read import NO_TICK, GroupRead, Purpose, Ticker, read_group
 from assignment.scripts.lock_events import LockEvent, check_event, read_event
-from assignment.scripts.rows import each
+from assignment.scripts.rows import Applied, AppliedRows, Offsets, each
+from assignment.scripts.values import columns_of, pairs_of
 from assignment.types import START, GroupSettings, Offset, Partition, Reason
 from assignment.wire import GROUP_INDEX, GroupKeys, StreamKeys, parse_settings
 from dashboard.live.connection import GroupDamaged, ms_of, sync_client
@@ -92,6 +95,41 @@ def look_at(groups: Sequence[str]) -> list[Founded]:
         for name, text, members in texts
         if text is not None
     ]
+
+
+class Advance(NamedTuple):
+    """How far the work on a group's partitions is."""
+
+    offsets: Mapping[Partition, Offset]
+    applied: Mapping[Partition, Applied]
+    snapshots: Mapping[Partition, tuple[SnapshotRecord, ...]]
+
+
+class StoredAdvance(NamedTuple):
+    """As it lies in Redis: names and values of the three hashes."""
+
+    offsets: tuple[bytes, ...]
+    applied: tuple[bytes, ...]
+    snapshots: tuple[bytes, ...]
+
+    def read(self) -> Advance:
+        """Raises one of UNREADABLE."""
+        return Advance(
+            Offsets.parse(columns_of(self.offsets)),
+            AppliedRows.parse(columns_of(self.applied)),
+            {Partition.parse(p): read_snapshots(v) for p, v in pairs_of(self.snapshots)},
+        )
+
+
+def advanced(groups: Sequence[str]) -> list[StoredAdvance]:
+    """In their order; one round trip for all."""
+    pipe = sync_client().pipeline(transaction=False)
+    for name in groups:
+        keys = GroupKeys(name)
+        for key in (keys.offsets, keys.applied, keys.snapshots):
+            pipe.hgetall(key)
+    found = [tuple(chain.from_iterable(rows.items())) for rows in pipe.execute()]
+    return [StoredAdvance(*found[first : first + 3]) for first in range(0, len(found), 3)]
 
 
 # --- what happened --------------------------------------------------------------------------------
@@ -216,13 +254,32 @@ def make_stream(stream: str, partitions: int, group: str) -> int:
 
 def readers(stream: str) -> frozenset[str]:
     """Groups that read the stream."""
-    return frozenset(name.decode() for name in sync_client().smembers(StreamKeys(stream).groups))
+    return readers_of([stream])[0]
 
 
-def committed(group: str, partitions: Sequence[Partition]) -> list[str]:
-    """Committed offsets in their order; 0-0 where there is none yet."""
-    values = sync_client().hmget(GroupKeys(group).offsets, [str(p) for p in partitions])
-    return [FIRST_ENTRY if v is None else v.decode() for v in values]
+def readers_of(streams: Sequence[str]) -> list[frozenset[str]]:
+    """As `readers`, in their order; one round trip for all."""
+    pipe = sync_client().pipeline(transaction=False)
+    for stream in streams:
+        pipe.smembers(StreamKeys(stream).groups)
+    return [frozenset(name.decode() for name in names) for names in pipe.execute()]
+
+
+def committed(group: str, partition: Partition) -> str:
+    """0-0 where there is none yet."""
+    value = sync_client().hget(GroupKeys(group).offsets, str(partition))
+    return FIRST_ENTRY if value is None else value.decode()
+
+
+def committed_of(groups: Iterable[tuple[str, str, int]]) -> list[list[str]]:
+    """As `committed`, of a group's partitions 0 to n - 1, in their order; one round trip for all.
+    `groups`: name, stream and n of each.
+    """
+    pipe = sync_client().pipeline(transaction=False)
+    for group, stream, partitions in groups:
+        names = [f"{stream}:{number}" for number in range(partitions)]
+        pipe.hmget(GroupKeys(group).offsets, names)
+    return [[FIRST_ENTRY if v is None else v.decode() for v in row] for row in pipe.execute()]
 
 
 def lift_streams(
