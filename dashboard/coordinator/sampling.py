@@ -110,6 +110,8 @@ def _keep(seen: Iterable[tuple[Group, LiveSnapshot]]) -> None:
         row = _row(group, snapshot, before.get(group.pk))
         if group.pk in may_flap:
             row.flapping = flapping.why(group, snapshot.at_ms, limits[group.pk])
+        if row.flapping != snapshot.flapping:  # for whoever shows the group without the database
+            live_groups.note_flapping(group.name, row.flapping)
         rows.append(row)
     with transaction.atomic():
         rows = Sample.objects.bulk_create(rows)

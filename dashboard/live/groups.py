@@ -75,6 +75,15 @@ def founded() -> list[str]:
     return sorted(name.decode() for name in sync_client().smembers(GROUP_INDEX))
 
 
+def note_flapping(group: str, found: str) -> None:
+    """`found`: who or what goes back and forth; "": nothing does."""
+    key, client = GroupKeys(group).meta, sync_client()
+    if found and client.exists(key):
+        client.hset(key, "flapping", found)
+    elif not found:
+        client.hdel(key, "flapping")
+
+
 class Founded(NamedTuple):
     name: str
     settings: GroupSettings
