@@ -113,9 +113,10 @@ def _keep(seen: Iterable[tuple[Group, LiveSnapshot]]) -> None:
         if row.flapping != snapshot.flapping:  # for whoever shows the group without the database
             live_groups.note_flapping(group.name, row.flapping)
         rows.append(row)
-    with transaction.atomic():
+    kept = strips.of(newer)
+    with transaction.atomic():  # nobody else writes meanwhile
         rows = Sample.objects.bulk_create(rows)
-        strips.keep(newer)
+        strips.keep(kept)
     attending.look([Taken(g, row, limits[g.pk]) for g, row in zip(groups, rows, strict=True)])
     for group, row in zip(groups, rows, strict=True):
         if row.pk % PRUNE_EVERY == 0:

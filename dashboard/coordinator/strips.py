@@ -1,6 +1,6 @@
 """Keeps a group's map as a strip, with each sample: what lists draw without waiting for Redis."""
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -15,8 +15,11 @@ KNOWN_MAX = 10_000  # sets of members of which this process has the hues
 _known: dict[Hashable, Mapping[str, int]] = {}
 
 
-def keep(seen: Iterable[tuple[Group, LiveSnapshot]]) -> None:
-    rows = [_row(group, snapshot) for group, snapshot in seen]
+def of(seen: Iterable[tuple[Group, LiveSnapshot]]) -> list[MapStrip]:
+    return [_row(group, snapshot) for group, snapshot in seen]
+
+
+def keep(rows: Sequence[MapStrip]) -> None:
     MapStrip.objects.bulk_create(
         rows, update_conflicts=True, unique_fields=["group"], update_fields=["at_ms", "cells"]
     )

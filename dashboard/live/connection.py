@@ -117,9 +117,11 @@ def _sync_client(url: str) -> _Client:
     return _Client(connection_pool=pool)
 
 
-def sync_client() -> Any:
-    """Whatever is asked of it raises StoreUnavailable when Redis cannot be asked."""
-    return _sync_client(settings.REDIS_URL)
+def sync_client(url: str = "") -> Any:
+    """Whatever is asked of it raises StoreUnavailable when Redis cannot be asked. `url`: of another
+    server than the groups'.
+    """
+    return _sync_client(url or settings.REDIS_URL)
 
 
 def client_of(url: str) -> Any:

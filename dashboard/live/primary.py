@@ -165,6 +165,11 @@ class ChannelLayer(RedisPubSubChannelLayer):  # type: ignore[misc]
         kinds = ASYNC if settings.CHANNELS_URL else OF_CHANNELS
         followed = [{"address": u, "connection_class": connection_class(u, kinds)} for u in hosts]
         super().__init__(hosts=followed, **options)
+        self._prefix = options["prefix"]
+
+    def published(self, group: str, message: dict[str, str]) -> tuple[str, bytes]:
+        """The channel of Redis by which the layer sends to that group of channels, and what."""
+        return f"{self._prefix}__group__{group}", self.serialize(message)
 
 
 def follow_as_broker() -> None:
