@@ -3,6 +3,7 @@
 Set up and struck by what any client may send: the wheel has no command line tool.
 """
 
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -42,6 +43,10 @@ class Node:
     @property
     def is_alive(self) -> bool:
         return self.server.pid is not None
+
+    def signal(self, number: int) -> None:
+        if self.server.process is not None:
+            self.server.process.send_signal(number)
 
     def topology(self) -> Topology:
         return Topology.of(self.ask("CLUSTER", "SLOTS"), self.address)
@@ -153,6 +158,20 @@ class Cluster:
         """It comes back as what its folder and the others say that it is."""
         node.server.start()
         self.wait_until_whole()
+
+    @contextmanager
+    def without_replicas(self, key: str) -> Iterator[None]:
+        """Those of its primary stand still: what is written meanwhile is there alone."""
+        port = self.primary_of(key).address.port
+        still = [n for n in self.living if n.client.info("replication").get("master_port") == port]
+        try:
+            for node in still:
+                node.signal(signal.SIGSTOP)
+            yield
+        finally:
+            for node in still:
+                node.signal(signal.SIGCONT)
+            self.wait_until_whole()
 
     def move_slot(self, key: str, to: Node | None = None) -> Node:
         """At once, as Valkey 9 does it; to whom."""
