@@ -34,7 +34,8 @@ from agent.private import keep_private
 from agent.replicas.manager import ReplicaManager
 from agent.state.errors import StateError
 from agent.state.folders import StateDirUnusable, claim_state_dir
-from agent.store.door import LoginRefused, RedisDoor, StoreUnavailable, Timeouts, asked
+from agent.store.cluster import door_to
+from agent.store.door import LoginRefused, StoreUnavailable, Timeouts, asked
 from agent.store.group import GroupStore
 from assignment import VERSION
 from assignment.errors import InvalidInput
@@ -184,7 +185,7 @@ def _courier(
 def _replicas(
     config: Config, state_dir: Path, inbox: "queue.SimpleQueue[Inbox]", note: Note
 ) -> ReplicaManager:
-    door = RedisDoor(config.redis_url, REPLICAS_TIMEOUTS, config.redis_token)
+    door = door_to(config.redis_url, REPLICAS_TIMEOUTS, config.redis_token)
     store = GroupStore(door, config.group, snapshots_below=config.snapshot_url)
     replicas = ReplicaManager(store, state_dir, inbox.put, monotonic_ms)
     try:
@@ -198,7 +199,7 @@ def _redis(config: Config, note: Note, stop: Callable[[], bool]) -> GroupStore:
     """Waits for a Redis that is only starting. Raises Ended for one that will never do. Of a token
     that Redis does not know the dashboard says whether it is good.
     """
-    door = RedisDoor(config.redis_url, REDIS_TIMEOUTS, config.redis_token)
+    door = door_to(config.redis_url, REDIS_TIMEOUTS, config.redis_token)
     give_up = time.monotonic() + REDIS_PATIENCE_S
     noted = False
 

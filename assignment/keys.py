@@ -57,6 +57,7 @@ class GroupKeys:
     coordinator = _Key()  # the member that computes, where the agents coordinate; ends by itself
     hold = _Key()  # nothing is granted while it is there; ends by itself
     since = _Key()  # partition -> "fence at_ms": when its last fence was granted
+    guard = _Key()  # never there (of_script)
 
     owned = _KeyOf()  # a member
     progress = _KeyOf()  # a member
@@ -66,6 +67,15 @@ class GroupKeys:
     changelog = _KeyOf()
     dead = _KeyOf()
     replaying = _KeyOf()  # dead letters that a batch applies (bind.lua)
+
+    @property
+    def of_script(self) -> tuple[str, str]:
+        """What each of the group's scripts declares. It touches others of the same slot, which it
+        only finds as it goes: a Redis Cluster that moves the slot key by key refuses, on both of
+        its nodes, what declares a key that is there and one that is not. So no script sees half of
+        a group, or is broken off half way.
+        """
+        return self.meta, self.guard
 
 
 @dataclass(frozen=True, slots=True)
