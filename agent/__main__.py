@@ -98,7 +98,7 @@ def _run(config: Config, note: Note) -> ExitCode:
         else Registry(store, lambda: False)
     )
     courier = _courier(config, registry, store, inbox)
-    replicas = _replicas(config, state_dir, inbox, note)
+    replicas = _replicas(config, store, state_dir, inbox, note)
     settings = GroupSettings(stream="unknown", partitions=1)  # until the dashboard tells
     process = dashboard_side.process_of(config.secret) if config.instance else ""
     membership = Membership(
@@ -183,11 +183,15 @@ def _courier(
 
 
 def _replicas(
-    config: Config, state_dir: Path, inbox: "queue.SimpleQueue[Inbox]", note: Note
+    config: Config,
+    quick: GroupStore,
+    state_dir: Path,
+    inbox: "queue.SimpleQueue[Inbox]",
+    note: Note,
 ) -> ReplicaManager:
     door = door_to(config.redis_url, REPLICAS_TIMEOUTS, config.redis_token)
     store = GroupStore(door, config.group, snapshots_below=config.snapshot_url)
-    replicas = ReplicaManager(store, state_dir, inbox.put, monotonic_ms)
+    replicas = ReplicaManager(store, state_dir, inbox.put, monotonic_ms, quick=quick)
     try:
         replicas.find_left_over()
     except StateError as error:

@@ -1,4 +1,5 @@
 """Many small script calls, one trip: those within some milliseconds share a pipeline (backend.md).
+The fewer there are the longer they are gathered, for a trip costs as much CPU as many calls.
 
 One Batch per event loop. Bounded: what does not fit is refused, so that a slow Redis cannot fill
 the memory.
@@ -8,7 +9,7 @@ import asyncio
 import math
 from collections import Counter, deque
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import redis
 from hiredis import pack_command
@@ -25,13 +26,25 @@ from dashboard.live.connection import (
 )
 from dashboard.live.scripts import Script
 
-GATHER_S = 0.004  # a trip costs as much CPU as ten calls; a heartbeat has seconds
+GATHER_S = 0.004  # who is alone waits so long for others
+ENOUGH = 20  # calls by which a trip is paid for: it costs as much CPU as ten
+GATHERED_MAX = 6  # times GATHER_S, a tenth of what a heartbeat may take
 CALLS_MAX = 500  # of one pipeline: its answers come within some tens of milliseconds
 JOINS_AT_ONCE = 100  # of them: each costs Redis as much as four heartbeats, which come behind it
 JOINS_WAITING_MAX = 2_000  # are answered within a second; more than that come again
 WAITING_MAX = 20_000  # twice the agents aimed at; more means that Redis does not keep up
 RATE_WINDOW_MS = 2_000  # a counter of one second outlives it
 Answer = asyncio.Future[tuple[Any, int]]
+
+
+class Counted(NamedTuple):
+    """`requests` to be counted in Redis under `name`, for a second."""
+
+    name: str
+    requests: int
+
+
+NOT_COUNTED = Counted("", 0)
 
 
 class Overloaded(StoreUnavailable):
@@ -47,7 +60,7 @@ class Call:
     script: Script
     group: str
     arguments: Arguments
-    counter: str  # what this call counts against, "" for nothing
+    counted: Counted
     answer: Answer
 
 
@@ -68,18 +81,18 @@ class Batch:
         script: Script,
         group: str,
         arguments: Arguments,
-        counter: str = "",
+        counted: Counted = NOT_COUNTED,
         joins: bool = False,
     ) -> tuple[Any, int]:
-        """The script's answer; how often `counter` was counted this second, by all processes.
-        `joins`: whoever asks is no member yet. Raises StoreUnavailable, NotInTime and Overloaded
-        among it.
+        """The script's answer; what all processes have counted under that name, 0 when this call
+        counted nothing. `joins`: whoever asks is no member yet. Raises StoreUnavailable, NotInTime
+        and Overloaded among it.
         """
         waiting, most = (self._joins, JOINS_WAITING_MAX) if joins else (self._waiting, WAITING_MAX)
         if len(waiting) >= most:
             raise Overloaded(f"{len(waiting)} calls wait for Redis")
         loop = asyncio.get_running_loop()
-        call = Call(script, group, arguments, counter, loop.create_future())
+        call = Call(script, group, arguments, counted, loop.create_future())
         waiting.append(call)
         self._limit(call.answer)
         if self._running is None:
@@ -108,7 +121,7 @@ class Batch:
     async def _run(self) -> None:
         try:
             while self._waiting or self._joins:
-                await asyncio.sleep(GATHER_S)
+                await self._gather()
                 calls = _taken(self._waiting, CALLS_MAX)
                 calls += _taken(self._joins, min(JOINS_AT_ONCE, CALLS_MAX - len(calls)))
                 # Whoever gave up asks again: what is old must not come after what is new.
@@ -116,6 +129,12 @@ class Batch:
                     await _carry_out(asked)
         finally:
             self._running = None
+
+    async def _gather(self) -> None:
+        for _ in range(GATHERED_MAX):
+            await asyncio.sleep(GATHER_S)
+            if not 1 < len(self._waiting) + len(self._joins) < ENOUGH:
+                return
 
 
 def _taken(waiting: deque[Call], most: int) -> list[Call]:
@@ -139,7 +158,7 @@ async def _carry_out(calls: list[Call]) -> None:
         if isinstance(answer, Exception):
             call.answer.set_exception(_as_unavailable(call.group, answer))
         else:
-            call.answer.set_result((answer, counts.get(call.counter, 0)))
+            call.answer.set_result((answer, counts.get(call.counted.name, 0)))
 
 
 async def _send(calls: list[Call], count: bool = True) -> tuple[list[Any], dict[str, int]]:
@@ -147,9 +166,11 @@ async def _send(calls: list[Call], count: bool = True) -> tuple[list[Any], dict[
         ("EVALSHA", call.script.sha, 1, GroupKeys(call.group).meta, *call.arguments)
         for call in calls
     ]
-    counters = Counter(call.counter for call in calls if count and call.counter)
-    for name, times in counters.items():
-        commands += [("INCRBY", name, times), ("PEXPIRE", name, RATE_WINDOW_MS)]
+    counters = Counter[str]()
+    for name, requests in [call.counted for call in calls if count and call.counted.requests]:
+        counters[name] += requests
+    for name, requests in counters.items():
+        commands += [("INCRBY", name, requests), ("PEXPIRE", name, RATE_WINDOW_MS)]
     with reaching_redis():
         answers = await _exchanged(commands)
     counts = zip(counters, answers[len(calls) :: 2], strict=True)

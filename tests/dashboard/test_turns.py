@@ -7,11 +7,20 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from pytest_django.fixtures import Settings
 
 from dashboard.agents import routes, turns
+from dashboard.agents.requests import Problem
 from dashboard.agents.turns import LATER_MAX_S, PER_SECOND, WAIT_MAX_S, Turns
 from dashboard.live import batch
-from dashboard.live.batch import CALLS_MAX, JOINS_AT_ONCE, Batch, Overloaded
+from dashboard.live.batch import (
+    CALLS_MAX,
+    ENOUGH,
+    GATHERED_MAX,
+    JOINS_AT_ONCE,
+    Batch,
+    Overloaded,
+)
 from dashboard.live.scripts import script
 from tests.dashboard.test_api import BEAT, JOIN, Caller, token_of
 
@@ -73,6 +82,44 @@ def test_what_is_told_is_bounded_and_so_is_what_is_kept(monkeypatch: pytest.Monk
     clock.now_s += 1
     made.take("late")
     assert set(made._next) == {"late"}
+
+
+async def test_one_call_does_not_wait_for_more_and_two_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    trips: list[int] = []
+
+    async def carried_out(calls: list[Any]) -> None:
+        trips.append(len(calls))
+        for call in calls:
+            call.answer.set_result((b"", 0))
+
+    async def called(number: int) -> None:
+        """One in each turn of the loop, which is a gathering."""
+        for _ in range(number):
+            await asyncio.sleep(0)
+        await made.call(script("report"), "g", [])
+
+    monkeypatch.setattr(batch, "_carry_out", carried_out)
+    monkeypatch.setattr(batch, "GATHER_S", 0)
+    made = Batch()
+    await made.call(script("report"), "g", [])
+    assert trips == [1]
+    await asyncio.gather(called(0), *(called(n) for n in range(ENOUGH)))
+    assert 2 < trips[1] <= GATHERED_MAX + 2
+    trips.clear()
+    await asyncio.gather(*(called(0) for _ in range(ENOUGH)), called(4))
+    assert trips[0] == ENOUGH
+
+
+def test_requests_are_told_to_redis_by_parts_of_their_limit(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.AGENT_RATE_PER_SECOND = 10 * routes.UNTOLD_SHARE
+    monkeypatch.setattr("dashboard.agents.routes.time.time", lambda: 1_000.0)
+    rate = routes.Rate()
+    assert [rate.admitted("t").requests for _ in range(30)] == 3 * [*[0] * 9, 10]
+    rate.counted("t:1000", settings.AGENT_RATE_PER_SECOND + 1)
+    with pytest.raises(Problem):
+        rate.admitted("t")
 
 
 async def test_members_come_before_those_who_want_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
