@@ -23,7 +23,7 @@ from dashboard.live import rights as live_rights
 from dashboard.live.attention import TICK_AGE_MAX_MS
 from dashboard.live.connection import StoreUnavailable, reaching_redis
 from dashboard.live.deadline import left_s
-from dashboard.live.health import Sign
+from dashboard.live.health import Sign, is_almost_full
 from dashboard.records import chain, guards
 
 ROUND_TRIP_TIMEOUT_S = 2.0
@@ -76,11 +76,32 @@ def _database(warnings: list[str], checks: dict[str, Any]) -> dict[str, Any]:
     try:
         executor = MigrationExecutor(connection)
         missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
+        used = _connections()
     except DatabaseError as error:
         raise NotReady(f"the database does not answer: {error}") from error
     if missing:
         raise NotReady(f"{len(missing)} migrations are missing: run manage.py migrate")
-    return {"vendor": connection.vendor}
+    if used and is_almost_full(used["connections"], used["connections_max"]):
+        warnings.append(
+            f"PostgreSQL has {used['connections']} of {used['connections_max']} connections: raise"
+            " its max_connections, or run fewer processes; whoever finds none fails"
+        )
+    return {"vendor": connection.vendor, **used}
+
+
+def _connections() -> dict[str, int]:
+    """Of PostgreSQL, in all of its databases, and how many it leaves to those who may not more than
+    we. Raises DatabaseError.
+    """
+    if connection.vendor != "postgresql":
+        return {}
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT sum(numbackends), current_setting('max_connections')::int"
+            " - current_setting('superuser_reserved_connections')::int FROM pg_stat_database"
+        )
+        used, most = cursor.fetchone()
+    return {"connections": int(used), "connections_max": most}
 
 
 def _audit(warnings: list[str], checks: dict[str, Any]) -> dict[str, Any]:

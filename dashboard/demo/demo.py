@@ -61,8 +61,8 @@ class Demo:
         self.parts = Parts(self.options, url)
         self.say("database: migrating")
         self.parts.prepare()
-        self.tree.start(self.parts.web())
-        self.tree.start(self.parts.worker())
+        for part in (*self.parts.webs(), *self.parts.workers()):
+            self.tree.start(part)
         self.tree.start(self.parts.beat())
         self.say(f"dashboard: {self.options.url}  {shown_login(self.options.data / 'login')}")
         if self.options.demo:

@@ -35,11 +35,16 @@ class RedisHealth:
     @property
     def is_almost_full(self) -> bool:
         """Whoever comes when it is full is refused: an agent with locks to renew, say."""
-        return self.clients_max is not None and self.clients >= ALMOST_FULL * self.clients_max
+        return self.clients_max is not None and is_almost_full(self.clients, self.clients_max)
 
     @property
     def is_new_enough(self) -> bool:
         return tuple(int(part) for part in self.version.split(".")[:2]) >= OLDEST
+
+
+def is_almost_full(used: int, most: int) -> bool:
+    """Of a server's connections."""
+    return used >= ALMOST_FULL * most
 
 
 class Sign(StrEnum):
