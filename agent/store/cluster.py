@@ -130,10 +130,11 @@ class ClusterDoor:
 
     def _once(self, key: str | None, ask: Callable[[RedisDoor], Answer]) -> Answer:
         topology = self._known()
+        node = self._node(topology, key)
         try:
-            return ask(self._door_of(_node(topology, key)))
+            return ask(self._door_of(node))
         except StoreUnavailable:
-            self._forget(topology)
+            self._forget(topology, node)
             raise
 
     def _each(
@@ -143,15 +144,24 @@ class ClusterDoor:
         topology = self._known()
         by_node: dict[Address, list[int]] = {}
         answers: dict[int, Answer] = {}
-        try:
-            for number, key in enumerate(keys):
-                by_node.setdefault(_node(topology, key), []).append(number)
-            for node, numbers in by_node.items():
+        for number, key in enumerate(keys):
+            by_node.setdefault(self._node(topology, key), []).append(number)
+        for node, numbers in by_node.items():
+            try:
                 answers.update(zip(numbers, ask(self._door_of(node), numbers), strict=True))
-        except StoreUnavailable:
-            self._forget(topology)
-            raise
+            except StoreUnavailable:
+                self._forget(topology, node)
+                raise
         return [answers[number] for number in range(len(keys))]
+
+    def _node(self, topology: Topology, key: str | None) -> Address:
+        """Raises StoreUnavailable."""
+        try:
+            return topology.primary(slot_of(key)) if key is not None else topology.primaries[0]
+        except (KeyError, IndexError) as error:
+            self._topology = None
+            why = f"no node of the Redis Cluster at {self.address} has the slot of {key!r}"
+            raise StoreUnavailable(why) from error
 
     def _door_of(self, node: Address) -> RedisDoor:
         """Without a lock, which a fork would not survive: of two that were made one is kept."""
@@ -172,11 +182,11 @@ class ClusterDoor:
                 door.drop_connections()
         return known
 
-    def _forget(self, topology: Topology) -> None:
-        """Whoever was asked first is asked last: it may be cut off from the others."""
+    def _forget(self, topology: Topology, node: Address) -> None:
+        """The node that did not serve is asked last: it may hang, or be cut off from the others."""
         if self._topology is topology:
             self._topology = None
-            self._before = (*self._before[1:], *self._before[:1])
+            self._before = (*(other for other in topology.primaries if other != node), node)
 
     def _asked(self) -> Topology:
         """Raises StoreUnavailable: of some that were asked, none knows."""
@@ -200,14 +210,6 @@ class ClusterDoor:
                     f"the Redis Cluster at {self.address} refers to {node.host}, another machine:"
                     " name a node by that address, which is looked at"
                 )
-
-
-def _node(topology: Topology, key: str | None) -> Address:
-    """Raises StoreUnavailable."""
-    try:
-        return topology.primary(slot_of(key)) if key is not None else topology.primaries[0]
-    except (KeyError, IndexError) as error:
-        raise StoreUnavailable(f"no node of the Redis Cluster has the slot of {key!r}") from error
 
 
 def _key_of(command: Command) -> str | None:

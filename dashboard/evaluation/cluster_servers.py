@@ -214,6 +214,17 @@ class ClassicMove:
         login = ("AUTH", self.target.server.password)
         self.source.ask("MIGRATE", host, port, "", 0, MOVE_MS, *login, "KEYS", *keys)
 
+    def ask_target(self, *command: str | int) -> Any:
+        """As whoever follows ASK."""
+        connection = self.target.client.connection_pool.get_connection()
+        try:
+            for one in (("ASKING",), command):
+                connection.send_command(*one)
+                answer = connection.read_response()
+            return answer
+        finally:
+            self.target.client.connection_pool.release(connection)
+
     def finish(self) -> None:
         while keys := self.waiting():
             self.move(keys)

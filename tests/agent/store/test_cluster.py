@@ -1,6 +1,8 @@
 """The door to a Redis Cluster: which node is asked, moved slots, nodes that fail."""
 
+import itertools
 import re
+import signal
 import threading
 from collections.abc import Iterator
 
@@ -13,6 +15,7 @@ from agent.store.events import Append, AppendResult, EventStore, Packed
 from assignment.errors import InvalidInput
 from assignment.lua import is_of_stream, names, script
 from assignment.scripts import agent_side
+from assignment.slots import SLOTS, Topology
 from assignment.types import START, Partition
 from assignment.wire import StreamKeys
 from dashboard.evaluation.cluster_servers import Cluster
@@ -118,6 +121,16 @@ def test_a_replica_that_is_named_alone_tells_where_the_others_are(
     door.close()
 
 
+def test_a_slot_that_nobody_has_is_passing_trouble_and_asked_for_anew(
+    door: ClusterDoor, group_name: str
+) -> None:
+    """As one node saw it for a moment."""
+    door._topology = Topology((None,) * SLOTS, ())
+    with pytest.raises(StoreUnavailable, match="no node of the Redis Cluster"):
+        door.ask("HGET", group_name, "f")
+    assert door.ask("HGET", group_name, "f") is None
+
+
 # --- a slot is moved ------------------------------------------------------------------------------
 
 
@@ -186,14 +199,9 @@ def test_whoever_follows_such_a_move_to_its_target_is_refused_there_too(
     """As libraries do, with ASKING."""
     with cluster.moving(world.keys.meta) as move:
         move.move([world.keys.meta])
-        connection = move.target.client.connection_pool.get_connection()
-        connection.send_command("ASKING")
-        assert connection.read_response() == b"OK"
         text = script("next_batch")
-        connection.send_command("EVAL", text, 2, *world.keys.of_script, "a")
         with pytest.raises(redis.exceptions.TryAgainError):
-            connection.read_response()
-        connection.disconnect()
+            move.ask_target("EVAL", text, 2, *world.keys.of_script, "a")
 
 
 def of_groups() -> list[str]:
@@ -234,3 +242,26 @@ def test_what_no_replica_has_is_not_settled(
         events.settle([partition])
     monkeypatch.undo()
     events.settle([partition])
+
+
+def test_a_node_that_hangs_keeps_nobody_from_the_others(cluster: Cluster, group_name: str) -> None:
+    """Whoever did not answer is not the one that is asked where the others are."""
+    hangs, other, *_ = cluster.primaries
+    keys = (f"{group_name}{number}" for number in itertools.count())
+    here, there = (
+        next(key for key in keys if cluster.primary_of(key) is node) for node in (hangs, other)
+    )
+    password, port = hangs.server.password, hangs.address.port
+    impatient = Timeouts(connect_s=0.5, answer_s=0.5)
+    door = door_to(f"redis+cluster://:{password}@127.0.0.1:{port}", impatient)
+    assert door.ask("HSET", there, "f", "v") == 1
+    hangs.signal(signal.SIGSTOP)
+    try:
+        with pytest.raises(StoreUnavailable):
+            door.ask("HGET", here, "f")
+        retried(lambda: door.ask("HGET", there, "f"))
+        retried(lambda: door.ask("HSET", here, "f", "v"))
+    finally:
+        hangs.signal(signal.SIGCONT)
+        cluster.wait_until_whole()
+        door.close()
