@@ -48,6 +48,7 @@ class GroupKeys:
     skips = _Key()  # partition -> the entry that a person lets it pass (skip.lua)
     replays = _Key()  # partition -> dead letters that wait to be replayed (_letters.lua)
     doubts = _Key()  # partition -> which of them may not be
+    lettered = _Key()  # partition -> of which batches a sink need not give them again
     pauses = _Key()  # "*" or partition -> who paused it, when and why (set_pauses.lua)
     paused = _Key()  # partition -> fence under which its owner was told so, when no batch held it
     calls = _Key()  # what concerns every member: hints that it reads for itself
