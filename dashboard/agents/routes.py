@@ -239,6 +239,7 @@ class AgentApi:
                 assert_never(joined.result)
 
     async def _wait_turn(self, group: str) -> None:
+        self.turns.lag_s = self.batch.lag_s
         wait_s = self.turns.take(group)
         if wait_s is None:
             raise self._sent_away(f"too many wait to join {group!r}; try again", group)

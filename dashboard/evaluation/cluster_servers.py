@@ -218,10 +218,10 @@ class ClassicMove:
         """As whoever follows ASK."""
         connection = self.target.client.connection_pool.get_connection()
         try:
-            for one in (("ASKING",), command):
-                connection.send_command(*one)
-                answer = connection.read_response()
-            return answer
+            connection.send_command("ASKING")
+            connection.read_response()
+            connection.send_command(*command)
+            return connection.read_response()
         finally:
             self.target.client.connection_pool.release(connection)
 

@@ -62,6 +62,7 @@ class Call:
     arguments: Arguments
     counted: Counted
     answer: Answer
+    asked_s: float  # as the loop counts
 
 
 class Batch:
@@ -75,6 +76,7 @@ class Batch:
         self._running: asyncio.Task[None] | None = None
         self._until: deque[tuple[float, Answer]] = deque()
         self._timer: asyncio.TimerHandle | None = None  # one for all: a heartbeat is cheap
+        self.lag_s = 0.0  # of the last trip: until the first of its calls was answered
 
     async def call(
         self,
@@ -92,7 +94,7 @@ class Batch:
         if len(waiting) >= most:
             raise Overloaded(f"{len(waiting)} calls wait for Redis")
         loop = asyncio.get_running_loop()
-        call = Call(script, group, arguments, counted, loop.create_future())
+        call = Call(script, group, arguments, counted, loop.create_future(), loop.time())
         waiting.append(call)
         self._limit(call.answer)
         if self._running is None:
@@ -127,6 +129,7 @@ class Batch:
                 # Whoever gave up asks again: what is old must not come after what is new.
                 if asked := [call for call in calls if not call.answer.done()]:
                     await _carry_out(asked)
+                    self.lag_s = asyncio.get_running_loop().time() - asked[0].asked_s
         finally:
             self._running = None
 

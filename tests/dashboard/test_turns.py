@@ -7,8 +7,10 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+import uvicorn
 from pytest_django.fixtures import Settings
 
+from assignment.types import GroupSettings
 from dashboard.agents import routes, turns
 from dashboard.agents.requests import Problem
 from dashboard.agents.turns import LATER_MAX_S, PER_SECOND, WAIT_MAX_S, Turns
@@ -22,6 +24,7 @@ from dashboard.live.batch import (
     Overloaded,
 )
 from dashboard.live.scripts import script
+from dashboard.web.__main__ import APPLICATION, OPTIONS
 from tests.dashboard.test_api import BEAT, JOIN, Caller, token_of
 
 A_SECOND = int(PER_SECOND)
@@ -48,6 +51,43 @@ def test_a_group_waits_for_no_other() -> None:
     while made.take("herd") is not None:
         pass
     assert made.take("other") == 0
+
+
+def waits_of(made: Turns, group: str, count: int) -> list[float]:
+    waits = [made.take(group) for _ in range(count)]
+    return [wait for wait in waits if wait is not None]
+
+
+def test_groups_share_the_pace_while_members_of_them_wait() -> None:
+    clock = Clock()
+    made = Turns(clock)
+    for group in ("a", "b"):
+        waits_of(made, group, A_SECOND // 2)
+    clock.now_s += 2 * turns.COUNT_EVERY_S
+    first, second = waits_of(made, "a", 2)
+    assert second - first == pytest.approx(2 / PER_SECOND)
+    clock.now_s += 2
+    assert waits_of(made, "a", 2) == pytest.approx([0, 1 / PER_SECOND])
+
+
+def test_joins_come_slower_while_heartbeats_are_answered_late() -> None:
+    made = Turns(Clock())
+    made.lag_s = 10 * turns.LATE_S
+    assert waits_of(made, "g", 3) == pytest.approx([0, 10 / PER_SECOND, 20 / PER_SECOND])
+
+
+async def test_how_late_calls_are_answered_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited_s: list[float] = []
+
+    async def carried_out(calls: list[Any]) -> None:
+        waited_s.append(asyncio.get_running_loop().time() - calls[0].asked_s)
+        calls[0].answer.set_result((b"", 0))
+
+    monkeypatch.setattr(batch, "_carry_out", carried_out)
+    made = Batch()
+    await made.call(script("report"), "g", [])
+    await asyncio.sleep(0)
+    assert made.lag_s >= waited_s[0] >= 0
 
 
 def test_a_herd_that_comes_when_it_was_told_to_is_taken() -> None:
@@ -82,6 +122,12 @@ def test_what_is_told_is_bounded_and_so_is_what_is_kept(monkeypatch: pytest.Monk
     clock.now_s += 1
     made.take("late")
     assert set(made._next) == {"late"}
+
+
+def test_a_connection_outlives_several_heartbeats() -> None:
+    given = uvicorn.main.make_context("web", [APPLICATION, *OPTIONS], resilient_parsing=True).params
+    heartbeat_ms = GroupSettings(stream="s", partitions=1).heartbeat_ms
+    assert given["timeout_keep_alive"] * 1_000 >= 4 * heartbeat_ms
 
 
 async def test_one_call_does_not_wait_for_more_and_two_do(monkeypatch: pytest.MonkeyPatch) -> None:
