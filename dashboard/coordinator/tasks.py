@@ -63,4 +63,5 @@ def anchor() -> int:
 
 sample, trim = _task(coordinator.sample), _task(coordinator.trim)
 keep_history = _task(coordinator.keep_history)
+retain = _task(coordinator.retain)
 deliver_webhooks = _task(queue.deliver_webhooks)
