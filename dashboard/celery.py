@@ -44,6 +44,7 @@ app.conf.update(
         "keep_users": {"task": "dashboard.keep_users", "schedule": 1.0, "options": {"expires": 2}},
         "sample": {"task": "dashboard.sample_due", "schedule": 5.0, "options": {"expires": 5}},
         "anchor": {"task": "dashboard.anchor", "schedule": 10.0, "options": {"expires": 10}},
+        "retain": {"task": "dashboard.retain", "schedule": 10.0, "options": {"expires": 10}},
         "trim": {"task": "dashboard.trim_due", "schedule": 10.0, "options": {"expires": 10}},
         "webhooks": {
             "task": "dashboard.deliver_webhooks",

@@ -197,6 +197,7 @@ WEBHOOK_HOSTS = names("EVENKEEL_WEBHOOK_HOSTS", ())
 WEBHOOK_NETWORKS = networks("EVENKEEL_WEBHOOK_NETWORKS")
 METRICS_TOKEN = metrics_token()  # of who reads /metrics
 AGENT_RATE_PER_SECOND = number("EVENKEEL_AGENT_RATE", 5_000, 1, 1_000_000)  # of one token
+HISTORY_DAYS = number("EVENKEEL_HISTORY_DAYS", 0, 0, 36_500)  # kept for; 0: for ever
 API_RATE_PER_SECOND = number("EVENKEEL_API_RATE", 50, 1, 1_000_000)  # of one person, in one process
 
 INSTALLED_APPS = [

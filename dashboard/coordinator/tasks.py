@@ -63,4 +63,5 @@ def anchor() -> int:
 
 sample_due, trim_due = _task(coordinator.sample_due), _task(coordinator.trim_due)
 keep_history = _task(coordinator.keep_history)
+retain = _task(coordinator.retain)
 deliver_webhooks = _task(queue.deliver_webhooks)
