@@ -12,7 +12,7 @@ from assignment.scripts.group_read import Purpose
 from assignment.types import GroupSettings, Partition
 from dashboard.coordinator import attending, mirror, strips
 from dashboard.live import groups as live_groups
-from dashboard.live import watching
+from dashboard.live import settled, watching
 from dashboard.live.connection import StoreUnavailable
 from dashboard.live.following import GroupNotThere
 from dashboard.models import Group, Sample
@@ -97,11 +97,11 @@ def trim() -> int:
 
 
 def _trim(stream: str, partitions: int, known: Mapping[str, GroupSettings]) -> int:
-    history = live_groups.history()  # read first: whoever trims later finds it changed
+    history = live_groups.histories()  # read first: whoever trims later finds it changed
     in_redis = live_groups.readers(stream)
     readers = trimming.readers({name: of.trimming for name, of in known.items()}, in_redis)
     all_partitions = [Partition(stream, number) for number in range(partitions)]
-    committed = (live_groups.committed(name, all_partitions) for name in readers)
+    committed = (settled.committed(name, all_partitions) for name in readers)
     kept = trimming.kept([*known.values(), *_wishes(in_redis - known.keys())])
     return live_groups.trim_entries(stream, trimming.lowest(committed), history, kept)
 

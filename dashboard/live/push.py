@@ -10,6 +10,7 @@ from typing import Any
 
 from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
+from django.conf import settings
 
 from dashboard.live.connection import ANSWER_TIMEOUT_S, StoreUnavailable, reaching_redis
 from dashboard.live.deadline import left_s
@@ -29,7 +30,7 @@ def channel_group(group: str) -> str:
 def push(group: str, what: str) -> None:
     """`what`: ownership, target, members, pauses, settings or history."""
     try:
-        with reaching_redis():
+        with reaching_redis(settings.CHANNELS_URL):
             message = {"type": CHANGED, "group": group, "what": what}
             async_to_sync(_send)(channel_group(group), message)
     except StoreUnavailable as error:
@@ -39,7 +40,7 @@ def push(group: str, what: str) -> None:
 def push_rights() -> None:
     """Somebody's login may have ended: who has open sockets looks at once."""
     try:
-        with reaching_redis():
+        with reaching_redis(settings.CHANNELS_URL):
             async_to_sync(_send)(RIGHTS, {"type": RIGHTS})
     except StoreUnavailable as error:
         log.warning("change of rights not pushed: %s", error)
