@@ -51,7 +51,8 @@ class GroupDamaged(StoreUnavailable, Damaged):
 def reaching_redis(url: str = "") -> Iterator[None]:
     """`url`: of the server that is asked, where that is not the only one."""
     url = url or settings.REDIS_URL
-    breaker = _breaker(url) if is_bounded() else Breaker()
+    # In a cluster who asks many groups waits for one hung node once, not for each of its groups.
+    breaker = _breaker(url) if is_bounded() or nodes.cluster() else Breaker()
     if not breaker.lets_pass():
         why = f"does not answer in time and is asked again within {OPEN_S:.0f} s"
         raise StoreUnavailable(f"Redis at {shown(url)} {why}")
