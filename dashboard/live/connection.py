@@ -19,7 +19,7 @@ from django.conf import settings
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
 from redis.client import Pipeline
-from redis.exceptions import MovedError
+from redis.exceptions import AskError, MovedError, TryAgainError
 from redis.exceptions import NoPermissionError as NoPermissionError  # noqa: PLC0414
 from redis.exceptions import RedisError as RedisError  # noqa: PLC0414
 from redis.retry import Retry
@@ -67,6 +67,9 @@ def reaching_redis(url: str = "") -> Iterator[None]:
     except MovedError as error:
         _forget_nodes(Address(error.host, error.port))
         raise Moved(f"Redis at {shown(url)} has it no more: {error}") from error
+    except (AskError, TryAgainError) as error:
+        why = f"moves the slot key by key, what lies there waits: {error}"
+        raise StoreUnavailable(f"Redis at {shown(url)} {why}") from error
     except redis.ResponseError as error:
         if trouble_of(str(error), error.status_code) is Trouble.BUG:
             raise

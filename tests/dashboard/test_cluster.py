@@ -15,7 +15,7 @@ from dashboard import coordinator
 from dashboard.actions import groups
 from dashboard.agents import rights as kept_rights
 from dashboard.evaluation.cluster_servers import Cluster
-from dashboard.live import connection, glances, health, nodes, routed, settled, watching
+from dashboard.live import awaiting, connection, glances, health, nodes, routed, settled, watching
 from dashboard.live import groups as live_groups
 from dashboard.live import rights as live_rights
 from dashboard.live.batches import Batches
@@ -113,6 +113,7 @@ def test_a_slot_that_moves_is_followed_by_commands_pipelines_and_heartbeats(
         await length()
         await asyncio.to_thread(cluster.move_slot, keys.meta)
         await length()
+        assert await awaiting.has_event(group_name, "0-0"), "asked of the node that has it now"
         await connection.close_async_client()
 
     before = nodes.node_of(keys.meta)
@@ -123,6 +124,7 @@ def test_a_slot_that_moves_is_followed_by_commands_pipelines_and_heartbeats(
     assert client.pipeline().hget(keys.meta, "a").hget(keys.meta, "b").execute() == [b"1", None]
     client.delete(keys.meta)
     client.xadd(keys.meta, {"e": 1})
+    client.xadd(keys.events, {"e": 1})
     asyncio.run(moved())
 
 
@@ -133,7 +135,7 @@ def test_a_key_by_key_move_is_passing_trouble_until_it_is_done(
     group = make_group(group_name)
     with cluster.moving(GroupKeys(group.name).meta) as move:
         move.move(move.waiting()[:1])
-        with pytest.raises(StoreUnavailable, match="refuses"):
+        with pytest.raises(StoreUnavailable, match="key by key"):
             coordinator.rebalance(group.name)
     agent = FakeAgent(group, "a")
     agent.start()
